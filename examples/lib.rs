@@ -1,0 +1,1 @@
+//! Holds the example programs in `examples/`; has no code of its own.

@@ -1,0 +1,2 @@
+//! The `mscclpp` command.
+fn main() {}

@@ -1,0 +1,119 @@
+//! Which collective a program implements: chunk counts, and which memory an in-place call shares.
+
+use crate::vocab::BufferKind;
+
+/// The operation a program implements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CollectiveKind {
+    /// Every rank ends with the reduction of all inputs.
+    AllReduce,
+    /// Every rank ends with the concatenation of all inputs.
+    AllGather,
+    /// Rank `r` ends with part `r` of the reduction of all inputs.
+    ReduceScatter,
+    /// Rank `r` ends with part `r` of every rank's input.
+    AllToAll,
+    /// Rank `r` sends its input to rank `r + 1` (modulo the number of ranks).
+    SendRecv,
+    /// Every rank ends with the root's input.
+    Broadcast,
+    /// The root ends with the reduction of all inputs.
+    Reduce,
+    /// Chunk counts chosen by the author; nothing is known about the result.
+    Custom {
+        /// Chunks of every rank's input.
+        input: u32,
+        /// Chunks of every rank's output.
+        output: u32,
+    },
+    /// A fragment for tests: as `Custom`, under the plan name `test`.
+    Test {
+        /// Chunks of every rank's input.
+        input: u32,
+        /// Chunks of every rank's output.
+        output: u32,
+    },
+}
+
+impl CollectiveKind {
+    /// The name used in plan JSON and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "allreduce",
+            Self::AllGather => "allgather",
+            Self::ReduceScatter => "reducescatter",
+            Self::AllToAll => "alltoall",
+            Self::SendRecv => "sendrecv",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::Custom { .. } => "custom",
+            Self::Test { .. } => "test",
+        }
+    }
+}
+
+/// A collective with its chunking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Collective {
+    /// The operation.
+    pub kind: CollectiveKind,
+    /// Chunks per rank's part of the data. At least 1.
+    pub chunk_factor: u32,
+    /// Whether input and output of a call are one memory.
+    pub in_place: bool,
+    /// The root of `Broadcast` and `Reduce`; 0 for all others.
+    pub root: u32,
+}
+
+impl Collective {
+    /// An out-of-place collective with one chunk per part and root 0.
+    pub const fn new(kind: CollectiveKind) -> Self {
+        Self {
+            kind,
+            chunk_factor: 1,
+            in_place: false,
+            root: 0,
+        }
+    }
+
+    /// Chunks of every rank's input and output buffer, before replication; `None` when they exceed 32 bits.
+    pub fn chunks(&self, ranks: u32) -> Option<(u32, u32)> {
+        let factor = self.chunk_factor;
+        let all = ranks.checked_mul(factor)?;
+        Some(match self.kind {
+            CollectiveKind::AllReduce | CollectiveKind::AllToAll => (all, all),
+            CollectiveKind::Broadcast | CollectiveKind::Reduce => (all, all),
+            CollectiveKind::AllGather => (factor, all),
+            CollectiveKind::ReduceScatter => (all, factor),
+            CollectiveKind::SendRecv => (factor, factor),
+            CollectiveKind::Custom { input, output } | CollectiveKind::Test { input, output } => {
+                (input, output)
+            }
+        })
+    }
+
+    /// Where `buffer[index]` of `rank` really lives when the call is in place.
+    ///
+    /// An in-place call has one memory: the larger of input and output. This maps a chunk of the smaller one (or, where
+    /// they are equal, of the output) into it. `part` is the number of chunks of one rank's part, that is
+    /// `chunk_factor × instances`. Scratch and out-of-place buffers map to themselves.
+    pub fn canonical(
+        &self,
+        rank: u32,
+        buffer: BufferKind,
+        index: u32,
+        part: u32,
+    ) -> (BufferKind, u32) {
+        if !self.in_place {
+            return (buffer, index);
+        }
+        let shifted = rank.saturating_mul(part).saturating_add(index);
+        match (self.kind, buffer) {
+            (CollectiveKind::AllGather, BufferKind::Input) => (BufferKind::Output, shifted),
+            (CollectiveKind::AllGather, BufferKind::Output) => (BufferKind::Output, index),
+            (CollectiveKind::ReduceScatter, BufferKind::Output) => (BufferKind::Input, shifted),
+            (_, BufferKind::Output) => (BufferKind::Input, index),
+            (_, buffer) => (buffer, index),
+        }
+    }
+}

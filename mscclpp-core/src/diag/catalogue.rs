@@ -1,0 +1,95 @@
+//! The catalogue of codes: one number, one slug, one rule and one explanation each.
+
+/// What is known of a code.
+#[derive(Debug)]
+pub struct Entry {
+    /// `M0001`.
+    pub number: &'static str,
+    /// `rank-out-of-range`: names the ui test and the anchor in `docs/errors.md`.
+    pub slug: &'static str,
+    /// The rule in one sentence: lower case, no final stop.
+    pub rule: &'static str,
+    /// What `mscclpp explain` prints below the rule: why the rule is there, a wrong program, and its repair.
+    pub explanation: &'static str,
+}
+
+/// Declares the codes of one area as a function over all of them.
+macro_rules! codes {
+    ($($code:ident = $number:literal $slug:literal: $rule:literal, $explanation:literal;)*) => {
+        pub(super) const ENTRIES: &[(Code, Entry)] = &[
+            $((Code::$code, Entry { number: $number, slug: $slug, rule: $rule, explanation: $explanation }),)*
+        ];
+    };
+}
+pub(super) use codes;
+
+pub use super::codes::Code;
+
+impl Code {
+    /// Everything known of this code.
+    pub fn entry(self) -> &'static Entry {
+        Self::all()
+            .find_map(|(code, entry)| (code == self).then_some(entry))
+            .expect("a unit test proves that every code has its entry")
+    }
+
+    /// The code of a number (`M0001`, any case) or a slug.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::all()
+            .find(|(_, entry)| entry.number.eq_ignore_ascii_case(name) || entry.slug == name)
+            .map(|(code, _)| code)
+    }
+
+    /// All codes with their entries, in order of their numbers.
+    pub fn all() -> impl Iterator<Item = (Self, &'static Entry)> {
+        super::codes::AREAS
+            .iter()
+            .flat_map(|(_, entries)| entries.iter().map(|(code, entry)| (*code, entry)))
+    }
+
+    /// The areas with their titles, in order of their numbers.
+    pub fn areas() -> impl Iterator<Item = (&'static str, &'static [(Self, Entry)])> {
+        super::codes::AREAS.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Code;
+
+    #[test]
+    fn numbers_and_slugs_are_unique_and_ordered() {
+        let entries: Vec<_> = Code::all().map(|(_, entry)| entry).collect();
+        for pair in entries.windows(2) {
+            assert!(
+                pair[0].number < pair[1].number,
+                "{} before {}",
+                pair[0].number,
+                pair[1].number
+            );
+        }
+        for entry in &entries {
+            assert_eq!(
+                entries
+                    .iter()
+                    .filter(|other| other.slug == entry.slug)
+                    .count(),
+                1,
+                "{}",
+                entry.slug
+            );
+            assert!(
+                !entry.rule.ends_with('.') && !entry.explanation.is_empty(),
+                "{}",
+                entry.number
+            );
+        }
+    }
+
+    #[test]
+    fn every_code_has_an_entry() {
+        for code in Code::VARIANTS {
+            assert!(Code::all().any(|(other, _)| other == *code), "{code:?}");
+        }
+    }
+}

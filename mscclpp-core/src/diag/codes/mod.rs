@@ -1,0 +1,68 @@
+//! All codes, by area: recording `M00xx`, evaluation `M01xx`, checks `M02xx`, formats `M03xx`, execution `M04xx`.
+
+mod check;
+mod evaluate;
+mod execute;
+mod format;
+mod record;
+
+use super::catalogue::Entry;
+
+/// The areas in order of their numbers, with titles.
+pub(super) const AREAS: &[(&str, &[(Code, Entry)])] = &[
+    ("Recording a program", record::ENTRIES),
+    ("Evaluating a program at compile time", evaluate::ENTRIES),
+    ("Checking a plan", check::ENTRIES),
+    ("Reading and writing plans", format::ENTRIES),
+    ("Running a plan", execute::ENTRIES),
+];
+
+/// Declares the enum and the list of its variants.
+macro_rules! variants {
+    ($($code:ident,)*) => {
+        /// Identifies a rule.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code { $(
+            #[allow(missing_docs, reason = "the catalogue says what each code means")]
+            $code,
+        )* }
+
+        impl Code {
+            #[cfg(test)]
+            pub(super) const VARIANTS: &[Self] = &[$(Self::$code,)*];
+        }
+    };
+}
+
+variants! {
+    // record
+    NoRanks,
+    RankOutOfRange,
+    BadSpec,
+    ChunkOutOfRange,
+    ReversedSlice,
+    EmptyChunk,
+    WrongRank,
+    SizeMismatch,
+    OverlappingCopy,
+    EmptyList,
+    BlockOutOfRange,
+    BadGroup,
+    BadBarrier,
+    SelfChannel,
+    NotAMember,
+    NestedPipeline,
+    BadPipeline,
+    TooLarge,
+    NotScratch,
+    ForeignHandle,
+    // evaluate
+    BadAttribute,
+    NotInSubset,
+    // check
+    UnmatchedWait,
+    // format
+    NotJson,
+    // execute
+    Stalled,
+}

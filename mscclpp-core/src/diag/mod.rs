@@ -1,0 +1,210 @@
+//! Diagnostics: what is wrong, where, which rule, and how to mend it.
+
+mod catalogue;
+mod codes;
+
+pub use catalogue::{Code, Entry};
+
+use std::fmt;
+
+use crate::origin::SourcePlace;
+
+/// Where a diagnostic points.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Site {
+    /// Nowhere in particular.
+    #[default]
+    None,
+    /// A place in the user's source.
+    Source(SourcePlace),
+    /// A path into a plan or a file: `rank 3 / thread block 0 / operation 5 (put)`, `gpus[0].threadblocks[1].ops[2]`.
+    Path(String),
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("the whole program"),
+            Self::Source(place) => place.fmt(f),
+            Self::Path(path) => f.write_str(path),
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Which rule.
+    pub code: Code,
+    /// What is wrong: one sentence with the actual values, lower case, no final stop.
+    pub message: String,
+    /// Where.
+    pub site: Site,
+    /// Other places that take part, each with what it is: ("`ch` is created", place).
+    pub also: Vec<(String, Site)>,
+    /// The edit that mends it, if one is known.
+    pub help: Option<String>,
+}
+
+impl Diagnostic {
+    /// A finding with no other places and no help.
+    pub fn new(code: Code, site: Site, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            site,
+            also: Vec::new(),
+            help: None,
+        }
+    }
+
+    /// Adds another place that takes part.
+    #[must_use]
+    pub fn also(mut self, what: impl Into<String>, site: Site) -> Self {
+        self.also.push((what.into(), site));
+        self
+    }
+
+    /// Sets the edit that mends it.
+    #[must_use]
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// The text under the message: other places, rule with slug and code, help. Used alone where the compiler draws the
+    /// place itself.
+    pub fn body(&self) -> String {
+        let mut text = self.message.clone();
+        if let Site::Source(place) = &self.site {
+            for (i, (name, value)) in place.variables.iter().enumerate() {
+                text += if i == 0 { "\n         with " } else { ", " };
+                text += &format!("{name} = {value}");
+            }
+        }
+        for (what, site) in &self.also {
+            text += &format!("\n         --> {what} at {site}");
+        }
+        let entry = self.code.entry();
+        text += &format!(
+            "\n         rule: {} [{} {}]",
+            entry.rule, entry.number, entry.slug
+        );
+        if let Some(help) = &self.help {
+            text += &format!("\n         help: {help}");
+        }
+        text
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.body())?;
+        match &self.site {
+            Site::None => Ok(()),
+            site => write!(f, "\n     --> {site}"),
+        }
+    }
+}
+
+/// Findings in the order in which they were made. Never empty when it is an error value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Diagnostics {
+    list: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    /// Adds a finding, unless an equal one is there already.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        if !self.list.contains(&diagnostic) {
+            self.list.push(diagnostic);
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The number of findings.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// All findings.
+    pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
+        self.list.iter()
+    }
+
+    /// `Ok(value)` if there is no finding, else the findings.
+    pub fn into_result<T>(self, value: T) -> Result<T, Self> {
+        if self.is_empty() {
+            Ok(value)
+        } else {
+            Err(self)
+        }
+    }
+
+    /// At most `most` findings of each code; behind the last of a code that has more, how many were left out.
+    #[must_use]
+    pub fn condensed(&self, most: usize) -> Vec<Diagnostic> {
+        let mut seen = std::collections::BTreeMap::<Code, usize>::new();
+        for diagnostic in &self.list {
+            *seen.entry(diagnostic.code).or_default() += 1;
+        }
+        let mut given = std::collections::BTreeMap::<Code, usize>::new();
+        let mut out = Vec::new();
+        for diagnostic in &self.list {
+            let count = given.entry(diagnostic.code).or_default();
+            *count += 1;
+            if *count > most {
+                continue;
+            }
+            let mut diagnostic = diagnostic.clone();
+            let rest = seen[&diagnostic.code].saturating_sub(most);
+            if *count == most && rest > 0 {
+                diagnostic.message += &format!(" (and {rest} more of this kind)");
+            }
+            out.push(diagnostic);
+        }
+        out
+    }
+}
+
+impl IntoIterator for Diagnostics {
+    type Item = Diagnostic;
+    type IntoIter = std::vec::IntoIter<Diagnostic>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.list.into_iter()
+    }
+}
+
+impl Extend<Diagnostic> for Diagnostics {
+    fn extend<T: IntoIterator<Item = Diagnostic>>(&mut self, iter: T) {
+        iter.into_iter()
+            .for_each(|diagnostic| self.push(diagnostic));
+    }
+}
+
+impl From<Diagnostic> for Diagnostics {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self {
+            list: vec![diagnostic],
+        }
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, diagnostic) in self.condensed(5).iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "error: {diagnostic}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostics {}

@@ -1,0 +1,14 @@
+//! The core of mscclpp: authoring API, program trace, lowering passes, checks and plan formats.
+//!
+//! Invariants: no I/O, no threads, no clock, no environment, no hash order, no `unsafe`. The same input gives the same
+//! bytes. It knows neither `syn` nor CUDA.
+#![forbid(unsafe_code)]
+
+pub mod collective;
+pub mod diag;
+pub mod dsl;
+pub mod origin;
+pub mod plan;
+pub mod spec;
+pub mod trace;
+pub mod vocab;

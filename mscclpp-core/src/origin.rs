@@ -1,0 +1,99 @@
+//! Where an operation was written. Kept beside plans for messages; never part of their bytes or their equality.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A place in the user's source, with the loop variables in scope when it was reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct SourcePlace {
+    /// Path of the file as the compiler names it; empty when unknown.
+    pub file: Arc<str>,
+    /// Line, counted from 1; 0 when unknown.
+    pub line: u32,
+    /// Column, counted from 1; 0 when unknown.
+    pub column: u32,
+    /// Names and values of the loop variables in scope, outermost first.
+    pub variables: Vec<(Arc<str>, String)>,
+    /// A number by which the macro finds its token again; `u32::MAX` when there is none.
+    pub token: u32,
+}
+
+impl fmt::Display for SourcePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.line == 0 {
+            return f.write_str("an unknown place");
+        }
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)?;
+        for (i, (name, value)) in self.variables.iter().enumerate() {
+            write!(
+                f,
+                "{}{name} = {value}",
+                if i == 0 { " with " } else { ", " }
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Index of an operation's place in [`Origins`].
+///
+/// Two origins always compare equal: where an operation was written is not part of what it does.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Origin(pub u32);
+
+impl Origin {
+    /// The place of an operation nobody wrote (read from a file, say).
+    pub const UNKNOWN: Self = Self(0);
+}
+
+impl PartialEq for Origin {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Origin {}
+
+/// The places of a program's operations. Entry 0 is the unknown place. Tables always compare equal.
+#[derive(Clone, Debug)]
+pub struct Origins {
+    places: Vec<SourcePlace>,
+}
+
+impl Default for Origins {
+    fn default() -> Self {
+        Self {
+            places: vec![SourcePlace::default()],
+        }
+    }
+}
+
+impl PartialEq for Origins {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Origins {}
+
+impl Origins {
+    /// Adds a place and returns its index. A place equal to the last one added is not added twice.
+    pub fn add(&mut self, place: SourcePlace) -> Origin {
+        if self.places.last() != Some(&place) {
+            self.places.push(place);
+        }
+        Origin((self.places.len() - 1) as u32)
+    }
+
+    /// The place of an index; `None` for the unknown place and for an index out of range.
+    pub fn get(&self, origin: Origin) -> Option<&SourcePlace> {
+        self.places
+            .get(origin.0 as usize)
+            .filter(|place| place.line != 0)
+    }
+
+    /// All places, the unknown one first.
+    pub fn places(&self) -> &[SourcePlace] {
+        &self.places
+    }
+}

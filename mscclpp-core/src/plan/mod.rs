@@ -1,0 +1,157 @@
+//! Plans: what every rank and thread block does, on numbered channels, buffers and chunks.
+//!
+//! [`PlanTree`] holds a plan as Rust values: lowering makes it, the checks read it, the formats write and read it.
+
+mod op;
+
+pub use op::{Ids, LoopBody, Op, OpKind, Place, Ref, Refs, Slice};
+
+use std::collections::BTreeMap;
+
+use crate::collective::Collective;
+use crate::origin::Origins;
+use crate::vocab::{BufferKind, ChannelKind, Protocol};
+
+/// A lowered plan as a tree of ranks, thread blocks and operations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanTree {
+    /// The plan's name.
+    pub name: String,
+    /// The collective, its chunking before replication, and whether it is in place.
+    pub collective: Collective,
+    /// Whether scratch is sized for packets.
+    pub protocol: Protocol,
+    /// Whether launches of all sizes share one scratch pool.
+    pub reuse_resources: bool,
+    /// CUDA threads per thread block.
+    pub threads_per_block: u32,
+    /// Whether launches alternate between two halves of scratch.
+    pub double_scratch: bool,
+    /// Granularity of chunk boundaries, in bytes.
+    pub buffer_alignment: u32,
+    /// Smallest message, in bytes, inclusive.
+    pub min_message_size: u64,
+    /// Largest message, in bytes, inclusive.
+    pub max_message_size: u64,
+    /// Ranks per node (equal to the number of ranks for a plan read from JSON, which does not say).
+    pub ranks_per_node: u32,
+    /// Labels for selectors (empty for a plan read from JSON).
+    pub tags: BTreeMap<String, i64>,
+    /// One entry per rank, in order.
+    pub ranks: Vec<RankPlan>,
+    /// Where the operations were written.
+    pub origins: Origins,
+}
+
+/// What one rank needs and does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankPlan {
+    /// Chunks of the input buffer.
+    pub input_chunks: u32,
+    /// Chunks of the output buffer.
+    pub output_chunks: u32,
+    /// Chunks of scratch.
+    pub scratch_chunks: u32,
+    /// Thread blocks, in order of their numbers.
+    pub blocks: Vec<ThreadBlock>,
+    /// Channel tables in the order in which the rank first used their kind. At most one of kind memory and one of kind
+    /// port, then one for each switch channel.
+    pub channels: Vec<ChannelTable>,
+    /// Buffers of other ranks, in the order of first use.
+    pub remote_buffers: Vec<RemoteBuffer>,
+    /// Initial values of the semaphores.
+    pub semaphores: Vec<i64>,
+}
+
+/// Channels of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelTable {
+    /// Memory channels: the peer of each.
+    Memory(Vec<u32>),
+    /// Port channels: the peer of each.
+    Port(Vec<u32>),
+    /// Switch channels over one buffer kind: the member ranks of each.
+    Switch {
+        /// The buffer that the group shares.
+        buffer: BufferKind,
+        /// Member ranks, one list per channel.
+        groups: Vec<Vec<u32>>,
+    },
+}
+
+/// Another rank's buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteBuffer {
+    /// The owner.
+    pub rank: u32,
+    /// Which of its buffers.
+    pub buffer: BufferKind,
+    /// Whether memory channels use it.
+    pub memory: bool,
+    /// Whether port channels use it.
+    pub port: bool,
+}
+
+/// One thread block: its operations and the tables that its operations' indexes go through.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThreadBlock {
+    /// Operations, executed in order.
+    pub ops: Vec<Op>,
+    /// Per channel kind, in the order of first use: rank-level channel numbers. An operation's channel index points here.
+    pub channels: Vec<(ChannelKind, Vec<u32>)>,
+    /// Per access kind, in the order of first use: rank-level remote buffer numbers. A remote reference points here.
+    pub remote_buffers: Vec<(ChannelKind, Vec<u32>)>,
+}
+
+impl RankPlan {
+    /// Chunks of a buffer.
+    pub fn chunks(&self, buffer: BufferKind) -> u32 {
+        match buffer {
+            BufferKind::Input => self.input_chunks,
+            BufferKind::Output => self.output_chunks,
+            BufferKind::Scratch => self.scratch_chunks,
+        }
+    }
+
+    /// Peers of the channels of kind memory or port; empty for switch.
+    pub fn peers(&self, kind: ChannelKind) -> &[u32] {
+        self.channels
+            .iter()
+            .find_map(|table| match (table, kind) {
+                (ChannelTable::Memory(peers), ChannelKind::Memory) => Some(peers.as_slice()),
+                (ChannelTable::Port(peers), ChannelKind::Port) => Some(peers.as_slice()),
+                _ => None,
+            })
+            .unwrap_or_default()
+    }
+
+    /// The switch channels, flattened in order: buffer and members of each.
+    pub fn switch_channels(&self) -> impl Iterator<Item = (BufferKind, &[u32])> {
+        self.channels.iter().flat_map(|table| {
+            let (buffer, groups) = match table {
+                ChannelTable::Switch { buffer, groups } => (*buffer, groups.as_slice()),
+                _ => (BufferKind::Input, &[][..]),
+            };
+            groups.iter().map(move |group| (buffer, group.as_slice()))
+        })
+    }
+}
+
+impl ThreadBlock {
+    /// Rank-level numbers of this block's channels of a kind.
+    pub fn channels(&self, kind: ChannelKind) -> &[u32] {
+        table(&self.channels, kind)
+    }
+
+    /// Rank-level numbers of this block's remote buffers accessed through a channel kind.
+    pub fn remote_buffers(&self, kind: ChannelKind) -> &[u32] {
+        table(&self.remote_buffers, kind)
+    }
+}
+
+fn table(tables: &[(ChannelKind, Vec<u32>)], kind: ChannelKind) -> &[u32] {
+    tables
+        .iter()
+        .find(|(k, _)| *k == kind)
+        .map_or(&[], |(_, ids)| ids.as_slice())
+}

@@ -1,0 +1,260 @@
+//! One operation of a plan.
+
+use smallvec::SmallVec;
+
+use crate::origin::Origin;
+use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
+
+/// Declares [`OpKind`] with its plan names.
+macro_rules! op_kinds {
+    ($($(#[doc = $doc:literal])* $kind:ident = $name:literal,)*) => {
+        /// What an operation does. `docs`: the table in `docs/plan-format.md`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum OpKind { $($(#[doc = $doc])* $kind,)* }
+
+        impl OpKind {
+            /// All kinds, in the order of their discriminants.
+            pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
+
+            /// The name used in plan JSON and in messages.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$kind => $name,)* }
+            }
+
+            /// The kind of a name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$kind),)* _ => None }
+            }
+        }
+    };
+}
+
+op_kinds! {
+    /// All threads of the block meet.
+    Nop = "nop",
+    /// All threads of several blocks meet.
+    Barrier = "barrier",
+    /// Local to local.
+    Copy = "copy",
+    /// Local plain data to packets in own scratch.
+    CopyPackets = "cpkt",
+    /// Packets in own scratch to local plain data.
+    UnpackPackets = "upkt",
+    /// Local to remote.
+    Put = "put",
+    /// Port put followed by a signal.
+    PutWithSignal = "pws",
+    /// Port put followed by a signal and a flush.
+    PutWithSignalAndFlush = "pwsf",
+    /// Local plain data to packets in remote scratch.
+    PutPackets = "ppkt",
+    /// Packets in own scratch to packets in remote scratch.
+    ReadPutPackets = "rppkt",
+    /// Remote to local.
+    Get = "get",
+    /// Local sources reduced into a local destination.
+    Reduce = "re",
+    /// `Reduce` whose result also goes to remote destinations.
+    ReduceSend = "res",
+    /// Local source reduced with remote sources into a local destination.
+    ReadReduce = "rre",
+    /// `ReadReduce` whose result also goes to remote destinations.
+    ReadReduceSend = "rres",
+    /// Plain source reduced with packets in own scratch into plain data.
+    ReducePackets = "repkt",
+    /// `ReducePackets` whose result also goes as packets to remote scratch.
+    ReduceSendPackets = "respkt",
+    /// `ReducePackets` whose result also goes as packets to own scratch.
+    ReduceCopyPackets = "recpkt",
+    /// `ReduceCopyPackets` whose result also goes as packets to remote scratch.
+    ReduceCopySendPackets = "recspkt",
+    /// Multicast load-reduce into a local destination.
+    SwitchReduce = "glre",
+    /// Multicast load-reduce, multicast store.
+    SwitchReduceBroadcast = "glres",
+    /// Multicast store of local data.
+    SwitchBroadcast = "gstore",
+    /// Multicast store of packets in own scratch.
+    SwitchBroadcastPackets = "gstorepkt",
+    /// Adds one to the peer's counter; publishes what came before.
+    Signal = "signal",
+    /// Waits for one signal; sees what was published.
+    Wait = "wait",
+    /// A signal that publishes nothing.
+    RelaxedSignal = "rlxsignal",
+    /// A wait that sees nothing.
+    RelaxedWait = "rlxwait",
+    /// Waits until earlier port operations have left their source.
+    Flush = "flush",
+    /// Takes one unit of a semaphore, waiting for it.
+    SemaphoreAcquire = "sem_acquire",
+    /// Gives one unit to a semaphore.
+    SemaphoreRelease = "sem_release",
+    /// Repeats its body over windows of the message.
+    Pipeline = "pipeline",
+}
+
+impl OpKind {
+    /// Whether this is one of the operations that carry a [`Sync`] while a program is lowered.
+    pub const fn is_sync(self) -> bool {
+        matches!(
+            self,
+            Self::Signal
+                | Self::Wait
+                | Self::RelaxedSignal
+                | Self::RelaxedWait
+                | Self::Flush
+                | Self::SemaphoreAcquire
+                | Self::SemaphoreRelease
+        )
+    }
+
+    /// Whether this operation moves or combines data.
+    pub const fn is_data(self) -> bool {
+        !self.is_sync() && !matches!(self, Self::Nop | Self::Barrier | Self::Pipeline)
+    }
+
+    /// Whether this operation reduces.
+    pub const fn is_reduce(self) -> bool {
+        matches!(
+            self,
+            Self::Reduce
+                | Self::ReduceSend
+                | Self::ReadReduce
+                | Self::ReadReduceSend
+                | Self::ReducePackets
+                | Self::ReduceSendPackets
+                | Self::ReduceCopyPackets
+                | Self::ReduceCopySendPackets
+                | Self::SwitchReduce
+                | Self::SwitchReduceBroadcast
+        )
+    }
+}
+
+/// The memory a reference points into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// A buffer of the executing rank.
+    Local(BufferKind),
+    /// A remote buffer. While lowering: rank-level number. In a plan: index into the thread block's table for the
+    /// operation's channel kind.
+    Remote(u32),
+    /// A switch channel's window. While lowering: rank-level number. In a plan: index into the thread block's table.
+    Switch(u32),
+}
+
+/// A range of chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ref {
+    /// Where.
+    pub place: Place,
+    /// First chunk.
+    pub index: u32,
+    /// Number of chunks.
+    pub size: u32,
+}
+
+impl Ref {
+    /// A reference to a buffer of the executing rank.
+    pub const fn local(buffer: BufferKind, index: u32, size: u32) -> Self {
+        Self {
+            place: Place::Local(buffer),
+            index,
+            size,
+        }
+    }
+
+    /// The buffer, if it is the executing rank's own.
+    pub const fn local_buffer(&self) -> Option<BufferKind> {
+        match self.place {
+            Place::Local(buffer) => Some(buffer),
+            _ => None,
+        }
+    }
+
+    /// Whether this points into another rank's buffer.
+    pub const fn is_remote(&self) -> bool {
+        matches!(self.place, Place::Remote(_))
+    }
+}
+
+/// References of one side of an operation.
+pub type Refs = SmallVec<[Ref; 2]>;
+
+/// Channel indexes or semaphore numbers.
+pub type Ids = SmallVec<[u32; 4]>;
+
+/// The part `index` of `of` that one member of a thread-block group works on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slice {
+    /// The member's position.
+    pub index: u32,
+    /// Size of the group.
+    pub of: u32,
+}
+
+/// The repeated part of a pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopBody {
+    /// Window per iteration, in bytes.
+    pub unit: u64,
+    /// Chunks that the loop covers.
+    pub num_chunks: u32,
+    /// Operations of one iteration.
+    pub ops: Vec<Op>,
+}
+
+/// One operation.
+///
+/// Order of references, as in plan JSON. `srcs`: local sources (a reduction's accumulator first), then remote sources.
+/// `dsts`: local destination, local packet destination (`recpkt`, `recspkt`), remote destinations. Switch operations:
+/// `glre` reads a switch reference into a local one, `gstore` and `gstorepkt` read a local one into a switch reference,
+/// `glres` has a switch reference on both sides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// What it does.
+    pub kind: OpKind,
+    /// Kind of the channels or remote buffers it uses; `None` if it uses none.
+    pub channel: Option<ChannelKind>,
+    /// The reduction, on reducing operations.
+    pub reduce: Option<ReduceOp>,
+    /// Where the block is also synchronised. Lowering turns this into `nop`s; always `None` in a plan.
+    pub sync: Sync,
+    /// The part of every reference that this block works on; the whole if `None`.
+    pub slice: Option<Slice>,
+    /// Sources.
+    pub srcs: Refs,
+    /// Destinations.
+    pub dsts: Refs,
+    /// Channels (signal, wait, flush, get, port puts; while lowering on every channel operation), semaphores (acquire,
+    /// release) or the one barrier number. Channels: while lowering rank-level numbers, in a plan indexes into the
+    /// thread block's table. Semaphores and barriers: rank-level numbers.
+    pub ids: Ids,
+    /// Number of thread blocks that meet, on barriers; 0 otherwise.
+    pub blocks: u32,
+    /// The repeated part, on pipelines.
+    pub body: Option<Box<LoopBody>>,
+    /// Where it was written.
+    pub origin: Origin,
+}
+
+impl Op {
+    /// An operation of a kind with nothing filled in.
+    pub fn new(kind: OpKind, origin: Origin) -> Self {
+        Self {
+            kind,
+            channel: None,
+            reduce: None,
+            sync: Sync::None,
+            slice: None,
+            srcs: Refs::new(),
+            dsts: Refs::new(),
+            ids: Ids::new(),
+            blocks: 0,
+            body: None,
+            origin,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Everything about a program that is not in its body.
+
+use std::collections::BTreeMap;
+
+use crate::collective::{Collective, CollectiveKind};
+use crate::vocab::{Protocol, Replication};
+
+/// How a program is built and when its plan may be chosen.
+///
+/// The attribute's arguments end up here, and a run-time caller of `name::compile` starts from one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlgoSpec {
+    /// The plan's name.
+    pub name: String,
+    /// The collective, its chunking and whether it is in place.
+    pub collective: Collective,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Ranks per node; equal to `ranks` on a single node.
+    pub ranks_per_node: u32,
+    /// Copies of the program, each working on its own part of every chunk.
+    pub instances: u32,
+    /// Whether scratch is sized for packets.
+    pub protocol: Protocol,
+    /// Whether neighbouring operations are fused.
+    pub fuse: bool,
+    /// Whether block syncs are inserted between dependent operations of a block.
+    pub auto_sync: bool,
+    /// How instances share the chunks.
+    pub replication: Replication,
+    /// Whether launches of all sizes share one scratch pool.
+    pub reuse_resources: bool,
+    /// CUDA threads per thread block, 1 to 1024.
+    pub threads_per_block: u32,
+    /// Whether launches alternate between two halves of scratch.
+    pub double_scratch: bool,
+    /// Granularity of chunk boundaries, in bytes; a power of two.
+    pub buffer_alignment: u32,
+    /// Smallest message the plan is meant for, in bytes, inclusive.
+    pub min_message_size: u64,
+    /// Largest message the plan is meant for, in bytes, inclusive.
+    pub max_message_size: u64,
+    /// Labels for selectors.
+    pub tags: BTreeMap<String, i64>,
+}
+
+impl AlgoSpec {
+    /// A specification with the defaults of the attribute.
+    pub fn new(name: impl Into<String>, kind: CollectiveKind, ranks: u32) -> Self {
+        Self {
+            name: name.into(),
+            collective: Collective::new(kind),
+            ranks,
+            ranks_per_node: ranks,
+            instances: 1,
+            protocol: Protocol::Simple,
+            fuse: true,
+            auto_sync: true,
+            replication: Replication::Interleaved,
+            reuse_resources: false,
+            threads_per_block: 1024,
+            double_scratch: false,
+            buffer_alignment: 16,
+            min_message_size: 0,
+            max_message_size: u64::MAX,
+            tags: BTreeMap::new(),
+        }
+    }
+}

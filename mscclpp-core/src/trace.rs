@@ -1,0 +1,63 @@
+//! A program as recorded: what lowering starts from.
+
+use crate::origin::Origins;
+use crate::plan::{ChannelTable, Op, RemoteBuffer};
+use crate::spec::AlgoSpec;
+
+/// A recorded program. Equal traces lower to equal plans; places of origin do not count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// How it is to be built.
+    pub spec: AlgoSpec,
+    /// Per rank: the tables that its operations point into.
+    pub ranks: Vec<RankTables>,
+    /// Every operation, in the order in which it was recorded. References and channels carry rank-level numbers.
+    pub ops: Vec<Recorded>,
+    /// Headers of the pipelined loops.
+    pub loops: Vec<LoopHeader>,
+    /// Where the operations were written.
+    pub origins: Origins,
+}
+
+/// What a rank has declared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RankTables {
+    /// Chunks of the input buffer, before replication.
+    pub input_chunks: u32,
+    /// Chunks of the output buffer, before replication.
+    pub output_chunks: u32,
+    /// Chunks of scratch allocated, before replication.
+    pub scratch_chunks: u32,
+    /// Channels, as in [`RankPlan::channels`](crate::plan::RankPlan::channels).
+    pub channels: Vec<ChannelTable>,
+    /// Remote buffers in the order of first use.
+    pub remote_buffers: Vec<RemoteBuffer>,
+    /// Initial values of the semaphores.
+    pub semaphores: Vec<i64>,
+    /// Thread blocks: one more than the highest number used, 0 if none.
+    pub blocks: u32,
+    /// Every distinct list of thread blocks that met in a barrier, sorted; position is the barrier's number.
+    pub barriers: Vec<Vec<u32>>,
+}
+
+/// One recorded operation and where it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The rank.
+    pub rank: u32,
+    /// The thread block.
+    pub block: u32,
+    /// Index into [`Trace::loops`] when recorded inside a pipelined loop.
+    pub in_loop: Option<u32>,
+    /// The operation.
+    pub op: Op,
+}
+
+/// A pipelined loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoopHeader {
+    /// Window per iteration, in bytes.
+    pub unit: u64,
+    /// Chunks that the loop covers.
+    pub num_chunks: u32,
+}

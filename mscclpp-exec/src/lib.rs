@@ -1,0 +1,1 @@
+//! Executors, memory and default algorithms.

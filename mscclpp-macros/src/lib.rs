@@ -1,0 +1,2 @@
+//! `#[collective]` and `#[collectives]`.
+#![forbid(unsafe_code)]

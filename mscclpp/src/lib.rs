@@ -1,0 +1,2 @@
+//! Facade: `use mscclpp::prelude::*`.
+#![forbid(unsafe_code)]

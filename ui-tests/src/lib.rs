@@ -1,0 +1,1 @@
+//! Holds the compile-fail and compile-pass programs; has no code of its own.
