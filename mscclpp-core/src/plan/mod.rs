@@ -1,9 +1,14 @@
 //! Plans: what every rank and thread block does, on numbered channels, buffers and chunks.
 //!
 //! [`PlanTree`] holds a plan as Rust values: lowering makes it, the checks read it, the formats write and read it.
+//! [`Plan`] holds the same as bytes: it is what is embedded and executed.
 
+#[cfg(test)]
+pub(crate) mod arbitrary;
+pub mod image;
 mod op;
 
+pub use image::Plan;
 pub use op::{Ids, LoopBody, Op, OpKind, Place, Ref, Refs, Slice};
 
 use std::collections::BTreeMap;

@@ -1,0 +1,65 @@
+//! What can be wrong with the bytes of an image.
+
+use thiserror::Error;
+
+/// Why bytes are not a usable plan image.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ImageError {
+    /// The bytes do not begin like an image.
+    #[error("not a plan image: {found} bytes that do not begin with the magic number of one")]
+    Magic {
+        /// Number of bytes handed in.
+        found: usize,
+    },
+    /// The image was written by another version of the format.
+    #[error(
+        "plan image of format version {found}, expected version {expected}: build the plan again with this version of mscclpp"
+    )]
+    Version {
+        /// Version in the image.
+        found: u32,
+        /// Version that this crate reads and writes.
+        expected: u32,
+    },
+    /// Bytes are missing or there are too many.
+    #[error("plan image of {found} bytes, expected {expected} bytes as its header says")]
+    Length {
+        /// Bytes there are.
+        found: u64,
+        /// Bytes the header announces.
+        expected: u64,
+    },
+    /// The bytes were changed after they were written.
+    #[error(
+        "plan image hashes to {found:032x}, expected {expected:032x} as its header says: the bytes were changed"
+    )]
+    Hash {
+        /// Hash of the bytes.
+        found: u128,
+        /// Hash in the header.
+        expected: u128,
+    },
+    /// A value of the header is not one of its field's.
+    #[error("plan image with {what} {found} in its header, expected {expected}")]
+    Header {
+        /// The field.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// Its legal values.
+        expected: &'static str,
+    },
+    /// A value inside a rank's section is out of range.
+    #[error("plan image, rank {rank}: {what} {found}, expected {expected}")]
+    Rank {
+        /// The rank.
+        rank: u32,
+        /// The value.
+        what: &'static str,
+        /// What it is.
+        found: u64,
+        /// Its legal values.
+        expected: String,
+    },
+}

@@ -1,0 +1,204 @@
+//! Where everything lies in an image. All numbers are little-endian and nothing is aligned.
+//!
+//! ```text
+//! header      HEADER bytes, the fields below
+//! directory   ranks + 1 × u64: byte offset of each rank's section, then of the padding
+//! name        UTF-8
+//! tags        per tag: i64 value, u64 length of the key, the key in UTF-8; keys ascending
+//! sections    one per rank
+//! padding     PADDING zero bytes, so that every word can be read as eight bytes
+//! ```
+//!
+//! A section is one byte, the binary logarithm of its word width, then words of that width (1, 2, 4 or 8 bytes, the least
+//! that holds its largest number):
+//!
+//! ```text
+//! RANK words          chunk counts of input, output, scratch; numbers of entries of the seven tables that follow
+//! channel tables      CHANNELS words each: tag, first number, length
+//! remote buffers      REMOTE words each: owner, buffer and access bits
+//! semaphores          one word each: initial value, sign in the lowest bit
+//! blocks              BLOCK words each: first operation, operations, first table, channel tables, remote buffer tables
+//! block tables        TABLE words each: channel kind, first number, length
+//! operations          OP words each, a pipeline's body right behind its header
+//! references          REF words each
+//! numbers             the rest
+//! ```
+//!
+//! "First" entries are counted from the start of their table, and every list starts where the one before ended.
+
+/// The first bytes of an image.
+pub(super) const MAGIC: [u8; 8] = *b"mscclpp\0";
+/// The version of this layout.
+pub(super) const FORMAT: u32 = 1;
+
+/// Offsets of the header's fields.
+pub(super) const VERSION: usize = 8;
+pub(super) const RANKS: usize = 12;
+pub(super) const LENGTH: usize = 16;
+pub(super) const HASH: usize = 24;
+pub(super) const HASH_END: usize = 40;
+pub(super) const RANKS_PER_NODE: usize = 40;
+pub(super) const KIND: usize = 44;
+pub(super) const PROTOCOL: usize = 45;
+pub(super) const FLAGS: usize = 46;
+pub(super) const ZERO: usize = 47;
+pub(super) const KIND_INPUT: usize = 48;
+pub(super) const KIND_OUTPUT: usize = 52;
+pub(super) const CHUNK_FACTOR: usize = 56;
+pub(super) const ROOT: usize = 60;
+pub(super) const THREADS: usize = 64;
+pub(super) const ALIGNMENT: usize = 68;
+pub(super) const MIN_SIZE: usize = 72;
+pub(super) const MAX_SIZE: usize = 80;
+pub(super) const NAME_LENGTH: usize = 88;
+pub(super) const TAGS_LENGTH: usize = 96;
+pub(super) const HEADER: usize = 104;
+
+/// Bits of the header's flags.
+pub(super) const IN_PLACE: u8 = 1;
+pub(super) const REUSE_RESOURCES: u8 = 2;
+pub(super) const DOUBLE_SCRATCH: u8 = 4;
+
+/// Zero bytes behind the last section.
+pub(super) const PADDING: usize = 7;
+
+/// Words of a section's head: three chunk counts and seven table sizes.
+pub(super) const RANK: usize = 10;
+/// Words of the entries of a section's tables.
+pub(super) const CHANNELS: usize = 3;
+pub(super) const REMOTE: usize = 2;
+pub(super) const BLOCK: usize = 5;
+pub(super) const TABLE: usize = 3;
+pub(super) const OP: usize = 7;
+pub(super) const REF: usize = 3;
+
+/// Tags of channel tables: the channel kind, plus the buffer's number for switch channels.
+pub(super) const TAG_MEMORY: u64 = 0;
+pub(super) const TAG_PORT: u64 = 1;
+pub(super) const TAG_SWITCH: u64 = 2;
+
+/// Bits of a remote buffer's second word: the buffer in the lowest two, then who may access it.
+pub(super) const ACCESS_MEMORY: u64 = 4;
+pub(super) const ACCESS_PORT: u64 = 8;
+
+/// Words of an operation: kind, attributes, numbers of sources, destinations and ids, first reference, first number.
+///
+/// Its numbers are its ids, then, as the attributes say: slice index and size; block count; unit, chunks and operations
+/// of a pipeline.
+pub(super) const OP_KIND: usize = 0;
+pub(super) const OP_ATTRIBUTES: usize = 1;
+pub(super) const OP_SRCS: usize = 2;
+pub(super) const OP_DSTS: usize = 3;
+pub(super) const OP_IDS: usize = 4;
+pub(super) const OP_FIRST_REF: usize = 5;
+pub(super) const OP_FIRST_NUMBER: usize = 6;
+
+/// Bits of an operation's attributes. Channel kind and reduction are stored plus one, 0 for none.
+pub(super) const CHANNEL_MASK: u64 = 3;
+pub(super) const REDUCE_SHIFT: u32 = 2;
+pub(super) const REDUCE_MASK: u64 = 7;
+pub(super) const HAS_SLICE: u64 = 1 << 5;
+pub(super) const HAS_BLOCKS: u64 = 1 << 6;
+pub(super) const HAS_BODY: u64 = 1 << 7;
+pub(super) const SYNC_SHIFT: u32 = 8;
+pub(super) const SYNC_MASK: u64 = 3;
+pub(super) const ATTRIBUTES_END: u64 = 1 << 10;
+
+/// Pipelines inside pipelines that are decoded. A correct plan has one level.
+pub(super) const MAX_DEPTH: usize = 8;
+
+/// Where a reference points, as one number: local buffers first, then remote and switch windows in turn.
+pub(super) const PLACE_REMOTE: u64 = 3;
+pub(super) const PLACE_SWITCH: u64 = 4;
+
+/// A little-endian number of the header, 0 if it is cut off.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let chunk = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    chunk.map_or(0, |chunk| u32::from_le_bytes(*chunk))
+}
+
+/// A little-endian number, 0 if it is cut off.
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let chunk = bytes.get(at..).and_then(|rest| rest.first_chunk());
+    chunk.map_or(0, |chunk| u64::from_le_bytes(*chunk))
+}
+
+/// A number as an index; one that does not fit is behind the end of everything.
+pub(super) fn index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+/// Words of one width.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Words<'a> {
+    /// From the first word to [`PADDING`] bytes behind the last one.
+    bytes: &'a [u8],
+    len: usize,
+    shift: u32,
+    mask: u64,
+}
+
+impl<'a> Words<'a> {
+    /// The words of `image[start..end]`, of which the first byte is the width; `None` if they do not lie in the image,
+    /// there is no such width, or a word is cut in two.
+    pub(super) fn new(image: &'a [u8], start: usize, end: usize) -> Option<Self> {
+        let (width, bytes) = image.get(start..end.checked_add(PADDING)?)?.split_first()?;
+        let shift = u32::from(*width);
+        let length = end.checked_sub(start)?.checked_sub(1)?;
+        if shift > 3 || length & ((1 << shift) - 1) != 0 {
+            return None;
+        }
+        let mask = u64::MAX >> (64 - (8 << shift));
+        Some(Self {
+            bytes,
+            len: length >> shift,
+            shift,
+            mask,
+        })
+    }
+
+    /// Number of words.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no narrower words would do.
+    pub(super) fn is_least_width(&self) -> bool {
+        let all = (0..self.len).fold(0, |all, at| all | self.get(at));
+        self.shift == width(all)
+    }
+
+    /// A word; an unspecified number behind the end.
+    #[inline]
+    pub(super) fn get(&self, at: usize) -> u64 {
+        let bytes = self.bytes.get(at.saturating_mul(1 << self.shift)..);
+        let chunk = bytes.and_then(|bytes| bytes.first_chunk());
+        chunk.map_or(0, |chunk| u64::from_le_bytes(*chunk) & self.mask)
+    }
+
+    /// A word that is an index or a count.
+    #[inline]
+    pub(super) fn index(&self, at: usize) -> usize {
+        index(self.get(at))
+    }
+}
+
+/// Appends words behind their width, in the least width that holds them all.
+pub(super) fn push_words(out: &mut Vec<u8>, words: &[u64]) {
+    let shift = width(words.iter().fold(0, |all, word| all | word));
+    out.push(shift as u8);
+    out.reserve((words.len() << shift) + PADDING);
+    for word in words {
+        out.extend_from_slice(&word.to_le_bytes()[..1 << shift]);
+    }
+}
+
+/// Binary logarithm of the bytes that a number takes.
+fn width(number: u64) -> u32 {
+    match number {
+        0..=0xff => 0,
+        0x100..=0xffff => 1,
+        0x1_0000..=0xffff_ffff => 2,
+        _ => 3,
+    }
+}

@@ -1,0 +1,277 @@
+//! The compact form of a plan: what is embedded in a binary and what the executors read.
+//!
+//! [`Plan`] is made once, from a tree, from bytes, or at no cost from bytes in the binary, and is never changed. Its views
+//! read single numbers out of the bytes, so that opening a plan and walking one rank of it touches that rank's section only.
+
+mod decode;
+mod encode;
+mod error;
+mod hash;
+mod layout;
+mod origins;
+mod validate;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::ImageError;
+pub use view::{BlockView, Loop, Numbers, OpView, RankView, RefList};
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use self::layout::*;
+use self::origins::OriginTable;
+use super::PlanTree;
+use crate::collective::Collective;
+use crate::origin::SourcePlace;
+use crate::vocab::Protocol;
+
+/// An execution plan.
+///
+/// Immutable and cheap to clone. Two plans are equal when their images are; where operations were written does not count.
+#[derive(Clone)]
+pub struct Plan {
+    image: Bytes,
+    origins: Bytes,
+}
+
+/// Bytes of the binary, or shared ones.
+#[derive(Clone)]
+enum Bytes {
+    Static(&'static [u8]),
+    Shared(Arc<[u8]>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Static(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl Plan {
+    /// A plan whose image and origins lie in the binary. Costs nothing and checks nothing.
+    ///
+    /// Meant for generated code, whose bytes come from [`Plan::new`]. Bytes from elsewhere go through
+    /// [`Plan::from_bytes`]; with wrong ones here, views are empty or meaningless, but nothing panics.
+    /// [`Plan::open`] tells whether the bytes are of this version of the format.
+    pub const fn from_static(image: &'static [u8], origins: &'static [u8]) -> Self {
+        Self {
+            image: Bytes::Static(image),
+            origins: Bytes::Static(origins),
+        }
+    }
+
+    /// Encodes a tree. Equal trees give equal images, on every machine.
+    ///
+    /// Time and memory are linear in the size of the tree.
+    pub fn new(tree: &PlanTree) -> Self {
+        Self {
+            image: Bytes::Shared(encode::encode(tree).into()),
+            origins: Bytes::Shared(origins::encode(tree).into()),
+        }
+    }
+
+    /// Takes bytes from anywhere, after checking all of them.
+    ///
+    /// # Errors
+    /// Whatever makes the bytes differ from an image that [`Plan::new`] writes: another format or version, missing or
+    /// changed bytes, and, even under a right hash, any count, position or enum value out of range.
+    pub fn from_bytes(image: Vec<u8>) -> Result<Self, ImageError> {
+        let plan = Self {
+            image: Bytes::Shared(image.into()),
+            origins: Bytes::Static(&[]),
+        };
+        validate::image(&plan)?;
+        Ok(plan)
+    }
+
+    /// The same plan with other origins: those that [`Plan::origins`] gave for an equal plan.
+    #[must_use]
+    pub fn with_origins(mut self, origins: Vec<u8>) -> Self {
+        self.origins = Bytes::Shared(origins.into());
+        self
+    }
+
+    /// Checks magic number, version and length, in constant time.
+    ///
+    /// # Errors
+    /// The one of the three that is wrong.
+    pub fn open(&self) -> Result<(), ImageError> {
+        validate::outline(&self.image)
+    }
+
+    /// The bytes.
+    pub fn image(&self) -> &[u8] {
+        &self.image
+    }
+
+    /// Where the operations were written, as bytes of their own; empty if that is not known.
+    pub fn origins(&self) -> &[u8] {
+        &self.origins
+    }
+
+    /// The whole plan as a tree; `Plan::new` of it gives the same image again.
+    pub fn tree(&self) -> PlanTree {
+        decode::decode(self)
+    }
+
+    /// A hash over everything but the origins, as stored in the image.
+    pub fn hash(&self) -> u128 {
+        u128::from(u64_at(&self.image, HASH + 8)) << 64 | u128::from(u64_at(&self.image, HASH))
+    }
+
+    /// The plan's name.
+    pub fn name(&self) -> &str {
+        self.text(self.texts(), u64_at(&self.image, NAME_LENGTH))
+    }
+
+    /// The collective, its chunking before replication, and whether it is in place.
+    pub fn collective(&self) -> Collective {
+        decode::collective(&self.image)
+    }
+
+    /// Whether scratch is sized for packets.
+    pub fn protocol(&self) -> Protocol {
+        if self.image.get(PROTOCOL) == Some(&(Protocol::LL as u8)) {
+            Protocol::LL
+        } else {
+            Protocol::Simple
+        }
+    }
+
+    /// Number of ranks.
+    pub fn num_ranks(&self) -> u32 {
+        let most = self.image.len().saturating_sub(HEADER + 8 + PADDING) / 8;
+        u32_at(&self.image, RANKS).min(u32::try_from(most).unwrap_or(u32::MAX))
+    }
+
+    /// Ranks per node.
+    pub fn ranks_per_node(&self) -> u32 {
+        u32_at(&self.image, RANKS_PER_NODE)
+    }
+
+    /// Whether launches of all sizes share one scratch pool.
+    pub fn reuse_resources(&self) -> bool {
+        self.flag(REUSE_RESOURCES)
+    }
+
+    /// CUDA threads per thread block.
+    pub fn threads_per_block(&self) -> u32 {
+        u32_at(&self.image, THREADS)
+    }
+
+    /// Whether launches alternate between two halves of scratch.
+    pub fn double_scratch(&self) -> bool {
+        self.flag(DOUBLE_SCRATCH)
+    }
+
+    /// Granularity of chunk boundaries, in bytes.
+    pub fn buffer_alignment(&self) -> u32 {
+        u32_at(&self.image, ALIGNMENT)
+    }
+
+    /// Smallest message, in bytes, inclusive.
+    pub fn min_message_size(&self) -> u64 {
+        u64_at(&self.image, MIN_SIZE)
+    }
+
+    /// Largest message, in bytes, inclusive.
+    pub fn max_message_size(&self) -> u64 {
+        u64_at(&self.image, MAX_SIZE)
+    }
+
+    /// Labels for selectors, keys ascending.
+    pub fn tags(&self) -> impl Iterator<Item = (&str, i64)> {
+        let mut at = self
+            .texts()
+            .saturating_add(index(u64_at(&self.image, NAME_LENGTH)));
+        let end = at
+            .saturating_add(index(u64_at(&self.image, TAGS_LENGTH)))
+            .min(self.image.len());
+        std::iter::from_fn(move || {
+            (at < end).then(|| {
+                let value = u64_at(&self.image, at) as i64;
+                let length = u64_at(&self.image, at.saturating_add(8));
+                let key = self.text(at.saturating_add(16), length);
+                at = at.saturating_add(16).saturating_add(index(length));
+                (key, value)
+            })
+        })
+    }
+
+    /// The value of a tag.
+    pub fn tag(&self, key: &str) -> Option<i64> {
+        self.tags()
+            .find_map(|(found, value)| (found == key).then_some(value))
+    }
+
+    /// A rank's part, in constant time; `None` if there is no such rank.
+    #[inline]
+    pub fn rank(&self, rank: u32) -> Option<RankView<'_>> {
+        if rank >= self.num_ranks() {
+            return None;
+        }
+        let entry = HEADER + 8 * rank as usize;
+        let [start, end] = [entry, entry + 8].map(|at| index(u64_at(&self.image, at)));
+        RankView::new(Words::new(&self.image, start, end)?)
+    }
+
+    /// All ranks' parts in order.
+    pub fn ranks(&self) -> impl Iterator<Item = RankView<'_>> {
+        (0..self.num_ranks()).filter_map(|rank| self.rank(rank))
+    }
+
+    /// Where an operation was written: `op` is its flat index in its thread block, as in [`BlockView::op`].
+    pub fn place(&self, rank: u32, block: u32, op: u32) -> Option<SourcePlace> {
+        let block = self.rank(rank)?.block(block)?;
+        let op = (op < block.num_ops()).then_some(op)?;
+        OriginTable::new(&self.origins)?.place(rank, block.first_op() + op as usize)
+    }
+
+    fn origin_table(&self) -> Option<OriginTable<'_>> {
+        OriginTable::new(&self.origins)
+    }
+
+    fn flag(&self, flag: u8) -> bool {
+        self.image.get(FLAGS).is_some_and(|flags| flags & flag != 0)
+    }
+
+    /// Where the texts begin.
+    fn texts(&self) -> usize {
+        HEADER + 8 * (self.num_ranks() as usize + 1)
+    }
+
+    fn text(&self, start: usize, length: u64) -> &str {
+        let text = self.image.get(start..start.saturating_add(index(length)));
+        text.and_then(|text| std::str::from_utf8(text).ok())
+            .unwrap_or_default()
+    }
+}
+
+impl PartialEq for Plan {
+    fn eq(&self, other: &Self) -> bool {
+        self.image[..] == other.image[..]
+    }
+}
+
+impl Eq for Plan {}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("name", &self.name())
+            .field("collective", &self.collective())
+            .field("ranks", &self.num_ranks())
+            .field("bytes", &self.image.len())
+            .field("hash", &format_args!("{:032x}", self.hash()))
+            .finish()
+    }
+}

@@ -1,0 +1,411 @@
+//! The full check of an image: every count, every position, every enum value.
+//!
+//! Every list must start where the one before it ended, so that no two lists share bytes: a hostile image cannot make a
+//! decoder produce more than it is long.
+
+use super::Plan;
+use super::encode::{FIRST_WITH_COUNTS, kind_of_number};
+use super::error::ImageError;
+use super::hash::hash;
+use super::layout::*;
+use super::view::{BlockView, OpView, RankView, switch_buffer};
+use crate::plan::OpKind;
+use crate::vocab::{ChannelKind, Protocol, ReduceOp};
+
+/// Magic number, version and length.
+pub(super) fn outline(image: &[u8]) -> Result<(), ImageError> {
+    if !image.starts_with(&MAGIC) {
+        return Err(ImageError::Magic { found: image.len() });
+    }
+    let found = u32_at(image, VERSION);
+    if found != FORMAT {
+        return Err(ImageError::Version {
+            found,
+            expected: FORMAT,
+        });
+    }
+    let (found, expected) = (image.len() as u64, u64_at(image, LENGTH));
+    if found != expected || image.len() < HEADER + 8 + PADDING {
+        return Err(ImageError::Length {
+            found,
+            expected: expected.max((HEADER + 8 + PADDING) as u64),
+        });
+    }
+    Ok(())
+}
+
+/// Everything.
+pub(super) fn image(plan: &Plan) -> Result<(), ImageError> {
+    let image = plan.image();
+    outline(image)?;
+    let (found, expected) = (hash(image), plan.hash());
+    if found != expected {
+        return Err(ImageError::Hash { found, expected });
+    }
+    header(image)?;
+    let ranks = u32_at(image, RANKS);
+    let directory = (image.len() - HEADER) / 8;
+    if index(u64::from(ranks)) >= directory {
+        return Err(header_error(
+            "number of ranks",
+            u64::from(ranks),
+            "at most what the directory holds",
+        ));
+    }
+    let first = texts(image, HEADER + 8 * (ranks as usize + 1))?;
+    let mut end = first;
+    for rank in 0..ranks {
+        let start = index(u64_at(image, HEADER + 8 * rank as usize));
+        if start != end {
+            return Err(rank_error(
+                rank,
+                "section at byte",
+                start as u64,
+                format!("{end}"),
+            ));
+        }
+        end = index(u64_at(image, HEADER + 8 * (rank as usize + 1)));
+        let view = plan.rank(rank);
+        let view = view.ok_or_else(|| {
+            rank_error(
+                rank,
+                "section up to byte",
+                end as u64,
+                "one that its tables fit".into(),
+            )
+        })?;
+        section(rank, &view)?;
+    }
+    let found = u64_at(image, HEADER + 8 * ranks as usize);
+    if found != (image.len() - PADDING) as u64 || end as u64 != found {
+        return Err(header_error(
+            "end of the sections at byte",
+            found,
+            "the length less the padding",
+        ));
+    }
+    if image[image.len() - PADDING..] != [0; PADDING] {
+        return Err(header_error("padding", 1, "zero bytes"));
+    }
+    Ok(())
+}
+
+fn header_error(what: &'static str, found: u64, expected: &'static str) -> ImageError {
+    ImageError::Header {
+        what,
+        found,
+        expected,
+    }
+}
+
+fn rank_error(rank: u32, what: &'static str, found: u64, expected: String) -> ImageError {
+    ImageError::Rank {
+        rank,
+        what,
+        found,
+        expected,
+    }
+}
+
+fn header(image: &[u8]) -> Result<(), ImageError> {
+    let kind = image[KIND];
+    if kind_of_number(kind, 0, 0).is_none() {
+        return Err(header_error("collective", u64::from(kind), "0 to 8"));
+    }
+    for (what, at) in [("input chunks", KIND_INPUT), ("output chunks", KIND_OUTPUT)] {
+        let found = u64::from(u32_at(image, at));
+        if kind < FIRST_WITH_COUNTS && found != 0 {
+            return Err(header_error(
+                what,
+                found,
+                "0 for a collective that has no counts of its own",
+            ));
+        }
+    }
+    let protocol = image[PROTOCOL];
+    if protocol > Protocol::LL as u8 {
+        return Err(header_error("protocol", u64::from(protocol), "0 or 1"));
+    }
+    let flags = image[FLAGS];
+    if flags & !(IN_PLACE | REUSE_RESOURCES | DOUBLE_SCRATCH) != 0 {
+        return Err(header_error("flags", u64::from(flags), "0 to 7"));
+    }
+    if image[ZERO] != 0 {
+        return Err(header_error("reserved byte", u64::from(image[ZERO]), "0"));
+    }
+    Ok(())
+}
+
+/// Checks name and tags from a position on and returns where they end.
+fn texts(image: &[u8], start: usize) -> Result<usize, ImageError> {
+    let (_, mut at) = text(image, start, u64_at(image, NAME_LENGTH), "name of length")?;
+    let length = u64_at(image, TAGS_LENGTH);
+    let end = at.saturating_add(index(length));
+    if end > image.len() {
+        return Err(header_error(
+            "tags of length",
+            length,
+            "a length inside the image",
+        ));
+    }
+    let mut last = None;
+    while at < end {
+        let length = u64_at(image, at.saturating_add(8));
+        let (key, next) = text(image, at.saturating_add(16), length, "tag of length")?;
+        if next > end || last.is_some_and(|last| last >= key) {
+            return Err(header_error(
+                "tag of length",
+                length,
+                "ascending keys inside the tags",
+            ));
+        }
+        (at, last) = (next, Some(key));
+    }
+    Ok(at)
+}
+
+/// A text and where it ends.
+fn text<'a>(
+    image: &'a [u8],
+    start: usize,
+    length: u64,
+    what: &'static str,
+) -> Result<(&'a str, usize), ImageError> {
+    let end = start.saturating_add(index(length));
+    let text = image
+        .get(start..end)
+        .ok_or_else(|| header_error(what, length, "a length inside the image"))?;
+    let text = std::str::from_utf8(text).map_err(|_| header_error(what, length, "UTF-8"))?;
+    Ok((text, end))
+}
+
+/// One rank's section.
+pub(super) fn section(rank: u32, view: &RankView<'_>) -> Result<(), ImageError> {
+    Section {
+        rank,
+        view,
+        numbers: 0,
+        refs: 0,
+    }
+    .check()
+}
+
+struct Section<'a> {
+    rank: u32,
+    view: &'a RankView<'a>,
+    /// Where the next list must start.
+    numbers: usize,
+    refs: usize,
+}
+
+type Check = Result<(), ImageError>;
+
+impl Section<'_> {
+    fn expect(
+        &self,
+        holds: bool,
+        what: &'static str,
+        found: u64,
+        expected: impl FnOnce() -> String,
+    ) -> Check {
+        if holds {
+            Ok(())
+        } else {
+            Err(rank_error(self.rank, what, found, expected()))
+        }
+    }
+
+    fn below(&self, what: &'static str, found: u64, limit: u64) -> Check {
+        self.expect(found < limit, what, found, || format!("less than {limit}"))
+    }
+
+    fn check(mut self) -> Check {
+        let (words, tables) = (&self.view.words, &self.view.tables);
+        self.expect(words.is_least_width(), "width of words", 0, || {
+            "the least one".into()
+        })?;
+        for at in 0..3 {
+            self.below("number of chunks", words.get(at), 1 << 32)?;
+        }
+        for table in [
+            tables.blocks,
+            tables.ops,
+            tables.channels,
+            tables.remote,
+            tables.semaphores,
+        ] {
+            self.below("entries of a table", table.len as u64, 1 << 32)?;
+        }
+        for (tag, first, len) in self.view.channel_tables() {
+            self.below("channel table's tag", tag, TAG_SWITCH + 3)?;
+            self.numbers(first, len)?;
+            if switch_buffer(tag).is_some() {
+                for at in first..first + len {
+                    let length = index(words.get(tables.numbers.start + at));
+                    self.numbers(self.numbers, length)?;
+                }
+            }
+        }
+        for at in (0..tables.remote.len).map(|i| tables.remote.start + i * REMOTE) {
+            self.below("owner of a remote buffer", words.get(at), 1 << 32)?;
+            self.below(
+                "bits of a remote buffer",
+                words.get(at + 1),
+                2 * ACCESS_PORT,
+            )?;
+            self.below("buffer of a remote buffer", words.get(at + 1) & 3, 3)?;
+        }
+        let (mut op, mut table) = (0, 0);
+        for (i, block) in self.view.blocks().enumerate() {
+            let at = tables.blocks.start + i * BLOCK;
+            self.position("first operation of a block", words.get(at), op)?;
+            self.position("first table of a block", words.get(at + 2), table)?;
+            op = self.advance(
+                "operations of a block",
+                op,
+                words.get(at + 1),
+                tables.ops.len,
+            )?;
+            table = self.advance(
+                "channel tables of a block",
+                table,
+                words.get(at + 3),
+                tables.block_tables.len,
+            )?;
+            table = self.advance(
+                "remote tables of a block",
+                table,
+                words.get(at + 4),
+                tables.block_tables.len,
+            )?;
+            self.block(&block)?;
+            let first = words.index(at + 2);
+            for at in (first..table).map(|i| tables.block_tables.start + i * TABLE) {
+                self.below("channel kind", words.get(at), ChannelKind::ALL.len() as u64)?;
+                self.numbers(words.index(at + 1), words.index(at + 2))?;
+            }
+        }
+        self.position("operations in blocks", op as u64, tables.ops.len)?;
+        self.position("tables in blocks", table as u64, tables.block_tables.len)?;
+        self.position(
+            "references in operations",
+            self.refs as u64,
+            tables.refs.len,
+        )?;
+        self.position("numbers in lists", self.numbers as u64, tables.numbers.len)
+    }
+
+    fn position(&self, what: &'static str, found: u64, expected: usize) -> Check {
+        self.expect(found == expected as u64, what, found, || {
+            expected.to_string()
+        })
+    }
+
+    /// `at + count`, if it does not pass `end`.
+    fn advance(
+        &self,
+        what: &'static str,
+        at: usize,
+        count: u64,
+        end: usize,
+    ) -> Result<usize, ImageError> {
+        let next = at.saturating_add(index(count));
+        self.expect(next <= end, what, count, || format!("at most {}", end - at))?;
+        Ok(next)
+    }
+
+    /// Takes a list of 32-bit numbers.
+    fn numbers(&mut self, first: usize, len: usize) -> Check {
+        let table = self.view.tables.numbers;
+        self.position("first number of a list", first as u64, self.numbers)?;
+        self.numbers = self.advance("numbers of a list", first, len as u64, table.len)?;
+        for at in first..self.numbers {
+            self.below("number", self.view.words.get(table.start + at), 1 << 32)?;
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: &BlockView<'_>) -> Check {
+        // Flat positions at which the open pipelines end, innermost last.
+        let mut ends: Vec<usize> = Vec::new();
+        for (at, op) in block.ops().enumerate() {
+            while ends.last() == Some(&at) {
+                ends.pop();
+            }
+            self.op(&op)?;
+            if let Some(header) = op.pipeline() {
+                let end = ends.last().copied().unwrap_or(block.num_ops() as usize);
+                let end = self.advance(
+                    "operations of a pipeline",
+                    at + 1,
+                    u64::from(header.body_len),
+                    end,
+                )?;
+                self.below(
+                    "pipelines inside pipelines",
+                    ends.len() as u64,
+                    MAX_DEPTH as u64,
+                )?;
+                ends.push(end);
+            }
+        }
+        Ok(())
+    }
+
+    fn op(&mut self, op: &OpView<'_>) -> Check {
+        let attributes = op.raw(OP_ATTRIBUTES);
+        self.below("operation kind", op.raw(OP_KIND), OpKind::ALL.len() as u64)?;
+        self.below("attributes of an operation", attributes, ATTRIBUTES_END)?;
+        let reduce = attributes >> REDUCE_SHIFT & REDUCE_MASK;
+        self.below(
+            "reduction of an operation",
+            reduce,
+            ReduceOp::ALL.len() as u64 + 1,
+        )?;
+        self.position(
+            "first reference of an operation",
+            op.raw(OP_FIRST_REF),
+            self.refs,
+        )?;
+        for side in [OP_SRCS, OP_DSTS] {
+            let refs = self.view.tables.refs;
+            let first = self.refs;
+            self.refs =
+                self.advance("references of an operation", first, op.raw(side), refs.len)?;
+            for at in (first..self.refs).map(|i| refs.start + i * REF) {
+                self.below(
+                    "place of a reference",
+                    self.view.words.get(at),
+                    PLACE_REMOTE + (1 << 33),
+                )?;
+                self.below(
+                    "first chunk of a reference",
+                    self.view.words.get(at + 1),
+                    1 << 32,
+                )?;
+                self.below(
+                    "chunks of a reference",
+                    self.view.words.get(at + 2),
+                    1 << 32,
+                )?;
+            }
+        }
+        self.numbers(op.word(OP_FIRST_NUMBER), op.word(OP_IDS))?;
+        let extra = if attributes & HAS_SLICE != 0 { 2 } else { 0 }
+            + usize::from(attributes & HAS_BLOCKS != 0);
+        self.numbers(self.numbers, extra)?;
+        let no_blocks = attributes & HAS_BLOCKS != 0 && op.blocks() == 0;
+        self.expect(!no_blocks, "thread blocks of a barrier", 0, || {
+            "at least 1".into()
+        })?;
+        if attributes & HAS_BODY != 0 {
+            let numbers = self.view.tables.numbers;
+            let first = self.numbers;
+            self.numbers = self.advance("numbers of a pipeline", first, 3, numbers.len)?;
+            for at in first + 1..self.numbers {
+                self.below("number", self.view.words.get(numbers.start + at), 1 << 32)?;
+            }
+        }
+        Ok(())
+    }
+}
