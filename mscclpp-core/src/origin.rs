@@ -3,6 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
+/// Names and values of loop variables; ranks stand for their numbers.
+pub type Variables = SmallVec<[(Arc<str>, i128); 2]>;
+
 /// A place in the user's source, with the loop variables in scope when it was reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct SourcePlace {
@@ -13,7 +18,7 @@ pub struct SourcePlace {
     /// Column, counted from 1; 0 when unknown.
     pub column: u32,
     /// Names and values of the loop variables in scope, outermost first.
-    pub variables: Vec<(Arc<str>, String)>,
+    pub variables: Variables,
     /// A number by which the macro finds its token again; `u32::MAX` when there is none.
     pub token: u32,
 }

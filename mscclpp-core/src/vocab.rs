@@ -3,10 +3,11 @@
 use std::fmt;
 
 /// A buffer of a rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum BufferKind {
     /// What the caller hands in.
+    #[default]
     Input,
     /// What the caller gets back.
     Output,

@@ -1,1 +1,36 @@
-//! The authoring API.
+//! The authoring API: thin typed handles over one untyped recorder.
+//!
+//! Handles are `Copy` and borrow their [`Program`]. Every function is declared once, with `dsl!`: the typed method, the
+//! binding that the compile-time evaluator calls, its arity check and its row in `docs/subset.md` come from that one
+//! declaration, so they cannot drift apart. No call panics on bad input: it files a diagnostic, records nothing, and hands
+//! back a handle that later calls ignore, so that one build reports many errors.
+
+#[macro_use]
+mod declare;
+
+mod args;
+mod buffer;
+mod channel;
+mod group;
+mod program;
+mod rank;
+mod recorder;
+pub mod registry;
+mod semaphore;
+mod switch;
+mod value;
+
+pub use args::{
+    AnyChunk, BlockList, Blocks, ChunkList, ChunkRange, PacketChunk, PacketList, RankArg, RankList,
+};
+pub use buffer::{AnyBuffer, Buffer, BufferMarker, Chunk, Input, Output, Scratch};
+pub use channel::{
+    Channel, ChannelMarker, Memory, MemoryChannel, OnlyMemory, OnlyPort, Port, PortChannel,
+    SyncCall,
+};
+pub use group::ThreadBlockGroup;
+pub use program::Program;
+pub use rank::{Rank, Ranks, Reduction};
+pub use semaphore::{Semaphore, SemaphoreCall};
+pub use switch::{SwitchAt, SwitchChannel, SwitchReduction};
+pub use value::{ArgError, ChannelValue, ChunkValue, GroupValue, OpsValue, RangeValue, Value};

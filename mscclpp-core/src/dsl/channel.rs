@@ -1,0 +1,297 @@
+//! Memory and port channels.
+
+use std::marker::PhantomData;
+
+use super::program::Program;
+use super::rank::Reduction;
+use super::recorder::{End, Move};
+use super::value::{ChannelValue, OpsValue};
+use crate::plan::OpKind;
+use crate::vocab::ChannelKind;
+
+/// Type of channel: loads and stores into the peer's mapped memory.
+#[derive(Clone, Copy, Debug)]
+pub enum Memory {}
+/// Type of channel: a queue served by a proxy.
+#[derive(Clone, Copy, Debug)]
+pub enum Port {}
+
+/// Implemented by [`Memory`] and [`Port`].
+pub trait ChannelMarker {
+    #[doc(hidden)]
+    const KIND: ChannelKind;
+    #[doc(hidden)]
+    const EXPECTED: &'static str;
+}
+
+impl ChannelMarker for Memory {
+    const KIND: ChannelKind = ChannelKind::Memory;
+    const EXPECTED: &'static str = "a `MemoryChannel`";
+}
+
+impl ChannelMarker for Port {
+    const KIND: ChannelKind = ChannelKind::Port;
+    const EXPECTED: &'static str = "a `PortChannel`";
+}
+
+/// What only memory channels can do.
+#[diagnostic::on_unimplemented(
+    message = "only a memory channel can do this, and this is a port channel",
+    label = "a port channel is a queue: it puts, signals and flushes",
+    note = "make the channel with `rank.memory_channel(peer)`; relaxed signals, `get`, `reduce` and thread-block groups need one"
+)]
+pub trait OnlyMemory: ChannelMarker {}
+impl OnlyMemory for Memory {}
+
+/// What only port channels can do.
+#[diagnostic::on_unimplemented(
+    message = "only a port channel can do this, and this is a memory channel",
+    label = "a memory channel stores directly and has no queue to flush or to signal from",
+    note = "make the channel with `rank.port_channel(peer)`, or use `put` followed by `signal`, which need no flush"
+)]
+pub trait OnlyPort: ChannelMarker {}
+impl OnlyPort for Port {}
+
+/// One end of a connection from a rank to a peer. [`MemoryChannel`] and [`PortChannel`] name the two kinds.
+///
+/// Channel `k` from a to b of one kind is paired with channel `k` from b to a of that kind, in the order of creation.
+/// Every call of `memory_channel` or `port_channel` makes a new one; keep it to use it again.
+pub struct Channel<'p, K> {
+    program: &'p Program,
+    value: ChannelValue,
+    kind: PhantomData<K>,
+}
+
+/// A channel that loads from and stores into the peer's mapped memory.
+pub type MemoryChannel<'p> = Channel<'p, Memory>;
+
+/// A channel through a queue that a proxy serves, within a node or between nodes.
+pub type PortChannel<'p> = Channel<'p, Port>;
+
+/// A signal, wait or flush just recorded; its methods refine it.
+pub struct SyncCall<'p, K> {
+    program: &'p Program,
+    ops: OpsValue,
+    kind: PhantomData<K>,
+}
+
+// Derived impls would ask for `K: Clone`.
+impl<K> Clone for Channel<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Channel<'_, K> {}
+impl<K> Clone for SyncCall<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for SyncCall<'_, K> {}
+
+impl<K> std::fmt::Debug for Channel<'_, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.value.fmt(f)
+    }
+}
+impl<K> std::fmt::Debug for SyncCall<'_, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.ops.fmt(f)
+    }
+}
+
+impl<'p, K> Channel<'p, K> {
+    pub(super) fn new(program: &'p Program, value: ChannelValue) -> Self {
+        Self {
+            program,
+            value,
+            kind: PhantomData,
+        }
+    }
+
+    pub(super) fn value(&self) -> ChannelValue {
+        self.value
+    }
+
+    fn program(&self) -> &'p Program {
+        self.program
+    }
+
+    fn sync_call(&self, kind: OpKind, block: usize) -> SyncCall<'p, K> {
+        SyncCall::new(
+            self.program,
+            self.program
+                .recorder()
+                .channel_sync(kind, self.value, block),
+        )
+    }
+}
+
+impl<'p, K> SyncCall<'p, K> {
+    pub(super) fn new(program: &'p Program, ops: OpsValue) -> Self {
+        Self {
+            program,
+            ops,
+            kind: PhantomData,
+        }
+    }
+
+    pub(super) fn ops(&self) -> OpsValue {
+        self.ops
+    }
+
+    fn program(&self) -> &'p Program {
+        self.program
+    }
+}
+
+dsl! {
+    table COMMON; by value self; for [Channel<'static, Memory>, Channel<'static, Port>];
+    impl['p, K: ChannelMarker] Channel<'p, K> {
+        /// Tells the peer that this rank has come to this point; the peer's `wait` takes it.
+        ///
+        /// # Ordering
+        /// Release: publishes what the thread block did before, if the block is synchronised in front, as it is unless
+        /// [`sync`](SyncCall::sync) says otherwise. On a port channel it travels behind the puts before it.
+        fn signal(this, block: usize) -> SyncCall<'p, K> {
+            this.sync_call(OpKind::Signal, block)
+        }
+
+        /// Waits for one signal of the peer on the paired channel.
+        ///
+        /// # Ordering
+        /// Acquire: sees what the signal published; the whole thread block does if it is synchronised behind, as it is
+        /// unless [`sync`](SyncCall::sync) says otherwise.
+        fn wait(this, block: usize) -> SyncCall<'p, K> {
+            this.sync_call(OpKind::Wait, block)
+        }
+    }
+}
+
+dsl! {
+    table MEMORY; by value self; for [Channel<'static, Memory>];
+    impl['p] Channel<'p, Memory> {
+        /// Copies a chunk of this rank into a chunk of the peer.
+        ///
+        /// # Shapes and units
+        /// Both chunks have the same number of chunks; `src` is this rank's, `dst` the peer's.
+        /// # Ordering
+        /// Complete at the peer when a later signal of the same thread block has been waited for.
+        /// # Cost
+        /// The chunk's bytes on the wire.
+        fn put(this, dst: AnyChunk, src: AnyChunk, at: Blocks) {
+            this.program.recorder().channel_move(&PUT, this.value, dst, src, &at);
+        }
+
+        /// Copies a chunk of the peer into a chunk of this rank.
+        ///
+        /// # Shapes and units
+        /// Both chunks have the same number of chunks; `dst` is this rank's, `src` the peer's.
+        /// # Ordering
+        /// The peer's data must have been published by a signal that was waited for.
+        fn get(this, dst: AnyChunk, src: AnyChunk, at: Blocks) {
+            this.program.recorder().channel_move(&GET, this.value, dst, src, &at);
+        }
+
+        /// Reduces chunks of the peer into a chunk of this rank: `acc = acc ∘ others…`, or `to(dst)` another chunk.
+        fn reduce(this, acc: AnyChunk, others: ChunkList, at: Blocks) -> Reduction<'p> {
+            Reduction::new(this.program, this.program.recorder().read_reduce(this.value, acc, &others, &at))
+        }
+
+        /// Stores a chunk of this rank as packets into the peer's scratch.
+        ///
+        /// # Ordering
+        /// None needed: whoever reads a packet waits for it.
+        /// # Cost
+        /// Twice the chunk's bytes on the wire.
+        fn put_packets(this, dst: PacketChunk, src: AnyChunk, at: Blocks) {
+            this.program.recorder().channel_move(&PUT_PACKETS, this.value, dst, src, &at);
+        }
+
+        /// Forwards packets of own scratch into the peer's scratch, waiting for them.
+        fn read_put_packets(this, dst: PacketChunk, src: PacketChunk, at: Blocks) {
+            this.program.recorder().channel_move(&READ_PUT_PACKETS, this.value, dst, src, &at);
+        }
+    }
+}
+
+dsl! {
+    table PORT; by value self; for [Channel<'static, Port>];
+    impl['p] Channel<'p, Port> {
+        /// Queues the copy of a chunk of this rank into a chunk of the peer.
+        ///
+        /// # Ordering
+        /// The proxy reads `src` later: do not overwrite it before a `flush` or an acknowledgement. Signals queued
+        /// afterwards arrive after the data.
+        fn put(this, dst: AnyChunk, src: AnyChunk, block: usize) {
+            this.program.recorder().port_move(&PUT, this.value, dst, src, block);
+        }
+
+        /// Stores a chunk of own scratch that holds packets into the peer's scratch.
+        ///
+        /// # Ordering
+        /// None needed: whoever reads a packet waits for it.
+        fn put_packets(this, dst: PacketChunk, src: PacketChunk, block: usize) {
+            this.program.recorder().port_move(&PUT_PACKETS, this.value, dst, src, block);
+        }
+
+        /// Forwards packets of own scratch into the peer's scratch, waiting for them.
+        fn read_put_packets(this, dst: PacketChunk, src: PacketChunk, at: Blocks) {
+            this.program.recorder().channel_move(&READ_PUT_PACKETS, this.value, dst, src, &at);
+        }
+    }
+}
+
+dsl! {
+    table PORT_ONLY; by value self; for [Channel<'static, Port>];
+    impl['p, K: ChannelMarker] Channel<'p, K> {
+        /// Queues a put and a signal behind it. Only on port channels.
+        fn put_with_signal(this, dst: AnyChunk, src: AnyChunk, block: usize) where [K: OnlyPort] {
+            this.program.recorder().port_move(&PUT_WITH_SIGNAL, this.value, dst, src, block);
+        }
+
+        /// Queues a put and a signal behind it, then waits until the source may be reused. Only on port channels.
+        fn put_with_signal_and_flush(this, dst: AnyChunk, src: AnyChunk, block: usize) where [K: OnlyPort] {
+            this.program.recorder().port_move(&PUT_WITH_SIGNAL_AND_FLUSH, this.value, dst, src, block);
+        }
+
+        /// Waits until everything queued on this channel has left its source. Only on port channels.
+        fn flush(this, block: usize) -> SyncCall<'p, K> where [K: OnlyPort] {
+            this.sync_call(OpKind::Flush, block)
+        }
+    }
+}
+
+dsl! {
+    table SYNC_CALL; by value self; for [SyncCall<'static, Memory>];
+    impl['p, K: ChannelMarker] SyncCall<'p, K> {
+        /// Sets where the threads of the block are synchronised around the operation.
+        fn sync(this, sync: Sync) -> SyncCall<'p, K> {
+            this.program.recorder().edit(this.ops, |op| op.sync = sync);
+            this
+        }
+
+        /// Makes the signal or wait order execution only: it publishes and sees no data. Only on memory channels.
+        fn relaxed(this) -> SyncCall<'p, K> where [K: OnlyMemory] {
+            this.program.recorder().edit(this.ops, |op| {
+                op.kind = match op.kind {
+                    OpKind::Signal => OpKind::RelaxedSignal,
+                    OpKind::Wait => OpKind::RelaxedWait,
+                    kind => kind,
+                };
+            });
+            this
+        }
+    }
+}
+
+const PUT: Move = Move::new("put", OpKind::Put, End::Remote);
+const GET: Move = Move::new("get", OpKind::Get, End::Local);
+const PUT_PACKETS: Move = Move::new("put_packets", OpKind::PutPackets, End::Remote);
+const READ_PUT_PACKETS: Move = Move::new("read_put_packets", OpKind::ReadPutPackets, End::Remote);
+const PUT_WITH_SIGNAL: Move = Move::new("put_with_signal", OpKind::PutWithSignal, End::Remote);
+const PUT_WITH_SIGNAL_AND_FLUSH: Move = Move::new(
+    "put_with_signal_and_flush",
+    OpKind::PutWithSignalAndFlush,
+    End::Remote,
+);

@@ -1,0 +1,173 @@
+//! The program being recorded.
+
+use std::cell::{RefCell, RefMut};
+use std::panic::Location;
+
+use super::group::ThreadBlockGroup;
+use super::rank::{Rank, Ranks};
+use super::recorder::Recorder;
+use super::switch::SwitchChannel;
+use super::value::POISON;
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::origin::SourcePlace;
+use crate::spec::AlgoSpec;
+use crate::trace::Trace;
+
+/// A collective program while it is written.
+///
+/// The function under `#[collective]` gets one; [`Program::new`] makes one by hand.
+pub struct Program {
+    recorder: RefCell<Recorder>,
+    ranks: u32,
+    ranks_per_node: u32,
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program")
+            .field("ranks", &self.ranks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Program {
+    /// Starts a program. What is wrong with the specification is reported by [`finish`](Self::finish).
+    pub fn new(spec: AlgoSpec) -> Self {
+        let (ranks, ranks_per_node) = (spec.ranks, spec.ranks_per_node.max(1));
+        Self {
+            recorder: RefCell::new(Recorder::new(spec)),
+            ranks,
+            ranks_per_node,
+        }
+    }
+
+    /// Ends the program.
+    ///
+    /// # Errors
+    /// Everything that the calls filed.
+    pub fn finish(self) -> Result<Trace, Diagnostics> {
+        self.recorder.into_inner().finish()
+    }
+
+    /// Sets the place of the following operations, instead of the caller's; `None` goes back to the caller's.
+    pub fn set_place(&self, place: Option<SourcePlace>) {
+        self.recorder.borrow_mut().set_place(place);
+    }
+
+    /// Files a finding of the caller's own, in order with those of the program.
+    pub fn report(&self, diagnostic: Diagnostic) {
+        self.recorder.borrow_mut().report(diagnostic);
+    }
+
+    /// The number of operations recorded so far.
+    pub fn num_operations(&self) -> usize {
+        self.recorder.borrow().num_operations()
+    }
+
+    /// Records the operations of `body` as a loop over windows of the message.
+    ///
+    /// # Shapes and units
+    /// `unit` is the window per iteration in bytes, a multiple of the buffer alignment. `num_chunks` is how many chunks
+    /// the loop spans; every data operation in it covers just as many.
+    ///
+    /// # Errors
+    /// Files M0016 for a loop inside a loop, M0017 for a unit or span that cannot be.
+    #[track_caller]
+    pub fn pipeline<R>(&self, unit: u64, num_chunks: usize, body: impl FnOnce() -> R) -> R {
+        self.begin_pipeline(unit, num_chunks);
+        let result = body();
+        self.end_pipeline();
+        result
+    }
+
+    /// What [`pipeline`](Self::pipeline) does in front of the body.
+    #[track_caller]
+    pub fn begin_pipeline(&self, unit: u64, num_chunks: usize) {
+        self.mark();
+        self.recorder().begin_pipeline(unit, num_chunks);
+    }
+
+    /// What [`pipeline`](Self::pipeline) does behind the body.
+    pub fn end_pipeline(&self) {
+        self.recorder().end_pipeline();
+    }
+
+    pub(super) fn recorder(&self) -> RefMut<'_, Recorder> {
+        self.recorder.borrow_mut()
+    }
+
+    /// Notes the caller's place for the operations that follow.
+    #[track_caller]
+    pub(super) fn mark(&self) {
+        self.recorder.borrow_mut().mark(Location::caller());
+    }
+
+    pub(super) fn owns(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+
+    /// Files that a handle of another program was used; returns a number that later calls ignore.
+    pub(super) fn foreign(&self, what: &str) -> u32 {
+        let mut recorder = self.recorder.borrow_mut();
+        let diagnostic = Diagnostic::new(
+            Code::ForeignHandle,
+            recorder.site(),
+            format!("this {what} was made by another program"),
+        )
+        .help(format!("make the {what} from this program's `p`"));
+        recorder.report(diagnostic);
+        POISON
+    }
+
+    fn program(&self) -> &Self {
+        self
+    }
+}
+
+dsl! {
+    table METHODS; by ref self; for [Program];
+    impl[] Program {
+        /// The number of ranks.
+        fn num_ranks(this) -> usize {
+            this.ranks as usize
+        }
+
+        /// The number of ranks per node; equal to the number of ranks on a single node.
+        fn ranks_per_node(this) -> usize {
+            this.ranks_per_node as usize
+        }
+
+        /// The number of nodes.
+        fn num_nodes(this) -> usize {
+            this.num_ranks() / this.ranks_per_node()
+        }
+
+        /// Chunks per rank's part of the data, as the attribute's `chunk_factor` says.
+        fn chunk_factor(this) -> usize {
+            this.recorder().spec().collective.chunk_factor as usize
+        }
+
+        /// The rank of a number.
+        ///
+        /// # Errors
+        /// Files M0002 if there is no such rank.
+        fn rank(this, id: usize) -> Rank<'_> {
+            Rank::new(this, this.recorder().rank(id))
+        }
+
+        /// All ranks, in order.
+        fn ranks(this) -> Ranks<'_> {
+            Ranks::new(this, 0..this.ranks)
+        }
+
+        /// Makes a switch channel over one buffer of several ranks.
+        fn switch_channel(this, ranks: RankList, buffer: BufferKind) -> SwitchChannel<'_> {
+            SwitchChannel::new(this, this.recorder().switch_channel(&ranks, buffer))
+        }
+
+        /// Makes a group of thread blocks that split operations.
+        fn thread_block_group(this, blocks: BlockList) -> ThreadBlockGroup {
+            ThreadBlockGroup::from_value(&this.recorder().group(&blocks))
+        }
+    }
+}

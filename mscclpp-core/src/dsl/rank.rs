@@ -1,0 +1,210 @@
+//! Ranks and what they do on their own.
+
+use super::buffer::{Buffer, Input, Output, Scratch};
+use super::channel::{MemoryChannel, PortChannel};
+use super::program::Program;
+use super::semaphore::Semaphore;
+use super::value::{OpsValue, POISON};
+use crate::plan::OpKind;
+use crate::vocab::{BufferKind, ChannelKind};
+
+/// One of the program's ranks.
+#[derive(Clone, Copy)]
+pub struct Rank<'p> {
+    program: &'p Program,
+    id: u32,
+}
+
+/// The program's ranks, in order.
+#[derive(Clone, Debug)]
+pub struct Ranks<'p> {
+    program: &'p Program,
+    range: std::ops::Range<u32>,
+}
+
+/// A reduction just recorded; its methods refine it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reduction<'p> {
+    program: &'p Program,
+    ops: OpsValue,
+}
+
+impl std::fmt::Debug for Rank<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rank({})", self.id)
+    }
+}
+
+impl PartialEq for Rank<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Rank<'_> {}
+
+impl<'p> Ranks<'p> {
+    pub(super) fn new(program: &'p Program, range: std::ops::Range<u32>) -> Self {
+        Self { program, range }
+    }
+}
+
+impl<'p> Iterator for Ranks<'p> {
+    type Item = Rank<'p>;
+
+    fn next(&mut self) -> Option<Rank<'p>> {
+        self.range.next().map(|id| Rank::new(self.program, id))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.range.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for Ranks<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.range.next_back().map(|id| Rank::new(self.program, id))
+    }
+}
+
+impl ExactSizeIterator for Ranks<'_> {}
+
+impl<'p> Rank<'p> {
+    pub(super) fn new(program: &'p Program, id: u32) -> Self {
+        Self { program, id }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.id
+    }
+
+    pub(super) fn program(&self) -> &'p Program {
+        self.program
+    }
+}
+
+impl<'p> Reduction<'p> {
+    pub(super) fn new(program: &'p Program, ops: OpsValue) -> Self {
+        Self { program, ops }
+    }
+
+    pub(super) fn ops(&self) -> OpsValue {
+        self.ops
+    }
+
+    fn program(&self) -> &'p Program {
+        self.program
+    }
+}
+
+dsl! {
+    table METHODS; by value self; for [Rank<'static>];
+    impl['p] Rank<'p> {
+        /// The rank's number.
+        fn id(this) -> usize {
+            // A rank that was refused stands for rank 0 in arithmetic, so that one mistake is one message.
+            if this.id == POISON { 0 } else { this.id as usize }
+        }
+
+        /// The number of the rank's node: `id / ranks_per_node`.
+        fn node(this) -> usize {
+            this.id() / this.program.ranks_per_node()
+        }
+
+        /// The rank's number within its node: `id % ranks_per_node`.
+        fn local_id(this) -> usize {
+            this.id() % this.program.ranks_per_node()
+        }
+
+        /// The buffer that the caller hands in. The collective and its chunk factor say how many chunks it has.
+        fn input(this) -> Buffer<'p, Input> {
+            Buffer::new(this.program, this.program.recorder().buffer(this.id, BufferKind::Input))
+        }
+
+        /// The buffer that the caller gets back. In-place programs use only one of input and output.
+        fn output(this) -> Buffer<'p, Output> {
+            Buffer::new(this.program, this.program.recorder().buffer(this.id, BufferKind::Output))
+        }
+
+        /// Allocates scratch behind what the rank has allocated so far. One chunk is as long as one of the input.
+        fn scratch(this, chunks: usize) -> Buffer<'p, Scratch> {
+            Buffer::new(this.program, this.program.recorder().scratch(this.id, chunks))
+        }
+
+        /// Makes a new memory channel to a peer.
+        fn memory_channel(this, peer: RankArg) -> MemoryChannel<'p> {
+            MemoryChannel::new(this.program, this.program.recorder().channel(ChannelKind::Memory, this.id, peer))
+        }
+
+        /// Makes a new port channel to a peer.
+        fn port_channel(this, peer: RankArg) -> PortChannel<'p> {
+            PortChannel::new(this.program, this.program.recorder().channel(ChannelKind::Port, this.id, peer))
+        }
+
+        /// Makes a new semaphore between this rank's thread blocks.
+        fn semaphore(this, initial: i64) -> Semaphore<'p> {
+            let id = this.program.recorder().semaphore(this.id, initial);
+            Semaphore::new(this.program, this.id, id)
+        }
+
+        /// Copies a chunk of this rank into another one of this rank.
+        ///
+        /// # Shapes and units
+        /// Both have the same number of chunks and do not overlap.
+        fn copy(this, dst: AnyChunk, src: AnyChunk, at: Blocks) {
+            this.program.recorder().local_move("copy", OpKind::Copy, this.id, dst, src, &at);
+        }
+
+        /// Stores plain data as packets into own scratch.
+        fn copy_packets(this, dst: PacketChunk, src: AnyChunk, at: Blocks) {
+            this.program.recorder().local_move("copy_packets", OpKind::CopyPackets, this.id, dst, src, &at);
+        }
+
+        /// Waits for packets in own scratch and stores their data.
+        ///
+        /// # Ordering
+        /// Waits for packets of this launch; no signal is needed.
+        fn unpack_packets(this, dst: AnyChunk, src: PacketChunk, at: Blocks) {
+            this.program.recorder().local_move("unpack_packets", OpKind::UnpackPackets, this.id, dst, src, &at);
+        }
+
+        /// Reduces chunks of this rank: `acc = acc ∘ others…` from left to right, or [`to`](Reduction::to) another chunk.
+        fn reduce(this, acc: AnyChunk, others: ChunkList, at: Blocks) -> Reduction<'p> {
+            let ops = this.program.recorder().local_reduce("reduce", OpKind::Reduce, this.id, acc, &others, &at);
+            Reduction::new(this.program, ops)
+        }
+
+        /// Waits for packets in own scratch and reduces them with a plain chunk: `acc = others… ∘ acc`, or
+        /// [`to`](Reduction::to) another chunk.
+        fn reduce_packets(this, acc: AnyChunk, others: PacketList, at: Blocks) -> Reduction<'p> {
+            let ops =
+                this.program.recorder().local_reduce("reduce_packets", OpKind::ReducePackets, this.id, acc, &others, &at);
+            Reduction::new(this.program, ops)
+        }
+
+        /// Lets several thread blocks of this rank meet; with one, its threads meet.
+        ///
+        /// # Ordering
+        /// What any of the blocks did before is seen by all of them afterwards.
+        fn barrier(this, blocks: BlockList) {
+            this.program.recorder().barrier(this.id, &blocks);
+        }
+    }
+}
+
+dsl! {
+    table REDUCTION; by value self; for [Reduction<'static>];
+    impl['p] Reduction<'p> {
+        /// Stores the result in another chunk of this rank instead of the accumulator.
+        fn to(this, dst: AnyChunk) -> Reduction<'p> {
+            this.program.recorder().reduce_to(this.ops, dst);
+            this
+        }
+
+        /// Sets the reduction; `Sum` unless set.
+        fn with(this, op: ReduceOp) -> Reduction<'p> {
+            this.program.recorder().edit(this.ops, |recorded| recorded.reduce = Some(op));
+            this
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! The untyped recorder below the handles: all logic and all checks of the authoring API.
+
+mod moves;
+mod reduce;
+mod spec;
+mod switch;
+mod sync;
+mod tables;
+
+pub(super) use moves::{End, Move};
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use super::args::At;
+use super::value::{ChunkValue, OpsValue, POISON, RangeValue};
+use crate::diag::{Code, Diagnostic, Diagnostics, Site};
+use crate::origin::{Origin, SourcePlace};
+use crate::plan::{Op, Place, Ref, Slice};
+use crate::spec::AlgoSpec;
+use crate::trace::{LoopHeader, RankTables, Recorded, Trace};
+use crate::vocab::{BufferKind, ChannelKind};
+
+/// Thread blocks are numbered below this. Using block k creates all blocks below it, so the number is bounded.
+const MAX_BLOCKS: i128 = 1 << 16;
+
+/// Diagnostics kept; a program that files more is wrong enough.
+const MAX_DIAGNOSTICS: usize = 200;
+
+/// A program while it is recorded.
+pub(super) struct Recorder {
+    trace: Trace,
+    diagnostics: Diagnostics,
+    here: Here,
+    open_loop: Option<u32>,
+    switches: Vec<tables::Switch>,
+    /// Per rank: number of the remote buffer of (owner, kind), `POISON` where there is none yet. Empty until used.
+    remote_numbers: Vec<Vec<u32>>,
+}
+
+/// Where the current call was written.
+enum Here {
+    Unknown,
+    /// A native caller.
+    Caller(&'static Location<'static>),
+    /// What the evaluator said; takes precedence over the caller.
+    Said(SourcePlace),
+    /// A native caller or a said place that is in the table already.
+    Known(
+        Option<&'static Location<'static>>,
+        Option<SourcePlace>,
+        Origin,
+    ),
+}
+
+impl Recorder {
+    pub(super) fn new(spec: AlgoSpec) -> Self {
+        let mut recorder = Self {
+            trace: Trace {
+                spec,
+                ranks: Vec::new(),
+                ops: Vec::new(),
+                loops: Vec::new(),
+                origins: Default::default(),
+            },
+            diagnostics: Diagnostics::default(),
+            here: Here::Unknown,
+            open_loop: None,
+            switches: Vec::new(),
+            remote_numbers: Vec::new(),
+        };
+        if let Some((input, output)) = recorder.check_spec() {
+            let table = RankTables {
+                input_chunks: input,
+                output_chunks: output,
+                ..RankTables::default()
+            };
+            let ranks = recorder.trace.spec.ranks as usize;
+            recorder.trace.ranks = vec![table; ranks];
+            recorder.remote_numbers = vec![Vec::new(); ranks];
+        }
+        recorder
+    }
+
+    pub(super) fn finish(mut self) -> Result<Trace, Diagnostics> {
+        if self.open_loop.is_some() {
+            self.end_pipeline();
+        }
+        self.diagnostics.into_result(self.trace)
+    }
+
+    pub(super) fn spec(&self) -> &AlgoSpec {
+        &self.trace.spec
+    }
+
+    pub(super) fn num_operations(&self) -> usize {
+        self.trace.ops.len()
+    }
+
+    pub(super) fn set_place(&mut self, place: Option<SourcePlace>) {
+        self.here = match place {
+            Some(place) => Here::Said(place),
+            None => Here::Unknown,
+        };
+    }
+
+    pub(super) fn mark(&mut self, caller: &'static Location<'static>) {
+        match &self.here {
+            Here::Said(_) | Here::Known(_, Some(_), _) => {}
+            Here::Known(Some(known), ..) if std::ptr::eq(*known, caller) => {}
+            _ => self.here = Here::Caller(caller),
+        }
+    }
+
+    /// The place of the current call, for a diagnostic.
+    pub(super) fn site(&self) -> Site {
+        let place = match &self.here {
+            Here::Unknown => return Site::None,
+            Here::Caller(caller) => place_of(caller),
+            Here::Said(place) => place.clone(),
+            Here::Known(_, Some(place), _) => place.clone(),
+            Here::Known(Some(caller), None, _) => place_of(caller),
+            Here::Known(None, None, _) => return Site::None,
+        };
+        Site::Source(place)
+    }
+
+    /// The origin of the current call, for an operation.
+    fn origin(&mut self) -> Origin {
+        let (known, said, origin) = match std::mem::replace(&mut self.here, Here::Unknown) {
+            Here::Unknown => return Origin::UNKNOWN,
+            Here::Known(caller, said, origin) => (caller, said, origin),
+            Here::Caller(caller) => (Some(caller), None, self.trace.origins.add(place_of(caller))),
+            Here::Said(place) => (None, Some(place.clone()), self.trace.origins.add(place)),
+        };
+        self.here = Here::Known(known, said, origin);
+        origin
+    }
+
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) {
+        if self.diagnostics.len() < MAX_DIAGNOSTICS {
+            self.diagnostics.push(diagnostic);
+        }
+    }
+
+    /// Files a finding at the place of the current call.
+    fn file(&mut self, code: Code, message: impl Into<String>, help: impl Into<String>) {
+        let diagnostic = Diagnostic::new(code, self.site(), message).help(help);
+        self.report(diagnostic);
+    }
+
+    pub(super) fn begin_pipeline(&mut self, unit: u64, num_chunks: usize) {
+        if self.open_loop.is_some() {
+            self.file(
+                Code::NestedPipeline,
+                format!("a pipeline of unit {unit} begins inside another pipeline"),
+                "end the outer `pipeline` first, or record both bodies in one loop",
+            );
+            return;
+        }
+        let alignment = u64::from(self.spec().buffer_alignment.max(1));
+        let span = u32::try_from(num_chunks).unwrap_or(0);
+        if unit == 0 || unit % alignment != 0 {
+            self.file(
+                Code::BadPipeline,
+                format!("expected a unit that is a positive multiple of {alignment} bytes, found {unit} bytes"),
+                format!("write `{}`", unit.div_ceil(alignment).max(1).saturating_mul(alignment)),
+            );
+        }
+        if span == 0 {
+            self.file(
+                Code::BadPipeline,
+                format!("expected a loop over 1 chunk or more, found {num_chunks}"),
+                "give the number of chunks that each operation in the loop covers",
+            );
+        }
+        self.open_loop = Some(self.trace.loops.len() as u32);
+        self.trace.loops.push(LoopHeader {
+            unit: unit.max(1),
+            num_chunks: span.max(1),
+        });
+    }
+
+    pub(super) fn end_pipeline(&mut self) {
+        self.open_loop = None;
+    }
+
+    /// Changes the operations that a call recorded.
+    pub(super) fn edit(&mut self, ops: OpsValue, change: impl Fn(&mut Op)) {
+        let first = ops.first as usize;
+        let range = first..first.saturating_add(ops.count as usize);
+        for recorded in self.trace.ops.get_mut(range).unwrap_or_default() {
+            change(&mut recorded.op);
+        }
+    }
+
+    /// Records an operation on one thread block.
+    fn record_on_block(&mut self, rank: u32, block: usize, op: Op) -> OpsValue {
+        self.record(rank, &At::Block(block as i128), op)
+    }
+
+    /// Records an operation where the caller said: once on a block, or once on every member of a group with its slice.
+    fn record(&mut self, rank: u32, at: &At, op: Op) -> OpsValue {
+        let first = self.trace.ops.len() as u32;
+        match at {
+            At::Block(block) => {
+                if let Some(block) = self.block(*block) {
+                    self.push(rank, block, op);
+                }
+            }
+            At::Group(group) => {
+                let of = group.len() as u32;
+                for (index, &block) in (0..).zip(group.iter()) {
+                    let slice = Some(Slice { index, of });
+                    self.push(
+                        rank,
+                        block,
+                        Op {
+                            slice,
+                            ..op.clone()
+                        },
+                    );
+                }
+            }
+        }
+        OpsValue {
+            first,
+            count: self.trace.ops.len() as u32 - first,
+        }
+    }
+
+    fn push(&mut self, rank: u32, block: u32, op: Op) {
+        let Some(table) = self.trace.ranks.get_mut(rank as usize) else {
+            return;
+        };
+        table.blocks = table.blocks.max(block + 1);
+        let in_loop = self.open_loop;
+        if let Some(header) = in_loop.and_then(|index| self.trace.loops.get(index as usize)) {
+            let span = header.num_chunks;
+            if let Some(size) = op
+                .srcs
+                .iter()
+                .chain(&op.dsts)
+                .map(|r| r.size)
+                .find(|&size| size != span)
+            {
+                self.file(
+                    Code::BadPipeline,
+                    format!(
+                        "expected an operation over {span} chunks, as its loop spans, found `{}` over {size}",
+                        op.kind.name()
+                    ),
+                    format!("give the loop `num_chunks = {size}`, or the operation {span} chunks"),
+                );
+                return;
+            }
+        }
+        if self.trace.ops.len() >= u32::MAX as usize - 1 {
+            self.file(
+                Code::TooLarge,
+                "the program records more than 2^32 operations",
+                "record fewer operations",
+            );
+            return;
+        }
+        self.trace.ops.push(Recorded {
+            rank,
+            block,
+            in_loop,
+            op,
+        });
+    }
+
+    /// A thread-block number, if it can be one.
+    fn block(&mut self, block: i128) -> Option<u32> {
+        if (0..MAX_BLOCKS).contains(&block) {
+            return u32::try_from(block).ok();
+        }
+        self.file(
+            Code::BlockOutOfRange,
+            format!("expected a thread block in 0..{MAX_BLOCKS}, found {block}"),
+            "number thread blocks from 0",
+        );
+        None
+    }
+
+    /// Whether a chunk is one of `rank`'s; files what is wrong. Poison is not, silently.
+    fn chunk_of(&mut self, call: &str, role: &str, chunk: ChunkValue, rank: u32) -> bool {
+        if chunk.is_poison() || rank == POISON {
+            return false;
+        }
+        if chunk.rank != rank {
+            self.file(
+                Code::WrongRank,
+                format!(
+                    "`{call}` expects {role} on rank {rank}, found {} chunk {} of rank {}",
+                    chunk.buffer, chunk.index, chunk.rank
+                ),
+                format!(
+                    "take the chunk from rank {rank}, or call `{call}` on what belongs to rank {}",
+                    chunk.rank
+                ),
+            );
+            return false;
+        }
+        true
+    }
+
+    /// Whether two chunks are equally long; files what is wrong.
+    fn same_size(&mut self, call: &str, a: ChunkValue, b: ChunkValue) -> bool {
+        if a.size == b.size {
+            return true;
+        }
+        let (a, b) = (describe(a), describe(b));
+        self.file(
+            Code::SizeMismatch,
+            format!("`{call}` expects chunks of equal size, found {a} and {b}"),
+            "give both the same number of chunks",
+        );
+        false
+    }
+
+    /// A reference to a chunk of the executing rank.
+    fn local(&self, chunk: ChunkValue) -> Ref {
+        Ref::local(chunk.buffer, chunk.index, chunk.size)
+    }
+
+    /// A reference to a chunk of another rank, registering the buffer at first use.
+    fn remote(&mut self, rank: u32, chunk: ChunkValue, kind: ChannelKind) -> Ref {
+        let number = self.remote_buffer(rank, chunk.rank, chunk.buffer, kind);
+        Ref {
+            place: Place::Remote(number),
+            index: chunk.index,
+            size: chunk.size,
+        }
+    }
+
+    /// Resolves a range of a buffer to numbers; files what is wrong.
+    fn range(&mut self, what: &str, len: u32, range: RangeValue) -> Option<(u32, u32)> {
+        let start = range.start.unwrap_or(0);
+        let end = range.end.unwrap_or(i128::from(len));
+        if start > end {
+            self.file(
+                Code::ReversedSlice,
+                format!(
+                    "expected a range that starts before it ends, found {start}..{end} of {what}"
+                ),
+                format!("write `{end}..{start}`"),
+            );
+        } else if start < 0 || end > i128::from(len) {
+            let found = if end == start + 1 {
+                format!("chunk {start}")
+            } else {
+                format!("chunks {start}..{end}")
+            };
+            self.file(
+                Code::ChunkOutOfRange,
+                format!("{found} lies outside {what}, which has {len} chunks"),
+                match len {
+                    0 => "this buffer has no chunks; use another one".to_owned(),
+                    _ => format!("use chunks in 0..{len}, or a larger `chunk_factor`"),
+                },
+            );
+        } else if start == end {
+            self.file(
+                Code::EmptyChunk,
+                format!("the range {start}..{end} of {what} is empty"),
+                "leave the operation out, or select at least one chunk",
+            );
+        } else {
+            return Some((start as u32, (end - start) as u32));
+        }
+        None
+    }
+}
+
+fn place_of(caller: &Location<'_>) -> SourcePlace {
+    SourcePlace {
+        file: Arc::from(caller.file()),
+        line: caller.line(),
+        column: caller.column(),
+        variables: Default::default(),
+        token: u32::MAX,
+    }
+}
+
+/// A chunk in words: `input chunks 0..2 of rank 1`.
+fn describe(chunk: ChunkValue) -> String {
+    let ChunkValue {
+        rank,
+        buffer,
+        index,
+        size,
+    } = chunk;
+    match size {
+        1 => format!("{buffer} chunk {index} of rank {rank}"),
+        _ => format!(
+            "{buffer} chunks {index}..{} of rank {rank}",
+            index.saturating_add(size)
+        ),
+    }
+}
+
+/// A buffer in words: `the input of rank 1`.
+fn describe_buffer(buffer: BufferKind, rank: u32) -> String {
+    format!("the {buffer} of rank {rank}")
+}

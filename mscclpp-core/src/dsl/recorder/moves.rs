@@ -1,0 +1,121 @@
+//! Operations that move data: copies, puts, gets and their packet forms.
+
+use super::{Recorder, describe};
+use crate::diag::Code;
+use crate::dsl::args::At;
+use crate::dsl::value::{ChannelValue, ChunkValue, POISON};
+use crate::plan::{Op, OpKind};
+use crate::vocab::ChannelKind;
+
+/// A channel operation that moves one chunk: its name in the API, what it records, and which end the destination is.
+pub(in crate::dsl) struct Move {
+    call: &'static str,
+    kind: OpKind,
+    dst: End,
+}
+
+/// An end of a channel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::dsl) enum End {
+    Local,
+    Remote,
+}
+
+impl Move {
+    pub(in crate::dsl) const fn new(call: &'static str, kind: OpKind, dst: End) -> Self {
+        Self { call, kind, dst }
+    }
+}
+
+impl Recorder {
+    /// A copy within one rank.
+    pub(in crate::dsl) fn local_move(
+        &mut self,
+        call: &str,
+        kind: OpKind,
+        rank: u32,
+        dst: ChunkValue,
+        src: ChunkValue,
+        at: &At,
+    ) {
+        let fits = self.chunk_of(call, "its destination", dst, rank)
+            & self.chunk_of(call, "its source", src, rank);
+        if !fits || !self.same_size(call, dst, src) {
+            return;
+        }
+        let disjoint = dst.index >= src.index.saturating_add(src.size)
+            || src.index >= dst.index.saturating_add(dst.size);
+        if dst.buffer == src.buffer && !disjoint {
+            self.file(
+                Code::OverlappingCopy,
+                format!(
+                    "`{call}` reads {} and writes {}, which overlap",
+                    describe(src),
+                    describe(dst)
+                ),
+                "use chunks that do not overlap, or copy through scratch",
+            );
+            return;
+        }
+        let mut op = Op::new(kind, self.origin());
+        op.srcs.push(self.local(src));
+        op.dsts.push(self.local(dst));
+        self.record(rank, at, op);
+    }
+
+    /// A move over a port channel by one thread block.
+    pub(in crate::dsl) fn port_move(
+        &mut self,
+        what: &Move,
+        channel: ChannelValue,
+        dst: ChunkValue,
+        src: ChunkValue,
+        block: usize,
+    ) {
+        self.channel_move(what, channel, dst, src, &At::Block(block as i128));
+    }
+
+    /// A move over a channel.
+    pub(in crate::dsl) fn channel_move(
+        &mut self,
+        what: &Move,
+        channel: ChannelValue,
+        dst: ChunkValue,
+        src: ChunkValue,
+        at: &At,
+    ) {
+        let ChannelValue {
+            kind,
+            src: here,
+            dst: peer,
+            id,
+        } = channel;
+        if here == POISON {
+            return;
+        }
+        let to_remote = what.dst == End::Remote;
+        let (dst_rank, src_rank) = if to_remote {
+            (peer, here)
+        } else {
+            (here, peer)
+        };
+        let fits = self.chunk_of(what.call, "its destination", dst, dst_rank)
+            & self.chunk_of(what.call, "its source", src, src_rank);
+        if !fits || !self.same_size(what.call, dst, src) {
+            return;
+        }
+        let mut op = Op::new(what.kind, self.origin());
+        op.channel = Some(kind);
+        op.ids.push(id);
+        if to_remote {
+            op.srcs.push(self.local(src));
+            let remote = self.remote(here, dst, kind);
+            op.dsts.push(remote);
+        } else {
+            let remote = self.remote(here, src, ChannelKind::Memory);
+            op.srcs.push(remote);
+            op.dsts.push(self.local(dst));
+        }
+        self.record(here, at, op);
+    }
+}

@@ -1,0 +1,122 @@
+//! Reductions within a rank and over memory channels.
+
+use super::Recorder;
+use crate::diag::Code;
+use crate::dsl::args::At;
+use crate::dsl::value::{ChannelValue, ChunkValue, OpsValue, POISON};
+use crate::plan::{Op, OpKind, Ref};
+use crate::vocab::{ChannelKind, ReduceOp};
+
+/// What a refused call hands back.
+pub(super) const NOTHING: OpsValue = OpsValue { first: 0, count: 0 };
+
+impl Recorder {
+    /// A reduction of chunks of one rank, plain or packets.
+    pub(in crate::dsl) fn local_reduce(
+        &mut self,
+        call: &str,
+        kind: OpKind,
+        rank: u32,
+        acc: ChunkValue,
+        others: &[ChunkValue],
+        at: &At,
+    ) -> OpsValue {
+        if !self.operands_fit(call, rank, acc, rank, others) {
+            return NOTHING;
+        }
+        let mut op = self.reduction(kind, acc);
+        op.srcs
+            .extend(others.iter().map(|&other| self.local(other)));
+        self.record(rank, at, op)
+    }
+
+    /// A reduction of a peer's chunks into one of this rank.
+    pub(in crate::dsl) fn read_reduce(
+        &mut self,
+        channel: ChannelValue,
+        acc: ChunkValue,
+        others: &[ChunkValue],
+        at: &At,
+    ) -> OpsValue {
+        let ChannelValue {
+            src: here,
+            dst: peer,
+            id,
+            ..
+        } = channel;
+        if here == POISON || !self.operands_fit("reduce", here, acc, peer, others) {
+            return NOTHING;
+        }
+        let mut op = self.reduction(OpKind::ReadReduce, acc);
+        op.channel = Some(ChannelKind::Memory);
+        op.ids.push(id);
+        for &other in others {
+            let remote: Ref = self.remote(here, other, ChannelKind::Memory);
+            op.srcs.push(remote);
+        }
+        self.record(here, at, op)
+    }
+
+    /// Sends the result of a reduction just recorded to another chunk of the same rank.
+    pub(in crate::dsl) fn reduce_to(&mut self, ops: OpsValue, dst: ChunkValue) {
+        let Some(recorded) = self
+            .trace
+            .ops
+            .get(ops.first as usize)
+            .filter(|_| ops.count > 0)
+        else {
+            return;
+        };
+        let (rank, acc) = (recorded.rank, recorded.op.srcs[0]);
+        if !self.chunk_of("reduce … to", "its destination", dst, rank) {
+            return;
+        }
+        if acc.size != dst.size {
+            let message = format!(
+                "`to` expects a chunk of the accumulator's size, {}, found {}",
+                acc.size, dst.size
+            );
+            self.file(
+                Code::SizeMismatch,
+                message,
+                "give both the same number of chunks",
+            );
+            return;
+        }
+        let dst = self.local(dst);
+        self.edit(ops, |op| op.dsts[0] = dst);
+    }
+
+    fn operands_fit(
+        &mut self,
+        call: &str,
+        acc_rank: u32,
+        acc: ChunkValue,
+        others_rank: u32,
+        others: &[ChunkValue],
+    ) -> bool {
+        if others.is_empty() {
+            self.file(
+                Code::EmptyList,
+                format!("`{call}` has nothing to reduce with"),
+                "give at least one chunk, or leave the call out",
+            );
+            return false;
+        }
+        let mut fit = self.chunk_of(call, "its accumulator", acc, acc_rank);
+        for &other in others {
+            fit = self.chunk_of(call, "what it reduces", other, others_rank)
+                && fit
+                && self.same_size(call, acc, other);
+        }
+        fit
+    }
+
+    fn reduction(&mut self, kind: OpKind, acc: ChunkValue) -> Op {
+        let mut op = Op::new(kind, self.origin());
+        op.reduce = Some(ReduceOp::Sum);
+        op.srcs.push(self.local(acc));
+        op.dsts.push(self.local(acc));
+        op
+    }
+}

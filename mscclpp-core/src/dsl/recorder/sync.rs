@@ -1,0 +1,96 @@
+//! Signals, waits, flushes, semaphores and barriers.
+
+use super::Recorder;
+use super::reduce::NOTHING;
+use crate::diag::Code;
+use crate::dsl::value::{ChannelValue, OpsValue, POISON};
+use crate::plan::{Op, OpKind};
+use crate::vocab::Sync;
+
+impl Recorder {
+    /// A signal, wait or flush.
+    pub(in crate::dsl) fn channel_sync(
+        &mut self,
+        kind: OpKind,
+        channel: ChannelValue,
+        block: usize,
+    ) -> OpsValue {
+        if channel.src == POISON {
+            return NOTHING;
+        }
+        let mut op = Op::new(kind, self.origin());
+        op.channel = Some(channel.kind);
+        op.ids.push(channel.id);
+        op.sync = Sync::Both;
+        self.record_on_block(channel.src, block, op)
+    }
+
+    /// An acquire or release.
+    pub(in crate::dsl) fn semaphore_op(
+        &mut self,
+        kind: OpKind,
+        rank: u32,
+        id: u32,
+        block: usize,
+    ) -> OpsValue {
+        if rank == POISON {
+            return NOTHING;
+        }
+        let mut op = Op::new(kind, self.origin());
+        op.ids.push(id);
+        op.sync = Sync::Both;
+        self.record_on_block(rank, block, op)
+    }
+
+    /// A barrier of several thread blocks, or of the threads of one.
+    pub(in crate::dsl) fn barrier(&mut self, rank: u32, blocks: &[i128]) {
+        if rank == POISON {
+            return;
+        }
+        let mut members = Vec::new();
+        for &block in blocks {
+            let Some(block) = self.block(block) else {
+                return;
+            };
+            members.push(block);
+        }
+        let order = members.clone();
+        members.sort_unstable();
+        if let Some(pair) = members.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!(
+                "thread block {} is named twice in a barrier of rank {rank}",
+                pair[0]
+            );
+            self.file(Code::BadBarrier, message, "name every thread block once");
+            return;
+        }
+        let count = members.len() as u32;
+        if count == 0 {
+            self.file(
+                Code::EmptyList,
+                format!("a barrier of rank {rank} has no thread blocks"),
+                "name the thread blocks that meet",
+            );
+            return;
+        }
+        let origin = self.origin();
+        if count == 1 {
+            self.record_on_block(rank, members[0] as usize, Op::new(OpKind::Nop, origin));
+            return;
+        }
+        let barriers = &mut self.trace.ranks[rank as usize].barriers;
+        let number = barriers
+            .iter()
+            .position(|known| *known == members)
+            .unwrap_or_else(|| {
+                barriers.push(members);
+                barriers.len() - 1
+            });
+        for block in order {
+            let mut op = Op::new(OpKind::Barrier, origin);
+            op.ids.push(number as u32);
+            op.blocks = count;
+            self.record_on_block(rank, block as usize, op);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Switch channels: multicast over a group of ranks.
+
+use super::program::Program;
+use super::value::{OpsValue, SwitchValue};
+
+/// One buffer of every member rank, addressed together. Made by [`Program::switch_channel`].
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchChannel<'p> {
+    program: &'p Program,
+    value: SwitchValue,
+}
+
+/// A switch channel as one of its members uses it.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchAt<'p> {
+    program: &'p Program,
+    value: SwitchValue,
+}
+
+/// A switch reduction just recorded; its methods refine it.
+#[derive(Clone, Copy, Debug)]
+pub struct SwitchReduction<'p> {
+    program: &'p Program,
+    ops: OpsValue,
+}
+
+macro_rules! handle {
+    ($name:ident, $field:ident: $ty:ty) => {
+        impl<'p> $name<'p> {
+            pub(super) fn new(program: &'p Program, $field: $ty) -> Self {
+                Self { program, $field }
+            }
+
+            pub(super) fn $field(&self) -> $ty {
+                self.$field
+            }
+
+            fn program(&self) -> &'p Program {
+                self.program
+            }
+        }
+    };
+}
+
+handle! { SwitchChannel, value: SwitchValue }
+handle! { SwitchAt, value: SwitchValue }
+handle! { SwitchReduction, ops: OpsValue }
+
+dsl! {
+    table CHANNEL; by value self; for [SwitchChannel<'static>];
+    impl['p] SwitchChannel<'p> {
+        /// The channel as `rank` uses it.
+        ///
+        /// # Errors
+        /// Files M0015 if the rank is not a member.
+        fn at(this, rank: RankArg) -> SwitchAt<'p> {
+            SwitchAt::new(this.program, this.program.recorder().switch_at(this.value, rank))
+        }
+    }
+}
+
+dsl! {
+    table AT; by value self; for [SwitchAt<'static>];
+    impl['p] SwitchAt<'p> {
+        /// Reduces the members' chunks at `range` of the channel's buffer into `dst` of this rank.
+        ///
+        /// # Ordering
+        /// None by itself: signal and wait with every member before (their data is ready) and after (all have finished).
+        fn reduce(this, dst: AnyChunk, range: ChunkRange, block: usize) -> SwitchReduction<'p> {
+            SwitchReduction::new(this.program, this.program.recorder().switch_reduce(this.value, dst, range, block))
+        }
+
+        /// Stores `src` of this rank at `range` of the channel's buffer on every member.
+        fn broadcast(this, range: ChunkRange, src: AnyChunk, block: usize) {
+            this.program.recorder().switch_broadcast(this.value, range, src, block);
+        }
+
+        /// Stores the packets in `src`, own scratch, at `range` of every member's scratch, waiting for them.
+        fn broadcast_packets(this, range: ChunkRange, src: PacketChunk, block: usize) {
+            this.program.recorder().switch_broadcast_packets(this.value, range, src, block);
+        }
+    }
+}
+
+dsl! {
+    table REDUCTION; by value self; for [SwitchReduction<'static>];
+    impl['p] SwitchReduction<'p> {
+        /// Sets the reduction; `Sum` unless set.
+        fn with(this, op: ReduceOp) -> SwitchReduction<'p> {
+            this.program.recorder().edit(this.ops, |recorded| recorded.reduce = Some(op));
+            this
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Values of the authoring API without their types: what the evaluator holds.
+
+use std::rc::Rc;
+
+use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
+
+/// Number of a rank (or of anything else) that a diagnostic has already been filed for; operations on it are ignored.
+pub(crate) const POISON: u32 = u32::MAX;
+
+/// A range of chunks of one rank's buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkValue {
+    /// The owner.
+    pub rank: u32,
+    /// Which buffer.
+    pub buffer: BufferKind,
+    /// First chunk.
+    pub index: u32,
+    /// Number of chunks.
+    pub size: u32,
+}
+
+impl ChunkValue {
+    pub(crate) const POISON: Self = Self {
+        rank: POISON,
+        buffer: BufferKind::Scratch,
+        index: 0,
+        size: 1,
+    };
+
+    pub(crate) fn is_poison(&self) -> bool {
+        self.rank == POISON
+    }
+}
+
+/// A buffer, or for scratch one allocation of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferValue {
+    /// The owner.
+    pub rank: u32,
+    /// Which buffer.
+    pub buffer: BufferKind,
+    /// First chunk.
+    pub start: u32,
+    /// Number of chunks.
+    pub len: u32,
+}
+
+/// A memory or port channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelValue {
+    /// Memory or port.
+    pub kind: ChannelKind,
+    /// The rank that owns this end.
+    pub src: u32,
+    /// The peer.
+    pub dst: u32,
+    /// Rank-level number among the owner's channels of the kind.
+    pub id: u32,
+}
+
+/// A switch channel (`member` = `None`) or one rank's view of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwitchValue {
+    /// Number of the switch channel in the program.
+    pub channel: u32,
+    /// The rank whose view this is.
+    pub member: Option<u32>,
+}
+
+/// The thread blocks of a group, in order.
+pub type GroupValue = Rc<[u32]>;
+
+/// The operations that one call recorded: a contiguous range of the trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpsValue {
+    /// First operation.
+    pub first: u32,
+    /// Number of operations; 0 if the call recorded none.
+    pub count: u32,
+}
+
+/// A range of integers; an open end is `None`. `end` is exclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeValue {
+    /// First number.
+    pub start: Option<i128>,
+    /// One past the last number.
+    pub end: Option<i128>,
+}
+
+/// Any value that goes into or comes out of a call of the authoring API.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// `()`
+    Unit,
+    /// An integer of any type.
+    Int(i128),
+    /// A boolean.
+    Bool(bool),
+    /// A range of integers.
+    Range(RangeValue),
+    /// An array, slice, `Vec` or finished iterator.
+    List(Rc<Vec<Value>>),
+    /// A rank.
+    Rank(u32),
+    /// A buffer.
+    Buffer(BufferValue),
+    /// A chunk.
+    Chunk(ChunkValue),
+    /// A memory or port channel.
+    Channel(ChannelValue),
+    /// A switch channel.
+    Switch(SwitchValue),
+    /// One rank's view of a switch channel.
+    SwitchAt(SwitchValue),
+    /// A semaphore: rank and number.
+    Semaphore(u32, u32),
+    /// A thread-block group.
+    Group(GroupValue),
+    /// A signal, wait or flush just recorded.
+    SyncCall(OpsValue, ChannelKind),
+    /// An acquire or release just recorded.
+    SemaphoreCall(OpsValue),
+    /// A reduction just recorded.
+    Reduction(OpsValue),
+    /// A switch reduction just recorded.
+    SwitchReduction(OpsValue),
+    /// `BufferKind::…`
+    BufferKind(BufferKind),
+    /// `Sync::…`
+    Sync(Sync),
+    /// `ReduceOp::…`
+    ReduceOp(ReduceOp),
+}
+
+impl Value {
+    /// What this is, in the words of the API, for messages.
+    pub fn kind_name(&self) -> &'static str {
+        match self {
+            Self::Unit => "()",
+            Self::Int(_) => "an integer",
+            Self::Bool(_) => "a boolean",
+            Self::Range(_) => "a range",
+            Self::List(_) => "a list",
+            Self::Rank(_) => "a `Rank`",
+            Self::Buffer(_) => "a `Buffer`",
+            Self::Chunk(_) => "a `Chunk`",
+            Self::Channel(channel) if channel.kind == ChannelKind::Port => "a `PortChannel`",
+            Self::Channel(_) => "a `MemoryChannel`",
+            Self::Switch(_) => "a `SwitchChannel`",
+            Self::SwitchAt(_) => "a `SwitchAt`",
+            Self::Semaphore(..) => "a `Semaphore`",
+            Self::Group(_) => "a `ThreadBlockGroup`",
+            Self::SyncCall(..) => "a `SyncCall`",
+            Self::SemaphoreCall(_) => "a `SemaphoreCall`",
+            Self::Reduction(_) => "a `Reduction`",
+            Self::SwitchReduction(_) => "a `SwitchReduction`",
+            Self::BufferKind(_) => "a `BufferKind`",
+            Self::Sync(_) => "a `Sync`",
+            Self::ReduceOp(_) => "a `ReduceOp`",
+        }
+    }
+
+    /// The name under which [`registry`](super::registry) lists this value's methods; `None` if it has none there.
+    pub fn type_name(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Rank(_) => "Rank",
+            Self::Buffer(_) => "Buffer",
+            Self::Chunk(_) => "Chunk",
+            Self::Channel(channel) if channel.kind == ChannelKind::Port => "PortChannel",
+            Self::Channel(_) => "MemoryChannel",
+            Self::Switch(_) => "SwitchChannel",
+            Self::SwitchAt(_) => "SwitchAt",
+            Self::Semaphore(..) => "Semaphore",
+            Self::Group(_) => "ThreadBlockGroup",
+            Self::SyncCall(..) => "SyncCall",
+            Self::SemaphoreCall(_) => "SemaphoreCall",
+            Self::Reduction(_) => "Reduction",
+            Self::SwitchReduction(_) => "SwitchReduction",
+            _ => return None,
+        })
+    }
+}
+
+/// A call whose arguments do not fit. rustc refuses the same call with a better text; this is what remains for the evaluator.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ArgError {
+    /// Wrong number of arguments.
+    #[error("expected {expected} arguments, found {found}")]
+    Count {
+        /// How many the function takes.
+        expected: usize,
+        /// How many there were.
+        found: usize,
+    },
+    /// Wrong kind of argument.
+    #[error("expected {expected} as `{name}`, found {found}")]
+    Kind {
+        /// The parameter.
+        name: &'static str,
+        /// Its position, from 0; the receiver is `usize::MAX`.
+        index: usize,
+        /// What it takes.
+        expected: &'static str,
+        /// What it got.
+        found: &'static str,
+    },
+}

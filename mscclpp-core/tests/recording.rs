@@ -1,0 +1,184 @@
+//! Recording through the public API: what the calls put into the trace, and what they refuse.
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::{Code, Diagnostics};
+use mscclpp_core::dsl::Program;
+use mscclpp_core::plan::OpKind;
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::trace::Trace;
+use mscclpp_core::vocab::{BufferKind, ReduceOp, Sync};
+
+fn record(spec: AlgoSpec, f: impl FnOnce(&Program)) -> Result<Trace, Diagnostics> {
+    let program = Program::new(spec);
+    f(&program);
+    program.finish()
+}
+
+fn all_reduce(ranks: u32) -> AlgoSpec {
+    AlgoSpec::new("t", CollectiveKind::AllReduce, ranks)
+}
+
+fn codes(result: Result<Trace, Diagnostics>) -> Vec<Code> {
+    result
+        .err()
+        .into_iter()
+        .flatten()
+        .map(|diagnostic| diagnostic.code)
+        .collect()
+}
+
+#[test]
+fn quick_start_records_five_operations_a_rank() {
+    let mut spec = AlgoSpec::new("simple_allgather", CollectiveKind::AllGather, 2);
+    spec.collective.in_place = true;
+    let trace = record(spec, |p| {
+        for src in p.ranks() {
+            let mine = src.output().chunk(src.id());
+            for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
+                let channel = src.memory_channel(dst);
+                channel.signal(0).relaxed();
+                channel.wait(0).relaxed().sync(Sync::After);
+                channel.put(dst.output().chunk(src.id()), mine, 0);
+                channel.signal(0).sync(Sync::Before);
+                channel.wait(0).sync(Sync::After);
+            }
+        }
+    })
+    .expect("the quick start is right");
+    let kinds: Vec<_> = trace.ops.iter().map(|recorded| recorded.op.kind).collect();
+    let one = [
+        OpKind::RelaxedSignal,
+        OpKind::RelaxedWait,
+        OpKind::Put,
+        OpKind::Signal,
+        OpKind::Wait,
+    ];
+    assert_eq!(kinds, [one, one].concat());
+    assert_eq!(trace.ops[1].op.sync, Sync::After);
+    let place = trace
+        .origins
+        .get(trace.ops[2].op.origin)
+        .expect("a native call has a place");
+    assert!(
+        place.file.ends_with("recording.rs") && place.line > 30,
+        "{place}"
+    );
+}
+
+#[test]
+fn a_reduction_can_be_sent_elsewhere_and_changed() {
+    let trace = record(all_reduce(2), |p| {
+        let rank = p.rank(0);
+        let (input, output) = (rank.input(), rank.output());
+        let group = p.thread_block_group(0..2);
+        rank.reduce(input.chunk(0), &[input.chunk(1)], &group)
+            .to(output.chunk(1))
+            .with(ReduceOp::Max);
+        rank.reduce(
+            input.chunk(0),
+            vec![input.chunk(1).any(), output.chunk(0).any()],
+            3,
+        );
+    })
+    .expect("both are right");
+    assert_eq!(trace.ops.len(), 3);
+    for recorded in &trace.ops[..2] {
+        assert_eq!(recorded.op.reduce, Some(ReduceOp::Max));
+        assert_eq!(recorded.op.dsts[0].local_buffer(), Some(BufferKind::Output));
+        assert_eq!(recorded.op.slice.map(|slice| slice.of), Some(2));
+    }
+    assert_eq!(trace.ops[2].op.srcs.len(), 3);
+    assert_eq!(trace.ranks[0].blocks, 4);
+}
+
+#[test]
+fn mistakes_are_collected_and_do_not_breed() {
+    let found = codes(record(all_reduce(2), |p| {
+        let (a, b) = (p.rank(0), p.rank(1));
+        let ghost = p.rank(7);
+        ghost.copy(ghost.input().chunk(0), ghost.output().chunk(3), 0);
+        a.memory_channel(ghost).signal(0);
+        a.copy(a.output().chunk(0), a.input().chunk(2), 0);
+        #[allow(clippy::reversed_empty_ranges)]
+        a.input().chunk(2..1);
+        a.input().chunk(1..1);
+        a.copy(b.output().chunk(0), a.input().chunk(0), 0);
+        a.copy(a.output().chunk(..), a.input().chunk(0), 0);
+        a.copy(a.input().chunk(0), a.input().chunk(0), 0);
+        a.reduce(
+            a.input().chunk(0),
+            &[] as &[mscclpp_core::dsl::Chunk<'_, mscclpp_core::dsl::Input>],
+            0,
+        );
+        a.copy(a.output().chunk(0), a.input().chunk(0), -1);
+        p.thread_block_group([1, 1]);
+        a.barrier([0, 0]);
+        a.memory_channel(a);
+        p.switch_channel([0, 0], BufferKind::Input);
+        p.switch_channel([0], BufferKind::Input).at(1);
+        p.pipeline(16, 1, || p.pipeline(16, 1, || ()));
+        p.pipeline(1000, 1, || ());
+        p.pipeline(32, 2, || a.copy(a.output().chunk(1), a.input().chunk(1), 0));
+        a.scratch(0);
+        a.scratch(usize::MAX);
+    }));
+    assert_eq!(
+        found,
+        [
+            Code::RankOutOfRange,
+            Code::ChunkOutOfRange,
+            Code::ReversedSlice,
+            Code::EmptyChunk,
+            Code::WrongRank,
+            Code::SizeMismatch,
+            Code::OverlappingCopy,
+            Code::EmptyList,
+            Code::BlockOutOfRange,
+            Code::BadGroup,
+            Code::BadBarrier,
+            Code::SelfChannel,
+            Code::BadGroup,
+            Code::NotAMember,
+            Code::NestedPipeline,
+            Code::BadPipeline,
+            Code::BadPipeline,
+            Code::EmptyChunk,
+            Code::TooLarge,
+        ]
+    );
+}
+
+#[test]
+fn bad_specifications_are_refused_without_recording() {
+    assert_eq!(
+        codes(record(all_reduce(0), |p| assert_eq!(p.ranks().count(), 0))),
+        [Code::NoRanks]
+    );
+    assert_eq!(codes(record(all_reduce(u32::MAX), |_| ())), [Code::BadSpec]);
+    let mut spec = all_reduce(4);
+    spec.collective.chunk_factor = u32::MAX;
+    assert_eq!(
+        codes(record(spec, |p| _ = p.rank(0).input().chunk(0))),
+        [Code::TooLarge]
+    );
+    let mut spec = all_reduce(4);
+    (spec.instances, spec.replication) = (2, mscclpp_core::vocab::Replication::None);
+    spec.threads_per_block = 4096;
+    spec.buffer_alignment = 3;
+    (spec.min_message_size, spec.max_message_size) = (2, 1);
+    spec.ranks_per_node = 3;
+    assert_eq!(codes(record(spec, |_| ())), [Code::BadSpec; 5]);
+}
+
+#[test]
+fn handles_of_another_program_are_refused() {
+    let other = Program::new(all_reduce(2));
+    let found = codes(record(all_reduce(2), |p| {
+        p.rank(0).copy(
+            other.rank(0).output().chunk(0),
+            p.rank(0).input().chunk(0),
+            0,
+        );
+    }));
+    assert_eq!(found, [Code::ForeignHandle]);
+}
