@@ -68,12 +68,7 @@ pub struct Collective {
 impl Collective {
     /// An out-of-place collective with one chunk per part and root 0.
     pub const fn new(kind: CollectiveKind) -> Self {
-        Self {
-            kind,
-            chunk_factor: 1,
-            in_place: false,
-            root: 0,
-        }
+        Self { kind, chunk_factor: 1, in_place: false, root: 0 }
     }
 
     /// Chunks of every rank's input and output buffer, before replication; `None` when they exceed 32 bits.
@@ -86,9 +81,7 @@ impl Collective {
             CollectiveKind::AllGather => (factor, all),
             CollectiveKind::ReduceScatter => (all, factor),
             CollectiveKind::SendRecv => (factor, factor),
-            CollectiveKind::Custom { input, output } | CollectiveKind::Test { input, output } => {
-                (input, output)
-            }
+            CollectiveKind::Custom { input, output } | CollectiveKind::Test { input, output } => (input, output),
         })
     }
 
@@ -97,13 +90,7 @@ impl Collective {
     /// An in-place call has one memory: the larger of input and output. This maps a chunk of the smaller one (or, where
     /// they are equal, of the output) into it. `part` is the number of chunks of one rank's part, that is
     /// `chunk_factor × instances`. Scratch and out-of-place buffers map to themselves.
-    pub fn canonical(
-        &self,
-        rank: u32,
-        buffer: BufferKind,
-        index: u32,
-        part: u32,
-    ) -> (BufferKind, u32) {
+    pub fn canonical(&self, rank: u32, buffer: BufferKind, index: u32, part: u32) -> (BufferKind, u32) {
         if !self.in_place {
             return (buffer, index);
         }

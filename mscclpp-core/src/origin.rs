@@ -30,11 +30,7 @@ impl fmt::Display for SourcePlace {
         }
         write!(f, "{}:{}:{}", self.file, self.line, self.column)?;
         for (i, (name, value)) in self.variables.iter().enumerate() {
-            write!(
-                f,
-                "{}{name} = {value}",
-                if i == 0 { " with " } else { ", " }
-            )?;
+            write!(f, "{}{name} = {value}", if i == 0 { " with " } else { ", " })?;
         }
         Ok(())
     }
@@ -67,9 +63,7 @@ pub struct Origins {
 
 impl Default for Origins {
     fn default() -> Self {
-        Self {
-            places: vec![SourcePlace::default()],
-        }
+        Self { places: vec![SourcePlace::default()] }
     }
 }
 
@@ -92,9 +86,7 @@ impl Origins {
 
     /// The place of an index; `None` for the unknown place and for an index out of range.
     pub fn get(&self, origin: Origin) -> Option<&SourcePlace> {
-        self.places
-            .get(origin.0 as usize)
-            .filter(|place| place.line != 0)
+        self.places.get(origin.0 as usize).filter(|place| place.line != 0)
     }
 
     /// All places, the unknown one first.

@@ -19,12 +19,7 @@ fn all_reduce(ranks: u32) -> AlgoSpec {
 }
 
 fn codes(result: Result<Trace, Diagnostics>) -> Vec<Code> {
-    result
-        .err()
-        .into_iter()
-        .flatten()
-        .map(|diagnostic| diagnostic.code)
-        .collect()
+    result.err().into_iter().flatten().map(|diagnostic| diagnostic.code).collect()
 }
 
 #[test]
@@ -46,23 +41,11 @@ fn quick_start_records_five_operations_a_rank() {
     })
     .expect("the quick start is right");
     let kinds: Vec<_> = trace.ops.iter().map(|recorded| recorded.op.kind).collect();
-    let one = [
-        OpKind::RelaxedSignal,
-        OpKind::RelaxedWait,
-        OpKind::Put,
-        OpKind::Signal,
-        OpKind::Wait,
-    ];
+    let one = [OpKind::RelaxedSignal, OpKind::RelaxedWait, OpKind::Put, OpKind::Signal, OpKind::Wait];
     assert_eq!(kinds, [one, one].concat());
     assert_eq!(trace.ops[1].op.sync, Sync::After);
-    let place = trace
-        .origins
-        .get(trace.ops[2].op.origin)
-        .expect("a native call has a place");
-    assert!(
-        place.file.ends_with("recording.rs") && place.line > 30,
-        "{place}"
-    );
+    let place = trace.origins.get(trace.ops[2].op.origin).expect("a native call has a place");
+    assert!(place.file.ends_with("recording.rs") && place.line > 30, "{place}");
 }
 
 #[test]
@@ -71,14 +54,8 @@ fn a_reduction_can_be_sent_elsewhere_and_changed() {
         let rank = p.rank(0);
         let (input, output) = (rank.input(), rank.output());
         let group = p.thread_block_group(0..2);
-        rank.reduce(input.chunk(0), &[input.chunk(1)], &group)
-            .to(output.chunk(1))
-            .with(ReduceOp::Max);
-        rank.reduce(
-            input.chunk(0),
-            vec![input.chunk(1).any(), output.chunk(0).any()],
-            3,
-        );
+        rank.reduce(input.chunk(0), &[input.chunk(1)], &group).to(output.chunk(1)).with(ReduceOp::Max);
+        rank.reduce(input.chunk(0), vec![input.chunk(1).any(), output.chunk(0).any()], 3);
     })
     .expect("both are right");
     assert_eq!(trace.ops.len(), 3);
@@ -105,11 +82,7 @@ fn mistakes_are_collected_and_do_not_breed() {
         a.copy(b.output().chunk(0), a.input().chunk(0), 0);
         a.copy(a.output().chunk(..), a.input().chunk(0), 0);
         a.copy(a.input().chunk(0), a.input().chunk(0), 0);
-        a.reduce(
-            a.input().chunk(0),
-            &[] as &[mscclpp_core::dsl::Chunk<'_, mscclpp_core::dsl::Input>],
-            0,
-        );
+        a.reduce(a.input().chunk(0), &[] as &[mscclpp_core::dsl::Chunk<'_, mscclpp_core::dsl::Input>], 0);
         a.copy(a.output().chunk(0), a.input().chunk(0), -1);
         p.thread_block_group([1, 1]);
         a.barrier([0, 0]);
@@ -150,17 +123,11 @@ fn mistakes_are_collected_and_do_not_breed() {
 
 #[test]
 fn bad_specifications_are_refused_without_recording() {
-    assert_eq!(
-        codes(record(all_reduce(0), |p| assert_eq!(p.ranks().count(), 0))),
-        [Code::NoRanks]
-    );
+    assert_eq!(codes(record(all_reduce(0), |p| assert_eq!(p.ranks().count(), 0))), [Code::NoRanks]);
     assert_eq!(codes(record(all_reduce(u32::MAX), |_| ())), [Code::BadSpec]);
     let mut spec = all_reduce(4);
     spec.collective.chunk_factor = u32::MAX;
-    assert_eq!(
-        codes(record(spec, |p| _ = p.rank(0).input().chunk(0))),
-        [Code::TooLarge]
-    );
+    assert_eq!(codes(record(spec, |p| _ = p.rank(0).input().chunk(0))), [Code::TooLarge]);
     let mut spec = all_reduce(4);
     (spec.instances, spec.replication) = (2, mscclpp_core::vocab::Replication::None);
     spec.threads_per_block = 4096;
@@ -174,11 +141,7 @@ fn bad_specifications_are_refused_without_recording() {
 fn handles_of_another_program_are_refused() {
     let other = Program::new(all_reduce(2));
     let found = codes(record(all_reduce(2), |p| {
-        p.rank(0).copy(
-            other.rank(0).output().chunk(0),
-            p.rank(0).input().chunk(0),
-            0,
-        );
+        p.rank(0).copy(other.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0);
     }));
     assert_eq!(found, [Code::ForeignHandle]);
 }

@@ -42,9 +42,7 @@ impl Code {
 
     /// All codes with their entries, in order of their numbers.
     pub fn all() -> impl Iterator<Item = (Self, &'static Entry)> {
-        super::codes::AREAS
-            .iter()
-            .flat_map(|(_, entries)| entries.iter().map(|(code, entry)| (*code, entry)))
+        super::codes::AREAS.iter().flat_map(|(_, entries)| entries.iter().map(|(code, entry)| (*code, entry)))
     }
 
     /// The areas with their titles, in order of their numbers.
@@ -61,28 +59,11 @@ mod tests {
     fn numbers_and_slugs_are_unique_and_ordered() {
         let entries: Vec<_> = Code::all().map(|(_, entry)| entry).collect();
         for pair in entries.windows(2) {
-            assert!(
-                pair[0].number < pair[1].number,
-                "{} before {}",
-                pair[0].number,
-                pair[1].number
-            );
+            assert!(pair[0].number < pair[1].number, "{} before {}", pair[0].number, pair[1].number);
         }
         for entry in &entries {
-            assert_eq!(
-                entries
-                    .iter()
-                    .filter(|other| other.slug == entry.slug)
-                    .count(),
-                1,
-                "{}",
-                entry.slug
-            );
-            assert!(
-                !entry.rule.ends_with('.') && !entry.explanation.is_empty(),
-                "{}",
-                entry.number
-            );
+            assert_eq!(entries.iter().filter(|other| other.slug == entry.slug).count(), 1, "{}", entry.slug);
+            assert!(!entry.rule.ends_with('.') && !entry.explanation.is_empty(), "{}", entry.number);
         }
     }
 

@@ -49,13 +49,7 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// A finding with no other places and no help.
     pub fn new(code: Code, site: Site, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-            site,
-            also: Vec::new(),
-            help: None,
-        }
+        Self { code, message: message.into(), site, also: Vec::new(), help: None }
     }
 
     /// Adds another place that takes part.
@@ -86,10 +80,7 @@ impl Diagnostic {
             text += &format!("\n         --> {what} at {site}");
         }
         let entry = self.code.entry();
-        text += &format!(
-            "\n         rule: {} [{} {}]",
-            entry.rule, entry.number, entry.slug
-        );
+        text += &format!("\n         rule: {} [{} {}]", entry.rule, entry.number, entry.slug);
         if let Some(help) = &self.help {
             text += &format!("\n         help: {help}");
         }
@@ -138,11 +129,7 @@ impl Diagnostics {
 
     /// `Ok(value)` if there is no finding, else the findings.
     pub fn into_result<T>(self, value: T) -> Result<T, Self> {
-        if self.is_empty() {
-            Ok(value)
-        } else {
-            Err(self)
-        }
+        if self.is_empty() { Ok(value) } else { Err(self) }
     }
 
     /// At most `most` findings of each code; behind the last of a code that has more, how many were left out.
@@ -182,16 +169,13 @@ impl IntoIterator for Diagnostics {
 
 impl Extend<Diagnostic> for Diagnostics {
     fn extend<T: IntoIterator<Item = Diagnostic>>(&mut self, iter: T) {
-        iter.into_iter()
-            .for_each(|diagnostic| self.push(diagnostic));
+        iter.into_iter().for_each(|diagnostic| self.push(diagnostic));
     }
 }
 
 impl From<Diagnostic> for Diagnostics {
     fn from(diagnostic: Diagnostic) -> Self {
-        Self {
-            list: vec![diagnostic],
-        }
+        Self { list: vec![diagnostic] }
     }
 }
 

@@ -218,11 +218,7 @@ impl RankList for Ranks<'_> {
 
 impl RankArg for Rank<'_> {
     fn resolve(self, program: &Program) -> i128 {
-        if program.owns(self.program()) {
-            i128::from(self.number())
-        } else {
-            i128::from(program.foreign("rank"))
-        }
+        if program.owns(self.program()) { i128::from(self.number()) } else { i128::from(program.foreign("rank")) }
     }
 }
 
@@ -234,19 +230,13 @@ impl Blocks for &ThreadBlockGroup {
 
 impl BlockList for &ThreadBlockGroup {
     fn resolve(self, _: &Program) -> Vec<i128> {
-        self.value()
-            .iter()
-            .map(|&block| i128::from(block))
-            .collect()
+        self.value().iter().map(|&block| i128::from(block)).collect()
     }
 }
 
 impl ChunkRange for RangeFull {
     fn resolve(self, _: &Program) -> RangeValue {
-        RangeValue {
-            start: None,
-            end: None,
-        }
+        RangeValue { start: None, end: None }
     }
 }
 
@@ -303,10 +293,7 @@ for_chunk_lists! { PacketList, [] Chunk<'p, Scratch> }
 /// Kinds of arguments: what the evaluator checks before it calls.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(
-    non_camel_case_types,
-    reason = "variants are named as the parameter kinds are written in `dsl!`"
-)]
+#[allow(non_camel_case_types, reason = "variants are named as the parameter kinds are written in `dsl!`")]
 pub enum Kind {
     usize,
     i64,
@@ -359,19 +346,13 @@ impl Kind {
             | (Self::ReduceOp, Value::ReduceOp(_))
             | (Self::BlockList, Value::Group(_))
             | (Self::AnyChunk | Self::ChunkList, Value::Chunk(_)) => true,
-            (Self::BlockList | Self::RankList, Value::Range(range)) => {
-                range.start.is_some() && range.end.is_some()
+            (Self::BlockList | Self::RankList, Value::Range(range)) => range.start.is_some() && range.end.is_some(),
+            (Self::BlockList, Value::List(list)) => list.iter().all(|value| matches!(value, Value::Int(_))),
+            (Self::RankList, Value::List(list)) => {
+                list.iter().all(|value| matches!(value, Value::Int(_) | Value::Rank(_)))
             }
-            (Self::BlockList, Value::List(list)) => {
-                list.iter().all(|value| matches!(value, Value::Int(_)))
-            }
-            (Self::RankList, Value::List(list)) => list
-                .iter()
-                .all(|value| matches!(value, Value::Int(_) | Value::Rank(_))),
             (Self::PacketChunk | Self::PacketList, value @ Value::Chunk(_)) => in_scratch(value),
-            (Self::ChunkList, Value::List(list)) => {
-                list.iter().all(|value| matches!(value, Value::Chunk(_)))
-            }
+            (Self::ChunkList, Value::List(list)) => list.iter().all(|value| matches!(value, Value::Chunk(_))),
             (Self::PacketList, Value::List(list)) => list.iter().all(in_scratch),
             _ => false,
         }
@@ -405,10 +386,7 @@ impl DynArg<'_> {
         match self.0 {
             Value::List(list) => list.iter().map(|value| DynArg(value).int()).collect(),
             Value::Group(group) => group.iter().map(|&block| i128::from(block)).collect(),
-            Value::Range(RangeValue {
-                start: Some(start),
-                end: Some(end),
-            }) => range_numbers(*start, *end),
+            Value::Range(RangeValue { start: Some(start), end: Some(end) }) => range_numbers(*start, *end),
             _ => vec![-1],
         }
     }

@@ -67,11 +67,7 @@ impl<S> std::fmt::Debug for Chunk<'_, S> {
 
 impl<'p, S> Buffer<'p, S> {
     pub(super) fn new(program: &'p Program, value: BufferValue) -> Self {
-        Self {
-            program,
-            value,
-            kind: PhantomData,
-        }
+        Self { program, value, kind: PhantomData }
     }
 
     pub(super) fn value(&self) -> BufferValue {
@@ -85,11 +81,7 @@ impl<'p, S> Buffer<'p, S> {
 
 impl<'p, S> Chunk<'p, S> {
     pub(super) fn new(program: &'p Program, value: ChunkValue) -> Self {
-        Self {
-            program,
-            value,
-            kind: PhantomData,
-        }
+        Self { program, value, kind: PhantomData }
     }
 
     pub(super) fn value(&self) -> ChunkValue {
@@ -162,11 +154,6 @@ dsl! {
 impl BufferValue {
     /// A buffer that operations ignore.
     pub(crate) fn poison(buffer: BufferKind) -> Self {
-        Self {
-            rank: super::value::POISON,
-            buffer,
-            start: 0,
-            len: 0,
-        }
+        Self { rank: super::value::POISON, buffer, start: 0, len: 0 }
     }
 }

@@ -102,11 +102,7 @@ impl<K> std::fmt::Debug for SyncCall<'_, K> {
 
 impl<'p, K> Channel<'p, K> {
     pub(super) fn new(program: &'p Program, value: ChannelValue) -> Self {
-        Self {
-            program,
-            value,
-            kind: PhantomData,
-        }
+        Self { program, value, kind: PhantomData }
     }
 
     pub(super) fn value(&self) -> ChannelValue {
@@ -118,22 +114,13 @@ impl<'p, K> Channel<'p, K> {
     }
 
     fn sync_call(&self, kind: OpKind, block: usize) -> SyncCall<'p, K> {
-        SyncCall::new(
-            self.program,
-            self.program
-                .recorder()
-                .channel_sync(kind, self.value, block),
-        )
+        SyncCall::new(self.program, self.program.recorder().channel_sync(kind, self.value, block))
     }
 }
 
 impl<'p, K> SyncCall<'p, K> {
     pub(super) fn new(program: &'p Program, ops: OpsValue) -> Self {
-        Self {
-            program,
-            ops,
-            kind: PhantomData,
-        }
+        Self { program, ops, kind: PhantomData }
     }
 
     pub(super) fn ops(&self) -> OpsValue {
@@ -290,8 +277,5 @@ const GET: Move = Move::new("get", OpKind::Get, End::Local);
 const PUT_PACKETS: Move = Move::new("put_packets", OpKind::PutPackets, End::Remote);
 const READ_PUT_PACKETS: Move = Move::new("read_put_packets", OpKind::ReadPutPackets, End::Remote);
 const PUT_WITH_SIGNAL: Move = Move::new("put_with_signal", OpKind::PutWithSignal, End::Remote);
-const PUT_WITH_SIGNAL_AND_FLUSH: Move = Move::new(
-    "put_with_signal_and_flush",
-    OpKind::PutWithSignalAndFlush,
-    End::Remote,
-);
+const PUT_WITH_SIGNAL_AND_FLUSH: Move =
+    Move::new("put_with_signal_and_flush", OpKind::PutWithSignalAndFlush, End::Remote);

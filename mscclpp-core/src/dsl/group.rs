@@ -14,9 +14,7 @@ pub struct ThreadBlockGroup {
 
 impl ThreadBlockGroup {
     pub(super) fn from_value(blocks: &GroupValue) -> Self {
-        Self {
-            blocks: Rc::clone(blocks),
-        }
+        Self { blocks: Rc::clone(blocks) }
     }
 
     pub(super) fn value(&self) -> GroupValue {

@@ -24,9 +24,7 @@ pub struct Program {
 
 impl std::fmt::Debug for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Program")
-            .field("ranks", &self.ranks)
-            .finish_non_exhaustive()
+        f.debug_struct("Program").field("ranks", &self.ranks).finish_non_exhaustive()
     }
 }
 
@@ -34,11 +32,7 @@ impl Program {
     /// Starts a program. What is wrong with the specification is reported by [`finish`](Self::finish).
     pub fn new(spec: AlgoSpec) -> Self {
         let (ranks, ranks_per_node) = (spec.ranks, spec.ranks_per_node.max(1));
-        Self {
-            recorder: RefCell::new(Recorder::new(spec)),
-            ranks,
-            ranks_per_node,
-        }
+        Self { recorder: RefCell::new(Recorder::new(spec)), ranks, ranks_per_node }
     }
 
     /// Ends the program.
@@ -109,12 +103,9 @@ impl Program {
     /// Files that a handle of another program was used; returns a number that later calls ignore.
     pub(super) fn foreign(&self, what: &str) -> u32 {
         let mut recorder = self.recorder.borrow_mut();
-        let diagnostic = Diagnostic::new(
-            Code::ForeignHandle,
-            recorder.site(),
-            format!("this {what} was made by another program"),
-        )
-        .help(format!("make the {what} from this program's `p`"));
+        let diagnostic =
+            Diagnostic::new(Code::ForeignHandle, recorder.site(), format!("this {what} was made by another program"))
+                .help(format!("make the {what} from this program's `p`"));
         recorder.report(diagnostic);
         POISON
     }

@@ -53,71 +53,25 @@ impl Type {
 /// All types. `Program::pipeline` and `Program::ranks` are listed like all others; `pipeline` takes a closure, which the
 /// evaluator runs between [`Program::begin_pipeline`] and [`Program::end_pipeline`].
 pub const TYPES: &[Type] = &[
-    Type {
-        name: "Program",
-        tables: program::METHODS,
-    },
-    Type {
-        name: "Rank",
-        tables: rank::METHODS,
-    },
-    Type {
-        name: "Buffer",
-        tables: buffer::BUFFER,
-    },
-    Type {
-        name: "Chunk",
-        tables: buffer::CHUNK,
-    },
-    Type {
-        name: "MemoryChannel",
-        tables: &[channel::COMMON[0], channel::MEMORY[0]],
-    },
-    Type {
-        name: "PortChannel",
-        tables: &[channel::COMMON[1], channel::PORT[0], channel::PORT_ONLY[0]],
-    },
-    Type {
-        name: "SyncCall",
-        tables: channel::SYNC_CALL,
-    },
-    Type {
-        name: "SwitchChannel",
-        tables: switch::CHANNEL,
-    },
-    Type {
-        name: "SwitchAt",
-        tables: switch::AT,
-    },
-    Type {
-        name: "SwitchReduction",
-        tables: switch::REDUCTION,
-    },
-    Type {
-        name: "Reduction",
-        tables: rank::REDUCTION,
-    },
-    Type {
-        name: "Semaphore",
-        tables: semaphore::METHODS,
-    },
-    Type {
-        name: "SemaphoreCall",
-        tables: semaphore::CALL,
-    },
-    Type {
-        name: "ThreadBlockGroup",
-        tables: group::METHODS,
-    },
+    Type { name: "Program", tables: program::METHODS },
+    Type { name: "Rank", tables: rank::METHODS },
+    Type { name: "Buffer", tables: buffer::BUFFER },
+    Type { name: "Chunk", tables: buffer::CHUNK },
+    Type { name: "MemoryChannel", tables: &[channel::COMMON[0], channel::MEMORY[0]] },
+    Type { name: "PortChannel", tables: &[channel::COMMON[1], channel::PORT[0], channel::PORT_ONLY[0]] },
+    Type { name: "SyncCall", tables: channel::SYNC_CALL },
+    Type { name: "SwitchChannel", tables: switch::CHANNEL },
+    Type { name: "SwitchAt", tables: switch::AT },
+    Type { name: "SwitchReduction", tables: switch::REDUCTION },
+    Type { name: "Reduction", tables: rank::REDUCTION },
+    Type { name: "Semaphore", tables: semaphore::METHODS },
+    Type { name: "SemaphoreCall", tables: semaphore::CALL },
+    Type { name: "ThreadBlockGroup", tables: group::METHODS },
 ];
 
 /// The method of a type, by names.
 pub fn method(type_name: &str, name: &str) -> Option<&'static Method> {
-    TYPES
-        .iter()
-        .find(|ty| ty.name == type_name)?
-        .methods()
-        .find(|method| method.name == name)
+    TYPES.iter().find(|ty| ty.name == type_name)?.methods().find(|method| method.name == name)
 }
 
 /// The value of a path such as `BufferKind::Input`, given its last two segments.
@@ -142,20 +96,12 @@ pub fn constant(type_name: &str, name: &str) -> Option<Value> {
 /// Checks number and kinds of arguments.
 pub(super) fn check_arguments(params: &[Param], args: &[Value]) -> Result<(), ArgError> {
     if params.len() != args.len() {
-        return Err(ArgError::Count {
-            expected: params.len(),
-            found: args.len(),
-        });
+        return Err(ArgError::Count { expected: params.len(), found: args.len() });
     }
     for (index, (param, arg)) in params.iter().zip(args).enumerate() {
         if !param.kind.accepts(arg) {
             let (expected, found) = (param.kind.describe(), arg.kind_name());
-            return Err(ArgError::Kind {
-                name: param.name,
-                index,
-                expected,
-                found,
-            });
+            return Err(ArgError::Kind { name: param.name, index, expected, found });
         }
     }
     Ok(())
@@ -230,15 +176,10 @@ impl<K: ChannelMarker> Receiver for Channel<'static, K> {
     type Handle<'p> = Channel<'p, K>;
     fn receive<'p>(program: &'p Program, value: &Value) -> Result<Channel<'p, K>, ArgError> {
         match value {
-            Value::Channel(channel) if channel.kind == K::KIND => {
-                Ok(Channel::new(program, *channel))
+            Value::Channel(channel) if channel.kind == K::KIND => Ok(Channel::new(program, *channel)),
+            other => {
+                Err(ArgError::Kind { name: "self", index: usize::MAX, expected: K::EXPECTED, found: other.kind_name() })
             }
-            other => Err(ArgError::Kind {
-                name: "self",
-                index: usize::MAX,
-                expected: K::EXPECTED,
-                found: other.kind_name(),
-            }),
         }
     }
 }
@@ -326,16 +267,8 @@ mod tests {
     fn every_method_is_documented_and_found_by_name() {
         for ty in TYPES {
             for listed in ty.methods() {
-                assert!(
-                    listed.doc.trim().len() > 10,
-                    "{}::{} has no documentation",
-                    ty.name,
-                    listed.name
-                );
-                assert_eq!(
-                    method(ty.name, listed.name).map(|found| found.params.len()),
-                    Some(listed.params.len())
-                );
+                assert!(listed.doc.trim().len() > 10, "{}::{} has no documentation", ty.name, listed.name);
+                assert_eq!(method(ty.name, listed.name).map(|found| found.params.len()), Some(listed.params.len()));
             }
         }
     }

@@ -21,12 +21,7 @@ pub struct ChunkValue {
 }
 
 impl ChunkValue {
-    pub(crate) const POISON: Self = Self {
-        rank: POISON,
-        buffer: BufferKind::Scratch,
-        index: 0,
-        size: 1,
-    };
+    pub(crate) const POISON: Self = Self { rank: POISON, buffer: BufferKind::Scratch, index: 0, size: 1 };
 
     pub(crate) fn is_poison(&self) -> bool {
         self.rank == POISON

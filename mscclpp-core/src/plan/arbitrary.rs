@@ -5,10 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{
-    ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice,
-    ThreadBlock,
-};
+use super::{ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock};
 use crate::collective::{Collective, CollectiveKind};
 use crate::origin::{Origin, Origins, SourcePlace};
 use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp, Sync};
@@ -44,21 +41,11 @@ fn op(depth: u32) -> BoxedStrategy<Op> {
         Just(None).boxed()
     } else {
         let body = (any::<u64>(), number(), vec(op(depth - 1), 0..4));
-        let body = body.prop_map(|(unit, num_chunks, ops)| {
-            Box::new(LoopBody {
-                unit,
-                num_chunks,
-                ops,
-            })
-        });
+        let body = body.prop_map(|(unit, num_chunks, ops)| Box::new(LoopBody { unit, num_chunks, ops }));
         option::weighted(0.2, body).boxed()
     };
     (
-        (
-            select(OpKind::ALL.to_vec()),
-            option::of(kind()),
-            option::of(select(ReduceOp::ALL.to_vec())),
-        ),
+        (select(OpKind::ALL.to_vec()), option::of(kind()), option::of(select(ReduceOp::ALL.to_vec()))),
         select(vec![Sync::None, Sync::Before, Sync::After, Sync::Both]),
         option::weighted(0.2, (number(), number())),
         (vec(reference(), 0..4), vec(reference(), 0..4), numbers()),
@@ -66,21 +53,19 @@ fn op(depth: u32) -> BoxedStrategy<Op> {
         body,
         0..6_u32,
     )
-        .prop_map(
-            |((kind, channel, reduce), sync, slice, (srcs, dsts, ids), blocks, body, origin)| Op {
-                kind,
-                channel,
-                reduce,
-                sync,
-                slice: slice.map(|(index, of)| Slice { index, of }),
-                srcs: srcs.into(),
-                dsts: dsts.into(),
-                ids: ids.into(),
-                blocks,
-                body,
-                origin: Origin(origin),
-            },
-        )
+        .prop_map(|((kind, channel, reduce), sync, slice, (srcs, dsts, ids), blocks, body, origin)| Op {
+            kind,
+            channel,
+            reduce,
+            sync,
+            slice: slice.map(|(index, of)| Slice { index, of }),
+            srcs: srcs.into(),
+            dsts: dsts.into(),
+            ids: ids.into(),
+            blocks,
+            body,
+            origin: Origin(origin),
+        })
         .boxed()
 }
 
@@ -97,17 +82,10 @@ fn rank() -> impl Strategy<Value = RankPlan> {
     let table = prop_oneof![
         numbers().prop_map(ChannelTable::Memory),
         numbers().prop_map(ChannelTable::Port),
-        (buffer(), vec(numbers(), 0..3))
-            .prop_map(|(buffer, groups)| ChannelTable::Switch { buffer, groups }),
+        (buffer(), vec(numbers(), 0..3)).prop_map(|(buffer, groups)| ChannelTable::Switch { buffer, groups }),
     ];
-    let remote = (number(), buffer(), any::<bool>(), any::<bool>()).prop_map(
-        |(rank, buffer, memory, port)| RemoteBuffer {
-            rank,
-            buffer,
-            memory,
-            port,
-        },
-    );
+    let remote = (number(), buffer(), any::<bool>(), any::<bool>())
+        .prop_map(|(rank, buffer, memory, port)| RemoteBuffer { rank, buffer, memory, port });
     (
         (number(), number(), number()),
         vec(block(), 0..4),
@@ -116,22 +94,14 @@ fn rank() -> impl Strategy<Value = RankPlan> {
         vec(prop_oneof![3 => -3..4_i64, 1 => any::<i64>()], 0..3),
     )
         .prop_map(
-            |(
-                (input_chunks, output_chunks, scratch_chunks),
+            |((input_chunks, output_chunks, scratch_chunks), blocks, channels, remote_buffers, semaphores)| RankPlan {
+                input_chunks,
+                output_chunks,
+                scratch_chunks,
                 blocks,
                 channels,
                 remote_buffers,
                 semaphores,
-            )| {
-                RankPlan {
-                    input_chunks,
-                    output_chunks,
-                    scratch_chunks,
-                    blocks,
-                    channels,
-                    remote_buffers,
-                    semaphores,
-                }
             },
         )
 }
@@ -150,13 +120,11 @@ fn collective() -> impl Strategy<Value = Collective> {
             CollectiveKind::Test { input, output },
         ][which]
     });
-    (kind, number(), any::<bool>(), number()).prop_map(|(kind, chunk_factor, in_place, root)| {
-        Collective {
-            kind,
-            chunk_factor,
-            in_place,
-            root,
-        }
+    (kind, number(), any::<bool>(), number()).prop_map(|(kind, chunk_factor, in_place, root)| Collective {
+        kind,
+        chunk_factor,
+        in_place,
+        root,
     })
 }
 
@@ -168,7 +136,7 @@ fn origins() -> Origins {
             file: "src/ring.rs".into(),
             line,
             column: 9,
-            variables: (1..line).map(|i| ("step".into(), format!("{i}"))).collect(),
+            variables: (1..line).map(|i| ("step".into(), i128::from(i) - 1)).collect(),
             token: if line == 3 { u32::MAX } else { line * 7 },
         });
     }
@@ -187,23 +155,11 @@ pub(crate) fn tree() -> impl Strategy<Value = PlanTree> {
         vec(rank(), 0..4),
     )
         .prop_map(
-            |(
-                name,
-                collective,
-                (low_latency, reuse_resources, double_scratch),
-                numbers,
-                sizes,
-                tags,
-                ranks,
-            )| {
+            |(name, collective, (low_latency, reuse_resources, double_scratch), numbers, sizes, tags, ranks)| {
                 PlanTree {
                     name,
                     collective,
-                    protocol: if low_latency {
-                        Protocol::LL
-                    } else {
-                        Protocol::Simple
-                    },
+                    protocol: if low_latency { Protocol::LL } else { Protocol::Simple },
                     reuse_resources,
                     threads_per_block: numbers.0,
                     double_scratch,

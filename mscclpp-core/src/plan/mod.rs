@@ -155,8 +155,5 @@ impl ThreadBlock {
 }
 
 fn table(tables: &[(ChannelKind, Vec<u32>)], kind: ChannelKind) -> &[u32] {
-    tables
-        .iter()
-        .find(|(k, _)| *k == kind)
-        .map_or(&[], |(_, ids)| ids.as_slice())
+    tables.iter().find(|(k, _)| *k == kind).map_or(&[], |(_, ids)| ids.as_slice())
 }

@@ -159,11 +159,7 @@ pub struct Ref {
 impl Ref {
     /// A reference to a buffer of the executing rank.
     pub const fn local(buffer: BufferKind, index: u32, size: u32) -> Self {
-        Self {
-            place: Place::Local(buffer),
-            index,
-            size,
-        }
+        Self { place: Place::Local(buffer), index, size }
     }
 
     /// The buffer, if it is the executing rank's own.

@@ -46,23 +46,13 @@ enum Here {
     /// What the evaluator said; takes precedence over the caller.
     Said(SourcePlace),
     /// A native caller or a said place that is in the table already.
-    Known(
-        Option<&'static Location<'static>>,
-        Option<SourcePlace>,
-        Origin,
-    ),
+    Known(Option<&'static Location<'static>>, Option<SourcePlace>, Origin),
 }
 
 impl Recorder {
     pub(super) fn new(spec: AlgoSpec) -> Self {
         let mut recorder = Self {
-            trace: Trace {
-                spec,
-                ranks: Vec::new(),
-                ops: Vec::new(),
-                loops: Vec::new(),
-                origins: Default::default(),
-            },
+            trace: Trace { spec, ranks: Vec::new(), ops: Vec::new(), loops: Vec::new(), origins: Default::default() },
             diagnostics: Diagnostics::default(),
             here: Here::Unknown,
             open_loop: None,
@@ -70,11 +60,7 @@ impl Recorder {
             remote_numbers: Vec::new(),
         };
         if let Some((input, output)) = recorder.check_spec() {
-            let table = RankTables {
-                input_chunks: input,
-                output_chunks: output,
-                ..RankTables::default()
-            };
+            let table = RankTables { input_chunks: input, output_chunks: output, ..RankTables::default() };
             let ranks = recorder.trace.spec.ranks as usize;
             recorder.trace.ranks = vec![table; ranks];
             recorder.remote_numbers = vec![Vec::new(); ranks];
@@ -175,10 +161,7 @@ impl Recorder {
             );
         }
         self.open_loop = Some(self.trace.loops.len() as u32);
-        self.trace.loops.push(LoopHeader {
-            unit: unit.max(1),
-            num_chunks: span.max(1),
-        });
+        self.trace.loops.push(LoopHeader { unit: unit.max(1), num_chunks: span.max(1) });
     }
 
     pub(super) fn end_pipeline(&mut self) {
@@ -212,21 +195,11 @@ impl Recorder {
                 let of = group.len() as u32;
                 for (index, &block) in (0..).zip(group.iter()) {
                     let slice = Some(Slice { index, of });
-                    self.push(
-                        rank,
-                        block,
-                        Op {
-                            slice,
-                            ..op.clone()
-                        },
-                    );
+                    self.push(rank, block, Op { slice, ..op.clone() });
                 }
             }
         }
-        OpsValue {
-            first,
-            count: self.trace.ops.len() as u32 - first,
-        }
+        OpsValue { first, count: self.trace.ops.len() as u32 - first }
     }
 
     fn push(&mut self, rank: u32, block: u32, op: Op) {
@@ -237,13 +210,7 @@ impl Recorder {
         let in_loop = self.open_loop;
         if let Some(header) = in_loop.and_then(|index| self.trace.loops.get(index as usize)) {
             let span = header.num_chunks;
-            if let Some(size) = op
-                .srcs
-                .iter()
-                .chain(&op.dsts)
-                .map(|r| r.size)
-                .find(|&size| size != span)
-            {
+            if let Some(size) = op.srcs.iter().chain(&op.dsts).map(|r| r.size).find(|&size| size != span) {
                 self.file(
                     Code::BadPipeline,
                     format!(
@@ -256,19 +223,10 @@ impl Recorder {
             }
         }
         if self.trace.ops.len() >= u32::MAX as usize - 1 {
-            self.file(
-                Code::TooLarge,
-                "the program records more than 2^32 operations",
-                "record fewer operations",
-            );
+            self.file(Code::TooLarge, "the program records more than 2^32 operations", "record fewer operations");
             return;
         }
-        self.trace.ops.push(Recorded {
-            rank,
-            block,
-            in_loop,
-            op,
-        });
+        self.trace.ops.push(Recorded { rank, block, in_loop, op });
     }
 
     /// A thread-block number, if it can be one.
@@ -296,10 +254,7 @@ impl Recorder {
                     "`{call}` expects {role} on rank {rank}, found {} chunk {} of rank {}",
                     chunk.buffer, chunk.index, chunk.rank
                 ),
-                format!(
-                    "take the chunk from rank {rank}, or call `{call}` on what belongs to rank {}",
-                    chunk.rank
-                ),
+                format!("take the chunk from rank {rank}, or call `{call}` on what belongs to rank {}", chunk.rank),
             );
             return false;
         }
@@ -328,11 +283,7 @@ impl Recorder {
     /// A reference to a chunk of another rank, registering the buffer at first use.
     fn remote(&mut self, rank: u32, chunk: ChunkValue, kind: ChannelKind) -> Ref {
         let number = self.remote_buffer(rank, chunk.rank, chunk.buffer, kind);
-        Ref {
-            place: Place::Remote(number),
-            index: chunk.index,
-            size: chunk.size,
-        }
+        Ref { place: Place::Remote(number), index: chunk.index, size: chunk.size }
     }
 
     /// Resolves a range of a buffer to numbers; files what is wrong.
@@ -342,17 +293,11 @@ impl Recorder {
         if start > end {
             self.file(
                 Code::ReversedSlice,
-                format!(
-                    "expected a range that starts before it ends, found {start}..{end} of {what}"
-                ),
+                format!("expected a range that starts before it ends, found {start}..{end} of {what}"),
                 format!("write `{end}..{start}`"),
             );
         } else if start < 0 || end > i128::from(len) {
-            let found = if end == start + 1 {
-                format!("chunk {start}")
-            } else {
-                format!("chunks {start}..{end}")
-            };
+            let found = if end == start + 1 { format!("chunk {start}") } else { format!("chunks {start}..{end}") };
             self.file(
                 Code::ChunkOutOfRange,
                 format!("{found} lies outside {what}, which has {len} chunks"),
@@ -386,18 +331,10 @@ fn place_of(caller: &Location<'_>) -> SourcePlace {
 
 /// A chunk in words: `input chunks 0..2 of rank 1`.
 fn describe(chunk: ChunkValue) -> String {
-    let ChunkValue {
-        rank,
-        buffer,
-        index,
-        size,
-    } = chunk;
+    let ChunkValue { rank, buffer, index, size } = chunk;
     match size {
         1 => format!("{buffer} chunk {index} of rank {rank}"),
-        _ => format!(
-            "{buffer} chunks {index}..{} of rank {rank}",
-            index.saturating_add(size)
-        ),
+        _ => format!("{buffer} chunks {index}..{} of rank {rank}", index.saturating_add(size)),
     }
 }
 

@@ -38,21 +38,16 @@ impl Recorder {
         src: ChunkValue,
         at: &At,
     ) {
-        let fits = self.chunk_of(call, "its destination", dst, rank)
-            & self.chunk_of(call, "its source", src, rank);
+        let fits = self.chunk_of(call, "its destination", dst, rank) & self.chunk_of(call, "its source", src, rank);
         if !fits || !self.same_size(call, dst, src) {
             return;
         }
-        let disjoint = dst.index >= src.index.saturating_add(src.size)
-            || src.index >= dst.index.saturating_add(dst.size);
+        let disjoint =
+            dst.index >= src.index.saturating_add(src.size) || src.index >= dst.index.saturating_add(dst.size);
         if dst.buffer == src.buffer && !disjoint {
             self.file(
                 Code::OverlappingCopy,
-                format!(
-                    "`{call}` reads {} and writes {}, which overlap",
-                    describe(src),
-                    describe(dst)
-                ),
+                format!("`{call}` reads {} and writes {}, which overlap", describe(src), describe(dst)),
                 "use chunks that do not overlap, or copy through scratch",
             );
             return;
@@ -84,21 +79,12 @@ impl Recorder {
         src: ChunkValue,
         at: &At,
     ) {
-        let ChannelValue {
-            kind,
-            src: here,
-            dst: peer,
-            id,
-        } = channel;
+        let ChannelValue { kind, src: here, dst: peer, id } = channel;
         if here == POISON {
             return;
         }
         let to_remote = what.dst == End::Remote;
-        let (dst_rank, src_rank) = if to_remote {
-            (peer, here)
-        } else {
-            (here, peer)
-        };
+        let (dst_rank, src_rank) = if to_remote { (peer, here) } else { (here, peer) };
         let fits = self.chunk_of(what.call, "its destination", dst, dst_rank)
             & self.chunk_of(what.call, "its source", src, src_rank);
         if !fits || !self.same_size(what.call, dst, src) {

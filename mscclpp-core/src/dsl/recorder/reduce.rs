@@ -25,8 +25,7 @@ impl Recorder {
             return NOTHING;
         }
         let mut op = self.reduction(kind, acc);
-        op.srcs
-            .extend(others.iter().map(|&other| self.local(other)));
+        op.srcs.extend(others.iter().map(|&other| self.local(other)));
         self.record(rank, at, op)
     }
 
@@ -38,12 +37,7 @@ impl Recorder {
         others: &[ChunkValue],
         at: &At,
     ) -> OpsValue {
-        let ChannelValue {
-            src: here,
-            dst: peer,
-            id,
-            ..
-        } = channel;
+        let ChannelValue { src: here, dst: peer, id, .. } = channel;
         if here == POISON || !self.operands_fit("reduce", here, acc, peer, others) {
             return NOTHING;
         }
@@ -59,12 +53,7 @@ impl Recorder {
 
     /// Sends the result of a reduction just recorded to another chunk of the same rank.
     pub(in crate::dsl) fn reduce_to(&mut self, ops: OpsValue, dst: ChunkValue) {
-        let Some(recorded) = self
-            .trace
-            .ops
-            .get(ops.first as usize)
-            .filter(|_| ops.count > 0)
-        else {
+        let Some(recorded) = self.trace.ops.get(ops.first as usize).filter(|_| ops.count > 0) else {
             return;
         };
         let (rank, acc) = (recorded.rank, recorded.op.srcs[0]);
@@ -72,15 +61,8 @@ impl Recorder {
             return;
         }
         if acc.size != dst.size {
-            let message = format!(
-                "`to` expects a chunk of the accumulator's size, {}, found {}",
-                acc.size, dst.size
-            );
-            self.file(
-                Code::SizeMismatch,
-                message,
-                "give both the same number of chunks",
-            );
+            let message = format!("`to` expects a chunk of the accumulator's size, {}, found {}", acc.size, dst.size);
+            self.file(Code::SizeMismatch, message, "give both the same number of chunks");
             return;
         }
         let dst = self.local(dst);
@@ -105,9 +87,7 @@ impl Recorder {
         }
         let mut fit = self.chunk_of(call, "its accumulator", acc, acc_rank);
         for &other in others {
-            fit = self.chunk_of(call, "what it reduces", other, others_rank)
-                && fit
-                && self.same_size(call, acc, other);
+            fit = self.chunk_of(call, "what it reduces", other, others_rank) && fit && self.same_size(call, acc, other);
         }
         fit
     }

@@ -13,11 +13,7 @@ impl Recorder {
     pub(super) fn check_spec(&mut self) -> Option<(u32, u32)> {
         let spec = self.trace.spec.clone();
         if spec.ranks == 0 {
-            self.file(
-                Code::NoRanks,
-                "expected 1 rank or more, found 0",
-                "write `ranks = 2`",
-            );
+            self.file(Code::NoRanks, "expected 1 rank or more, found 0", "write `ranks = 2`");
             return None;
         }
         let mut wrong = Vec::new();
@@ -39,52 +35,28 @@ impl Recorder {
         );
         expect(
             collective.root < spec.ranks,
-            format!(
-                "expected a root in 0..{}, found {}",
-                spec.ranks, collective.root
-            ),
+            format!("expected a root in 0..{}, found {}", spec.ranks, collective.root),
             "write `root = 0`".into(),
         );
         expect(
-            collective.root == 0
-                || matches!(
-                    collective.kind,
-                    CollectiveKind::Broadcast | CollectiveKind::Reduce
-                ),
-            format!(
-                "a {} has no root, found root = {}",
-                collective.kind.name(),
-                collective.root
-            ),
+            collective.root == 0 || matches!(collective.kind, CollectiveKind::Broadcast | CollectiveKind::Reduce),
+            format!("a {} has no root, found root = {}", collective.kind.name(), collective.root),
             "leave `root` out".into(),
         );
-        expect(
-            spec.instances >= 1,
-            "expected 1 instance or more, found 0".into(),
-            "write `instances = 1`".into(),
-        );
+        expect(spec.instances >= 1, "expected 1 instance or more, found 0".into(), "write `instances = 1`".into());
         expect(
             spec.instances <= 1 || spec.replication != Replication::None,
-            format!(
-                "`replication = none` makes 1 instance, found instances = {}",
-                spec.instances
-            ),
+            format!("`replication = none` makes 1 instance, found instances = {}", spec.instances),
             "leave `replication` out, or write `instances = 1`".into(),
         );
         expect(
             (1..=1024).contains(&spec.threads_per_block),
-            format!(
-                "expected 1 to 1024 threads per block, found {}",
-                spec.threads_per_block
-            ),
+            format!("expected 1 to 1024 threads per block, found {}", spec.threads_per_block),
             "write `threads_per_block = 1024`".into(),
         );
         expect(
             spec.buffer_alignment.is_power_of_two(),
-            format!(
-                "expected a buffer alignment that is a power of two, found {} bytes",
-                spec.buffer_alignment
-            ),
+            format!("expected a buffer alignment that is a power of two, found {} bytes", spec.buffer_alignment),
             "write `buffer_alignment = 16`".into(),
         );
         expect(
@@ -97,17 +69,12 @@ impl Recorder {
         );
         expect(
             spec.ranks_per_node >= 1 && spec.ranks.is_multiple_of(spec.ranks_per_node),
-            format!(
-                "expected ranks per node that divide {} ranks, found {}",
-                spec.ranks, spec.ranks_per_node
-            ),
+            format!("expected ranks per node that divide {} ranks, found {}", spec.ranks, spec.ranks_per_node),
             format!("write `ranks_per_node = {}`", spec.ranks),
         );
         let chunks = collective.chunks(spec.ranks);
-        let replicated =
-            chunks.and_then(|(input, output)| input.max(output).checked_mul(spec.instances.max(1)));
-        let recordable =
-            spec.ranks <= MAX_RANKS && collective.chunk_factor >= 1 && replicated.is_some();
+        let replicated = chunks.and_then(|(input, output)| input.max(output).checked_mul(spec.instances.max(1)));
+        let recordable = spec.ranks <= MAX_RANKS && collective.chunk_factor >= 1 && replicated.is_some();
         for (message, help) in wrong {
             self.file(Code::BadSpec, message, help);
         }

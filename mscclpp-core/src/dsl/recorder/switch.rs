@@ -10,22 +10,12 @@ use crate::vocab::{BufferKind, ChannelKind, ReduceOp};
 impl Recorder {
     /// One rank's view of a switch channel.
     pub(in crate::dsl) fn switch_at(&mut self, switch: SwitchValue, rank: i128) -> SwitchValue {
-        let rank = if rank == i128::from(POISON) {
-            POISON
-        } else {
-            u32::try_from(rank).unwrap_or(POISON - 1)
-        };
+        let rank = if rank == i128::from(POISON) { POISON } else { u32::try_from(rank).unwrap_or(POISON - 1) };
         let Some(known) = self.switches.get(switch.channel as usize) else {
-            return SwitchValue {
-                member: None,
-                ..switch
-            };
+            return SwitchValue { member: None, ..switch };
         };
         if rank == POISON || known.members.iter().any(|&(member, _)| member == rank) {
-            return SwitchValue {
-                member: Some(rank),
-                ..switch
-            };
+            return SwitchValue { member: Some(rank), ..switch };
         }
         let members: Vec<_> = known.members.iter().map(|(member, _)| *member).collect();
         self.file(
@@ -33,10 +23,7 @@ impl Recorder {
             format!("rank {rank} is not a member of the switch channel over ranks {members:?}"),
             format!("add rank {rank} to the channel, or use one of its members"),
         );
-        SwitchValue {
-            member: None,
-            ..switch
-        }
+        SwitchValue { member: None, ..switch }
     }
 
     /// Multicast load-reduce into a local chunk.
@@ -66,14 +53,7 @@ impl Recorder {
         src: ChunkValue,
         block: usize,
     ) {
-        self.store(
-            "broadcast",
-            OpKind::SwitchBroadcast,
-            switch,
-            range,
-            src,
-            block,
-        );
+        self.store("broadcast", OpKind::SwitchBroadcast, switch, range, src, block);
     }
 
     /// Multicast store of packets.
@@ -84,10 +64,7 @@ impl Recorder {
         src: ChunkValue,
         block: usize,
     ) {
-        let buffer = self
-            .switches
-            .get(switch.channel as usize)
-            .map(|known| known.buffer);
+        let buffer = self.switches.get(switch.channel as usize).map(|known| known.buffer);
         if let Some(buffer) = buffer.filter(|buffer| *buffer != BufferKind::Scratch) {
             self.file(
                 Code::NotScratch,
@@ -96,14 +73,7 @@ impl Recorder {
             );
             return;
         }
-        self.store(
-            "broadcast_packets",
-            OpKind::SwitchBroadcastPackets,
-            switch,
-            range,
-            src,
-            block,
-        );
+        self.store("broadcast_packets", OpKind::SwitchBroadcastPackets, switch, range, src, block);
     }
 
     fn store(
@@ -135,13 +105,7 @@ impl Recorder {
 
     /// The executing rank and its reference to the channel's window, if the window lies in every member's buffer and is as
     /// long as the local chunk.
-    fn window(
-        &mut self,
-        call: &str,
-        switch: SwitchValue,
-        range: RangeValue,
-        local: ChunkValue,
-    ) -> Option<(u32, Ref)> {
+    fn window(&mut self, call: &str, switch: SwitchValue, range: RangeValue, local: ChunkValue) -> Option<(u32, Ref)> {
         let rank = switch.member.filter(|&rank| rank != POISON)?;
         if !self.chunk_of(call, "its local chunk", local, rank) {
             return None;
@@ -149,46 +113,27 @@ impl Recorder {
         let known = self.switches.get(switch.channel as usize)?;
         let buffer = known.buffer;
         let number = known.members.iter().find(|(member, _)| *member == rank)?.1;
-        let shortest = known
-            .members
-            .iter()
-            .map(|&(member, _)| member)
-            .min_by_key(|&member| self.len(member, buffer))?;
+        let shortest =
+            known.members.iter().map(|&(member, _)| member).min_by_key(|&member| self.len(member, buffer))?;
         let len = self.len(shortest, buffer);
-        let what = format!(
-            "the switch channel's {buffer} of rank {shortest}, the shortest of its members"
-        );
+        let what = format!("the switch channel's {buffer} of rank {shortest}, the shortest of its members");
         let (index, size) = self.range(&what, len, range)?;
         if size != local.size {
             let message = format!(
                 "`{call}` expects as many chunks locally as on the switch channel, found {} and {size}",
                 local.size
             );
-            self.file(
-                Code::SizeMismatch,
-                message,
-                "give both the same number of chunks",
-            );
+            self.file(Code::SizeMismatch, message, "give both the same number of chunks");
             return None;
         }
-        Some((
-            rank,
-            Ref {
-                place: Place::Switch(number),
-                index,
-                size,
-            },
-        ))
+        Some((rank, Ref { place: Place::Switch(number), index, size }))
     }
 
     fn len(&self, rank: u32, buffer: BufferKind) -> u32 {
-        self.trace
-            .ranks
-            .get(rank as usize)
-            .map_or(0, |table| match buffer {
-                BufferKind::Input => table.input_chunks,
-                BufferKind::Output => table.output_chunks,
-                BufferKind::Scratch => table.scratch_chunks,
-            })
+        self.trace.ranks.get(rank as usize).map_or(0, |table| match buffer {
+            BufferKind::Input => table.input_chunks,
+            BufferKind::Output => table.output_chunks,
+            BufferKind::Scratch => table.scratch_chunks,
+        })
     }
 }

@@ -9,12 +9,7 @@ use crate::vocab::Sync;
 
 impl Recorder {
     /// A signal, wait or flush.
-    pub(in crate::dsl) fn channel_sync(
-        &mut self,
-        kind: OpKind,
-        channel: ChannelValue,
-        block: usize,
-    ) -> OpsValue {
+    pub(in crate::dsl) fn channel_sync(&mut self, kind: OpKind, channel: ChannelValue, block: usize) -> OpsValue {
         if channel.src == POISON {
             return NOTHING;
         }
@@ -26,13 +21,7 @@ impl Recorder {
     }
 
     /// An acquire or release.
-    pub(in crate::dsl) fn semaphore_op(
-        &mut self,
-        kind: OpKind,
-        rank: u32,
-        id: u32,
-        block: usize,
-    ) -> OpsValue {
+    pub(in crate::dsl) fn semaphore_op(&mut self, kind: OpKind, rank: u32, id: u32, block: usize) -> OpsValue {
         if rank == POISON {
             return NOTHING;
         }
@@ -57,10 +46,7 @@ impl Recorder {
         let order = members.clone();
         members.sort_unstable();
         if let Some(pair) = members.windows(2).find(|pair| pair[0] == pair[1]) {
-            let message = format!(
-                "thread block {} is named twice in a barrier of rank {rank}",
-                pair[0]
-            );
+            let message = format!("thread block {} is named twice in a barrier of rank {rank}", pair[0]);
             self.file(Code::BadBarrier, message, "name every thread block once");
             return;
         }
@@ -79,13 +65,10 @@ impl Recorder {
             return;
         }
         let barriers = &mut self.trace.ranks[rank as usize].barriers;
-        let number = barriers
-            .iter()
-            .position(|known| *known == members)
-            .unwrap_or_else(|| {
-                barriers.push(members);
-                barriers.len() - 1
-            });
+        let number = barriers.iter().position(|known| *known == members).unwrap_or_else(|| {
+            barriers.push(members);
+            barriers.len() - 1
+        });
         for block in order {
             let mut op = Op::new(OpKind::Barrier, origin);
             op.ids.push(number as u32);

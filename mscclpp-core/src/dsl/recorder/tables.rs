@@ -4,9 +4,7 @@ use std::rc::Rc;
 
 use super::{Recorder, describe_buffer};
 use crate::diag::Code;
-use crate::dsl::value::{
-    BufferValue, ChannelValue, ChunkValue, GroupValue, POISON, RangeValue, SwitchValue,
-};
+use crate::dsl::value::{BufferValue, ChannelValue, ChunkValue, GroupValue, POISON, RangeValue, SwitchValue};
 use crate::plan::{ChannelTable, RemoteBuffer};
 use crate::vocab::{BufferKind, ChannelKind};
 
@@ -32,10 +30,7 @@ impl Recorder {
                 self.file(
                     Code::RankOutOfRange,
                     format!("expected a rank in 0..{ranks}, found {id}"),
-                    format!(
-                        "use a rank from 0 to {}, or `p.ranks()` for all of them",
-                        ranks.saturating_sub(1)
-                    ),
+                    format!("use a rank from 0 to {}, or `p.ranks()` for all of them", ranks.saturating_sub(1)),
                 );
                 POISON
             }
@@ -51,12 +46,7 @@ impl Recorder {
             BufferKind::Output => table.output_chunks,
             BufferKind::Scratch => table.scratch_chunks,
         };
-        BufferValue {
-            rank,
-            buffer,
-            start: 0,
-            len,
-        }
+        BufferValue { rank, buffer, start: 0, len }
     }
 
     pub(in crate::dsl) fn scratch(&mut self, rank: u32, chunks: usize) -> BufferValue {
@@ -74,18 +64,11 @@ impl Recorder {
             );
             return BufferValue::poison(buffer);
         }
-        let total = u32::try_from(chunks)
-            .ok()
-            .and_then(|chunks| start.checked_add(chunks));
+        let total = u32::try_from(chunks).ok().and_then(|chunks| start.checked_add(chunks));
         match total.filter(|total| total.checked_mul(instances).is_some()) {
             Some(total) => {
                 table.scratch_chunks = total;
-                BufferValue {
-                    rank,
-                    buffer,
-                    start,
-                    len: total - start,
-                }
+                BufferValue { rank, buffer, start, len: total - start }
             }
             None => {
                 self.file(
@@ -107,34 +90,17 @@ impl Recorder {
             kind => describe_buffer(kind, buffer.rank),
         };
         match self.range(&what, buffer.len, range) {
-            Some((start, size)) => ChunkValue {
-                rank: buffer.rank,
-                buffer: buffer.buffer,
-                index: buffer.start + start,
-                size,
-            },
+            Some((start, size)) => {
+                ChunkValue { rank: buffer.rank, buffer: buffer.buffer, index: buffer.start + start, size }
+            }
             None => ChunkValue::POISON,
         }
     }
 
-    pub(in crate::dsl) fn channel(
-        &mut self,
-        kind: ChannelKind,
-        src: u32,
-        peer: i128,
-    ) -> ChannelValue {
-        let dst = if src == POISON || peer == i128::from(POISON) {
-            POISON
-        } else {
-            self.rank_number(peer)
-        };
+    pub(in crate::dsl) fn channel(&mut self, kind: ChannelKind, src: u32, peer: i128) -> ChannelValue {
+        let dst = if src == POISON || peer == i128::from(POISON) { POISON } else { self.rank_number(peer) };
         if dst == POISON {
-            return ChannelValue {
-                kind,
-                src: POISON,
-                dst,
-                id: 0,
-            };
+            return ChannelValue { kind, src: POISON, dst, id: 0 };
         }
         if src == dst {
             self.file(
@@ -142,17 +108,13 @@ impl Recorder {
                 format!("rank {src} makes a {kind} channel to itself"),
                 "make the channel to another rank, or use `rank.copy` for data that stays",
             );
-            return ChannelValue {
-                kind,
-                src: POISON,
-                dst,
-                id: 0,
-            };
+            return ChannelValue { kind, src: POISON, dst, id: 0 };
         }
         let channels = &mut self.trace.ranks[src as usize].channels;
         let peers = channels.iter_mut().find_map(|table| match (table, kind) {
-            (ChannelTable::Memory(peers), ChannelKind::Memory)
-            | (ChannelTable::Port(peers), ChannelKind::Port) => Some(peers),
+            (ChannelTable::Memory(peers), ChannelKind::Memory) | (ChannelTable::Port(peers), ChannelKind::Port) => {
+                Some(peers)
+            }
             _ => None,
         });
         let id = match peers {
@@ -166,9 +128,7 @@ impl Recorder {
                     ChannelKind::Port => ChannelTable::Port(vec![dst]),
                     _ => ChannelTable::Memory(vec![dst]),
                 };
-                let position = channels
-                    .iter()
-                    .position(|table| matches!(table, ChannelTable::Switch { .. }));
+                let position = channels.iter().position(|table| matches!(table, ChannelTable::Switch { .. }));
                 channels.insert(position.unwrap_or(channels.len()), table);
                 0
             }
@@ -180,10 +140,7 @@ impl Recorder {
         if initial < 0 || initial > i64::from(i32::MAX) {
             self.file(
                 Code::BadSpec,
-                format!(
-                    "expected a semaphore that starts at 0 to {}, found {initial}",
-                    i32::MAX
-                ),
+                format!("expected a semaphore that starts at 0 to {}, found {initial}", i32::MAX),
                 "start it at the number of units that are free at first",
             );
         }
@@ -194,19 +151,11 @@ impl Recorder {
         table.semaphores.len() as u32 - 1
     }
 
-    pub(in crate::dsl) fn switch_channel(
-        &mut self,
-        ranks: &[i128],
-        buffer: BufferKind,
-    ) -> SwitchValue {
+    pub(in crate::dsl) fn switch_channel(&mut self, ranks: &[i128], buffer: BufferKind) -> SwitchValue {
         let channel = self.switches.len() as u32;
         let mut members = Vec::new();
         if ranks.is_empty() {
-            self.file(
-                Code::EmptyList,
-                "a switch channel has no ranks",
-                "name its members, such as `p.ranks()`",
-            );
+            self.file(Code::EmptyList, "a switch channel has no ranks", "name its members, such as `p.ranks()`");
         }
         for &rank in ranks.iter().take(self.trace.ranks.len() + 1) {
             let rank = self.rank_number(rank);
@@ -227,35 +176,19 @@ impl Recorder {
             .iter()
             .map(|&rank| {
                 let channels = &mut self.trace.ranks[rank as usize].channels;
-                let number = channels
-                    .iter()
-                    .filter(|table| matches!(table, ChannelTable::Switch { .. }))
-                    .count();
-                channels.push(ChannelTable::Switch {
-                    buffer,
-                    groups: vec![members.clone()],
-                });
+                let number = channels.iter().filter(|table| matches!(table, ChannelTable::Switch { .. })).count();
+                channels.push(ChannelTable::Switch { buffer, groups: vec![members.clone()] });
                 (rank, number as u32)
             })
             .collect();
-        self.switches.push(Switch {
-            buffer,
-            members: numbered,
-        });
-        SwitchValue {
-            channel,
-            member: None,
-        }
+        self.switches.push(Switch { buffer, members: numbered });
+        SwitchValue { channel, member: None }
     }
 
     pub(in crate::dsl) fn group(&mut self, blocks: &[i128]) -> GroupValue {
         let mut group = Vec::new();
         if blocks.is_empty() {
-            self.file(
-                Code::EmptyList,
-                "a thread-block group has no members",
-                "name at least one thread block",
-            );
+            self.file(Code::EmptyList, "a thread-block group has no members", "name at least one thread block");
         }
         for &block in blocks {
             let Some(block) = self.block(block) else {
@@ -275,13 +208,7 @@ impl Recorder {
     }
 
     /// Number of another rank's buffer in `rank`'s table, entering it at first use.
-    pub(super) fn remote_buffer(
-        &mut self,
-        rank: u32,
-        owner: u32,
-        buffer: BufferKind,
-        kind: ChannelKind,
-    ) -> u32 {
+    pub(super) fn remote_buffer(&mut self, rank: u32, owner: u32, buffer: BufferKind, kind: ChannelKind) -> u32 {
         let numbers = &mut self.remote_numbers[rank as usize];
         if numbers.is_empty() {
             numbers.resize(self.trace.ranks.len() * BufferKind::ALL.len(), POISON);
@@ -290,12 +217,7 @@ impl Recorder {
         let table = &mut self.trace.ranks[rank as usize].remote_buffers;
         if *number == POISON {
             *number = table.len() as u32;
-            table.push(RemoteBuffer {
-                rank: owner,
-                buffer,
-                memory: false,
-                port: false,
-            });
+            table.push(RemoteBuffer { rank: owner, buffer, memory: false, port: false });
         }
         let entry = &mut table[*number as usize];
         match kind {

@@ -11,21 +11,12 @@ use crate::plan::{ChannelTable, LoopBody, Op, PlanTree, RankPlan, ThreadBlock};
 
 /// The tree of an image. A rank whose section is damaged comes out empty.
 pub(super) fn decode(plan: &Plan) -> PlanTree {
-    let (origins, of_ops) = plan
-        .origin_table()
-        .map(|table| table.decode())
-        .unwrap_or_default();
+    let (origins, of_ops) = plan.origin_table().map(|table| table.decode()).unwrap_or_default();
     let ranks = (0..plan.num_ranks()).map(|rank| {
-        let Some(view) = plan
-            .rank(rank)
-            .filter(|view| validate::section(rank, view).is_ok())
-        else {
+        let Some(view) = plan.rank(rank).filter(|view| validate::section(rank, view).is_ok()) else {
             return RankPlan::default();
         };
-        let of_ops = of_ops
-            .get(rank as usize)
-            .map(Vec::as_slice)
-            .unwrap_or_default();
+        let of_ops = of_ops.get(rank as usize).map(Vec::as_slice).unwrap_or_default();
         decode_rank(&view, of_ops)
     });
     PlanTree {
@@ -39,10 +30,7 @@ pub(super) fn decode(plan: &Plan) -> PlanTree {
         min_message_size: plan.min_message_size(),
         max_message_size: plan.max_message_size(),
         ranks_per_node: plan.ranks_per_node(),
-        tags: plan
-            .tags()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect(),
+        tags: plan.tags().map(|(key, value)| (key.to_owned(), value)).collect(),
         ranks: ranks.collect(),
         origins,
     }
@@ -52,8 +40,7 @@ pub(super) fn collective(image: &[u8]) -> Collective {
     let kind = image.get(KIND).copied().unwrap_or(u8::MAX);
     let (input, output) = (u32_at(image, KIND_INPUT), u32_at(image, KIND_OUTPUT));
     Collective {
-        kind: kind_of_number(kind, input, output)
-            .unwrap_or(CollectiveKind::Custom { input, output }),
+        kind: kind_of_number(kind, input, output).unwrap_or(CollectiveKind::Custom { input, output }),
         chunk_factor: u32_at(image, CHUNK_FACTOR),
         in_place: image.get(FLAGS).is_some_and(|flags| flags & IN_PLACE != 0),
         root: u32_at(image, ROOT),
@@ -62,24 +49,18 @@ pub(super) fn collective(image: &[u8]) -> Collective {
 
 fn decode_rank(view: &RankView<'_>, origins: &[Origin]) -> RankPlan {
     use crate::vocab::BufferKind::{Input, Output, Scratch};
-    let channels = view
-        .channel_tables()
-        .map(|(tag, first, len)| match switch_buffer(tag) {
-            Some(buffer) => ChannelTable::Switch {
-                buffer,
-                groups: view.groups(first, len).map(Iterator::collect).collect(),
-            },
-            None if tag == TAG_PORT => ChannelTable::Port(view.numbers(first, len).collect()),
-            None => ChannelTable::Memory(view.numbers(first, len).collect()),
-        });
+    let channels = view.channel_tables().map(|(tag, first, len)| match switch_buffer(tag) {
+        Some(buffer) => {
+            ChannelTable::Switch { buffer, groups: view.groups(first, len).map(Iterator::collect).collect() }
+        }
+        None if tag == TAG_PORT => ChannelTable::Port(view.numbers(first, len).collect()),
+        None => ChannelTable::Memory(view.numbers(first, len).collect()),
+    });
     RankPlan {
         input_chunks: view.chunks(Input),
         output_chunks: view.chunks(Output),
         scratch_chunks: view.chunks(Scratch),
-        blocks: view
-            .blocks()
-            .map(|block| decode_block(&block, origins))
-            .collect(),
+        blocks: view.blocks().map(|block| decode_block(&block, origins)).collect(),
         channels: channels.collect(),
         remote_buffers: view.remote_buffers().collect(),
         semaphores: view.semaphores().collect(),
@@ -95,23 +76,13 @@ fn decode_block(view: &BlockView<'_>, origins: &[Origin]) -> ThreadBlock {
     });
     ThreadBlock {
         ops: decode_ops(&mut flat, usize::MAX, 0),
-        channels: view
-            .channel_tables()
-            .map(|(kind, ids)| (kind, ids.collect()))
-            .collect(),
-        remote_buffers: view
-            .remote_buffer_tables()
-            .map(|(kind, ids)| (kind, ids.collect()))
-            .collect(),
+        channels: view.channel_tables().map(|(kind, ids)| (kind, ids.collect())).collect(),
+        remote_buffers: view.remote_buffer_tables().map(|(kind, ids)| (kind, ids.collect())).collect(),
     }
 }
 
 /// Takes operations until `count` flat ones are used up.
-fn decode_ops<'a>(
-    flat: &mut dyn Iterator<Item = (OpView<'a>, Origin)>,
-    count: usize,
-    depth: usize,
-) -> Vec<Op> {
+fn decode_ops<'a>(flat: &mut dyn Iterator<Item = (OpView<'a>, Origin)>, count: usize, depth: usize) -> Vec<Op> {
     let mut ops = Vec::new();
     let mut left = count;
     while left > 0 {
@@ -134,17 +105,9 @@ fn decode_ops<'a>(
         };
         if let Some(header) = view.pipeline() {
             let count = (header.body_len as usize).min(left);
-            let ops = if depth < MAX_DEPTH {
-                decode_ops(flat, count, depth + 1)
-            } else {
-                Vec::new()
-            };
+            let ops = if depth < MAX_DEPTH { decode_ops(flat, count, depth + 1) } else { Vec::new() };
             left -= count;
-            op.body = Some(Box::new(LoopBody {
-                unit: header.unit,
-                num_chunks: header.num_chunks,
-                ops,
-            }));
+            op.body = Some(Box::new(LoopBody { unit: header.unit, num_chunks: header.num_chunks, ops }));
         }
         ops.push(op);
     }

@@ -117,9 +117,7 @@ struct Section {
 impl Section {
     fn new(rank: &RankPlan) -> Self {
         let mut section = Self::default();
-        section.head = [rank.input_chunks, rank.output_chunks, rank.scratch_chunks]
-            .map(u64::from)
-            .to_vec();
+        section.head = [rank.input_chunks, rank.output_chunks, rank.scratch_chunks].map(u64::from).to_vec();
         for table in &rank.channels {
             section.channel_table(table);
         }
@@ -127,17 +125,11 @@ impl Section {
             let access = |set: bool, bit: u64| if set { bit } else { 0 };
             section.remote.extend([
                 u64::from(buffer.rank),
-                buffer.buffer as u64
-                    | access(buffer.memory, ACCESS_MEMORY)
-                    | access(buffer.port, ACCESS_PORT),
+                buffer.buffer as u64 | access(buffer.memory, ACCESS_MEMORY) | access(buffer.port, ACCESS_PORT),
             ]);
         }
         // Zigzag, so that small negative values stay small.
-        section.semaphores = rank
-            .semaphores
-            .iter()
-            .map(|value| ((value << 1) ^ (value >> 63)) as u64)
-            .collect();
+        section.semaphores = rank.semaphores.iter().map(|value| ((value << 1) ^ (value >> 63)) as u64).collect();
         for block in &rank.blocks {
             let (first_op, first_table) = (section.ops.len() / OP, section.tables.len() / TABLE);
             block.ops.iter().for_each(|op| section.op(op));
@@ -163,8 +155,7 @@ impl Section {
             ChannelTable::Memory(peers) => (TAG_MEMORY, self.list(peers)),
             ChannelTable::Port(peers) => (TAG_PORT, self.list(peers)),
             ChannelTable::Switch { buffer, groups } => {
-                self.numbers
-                    .extend(groups.iter().map(|group| group.len() as u64));
+                self.numbers.extend(groups.iter().map(|group| group.len() as u64));
                 groups.iter().for_each(|group| {
                     self.list(group);
                 });
@@ -193,10 +184,7 @@ impl Section {
         let mut attributes = op.channel.map_or(0, |kind| kind as u64 + 1)
             | op.reduce.map_or(0, |reduce| reduce as u64 + 1) << REDUCE_SHIFT
             | (op.sync as u64) << SYNC_SHIFT;
-        op.srcs
-            .iter()
-            .chain(&op.dsts)
-            .for_each(|reference| self.reference(reference));
+        op.srcs.iter().chain(&op.dsts).for_each(|reference| self.reference(reference));
         self.list(&op.ids);
         if let Some(slice) = op.slice {
             attributes |= HAS_SLICE;
@@ -224,8 +212,7 @@ impl Section {
     }
 
     fn body(&mut self, body: &LoopBody) {
-        self.numbers
-            .extend([body.unit, u64::from(body.num_chunks), 0]);
+        self.numbers.extend([body.unit, u64::from(body.num_chunks), 0]);
         let length = self.numbers.len() - 1;
         let first = self.ops.len();
         body.ops.iter().for_each(|op| self.op(op));
@@ -238,8 +225,7 @@ impl Section {
             Place::Remote(number) => PLACE_REMOTE + 2 * u64::from(number),
             Place::Switch(number) => PLACE_SWITCH + 2 * u64::from(number),
         };
-        self.refs
-            .extend([place, u64::from(reference.index), u64::from(reference.size)]);
+        self.refs.extend([place, u64::from(reference.index), u64::from(reference.size)]);
     }
 
     fn words(mut self) -> Vec<u64> {
@@ -254,16 +240,9 @@ impl Section {
         ];
         let mut words = std::mem::take(&mut self.head);
         words.extend(entries.map(|number| number as u64));
-        for table in [
-            self.channels,
-            self.remote,
-            self.semaphores,
-            self.blocks,
-            self.tables,
-            self.ops,
-            self.refs,
-            self.numbers,
-        ] {
+        for table in
+            [self.channels, self.remote, self.semaphores, self.blocks, self.tables, self.ops, self.refs, self.numbers]
+        {
             words.extend(table);
         }
         words

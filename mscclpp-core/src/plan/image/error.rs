@@ -31,9 +31,7 @@ pub enum ImageError {
         expected: u64,
     },
     /// The bytes were changed after they were written.
-    #[error(
-        "plan image hashes to {found:032x}, expected {expected:032x} as its header says: the bytes were changed"
-    )]
+    #[error("plan image hashes to {found:032x}, expected {expected:032x} as its header says: the bytes were changed")]
     Hash {
         /// Hash of the bytes.
         found: u128,

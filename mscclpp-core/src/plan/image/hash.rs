@@ -31,10 +31,7 @@ fn absorb(lanes: &mut [u64; 2], bytes: &[u8]) {
 
 fn step(lanes: &mut [u64; 2], word: u64) {
     lanes[0] = (lanes[0] ^ word).wrapping_mul(PRIMES[0]).rotate_left(29);
-    lanes[1] = lanes[1]
-        .wrapping_add(word)
-        .rotate_left(41)
-        .wrapping_mul(PRIMES[1]);
+    lanes[1] = lanes[1].wrapping_add(word).rotate_left(41).wrapping_mul(PRIMES[1]);
 }
 
 /// Spreads every bit of a lane over all others.
@@ -56,11 +53,7 @@ mod tests {
             for bit in 0..8 {
                 let mut changed = bytes.clone();
                 changed[at] ^= 1 << bit;
-                assert_eq!(
-                    hash(&changed) == plain,
-                    (24..40).contains(&at),
-                    "byte {at} bit {bit}"
-                );
+                assert_eq!(hash(&changed) == plain, (24..40).contains(&at), "byte {at} bit {bit}");
             }
         }
         assert_ne!(hash(&bytes[..255]), plain);

@@ -149,12 +149,7 @@ impl<'a> Words<'a> {
             return None;
         }
         let mask = u64::MAX >> (64 - (8 << shift));
-        Some(Self {
-            bytes,
-            len: length >> shift,
-            shift,
-            mask,
-        })
+        Some(Self { bytes, len: length >> shift, shift, mask })
     }
 
     /// Number of words.

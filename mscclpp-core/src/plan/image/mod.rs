@@ -63,20 +63,14 @@ impl Plan {
     /// [`Plan::from_bytes`]; with wrong ones here, views are empty or meaningless, but nothing panics.
     /// [`Plan::open`] tells whether the bytes are of this version of the format.
     pub const fn from_static(image: &'static [u8], origins: &'static [u8]) -> Self {
-        Self {
-            image: Bytes::Static(image),
-            origins: Bytes::Static(origins),
-        }
+        Self { image: Bytes::Static(image), origins: Bytes::Static(origins) }
     }
 
     /// Encodes a tree. Equal trees give equal images, on every machine.
     ///
     /// Time and memory are linear in the size of the tree.
     pub fn new(tree: &PlanTree) -> Self {
-        Self {
-            image: Bytes::Shared(encode::encode(tree).into()),
-            origins: Bytes::Shared(origins::encode(tree).into()),
-        }
+        Self { image: Bytes::Shared(encode::encode(tree).into()), origins: Bytes::Shared(origins::encode(tree).into()) }
     }
 
     /// Takes bytes from anywhere, after checking all of them.
@@ -85,10 +79,7 @@ impl Plan {
     /// Whatever makes the bytes differ from an image that [`Plan::new`] writes: another format or version, missing or
     /// changed bytes, and, even under a right hash, any count, position or enum value out of range.
     pub fn from_bytes(image: Vec<u8>) -> Result<Self, ImageError> {
-        let plan = Self {
-            image: Bytes::Shared(image.into()),
-            origins: Bytes::Static(&[]),
-        };
+        let plan = Self { image: Bytes::Shared(image.into()), origins: Bytes::Static(&[]) };
         validate::image(&plan)?;
         Ok(plan)
     }
@@ -140,11 +131,7 @@ impl Plan {
 
     /// Whether scratch is sized for packets.
     pub fn protocol(&self) -> Protocol {
-        if self.image.get(PROTOCOL) == Some(&(Protocol::LL as u8)) {
-            Protocol::LL
-        } else {
-            Protocol::Simple
-        }
+        if self.image.get(PROTOCOL) == Some(&(Protocol::LL as u8)) { Protocol::LL } else { Protocol::Simple }
     }
 
     /// Number of ranks.
@@ -190,12 +177,8 @@ impl Plan {
 
     /// Labels for selectors, keys ascending.
     pub fn tags(&self) -> impl Iterator<Item = (&str, i64)> {
-        let mut at = self
-            .texts()
-            .saturating_add(index(u64_at(&self.image, NAME_LENGTH)));
-        let end = at
-            .saturating_add(index(u64_at(&self.image, TAGS_LENGTH)))
-            .min(self.image.len());
+        let mut at = self.texts().saturating_add(index(u64_at(&self.image, NAME_LENGTH)));
+        let end = at.saturating_add(index(u64_at(&self.image, TAGS_LENGTH))).min(self.image.len());
         std::iter::from_fn(move || {
             (at < end).then(|| {
                 let value = u64_at(&self.image, at) as i64;
@@ -209,8 +192,7 @@ impl Plan {
 
     /// The value of a tag.
     pub fn tag(&self, key: &str) -> Option<i64> {
-        self.tags()
-            .find_map(|(found, value)| (found == key).then_some(value))
+        self.tags().find_map(|(found, value)| (found == key).then_some(value))
     }
 
     /// A rank's part, in constant time; `None` if there is no such rank.
@@ -251,8 +233,7 @@ impl Plan {
 
     fn text(&self, start: usize, length: u64) -> &str {
         let text = self.image.get(start..start.saturating_add(index(length)));
-        text.and_then(|text| std::str::from_utf8(text).ok())
-            .unwrap_or_default()
+        text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
     }
 }
 

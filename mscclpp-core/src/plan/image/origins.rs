@@ -7,7 +7,7 @@
 //! ranks           position of each rank's first operation in the next table
 //! operations      place of each plus one, 0 for unknown
 //! places          PLACE words each: file, line, column, token plus one, first variable, variables
-//! variables       VARIABLE words each: name, value
+//! variables       VARIABLE words each: name, value (two's complement)
 //! strings         STRING words each: first byte, length
 //! ```
 
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::layout::{PADDING, Words, index, push_words, u64_at};
-use crate::origin::{Origin, Origins, SourcePlace};
+use crate::origin::{Origin, Origins, SourcePlace, Variables};
 use crate::plan::{Op, PlanTree};
 
 const START: usize = 8;
@@ -31,9 +31,7 @@ pub(super) fn encode(plan: &PlanTree) -> Vec<u8> {
     let mut starts = Vec::new();
     for rank in &plan.ranks {
         starts.push(writer.ops.len() as u64);
-        rank.blocks
-            .iter()
-            .for_each(|block| writer.ops(&plan.origins, &block.ops));
+        rank.blocks.iter().for_each(|block| writer.ops(&plan.origins, &block.ops));
     }
     if writer.places.is_empty() {
         return Vec::new();
@@ -45,13 +43,7 @@ pub(super) fn encode(plan: &PlanTree) -> Vec<u8> {
         (writer.variables.len() / VARIABLE) as u64,
         (writer.strings.len() / STRING) as u64,
     ];
-    for table in [
-        starts,
-        writer.ops,
-        writer.places,
-        writer.variables,
-        writer.strings,
-    ] {
+    for table in [starts, writer.ops, writer.places, writer.variables, writer.strings] {
         words.extend(table);
     }
     let mut out = vec![0; START];
@@ -78,9 +70,7 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn ops(&mut self, origins: &'a Origins, ops: &'a [Op]) {
         for op in ops {
-            let number = origins
-                .get(op.origin)
-                .map_or(0, |place| self.place(op.origin, place));
+            let number = origins.get(op.origin).map_or(0, |place| self.place(op.origin, place));
             self.ops.push(number);
             if let Some(body) = &op.body {
                 self.ops(origins, &body.ops);
@@ -93,20 +83,13 @@ impl<'a> Writer<'a> {
         if self.used[at] == 0 {
             let first = (self.variables.len() / VARIABLE) as u64;
             for (name, value) in &place.variables {
-                let variable = [self.string(name), self.string(value)];
+                let variable = [self.string(name), *value as i64 as u64];
                 self.variables.extend(variable);
             }
             let file = self.string(&place.file);
             let token = u64::from(place.token.wrapping_add(1));
             let variables = place.variables.len() as u64;
-            self.places.extend([
-                file,
-                u64::from(place.line),
-                u64::from(place.column),
-                token,
-                first,
-                variables,
-            ]);
+            self.places.extend([file, u64::from(place.line), u64::from(place.column), token, first, variables]);
             self.used[at] = (self.places.len() / PLACE) as u64;
         }
         self.used[at]
@@ -115,8 +98,7 @@ impl<'a> Writer<'a> {
     fn string(&mut self, string: &'a str) -> u64 {
         let next = self.known.len() as u64;
         *self.known.entry(string).or_insert_with(|| {
-            self.strings
-                .extend([self.text.len() as u64, string.len() as u64]);
+            self.strings.extend([self.text.len() as u64, string.len() as u64]);
             self.text.extend_from_slice(string.as_bytes());
             next
         })
@@ -140,11 +122,7 @@ impl<'a> OriginTable<'a> {
         for (i, size) in [1, 1, PLACE, VARIABLE, STRING].into_iter().enumerate() {
             starts[i + 1] = starts[i].checked_add(words.index(i).checked_mul(size)?)?;
         }
-        (starts[5] <= words.len()).then_some(Self {
-            words,
-            text: bytes.get(end + PADDING..)?,
-            starts,
-        })
+        (starts[5] <= words.len()).then_some(Self { words, text: bytes.get(end + PADDING..)?, starts })
     }
 
     /// The place of an operation, counted over its whole rank.
@@ -154,46 +132,32 @@ impl<'a> OriginTable<'a> {
         if rank >= ops {
             return None;
         }
-        let op = ops
-            .saturating_add(self.words.index(rank))
-            .saturating_add(op);
+        let op = ops.saturating_add(self.words.index(rank)).saturating_add(op);
         if op >= places {
             return None;
         }
-        self.place_at(self.words.index(op).checked_sub(1)?, &mut |string| {
-            self.string(string).map(Arc::from)
-        })
+        self.place_at(self.words.index(op).checked_sub(1)?, &mut |string| self.string(string).map(Arc::from))
     }
 
-    fn place_at(
-        &self,
-        place: usize,
-        string: &mut dyn FnMut(usize) -> Option<Arc<str>>,
-    ) -> Option<SourcePlace> {
-        let [_, _, places, variables, strings, _] = self.starts;
+    fn place_at(&self, place: usize, string: &mut dyn FnMut(usize) -> Option<Arc<str>>) -> Option<SourcePlace> {
+        let [_, _, places, table, strings, _] = self.starts;
         let at = places.saturating_add(place.saturating_mul(PLACE));
-        if at >= variables {
+        if at >= table {
             return None;
         }
         let word = |i| self.words.index(at + i);
-        let first = variables
-            .saturating_add(word(4).saturating_mul(VARIABLE))
-            .min(strings);
-        let end = first
-            .saturating_add(word(5).saturating_mul(VARIABLE))
-            .min(strings);
-        let mut pairs = Vec::new();
+        let first = table.saturating_add(word(4).saturating_mul(VARIABLE)).min(strings);
+        let end = first.saturating_add(word(5).saturating_mul(VARIABLE)).min(strings);
+        let mut variables = Variables::new();
         for at in (first..end).step_by(VARIABLE) {
-            pairs.push((
-                string(self.words.index(at))?,
-                string(self.words.index(at + 1))?.as_ref().to_owned(),
-            ));
+            let value = self.words.index(at + 1) as i64;
+            variables.push((string(self.words.index(at))?, i128::from(value)));
         }
         Some(SourcePlace {
             file: string(word(0))?,
             line: word(1) as u32,
             column: word(2) as u32,
-            variables: pairs,
+            variables,
             token: (word(3) as u32).wrapping_sub(1),
         })
     }
@@ -204,9 +168,7 @@ impl<'a> OriginTable<'a> {
             return None;
         }
         let start = self.words.index(at);
-        let text = self
-            .text
-            .get(start..start.saturating_add(self.words.index(at + 1)))?;
+        let text = self.text.get(start..start.saturating_add(self.words.index(at + 1)))?;
         std::str::from_utf8(text).ok()
     }
 
@@ -214,30 +176,19 @@ impl<'a> OriginTable<'a> {
     pub(super) fn decode(&self) -> (Origins, Vec<Vec<Origin>>) {
         let mut origins = Origins::default();
         let [ranks, ops, places, variables, strings, end] = self.starts;
-        let known: Vec<Option<Arc<str>>> = (0..(end - strings) / STRING)
-            .map(|string| self.string(string).map(Arc::from))
-            .collect();
+        let known: Vec<Option<Arc<str>>> =
+            (0..(end - strings) / STRING).map(|string| self.string(string).map(Arc::from)).collect();
         let mut string = |string: usize| known.get(string).cloned().flatten();
         let of_places: Vec<Origin> = (0..(variables - places) / PLACE)
-            .map(|place| {
-                self.place_at(place, &mut string)
-                    .map_or(Origin::UNKNOWN, |place| origins.add(place))
-            })
+            .map(|place| self.place_at(place, &mut string).map_or(Origin::UNKNOWN, |place| origins.add(place)))
             .collect();
         let of_op = |at: usize| {
             let place = self.words.index(at).checked_sub(1);
-            place
-                .and_then(|place| of_places.get(place))
-                .copied()
-                .unwrap_or(Origin::UNKNOWN)
+            place.and_then(|place| of_places.get(place)).copied().unwrap_or(Origin::UNKNOWN)
         };
         let start = |rank: usize| ops.saturating_add(self.words.index(rank)).min(places);
         let of_ops = (ranks..ops).map(|rank| {
-            let end = if rank + 1 < ops {
-                start(rank + 1)
-            } else {
-                places
-            };
+            let end = if rank + 1 < ops { start(rank + 1) } else { places };
             (start(rank)..end).map(of_op).collect()
         });
         (origins, of_ops.collect())

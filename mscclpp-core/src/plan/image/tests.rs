@@ -27,14 +27,8 @@ fn walk(plan: &Plan) -> usize {
     let mut count = plan.name().len() + plan.tags().count() + plan.collective().name_len();
     for rank in plan.ranks() {
         count += rank.remote_buffers().count() + rank.semaphores().count();
-        count += BufferKind::ALL
-            .map(|buffer| rank.chunks(buffer) as usize & 1)
-            .iter()
-            .sum::<usize>();
-        count += rank
-            .switch_channels()
-            .map(|(_, members)| members.count())
-            .sum::<usize>();
+        count += BufferKind::ALL.map(|buffer| rank.chunks(buffer) as usize & 1).iter().sum::<usize>();
+        count += rank.switch_channels().map(|(_, members)| members.count()).sum::<usize>();
         for kind in ChannelKind::ALL {
             count += rank.peers(kind).count();
         }
@@ -43,14 +37,10 @@ fn walk(plan: &Plan) -> usize {
                 count += block.channels(kind).count() + block.remote_buffers(kind).count();
             }
             for (i, op) in block.ops().enumerate() {
-                count += op.srcs().count()
-                    + op.dsts().count()
-                    + op.ids().count()
-                    + op.blocks() as usize % 2;
+                count += op.srcs().count() + op.dsts().count() + op.ids().count() + op.blocks() as usize % 2;
                 count += usize::from(op.slice().is_some()) + usize::from(op.pipeline().is_some());
                 count += usize::from(op.channel().is_some()) + usize::from(op.reduce().is_some());
-                count += usize::from(plan.place(0, number as u32, i as u32).is_some())
-                    + op.sync() as usize;
+                count += usize::from(plan.place(0, number as u32, i as u32).is_some()) + op.sync() as usize;
             }
         }
     }
@@ -236,37 +226,16 @@ fn outlines_are_told_apart() {
         change(&mut image);
         Plan::from_bytes(image).unwrap_err()
     };
-    assert_eq!(
-        read(&|image| image[0] = 0),
-        ImageError::Magic { found: image.len() }
-    );
-    assert_eq!(
-        read(&|image| image[8] = 9),
-        ImageError::Version {
-            found: 9,
-            expected: 1
-        }
-    );
+    assert_eq!(read(&|image| image[0] = 0), ImageError::Magic { found: image.len() });
+    assert_eq!(read(&|image| image[8] = 9), ImageError::Version { found: 9, expected: 1 });
     let length = image.len() as u64;
-    assert_eq!(
-        read(&|image| image.push(0)),
-        ImageError::Length {
-            found: length + 1,
-            expected: length
-        }
-    );
-    assert!(matches!(
-        read(&|image| image[50] = 1),
-        ImageError::Hash { .. }
-    ));
+    assert_eq!(read(&|image| image.push(0)), ImageError::Length { found: length + 1, expected: length });
+    assert!(matches!(read(&|image| image[50] = 1), ImageError::Hash { .. }));
     let error = read(&|image| {
         image[44] = 200;
         rehash(image);
     });
-    assert_eq!(
-        error.to_string(),
-        "plan image with collective 200 in its header, expected 0 to 8"
-    );
+    assert_eq!(error.to_string(), "plan image with collective 200 in its header, expected 0 to 8");
 }
 
 #[test]
@@ -281,10 +250,7 @@ fn a_damaged_section_names_its_rank() {
     image[at] = 9;
     rehash(&mut image);
     let error = Plan::from_bytes(image).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "plan image, rank 1: channel table's tag 9, expected less than 5"
-    );
+    assert_eq!(error.to_string(), "plan image, rank 1: channel table's tag 9, expected less than 5");
 }
 
 #[test]
@@ -293,8 +259,5 @@ fn a_plan_is_cheap_to_hand_around() {
     shared::<Plan>();
     static IMAGE: &[u8] = b"mscclpp\0";
     static PLAN: Plan = Plan::from_static(IMAGE, &[]);
-    assert!(matches!(
-        PLAN.open(),
-        Err(ImageError::Version { found: 0, .. })
-    ));
+    assert!(matches!(PLAN.open(), Err(ImageError::Version { found: 0, .. })));
 }

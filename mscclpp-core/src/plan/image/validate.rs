@@ -19,17 +19,11 @@ pub(super) fn outline(image: &[u8]) -> Result<(), ImageError> {
     }
     let found = u32_at(image, VERSION);
     if found != FORMAT {
-        return Err(ImageError::Version {
-            found,
-            expected: FORMAT,
-        });
+        return Err(ImageError::Version { found, expected: FORMAT });
     }
     let (found, expected) = (image.len() as u64, u64_at(image, LENGTH));
     if found != expected || image.len() < HEADER + 8 + PADDING {
-        return Err(ImageError::Length {
-            found,
-            expected: expected.max((HEADER + 8 + PADDING) as u64),
-        });
+        return Err(ImageError::Length { found, expected: expected.max((HEADER + 8 + PADDING) as u64) });
     }
     Ok(())
 }
@@ -46,43 +40,24 @@ pub(super) fn image(plan: &Plan) -> Result<(), ImageError> {
     let ranks = u32_at(image, RANKS);
     let directory = (image.len() - HEADER) / 8;
     if index(u64::from(ranks)) >= directory {
-        return Err(header_error(
-            "number of ranks",
-            u64::from(ranks),
-            "at most what the directory holds",
-        ));
+        return Err(header_error("number of ranks", u64::from(ranks), "at most what the directory holds"));
     }
     let first = texts(image, HEADER + 8 * (ranks as usize + 1))?;
     let mut end = first;
     for rank in 0..ranks {
         let start = index(u64_at(image, HEADER + 8 * rank as usize));
         if start != end {
-            return Err(rank_error(
-                rank,
-                "section at byte",
-                start as u64,
-                format!("{end}"),
-            ));
+            return Err(rank_error(rank, "section at byte", start as u64, format!("{end}")));
         }
         end = index(u64_at(image, HEADER + 8 * (rank as usize + 1)));
         let view = plan.rank(rank);
-        let view = view.ok_or_else(|| {
-            rank_error(
-                rank,
-                "section up to byte",
-                end as u64,
-                "one that its tables fit".into(),
-            )
-        })?;
+        let view =
+            view.ok_or_else(|| rank_error(rank, "section up to byte", end as u64, "one that its tables fit".into()))?;
         section(rank, &view)?;
     }
     let found = u64_at(image, HEADER + 8 * ranks as usize);
     if found != (image.len() - PADDING) as u64 || end as u64 != found {
-        return Err(header_error(
-            "end of the sections at byte",
-            found,
-            "the length less the padding",
-        ));
+        return Err(header_error("end of the sections at byte", found, "the length less the padding"));
     }
     if image[image.len() - PADDING..] != [0; PADDING] {
         return Err(header_error("padding", 1, "zero bytes"));
@@ -91,20 +66,11 @@ pub(super) fn image(plan: &Plan) -> Result<(), ImageError> {
 }
 
 fn header_error(what: &'static str, found: u64, expected: &'static str) -> ImageError {
-    ImageError::Header {
-        what,
-        found,
-        expected,
-    }
+    ImageError::Header { what, found, expected }
 }
 
 fn rank_error(rank: u32, what: &'static str, found: u64, expected: String) -> ImageError {
-    ImageError::Rank {
-        rank,
-        what,
-        found,
-        expected,
-    }
+    ImageError::Rank { rank, what, found, expected }
 }
 
 fn header(image: &[u8]) -> Result<(), ImageError> {
@@ -115,11 +81,7 @@ fn header(image: &[u8]) -> Result<(), ImageError> {
     for (what, at) in [("input chunks", KIND_INPUT), ("output chunks", KIND_OUTPUT)] {
         let found = u64::from(u32_at(image, at));
         if kind < FIRST_WITH_COUNTS && found != 0 {
-            return Err(header_error(
-                what,
-                found,
-                "0 for a collective that has no counts of its own",
-            ));
+            return Err(header_error(what, found, "0 for a collective that has no counts of its own"));
         }
     }
     let protocol = image[PROTOCOL];
@@ -142,22 +104,14 @@ fn texts(image: &[u8], start: usize) -> Result<usize, ImageError> {
     let length = u64_at(image, TAGS_LENGTH);
     let end = at.saturating_add(index(length));
     if end > image.len() {
-        return Err(header_error(
-            "tags of length",
-            length,
-            "a length inside the image",
-        ));
+        return Err(header_error("tags of length", length, "a length inside the image"));
     }
     let mut last = None;
     while at < end {
         let length = u64_at(image, at.saturating_add(8));
         let (key, next) = text(image, at.saturating_add(16), length, "tag of length")?;
         if next > end || last.is_some_and(|last| last >= key) {
-            return Err(header_error(
-                "tag of length",
-                length,
-                "ascending keys inside the tags",
-            ));
+            return Err(header_error("tag of length", length, "ascending keys inside the tags"));
         }
         (at, last) = (next, Some(key));
     }
@@ -165,29 +119,16 @@ fn texts(image: &[u8], start: usize) -> Result<usize, ImageError> {
 }
 
 /// A text and where it ends.
-fn text<'a>(
-    image: &'a [u8],
-    start: usize,
-    length: u64,
-    what: &'static str,
-) -> Result<(&'a str, usize), ImageError> {
+fn text<'a>(image: &'a [u8], start: usize, length: u64, what: &'static str) -> Result<(&'a str, usize), ImageError> {
     let end = start.saturating_add(index(length));
-    let text = image
-        .get(start..end)
-        .ok_or_else(|| header_error(what, length, "a length inside the image"))?;
+    let text = image.get(start..end).ok_or_else(|| header_error(what, length, "a length inside the image"))?;
     let text = std::str::from_utf8(text).map_err(|_| header_error(what, length, "UTF-8"))?;
     Ok((text, end))
 }
 
 /// One rank's section.
 pub(super) fn section(rank: u32, view: &RankView<'_>) -> Result<(), ImageError> {
-    Section {
-        rank,
-        view,
-        numbers: 0,
-        refs: 0,
-    }
-    .check()
+    Section { rank, view, numbers: 0, refs: 0 }.check()
 }
 
 struct Section<'a> {
@@ -201,18 +142,8 @@ struct Section<'a> {
 type Check = Result<(), ImageError>;
 
 impl Section<'_> {
-    fn expect(
-        &self,
-        holds: bool,
-        what: &'static str,
-        found: u64,
-        expected: impl FnOnce() -> String,
-    ) -> Check {
-        if holds {
-            Ok(())
-        } else {
-            Err(rank_error(self.rank, what, found, expected()))
-        }
+    fn expect(&self, holds: bool, what: &'static str, found: u64, expected: impl FnOnce() -> String) -> Check {
+        if holds { Ok(()) } else { Err(rank_error(self.rank, what, found, expected())) }
     }
 
     fn below(&self, what: &'static str, found: u64, limit: u64) -> Check {
@@ -221,19 +152,11 @@ impl Section<'_> {
 
     fn check(mut self) -> Check {
         let (words, tables) = (&self.view.words, &self.view.tables);
-        self.expect(words.is_least_width(), "width of words", 0, || {
-            "the least one".into()
-        })?;
+        self.expect(words.is_least_width(), "width of words", 0, || "the least one".into())?;
         for at in 0..3 {
             self.below("number of chunks", words.get(at), 1 << 32)?;
         }
-        for table in [
-            tables.blocks,
-            tables.ops,
-            tables.channels,
-            tables.remote,
-            tables.semaphores,
-        ] {
+        for table in [tables.blocks, tables.ops, tables.channels, tables.remote, tables.semaphores] {
             self.below("entries of a table", table.len as u64, 1 << 32)?;
         }
         for (tag, first, len) in self.view.channel_tables() {
@@ -248,11 +171,7 @@ impl Section<'_> {
         }
         for at in (0..tables.remote.len).map(|i| tables.remote.start + i * REMOTE) {
             self.below("owner of a remote buffer", words.get(at), 1 << 32)?;
-            self.below(
-                "bits of a remote buffer",
-                words.get(at + 1),
-                2 * ACCESS_PORT,
-            )?;
+            self.below("bits of a remote buffer", words.get(at + 1), 2 * ACCESS_PORT)?;
             self.below("buffer of a remote buffer", words.get(at + 1) & 3, 3)?;
         }
         let (mut op, mut table) = (0, 0);
@@ -260,24 +179,9 @@ impl Section<'_> {
             let at = tables.blocks.start + i * BLOCK;
             self.position("first operation of a block", words.get(at), op)?;
             self.position("first table of a block", words.get(at + 2), table)?;
-            op = self.advance(
-                "operations of a block",
-                op,
-                words.get(at + 1),
-                tables.ops.len,
-            )?;
-            table = self.advance(
-                "channel tables of a block",
-                table,
-                words.get(at + 3),
-                tables.block_tables.len,
-            )?;
-            table = self.advance(
-                "remote tables of a block",
-                table,
-                words.get(at + 4),
-                tables.block_tables.len,
-            )?;
+            op = self.advance("operations of a block", op, words.get(at + 1), tables.ops.len)?;
+            table = self.advance("channel tables of a block", table, words.get(at + 3), tables.block_tables.len)?;
+            table = self.advance("remote tables of a block", table, words.get(at + 4), tables.block_tables.len)?;
             self.block(&block)?;
             let first = words.index(at + 2);
             for at in (first..table).map(|i| tables.block_tables.start + i * TABLE) {
@@ -287,28 +191,16 @@ impl Section<'_> {
         }
         self.position("operations in blocks", op as u64, tables.ops.len)?;
         self.position("tables in blocks", table as u64, tables.block_tables.len)?;
-        self.position(
-            "references in operations",
-            self.refs as u64,
-            tables.refs.len,
-        )?;
+        self.position("references in operations", self.refs as u64, tables.refs.len)?;
         self.position("numbers in lists", self.numbers as u64, tables.numbers.len)
     }
 
     fn position(&self, what: &'static str, found: u64, expected: usize) -> Check {
-        self.expect(found == expected as u64, what, found, || {
-            expected.to_string()
-        })
+        self.expect(found == expected as u64, what, found, || expected.to_string())
     }
 
     /// `at + count`, if it does not pass `end`.
-    fn advance(
-        &self,
-        what: &'static str,
-        at: usize,
-        count: u64,
-        end: usize,
-    ) -> Result<usize, ImageError> {
+    fn advance(&self, what: &'static str, at: usize, count: u64, end: usize) -> Result<usize, ImageError> {
         let next = at.saturating_add(index(count));
         self.expect(next <= end, what, count, || format!("at most {}", end - at))?;
         Ok(next)
@@ -335,17 +227,8 @@ impl Section<'_> {
             self.op(&op)?;
             if let Some(header) = op.pipeline() {
                 let end = ends.last().copied().unwrap_or(block.num_ops() as usize);
-                let end = self.advance(
-                    "operations of a pipeline",
-                    at + 1,
-                    u64::from(header.body_len),
-                    end,
-                )?;
-                self.below(
-                    "pipelines inside pipelines",
-                    ends.len() as u64,
-                    MAX_DEPTH as u64,
-                )?;
+                let end = self.advance("operations of a pipeline", at + 1, u64::from(header.body_len), end)?;
+                self.below("pipelines inside pipelines", ends.len() as u64, MAX_DEPTH as u64)?;
                 ends.push(end);
             }
         }
@@ -357,47 +240,23 @@ impl Section<'_> {
         self.below("operation kind", op.raw(OP_KIND), OpKind::ALL.len() as u64)?;
         self.below("attributes of an operation", attributes, ATTRIBUTES_END)?;
         let reduce = attributes >> REDUCE_SHIFT & REDUCE_MASK;
-        self.below(
-            "reduction of an operation",
-            reduce,
-            ReduceOp::ALL.len() as u64 + 1,
-        )?;
-        self.position(
-            "first reference of an operation",
-            op.raw(OP_FIRST_REF),
-            self.refs,
-        )?;
+        self.below("reduction of an operation", reduce, ReduceOp::ALL.len() as u64 + 1)?;
+        self.position("first reference of an operation", op.raw(OP_FIRST_REF), self.refs)?;
         for side in [OP_SRCS, OP_DSTS] {
             let refs = self.view.tables.refs;
             let first = self.refs;
-            self.refs =
-                self.advance("references of an operation", first, op.raw(side), refs.len)?;
+            self.refs = self.advance("references of an operation", first, op.raw(side), refs.len)?;
             for at in (first..self.refs).map(|i| refs.start + i * REF) {
-                self.below(
-                    "place of a reference",
-                    self.view.words.get(at),
-                    PLACE_REMOTE + (1 << 33),
-                )?;
-                self.below(
-                    "first chunk of a reference",
-                    self.view.words.get(at + 1),
-                    1 << 32,
-                )?;
-                self.below(
-                    "chunks of a reference",
-                    self.view.words.get(at + 2),
-                    1 << 32,
-                )?;
+                self.below("place of a reference", self.view.words.get(at), PLACE_REMOTE + (1 << 33))?;
+                self.below("first chunk of a reference", self.view.words.get(at + 1), 1 << 32)?;
+                self.below("chunks of a reference", self.view.words.get(at + 2), 1 << 32)?;
             }
         }
         self.numbers(op.word(OP_FIRST_NUMBER), op.word(OP_IDS))?;
-        let extra = if attributes & HAS_SLICE != 0 { 2 } else { 0 }
-            + usize::from(attributes & HAS_BLOCKS != 0);
+        let extra = if attributes & HAS_SLICE != 0 { 2 } else { 0 } + usize::from(attributes & HAS_BLOCKS != 0);
         self.numbers(self.numbers, extra)?;
         let no_blocks = attributes & HAS_BLOCKS != 0 && op.blocks() == 0;
-        self.expect(!no_blocks, "thread blocks of a barrier", 0, || {
-            "at least 1".into()
-        })?;
+        self.expect(!no_blocks, "thread blocks of a barrier", 0, || "at least 1".into())?;
         if attributes & HAS_BODY != 0 {
             let numbers = self.view.tables.numbers;
             let first = self.numbers;

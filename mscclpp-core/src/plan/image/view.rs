@@ -57,22 +57,9 @@ impl<'a> RankView<'a> {
             Some(table)
         };
         let [channels, remote, semaphores] = [table(CHANNELS)?, table(REMOTE)?, table(1)?];
-        let [blocks, block_tables, ops, refs] =
-            [table(BLOCK)?, table(TABLE)?, table(OP)?, table(REF)?];
-        let numbers = Table {
-            start,
-            len: words.len().checked_sub(start)?,
-        };
-        let tables = Tables {
-            channels,
-            remote,
-            semaphores,
-            blocks,
-            block_tables,
-            ops,
-            refs,
-            numbers,
-        };
+        let [blocks, block_tables, ops, refs] = [table(BLOCK)?, table(TABLE)?, table(OP)?, table(REF)?];
+        let numbers = Table { start, len: words.len().checked_sub(start)? };
+        let tables = Tables { channels, remote, semaphores, blocks, block_tables, ops, refs, numbers };
         Some(Self { words, tables })
     }
 
@@ -99,11 +86,7 @@ impl<'a> RankView<'a> {
                 rank: *self,
                 ops: self.tables.ops.range(word(0), word(1)).into(),
                 channels: self.tables.block_tables.range(first_table, word(3)).into(),
-                remote: self
-                    .tables
-                    .block_tables
-                    .range(first_table.saturating_add(word(3)), word(4))
-                    .into(),
+                remote: self.tables.block_tables.range(first_table.saturating_add(word(3)), word(4)).into(),
             }
         })
     }
@@ -111,8 +94,7 @@ impl<'a> RankView<'a> {
     /// The thread blocks in order.
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = BlockView<'a>> + use<'a> {
         let rank = *self;
-        (0..rank.tables.blocks.len)
-            .map(move |block| rank.block(block as u32).unwrap_or(BlockView::empty(rank)))
+        (0..rank.tables.blocks.len).map(move |block| rank.block(block as u32).unwrap_or(BlockView::empty(rank)))
     }
 
     /// Peers of the channels of kind memory or port, in the order of the channels' numbers; empty for switch.
@@ -124,9 +106,7 @@ impl<'a> RankView<'a> {
         };
         self.channel_tables()
             .find(|(found, ..)| *found == tag)
-            .map_or(self.numbers(0, 0), |(_, first, len)| {
-                self.numbers(first, len)
-            })
+            .map_or(self.numbers(0, 0), |(_, first, len)| self.numbers(first, len))
     }
 
     /// The switch channels in the order of their numbers: buffer and member ranks of each.
@@ -134,9 +114,7 @@ impl<'a> RankView<'a> {
         let rank = *self;
         self.channel_tables()
             .filter_map(|(tag, first, groups)| Some((switch_buffer(tag)?, first, groups)))
-            .flat_map(move |(buffer, first, groups)| {
-                rank.groups(first, groups).map(move |group| (buffer, group))
-            })
+            .flat_map(move |(buffer, first, groups)| rank.groups(first, groups).map(move |group| (buffer, group)))
     }
 
     /// Tag, first number and length of each channel table.
@@ -149,11 +127,7 @@ impl<'a> RankView<'a> {
     }
 
     /// The groups of a switch channel table.
-    pub(super) fn groups(
-        &self,
-        first: usize,
-        groups: usize,
-    ) -> impl Iterator<Item = Numbers<'a>> + use<'a> {
+    pub(super) fn groups(&self, first: usize, groups: usize) -> impl Iterator<Item = Numbers<'a>> + use<'a> {
         let rank = *self;
         let lengths = self.numbers(first, groups);
         let mut first = first.saturating_add(groups);
@@ -189,28 +163,18 @@ impl<'a> RankView<'a> {
     }
 
     pub(super) fn numbers(&self, first: usize, len: usize) -> Numbers<'a> {
-        Numbers {
-            words: self.words,
-            start: self.tables.numbers.start,
-            range: self.tables.numbers.range(first, len),
-        }
+        Numbers { words: self.words, start: self.tables.numbers.start, range: self.tables.numbers.range(first, len) }
     }
 
     /// A single number of the pool.
     fn number(&self, at: usize) -> u64 {
-        if at < self.tables.numbers.len {
-            self.words.get(self.tables.numbers.start + at)
-        } else {
-            0
-        }
+        if at < self.tables.numbers.len { self.words.get(self.tables.numbers.start + at) } else { 0 }
     }
 }
 
 /// The buffer of a switch channel table's tag.
 pub(super) fn switch_buffer(tag: u64) -> Option<BufferKind> {
-    BufferKind::ALL
-        .get(index(tag.checked_sub(TAG_SWITCH)?))
-        .copied()
+    BufferKind::ALL.get(index(tag.checked_sub(TAG_SWITCH)?)).copied()
 }
 
 /// A range that can be copied.
@@ -222,10 +186,7 @@ struct Span {
 
 impl From<Range<usize>> for Span {
     fn from(range: Range<usize>) -> Self {
-        Self {
-            start: range.start,
-            end: range.end,
-        }
+        Self { start: range.start, end: range.end }
     }
 }
 
@@ -241,12 +202,7 @@ pub struct BlockView<'a> {
 impl<'a> BlockView<'a> {
     fn empty(rank: RankView<'a>) -> Self {
         let none = Span { start: 0, end: 0 };
-        Self {
-            rank,
-            ops: none,
-            channels: none,
-            remote: none,
-        }
+        Self { rank, ops: none, channels: none, remote: none }
     }
 
     /// Rank-level numbers of this block's channels of a kind.
@@ -265,16 +221,12 @@ impl<'a> BlockView<'a> {
     }
 
     /// The remote buffer tables in their order.
-    pub fn remote_buffer_tables(
-        &self,
-    ) -> impl Iterator<Item = (ChannelKind, Numbers<'a>)> + use<'a> {
+    pub fn remote_buffer_tables(&self) -> impl Iterator<Item = (ChannelKind, Numbers<'a>)> + use<'a> {
         self.tables(self.remote)
     }
 
     fn table(&self, tables: Span, kind: ChannelKind) -> Numbers<'a> {
-        self.tables(tables)
-            .find(|(found, _)| *found == kind)
-            .map_or(self.rank.numbers(0, 0), |(_, numbers)| numbers)
+        self.tables(tables).find(|(found, _)| *found == kind).map_or(self.rank.numbers(0, 0), |(_, numbers)| numbers)
     }
 
     fn tables(&self, tables: Span) -> impl Iterator<Item = (ChannelKind, Numbers<'a>)> + use<'a> {
@@ -282,10 +234,7 @@ impl<'a> BlockView<'a> {
         (tables.start..tables.end).filter_map(move |i| {
             let at = rank.tables.block_tables.start + i * TABLE;
             let kind = ChannelKind::ALL.get(rank.words.index(at))?;
-            Some((
-                *kind,
-                rank.numbers(rank.words.index(at + 1), rank.words.index(at + 2)),
-            ))
+            Some((*kind, rank.numbers(rank.words.index(at + 1), rank.words.index(at + 2))))
         })
     }
 
@@ -340,16 +289,8 @@ impl<'a> OpView<'a> {
     #[inline]
     fn new(rank: RankView<'a>, at: usize) -> Self {
         let at = rank.tables.ops.start + at * OP;
-        let kind = OpKind::ALL
-            .get(rank.words.index(at + OP_KIND))
-            .copied()
-            .unwrap_or(OpKind::Nop);
-        Self {
-            rank,
-            at,
-            kind,
-            attributes: rank.words.get(at + OP_ATTRIBUTES),
-        }
+        let kind = OpKind::ALL.get(rank.words.index(at + OP_KIND)).copied().unwrap_or(OpKind::Nop);
+        Self { rank, at, kind, attributes: rank.words.get(at + OP_ATTRIBUTES) }
     }
 
     /// What it does.
@@ -374,17 +315,13 @@ impl<'a> OpView<'a> {
 
     /// Where the block is also synchronised; [`Sync::None`] in a lowered plan.
     pub fn sync(&self) -> Sync {
-        [Sync::None, Sync::Before, Sync::After, Sync::Both]
-            [(self.attributes >> SYNC_SHIFT & SYNC_MASK) as usize]
+        [Sync::None, Sync::Before, Sync::After, Sync::Both][(self.attributes >> SYNC_SHIFT & SYNC_MASK) as usize]
     }
 
     /// The part of every reference that the block works on; the whole if `None`.
     #[inline]
     pub fn slice(&self) -> Option<Slice> {
-        (self.attributes & HAS_SLICE != 0).then(|| Slice {
-            index: self.extra(0) as u32,
-            of: self.extra(1) as u32,
-        })
+        (self.attributes & HAS_SLICE != 0).then(|| Slice { index: self.extra(0) as u32, of: self.extra(1) as u32 })
     }
 
     /// Number of thread blocks that meet, on barriers; 0 otherwise.
@@ -408,21 +345,13 @@ impl<'a> OpView<'a> {
     }
 
     fn after_slice(&self) -> usize {
-        if self.attributes & HAS_SLICE == 0 {
-            0
-        } else {
-            2
-        }
+        if self.attributes & HAS_SLICE == 0 { 0 } else { 2 }
     }
 
     /// A number behind the ids.
     fn extra(&self, i: usize) -> u64 {
         let ids = self.word(OP_IDS);
-        self.rank.number(
-            self.word(OP_FIRST_NUMBER)
-                .saturating_add(ids)
-                .saturating_add(i),
-        )
+        self.rank.number(self.word(OP_FIRST_NUMBER).saturating_add(ids).saturating_add(i))
     }
 
     /// Sources, in the order of [`Op::srcs`](crate::plan::Op::srcs).
@@ -434,26 +363,18 @@ impl<'a> OpView<'a> {
     /// Destinations, in the order of [`Op::dsts`](crate::plan::Op::dsts).
     #[inline]
     pub fn dsts(&self) -> RefList<'a> {
-        self.refs(
-            self.word(OP_FIRST_REF).saturating_add(self.word(OP_SRCS)),
-            self.word(OP_DSTS),
-        )
+        self.refs(self.word(OP_FIRST_REF).saturating_add(self.word(OP_SRCS)), self.word(OP_DSTS))
     }
 
     /// Channel indexes, semaphore numbers or the barrier's number, as [`Op::ids`](crate::plan::Op::ids).
     #[inline]
     pub fn ids(&self) -> Numbers<'a> {
-        self.rank
-            .numbers(self.word(OP_FIRST_NUMBER), self.word(OP_IDS))
+        self.rank.numbers(self.word(OP_FIRST_NUMBER), self.word(OP_IDS))
     }
 
     fn refs(&self, first: usize, len: usize) -> RefList<'a> {
         let table = self.rank.tables.refs;
-        RefList {
-            words: self.rank.words,
-            start: table.start,
-            range: table.range(first, len),
-        }
+        RefList { words: self.rank.words, start: table.start, range: table.range(first, len) }
     }
 
     pub(super) fn word(&self, i: usize) -> usize {
@@ -492,9 +413,7 @@ impl Iterator for Numbers<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u32> {
-        self.range
-            .next()
-            .map(|at| self.words.get(self.start + at) as u32)
+        self.range.next().map(|at| self.words.get(self.start + at) as u32)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -502,9 +421,7 @@ impl Iterator for Numbers<'_> {
     }
 
     fn nth(&mut self, n: usize) -> Option<u32> {
-        self.range
-            .nth(n)
-            .map(|at| self.words.get(self.start + at) as u32)
+        self.range.nth(n).map(|at| self.words.get(self.start + at) as u32)
     }
 }
 
