@@ -1,2 +1,32 @@
-//! The `mscclpp` command.
-fn main() {}
+//! The `mscclpp` command: runs, checks, shows and converts execution plans.
+//!
+//! Data goes to standard output, everything said about it to standard error; [`exit`] lists the exit codes.
+#![forbid(unsafe_code)]
+#![allow(dead_code, unused_imports, reason = "the commands land one after the other")]
+
+mod args;
+mod commands;
+mod error;
+mod exit;
+mod output;
+mod size;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            // Help and version are data, on standard output; where they cannot be written, nobody reads them.
+            let _ = usage.print();
+            return ExitCode::from(if usage.use_stderr() { exit::UNREADABLE } else { exit::DONE });
+        }
+    };
+    commands::dispatch(cli).unwrap_or_else(|error| {
+        output::report(&error);
+        error.code()
+    })
+}

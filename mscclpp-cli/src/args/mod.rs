@@ -1,0 +1,151 @@
+//! The command line: what may be written, and the help texts.
+
+mod check;
+mod plan;
+mod run;
+
+pub(crate) use check::CheckArgs;
+pub(crate) use plan::{DiffArgs, ExportArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, Target};
+pub(crate) use run::{RunArgs, Sizes};
+
+use std::str::FromStr;
+
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Args, Parser, Subcommand};
+use mscclpp_core::vocab::ReduceOp;
+
+use crate::exit;
+
+/// Colours of the help text; clap leaves them out where the output is no terminal or `NO_COLOR` is set.
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().bold())
+    .usage(AnsiColor::Green.on_default().bold())
+    .literal(AnsiColor::Cyan.on_default().bold())
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Runs, checks, shows and converts execution plans of GPU collectives. Nothing here needs a GPU.
+#[derive(Debug, Parser)]
+#[command(
+    name = "mscclpp",
+    version,
+    styles = STYLES,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = format!("\
+Examples:
+  mscclpp explain                                       what every diagnostic means
+
+{}
+
+Data goes to standard output; warnings, errors and progress go to standard error. Colours and progress bars appear on
+a terminal only; NO_COLOR switches colours off.", exit::TABLE)
+)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say what a diagnostic means and how to mend what it finds
+    Explain(ExplainArgs),
+}
+
+/// Arguments of `mscclpp explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp explain                     all diagnostics, one line each
+  mscclpp explain M0004               by number
+  mscclpp explain chunk-out-of-range  by name")]
+pub(crate) struct ExplainArgs {
+    /// Number (`M0004`) or name (`chunk-out-of-range`) of a diagnostic; without it, all are listed
+    #[arg(value_name = "CODE")]
+    pub(crate) code: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Where a plan comes from: the argument that most commands begin with, and what a named algorithm is built with.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SourceArgs {
+    /// Name of an algorithm (see `mscclpp plan list`), a plan file, or `-` for a plan on standard input
+    #[arg(value_name = "NAME|PLAN.json")]
+    pub(crate) plan: String,
+    #[command(flatten)]
+    pub(crate) build: BuildArgs,
+}
+
+/// What a named algorithm is built with. A plan file has all of this fixed.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct BuildArgs {
+    /// Number of ranks; a plan file must have as many [default: the algorithm's smallest]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks: Option<u32>,
+    /// Parameter of a named algorithm; may be given several times
+    #[arg(long = "param", value_name = "NAME=VALUE")]
+    pub(crate) params: Vec<Param>,
+}
+
+/// One `--param`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Param {
+    /// What stands in front of `=`.
+    pub(crate) name: String,
+    /// What stands behind it.
+    pub(crate) value: i64,
+}
+
+impl FromStr for Param {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as tbg=2")?;
+        if name.is_empty() {
+            return Err("expected a name in front of `=`, such as tbg=2".into());
+        }
+        let value = value.parse().map_err(|_| format!("expected a whole number behind `{name}=`, found `{value}`"))?;
+        Ok(Self { name: name.into(), value })
+    }
+}
+
+/// Reads a reduction's name.
+fn reduce_op(text: &str) -> Result<ReduceOp, String> {
+    ReduceOp::from_name(&text.to_ascii_lowercase()).ok_or_else(|| {
+        let known: Vec<_> = ReduceOp::ALL.iter().map(|op| op.name()).collect();
+        format!("expected one of {}", known.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        fn visit(command: &clap::Command) {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Examples:\n  mscclpp"), "`{}` has no examples", command.get_name());
+            command.get_subcommands().filter(|sub| sub.get_name() != "help").for_each(visit);
+        }
+        visit(&Cli::command());
+    }
+
+    #[test]
+    fn a_param_is_a_name_and_a_number() {
+        assert_eq!("tbg=2".parse(), Ok(Param { name: "tbg".into(), value: 2 }));
+        for junk in ["", "tbg", "=2", "tbg=", "tbg=x", "tbg=1=2", "tbg=99999999999999999999"] {
+            assert!(junk.parse::<Param>().is_err(), "{junk}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `mscclpp explain`: what a diagnostic means.
+
+use std::process::ExitCode;
+
+use mscclpp_core::diag::{Code, Entry};
+use serde_json::{Value, json};
+
+use crate::args::ExplainArgs;
+use crate::error::{Error, Result, similar};
+use crate::exit;
+use crate::output::{print, print_json};
+
+/// Explains one code, or lists all of them by area.
+///
+/// # Errors
+/// [`Error::UnknownCode`] with the codes that look like the one asked for; failures of standard output.
+pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
+    match (&args.code, args.json) {
+        (None, false) => print(&list())?,
+        (None, true) => print_json(&Value::from_iter(Code::all().map(|(_, entry)| value(entry))))?,
+        (Some(name), as_json) => {
+            let entry = find(name)?.entry();
+            if as_json { print_json(&value(entry))? } else { print(&text(entry))? }
+        }
+    }
+    Ok(ExitCode::from(exit::DONE))
+}
+
+/// The code of a number or slug, also as messages show them (`[M0004 chunk-out-of-range]`) and without the zeros (`m4`).
+fn find(name: &str) -> Result<Code> {
+    let words = || name.split(|c: char| c.is_whitespace() || "[],".contains(c)).filter(|word| !word.is_empty());
+    words().find_map(|word| Code::find(&word.to_ascii_lowercase()).or_else(|| short(word))).ok_or_else(|| {
+        let known = Code::all().flat_map(|(_, entry)| [entry.number, entry.slug]);
+        Error::UnknownCode { code: name.to_owned(), suggestions: similar(name, known) }
+    })
+}
+
+/// `m4` and `4` for `M0004`.
+fn short(word: &str) -> Option<Code> {
+    let number: u32 = word.trim_start_matches(['m', 'M']).parse().ok()?;
+    Code::find(&format!("M{number:04}"))
+}
+
+fn value(entry: &Entry) -> Value {
+    json!({
+        "code": entry.number,
+        "slug": entry.slug,
+        "rule": entry.rule,
+        "explanation": entry.explanation,
+    })
+}
+
+fn text(entry: &Entry) -> String {
+    format!("{} {}\n\nRule: {}.\n\n{}\n", entry.number, entry.slug, entry.rule, wrapped(entry.explanation, 100))
+}
+
+fn list() -> String {
+    let mut text = String::new();
+    for (area, entries) in Code::areas() {
+        if entries.is_empty() {
+            continue;
+        }
+        text += &format!("{area}\n");
+        for (_, entry) in entries {
+            text += &format!("  {}  {:<28}  {}\n", entry.number, entry.slug, entry.rule);
+        }
+        text.push('\n');
+    }
+    text += "`mscclpp explain CODE` says more, with a wrong program and its repair.\n";
+    text
+}
+
+/// Breaks long lines at blanks. Indented lines and fenced blocks are code and stay as they are.
+fn wrapped(text: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut fenced = false;
+    for line in text.lines() {
+        fenced ^= line.trim_start().starts_with("```");
+        let mut column = 0;
+        if fenced || line.starts_with(' ') {
+            out += line;
+        } else {
+            for word in line.split(' ') {
+                let length = word.chars().count();
+                if column > 0 {
+                    let breaks = column + 1 + length > width;
+                    out.push(if breaks { '\n' } else { ' ' });
+                    column = if breaks { 0 } else { column + 1 };
+                }
+                out += word;
+                column += length;
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_found_by_every_spelling() {
+        for (code, entry) in Code::all() {
+            let bracketed = format!("[{} {}]", entry.number, entry.slug);
+            for spelling in [entry.number, &entry.number.to_lowercase(), entry.slug, &bracketed] {
+                assert_eq!(find(spelling).unwrap(), code, "{spelling}");
+            }
+        }
+        assert_eq!(find("m4").unwrap().entry().number, "M0004");
+    }
+
+    #[test]
+    fn an_unknown_code_suggests_its_neighbours() {
+        match find("chunk-out-of-rang") {
+            Err(Error::UnknownCode { suggestions, .. }) => assert_eq!(suggestions[0], "chunk-out-of-range"),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(find(""), Err(Error::UnknownCode { .. })));
+        assert!(matches!(find("m99999999999"), Err(Error::UnknownCode { .. })));
+    }
+
+    #[test]
+    fn long_lines_break_and_code_does_not() {
+        assert_eq!(wrapped("aa bb cc\n    dd ee ff gg hh\n", 6), "aa bb\ncc\n    dd ee ff gg hh\n");
+        assert_eq!(wrapped("aa bb cc\n```\ndd ee ff\n```", 6), "aa bb\ncc\n```\ndd ee ff\n```\n");
+    }
+}

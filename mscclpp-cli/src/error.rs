@@ -1,0 +1,180 @@
+//! Everything that ends a command early, with the exit code it ends with.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use mscclpp_core::diag::Diagnostics;
+use thiserror::Error;
+
+use crate::exit;
+use crate::size::human;
+
+/// Why a command did not finish with `done`.
+#[derive(Debug, Error)]
+pub(crate) enum Error {
+    /// Bad usage that clap cannot see.
+    #[error("{0}")]
+    Usage(String),
+    /// A name that is neither an algorithm nor a file.
+    #[error("`{name}` is neither an algorithm nor a file{}{}", did_you_mean(.suggestions), LIST_HINT)]
+    UnknownName {
+        /// What was asked for.
+        name: String,
+        /// Names that look like it, best first.
+        suggestions: Vec<String>,
+    },
+    /// A diagnostic code nobody knows.
+    #[error("there is no diagnostic `{code}`{}\n         help: `mscclpp explain` lists them all", did_you_mean(.suggestions))]
+    UnknownCode {
+        /// What was asked for.
+        code: String,
+        /// Codes that look like it, best first.
+        suggestions: Vec<String>,
+    },
+    /// A file that cannot be read.
+    #[error("cannot read {}: {source}", name(path))]
+    Read {
+        /// The file; `-` is standard input.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file larger than we read.
+    #[error(
+        "{} holds more than {}, the largest plan file that is read",
+        name(path), human(*limit)
+    )]
+    TooLong {
+        /// The file; `-` is standard input.
+        path: PathBuf,
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// A file that is not a plan.
+    #[error("{} is not a readable plan", name(path))]
+    NotAPlan {
+        /// The file; `-` is standard input.
+        path: PathBuf,
+        /// What is wrong with it.
+        findings: Diagnostics,
+    },
+    /// A plan that is wrong.
+    #[error("{what}")]
+    Findings {
+        /// One sentence: which plan, how many findings, what was not done.
+        what: String,
+        /// The findings.
+        findings: Diagnostics,
+    },
+    /// An output that cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// More memory than there is.
+    #[error(
+        "{what} needs {} of memory ({needed} bytes), but {} is available\n         help: ask for a smaller --size or fewer --ranks",
+        human(*needed), human(*available)
+    )]
+    Memory {
+        /// What needs it: `a run of 1 TiB on 8 ranks`.
+        what: String,
+        /// Bytes needed; saturated at the largest number.
+        needed: u64,
+        /// Bytes available.
+        available: u64,
+    },
+    /// Standard output was closed by its reader.
+    #[error("standard output was closed")]
+    Closed,
+    /// Standard output failed otherwise.
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
+}
+
+/// How to go on after an unknown name.
+const LIST_HINT: &str = "\n         help: `mscclpp plan list` lists the algorithms";
+
+/// The result of a command.
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The exit code; see [`exit`].
+    pub(crate) fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Findings { .. } => exit::NO,
+            Self::Usage(_)
+            | Self::UnknownName { .. }
+            | Self::UnknownCode { .. }
+            | Self::Read { .. }
+            | Self::TooLong { .. }
+            | Self::NotAPlan { .. } => exit::UNREADABLE,
+            Self::Write { .. } | Self::Memory { .. } | Self::Output(_) => exit::UNABLE,
+            Self::Closed => exit::CLOSED,
+        })
+    }
+
+    /// The findings behind it, if it stands for some.
+    pub(crate) fn findings(&self) -> Option<&Diagnostics> {
+        match self {
+            Self::NotAPlan { findings, .. } | Self::Findings { findings, .. } => Some(findings),
+            _ => None,
+        }
+    }
+}
+
+/// Failures of standard output, which is where data goes.
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Output(error),
+        }
+    }
+}
+
+fn name(path: &std::path::Path) -> String {
+    if path.as_os_str() == "-" { "standard input".into() } else { format!("`{}`", path.display()) }
+}
+
+fn did_you_mean(suggestions: &[String]) -> String {
+    match suggestions {
+        [] => String::new(),
+        names => format!("; did you mean {}?", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" or ")),
+    }
+}
+
+/// At most three of `known` that look like `name`, best first.
+pub(crate) fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let name = name.to_lowercase();
+    let mut scored: Vec<_> = known
+        .into_iter()
+        .map(|known| {
+            let lower = known.to_lowercase();
+            // A part of a long name is worth more than its letters: `ring` means `allreduce_ring`.
+            let part = name.len() >= 3 && lower.contains(&name);
+            (if part { 1.0 } else { strsim::jaro_winkler(&name, &lower) }, known)
+        })
+        .filter(|(score, _)| *score > 0.8)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    scored.into_iter().take(3).map(|(_, known)| known.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::similar;
+
+    #[test]
+    fn similar_names_come_first_and_strange_ones_bring_none() {
+        let known = ["allreduce_ring", "allgather", "reducescatter"];
+        assert_eq!(similar("ring", known), ["allreduce_ring"]);
+        assert_eq!(similar("allgahter", known)[0], "allgather");
+        assert!(similar("xyzzy", known).is_empty());
+        assert!(similar("", known).is_empty());
+    }
+}

@@ -1,0 +1,21 @@
+//! Exit codes: what a script may rely on.
+
+/// Everything asked for was done, and the answer is yes.
+pub(crate) const DONE: u8 = 0;
+/// The answer is no: findings, wrong results, a stalled run, plans that differ.
+pub(crate) const NO: u8 = 1;
+/// The question was not understood: usage, an unknown name, an unreadable file or plan.
+pub(crate) const UNREADABLE: u8 = 2;
+/// The question was understood, but this machine cannot answer it: not enough memory, an output that cannot be written.
+pub(crate) const UNABLE: u8 = 3;
+/// Whoever read our output stopped: 128 + the number of SIGPIPE, as for a program that the signal ends.
+pub(crate) const CLOSED: u8 = 141;
+
+/// The table that `mscclpp --help` and `docs/cli.md` show.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  0    done; for `check`: accepted; for `run`: everything asked for ran and nothing was wrong; for `plan diff`: equal
+  1    no: findings, wrong results, a run that stalled, plans that differ
+  2    not understood: usage, an unknown name or code, a missing or unreadable plan
+  3    not possible here: too little memory, an output that cannot be written
+  141  whoever read the output closed it";
