@@ -9,6 +9,7 @@ mod tables;
 
 pub(super) use moves::{End, Move};
 
+use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -32,6 +33,8 @@ pub(super) struct Recorder {
     trace: Trace,
     diagnostics: Diagnostics,
     here: Here,
+    /// Origins of native callers by the address of their location: a program has few places and many operations.
+    callers: BTreeMap<usize, Origin>,
     open_loop: Option<u32>,
     switches: Vec<tables::Switch>,
     /// Per rank: number of the remote buffer of (owner, kind), `POISON` where there is none yet. Empty until used.
@@ -43,10 +46,8 @@ enum Here {
     Unknown,
     /// A native caller.
     Caller(&'static Location<'static>),
-    /// What the evaluator said; takes precedence over the caller.
-    Said(SourcePlace),
-    /// A native caller or a said place that is in the table already.
-    Known(Option<&'static Location<'static>>, Option<SourcePlace>, Origin),
+    /// What the evaluator said, with its origin once an operation needed it. Takes precedence over the caller.
+    Said(SourcePlace, Option<Origin>),
 }
 
 impl Recorder {
@@ -55,6 +56,7 @@ impl Recorder {
             trace: Trace { spec, ranks: Vec::new(), ops: Vec::new(), loops: Vec::new(), origins: Default::default() },
             diagnostics: Diagnostics::default(),
             here: Here::Unknown,
+            callers: BTreeMap::new(),
             open_loop: None,
             switches: Vec::new(),
             remote_numbers: Vec::new(),
@@ -84,43 +86,36 @@ impl Recorder {
     }
 
     pub(super) fn set_place(&mut self, place: Option<SourcePlace>) {
-        self.here = match place {
-            Some(place) => Here::Said(place),
-            None => Here::Unknown,
-        };
+        self.here = place.map_or(Here::Unknown, |place| Here::Said(place, None));
     }
 
     pub(super) fn mark(&mut self, caller: &'static Location<'static>) {
-        match &self.here {
-            Here::Said(_) | Here::Known(_, Some(_), _) => {}
-            Here::Known(Some(known), ..) if std::ptr::eq(*known, caller) => {}
-            _ => self.here = Here::Caller(caller),
+        if !matches!(self.here, Here::Said(..)) {
+            self.here = Here::Caller(caller);
         }
     }
 
     /// The place of the current call, for a diagnostic.
     pub(super) fn site(&self) -> Site {
-        let place = match &self.here {
-            Here::Unknown => return Site::None,
-            Here::Caller(caller) => place_of(caller),
-            Here::Said(place) => place.clone(),
-            Here::Known(_, Some(place), _) => place.clone(),
-            Here::Known(Some(caller), None, _) => place_of(caller),
-            Here::Known(None, None, _) => return Site::None,
-        };
-        Site::Source(place)
+        match &self.here {
+            Here::Unknown => Site::None,
+            Here::Caller(caller) => Site::Source(place_of(caller)),
+            Here::Said(place, _) => Site::Source(place.clone()),
+        }
     }
 
     /// The origin of the current call, for an operation.
     fn origin(&mut self) -> Origin {
-        let (known, said, origin) = match std::mem::replace(&mut self.here, Here::Unknown) {
-            Here::Unknown => return Origin::UNKNOWN,
-            Here::Known(caller, said, origin) => (caller, said, origin),
-            Here::Caller(caller) => (Some(caller), None, self.trace.origins.add(place_of(caller))),
-            Here::Said(place) => (None, Some(place.clone()), self.trace.origins.add(place)),
-        };
-        self.here = Here::Known(known, said, origin);
-        origin
+        let origins = &mut self.trace.origins;
+        match &mut self.here {
+            Here::Unknown => Origin::UNKNOWN,
+            Here::Caller(caller) => {
+                let caller: &'static Location<'static> = caller;
+                let address = std::ptr::from_ref(caller).addr();
+                *self.callers.entry(address).or_insert_with(|| origins.add(place_of(caller)))
+            }
+            Here::Said(place, origin) => *origin.get_or_insert_with(|| origins.add(place.clone())),
+        }
     }
 
     pub(super) fn report(&mut self, diagnostic: Diagnostic) {
