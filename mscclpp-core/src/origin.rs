@@ -58,12 +58,13 @@ impl Eq for Origin {}
 /// The places of a program's operations. Entry 0 is the unknown place. Tables always compare equal.
 #[derive(Clone, Debug)]
 pub struct Origins {
-    places: Vec<SourcePlace>,
+    // Shared, because trace and plan both carry the table.
+    places: Arc<Vec<SourcePlace>>,
 }
 
 impl Default for Origins {
     fn default() -> Self {
-        Self { places: vec![SourcePlace::default()] }
+        Self { places: Arc::new(vec![SourcePlace::default()]) }
     }
 }
 
@@ -79,7 +80,7 @@ impl Origins {
     /// Adds a place and returns its index. A place equal to the last one added is not added twice.
     pub fn add(&mut self, place: SourcePlace) -> Origin {
         if self.places.last() != Some(&place) {
-            self.places.push(place);
+            Arc::make_mut(&mut self.places).push(place);
         }
         Origin((self.places.len() - 1) as u32)
     }

@@ -56,6 +56,7 @@ variants! {
     TooLarge,
     NotScratch,
     ForeignHandle,
+    MixedSizes,
     // evaluate
     BadAttribute,
     NotInSubset,

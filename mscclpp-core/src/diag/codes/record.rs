@@ -43,4 +43,6 @@ codes! {
         "Packets carry flags beside the data, so they need twice the bytes, which only scratch under `protocol = LL` has. rustc refuses most of these programs; this code is left for chunks whose buffer is only known when the program runs.\n\nWrong: `channel.put_packets(peer.output().chunk(0), mine, 0)`. Right: put into `peer.scratch(n).chunk(0)` and unpack there.";
     ForeignHandle = "M0020" "foreign-handle": "handles are used with the program that made them",
         "A chunk, channel or group of one program means nothing in another.\n\nWrong: keeping a `Chunk` in a static. Right: make it anew from `p`.";
+    MixedSizes = "M0021" "mixed-sizes": "with several instances, operations that share memory name it in the same chunk ranges",
+        "Instance k of n works on the k-th part of every range. Two ranges that overlap without being equal put one chunk into different instances, which nothing orders. Such ranges are taken apart into single chunks, which works except inside pipelined loops and in thread-block groups.\n\nWrong, with 2 instances: a group copies `scratch.chunk(0..2)`, then one block reads `scratch.chunk(1)`. Right: the group copies `scratch.chunk(0)`, then `scratch.chunk(1)`.";
 }

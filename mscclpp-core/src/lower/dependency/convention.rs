@@ -1,0 +1,77 @@
+//! The reference system's rule: which `nop`s its plans have.
+
+use rangemap::RangeMap;
+
+use super::super::access::{Access, Form, accesses};
+use crate::plan::{Op, OpKind, Place};
+use crate::vocab::{BufferKind, ChannelKind};
+
+/// The last access to every chunk since the last sync.
+///
+/// Only the last access is kept, so a read is forgotten when a later operation reads the chunk too; and a conflict
+/// drops what the conflicting operation itself had noted before. Input and output are always two memories here.
+#[derive(Default)]
+pub(super) struct Convention {
+    last: [RangeMap<u64, Last>; BufferKind::ALL.len()],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Last {
+    op: usize,
+    write: bool,
+}
+
+impl Convention {
+    pub(super) fn clear(&mut self) {
+        self.last.iter_mut().for_each(RangeMap::clear);
+    }
+
+    /// Notes the accesses of the operation with this number; whether they conflict with noted ones.
+    pub(super) fn note(&mut self, op: &Op, number: usize) -> bool {
+        if let Some(body) = &op.body {
+            return body
+                .ops
+                .iter()
+                .fold(false, |conflict, inner| self.note(inner, number) | conflict);
+        }
+        let mut conflict = false;
+        for access in accesses(op).filter(|access| counts(op, access)) {
+            let Place::Local(buffer) = access.range.place else {
+                continue;
+            };
+            let start = u64::from(access.range.index);
+            let chunks = start..start + u64::from(access.range.size);
+            if chunks.is_empty() {
+                continue;
+            }
+            let new = Last {
+                op: number,
+                write: access.write,
+            };
+            let last = &self.last[buffer as usize];
+            if last
+                .overlapping(&chunks)
+                .any(|(_, old)| old.op != number && (old.write || new.write))
+            {
+                conflict = true;
+                self.clear();
+            }
+            self.last[buffer as usize].insert(chunks, new);
+        }
+        conflict
+    }
+}
+
+/// Whether the reference system counts an access: plain data, on operations without a switch channel. Of a packet
+/// reduction it counts the destination only. A port's put of packets counts as a read.
+fn counts(op: &Op, access: &Access) -> bool {
+    use OpKind as K;
+    let plain = access.form == Form::Plain
+        || op.kind == K::PutPackets && op.channel == Some(ChannelKind::Port);
+    let reduces_packets = matches!(
+        op.kind,
+        K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets
+    );
+    let through_switch = matches!(op.kind, K::SwitchReduce | K::SwitchBroadcast);
+    plain && !through_switch && (access.write || !reduces_packets)
+}

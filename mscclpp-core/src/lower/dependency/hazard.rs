@@ -1,0 +1,213 @@
+//! Accesses by which different threads of a block may touch one element out of order.
+
+use rangemap::RangeMap;
+
+use super::super::access::{Access, Form, accesses};
+use super::Scope;
+use crate::plan::{Op, OpKind, Place, Slice};
+use crate::vocab::{BufferKind, ChannelKind};
+
+/// Who has read and written every chunk since the last sync.
+///
+/// Input and output of an in-place collective are one memory. Packets in scratch are a memory of their own: plain data
+/// and packets never share scratch, and a packet chunk's bytes are not those of the plain chunk of its number.
+#[derive(Default)]
+pub(super) struct Hazards {
+    memories: [RangeMap<u64, Touched>; MEMORIES],
+}
+
+const MEMORIES: usize = BufferKind::ALL.len() + 1;
+const PACKETS: usize = BufferKind::ALL.len();
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Touched {
+    read: By,
+    written: By,
+}
+
+/// Which threads touched an element.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum By {
+    #[default]
+    Nobody,
+    /// The threads of one mapping.
+    Threads(Mapping),
+    /// Nobody knows.
+    Anybody,
+}
+
+/// How an operation gives the elements of a range to the threads of its block. Accesses of equal mappings touch every
+/// element in the same thread, hence in order.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Mapping {
+    grain: Form,
+    start: u64,
+    end: u64,
+    slice: Option<Slice>,
+    /// Bytes per iteration, seen from outside of a pipeline; 0 for a whole range at once.
+    window: u64,
+}
+
+/// An access placed in memory.
+struct Placed {
+    memory: usize,
+    start: u64,
+    end: u64,
+    write: bool,
+    /// Whether the access waits until its data is there.
+    waits: bool,
+    by: By,
+}
+
+impl Hazards {
+    pub(super) fn clear(&mut self) {
+        self.memories.iter_mut().for_each(RangeMap::clear);
+    }
+
+    /// Whether an operation's accesses, or those of a pipeline's body, must be kept apart from those noted.
+    pub(super) fn conflicts(&self, op: &Op, scope: &Scope) -> bool {
+        any(op, 0, scope, &mut |placed| {
+            self.memories[placed.memory]
+                .overlapping(&(placed.start..placed.end))
+                .any(|(_, touched)| {
+                    let apart = |by: By| by != By::Nobody && (by == By::Anybody || by != placed.by);
+                    apart(touched.written) && !placed.waits || placed.write && apart(touched.read)
+                })
+        })
+    }
+
+    /// Notes an operation's accesses.
+    pub(super) fn note(&mut self, op: &Op, scope: &Scope) {
+        any(op, 0, scope, &mut |placed| {
+            self.touch(&placed);
+            false
+        });
+    }
+
+    fn touch(&mut self, placed: &Placed) {
+        let memory = &mut self.memories[placed.memory];
+        let chunks = placed.start..placed.end;
+        let after = |before: Touched| {
+            let mut touched = before;
+            let by = if placed.write {
+                &mut touched.written
+            } else {
+                &mut touched.read
+            };
+            *by = if *by == By::Nobody || *by == placed.by {
+                placed.by
+            } else {
+                By::Anybody
+            };
+            touched
+        };
+        let mut parts: Vec<_> = memory
+            .gaps(&chunks)
+            .map(|gap| (gap, after(Touched::default())))
+            .collect();
+        for (range, touched) in memory.overlapping(&chunks) {
+            let updated = after(*touched);
+            if updated != *touched {
+                parts.push((
+                    range.start.max(chunks.start)..range.end.min(chunks.end),
+                    updated,
+                ));
+            }
+        }
+        for (range, touched) in parts {
+            memory.insert(range, touched);
+        }
+    }
+}
+
+/// Whether `test` holds for any access of an operation to the rank's own memory, looking into pipelines.
+fn any(op: &Op, window: u64, scope: &Scope, test: &mut impl FnMut(Placed) -> bool) -> bool {
+    if let Some(body) = &op.body {
+        return body
+            .ops
+            .iter()
+            .any(|inner| any(inner, body.unit.max(1), scope, test));
+    }
+    accesses(op).any(|access| place(op, &access, window, scope).is_some_and(&mut *test))
+}
+
+/// Where an access goes; `None` for another rank's memory and for empty ranges.
+fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed> {
+    let buffer = match access.range.place {
+        Place::Local(buffer) => buffer,
+        Place::Remote(_) => return None,
+        // A switch channel's window includes the rank's own buffer.
+        Place::Switch(number) => *scope.windows.get(number as usize)?,
+    };
+    let collective = &scope.collective;
+    let (memory, start) = match access.form {
+        Form::Packets => (PACKETS, access.range.index),
+        Form::Plain => {
+            let (buffer, index) = collective.canonical(
+                scope.rank,
+                buffer,
+                access.range.index,
+                collective.chunk_factor,
+            );
+            (buffer as usize, index)
+        }
+    };
+    let (start, end) = (
+        u64::from(start),
+        u64::from(start) + u64::from(access.range.size),
+    );
+    if start == end {
+        return None;
+    }
+    let mapping = Mapping {
+        grain: grain(op),
+        start,
+        end,
+        slice: op.slice,
+        window,
+    };
+    Some(Placed {
+        memory,
+        start,
+        end,
+        write: access.write,
+        waits: access.form == Form::Packets && !access.write && !is_port_put(op),
+        by: if keeps_threads(op, scope) {
+            By::Threads(mapping)
+        } else {
+            By::Anybody
+        },
+    })
+}
+
+/// Whether which thread touches an element of a range follows from the range. Ports touch memory from outside of the
+/// block, and multicast operations group elements by their type.
+fn keeps_threads(op: &Op, scope: &Scope) -> bool {
+    use OpKind as K;
+    let port = op.channel == Some(ChannelKind::Port);
+    let switch = matches!(
+        op.kind,
+        K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast
+    );
+    !port && !switch && scope.vectors_keep_threads
+}
+
+/// A port puts packets without looking at their flags. (`rppkt` waits for all of them first.)
+fn is_port_put(op: &Op) -> bool {
+    op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port)
+}
+
+/// Threads take one vector of plain data at a time, or the payload of one packet.
+fn grain(op: &Op) -> Form {
+    use OpKind as K;
+    match op.kind {
+        K::Copy
+        | K::Put
+        | K::Get
+        | K::Reduce
+        | K::ReduceSend
+        | K::ReadReduce
+        | K::ReadReduceSend => Form::Plain,
+        _ => Form::Packets,
+    }
+}

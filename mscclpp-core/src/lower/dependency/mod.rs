@@ -1,0 +1,146 @@
+//! Block syncs between operations of a thread block that touch the same memory.
+//!
+//! Threads of a block run ahead of each other, so an operation that touches what an earlier one wrote, or overwrites
+//! what an earlier one read, needs a `nop` between them. Two judges decide, and a `nop` is put where either asks:
+//!
+//! * [`convention::Convention`] is the rule of the reference system, so that plans are equal wherever its plan is right.
+//!   It looks at plain local chunks only and forgets some accesses.
+//! * [`hazard::Hazards`] looks at every access, and asks for a `nop` wherever different threads may touch one element.
+//!
+//! Not covered, as nothing inside one block can settle it: other blocks, other ranks, and the iterations of a loop among
+//! each other.
+
+mod convention;
+mod hazard;
+
+use crate::collective::Collective;
+use crate::plan::{Op, OpKind, PlanTree};
+use crate::vocab::BufferKind;
+use convention::Convention;
+use hazard::Hazards;
+
+/// Puts `nop`s between dependent operations of every block, pipelines' bodies included.
+pub(super) fn insert(plan: &mut PlanTree) {
+    let (collective, alignment) = (plan.collective, plan.buffer_alignment);
+    for (rank, tables) in (0..).zip(&mut plan.ranks) {
+        let windows: Vec<BufferKind> = tables.switch_channels().map(|(buffer, _)| buffer).collect();
+        let scope = Scope {
+            rank,
+            collective,
+            windows: &windows,
+            vectors_keep_threads: alignment % VECTOR_BYTES == 0,
+        };
+        for block in &mut tables.blocks {
+            separate(&mut block.ops, &scope);
+        }
+    }
+}
+
+/// Bytes that one thread moves at a time in operations on plain data. Where chunks begin at multiples of it, all such
+/// operations give one element of one range to one thread.
+const VECTOR_BYTES: u32 = 16;
+
+/// What the judges need to know beside the operations.
+struct Scope<'a> {
+    rank: u32,
+    collective: Collective,
+    /// The buffers of the rank's switch channels.
+    windows: &'a [BufferKind],
+    vectors_keep_threads: bool,
+}
+
+fn separate(ops: &mut Vec<Op>, scope: &Scope) {
+    let mut judges = Judges::default();
+    // Positions in front of which a `nop` goes, ascending.
+    let mut nops: Vec<usize> = Vec::new();
+    // The first operation behind a sync is compared with nothing; it is only noted when another one follows.
+    let mut alone: Option<usize> = None;
+    for i in 0..ops.len() {
+        if let Some(body) = &mut ops[i].body {
+            separate(&mut body.ops, scope);
+        }
+        match ops[i].kind {
+            OpKind::Nop | OpKind::Barrier => {
+                judges.clear();
+                alone = None;
+            }
+            kind if kind.is_sync() => {}
+            _ if alone.is_none() && judges.is_clear => alone = Some(i),
+            _ => {
+                if let Some(first) = alone.take() {
+                    judges.note(&ops[first], first, scope);
+                }
+                if judges.demand(&ops[i], i, scope) {
+                    nops.push(i);
+                }
+            }
+        }
+    }
+    put_nops(ops, &nops);
+}
+
+/// Both judges and what they have seen since the last sync.
+struct Judges {
+    convention: Convention,
+    hazards: Hazards,
+    is_clear: bool,
+}
+
+impl Default for Judges {
+    fn default() -> Self {
+        Self {
+            convention: Convention::default(),
+            hazards: Hazards::default(),
+            is_clear: true,
+        }
+    }
+}
+
+impl Judges {
+    fn clear(&mut self) {
+        if !self.is_clear {
+            self.convention.clear();
+            self.hazards.clear();
+            self.is_clear = true;
+        }
+    }
+
+    fn note(&mut self, op: &Op, number: usize, scope: &Scope) {
+        self.convention.note(op, number);
+        self.hazards.note(op, scope);
+        self.is_clear = false;
+    }
+
+    /// Whether `op` needs a `nop` in front of it. Notes its accesses, as they are seen behind that `nop`.
+    fn demand(&mut self, op: &Op, number: usize, scope: &Scope) -> bool {
+        self.is_clear = false;
+        let hazard = self.hazards.conflicts(op, scope);
+        if hazard {
+            self.convention.clear();
+        }
+        let nop = self.convention.note(op, number) || hazard;
+        if nop {
+            self.hazards.clear();
+        }
+        self.hazards.note(op, scope);
+        nop
+    }
+}
+
+fn put_nops(ops: &mut Vec<Op>, positions: &[usize]) {
+    if positions.is_empty() {
+        return;
+    }
+    let mut positions = positions.iter().copied().peekable();
+    let mut out = Vec::with_capacity(ops.len() + positions.len());
+    for (i, op) in ops.drain(..).enumerate() {
+        if positions.next_if_eq(&i).is_some() {
+            out.push(Op::new(OpKind::Nop, op.origin));
+        }
+        out.push(op);
+    }
+    *ops = out;
+}
+
+#[cfg(test)]
+mod tests;

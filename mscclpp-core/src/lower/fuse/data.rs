@@ -1,0 +1,125 @@
+//! Fusion of data operations.
+
+use super::Scope;
+use crate::plan::{Op, OpKind};
+use crate::vocab::ChannelKind;
+
+/// Tries to put `b` into `a`; `true` if `b` is gone.
+///
+/// The result does what both did, one after the other: a fusion that would change what memory holds is left out.
+pub(super) fn join(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
+    use OpKind as K;
+    if a.slice != b.slice
+        || b.srcs.is_empty()
+        || b.dsts.is_empty()
+        || a.srcs.is_empty()
+        || a.dsts.is_empty()
+    {
+        return false;
+    }
+    let kind = match (a.kind, b.kind) {
+        (K::Get, K::Get) if pairs(a, b) => K::Get,
+        (K::Put | K::PutPackets, kind)
+            if kind == a.kind && pairs(a, b) && one_source_buffer(a, b) =>
+        {
+            kind
+        }
+        // Threads push in no order, so two signals of one operation on one channel could announce each other's data.
+        (K::PutWithSignal | K::PutWithSignalAndFlush, kind)
+            if kind == a.kind && pairs(a, b) && disjoint(a, b) =>
+        {
+            kind
+        }
+        (K::ReadPutPackets, K::ReadPutPackets) if a.srcs == b.srcs && a.channel == b.channel => {
+            b.srcs.clear();
+            K::ReadPutPackets
+        }
+        (K::Reduce | K::ReducePackets | K::ReadReduce, kind)
+            if kind == a.kind && accumulates(a, b, scope) =>
+        {
+            b.srcs.remove(0);
+            b.dsts.clear();
+            kind
+        }
+        (K::Reduce | K::ReduceSend, K::Put) if sends_result(a, b, 0) => K::ReduceSend,
+        (K::ReadReduce | K::ReadReduceSend, K::Put) if sends_result(a, b, 0) => K::ReadReduceSend,
+        (K::ReducePackets | K::ReduceSendPackets, K::PutPackets) if sends_result(a, b, 0) => {
+            K::ReduceSendPackets
+        }
+        (K::ReduceCopyPackets | K::ReduceCopySendPackets, K::PutPackets)
+            if sends_result(a, b, 0) =>
+        {
+            K::ReduceCopySendPackets
+        }
+        (K::ReduceCopyPackets | K::ReduceCopySendPackets, K::ReadPutPackets)
+            if sends_result(a, b, 1) =>
+        {
+            K::ReduceCopySendPackets
+        }
+        (K::ReducePackets, K::CopyPackets) if b.srcs[0] == a.dsts[0] => {
+            b.srcs.clear();
+            K::ReduceCopyPackets
+        }
+        (K::SwitchReduce, K::SwitchBroadcast) if stores_result(a, b, scope) => {
+            a.dsts.clear();
+            b.srcs.clear();
+            b.ids.clear();
+            K::SwitchReduceBroadcast
+        }
+        _ => return false,
+    };
+    if matches!(b.kind, K::Put | K::PutPackets | K::ReadPutPackets) && a.kind.is_reduce() {
+        b.srcs.clear();
+        a.channel = b.channel;
+    }
+    a.kind = kind;
+    a.srcs.extend_from_slice(&b.srcs);
+    a.dsts.extend_from_slice(&b.dsts);
+    a.ids.extend_from_slice(&b.ids);
+    true
+}
+
+/// Whether two lists of pairs can be one: same kind of channel, chunks of one size.
+fn pairs(a: &Op, b: &Op) -> bool {
+    a.channel == b.channel && a.srcs[0].size == b.srcs[0].size
+}
+
+/// Whether one base address does for the sources of a put through memory. Ports address every source on its own.
+fn one_source_buffer(a: &Op, b: &Op) -> bool {
+    a.channel != Some(ChannelKind::Memory) || a.srcs[0].place == b.srcs[0].place
+}
+
+fn disjoint(a: &Op, b: &Op) -> bool {
+    !b.ids.iter().any(|id| a.ids.contains(id))
+}
+
+/// Whether `b` adds further sources to what `a` accumulates in place, without reading what `a` wrote as a source.
+fn accumulates(a: &Op, b: &Op, scope: &Scope) -> bool {
+    let total = a.dsts[0];
+    a.channel == b.channel
+        && a.reduce == b.reduce
+        && a.dsts == b.dsts
+        && a.srcs[0] == total
+        && b.srcs[0] == total
+        && !b.srcs[1..]
+            .iter()
+            .any(|source| scope.overlap(source, &total))
+}
+
+/// Whether `b` sends, through memory, exactly what `a` leaves in its destination number `position`.
+fn sends_result(a: &Op, b: &Op, position: usize) -> bool {
+    b.channel == Some(ChannelKind::Memory)
+        && a.dsts
+            .get(position)
+            .is_some_and(|result| b.srcs.iter().all(|source| source == result))
+}
+
+/// Whether `b` stores, through the switch channel that `a` loads from, what `a` leaves in its destination, and nobody
+/// misses that destination afterwards.
+fn stores_result(a: &Op, b: &Op, scope: &Scope) -> bool {
+    let (window, result) = (a.srcs[0], a.dsts[0]);
+    b.srcs[0] == result
+        && b.dsts[0].place == window.place
+        && b.dsts[0].size == window.size
+        && scope.dead.can_drop(scope.rank, &result, &b.dsts[0])
+}

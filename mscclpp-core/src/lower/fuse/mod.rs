@@ -1,0 +1,89 @@
+//! Fusion: neighbouring operations of a thread block become one.
+//!
+//! A left fold: the current operation takes in its successor if a rule says so, else the successor becomes the current
+//! one. Nothing is reordered. Some pairs do not become one but make a sync attribute of one of them superfluous.
+//!
+//! [`sync`] holds the rules for block syncs and synchronising operations, [`data`] those for data.
+
+mod data;
+mod dead;
+mod sync;
+
+use crate::collective::Collective;
+use crate::plan::{Op, OpKind, PlanTree, Ref};
+use dead::DeadStores;
+
+/// Fuses every block of a plan, pipelines' bodies included.
+pub(super) fn fuse(plan: &mut PlanTree) {
+    let dead = DeadStores::find(plan);
+    let collective = plan.collective;
+    for (rank, tables) in (0..).zip(&mut plan.ranks) {
+        let scope = Scope {
+            rank,
+            collective,
+            dead: &dead,
+        };
+        for block in &mut tables.blocks {
+            fold(&mut block.ops, &scope);
+        }
+    }
+}
+
+/// What the rules need to know beside the two operations.
+struct Scope<'a> {
+    rank: u32,
+    collective: Collective,
+    dead: &'a DeadStores,
+}
+
+impl Scope<'_> {
+    /// Whether two references to this rank's buffers share memory.
+    fn overlap(&self, a: &Ref, b: &Ref) -> bool {
+        let place = |range: &Ref| {
+            let buffer = range.local_buffer()?;
+            Some(self.collective.canonical(
+                self.rank,
+                buffer,
+                range.index,
+                self.collective.chunk_factor,
+            ))
+        };
+        let (Some((a_buffer, a_index)), Some((b_buffer, b_index))) = (place(a), place(b)) else {
+            return false;
+        };
+        a_buffer == b_buffer
+            && a_index < b_index.saturating_add(b.size)
+            && b_index < a_index.saturating_add(a.size)
+    }
+}
+
+fn fold(ops: &mut Vec<Op>, scope: &Scope) {
+    // `ops[..folded]` is the result so far; its last operation is the current one.
+    let mut folded = 0;
+    for next in 0..ops.len() {
+        let (done, rest) = ops.split_at_mut(next);
+        if let Some(current) = done[..folded].last_mut() {
+            let was = current.kind;
+            if sync::join(current, &mut rest[0]) || data::join(current, &mut rest[0], scope) {
+                if was != OpKind::Pipeline {
+                    fold_body(current, scope);
+                }
+                continue;
+            }
+        }
+        ops.swap(folded, next);
+        fold_body(&mut ops[folded], scope);
+        folded += 1;
+    }
+    ops.truncate(folded);
+}
+
+/// Fuses inside a pipeline once it has become the current operation: what stands in front of it sees it as written.
+fn fold_body(op: &mut Op, scope: &Scope) {
+    if let Some(body) = &mut op.body {
+        fold(&mut body.ops, scope);
+    }
+}
+
+#[cfg(test)]
+mod tests;

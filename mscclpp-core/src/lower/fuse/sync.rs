@@ -1,0 +1,82 @@
+//! Fusion of block syncs and synchronising operations.
+
+use crate::plan::{Op, OpKind};
+use crate::vocab::Sync;
+
+/// Tries to put `b` into `a`; `true` if `b` is gone. Otherwise each may have lost a sync attribute that the other, or a
+/// block sync between them, makes superfluous.
+pub(super) fn join(a: &mut Op, b: &mut Op) -> bool {
+    use OpKind as K;
+    if a.kind.is_sync() && a.kind == b.kind && unite(a, b) {
+        return true;
+    }
+    match (a.kind, b.kind) {
+        (K::Nop, K::Nop) => true,
+        // The whole block already meets where `b` begins: the `nop` before it goes.
+        (K::Nop, K::Barrier | K::Pipeline) if starts_synced(b) => {
+            std::mem::swap(a, b);
+            true
+        }
+        // The whole block already met where `a` ended.
+        (K::Barrier | K::Pipeline, K::Nop) => ends_synced(a),
+        (K::Nop | K::Barrier | K::Pipeline, kind) if kind.is_sync() && ends_synced(a) => {
+            b.sync = b.sync.without(Sync::Before);
+            false
+        }
+        (kind, _) if kind.is_sync() && starts_synced(b) => {
+            a.sync = a.sync.without(Sync::After);
+            false
+        }
+        _ => false,
+    }
+}
+
+/// Unites two synchronising operations of one kind, unless both act on one channel: each signal counts.
+fn unite(a: &mut Op, b: &Op) -> bool {
+    use OpKind as K;
+    if a.channel != b.channel {
+        return false;
+    }
+    match a.kind {
+        K::SemaphoreAcquire | K::SemaphoreRelease => a.ids.extend_from_slice(&b.ids),
+        K::Flush => {
+            let new = b
+                .ids
+                .iter()
+                .filter(|id| !a.ids.contains(id))
+                .copied()
+                .collect::<Vec<_>>();
+            a.ids.extend_from_slice(&new);
+        }
+        _ if b.ids.iter().any(|id| a.ids.contains(id)) => return false,
+        _ => a.ids.extend_from_slice(&b.ids),
+    }
+    a.sync = a.sync.union(b.sync);
+    true
+}
+
+/// Whether the whole block meets before the operation does anything else.
+fn starts_synced(op: &Op) -> bool {
+    match op.kind {
+        OpKind::Nop | OpKind::Barrier => true,
+        OpKind::Pipeline => op
+            .body
+            .as_ref()
+            .and_then(|body| body.ops.first())
+            .is_some_and(starts_synced),
+        kind => kind.is_sync() && op.sync.is_before(),
+    }
+}
+
+/// Whether the whole block meets after everything else that the operation does.
+fn ends_synced(op: &Op) -> bool {
+    match op.kind {
+        OpKind::Nop | OpKind::Barrier => true,
+        OpKind::Pipeline => op
+            .body
+            .as_ref()
+            .and_then(|body| body.ops.last())
+            .is_some_and(ends_synced),
+        kind => kind.is_sync() && op.sync.is_after(),
+    }
+}

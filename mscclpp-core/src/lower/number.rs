@@ -1,0 +1,102 @@
+//! Rank-level numbers become indexes into the thread block's tables.
+
+use crate::plan::{Ids, Op, OpKind, Place, PlanTree, ThreadBlock};
+use crate::vocab::ChannelKind;
+
+/// Fills every block's tables in order of first use, pipelines' bodies included, and makes operations point into them.
+///
+/// Also brings operations into the form that plan JSON can hold: the channels of memory puts, reductions and switch
+/// operations are left out (their block's table still lists them), those of signals, waits and flushes are sorted.
+pub(super) fn number(plan: &mut PlanTree) {
+    for rank in &mut plan.ranks {
+        // Per kind and rank-level number, the index in the block at hand.
+        let mut channels = Tables::default();
+        let mut remotes = Tables::default();
+        for block in &mut rank.blocks {
+            let mut ops = std::mem::take(&mut block.ops);
+            ops.iter_mut()
+                .for_each(|op| renumber(op, block, &mut channels, &mut remotes));
+            block.ops = ops;
+            channels.forget(&block.channels);
+            remotes.forget(&block.remote_buffers);
+        }
+    }
+}
+
+fn renumber(op: &mut Op, block: &mut ThreadBlock, channels: &mut Tables, remotes: &mut Tables) {
+    if let Some(body) = &mut op.body {
+        body.ops
+            .iter_mut()
+            .for_each(|inner| renumber(inner, block, channels, remotes));
+    }
+    let Some(kind) = op.channel else { return };
+    for range in op.srcs.iter_mut().chain(&mut op.dsts) {
+        match &mut range.place {
+            Place::Remote(number) => {
+                *number = remotes.index(kind, *number, &mut block.remote_buffers)
+            }
+            Place::Switch(number) => {
+                *number = channels.index(ChannelKind::Switch, *number, &mut block.channels)
+            }
+            Place::Local(_) => {}
+        }
+    }
+    for id in &mut op.ids {
+        *id = channels.index(kind, *id, &mut block.channels);
+    }
+    match op.kind {
+        OpKind::Signal
+        | OpKind::Wait
+        | OpKind::RelaxedSignal
+        | OpKind::RelaxedWait
+        | OpKind::Flush => {
+            op.ids.sort_unstable();
+        }
+        OpKind::Get => {}
+        kind if kind.is_data() && (op.channel != Some(ChannelKind::Port) || kind.is_reduce()) => {
+            op.ids = Ids::new()
+        }
+        _ => {}
+    }
+}
+
+/// Which rank-level numbers a block uses already: the inverse of its tables.
+#[derive(Default)]
+struct Tables {
+    indexes: [Vec<Option<u32>>; ChannelKind::ALL.len()],
+}
+
+impl Tables {
+    /// The index of a rank-level number in the block's table, to which it is added at its first use.
+    fn index(
+        &mut self,
+        kind: ChannelKind,
+        number: u32,
+        tables: &mut Vec<(ChannelKind, Vec<u32>)>,
+    ) -> u32 {
+        let indexes = &mut self.indexes[kind as usize];
+        if indexes.len() <= number as usize {
+            indexes.resize(number as usize + 1, None);
+        }
+        *indexes[number as usize].get_or_insert_with(|| {
+            let table = match tables.iter().position(|(k, _)| *k == kind) {
+                Some(position) => &mut tables[position].1,
+                None => {
+                    tables.push((kind, Vec::new()));
+                    &mut tables.last_mut().expect("just pushed").1
+                }
+            };
+            table.push(number);
+            table.len() as u32 - 1
+        })
+    }
+
+    /// Makes ready for the next block.
+    fn forget(&mut self, tables: &[(ChannelKind, Vec<u32>)]) {
+        for (kind, numbers) in tables {
+            for &number in numbers {
+                self.indexes[*kind as usize][number as usize] = None;
+            }
+        }
+    }
+}

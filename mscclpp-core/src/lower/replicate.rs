@@ -1,0 +1,156 @@
+//! Instances: every block becomes one block per instance, each working on its own part of every chunk.
+//!
+//! Chunk i of the program is chunks i·n to i·n + n - 1 of a plan with n instances, and instance k takes the k-th part of
+//! every range. Numbers of blocks, channels, semaphores and barriers go the same way: c becomes c·n + k.
+
+use crate::diag::{Code, Diagnostic, Diagnostics, Site};
+use crate::plan::{ChannelTable, Op, OpKind, PlanTree, RankPlan, ThreadBlock};
+
+/// Most thread blocks of a rank. Numbers of blocks have 16 bits in the executors.
+pub(super) const MAX_BLOCKS: u32 = 1 << 16;
+
+/// Most operations of a plan with several instances, so that a large `instances` cannot eat all memory.
+const MAX_OPS: u64 = 1 << 26;
+
+/// Replicates a numbered plan into two or more instances.
+///
+/// # Errors
+/// [`Code::TooLarge`] when a count leaves 32 bits, a rank has more than 65 536 blocks, or the plan more than 2^26
+/// operations.
+pub(super) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagnostics> {
+    let ops: usize = plan
+        .ranks
+        .iter()
+        .flat_map(|rank| &rank.blocks)
+        .map(|block| count(&block.ops))
+        .sum();
+    let all = ops as u64 * u64::from(instances);
+    if all > MAX_OPS {
+        return Err(too_large(format!(
+            "{instances} instances of {ops} operations make {all}, expected at most {MAX_OPS}"
+        )));
+    }
+    for (number, rank) in plan.ranks.iter_mut().enumerate() {
+        replicate_rank(number, rank, instances)?;
+    }
+    Ok(())
+}
+
+fn count(ops: &[Op]) -> usize {
+    ops.iter()
+        .map(|op| 1 + op.body.as_ref().map_or(0, |body| count(&body.ops)))
+        .sum()
+}
+
+fn too_large(message: String) -> Diagnostics {
+    Diagnostic::new(Code::TooLarge, Site::None, message)
+        .help("use fewer instances, or smaller chunk counts")
+        .into()
+}
+
+fn replicate_rank(number: usize, rank: &mut RankPlan, n: u32) -> Result<(), Diagnostics> {
+    let check = |what: &str, count: usize, most: u32| -> Result<u32, Diagnostics> {
+        let all = (count as u64)
+            .checked_mul(u64::from(n))
+            .filter(|all| *all <= u64::from(most));
+        all.map(|all| all as u32).ok_or_else(|| {
+            too_large(format!(
+                "rank {number} has {count} {what}; with {n} instances that is more than {most}"
+            ))
+        })
+    };
+    rank.input_chunks = check("input chunks", rank.input_chunks as usize, u32::MAX)?;
+    rank.output_chunks = check("output chunks", rank.output_chunks as usize, u32::MAX)?;
+    rank.scratch_chunks = check("scratch chunks", rank.scratch_chunks as usize, u32::MAX)?;
+    check("thread blocks", rank.blocks.len(), MAX_BLOCKS)?;
+    check("semaphores", rank.semaphores.len(), u32::MAX)?;
+    for table in &rank.channels {
+        let channels = match table {
+            ChannelTable::Memory(peers) | ChannelTable::Port(peers) => peers.len(),
+            ChannelTable::Switch { groups, .. } => groups.len(),
+        };
+        check("channels of a kind", channels, u32::MAX)?;
+    }
+
+    rank.channels = std::mem::take(&mut rank.channels)
+        .into_iter()
+        .flat_map(|table| repeat_channels(table, n))
+        .collect();
+    rank.semaphores = repeat(&rank.semaphores, n);
+    let mut blocks = Vec::with_capacity(rank.blocks.len() * n as usize);
+    for block in std::mem::take(&mut rank.blocks) {
+        for k in 1..n {
+            let mut copy = block.clone();
+            shift_block(&mut copy, k - 1, n).map_err(|op| beyond(number, op))?;
+            blocks.push(copy);
+        }
+        let mut last = block;
+        shift_block(&mut last, n - 1, n).map_err(|op| beyond(number, op))?;
+        blocks.push(last);
+    }
+    rank.blocks = blocks;
+    Ok(())
+}
+
+fn beyond(rank: usize, op: OpKind) -> Diagnostics {
+    too_large(format!(
+        "a chunk or barrier number of a `{}` on rank {rank} leaves 32 bits",
+        op.name()
+    ))
+}
+
+fn repeat<T: Clone>(list: &[T], n: u32) -> Vec<T> {
+    list.iter()
+        .flat_map(|item| std::iter::repeat_n(item.clone(), n as usize))
+        .collect()
+}
+
+/// The tables of all instances. A switch channel keeps a table of its own.
+fn repeat_channels(table: ChannelTable, n: u32) -> Vec<ChannelTable> {
+    match table {
+        ChannelTable::Memory(peers) => vec![ChannelTable::Memory(repeat(&peers, n))],
+        ChannelTable::Port(peers) => vec![ChannelTable::Port(repeat(&peers, n))],
+        ChannelTable::Switch { buffer, groups } => repeat(&groups, n)
+            .into_iter()
+            .map(|group| ChannelTable::Switch {
+                buffer,
+                groups: vec![group],
+            })
+            .collect(),
+    }
+}
+
+/// Makes a block that of instance `k`. The error is the operation whose numbers leave 32 bits.
+fn shift_block(block: &mut ThreadBlock, k: u32, n: u32) -> Result<(), OpKind> {
+    // Within the bounds checked above: every number is below the length of its table.
+    for number in block.channels.iter_mut().flat_map(|(_, numbers)| numbers) {
+        *number = number.saturating_mul(n).saturating_add(k);
+    }
+    block
+        .ops
+        .iter_mut()
+        .try_for_each(|op| shift(op, k, n).ok_or(op.kind))
+}
+
+fn shift(op: &mut Op, k: u32, n: u32) -> Option<()> {
+    for range in op.srcs.iter_mut().chain(&mut op.dsts) {
+        range.index = range
+            .index
+            .checked_mul(n)?
+            .checked_add(k.checked_mul(range.size)?)?;
+    }
+    if matches!(
+        op.kind,
+        OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier
+    ) {
+        for id in &mut op.ids {
+            *id = id.checked_mul(n)?.checked_add(k)?;
+        }
+    }
+    if let Some(body) = &mut op.body {
+        body.ops
+            .iter_mut()
+            .try_for_each(|inner| shift(inner, k, n))?;
+    }
+    Some(())
+}
