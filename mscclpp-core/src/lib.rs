@@ -11,5 +11,7 @@ pub mod lower;
 pub mod origin;
 pub mod plan;
 pub mod spec;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod trace;
 pub mod vocab;

@@ -25,22 +25,10 @@ pub(super) struct Access {
 
 /// All accesses of a data operation: reads before writes, each in the order of the references. Nothing for others.
 pub(super) fn accesses(op: &Op) -> impl Iterator<Item = Access> {
-    let (srcs, dsts): (&[Ref], &[Ref]) = if op.kind.is_data() {
-        (&op.srcs, &op.dsts)
-    } else {
-        (&[], &[])
-    };
-    let reads = srcs
-        .iter()
-        .enumerate()
-        .map(|(i, range)| (*range, false, source_form(op, i)));
-    let writes = dsts
-        .iter()
-        .enumerate()
-        .map(|(i, range)| (*range, true, destination_form(op.kind, i)));
-    reads
-        .chain(writes)
-        .map(|(range, write, form)| Access { range, write, form })
+    let (srcs, dsts): (&[Ref], &[Ref]) = if op.kind.is_data() { (&op.srcs, &op.dsts) } else { (&[], &[]) };
+    let reads = srcs.iter().enumerate().map(|(i, range)| (*range, false, source_form(op, i)));
+    let writes = dsts.iter().enumerate().map(|(i, range)| (*range, true, destination_form(op.kind, i)));
+    reads.chain(writes).map(|(range, write, form)| Access { range, write, form })
 }
 
 fn source_form(op: &Op, position: usize) -> Form {
@@ -49,12 +37,7 @@ fn source_form(op: &Op, position: usize) -> Form {
         K::UnpackPackets | K::ReadPutPackets | K::SwitchBroadcastPackets => Form::Packets,
         // A port moves bytes as they are: what it puts as packets must already be packets.
         K::PutPackets if op.channel == Some(ChannelKind::Port) => Form::Packets,
-        K::ReducePackets
-        | K::ReduceSendPackets
-        | K::ReduceCopyPackets
-        | K::ReduceCopySendPackets
-            if position > 0 =>
-        {
+        K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets if position > 0 => {
             Form::Packets
         }
         _ => Form::Plain,
@@ -64,12 +47,8 @@ fn source_form(op: &Op, position: usize) -> Form {
 fn destination_form(kind: OpKind, position: usize) -> Form {
     use OpKind as K;
     match kind {
-        K::CopyPackets | K::PutPackets | K::ReadPutPackets | K::SwitchBroadcastPackets => {
-            Form::Packets
-        }
-        K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets if position > 0 => {
-            Form::Packets
-        }
+        K::CopyPackets | K::PutPackets | K::ReadPutPackets | K::SwitchBroadcastPackets => Form::Packets,
+        K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets if position > 0 => Form::Packets,
         _ => Form::Plain,
     }
 }

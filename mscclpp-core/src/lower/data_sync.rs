@@ -40,3 +40,22 @@ fn expand(ops: &mut Vec<Op>) {
     }
     *ops = out;
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{plan, text};
+
+    #[test]
+    fn attributes_become_nops() {
+        let ops = "signal.m#0@before; wait.m#0@after; sem_acquire#1@both; flush.p#0; \
+                   loop 16x1 { rlxwait.m#0@after; sem_release#0@before }";
+        let mut plan = plan(&[&[ops], &["copy i0 > s0"]]);
+        super::insert(&mut plan);
+        assert_eq!(
+            text(&plan.ranks[0].blocks[0].ops),
+            "nop; signal.m#0; wait.m#0; nop; nop; sem_acquire#1; nop; flush.p#0; \
+             loop 16x1 { rlxwait.m#0; nop; nop; sem_release#0 }"
+        );
+        assert_eq!(text(&plan.ranks[1].blocks[0].ops), "copy i0 > s0");
+    }
+}

@@ -1,8 +1,10 @@
 //! Recorded operations, per rank and thread block.
 
+use super::replicate::MAX_BLOCKS;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
-use crate::plan::{LoopBody, Op, OpKind, PlanTree, RankPlan, ThreadBlock};
+use crate::plan::{ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, ThreadBlock};
 use crate::trace::{RankTables, Recorded, Trace};
+use crate::vocab::ChannelKind;
 
 /// Distributes the operations of a trace over ranks and thread blocks, in recorded order.
 ///
@@ -11,8 +13,8 @@ use crate::trace::{RankTables, Recorded, Trace};
 /// operation is the place where the loop closes.
 ///
 /// # Errors
-/// [`Code::RankOutOfRange`], [`Code::BlockOutOfRange`] or [`Code::BadPipeline`] for operations outside the trace's own
-/// tables.
+/// [`Code::RankOutOfRange`], [`Code::BlockOutOfRange`], [`Code::BadPipeline`] or [`Code::ForeignHandle`] for operations
+/// outside the trace's own tables.
 pub(super) fn group(trace: &Trace) -> Result<PlanTree, Diagnostics> {
     let counts = count(trace)?;
     let spec = &trace.spec;
@@ -28,19 +30,11 @@ pub(super) fn group(trace: &Trace) -> Result<PlanTree, Diagnostics> {
         max_message_size: spec.max_message_size,
         ranks_per_node: spec.ranks_per_node,
         tags: spec.tags.clone(),
-        ranks: trace
-            .ranks
-            .iter()
-            .zip(&counts)
-            .map(|(tables, counts)| rank_plan(tables, counts))
-            .collect(),
+        ranks: trace.ranks.iter().zip(&counts).map(|(tables, counts)| rank_plan(tables, counts)).collect(),
         origins: trace.origins.clone(),
     };
     // Per rank and block, the loop whose pipeline is the block's last operation.
-    let mut open: Vec<Vec<Option<u32>>> = counts
-        .iter()
-        .map(|blocks| vec![None; blocks.len()])
-        .collect();
+    let mut open: Vec<Vec<Option<u32>>> = counts.iter().map(|blocks| vec![None; blocks.len()]).collect();
     for recorded in &trace.ops {
         let (rank, block) = (recorded.rank as usize, recorded.block as usize);
         let ops = &mut plan.ranks[rank].blocks[block].ops;
@@ -63,32 +57,21 @@ pub(super) fn group(trace: &Trace) -> Result<PlanTree, Diagnostics> {
 
 /// Operations outside loops per rank and block: what to reserve. Checks every operation against the trace's tables.
 fn count(trace: &Trace) -> Result<Vec<Vec<usize>>, Diagnostics> {
-    let mut counts: Vec<Vec<usize>> = trace
-        .ranks
-        .iter()
-        .map(|rank| vec![0; rank.blocks as usize])
-        .collect();
+    if let Some((rank, tables)) = trace.ranks.iter().enumerate().find(|(_, tables)| tables.blocks > MAX_BLOCKS) {
+        let message = format!("rank {rank} has {} thread blocks, expected at most {MAX_BLOCKS}", tables.blocks);
+        return Err(Diagnostic::new(Code::BlockOutOfRange, Site::None, message).into());
+    }
+    let mut counts: Vec<Vec<usize>> = trace.ranks.iter().map(|rank| vec![0; rank.blocks as usize]).collect();
     for recorded in &trace.ops {
-        let Recorded {
-            rank,
-            block,
-            in_loop,
-            op,
-        } = recorded;
-        let site = || {
-            trace
-                .origins
-                .get(op.origin)
-                .map_or(Site::None, |place| Site::Source(place.clone()))
-        };
+        let Recorded { rank, block, in_loop, op } = recorded;
+        let site = || trace.origins.get(op.origin).map_or(Site::None, |place| Site::Source(place.clone()));
         let Some(blocks) = counts.get_mut(*rank as usize) else {
-            let message = format!(
-                "`{}` is recorded on rank {rank}, expected a rank below {}",
-                op.kind.name(),
-                trace.ranks.len()
-            );
+            let message =
+                format!("`{}` is recorded on rank {rank}, expected a rank below {}", op.kind.name(), trace.ranks.len());
             return Err(Diagnostic::new(Code::RankOutOfRange, site(), message).into());
         };
+        check_numbers(&trace.ranks[*rank as usize], op)
+            .map_err(|message| Diagnostic::new(Code::ForeignHandle, site(), message))?;
         let known = blocks.len();
         let Some(count) = blocks.get_mut(*block as usize) else {
             let message = format!(
@@ -113,6 +96,35 @@ fn count(trace: &Trace) -> Result<Vec<Vec<usize>>, Diagnostics> {
     Ok(counts)
 }
 
+/// Checks that an operation's rank-level numbers are in the rank's tables.
+fn check_numbers(tables: &RankTables, op: &Op) -> Result<(), String> {
+    let channels = |kind: ChannelKind| -> usize {
+        let count = |table: &ChannelTable| match (table, kind) {
+            (ChannelTable::Memory(peers), ChannelKind::Memory) | (ChannelTable::Port(peers), ChannelKind::Port) => {
+                peers.len()
+            }
+            (ChannelTable::Switch { groups, .. }, ChannelKind::Switch) => groups.len(),
+            _ => 0,
+        };
+        tables.channels.iter().map(count).sum()
+    };
+    let check = |what: &str, number: u32, known: usize| match (number as usize) < known {
+        true => Ok(()),
+        false => Err(format!("`{}` uses {what} {number} of its rank, expected one below {known}", op.kind.name())),
+    };
+    for range in op.srcs.iter().chain(&op.dsts) {
+        match range.place {
+            Place::Local(_) => {}
+            Place::Remote(number) => check("remote buffer", number, tables.remote_buffers.len())?,
+            Place::Switch(number) => check("switch channel", number, channels(ChannelKind::Switch))?,
+        }
+    }
+    if let (Some(kind), Some(&highest)) = (op.channel, op.ids.iter().max()) {
+        check("channel", highest, channels(kind))?;
+    }
+    Ok(())
+}
+
 fn rank_plan(tables: &RankTables, counts: &[usize]) -> RankPlan {
     RankPlan {
         input_chunks: tables.input_chunks,
@@ -120,10 +132,7 @@ fn rank_plan(tables: &RankTables, counts: &[usize]) -> RankPlan {
         scratch_chunks: tables.scratch_chunks,
         blocks: counts
             .iter()
-            .map(|&count| ThreadBlock {
-                ops: Vec::with_capacity(count),
-                ..ThreadBlock::default()
-            })
+            .map(|&count| ThreadBlock { ops: Vec::with_capacity(count), ..ThreadBlock::default() })
             .collect(),
         channels: tables.channels.clone(),
         remote_buffers: tables.remote_buffers.clone(),
@@ -135,10 +144,55 @@ fn rank_plan(tables: &RankTables, counts: &[usize]) -> RankPlan {
 fn pipeline(trace: &Trace, number: u32, first: &Op) -> Op {
     let header = &trace.loops[number as usize];
     let mut op = Op::new(OpKind::Pipeline, first.origin);
-    op.body = Some(Box::new(LoopBody {
-        unit: header.unit,
-        num_chunks: header.num_chunks,
-        ops: Vec::new(),
-    }));
+    op.body = Some(Box::new(LoopBody { unit: header.unit, num_chunks: header.num_chunks, ops: Vec::new() }));
     op
+}
+
+#[cfg(test)]
+mod tests {
+    use super::group;
+    use crate::diag::Code;
+    use crate::testing::{ops, text, trace};
+    use crate::trace::Recorded;
+
+    #[test]
+    fn operations_keep_their_order_per_block() {
+        let trace = trace(&[&["copy i0 > s0; nop", "", "copy i1 > s1"], &["put.m#0 i0 > r0:0"]]);
+        let plan = group(&trace).unwrap();
+        let blocks: Vec<Vec<String>> =
+            plan.ranks.iter().map(|rank| rank.blocks.iter().map(|block| text(&block.ops)).collect()).collect();
+        assert_eq!(blocks, [vec!["copy i0 > s0; nop", "", "copy i1 > s1"], vec!["put.m#0 i0 > r0:0"]]);
+    }
+
+    #[test]
+    fn a_loop_becomes_one_pipeline_per_block() {
+        let mut trace = trace(&[&["nop; loop 64x2 { copy i0 > s0; copy s0 > o0 }; loop 32x1 { nop }", ""], &[""]]);
+        // The first loop also runs on block 1, interleaved with block 0.
+        let other = Recorded { rank: 0, block: 1, in_loop: Some(0), op: ops("copy i1 > s1").remove(0) };
+        trace.ops.insert(2, other);
+        let plan = group(&trace).unwrap();
+        assert_eq!(
+            text(&plan.ranks[0].blocks[0].ops),
+            "nop; loop 64x2 { copy i0 > s0; copy s0 > o0 }; loop 32x1 { nop }"
+        );
+        assert_eq!(text(&plan.ranks[0].blocks[1].ops), "loop 64x2 { copy i1 > s1 }");
+    }
+
+    #[test]
+    fn a_trace_outside_of_its_tables_is_refused() {
+        let refused = |ops: &str, change: fn(&mut Recorded)| {
+            let mut trace = trace(&[&[ops], &[""]]);
+            change(&mut trace.ops[0]);
+            group(&trace).unwrap_err().iter().next().unwrap().code
+        };
+        assert_eq!(refused("nop", |op| op.rank = 2), Code::RankOutOfRange);
+        assert_eq!(refused("nop", |op| op.block = 1), Code::BlockOutOfRange);
+        assert_eq!(refused("nop", |op| op.in_loop = Some(0)), Code::BadPipeline);
+        assert_eq!(refused("signal.m#4", |_| ()), Code::ForeignHandle);
+        assert_eq!(refused("put.m#0 i0 > r3:0", |_| ()), Code::ForeignHandle);
+        assert_eq!(refused("gstore.w#0 i0 > w4:0", |_| ()), Code::ForeignHandle);
+        let mut trace = trace(&[&["nop"], &[""]]);
+        trace.ranks[0].blocks = u32::MAX;
+        assert_eq!(group(&trace).unwrap_err().iter().next().unwrap().code, Code::BlockOutOfRange);
+    }
 }

@@ -23,8 +23,6 @@ mod group;
 mod number;
 mod replicate;
 mod split;
-#[cfg(test)]
-mod testing;
 
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::PlanTree;
@@ -41,15 +39,12 @@ use crate::vocab::Replication;
 ///
 /// # Errors
 /// [`Code::BadSpec`] for instances without replication, [`Code::MixedSizes`] for instances whose chunk ranges cannot be
-/// interleaved, [`Code::TooLarge`] for numbers beyond 32 bits, and [`Code::RankOutOfRange`] or
-/// [`Code::BlockOutOfRange`] for a trace that contradicts its own tables.
+/// interleaved, [`Code::TooLarge`] for numbers beyond 32 bits, and [`Code::RankOutOfRange`], [`Code::BlockOutOfRange`],
+/// [`Code::BadPipeline`] or [`Code::ForeignHandle`] for a trace that contradicts its own tables.
 pub fn lower(trace: &Trace) -> Result<PlanTree, Diagnostics> {
     let spec = &trace.spec;
     if spec.instances > 1 && spec.replication == Replication::None {
-        let message = format!(
-            "{} instances were asked for under `replication = none`",
-            spec.instances
-        );
+        let message = format!("{} instances were asked for under `replication = none`", spec.instances);
         return Err(Diagnostic::new(Code::BadSpec, Site::None, message)
             .help("leave `replication` out, or ask for one instance")
             .into());
@@ -70,4 +65,54 @@ pub fn lower(trace: &Trace) -> Result<PlanTree, Diagnostics> {
         replicate::replicate(&mut plan, spec.instances)?;
     }
     Ok(plan)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lower;
+    use crate::diag::Code;
+    use crate::testing::{text, trace};
+    use crate::vocab::Replication;
+
+    /// The worked example of the plan format: both ranks exchange a chunk and add it.
+    const PAIR_SUM: &str = "put.m#0 i1 > r0:0; signal.m#0@before; wait.m#0@after; re i0 s0 > i0; put.m#0 i0 > r1:0; \
+                            signal.m#0@before; wait.m#0@after";
+
+    #[test]
+    fn all_passes_work_together() {
+        let trace = trace(&[&[PAIR_SUM], &[PAIR_SUM]]);
+        let plan = lower(&trace).unwrap();
+        assert_eq!(
+            text(&plan.ranks[0].blocks[0].ops),
+            "put.m i1 > r0:0; nop; signal.m#0; wait.m#0; nop; res.m i0 s0 > i0 r1:0; nop; signal.m#0; wait.m#0; nop"
+        );
+    }
+
+    #[test]
+    fn lowering_does_not_change_the_trace() {
+        let mut trace = trace(&[&[PAIR_SUM], &[PAIR_SUM]]);
+        trace.spec.instances = 2;
+        let first = lower(&trace).unwrap();
+        assert_eq!(first.ranks[0].blocks.len(), 2);
+        assert_eq!(text(&first.ranks[0].blocks[1].ops)[..16], *"put.m i3 > r0:1;");
+        assert_eq!(lower(&trace).unwrap(), first);
+    }
+
+    #[test]
+    fn passes_can_be_switched_off() {
+        let mut trace = trace(&[&["copy i0 > s0; copy s0 > o0; signal.m#0; signal.m#1"], &[""]]);
+        trace.spec.fuse = false;
+        trace.spec.auto_sync = false;
+        let plan = lower(&trace).unwrap();
+        assert_eq!(text(&plan.ranks[0].blocks[0].ops), "copy i0 > s0; copy s0 > o0; signal.m#0; signal.m#1");
+    }
+
+    #[test]
+    fn instances_need_replication() {
+        let mut trace = trace(&[&[""]]);
+        trace.spec.replication = Replication::None;
+        assert!(lower(&trace).is_ok());
+        trace.spec.instances = 2;
+        assert_eq!(lower(&trace).unwrap_err().iter().next().unwrap().code, Code::BadSpec);
+    }
 }

@@ -13,9 +13,10 @@ pub(super) fn number(plan: &mut PlanTree) {
         let mut channels = Tables::default();
         let mut remotes = Tables::default();
         for block in &mut rank.blocks {
+            block.channels.clear();
+            block.remote_buffers.clear();
             let mut ops = std::mem::take(&mut block.ops);
-            ops.iter_mut()
-                .for_each(|op| renumber(op, block, &mut channels, &mut remotes));
+            ops.iter_mut().for_each(|op| renumber(op, block, &mut channels, &mut remotes));
             block.ops = ops;
             channels.forget(&block.channels);
             remotes.forget(&block.remote_buffers);
@@ -25,19 +26,13 @@ pub(super) fn number(plan: &mut PlanTree) {
 
 fn renumber(op: &mut Op, block: &mut ThreadBlock, channels: &mut Tables, remotes: &mut Tables) {
     if let Some(body) = &mut op.body {
-        body.ops
-            .iter_mut()
-            .for_each(|inner| renumber(inner, block, channels, remotes));
+        body.ops.iter_mut().for_each(|inner| renumber(inner, block, channels, remotes));
     }
     let Some(kind) = op.channel else { return };
     for range in op.srcs.iter_mut().chain(&mut op.dsts) {
         match &mut range.place {
-            Place::Remote(number) => {
-                *number = remotes.index(kind, *number, &mut block.remote_buffers)
-            }
-            Place::Switch(number) => {
-                *number = channels.index(ChannelKind::Switch, *number, &mut block.channels)
-            }
+            Place::Remote(number) => *number = remotes.index(kind, *number, &mut block.remote_buffers),
+            Place::Switch(number) => *number = channels.index(ChannelKind::Switch, *number, &mut block.channels),
             Place::Local(_) => {}
         }
     }
@@ -45,17 +40,11 @@ fn renumber(op: &mut Op, block: &mut ThreadBlock, channels: &mut Tables, remotes
         *id = channels.index(kind, *id, &mut block.channels);
     }
     match op.kind {
-        OpKind::Signal
-        | OpKind::Wait
-        | OpKind::RelaxedSignal
-        | OpKind::RelaxedWait
-        | OpKind::Flush => {
+        OpKind::Signal | OpKind::Wait | OpKind::RelaxedSignal | OpKind::RelaxedWait | OpKind::Flush => {
             op.ids.sort_unstable();
         }
         OpKind::Get => {}
-        kind if kind.is_data() && (op.channel != Some(ChannelKind::Port) || kind.is_reduce()) => {
-            op.ids = Ids::new()
-        }
+        kind if kind.is_data() && (op.channel != Some(ChannelKind::Port) || kind.is_reduce()) => op.ids = Ids::new(),
         _ => {}
     }
 }
@@ -68,12 +57,7 @@ struct Tables {
 
 impl Tables {
     /// The index of a rank-level number in the block's table, to which it is added at its first use.
-    fn index(
-        &mut self,
-        kind: ChannelKind,
-        number: u32,
-        tables: &mut Vec<(ChannelKind, Vec<u32>)>,
-    ) -> u32 {
+    fn index(&mut self, kind: ChannelKind, number: u32, tables: &mut Vec<(ChannelKind, Vec<u32>)>) -> u32 {
         let indexes = &mut self.indexes[kind as usize];
         if indexes.len() <= number as usize {
             indexes.resize(number as usize + 1, None);
@@ -98,5 +82,37 @@ impl Tables {
                 self.indexes[*kind as usize][number as usize] = None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{plan, text};
+    use crate::vocab::ChannelKind::{Memory, Port, Switch};
+
+    #[test]
+    fn tables_list_numbers_in_order_of_first_use() {
+        let first = "wait.p#1; loop 16x1 { put.m#3 s0 > r2:0 }; signal.m#3,1,0; put.p#1 i0 > r2:0; \
+                     get.m#1 r1:0 > o0; put.m#3 s1 > r1:1; gstore.w#2 s0 > w2:1";
+        let mut plan = plan(&[&[first, "signal.m#1", ""], &[""]]);
+        super::number(&mut plan);
+        let blocks = &plan.ranks[0].blocks;
+        assert_eq!(blocks[0].channels, [(Port, vec![1]), (Memory, vec![3, 1, 0]), (Switch, vec![2])]);
+        assert_eq!(blocks[0].remote_buffers, [(Memory, vec![2, 1]), (Port, vec![2])]);
+        assert_eq!(
+            text(&blocks[0].ops),
+            "wait.p#0; loop 16x1 { put.m s0 > r0:0 }; signal.m#0,1,2; put.p#0 i0 > r0:0; \
+             get.m#1 r1:0 > o0; put.m s1 > r1:1; gstore.w s0 > w0:1"
+        );
+        assert_eq!(blocks[1].channels, [(Memory, vec![1])]);
+        assert_eq!(text(&blocks[1].ops), "signal.m#0");
+        assert!(blocks[2].channels.is_empty() && blocks[2].remote_buffers.is_empty());
+    }
+
+    #[test]
+    fn channels_of_a_fused_signal_are_sorted_after_numbering() {
+        let mut plan = plan(&[&["wait.m#2; wait.m#1; signal.m#1,2"], &[""]]);
+        super::number(&mut plan);
+        assert_eq!(text(&plan.ranks[0].blocks[0].ops), "wait.m#0; wait.m#1; signal.m#0,1");
     }
 }

@@ -18,12 +18,7 @@ const MAX_OPS: u64 = 1 << 26;
 /// [`Code::TooLarge`] when a count leaves 32 bits, a rank has more than 65 536 blocks, or the plan more than 2^26
 /// operations.
 pub(super) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagnostics> {
-    let ops: usize = plan
-        .ranks
-        .iter()
-        .flat_map(|rank| &rank.blocks)
-        .map(|block| count(&block.ops))
-        .sum();
+    let ops: usize = plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| count(&block.ops)).sum();
     let all = ops as u64 * u64::from(instances);
     if all > MAX_OPS {
         return Err(too_large(format!(
@@ -37,26 +32,18 @@ pub(super) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagn
 }
 
 fn count(ops: &[Op]) -> usize {
-    ops.iter()
-        .map(|op| 1 + op.body.as_ref().map_or(0, |body| count(&body.ops)))
-        .sum()
+    ops.iter().map(|op| 1 + op.body.as_ref().map_or(0, |body| count(&body.ops))).sum()
 }
 
 fn too_large(message: String) -> Diagnostics {
-    Diagnostic::new(Code::TooLarge, Site::None, message)
-        .help("use fewer instances, or smaller chunk counts")
-        .into()
+    Diagnostic::new(Code::TooLarge, Site::None, message).help("use fewer instances, or smaller chunk counts").into()
 }
 
 fn replicate_rank(number: usize, rank: &mut RankPlan, n: u32) -> Result<(), Diagnostics> {
     let check = |what: &str, count: usize, most: u32| -> Result<u32, Diagnostics> {
-        let all = (count as u64)
-            .checked_mul(u64::from(n))
-            .filter(|all| *all <= u64::from(most));
+        let all = (count as u64).checked_mul(u64::from(n)).filter(|all| *all <= u64::from(most));
         all.map(|all| all as u32).ok_or_else(|| {
-            too_large(format!(
-                "rank {number} has {count} {what}; with {n} instances that is more than {most}"
-            ))
+            too_large(format!("rank {number} has {count} {what}; with {n} instances that is more than {most}"))
         })
     };
     rank.input_chunks = check("input chunks", rank.input_chunks as usize, u32::MAX)?;
@@ -72,10 +59,8 @@ fn replicate_rank(number: usize, rank: &mut RankPlan, n: u32) -> Result<(), Diag
         check("channels of a kind", channels, u32::MAX)?;
     }
 
-    rank.channels = std::mem::take(&mut rank.channels)
-        .into_iter()
-        .flat_map(|table| repeat_channels(table, n))
-        .collect();
+    rank.channels =
+        std::mem::take(&mut rank.channels).into_iter().flat_map(|table| repeat_channels(table, n)).collect();
     rank.semaphores = repeat(&rank.semaphores, n);
     let mut blocks = Vec::with_capacity(rank.blocks.len() * n as usize);
     for block in std::mem::take(&mut rank.blocks) {
@@ -93,16 +78,11 @@ fn replicate_rank(number: usize, rank: &mut RankPlan, n: u32) -> Result<(), Diag
 }
 
 fn beyond(rank: usize, op: OpKind) -> Diagnostics {
-    too_large(format!(
-        "a chunk or barrier number of a `{}` on rank {rank} leaves 32 bits",
-        op.name()
-    ))
+    too_large(format!("a chunk or barrier number of a `{}` on rank {rank} leaves 32 bits", op.name()))
 }
 
 fn repeat<T: Clone>(list: &[T], n: u32) -> Vec<T> {
-    list.iter()
-        .flat_map(|item| std::iter::repeat_n(item.clone(), n as usize))
-        .collect()
+    list.iter().flat_map(|item| std::iter::repeat_n(item.clone(), n as usize)).collect()
 }
 
 /// The tables of all instances. A switch channel keeps a table of its own.
@@ -110,13 +90,9 @@ fn repeat_channels(table: ChannelTable, n: u32) -> Vec<ChannelTable> {
     match table {
         ChannelTable::Memory(peers) => vec![ChannelTable::Memory(repeat(&peers, n))],
         ChannelTable::Port(peers) => vec![ChannelTable::Port(repeat(&peers, n))],
-        ChannelTable::Switch { buffer, groups } => repeat(&groups, n)
-            .into_iter()
-            .map(|group| ChannelTable::Switch {
-                buffer,
-                groups: vec![group],
-            })
-            .collect(),
+        ChannelTable::Switch { buffer, groups } => {
+            repeat(&groups, n).into_iter().map(|group| ChannelTable::Switch { buffer, groups: vec![group] }).collect()
+        }
     }
 }
 
@@ -126,31 +102,65 @@ fn shift_block(block: &mut ThreadBlock, k: u32, n: u32) -> Result<(), OpKind> {
     for number in block.channels.iter_mut().flat_map(|(_, numbers)| numbers) {
         *number = number.saturating_mul(n).saturating_add(k);
     }
-    block
-        .ops
-        .iter_mut()
-        .try_for_each(|op| shift(op, k, n).ok_or(op.kind))
+    block.ops.iter_mut().try_for_each(|op| shift(op, k, n).ok_or(op.kind))
 }
 
 fn shift(op: &mut Op, k: u32, n: u32) -> Option<()> {
     for range in op.srcs.iter_mut().chain(&mut op.dsts) {
-        range.index = range
-            .index
-            .checked_mul(n)?
-            .checked_add(k.checked_mul(range.size)?)?;
+        range.index = range.index.checked_mul(n)?.checked_add(k.checked_mul(range.size)?)?;
     }
-    if matches!(
-        op.kind,
-        OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier
-    ) {
+    if matches!(op.kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier) {
         for id in &mut op.ids {
             *id = id.checked_mul(n)?.checked_add(k)?;
         }
     }
     if let Some(body) = &mut op.body {
-        body.ops
-            .iter_mut()
-            .try_for_each(|inner| shift(inner, k, n))?;
+        body.ops.iter_mut().try_for_each(|inner| shift(inner, k, n))?;
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replicate;
+    use crate::diag::Code;
+    use crate::plan::ChannelTable;
+    use crate::testing::{plan, text};
+    use crate::vocab::ChannelKind::{Memory, Switch};
+
+    #[test]
+    fn every_number_is_interleaved() {
+        let ops = "recspkt.m i1 s1 > i1 s2 r0:3; sem_acquire#1,2; barrier#1=2; signal.m#0,1; \
+                   glres.w w0:1+2 > w0:5+2; loop 64x1 { copy/1:2 i1 > s3 }";
+        let mut plan = plan(&[&[ops, "nop"], &[""]]);
+        replicate(&mut plan, 3).unwrap();
+        let rank = &plan.ranks[0];
+        assert_eq!((rank.input_chunks, rank.output_chunks, rank.scratch_chunks), (24, 24, 24));
+        assert_eq!(rank.blocks.len(), 6);
+        assert_eq!(
+            text(&rank.blocks[1].ops),
+            "recspkt.m i4 s4 > i4 s7 r0:10; sem_acquire#4,7; barrier#4=2; signal.m#0,1; \
+             glres.w w0:5+2 > w0:17+2; loop 64x1 { copy/1:2 i4 > s10 }"
+        );
+        assert_eq!(rank.blocks[2].channels(Memory), [2, 5, 8, 11]);
+        assert_eq!(rank.blocks[1].remote_buffers(Memory), [0, 1, 2]);
+        assert_eq!(text(&rank.blocks[5].ops), "nop");
+        assert_eq!(rank.peers(Memory), [1; 12]);
+        assert_eq!(rank.blocks[2].channels(Switch), [2, 5, 8, 11]);
+        assert_eq!(rank.channels.iter().filter(|table| matches!(table, ChannelTable::Switch { .. })).count(), 12);
+        assert_eq!(rank.semaphores.len(), 12);
+        assert_eq!(plan.ranks[1].blocks.len(), 3);
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        let code = |instances| {
+            let mut plan = plan(&[&["copy i0 > s0; nop", "nop"], &[""]]);
+            replicate(&mut plan, instances).unwrap_err().iter().next().unwrap().code
+        };
+        assert_eq!(code(1 << 15 | 1), Code::TooLarge);
+        assert_eq!(code(u32::MAX), Code::TooLarge);
+        let mut plan = plan(&[&["copy i4000000000 > s0"], &[""]]);
+        assert_eq!(replicate(&mut plan, 2).unwrap_err().iter().next().unwrap().code, Code::TooLarge);
+    }
 }

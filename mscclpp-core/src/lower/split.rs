@@ -22,21 +22,20 @@ use crate::vocab::BufferKind;
 /// or in a thread-block group (its members would touch other chunks than before).
 pub(super) fn split(plan: &mut PlanTree) -> Result<(), Diagnostics> {
     let mut clusters = Clusters::of(plan);
-    if !clusters.any_unequal() {
+    if !clusters.any_split() {
         return Ok(());
     }
-    while clusters.spread(plan) {}
+    clusters.unite(plan);
     let mut found = Diagnostics::default();
     for rank in 0..plan.ranks.len() {
         for block in 0..plan.ranks[rank].blocks.len() {
             let ops = std::mem::take(&mut plan.ranks[rank].blocks[block].ops);
             let mut out = Vec::with_capacity(ops.len());
             for op in ops {
-                let in_loop = op.body.as_ref().and_then(|body| {
-                    body.ops
-                        .iter()
-                        .find(|inner| clusters.must_split(plan, rank, inner))
-                });
+                let in_loop = op
+                    .body
+                    .as_ref()
+                    .and_then(|body| body.ops.iter().find(|inner| clusters.must_split(plan, rank, inner)));
                 if let Some(inner) = in_loop {
                     found.push(refuse(plan, inner, "in a pipelined loop"));
                 }
@@ -55,10 +54,7 @@ pub(super) fn split(plan: &mut PlanTree) -> Result<(), Diagnostics> {
 }
 
 fn refuse(plan: &PlanTree, op: &Op, place: &str) -> Diagnostic {
-    let site = plan
-        .origins
-        .get(op.origin)
-        .map_or(Site::None, |place| Site::Source(place.clone()));
+    let site = plan.origins.get(op.origin).map_or(Site::None, |place| Site::Source(place.clone()));
     let message = format!(
         "several instances cannot share the chunks of this `{}` of {} chunks {place}: other operations use the same \
          memory in other ranges",
@@ -77,11 +73,7 @@ fn piece(op: &Op, chunk: u32) -> Op {
         range.size = 1;
     }
     // The signal stands for all pieces, so only the last one sends it.
-    if matches!(
-        op.kind,
-        OpKind::PutWithSignal | OpKind::PutWithSignalAndFlush
-    ) && chunk + 1 < op.srcs[0].size
-    {
+    if matches!(op.kind, OpKind::PutWithSignal | OpKind::PutWithSignalAndFlush) && chunk + 1 < op.srcs[0].size {
         piece.kind = OpKind::Put;
     }
     piece
@@ -90,9 +82,14 @@ fn piece(op: &Op, chunk: u32) -> Op {
 /// A buffer of a rank, input and output of an in-place collective being one.
 type Memory = (u32, BufferKind);
 
-/// Per memory, the groups of ranges that hang together by overlapping: where each begins, and what is known of it.
+/// A range of chunks of a memory: where it starts and ends.
+type Range = (Memory, u64, u64);
+
+/// The clusters of a plan's ranges: those that hang together by overlapping, per memory.
 struct Clusters {
-    starts: BTreeMap<(Memory, u64), Cluster>,
+    /// Where each cluster starts, and its number.
+    starts: BTreeMap<(Memory, u64), usize>,
+    clusters: Vec<Cluster>,
 }
 
 struct Cluster {
@@ -100,135 +97,116 @@ struct Cluster {
     written: bool,
     /// Whether its ranges must become single chunks.
     split: bool,
+    /// A cluster that shares operations with this one; itself at the root.
+    parent: usize,
 }
 
 impl Clusters {
     fn of(plan: &PlanTree) -> Self {
         // Every distinct range, and whether anybody writes it.
-        let mut ranges: BTreeMap<(Memory, u64, u64), bool> = BTreeMap::new();
-        each(plan, &mut |_, op| {
-            for (key, write) in op {
-                *ranges.entry(*key).or_default() |= *write;
+        let mut ranges: BTreeMap<Range, bool> = BTreeMap::new();
+        each(plan, &mut |op| {
+            for (range, write) in op {
+                *ranges.entry(*range).or_default() |= *write;
             }
         });
-        let mut starts = BTreeMap::new();
-        // The cluster at hand, and how far its written ranges reach.
-        let mut open: Option<((Memory, u64), Cluster, u64)> = None;
+        let mut found = Self { starts: BTreeMap::new(), clusters: Vec::new() };
+        let mut owner = None;
+        // How far the written ranges of the last cluster reach.
+        let mut written_end = 0;
         for ((memory, start, end), written) in ranges {
-            match &mut open {
-                Some(((owner, _), cluster, written_end))
-                    if *owner == memory && start < cluster.end =>
-                {
-                    cluster.split |= written || start < *written_end;
+            let reach = if written { end } else { 0 };
+            match found.clusters.last_mut() {
+                Some(cluster) if owner == Some(memory) && start < cluster.end => {
+                    // Two unequal ranges overlap, and one of them is written.
+                    cluster.split |= written || start < written_end;
                     cluster.written |= written;
                     cluster.end = cluster.end.max(end);
-                    *written_end = (*written_end).max(if written { end } else { 0 });
+                    written_end = written_end.max(reach);
                 }
                 _ => {
-                    if let Some((key, cluster, _)) = open.take() {
-                        starts.insert(key, cluster);
-                    }
-                    let reach = if written { end } else { 0 };
-                    open = Some((
-                        (memory, start),
-                        Cluster {
-                            end,
-                            written,
-                            split: false,
-                        },
-                        reach,
-                    ));
+                    let number = found.clusters.len();
+                    found.clusters.push(Cluster { end, written, split: false, parent: number });
+                    found.starts.insert((memory, start), number);
+                    owner = Some(memory);
+                    written_end = reach;
                 }
             }
         }
-        if let Some((key, cluster, _)) = open {
-            starts.insert(key, cluster);
+        found
+    }
+
+    fn any_split(&self) -> bool {
+        self.clusters.iter().any(|cluster| cluster.split)
+    }
+
+    /// The cluster that a range lies in; `None` if nothing there is ever written, so that its users need not meet.
+    fn cluster(&self, (memory, start, _): &Range) -> Option<usize> {
+        let (_, &number) = self.starts.range(..=(*memory, *start)).next_back()?;
+        self.clusters[number].written.then_some(number)
+    }
+
+    fn root(&mut self, mut number: usize) -> usize {
+        while self.clusters[number].parent != number {
+            let parent = self.clusters[number].parent;
+            self.clusters[number].parent = self.clusters[parent].parent;
+            number = parent;
         }
-        Self { starts }
+        number
     }
 
-    fn any_unequal(&self) -> bool {
-        self.starts.values().any(|cluster| cluster.split)
-    }
-
-    fn cluster(
-        &self,
-        (memory, start, _): &(Memory, u64, u64),
-    ) -> Option<(&(Memory, u64), &Cluster)> {
-        self.starts.range(..=(*memory, *start)).next_back()
-    }
-
-    /// Marks the clusters of every operation that has a range in a marked one; whether that marked any.
-    fn spread(&mut self, plan: &PlanTree) -> bool {
-        let mut marks = Vec::new();
-        each(plan, &mut |_, op| {
-            let touches = |(key, _): &(Key, bool)| {
-                self.cluster(key).is_some_and(|(_, cluster)| cluster.split)
-            };
-            if op.iter().all(|((_, start, end), _)| end - start <= 1) || !op.iter().any(touches) {
-                return;
-            }
-            for (key, _) in op {
-                if let Some((start, cluster)) = self.cluster(key)
-                    && cluster.written
-                    && !cluster.split
-                {
-                    marks.push(*start);
-                }
+    /// Unites the clusters of every operation on several chunks: they are split together or not at all.
+    fn unite(&mut self, plan: &PlanTree) {
+        each(plan, &mut |op| {
+            let mut first = None;
+            for (range, _) in op.iter().filter(|((_, start, end), _)| end - start > 1) {
+                let Some(number) = self.cluster(range) else { continue };
+                let root = self.root(number);
+                let first = *first.get_or_insert(root);
+                let split = self.clusters[root].split;
+                self.clusters[first].split |= split;
+                self.clusters[root].parent = first;
             }
         });
-        for start in &marks {
-            if let Some(cluster) = self.starts.get_mut(start) {
-                cluster.split = true;
-            }
+        for number in 0..self.clusters.len() {
+            let root = self.root(number);
+            self.clusters[number].split = self.clusters[root].split;
         }
-        !marks.is_empty()
     }
 
     fn must_split(&self, plan: &PlanTree, rank: usize, op: &Op) -> bool {
         let mut ranges = Vec::new();
         place(plan, rank, op, &mut ranges);
         op.srcs.first().is_some_and(|range| range.size > 1)
-            && ranges
-                .iter()
-                .any(|(key, _)| self.cluster(key).is_some_and(|(_, cluster)| cluster.split))
+            && ranges.iter().any(|(range, _)| self.cluster(range).is_some_and(|number| self.clusters[number].split))
     }
 }
 
-type Key = (Memory, u64, u64);
-
 /// Calls `visit` with the ranges of every data operation, each with whether it is written.
-fn each(plan: &PlanTree, visit: &mut impl FnMut(&Op, &[(Key, bool)])) {
+fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, bool)])) {
     let mut ranges = Vec::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for op in tables.blocks.iter().flat_map(|block| &block.ops) {
-            let inner = op
-                .body
-                .as_ref()
-                .map_or(std::slice::from_ref(op), |body| body.ops.as_slice());
+            let inner = op.body.as_ref().map_or(std::slice::from_ref(op), |body| body.ops.as_slice());
             for op in inner {
                 ranges.clear();
                 place(plan, rank, op, &mut ranges);
-                visit(op, &ranges);
+                visit(&ranges);
             }
         }
     }
 }
 
 /// Appends where an operation's ranges really are.
-fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Key, bool)>) {
+fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Range, bool)>) {
     let tables: &RankPlan = &plan.ranks[rank];
     for access in accesses(op) {
         let mut add = |owner: u32, buffer: BufferKind| {
             let collective = &plan.collective;
-            let (buffer, start) =
-                collective.canonical(owner, buffer, access.range.index, collective.chunk_factor);
+            let (buffer, start) = collective.canonical(owner, buffer, access.range.index, collective.chunk_factor);
             let start = u64::from(start);
             if access.range.size > 0 {
-                out.push((
-                    ((owner, buffer), start, start + u64::from(access.range.size)),
-                    access.write,
-                ));
+                out.push((((owner, buffer), start, start + u64::from(access.range.size)), access.write));
             }
         };
         match access.range.place {
@@ -243,6 +221,71 @@ fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Key, bool)>) {
                     group.iter().for_each(|&member| add(member, buffer));
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+    use crate::diag::Code;
+    use crate::testing::{plan, text};
+
+    #[track_caller]
+    fn check(blocks: &[&[&str]], expected: &[&str]) {
+        let mut plan = plan(blocks);
+        split(&mut plan).unwrap();
+        for (rank, expected) in plan.ranks.iter().zip(expected) {
+            assert_eq!(text(&rank.blocks[0].ops), *expected);
+        }
+    }
+
+    #[test]
+    fn equal_and_unwritten_ranges_stay() {
+        for ops in [
+            "copy i0+2 > s0+2; put.m#0 s0+2 > r0:0+2",
+            "copy i0+4 > s0+4; copy i0 > o0; copy i1+2 > o4+2",
+            "copy i0+2 > s0+2; copy i2 > s2",
+        ] {
+            check(&[&[ops], &[""]], &[ops, ""]);
+        }
+    }
+
+    #[test]
+    fn unequal_ranges_become_chunks() {
+        check(
+            &[&["copy i0+2 > s0+2; nop; put.m#0 s1 > r0:0", ""], &[""]],
+            &["copy i0 > s0; copy i1 > s1; nop; put.m#0 s1 > r0:0", ""],
+        );
+        // Shifted ranges of one size are unequal too.
+        check(
+            &[&["copy i0+2 > s0+2; copy s1+2 > o0+2"], &[""]],
+            &["copy i0 > s0; copy i1 > s1; copy s1 > o0; copy s2 > o1", ""],
+        );
+    }
+
+    #[test]
+    fn splitting_spreads_along_written_memory() {
+        // Rank 1 puts into rank 0's scratch, which is read in parts; what it puts comes from its own scratch.
+        check(
+            &[&["copy s0 > o0"], &["copy i0+2 > s4+2; put.m#0 s4+2 > r0:0+2; copy i0+2 > o0+2"]],
+            &["copy s0 > o0", "copy i0 > s4; copy i1 > s5; put.m#0 s4 > r0:0; put.m#0 s5 > r0:1; copy i0+2 > o0+2"],
+        );
+    }
+
+    #[test]
+    fn only_the_last_piece_signals() {
+        check(
+            &[&["pws.p#0 i0+3 > r0:0+3"], &["copy s1 > o0"]],
+            &["put.p#0 i0 > r0:0; put.p#0 i1 > r0:1; pws.p#0 i2 > r0:2", "copy s1 > o0"],
+        );
+    }
+
+    #[test]
+    fn loops_and_groups_are_refused() {
+        for ops in ["loop 64x2 { copy i0+2 > s0+2 }; copy s0 > o0", "copy/0:2 i0+2 > s0+2; copy s0 > o0"] {
+            let mut plan = plan(&[&[ops], &[""]]);
+            assert_eq!(split(&mut plan).unwrap_err().iter().next().unwrap().code, Code::MixedSizes);
         }
     }
 }

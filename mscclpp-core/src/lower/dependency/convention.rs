@@ -29,10 +29,7 @@ impl Convention {
     /// Notes the accesses of the operation with this number; whether they conflict with noted ones.
     pub(super) fn note(&mut self, op: &Op, number: usize) -> bool {
         if let Some(body) = &op.body {
-            return body
-                .ops
-                .iter()
-                .fold(false, |conflict, inner| self.note(inner, number) | conflict);
+            return body.ops.iter().fold(false, |conflict, inner| self.note(inner, number) | conflict);
         }
         let mut conflict = false;
         for access in accesses(op).filter(|access| counts(op, access)) {
@@ -44,15 +41,9 @@ impl Convention {
             if chunks.is_empty() {
                 continue;
             }
-            let new = Last {
-                op: number,
-                write: access.write,
-            };
+            let new = Last { op: number, write: access.write };
             let last = &self.last[buffer as usize];
-            if last
-                .overlapping(&chunks)
-                .any(|(_, old)| old.op != number && (old.write || new.write))
-            {
+            if last.overlapping(&chunks).any(|(_, old)| old.op != number && (old.write || new.write)) {
                 conflict = true;
                 self.clear();
             }
@@ -66,12 +57,9 @@ impl Convention {
 /// reduction it counts the destination only. A port's put of packets counts as a read.
 fn counts(op: &Op, access: &Access) -> bool {
     use OpKind as K;
-    let plain = access.form == Form::Plain
-        || op.kind == K::PutPackets && op.channel == Some(ChannelKind::Port);
-    let reduces_packets = matches!(
-        op.kind,
-        K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets
-    );
+    let plain = access.form == Form::Plain || op.kind == K::PutPackets && op.channel == Some(ChannelKind::Port);
+    let reduces_packets =
+        matches!(op.kind, K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets);
     let through_switch = matches!(op.kind, K::SwitchReduce | K::SwitchBroadcast);
     plain && !through_switch && (access.write || !reduces_packets)
 }

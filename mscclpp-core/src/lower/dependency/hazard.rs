@@ -67,12 +67,10 @@ impl Hazards {
     /// Whether an operation's accesses, or those of a pipeline's body, must be kept apart from those noted.
     pub(super) fn conflicts(&self, op: &Op, scope: &Scope) -> bool {
         any(op, 0, scope, &mut |placed| {
-            self.memories[placed.memory]
-                .overlapping(&(placed.start..placed.end))
-                .any(|(_, touched)| {
-                    let apart = |by: By| by != By::Nobody && (by == By::Anybody || by != placed.by);
-                    apart(touched.written) && !placed.waits || placed.write && apart(touched.read)
-                })
+            self.memories[placed.memory].overlapping(&(placed.start..placed.end)).any(|(_, touched)| {
+                let apart = |by: By| by != By::Nobody && (by == By::Anybody || by != placed.by);
+                apart(touched.written) && !placed.waits || placed.write && apart(touched.read)
+            })
         })
     }
 
@@ -89,29 +87,15 @@ impl Hazards {
         let chunks = placed.start..placed.end;
         let after = |before: Touched| {
             let mut touched = before;
-            let by = if placed.write {
-                &mut touched.written
-            } else {
-                &mut touched.read
-            };
-            *by = if *by == By::Nobody || *by == placed.by {
-                placed.by
-            } else {
-                By::Anybody
-            };
+            let by = if placed.write { &mut touched.written } else { &mut touched.read };
+            *by = if *by == By::Nobody || *by == placed.by { placed.by } else { By::Anybody };
             touched
         };
-        let mut parts: Vec<_> = memory
-            .gaps(&chunks)
-            .map(|gap| (gap, after(Touched::default())))
-            .collect();
+        let mut parts: Vec<_> = memory.gaps(&chunks).map(|gap| (gap, after(Touched::default()))).collect();
         for (range, touched) in memory.overlapping(&chunks) {
             let updated = after(*touched);
             if updated != *touched {
-                parts.push((
-                    range.start.max(chunks.start)..range.end.min(chunks.end),
-                    updated,
-                ));
+                parts.push((range.start.max(chunks.start)..range.end.min(chunks.end), updated));
             }
         }
         for (range, touched) in parts {
@@ -123,10 +107,7 @@ impl Hazards {
 /// Whether `test` holds for any access of an operation to the rank's own memory, looking into pipelines.
 fn any(op: &Op, window: u64, scope: &Scope, test: &mut impl FnMut(Placed) -> bool) -> bool {
     if let Some(body) = &op.body {
-        return body
-            .ops
-            .iter()
-            .any(|inner| any(inner, body.unit.max(1), scope, test));
+        return body.ops.iter().any(|inner| any(inner, body.unit.max(1), scope, test));
     }
     accesses(op).any(|access| place(op, &access, window, scope).is_some_and(&mut *test))
 }
@@ -143,40 +124,22 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
     let (memory, start) = match access.form {
         Form::Packets => (PACKETS, access.range.index),
         Form::Plain => {
-            let (buffer, index) = collective.canonical(
-                scope.rank,
-                buffer,
-                access.range.index,
-                collective.chunk_factor,
-            );
+            let (buffer, index) = collective.canonical(scope.rank, buffer, access.range.index, collective.chunk_factor);
             (buffer as usize, index)
         }
     };
-    let (start, end) = (
-        u64::from(start),
-        u64::from(start) + u64::from(access.range.size),
-    );
+    let (start, end) = (u64::from(start), u64::from(start) + u64::from(access.range.size));
     if start == end {
         return None;
     }
-    let mapping = Mapping {
-        grain: grain(op),
-        start,
-        end,
-        slice: op.slice,
-        window,
-    };
+    let mapping = Mapping { grain: grain(op), start, end, slice: op.slice, window };
     Some(Placed {
         memory,
         start,
         end,
         write: access.write,
         waits: access.form == Form::Packets && !access.write && !is_port_put(op),
-        by: if keeps_threads(op, scope) {
-            By::Threads(mapping)
-        } else {
-            By::Anybody
-        },
+        by: if keeps_threads(op, scope) { By::Threads(mapping) } else { By::Anybody },
     })
 }
 
@@ -185,10 +148,7 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
 fn keeps_threads(op: &Op, scope: &Scope) -> bool {
     use OpKind as K;
     let port = op.channel == Some(ChannelKind::Port);
-    let switch = matches!(
-        op.kind,
-        K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast
-    );
+    let switch = matches!(op.kind, K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast);
     !port && !switch && scope.vectors_keep_threads
 }
 
@@ -201,13 +161,7 @@ fn is_port_put(op: &Op) -> bool {
 fn grain(op: &Op) -> Form {
     use OpKind as K;
     match op.kind {
-        K::Copy
-        | K::Put
-        | K::Get
-        | K::Reduce
-        | K::ReduceSend
-        | K::ReadReduce
-        | K::ReadReduceSend => Form::Plain,
+        K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => Form::Plain,
         _ => Form::Packets,
     }
 }

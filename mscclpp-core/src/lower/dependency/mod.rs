@@ -24,12 +24,7 @@ pub(super) fn insert(plan: &mut PlanTree) {
     let (collective, alignment) = (plan.collective, plan.buffer_alignment);
     for (rank, tables) in (0..).zip(&mut plan.ranks) {
         let windows: Vec<BufferKind> = tables.switch_channels().map(|(buffer, _)| buffer).collect();
-        let scope = Scope {
-            rank,
-            collective,
-            windows: &windows,
-            vectors_keep_threads: alignment % VECTOR_BYTES == 0,
-        };
+        let scope = Scope { rank, collective, windows: &windows, vectors_keep_threads: alignment % VECTOR_BYTES == 0 };
         for block in &mut tables.blocks {
             separate(&mut block.ops, &scope);
         }
@@ -88,11 +83,7 @@ struct Judges {
 
 impl Default for Judges {
     fn default() -> Self {
-        Self {
-            convention: Convention::default(),
-            hazards: Hazards::default(),
-            is_clear: true,
-        }
+        Self { convention: Convention::default(), hazards: Hazards::default(), is_clear: true }
     }
 }
 

@@ -1,1 +1,146 @@
+//! Where block syncs are needed, and where not.
 
+use crate::collective::CollectiveKind;
+use crate::plan::PlanTree;
+use crate::testing::{plan, text};
+
+fn of(mut plan: PlanTree) -> String {
+    super::insert(&mut plan);
+    text(&plan.ranks[0].blocks[0].ops)
+}
+
+/// Operations of one block, with a `|` before each that gets a `nop`.
+#[track_caller]
+fn check(cases: &[&str]) {
+    for case in cases {
+        let ops = case.replace('|', "");
+        let expected = text(&crate::testing::ops(&case.replace('|', "nop; ")));
+        assert_eq!(of(plan(&[&[&ops], &[""]])), expected, "from: {ops}");
+    }
+}
+
+#[test]
+fn conflicting_operations_are_separated() {
+    check(&[
+        "copy i0 > s0; |copy s0 > o0",
+        "copy i0 > s0; |put.m#0 s0 > r0:0",
+        "put.m#0 s0 > r0:0; |copy i0 > s0",
+        "get.m#0 r0:0 > s0; |re i0 s0 > i0",
+        "copy i0 > s0; |copy i1 > s0",
+        "copy i0 > s0+2; |copy s1 > o0",
+        "upkt s0 > i0; |put.m#0 i0 > r0:0",
+        "copy i0 > s0; put.p#0 i0 > r0:0; |put.p#0 s0 > r0:0; copy s0 > o0",
+    ]);
+}
+
+#[test]
+fn reads_and_other_chunks_are_not() {
+    check(&[
+        "put.m#0 i0 > r0:0; copy i0 > s0; copy i0 > o0",
+        "copy i0 > s0; copy i1 > s1; put.m#0 s2 > r0:0",
+        "copy i0 > s0; copy o0 > i1",
+        "put.m#0 i0 > r0:0; get.m#0 r0:0 > i1",
+    ]);
+}
+
+#[test]
+fn one_sync_serves_all_accesses_before_it() {
+    check(&[
+        "copy i0 > s0; copy i1 > s1; |copy s0 > o0; copy s1 > o1",
+        "copy i0 > s0; nop; copy s0 > o0",
+        "copy i0 > s0; barrier#0=2; copy s0 > o0",
+        "copy i0 > s0; signal.m#0; |copy s0 > o0",
+    ]);
+}
+
+#[test]
+fn packets_order_themselves() {
+    check(&[
+        "cpkt i0 > s0; upkt s0 > o0",
+        "cpkt i0 > s0; rppkt.m#0 s0 > r0:0; upkt s0 > o0",
+        "upkt s0 > o0; cpkt i0 > s0",
+        "ppkt.m#0 i0 > r0:0; repkt i1 s0 s1 > i1; |ppkt.m#0 i1 > r0:1",
+        "upkt s0 > i0; repkt i0 s1 > o0",
+        "repkt i0 s0 > o0; upkt s1 > i0",
+    ]);
+}
+
+#[test]
+fn packet_slots_are_not_reused_by_other_threads() {
+    check(&["upkt s0+2 > o0+2; |cpkt i0 > s0", "cpkt i0 > s0; |cpkt/0:2 i1 > s0"]);
+}
+
+#[test]
+fn a_port_does_not_wait_for_packets() {
+    check(&["cpkt i0 > s0; |ppkt.p#0 s0 > r0:0", "cpkt i0 > s0; rppkt.p#0 s0 > r0:0"]);
+}
+
+#[test]
+fn packet_reductions_read_their_plain_source() {
+    check(&["copy i1 > i0; |repkt i0 s0 > o0", "repkt i0 s0 > o0; |copy i1 > i0", "copy s0 > i0; repkt i1 s0 > i1"]);
+}
+
+#[test]
+fn reads_are_remembered_behind_later_ones() {
+    // A 16-byte vector and an 8-byte packet of one element belong to different threads.
+    check(&["ppkt.m#0 i0 > r0:0; |re i0 s0 > i0", "ppkt.m#0 i0 > r0:0; put.m#0 i0 > r0:1; |re i0 s0 > i0"]);
+    // Equal vectors belong to one thread, which does things in order.
+    check(&["put.m#0 i0 > r0:0; re i0 s0 > i0"]);
+    // Unequal ranges and slices do not.
+    check(&["put.m#0 i0+2 > r0:0+2; |re i0 s0 > i0", "put.m#0/0:2 i0 > r0:0; |re i0 s0 > i0"]);
+    // A port reads whenever it likes.
+    check(&["put.p#0 i0 > r0:0; |re i0 s0 > i0"]);
+}
+
+#[test]
+fn a_conflict_does_not_make_an_operation_forget_its_own_reads() {
+    check(&["copy s0 > o0; |copy i0 > o0; copy s1 > i0", "copy s0 > o0+2; |copy i0 > o0; |upkt s1 > i0"]);
+}
+
+#[test]
+fn unaligned_chunks_move_vectors_to_other_threads() {
+    let mut plan = plan(&[&["put.m#0 i0 > r0:0; re i0 s0 > i0"], &[""]]);
+    plan.buffer_alignment = 8;
+    assert_eq!(of(plan), "put.m#0 i0 > r0:0; nop; re i0 s0 > i0");
+}
+
+#[test]
+fn input_and_output_are_one_memory_in_place() {
+    let blocks: &[&[&str]] = &[&["copy i1 > o0; copy i0+2 > o2+2"], &[""]];
+    let mut plan = plan(blocks);
+    plan.collective.kind = CollectiveKind::AllReduce;
+    assert_eq!(of(plan.clone()), blocks[0][0]);
+    plan.collective.in_place = true;
+    assert_eq!(of(plan.clone()), "copy i1 > o0; nop; copy i0+2 > o2+2");
+    // In an all-gather of parts of 4 chunks, input chunk j is output chunk j on rank 0, and 4 + j on rank 1.
+    plan.collective.kind = CollectiveKind::AllGather;
+    plan.collective.chunk_factor = 4;
+    plan.ranks[1] = plan.ranks[0].clone();
+    assert_eq!(of(plan.clone()), "copy i1 > o0; nop; copy i0+2 > o2+2");
+    super::insert(&mut plan);
+    assert_eq!(text(&plan.ranks[1].blocks[0].ops), blocks[0][0]);
+}
+
+#[test]
+fn switch_operations_count() {
+    check(&[
+        "copy i0 > s0; |gstore.w#0 s0 > w0:1",
+        "glre.w#0 w0:0 > s7; |gstore.w#0 s7 > w0:1",
+        "glre.w#0 w0:0 > o0; |put.m#0 o0 > r0:0",
+        "gstore.w#0 i0 > w0:1; |copy s1 > o0",
+        "copy i0 > s1; |glres.w#0 w0:1 > w0:1",
+        "glres.w#0 w0:1 > w0:1; glres.w#0 w0:2 > w0:2",
+    ]);
+}
+
+#[test]
+fn a_loop_counts_as_one_operation() {
+    check(&[
+        "loop 16x1 { copy i0 > s0 }; |put.m#0 s0 > r0:0",
+        "copy i0 > s0; |loop 16x1 { copy s0 > o0 }",
+        "loop 16x1 { copy i0 > s0; |copy s0 > o0 }; copy i0 > o1",
+        // The loop's last access to s0 is a read, but it wrote it as well.
+        "loop 16x1 { copy i0 > s0; |put.m#0 s0 > r0:0 }; |copy s0 > o0",
+        "loop 16x1 { copy i0 > s0; nop; put.m#0 s0 > r0:0 }; |copy s0 > o0",
+    ]);
+}

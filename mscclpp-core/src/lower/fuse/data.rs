@@ -9,51 +9,30 @@ use crate::vocab::ChannelKind;
 /// The result does what both did, one after the other: a fusion that would change what memory holds is left out.
 pub(super) fn join(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
     use OpKind as K;
-    if a.slice != b.slice
-        || b.srcs.is_empty()
-        || b.dsts.is_empty()
-        || a.srcs.is_empty()
-        || a.dsts.is_empty()
-    {
+    if a.slice != b.slice || b.srcs.is_empty() || b.dsts.is_empty() || a.srcs.is_empty() || a.dsts.is_empty() {
         return false;
     }
     let kind = match (a.kind, b.kind) {
         (K::Get, K::Get) if pairs(a, b) => K::Get,
-        (K::Put | K::PutPackets, kind)
-            if kind == a.kind && pairs(a, b) && one_source_buffer(a, b) =>
-        {
-            kind
-        }
+        (K::Put | K::PutPackets, kind) if kind == a.kind && pairs(a, b) && one_source_buffer(a, b) => kind,
         // Threads push in no order, so two signals of one operation on one channel could announce each other's data.
-        (K::PutWithSignal | K::PutWithSignalAndFlush, kind)
-            if kind == a.kind && pairs(a, b) && disjoint(a, b) =>
-        {
-            kind
-        }
+        (K::PutWithSignal | K::PutWithSignalAndFlush, kind) if kind == a.kind && pairs(a, b) && disjoint(a, b) => kind,
         (K::ReadPutPackets, K::ReadPutPackets) if a.srcs == b.srcs && a.channel == b.channel => {
             b.srcs.clear();
             K::ReadPutPackets
         }
-        (K::Reduce | K::ReducePackets | K::ReadReduce, kind)
-            if kind == a.kind && accumulates(a, b, scope) =>
-        {
+        (K::Reduce | K::ReducePackets | K::ReadReduce, kind) if kind == a.kind && accumulates(a, b, scope) => {
             b.srcs.remove(0);
             b.dsts.clear();
             kind
         }
         (K::Reduce | K::ReduceSend, K::Put) if sends_result(a, b, 0) => K::ReduceSend,
         (K::ReadReduce | K::ReadReduceSend, K::Put) if sends_result(a, b, 0) => K::ReadReduceSend,
-        (K::ReducePackets | K::ReduceSendPackets, K::PutPackets) if sends_result(a, b, 0) => {
-            K::ReduceSendPackets
-        }
-        (K::ReduceCopyPackets | K::ReduceCopySendPackets, K::PutPackets)
-            if sends_result(a, b, 0) =>
-        {
+        (K::ReducePackets | K::ReduceSendPackets, K::PutPackets) if sends_result(a, b, 0) => K::ReduceSendPackets,
+        (K::ReduceCopyPackets | K::ReduceCopySendPackets, K::PutPackets) if sends_result(a, b, 0) => {
             K::ReduceCopySendPackets
         }
-        (K::ReduceCopyPackets | K::ReduceCopySendPackets, K::ReadPutPackets)
-            if sends_result(a, b, 1) =>
-        {
+        (K::ReduceCopyPackets | K::ReduceCopySendPackets, K::ReadPutPackets) if sends_result(a, b, 1) => {
             K::ReduceCopySendPackets
         }
         (K::ReducePackets, K::CopyPackets) if b.srcs[0] == a.dsts[0] => {
@@ -101,17 +80,13 @@ fn accumulates(a: &Op, b: &Op, scope: &Scope) -> bool {
         && a.dsts == b.dsts
         && a.srcs[0] == total
         && b.srcs[0] == total
-        && !b.srcs[1..]
-            .iter()
-            .any(|source| scope.overlap(source, &total))
+        && !b.srcs[1..].iter().any(|source| scope.overlap(source, &total))
 }
 
 /// Whether `b` sends, through memory, exactly what `a` leaves in its destination number `position`.
 fn sends_result(a: &Op, b: &Op, position: usize) -> bool {
     b.channel == Some(ChannelKind::Memory)
-        && a.dsts
-            .get(position)
-            .is_some_and(|result| b.srcs.iter().all(|source| source == result))
+        && a.dsts.get(position).is_some_and(|result| b.srcs.iter().all(|source| source == result))
 }
 
 /// Whether `b` stores, through the switch channel that `a` loads from, what `a` leaves in its destination, and nobody

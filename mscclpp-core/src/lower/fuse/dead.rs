@@ -22,21 +22,14 @@ pub(super) struct DeadStores {
 impl DeadStores {
     /// Looks through a plan whose references carry rank-level numbers. Costs nothing unless it has switch reductions.
     pub(super) fn find(plan: &PlanTree) -> Self {
-        let mut found = Self {
-            collective: plan.collective,
-            read: Vec::new(),
-            windows: Vec::new(),
-        };
+        let mut found = Self { collective: plan.collective, read: Vec::new(), windows: Vec::new() };
         let blocks = || plan.ranks.iter().flat_map(|rank| &rank.blocks);
         if !blocks().any(|block| has_switch_reduce(&block.ops)) {
             return found;
         }
         found.read.resize(plan.ranks.len(), RangeSet::new());
-        found.windows = plan
-            .ranks
-            .iter()
-            .map(|rank| rank.switch_channels().map(|(buffer, _)| buffer).collect())
-            .collect();
+        found.windows =
+            plan.ranks.iter().map(|rank| rank.switch_channels().map(|(buffer, _)| buffer).collect()).collect();
         for rank in 0..plan.ranks.len() {
             for block in &plan.ranks[rank].blocks {
                 found.scan(plan, rank, &block.ops);
@@ -52,13 +45,9 @@ impl DeadStores {
                 self.scan(plan, rank, &body.ops);
             }
             let behind_reduce = op.kind == OpKind::SwitchBroadcast
-                && previous.is_some_and(|before| {
-                    before.kind == OpKind::SwitchReduce && before.dsts == op.srcs
-                });
+                && previous.is_some_and(|before| before.kind == OpKind::SwitchReduce && before.dsts == op.srcs);
             if !behind_reduce {
-                accesses(op)
-                    .filter(|access| !access.write)
-                    .for_each(|access| self.note(plan, rank, &access.range));
+                accesses(op).filter(|access| !access.write).for_each(|access| self.note(plan, rank, &access.range));
             }
             previous = Some(op);
         }
@@ -83,9 +72,7 @@ impl DeadStores {
                 }
             }
             Place::Switch(number) => {
-                if let Some((BufferKind::Scratch, group)) =
-                    tables.switch_channels().nth(number as usize)
-                {
+                if let Some((BufferKind::Scratch, group)) = tables.switch_channels().nth(number as usize) {
                     for &member in group {
                         if let Some(read) = self.read.get_mut(member as usize) {
                             read.insert(chunks.clone());
@@ -102,10 +89,7 @@ impl DeadStores {
             return false;
         };
         let part = self.collective.chunk_factor;
-        let shared = self
-            .windows
-            .get(rank as usize)
-            .and_then(|windows| windows.get(number as usize));
+        let shared = self.windows.get(rank as usize).and_then(|windows| windows.get(number as usize));
         if shared.is_some_and(|&shared| {
             self.collective.canonical(rank, shared, window.index, part)
                 == self.collective.canonical(rank, buffer, result.index, part)
@@ -114,19 +98,11 @@ impl DeadStores {
         }
         let chunks = u64::from(result.index)..u64::from(result.index) + u64::from(result.size);
         buffer == BufferKind::Scratch
-            && self
-                .read
-                .get(rank as usize)
-                .is_some_and(|read| chunks.is_empty() || !read.overlaps(&chunks))
+            && self.read.get(rank as usize).is_some_and(|read| chunks.is_empty() || !read.overlaps(&chunks))
     }
 }
 
 fn has_switch_reduce(ops: &[Op]) -> bool {
-    ops.iter().any(|op| {
-        op.kind == OpKind::SwitchReduce
-            || op
-                .body
-                .as_ref()
-                .is_some_and(|body| has_switch_reduce(&body.ops))
-    })
+    ops.iter()
+        .any(|op| op.kind == OpKind::SwitchReduce || op.body.as_ref().is_some_and(|body| has_switch_reduce(&body.ops)))
 }

@@ -18,11 +18,7 @@ pub(super) fn fuse(plan: &mut PlanTree) {
     let dead = DeadStores::find(plan);
     let collective = plan.collective;
     for (rank, tables) in (0..).zip(&mut plan.ranks) {
-        let scope = Scope {
-            rank,
-            collective,
-            dead: &dead,
-        };
+        let scope = Scope { rank, collective, dead: &dead };
         for block in &mut tables.blocks {
             fold(&mut block.ops, &scope);
         }
@@ -41,19 +37,12 @@ impl Scope<'_> {
     fn overlap(&self, a: &Ref, b: &Ref) -> bool {
         let place = |range: &Ref| {
             let buffer = range.local_buffer()?;
-            Some(self.collective.canonical(
-                self.rank,
-                buffer,
-                range.index,
-                self.collective.chunk_factor,
-            ))
+            Some(self.collective.canonical(self.rank, buffer, range.index, self.collective.chunk_factor))
         };
         let (Some((a_buffer, a_index)), Some((b_buffer, b_index))) = (place(a), place(b)) else {
             return false;
         };
-        a_buffer == b_buffer
-            && a_index < b_index.saturating_add(b.size)
-            && b_index < a_index.saturating_add(a.size)
+        a_buffer == b_buffer && a_index < b_index.saturating_add(b.size) && b_index < a_index.saturating_add(a.size)
     }
 }
 

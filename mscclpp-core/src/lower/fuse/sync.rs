@@ -40,12 +40,7 @@ fn unite(a: &mut Op, b: &Op) -> bool {
     match a.kind {
         K::SemaphoreAcquire | K::SemaphoreRelease => a.ids.extend_from_slice(&b.ids),
         K::Flush => {
-            let new = b
-                .ids
-                .iter()
-                .filter(|id| !a.ids.contains(id))
-                .copied()
-                .collect::<Vec<_>>();
+            let new = b.ids.iter().filter(|id| !a.ids.contains(id)).copied().collect::<Vec<_>>();
             a.ids.extend_from_slice(&new);
         }
         _ if b.ids.iter().any(|id| a.ids.contains(id)) => return false,
@@ -59,11 +54,7 @@ fn unite(a: &mut Op, b: &Op) -> bool {
 fn starts_synced(op: &Op) -> bool {
     match op.kind {
         OpKind::Nop | OpKind::Barrier => true,
-        OpKind::Pipeline => op
-            .body
-            .as_ref()
-            .and_then(|body| body.ops.first())
-            .is_some_and(starts_synced),
+        OpKind::Pipeline => op.body.as_ref().and_then(|body| body.ops.first()).is_some_and(starts_synced),
         kind => kind.is_sync() && op.sync.is_before(),
     }
 }
@@ -72,11 +63,7 @@ fn starts_synced(op: &Op) -> bool {
 fn ends_synced(op: &Op) -> bool {
     match op.kind {
         OpKind::Nop | OpKind::Barrier => true,
-        OpKind::Pipeline => op
-            .body
-            .as_ref()
-            .and_then(|body| body.ops.last())
-            .is_some_and(ends_synced),
+        OpKind::Pipeline => op.body.as_ref().and_then(|body| body.ops.last()).is_some_and(ends_synced),
         kind => kind.is_sync() && op.sync.is_after(),
     }
 }
