@@ -7,6 +7,7 @@
 pub mod collective;
 pub mod diag;
 pub mod dsl;
+pub mod lang;
 pub mod lower;
 pub mod origin;
 pub mod plan;

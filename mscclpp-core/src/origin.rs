@@ -1,6 +1,7 @@
 //! Where an operation was written. Kept beside plans for messages; never part of their bytes or their equality.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -21,6 +22,19 @@ pub struct SourcePlace {
     pub variables: Variables,
     /// A number by which the macro finds its token again; `u32::MAX` when there is none.
     pub token: u32,
+}
+
+impl From<&Location<'_>> for SourcePlace {
+    /// The place of a native caller, who has no loop variables to tell.
+    fn from(caller: &Location<'_>) -> Self {
+        Self {
+            file: Arc::from(caller.file()),
+            line: caller.line(),
+            column: caller.column(),
+            variables: Variables::new(),
+            token: u32::MAX,
+        }
+    }
 }
 
 impl fmt::Display for SourcePlace {

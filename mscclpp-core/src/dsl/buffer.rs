@@ -80,7 +80,7 @@ impl<'p, S> Buffer<'p, S> {
 }
 
 impl<'p, S> Chunk<'p, S> {
-    pub(super) fn new(program: &'p Program, value: ChunkValue) -> Self {
+    pub(crate) fn new(program: &'p Program, value: ChunkValue) -> Self {
         Self { program, value, kind: PhantomData }
     }
 

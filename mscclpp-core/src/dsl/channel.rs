@@ -101,11 +101,11 @@ impl<K> std::fmt::Debug for SyncCall<'_, K> {
 }
 
 impl<'p, K> Channel<'p, K> {
-    pub(super) fn new(program: &'p Program, value: ChannelValue) -> Self {
+    pub(crate) fn new(program: &'p Program, value: ChannelValue) -> Self {
         Self { program, value, kind: PhantomData }
     }
 
-    pub(super) fn value(&self) -> ChannelValue {
+    pub(crate) fn value(&self) -> ChannelValue {
         self.value
     }
 

@@ -6,7 +6,7 @@ use super::value::GroupValue;
 
 /// Several thread blocks that split each operation given to them: block `k` of `g` does part `k` of every chunk.
 ///
-/// Made by [`Program::thread_block_group`]; passed by reference as the last argument of an operation.
+/// Made by [`Program::thread_block_group`](super::Program::thread_block_group); passed by reference as the last argument of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadBlockGroup {
     blocks: GroupValue,

@@ -28,4 +28,4 @@ pub use program::Program;
 pub use rank::{Rank, Ranks, Reduction};
 pub use semaphore::{Semaphore, SemaphoreCall};
 pub use switch::{SwitchAt, SwitchChannel, SwitchReduction};
-pub use value::{ArgError, ChannelValue, ChunkValue, GroupValue, OpsValue, RangeValue, Value};
+pub use value::{ArgError, ChannelValue, ChunkValue, GroupValue, OpsValue, RangeValue, SwitchValue, Value};

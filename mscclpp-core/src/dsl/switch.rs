@@ -27,11 +27,11 @@ pub struct SwitchReduction<'p> {
 macro_rules! handle {
     ($name:ident, $field:ident: $ty:ty) => {
         impl<'p> $name<'p> {
-            pub(super) fn new(program: &'p Program, $field: $ty) -> Self {
+            pub(crate) fn new(program: &'p Program, $field: $ty) -> Self {
                 Self { program, $field }
             }
 
-            pub(super) fn $field(&self) -> $ty {
+            pub(crate) fn $field(&self) -> $ty {
                 self.$field
             }
 

@@ -57,6 +57,8 @@ variants! {
     NotScratch,
     ForeignHandle,
     MixedSizes,
+    WrongChannel,
+    ChunksApart,
     // evaluate
     BadAttribute,
     NotInSubset,

@@ -45,4 +45,8 @@ codes! {
         "A chunk, channel or group of one program means nothing in another.\n\nWrong: keeping a `Chunk` in a static. Right: make it anew from `p`.";
     MixedSizes = "M0021" "mixed-sizes": "with several instances, operations that share memory name it in the same chunk ranges",
         "Instance k of n works on the k-th part of every range. Two ranges that overlap without being equal put one chunk into different instances, which nothing orders. Such ranges are taken apart into single chunks, which works except inside pipelined loops and in thread-block groups.\n\nWrong, with 2 instances: a group copies `scratch.chunk(0..2)`, then one block reads `scratch.chunk(1)`. Right: the group copies `scratch.chunk(0)`, then `scratch.chunk(1)`.";
+    WrongChannel = "M0022" "wrong-channel": "an operation goes over a channel that can do it",
+        "A memory channel reads and writes the peer's memory at once; a port channel queues puts for a proxy, which cannot read for the caller. In the typed API rustc refuses the wrong one; this code is left for the older API, where the channel is an argument.\n\nWrong: `c.get(peer, Buffer::Output, 0, 0, ChannelType::Proxy)`. Right: `c.get(peer, Buffer::Output, 0, 0, ChannelType::Sm)`.";
+    ChunksApart = "M0023" "chunks-apart": "chunks that are taken as one lie side by side in one buffer, or, on a switch, at the same place of every rank",
+        "One reference is one range of one buffer. `group` joins neighbours; `group_load_reduce` combines what lies at the same place of the same buffer on every rank.\n\nWrong: `p.chunk(0, Buffer::Input, 0, 1).group(p.chunk(0, Buffer::Input, 2, 1))`. Right: `p.chunk(0, Buffer::Input, 0, 3)`.";
 }

@@ -11,7 +11,6 @@ pub(super) use moves::{End, Move};
 
 use std::collections::BTreeMap;
 use std::panic::Location;
-use std::sync::Arc;
 
 use super::args::At;
 use super::value::{ChunkValue, OpsValue, POISON, RangeValue};
@@ -99,7 +98,7 @@ impl Recorder {
     pub(super) fn site(&self) -> Site {
         match &self.here {
             Here::Unknown => Site::None,
-            Here::Caller(caller) => Site::Source(place_of(caller)),
+            Here::Caller(caller) => Site::Source(SourcePlace::from(*caller)),
             Here::Said(place, _) => Site::Source(place.clone()),
         }
     }
@@ -112,7 +111,7 @@ impl Recorder {
             Here::Caller(caller) => {
                 let caller: &'static Location<'static> = caller;
                 let address = std::ptr::from_ref(caller).addr();
-                *self.callers.entry(address).or_insert_with(|| origins.add(place_of(caller)))
+                *self.callers.entry(address).or_insert_with(|| origins.add(SourcePlace::from(caller)))
             }
             Here::Said(place, origin) => *origin.get_or_insert_with(|| origins.add(place.clone())),
         }
@@ -311,16 +310,6 @@ impl Recorder {
             return Some((start as u32, (end - start) as u32));
         }
         None
-    }
-}
-
-fn place_of(caller: &Location<'_>) -> SourcePlace {
-    SourcePlace {
-        file: Arc::from(caller.file()),
-        line: caller.line(),
-        column: caller.column(),
-        variables: Default::default(),
-        token: u32::MAX,
     }
 }
 

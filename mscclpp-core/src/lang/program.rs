@@ -1,0 +1,105 @@
+//! The entry: what the older `with MSCCLPPProgram(…):` was.
+
+use super::collective::Collective;
+use super::context::Context;
+use crate::diag::{Code, Diagnostic, Diagnostics, Site};
+use crate::dsl::Program;
+use crate::spec::AlgoSpec;
+use crate::trace::Trace;
+use crate::vocab::Protocol;
+
+/// A program of the older API: its settings, then [`record`](Self::record).
+#[derive(Clone, Debug)]
+pub struct MscclppProgram {
+    spec: AlgoSpec,
+    collective: Collective,
+}
+
+impl MscclppProgram {
+    /// A program with the defaults of the original: protocol `Simple`, fusion on, 1024 threads per block, one scratch
+    /// buffer, messages of any size.
+    pub fn new(name: impl Into<String>, collective: Collective, num_ranks: u32, instances: u32) -> Self {
+        let mut spec = AlgoSpec::new(name, collective.kind, num_ranks);
+        spec.instances = instances;
+        Self { spec, collective }
+    }
+
+    /// Whether scratch is sized for packets.
+    #[must_use]
+    pub fn protocol(mut self, protocol: Protocol) -> Self {
+        self.spec.protocol = protocol;
+        self
+    }
+
+    /// Whether neighbouring operations are fused.
+    #[must_use]
+    pub fn instr_fusion(mut self, on: bool) -> Self {
+        self.spec.fuse = on;
+        self
+    }
+
+    /// CUDA threads per thread block, 1 to 1024.
+    #[must_use]
+    pub fn num_threads_per_block(mut self, threads: u32) -> Self {
+        self.spec.threads_per_block = threads;
+        self
+    }
+
+    /// Whether launches alternate between two halves of scratch.
+    #[must_use]
+    pub fn use_double_scratch_buffer(mut self, on: bool) -> Self {
+        self.spec.double_scratch = on;
+        self
+    }
+
+    /// Ranks per node; all ranks unless set. It must divide the number of ranks.
+    #[must_use]
+    pub fn num_ranks_per_node(mut self, ranks: u32) -> Self {
+        self.spec.ranks_per_node = ranks;
+        self
+    }
+
+    /// Smallest message, in bytes, inclusive.
+    #[must_use]
+    pub fn min_message_size(mut self, bytes: u64) -> Self {
+        self.spec.min_message_size = bytes;
+        self
+    }
+
+    /// Largest message, in bytes, inclusive.
+    #[must_use]
+    pub fn max_message_size(mut self, bytes: u64) -> Self {
+        self.spec.max_message_size = bytes;
+        self
+    }
+
+    /// Records the operations of `body`.
+    ///
+    /// # Errors
+    /// Everything that the settings and the calls got wrong, in order.
+    pub fn record(self, body: impl FnOnce(&Context<'_>)) -> Result<Trace, Diagnostics> {
+        let Self { mut spec, collective } = self;
+        let (lowered, scale) = collective.lower();
+        spec.collective = lowered;
+        let ranks = spec.ranks;
+        let protocol = spec.protocol;
+        let program = Program::new(spec);
+        if collective.num_ranks != ranks {
+            program.report(
+                Diagnostic::new(
+                    Code::BadSpec,
+                    Site::None,
+                    format!("the collective is over {} ranks and the program over {ranks}", collective.num_ranks),
+                )
+                .help(format!("make both {ranks}")),
+            );
+        } else {
+            let context = Context::new(&program, lowered, scale);
+            body(&context);
+            if protocol == Protocol::LL {
+                context.level_scratch();
+            }
+        }
+        program.finish()
+    }
+}
