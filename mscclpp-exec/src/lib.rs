@@ -1,1 +1,15 @@
 //! Executors, memory and default algorithms.
+#![deny(unsafe_code)]
+
+pub mod dtype;
+pub mod error;
+mod layout;
+#[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]
+mod memory;
+pub mod message;
+pub mod numeric;
+
+pub use dtype::{DataType, Element};
+pub use error::Error;
+pub use message::{Message, Packet};
+pub use numeric::Accumulate;

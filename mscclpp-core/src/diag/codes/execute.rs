@@ -1,8 +1,32 @@
-//! Codes of the area `execute`.
+//! Codes of the area `execute`: what a launch can get wrong, or find wrong in its plan.
 
 use crate::diag::catalogue::{Code, Entry, codes};
 
 codes! {
     Stalled = "M0401" "stalled": "every wait of a plan is answered in the same launch",
-        "No thread block could make progress.";
+        "The executor ran every thread block as far as it goes: each one that is left waits for a signal, a semaphore, a barrier or a packet that none of the others will give any more. The report names each, with what it saw, and the operation that would have released it. The first in the list are those that nothing would release: mend these first.\n\nWrong: both ranks `channel.wait(0)`, then `channel.signal(0)`. Right: both `channel.signal(0)`, then `channel.wait(0)`.";
+    WrongNumberOfRanks = "M0402" "wrong-number-of-ranks": "a plan runs on as many ranks as it was made for",
+        "Wrong: `World::new(4)?.prepare(allreduce::plan(8), message)`. Right: `World::new(8)`, or `allreduce::plan(4)`.";
+    MalformedPlan = "M0403" "malformed-plan": "every index of a plan lies in its table, and every operation has what its kind needs",
+        "Plans that were compiled here are never like that; files can be. The message names the operation, the number and its limit.\n\nWrong: `{\"name\": \"signal\", \"channel_type\": \"memory\", \"channel_ids\": [1]}` in a thread block with one memory channel. Right: `\"channel_ids\": [0]`.";
+    MessageOutOfRange = "M0404" "message-out-of-range": "a message lies in the range of sizes that its plan is meant for",
+        "The size is that of a rank's input, in an all-gather of its output. Plans for small messages are slow with large ones, and may need more scratch than there is.\n\nWrong: 4 KiB through a plan with `message_size = 1 << 20..=1 << 30`. Right: a plan for small messages; or `message.any_size()`, to run it all the same.";
+    UnequalParts = "M0405" "unequal-parts": "all-gather, reduce-scatter and all-to-all give every rank an equal part",
+        "The count of a message is that of the larger of input and output, so it must be a multiple of the ranks. The chunks inside of a part may be uneven.\n\nWrong: `Message::of::<f32>(1001)` in an all-gather of 8 ranks. Right: `Message::of::<f32>(1008)`.";
+    MessageTooLarge = "M0406" "message-too-large": "the bytes of a message have addresses",
+        "A buffer, padded to whole chunks, has less than 2^63 bytes.\n\nWrong: `Message::of::<f64>(1 << 62)`. Right: several messages.";
+    FixedReduction = "M0407" "fixed-reduction": "a plan whose reductions are not all sums keeps its own",
+        "Sum stands for any operation: a plan of sums reduces by whatever a message asks for. A plan that says `min`, say, means it.\n\nWrong: `Message::of::<f32>(n).op(ReduceOp::Max)` with a plan of `min`. Right: `Message::of::<f32>(n)`.";
+    NoSuchReduction = "M0408" "no-such-reduction": "elements are combined in a type that can hold them",
+        "Integers accumulate in their own type and wrap; f64 does not accumulate in f32.\n\nWrong: `Message::of::<i32>(n).accumulate(Accumulate::F32)`. Right: leave `accumulate` out.";
+    WrongBuffers = "M0409" "wrong-buffers": "a launch gets one buffer per rank, of the message's type and size",
+        "Sizes follow from the message: `run.input_len()` and `run.output_len()` give them.\n\nWrong, in an all-gather of 4 ranks with `Message::of::<f32>(1024)`: inputs of 1024 elements. Right: inputs of 256.";
+    WrongPlace = "M0410" "wrong-place": "an in-place plan gets one buffer per rank, any other plan gets two",
+        "In place, input and output are one memory, and the plan relies on it.\n\nWrong: `run.launch(&inputs, &mut outputs)` with a plan made with `in_place`. Right: `run.launch_in_place(&mut buffers)`.";
+    ReadOnlyInput = "M0411" "read-only-input": "inputs that a plan overwrites are lent for writing",
+        "Some out-of-place plans use the input as scratch.\n\nWrong: `run.launch(&inputs, &mut outputs)` with such a plan. Right: `run.launch_buffers(&mut buffers)`, which may overwrite both.";
+    OutOfResources = "M0412" "out-of-resources": "scratch and threads stay within what the machine and the world allow",
+        "Scratch grows with the message: chunks of scratch times bytes per chunk, twice that for packets, twice again with double scratch.\n\nWrong: 64 ranks with 4096 chunks of scratch each and 1 GiB per message. Right: smaller messages, or a higher `World::scratch_limit`.";
+    ExecutorFault = "M0413" "executor-fault": "the executor itself never fails",
+        "This is an error of mscclpp, not of a plan. Please report it, with the plan.";
 }

@@ -68,4 +68,16 @@ variants! {
     NotJson,
     // execute
     Stalled,
+    WrongNumberOfRanks,
+    MalformedPlan,
+    MessageOutOfRange,
+    UnequalParts,
+    MessageTooLarge,
+    FixedReduction,
+    NoSuchReduction,
+    WrongBuffers,
+    WrongPlace,
+    ReadOnlyInput,
+    OutOfResources,
+    ExecutorFault,
 }

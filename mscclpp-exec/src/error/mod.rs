@@ -1,0 +1,205 @@
+//! What can go wrong when a plan runs.
+
+mod stall;
+
+pub use stall::{Blocked, Released, Stall, WaitsFor};
+
+use mscclpp_core::diag::{Code, Diagnostic, Site};
+use mscclpp_core::vocab::ReduceOp;
+use thiserror::Error;
+
+use crate::dtype::DataType;
+use crate::numeric::Accumulate;
+
+/// Why a plan could not be prepared or did not finish.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No thread block could go on.
+    #[error(transparent)]
+    Stalled(Box<Stall>),
+    /// A world of another size.
+    #[error("plan `{plan}` is for {expected} ranks, found a world of {found} ranks")]
+    Ranks {
+        /// The plan.
+        plan: String,
+        /// Ranks of the plan.
+        expected: u32,
+        /// Ranks of the world.
+        found: u32,
+    },
+    /// A plan that cannot be run: an index outside of its table, an operation without what it needs.
+    #[error("{place}: {what}")]
+    Plan {
+        /// `rank 3 / thread block 0 / operation 5 (put)`.
+        place: String,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A message outside of the sizes that the plan is meant for.
+    #[error("message of {bytes} bytes, but plan `{plan}` is for {least} to {most} bytes")]
+    MessageSize {
+        /// The plan.
+        plan: String,
+        /// Bytes of a rank's input, in an all-gather of its output.
+        bytes: u64,
+        /// The plan's smallest message.
+        least: u64,
+        /// The plan's largest message.
+        most: u64,
+    },
+    /// A count that does not give every rank an equal part.
+    #[error("{count} elements do not divide into {ranks} equal parts, as {collective} needs")]
+    UnequalParts {
+        /// Name of the collective.
+        collective: &'static str,
+        /// Elements of the larger buffer.
+        count: u64,
+        /// Number of ranks.
+        ranks: u32,
+    },
+    /// A message that no memory holds.
+    #[error("{count} elements of {dtype} need more bytes than there are addresses")]
+    TooLarge {
+        /// Elements of the larger buffer.
+        count: u64,
+        /// Their type.
+        dtype: DataType,
+    },
+    /// A reduction that the plan does not do.
+    #[error("plan `{plan}` reduces by {fixed}, found a request for {asked}")]
+    FixedReduction {
+        /// The plan.
+        plan: String,
+        /// Its reductions.
+        fixed: String,
+        /// What was asked for.
+        asked: ReduceOp,
+    },
+    /// A type that cannot be combined as asked.
+    #[error("elements of {dtype} cannot be accumulated as {accumulate}")]
+    Accumulator {
+        /// The elements' type.
+        dtype: DataType,
+        /// The accumulator that was asked for.
+        accumulate: Accumulate,
+    },
+    /// A buffer of another length.
+    #[error("{buffer} of rank {rank} has {found} bytes, expected {expected} bytes")]
+    BufferSize {
+        /// The rank.
+        rank: u32,
+        /// `input`, `output` or `buffer`.
+        buffer: &'static str,
+        /// Bytes that the message needs.
+        expected: u64,
+        /// Bytes of the buffer.
+        found: u64,
+    },
+    /// Another number of buffers than there are ranks.
+    #[error("{found} {buffer} buffers for {expected} ranks")]
+    BufferCount {
+        /// `input`, `output` or `in-place`.
+        buffer: &'static str,
+        /// Number of ranks.
+        expected: u32,
+        /// Number of buffers.
+        found: usize,
+    },
+    /// Elements of another type.
+    #[error("buffers of {found} for a message of {expected}")]
+    ElementType {
+        /// Type of the message.
+        expected: DataType,
+        /// Type of the buffers.
+        found: DataType,
+    },
+    /// An in-place plan with two buffers, or the other way round.
+    #[error("plan `{plan}` works {}, found {}", if *.in_place { "in place" } else { "out of place" }, if *.in_place { "separate inputs and outputs" } else { "one buffer per rank" })]
+    InPlace {
+        /// The plan.
+        plan: String,
+        /// Whether the plan is in place.
+        in_place: bool,
+    },
+    /// A plan that writes to an input that was handed in for reading.
+    #[error("plan `{plan}` overwrites its inputs, found inputs that are only lent for reading")]
+    ReadOnlyInput {
+        /// The plan.
+        plan: String,
+    },
+    /// Scratch that cannot be had.
+    #[error("plan `{plan}` needs {bytes} bytes of scratch for this message, the limit is {limit} bytes")]
+    Memory {
+        /// The plan.
+        plan: String,
+        /// Bytes of all ranks together; `u64::MAX` if that is not even a number of bytes.
+        bytes: u64,
+        /// What the world allows, or what the machine gave.
+        limit: u64,
+    },
+    /// A worker thread could not be started.
+    #[error("cannot start a worker thread: {0}")]
+    Workers(String),
+    /// A fault of this crate.
+    #[error("internal error in mscclpp-exec: {0}; please report it")]
+    Internal(String),
+}
+
+impl Error {
+    /// The rule that is broken.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Stalled(_) => Code::Stalled,
+            Self::Ranks { .. } => Code::WrongNumberOfRanks,
+            Self::Plan { .. } => Code::MalformedPlan,
+            Self::MessageSize { .. } => Code::MessageOutOfRange,
+            Self::UnequalParts { .. } => Code::UnequalParts,
+            Self::TooLarge { .. } => Code::MessageTooLarge,
+            Self::FixedReduction { .. } => Code::FixedReduction,
+            Self::Accumulator { .. } => Code::NoSuchReduction,
+            Self::BufferSize { .. } | Self::BufferCount { .. } | Self::ElementType { .. } => Code::WrongBuffers,
+            Self::InPlace { .. } => Code::WrongPlace,
+            Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
+            Self::Memory { .. } | Self::Workers(_) => Code::OutOfResources,
+            Self::Internal(_) => Code::ExecutorFault,
+        }
+    }
+
+    /// What to do about it.
+    fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Ranks { expected, .. } => format!("make a world of {expected} ranks, or a plan for this one"),
+            Self::MessageSize { .. } => "choose another plan, or `Message::any_size` to run it all the same".into(),
+            Self::UnequalParts { count, ranks, .. } => {
+                let next = count.checked_next_multiple_of(u64::from(*ranks)).unwrap_or(0);
+                format!("send {next} elements, the next multiple of {ranks}")
+            }
+            Self::FixedReduction { fixed, .. } => {
+                format!(
+                    "leave the reduction of the message out to reduce by {fixed}, or use a plan of sums, which takes any"
+                )
+            }
+            Self::Accumulator { dtype, .. } if dtype.is_integer() => "integers accumulate as `Native`".into(),
+            Self::Accumulator { .. } => "accumulate as `F64`".into(),
+            Self::InPlace { in_place: true, .. } => "launch with `launch_in_place`".into(),
+            Self::InPlace { .. } => "launch with inputs and outputs".into(),
+            Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
+            Self::Memory { .. } => "send smaller messages, or raise the limit with `World::scratch_limit`".into(),
+            _ => return None,
+        })
+    }
+
+    /// The error as a finding, with its rule and how to mend it.
+    pub fn diagnostic(&self) -> Diagnostic {
+        let mut diagnostic = match self {
+            Self::Stalled(stall) => stall.diagnostic(),
+            Self::Plan { place, what } => Diagnostic::new(self.code(), Site::Path(place.clone()), what.clone()),
+            other => Diagnostic::new(self.code(), Site::None, other.to_string()),
+        };
+        if let Some(help) = self.help() {
+            diagnostic = diagnostic.help(help);
+        }
+        diagnostic
+    }
+}

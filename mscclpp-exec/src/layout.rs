@@ -1,0 +1,382 @@
+//! Where chunks lie: byte arithmetic of a launch.
+//!
+//! # Chunk boundaries
+//!
+//! Every chunk is one *stride* long, and chunk `i` of a buffer begins at `i × stride`, in input, output and scratch alike. The
+//! stride is what a part of the message needs per chunk, rounded up to the plan's alignment, to whole elements, and to
+//! whole packets in plans that use them. Where a message divides evenly, as it must for the reference system, these are
+//! the reference's boundaries.
+//!
+//! Where it does not, **a launch runs as if the message were padded with zeros to whole strides**: an operation covers the
+//! same bytes, packets and loop iterations on both of its ends, but what it reads behind the end of a caller's buffer is
+//! zero, and what it writes there is dropped. So chunks at the end are shorter than others, or empty, and any number of
+//! elements works, zero included. Boundaries must be of this form: a range of several chunks is one run of bytes, which an
+//! author may send in one piece and use chunk by chunk, at any index of another buffer. Only equally long chunks survive that.
+//!
+//! # Parts
+//!
+//! In all-gather, reduce-scatter and all-to-all a buffer is made of one part per rank, and chunk `j` of rank `r`'s part must
+//! be as long as chunk `j` of the part wherever it comes from. There each part is padded on its own: [`View`] maps the padded
+//! bytes, in which a plan thinks, to those of a caller's buffer, in which parts are dense.
+
+use mscclpp_core::collective::{Collective, CollectiveKind};
+
+use crate::error::Error;
+use crate::message::Message;
+
+/// What the layout must know of a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    pub(crate) collective: Collective,
+    pub(crate) ranks: u32,
+    /// Chunks of every rank's buffers; 0 for one that is not used. Scratch: the most of any rank.
+    pub(crate) input: u32,
+    pub(crate) output: u32,
+    pub(crate) scratch: u32,
+    /// At least 1.
+    pub(crate) alignment: u32,
+    pub(crate) packets: bool,
+}
+
+/// Sizes in bytes that all ranks of a launch share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Bytes from one chunk to the next.
+    pub(crate) stride: u64,
+    /// Granularity of every boundary: alignment, elements, packets. Divides the stride.
+    pub(crate) unit: u64,
+    /// A rank's input and output.
+    pub(crate) input: View,
+    pub(crate) output: View,
+}
+
+/// A buffer as a plan sees it: parts padded to whole strides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// Bytes of all parts.
+    pub(crate) len: u64,
+    /// Bytes of a part, without and with padding. Equal if there is only one part: then padding is just the end.
+    part: u64,
+    padded: u64,
+}
+
+/// A piece of a [`View`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// First byte in the buffer.
+    pub(crate) at: u64,
+    /// Bytes in the buffer; what is missing from `run` is padding.
+    pub(crate) len: u64,
+    /// Padded bytes that this piece stands for.
+    pub(crate) run: u64,
+}
+
+impl View {
+    fn new(part: u64, parts: u64, padded: u64) -> Option<Self> {
+        let len = part.checked_mul(parts)?;
+        let padded = if parts > 1 { padded.max(part) } else { part };
+        Some(Self { len, part, padded })
+    }
+
+    /// A buffer without padding.
+    pub(crate) const fn dense(len: u64) -> Self {
+        Self { len, part: len, padded: len }
+    }
+
+    /// Whether there is padding between parts, so that a range may be made of several pieces.
+    #[inline]
+    pub(crate) const fn is_split(&self) -> bool {
+        self.part != self.padded
+    }
+
+    /// The piece that begins at padded byte `at` and stands for `1..=len` bytes (0 if `len` is 0).
+    #[inline]
+    pub(crate) fn piece(&self, at: u64, len: u64) -> Piece {
+        if !self.is_split() {
+            return Piece { at, len: self.len.saturating_sub(at).min(len), run: len };
+        }
+        let (number, inside) = (at / self.padded, at % self.padded);
+        let run = len.min(self.padded - inside);
+        let start = number * self.part + inside.min(self.part);
+        let end = self.part.saturating_sub(inside).min(self.len.saturating_sub(start));
+        Piece { at: start, len: end.min(run), run }
+    }
+}
+
+impl Layout {
+    /// The layout of a message.
+    ///
+    /// # Errors
+    /// [`Error::UnequalParts`], [`Error::TooLarge`], [`Error::Plan`] if the plan's chunk counts do not fit its collective.
+    pub(crate) fn new(shape: &Shape, message: &Message) -> Result<Self, Error> {
+        let size = message.dtype.size() as u64;
+        let too_large = || Error::TooLarge { count: message.count, dtype: message.dtype };
+        let (input, output) = part_chunks(shape)?;
+        let unit = lcm(u64::from(shape.alignment), size).and_then(|u| lcm(u, if shape.packets { 8 } else { 1 }));
+        let unit = unit.ok_or_else(too_large)?;
+        let (input_count, output_count) = elements(shape, message.count)?;
+        let bytes = message.count.checked_mul(size).filter(|&bytes| bytes <= MOST).ok_or_else(too_large)?;
+        // The larger buffer rules. For collectives with parts both have the same bytes per chunk anyway.
+        let (parts, chunks) = if input.chunks() >= output.chunks() { input.rule() } else { output.rule() };
+        let stride = (bytes / parts).div_ceil(chunks).checked_next_multiple_of(unit).ok_or_else(too_large)?;
+        let view = |side: Side, count: u64| {
+            let bytes = count.checked_mul(size)?;
+            // A custom collective's smaller buffer has whole chunks, but never more bytes than the larger one.
+            let len = if shape.has_free_counts() { stride.checked_mul(side.chunks())?.min(bytes) } else { bytes };
+            let padded = stride.checked_mul(u64::from(side.per_part)).filter(|&padded| padded <= MOST)?;
+            padded.checked_mul(side.parts).filter(|&all| all <= MOST)?;
+            View::new(len / side.parts.max(1), side.parts, padded)
+        };
+        Ok(Self {
+            stride,
+            unit,
+            input: view(input, input_count).ok_or_else(too_large)?,
+            output: view(output, output_count).ok_or_else(too_large)?,
+        })
+    }
+
+    /// Bytes of `chunks` chunks of scratch.
+    pub(crate) fn scratch(&self, chunks: u32) -> Option<u64> {
+        self.stride.checked_mul(u64::from(chunks)).filter(|&bytes| bytes <= MOST / 4)
+    }
+
+    /// The part `index` of `of` of a range of `len` bytes, as first byte and length: whole units, the first parts one
+    /// longer where they do not divide.
+    #[inline]
+    pub(crate) fn slice(&self, len: u64, index: u32, of: u32) -> (u64, u64) {
+        if of <= 1 {
+            return (0, len);
+        }
+        let (units, of) = (len / self.unit, u64::from(of));
+        let boundary = |i: u64| (i * (units / of) + i.min(units % of)) * self.unit;
+        let (start, end) = (boundary(index.into()), boundary(u64::from(index) + 1));
+        (start, end - start)
+    }
+
+    /// Iterations of a pipelined loop over `chunks` chunks in windows of `unit` bytes.
+    pub(crate) fn trips(&self, chunks: u32, unit: u64) -> u64 {
+        (u128::from(self.stride) * u128::from(chunks)).div_ceil(u128::from(unit.max(1))).min(u64::MAX.into()) as u64
+    }
+}
+
+/// The longest buffer: addresses are signed.
+const MOST: u64 = i64::MAX as u64;
+
+impl Shape {
+    fn has_free_counts(&self) -> bool {
+        matches!(self.collective.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. })
+    }
+}
+
+/// The chunking of a rank's input or output.
+#[derive(Clone, Copy)]
+struct Side {
+    parts: u64,
+    per_part: u32,
+}
+
+impl Side {
+    fn chunks(self) -> u64 {
+        self.parts * u64::from(self.per_part)
+    }
+
+    /// Parts and chunks per part by which the stride is found; a plan that uses neither buffer has one chunk.
+    fn rule(self) -> (u64, u64) {
+        (self.parts.max(1), u64::from(self.per_part).max(1))
+    }
+}
+
+fn part_chunks(shape: &Shape) -> Result<(Side, Side), Error> {
+    use CollectiveKind::*;
+    let ranks = u64::from(shape.ranks);
+    let (input_parts, output_parts) = match shape.collective.kind {
+        AllGather => (1, ranks),
+        ReduceScatter => (ranks, 1),
+        AllToAll => (ranks, ranks),
+        AllReduce | SendRecv | Broadcast | Reduce | Custom { .. } | Test { .. } => (1, 1),
+    };
+    let side = |what: &str, parts: u64, chunks: u32| {
+        let fits = u64::from(chunks).is_multiple_of(parts);
+        let side = Side { parts, per_part: (u64::from(chunks) / parts) as u32 };
+        fits.then_some(side).ok_or_else(|| Error::Plan {
+            place: "the whole plan".into(),
+            what: format!("{chunks} {what} chunks for {parts} ranks, expected a multiple of {parts}"),
+        })
+    };
+    let (mut input, mut output) =
+        (side("input", input_parts, shape.input)?, side("output", output_parts, shape.output)?);
+    if !shape.has_free_counts() {
+        // A buffer that no operation names still has its bytes.
+        match (input.per_part, output.per_part) {
+            (0, chunks) => input.per_part = chunks,
+            (chunks, 0) => output.per_part = chunks,
+            (left, right) if left == right => {}
+            (left, right) => {
+                return Err(Error::Plan {
+                    place: "the whole plan".into(),
+                    what: format!("{left} chunks per part of the input and {right} of the output, expected equal ones"),
+                });
+            }
+        }
+    }
+    Ok((input, output))
+}
+
+/// Elements of a rank's input and output, where the larger of them has `count`.
+fn elements(shape: &Shape, count: u64) -> Result<(u64, u64), Error> {
+    use CollectiveKind::*;
+    let ranks = u64::from(shape.ranks);
+    let kind = shape.collective.kind;
+    if matches!(kind, AllGather | ReduceScatter | AllToAll) && !count.is_multiple_of(ranks) {
+        return Err(Error::UnequalParts { collective: kind.name(), count, ranks: shape.ranks });
+    }
+    Ok(match kind {
+        AllGather => (count / ranks, count),
+        ReduceScatter => (count, count / ranks),
+        _ => (count, count),
+    })
+}
+
+fn lcm(a: u64, b: u64) -> Option<u64> {
+    let (mut x, mut y) = (a.max(1), b.max(1));
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a.max(1) / x).checked_mul(b.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::dtype::DataType;
+
+    fn shape(kind: CollectiveKind, ranks: u32, per_part: u32) -> Shape {
+        let mut collective = Collective::new(kind);
+        collective.chunk_factor = per_part;
+        let (input, output) = collective.chunks(ranks).unwrap();
+        Shape { collective, ranks, input, output, scratch: 0, alignment: 16, packets: false }
+    }
+
+    fn layout(shape: &Shape, count: u64, dtype: DataType) -> Layout {
+        Layout::new(shape, &Message::new(dtype, count)).unwrap()
+    }
+
+    #[test]
+    fn even_messages_have_the_reference_boundaries() {
+        let layout = layout(&shape(CollectiveKind::AllReduce, 8, 2), 16 * 64, DataType::F32);
+        assert_eq!((layout.stride, layout.unit), (256, 16));
+        assert_eq!(layout.input.piece(3 * 256, 512), Piece { at: 768, len: 512, run: 512 });
+        // 5 units in 3 slices: 2, 2, 1.
+        assert_eq!([0, 1, 2].map(|i| layout.slice(80, i, 3)), [(0, 32), (32, 32), (64, 16)]);
+        assert_eq!(layout.trips(2, 100), 6);
+    }
+
+    #[test]
+    fn more_than_four_gigabytes() {
+        let count = (1_u64 << 40) + 3;
+        let one = layout(&shape(CollectiveKind::AllReduce, 8, 1), count, DataType::F64);
+        assert_eq!(one.stride, (count * 8).div_ceil(8).next_multiple_of(16));
+        let last = one.input.piece(7 * one.stride, one.stride);
+        assert_eq!((last.at, last.at + last.len), (7 * one.stride, count * 8));
+        let parts = layout(&shape(CollectiveKind::AllGather, 8, 3), count / 8 * 8, DataType::F32);
+        let (part, piece) = (count / 8 * 4, parts.output.piece(7 * 3 * parts.stride, 3 * parts.stride));
+        assert_eq!((piece.at, piece.len), (7 * part, part));
+        assert_eq!(parts.trips(1 << 20, 1), parts.stride << 20);
+        assert_eq!(one.trips(u32::MAX, 1), u64::MAX, "saturates");
+        assert!(parts.scratch(u32::MAX).is_none(), "more scratch than there are addresses");
+    }
+
+    #[test]
+    fn impossible_messages_are_errors() {
+        let new = |shape: &Shape, count, dtype| Layout::new(shape, &Message::new(dtype, count));
+        let gather = shape(CollectiveKind::AllGather, 4, 1);
+        assert!(matches!(new(&gather, 7, DataType::U8), Err(Error::UnequalParts { count: 7, ranks: 4, .. })));
+        for count in [u64::MAX, u64::MAX / 8, MOST / 8 + 1] {
+            let reduce = shape(CollectiveKind::AllReduce, 4, 1);
+            assert!(matches!(new(&reduce, count, DataType::F64), Err(Error::TooLarge { .. })), "{count}");
+        }
+        let odd = Shape { output: 6, ..gather };
+        assert!(matches!(new(&odd, 8, DataType::U8), Err(Error::Plan { .. })));
+        let unequal = Shape { input: 2, ..gather };
+        assert!(matches!(new(&unequal, 8, DataType::U8), Err(Error::Plan { .. })));
+    }
+
+    #[test]
+    fn custom_counts() {
+        let shape = |input, output| Shape { input, output, ..shape(CollectiveKind::Custom { input, output }, 2, 1) };
+        let even = layout(&shape(4, 8), 80, DataType::F32);
+        assert_eq!((even.stride, even.input.len, even.output.len), (48, 192, 320));
+        let none = layout(&shape(0, 0), 80, DataType::F32);
+        assert_eq!((none.stride, none.input.len, none.output.len), (320, 0, 0));
+    }
+
+    fn kinds() -> impl Strategy<Value = CollectiveKind> {
+        use CollectiveKind::*;
+        prop::sample::select(vec![AllReduce, AllGather, ReduceScatter, AllToAll, SendRecv, Broadcast, Reduce])
+    }
+
+    proptest! {
+        /// Pieces of all chunks cover a buffer once and in order, on every side of every collective.
+        #[test]
+        fn chunks_cover_the_buffers(
+            kind in kinds(), ranks in 1_u32..9, per_part in 1_u32..7, count in 0_u64..5000,
+            dtype in prop::sample::select(DataType::ALL), alignment in 1_u32..70, packets: bool,
+        ) {
+            let shape = Shape { alignment, packets, ..shape(kind, ranks, per_part) };
+            let count = count * u64::from(ranks);
+            let layout = layout(&shape, count, dtype);
+            prop_assert!(layout.stride.is_multiple_of(layout.unit));
+            prop_assert!(layout.unit.is_multiple_of(dtype.size() as u64));
+            let sides = [(layout.input, shape.input), (layout.output, shape.output)];
+            for (view, chunks) in sides {
+                let mut end = 0;
+                for chunk in 0..u64::from(chunks) {
+                    let piece = view.piece(chunk * layout.stride, layout.stride);
+                    prop_assert_eq!(piece.run, layout.stride, "a chunk lies in one part");
+                    prop_assert!(piece.len == 0 || piece.at == end, "chunk {} at {}, not {}", chunk, piece.at, end);
+                    prop_assert!(piece.len.is_multiple_of(dtype.size() as u64), "an element is cut");
+                    end += piece.len;
+                }
+                prop_assert_eq!(end, view.len);
+                // A range taken in any steps visits the same bytes.
+                let (mut at, mut seen) = (0, 0);
+                let all = u64::from(chunks) * layout.stride;
+                while at < all {
+                    let piece = view.piece(at, (all - at).min(layout.stride * 3 / 2 + 1));
+                    seen += piece.len;
+                    at += piece.run;
+                }
+                prop_assert_eq!(seen, view.len);
+            }
+        }
+
+        /// Chunk j of rank r's part is as long at its source as at its destination.
+        #[test]
+        fn both_ends_agree(ranks in 1_u32..9, per_part in 1_u32..7, part in 0_u64..500) {
+            let gather = layout(&shape(CollectiveKind::AllGather, ranks, per_part), part * u64::from(ranks), DataType::U8);
+            for rank in 0..u64::from(ranks) {
+                for chunk in 0..u64::from(per_part) {
+                    let source = gather.input.piece(chunk * gather.stride, gather.stride);
+                    let copy = gather.output.piece((rank * u64::from(per_part) + chunk) * gather.stride, gather.stride);
+                    prop_assert_eq!(source.len, copy.len);
+                    prop_assert_eq!(source.len == 0 || copy.at == rank * part + source.at, true);
+                }
+            }
+        }
+
+        /// The slices of a group cover a range once and in order.
+        #[test]
+        fn slices_cover(chunks in 1_u64..20, of in 1_u32..20, count in 0_u64..1000) {
+            let layout = layout(&shape(CollectiveKind::AllReduce, 4, 3), count, DataType::F16);
+            let mut end = 0;
+            for index in 0..of {
+                let (start, len) = layout.slice(chunks * layout.stride, index, of);
+                prop_assert_eq!(start, end);
+                end = start + len;
+            }
+            prop_assert_eq!(end, chunks * layout.stride);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Lending slices to workers.
+
+use std::marker::PhantomData;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+
+use super::Span;
+
+/// The slices that are lent at this moment, by number.
+#[derive(Default)]
+pub(crate) struct Table {
+    lent: RwLock<Vec<Lent>>,
+}
+
+/// A lent slice.
+#[derive(Clone, Copy)]
+pub(super) struct Lent {
+    pub(super) base: *mut u8,
+    pub(super) len: usize,
+    /// Lent for reading only.
+    pub(super) shared: bool,
+}
+
+// SAFETY: the pointer is only used through `Memory`, in atomic units (see the module), which any thread may do at any time.
+unsafe impl Send for Lent {}
+// SAFETY: as above.
+unsafe impl Sync for Lent {}
+
+/// Hands slices to a [`Table`]; they get the numbers 0, 1, ….
+pub(crate) struct Lender<'t, 'a> {
+    list: &'t mut Vec<Lent>,
+    slices: PhantomData<&'a mut [u8]>,
+}
+
+impl<'a> Lender<'_, 'a> {
+    /// Lends a slice for reading and writing.
+    pub(crate) fn push(&mut self, slice: &'a mut [u8]) {
+        self.list.push(Lent { base: slice.as_mut_ptr(), len: slice.len(), shared: false });
+    }
+
+    /// Lends a slice for reading.
+    pub(crate) fn push_shared(&mut self, slice: &'a [u8]) {
+        self.list.push(Lent { base: slice.as_ptr().cast_mut(), len: slice.len(), shared: true });
+    }
+}
+
+impl Table {
+    /// Lends slices while `run` runs. When this returns nobody can reach them through the table any more; a worker that
+    /// still holds [`Memory`] is waited for.
+    pub(crate) fn lend<'a, R>(&self, fill: impl FnOnce(&mut Lender<'_, 'a>), run: impl FnOnce() -> R) -> R {
+        /// Takes the slices back, on a panic too.
+        struct TakeBack<'t>(&'t Table);
+        impl Drop for TakeBack<'_> {
+            fn drop(&mut self) {
+                self.0.lent.write().unwrap_or_else(PoisonError::into_inner).clear();
+            }
+        }
+
+        let _take_back = TakeBack(self);
+        {
+            let mut list = self.lent.write().unwrap_or_else(PoisonError::into_inner);
+            list.clear();
+            fill(&mut Lender { list: &mut list, slices: PhantomData });
+        }
+        run()
+    }
+
+    /// The slices that are lent now, for as long as the result lives.
+    pub(crate) fn memory(&self) -> Memory<'_> {
+        Memory(self.lent.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Access to lent slices.
+pub(crate) struct Memory<'t>(RwLockReadGuard<'t, Vec<Lent>>);
+
+impl Memory<'_> {
+    /// A lent slice; an empty one if there is none of that number.
+    #[inline]
+    pub(crate) fn slice(&self, number: usize) -> Span<'_> {
+        // The slices live for `'a` of `lend`, so at least until it returns, and it does not return before this guard is
+        // dropped. During that time their owner has lent them away and does not touch them.
+        self.0.get(number).map_or(Span::EMPTY, Span::new)
+    }
+}

@@ -1,0 +1,87 @@
+//! What a launch is asked to do.
+
+use mscclpp_core::vocab::ReduceOp;
+
+use crate::dtype::{DataType, Element};
+use crate::numeric::Accumulate;
+
+/// A message: how many elements of which type, and how to combine them.
+///
+/// ```
+/// use mscclpp_exec::Message;
+/// use mscclpp_core::vocab::ReduceOp;
+///
+/// let message = Message::of::<f32>(1000).op(ReduceOp::Max);
+/// assert_eq!(message.bytes(), Some(4000));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Message {
+    /// Elements of the larger of a rank's input and output, as in nccl-tests: of both in an all-reduce, of the output in an
+    /// all-gather, of the input in a reduce-scatter. All-gather, reduce-scatter and all-to-all need a multiple of the ranks.
+    pub count: u64,
+    /// Type of the elements.
+    pub dtype: DataType,
+    /// The reduction; `None` for what the plan says. A plan whose reductions are all sums takes any, other plans only theirs.
+    pub op: Option<ReduceOp>,
+    /// The type in which an operation combines its sources.
+    pub accumulate: Accumulate,
+    /// Whether packets carry 4 bytes or 8.
+    pub packet: Packet,
+    /// Whether the plan's range of message sizes is ignored.
+    pub any_size: bool,
+}
+
+/// How much a packet carries. Packets of both kinds look the same in memory: 4 bytes of data, then 4 of a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Packet {
+    /// 8 bytes: data, flag, data, flag. Read and written together.
+    #[default]
+    LL16,
+    /// 4 bytes: data, flag.
+    LL8,
+}
+
+impl Message {
+    /// A message with the plan's own reduction, combined in the elements' type, in packets of 16 bytes.
+    pub const fn new(dtype: DataType, count: u64) -> Self {
+        Self { count, dtype, op: None, accumulate: Accumulate::Native, packet: Packet::LL16, any_size: false }
+    }
+
+    /// A message of elements of a Rust type.
+    pub const fn of<T: Element>(count: usize) -> Self {
+        Self::new(T::TYPE, count as u64)
+    }
+
+    /// Sets the reduction.
+    #[must_use]
+    pub const fn op(mut self, op: ReduceOp) -> Self {
+        self.op = Some(op);
+        self
+    }
+
+    /// Sets the type in which sources are combined.
+    #[must_use]
+    pub const fn accumulate(mut self, accumulate: Accumulate) -> Self {
+        self.accumulate = accumulate;
+        self
+    }
+
+    /// Sets the kind of packets.
+    #[must_use]
+    pub const fn packet(mut self, packet: Packet) -> Self {
+        self.packet = packet;
+        self
+    }
+
+    /// Accepts sizes outside of the plan's range.
+    #[must_use]
+    pub const fn any_size(mut self) -> Self {
+        self.any_size = true;
+        self
+    }
+
+    /// Bytes of the larger of a rank's input and output; `None` if that exceeds 64 bits.
+    pub const fn bytes(&self) -> Option<u64> {
+        self.count.checked_mul(self.dtype.size() as u64)
+    }
+}

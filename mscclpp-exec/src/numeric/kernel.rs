@@ -1,0 +1,262 @@
+//! Reductions of blocks: one set of functions for each type, operation and accumulator.
+
+use half::{bf16, f16};
+use mscclpp_core::vocab::ReduceOp;
+
+use super::fp8::{E4m3, E5m2};
+use super::number::{MAX, MIN, Number, PROD, SUM, combine};
+use super::small::Via;
+use super::{Accumulate, Accumulator, Block, LINE, LINES, Line, zeroed};
+use crate::dtype::DataType;
+
+/// How sources are combined: `start` with the first, `add` each other one, `finish`. Elements behind the data that a
+/// caller's last block holds are computed as well and mean nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Reducer {
+    pub(crate) start: fn(&mut Accumulator, &Block, usize),
+    pub(crate) add: fn(&mut Accumulator, &Block, usize),
+    pub(crate) finish: fn(&Accumulator, &mut Block, usize),
+}
+
+/// Divides the elements of a block by the number of ranks.
+pub(crate) type Divider = fn(&mut Block, u32);
+
+impl Reducer {
+    /// The functions for a type; `None` if it cannot be combined in that accumulator. An average is added up.
+    pub(crate) fn new(dtype: DataType, op: ReduceOp, accumulate: Accumulate) -> Option<Self> {
+        if !accumulate.supports(dtype) {
+            return None;
+        }
+        let wide = accumulate == Accumulate::F64;
+        Some(match dtype {
+            DataType::I8 => native::<i8>(op),
+            DataType::U8 => native::<u8>(op),
+            DataType::I32 => native::<i32>(op),
+            DataType::U32 => native::<u32>(op),
+            DataType::I64 => native::<i64>(op),
+            DataType::U64 => native::<u64>(op),
+            DataType::F64 => native::<f64>(op),
+            DataType::F32 if wide => via::<f32, f64>(op),
+            DataType::F32 => native::<f32>(op),
+            DataType::F16 => small::<f16>(op, accumulate),
+            DataType::BF16 => small::<bf16>(op, accumulate),
+            DataType::F8E4M3 => small::<E4m3>(op, accumulate),
+            DataType::F8E5M2 => small::<E5m2>(op, accumulate),
+        })
+    }
+}
+
+/// The division that ends an average.
+pub(crate) fn divider(dtype: DataType) -> Divider {
+    match dtype {
+        DataType::I8 => divide::<i8>,
+        DataType::U8 => divide::<u8>,
+        DataType::I32 => divide::<i32>,
+        DataType::U32 => divide::<u32>,
+        DataType::I64 => divide::<i64>,
+        DataType::U64 => divide::<u64>,
+        DataType::F32 => divide::<f32>,
+        DataType::F64 => divide::<f64>,
+        DataType::F16 => divide_small::<f16>,
+        DataType::BF16 => divide_small::<bf16>,
+        DataType::F8E4M3 => divide_small::<E4m3>,
+        DataType::F8E5M2 => divide_small::<E5m2>,
+    }
+}
+
+/// Picks the functions for an operation.
+macro_rules! by_op {
+    ($op:expr, $start:expr, $add:ident::<$($type:ty),*>, $finish:expr) => {
+        Reducer {
+            start: $start,
+            add: match $op {
+                ReduceOp::Sum | ReduceOp::Avg => $add::<$($type,)* SUM>,
+                ReduceOp::Prod => $add::<$($type,)* PROD>,
+                ReduceOp::Min => $add::<$($type,)* MIN>,
+                ReduceOp::Max => $add::<$($type,)* MAX>,
+            },
+            finish: $finish,
+        }
+    };
+}
+
+/// Types that compute themselves.
+fn native<T: Number>(op: ReduceOp) -> Reducer {
+    by_op!(op, start, add::<T>, finish)
+}
+
+/// Types that compute in a wider one.
+fn small<T: Via<f32> + Via<f64>>(op: ReduceOp, accumulate: Accumulate) -> Reducer {
+    match accumulate {
+        Accumulate::Native => by_op!(op, start, add_rounding::<T>, finish),
+        Accumulate::F32 => via::<T, f32>(op),
+        Accumulate::F64 => via::<T, f64>(op),
+    }
+}
+
+fn via<T: Via<A>, A: Number>(op: ReduceOp) -> Reducer {
+    by_op!(op, start_via::<T, A>, add_via::<T, A>, finish_via::<T, A>)
+}
+
+fn elements<T: bytemuck::Pod>(lines: &[Line]) -> &[T] {
+    bytemuck::cast_slice(lines)
+}
+
+fn elements_mut<T: bytemuck::Pod>(lines: &mut [Line]) -> &mut [T] {
+    bytemuck::cast_slice_mut(lines)
+}
+
+fn start(acc: &mut Accumulator, block: &Block, lines: usize) {
+    acc[..lines].copy_from_slice(&block[..lines]);
+}
+
+fn add<T: Number, const OP: u8>(acc: &mut Accumulator, block: &Block, lines: usize) {
+    for (acc, line) in acc.iter_mut().zip(&block[..lines]) {
+        let acc = elements_mut::<T>(std::slice::from_mut(acc));
+        for (acc, &value) in acc.iter_mut().zip(elements::<T>(std::slice::from_ref(line))) {
+            *acc = combine::<T, OP>(*acc, value);
+        }
+    }
+}
+
+fn finish(acc: &Accumulator, block: &mut Block, lines: usize) {
+    block[..lines].copy_from_slice(&acc[..lines]);
+}
+
+/// Every step in f32 and back.
+fn add_rounding<T: Via<f32>, const OP: u8>(acc: &mut Accumulator, block: &Block, lines: usize) {
+    for (acc, line) in acc.iter_mut().zip(&block[..lines]) {
+        let acc = elements_mut::<T>(std::slice::from_mut(acc));
+        let (mut left, mut right) = ([0.0; LINE], [0.0; LINE]);
+        let (left, right) = (&mut left[..acc.len()], &mut right[..acc.len()]);
+        T::widen(acc, left);
+        T::widen(elements::<T>(std::slice::from_ref(line)), right);
+        for (left, &right) in left.iter_mut().zip(&*right) {
+            *left = combine::<f32, OP>(*left, right);
+        }
+        T::narrow(left, acc);
+    }
+}
+
+/// Lines that the elements of `lines` lines fill in an accumulator of another width.
+fn widened<T, A>(lines: usize) -> usize {
+    lines * size_of::<A>() / size_of::<T>()
+}
+
+fn start_via<T: Via<A>, A: Number>(acc: &mut Accumulator, block: &Block, lines: usize) {
+    T::widen(elements(&block[..lines]), elements_mut(&mut acc[..widened::<T, A>(lines)]));
+}
+
+fn add_via<T: Via<A>, A: Number, const OP: u8>(acc: &mut Accumulator, block: &Block, lines: usize) {
+    let each = widened::<T, A>(1);
+    for (acc, line) in acc.chunks_exact_mut(each).zip(&block[..lines]) {
+        let mut wide = zeroed::<LINES>();
+        let wide: &mut [A] = elements_mut(&mut wide[..each]);
+        T::widen(elements(std::slice::from_ref(line)), wide);
+        for (acc, &value) in elements_mut::<A>(acc).iter_mut().zip(&*wide) {
+            *acc = combine::<A, OP>(*acc, value);
+        }
+    }
+}
+
+fn finish_via<T: Via<A>, A: Number>(acc: &Accumulator, block: &mut Block, lines: usize) {
+    T::narrow(elements(&acc[..widened::<T, A>(lines)]), elements_mut(&mut block[..lines]));
+}
+
+fn divide<T: Number>(block: &mut Block, ranks: u32) {
+    for value in elements_mut::<T>(block) {
+        *value = value.over(ranks);
+    }
+}
+
+fn divide_small<T: Via<f32>>(block: &mut Block, ranks: u32) {
+    for line in block {
+        let line = elements_mut::<T>(std::slice::from_mut(line));
+        let mut wide = [0.0; LINE];
+        let wide = &mut wide[..line.len()];
+        T::widen(line, wide);
+        wide.iter_mut().for_each(|value| *value = value.over(ranks));
+        T::narrow(wide, line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dtype::Element;
+
+    fn block<T: Element>(value: impl Fn(usize) -> T) -> Block {
+        let mut block = zeroed();
+        elements_mut(&mut block).iter_mut().enumerate().for_each(|(i, element)| *element = value(i));
+        block
+    }
+
+    fn reduce<T: Element>(op: ReduceOp, accumulate: Accumulate, sources: &[Block]) -> Vec<T> {
+        let reducer = Reducer::new(T::TYPE, op, accumulate).unwrap();
+        let (mut acc, mut out) = (zeroed(), zeroed());
+        (reducer.start)(&mut acc, &sources[0], LINES);
+        sources[1..].iter().for_each(|source| (reducer.add)(&mut acc, source, LINES));
+        (reducer.finish)(&acc, &mut out, LINES);
+        elements::<T>(&out).to_vec()
+    }
+
+    #[test]
+    fn every_pair_of_type_and_operation_works_on_small_integers() {
+        fn check<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(i32) -> T) {
+            // Three values whose sum and product stay exact in every type.
+            let values = |i: usize| [[1, 2, 0], [2, 1, 2], [0, 3, 1], [2, 2, 2]][i % 4];
+            let sources: Vec<_> = (0..3).map(|s| block(|i| of(values(i)[s]))).collect();
+            for accumulate in [Accumulate::Native, Accumulate::F32, Accumulate::F64] {
+                for op in ReduceOp::ALL {
+                    let Some(_) = Reducer::new(T::TYPE, op, accumulate) else {
+                        assert!(!accumulate.supports(T::TYPE));
+                        continue;
+                    };
+                    let expected: Vec<T> = (0..LINES * LINE / size_of::<T>())
+                        .map(|i| {
+                            let [a, b, c] = values(i);
+                            of(match op {
+                                ReduceOp::Sum | ReduceOp::Avg => a + b + c,
+                                ReduceOp::Prod => a * b * c,
+                                ReduceOp::Min => a.min(b).min(c),
+                                ReduceOp::Max => a.max(b).max(c),
+                            })
+                        })
+                        .collect();
+                    assert_eq!(reduce::<T>(op, accumulate, &sources), expected, "{} {op} {accumulate}", T::TYPE);
+                }
+            }
+        }
+        check(|v| v as i8);
+        check(|v| v as u8);
+        check(|v| v);
+        check(|v| v as u32);
+        check(i64::from);
+        check(|v| v as u64);
+        check(|v| f16::from_f32(v as f32));
+        check(|v| bf16::from_f32(v as f32));
+        check(|v| v as f32);
+        check(f64::from);
+        check(|v| E4m3::from_f64(v.into()));
+        check(|v| E5m2::from_f64(v.into()));
+    }
+
+    #[test]
+    fn a_wider_accumulator_rounds_once() {
+        // 2048 + 1 + 1: in f16 each addition of 1 is lost, in f32 their sum is not.
+        let sources = [2048.0, 1.0, 1.0].map(|value| block(|_| f16::from_f32(value)));
+        assert_eq!(reduce::<f16>(ReduceOp::Sum, Accumulate::Native, &sources)[0].to_f32(), 2048.0);
+        assert_eq!(reduce::<f16>(ReduceOp::Sum, Accumulate::F32, &sources)[0].to_f32(), 2050.0);
+        assert_eq!(reduce::<f16>(ReduceOp::Sum, Accumulate::F64, &sources)[0].to_f32(), 2050.0);
+    }
+
+    #[test]
+    fn division() {
+        let mut floats = block(|i| f16::from_f32(i as f32));
+        divider(DataType::F16)(&mut floats, 4);
+        assert_eq!(elements::<f16>(&floats)[7].to_f32(), 1.75);
+        let mut integers = block(|_| -7_i64);
+        divider(DataType::I64)(&mut integers, 2);
+        assert_eq!(elements::<i64>(&integers)[0], -3);
+    }
+}

@@ -1,0 +1,60 @@
+//! Arithmetic on blocks of elements: what a reduction does to the bytes.
+//!
+//! Sums and products of integers wrap. Minimum and maximum of floats are NaN as soon as one operand is, whatever the
+//! order. `Avg` adds, and divides once at the end of a launch: floats round that division like any other operation,
+//! integers truncate it towards zero (and a sum that wrapped stays wrapped). Sums of f16, bf16 and e5m2 beyond the
+//! largest finite value: f16 and bf16 become infinite, both fp8 types stay at the largest finite value.
+
+mod block;
+pub mod fp8;
+mod kernel;
+mod number;
+mod small;
+
+pub(crate) use block::{Accumulator, Block, LINE, LINES, Line, zeroed};
+pub(crate) use kernel::{Divider, Reducer, divider};
+
+use std::fmt;
+
+use crate::dtype::DataType;
+
+/// How an operation combines several sources.
+///
+/// An operation loads one element of each source, combines them from left to right in this type, and rounds the result
+/// to the message's type once. Between two operations a value is always in the message's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Accumulate {
+    /// The message's own type: every step rounds, as on the device. The only one for integers.
+    #[default]
+    Native,
+    /// Single precision, for floats of at most 32 bits.
+    F32,
+    /// Double precision, for all floats.
+    F64,
+}
+
+impl Accumulate {
+    /// The name used in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+
+    /// Whether elements of a type can be combined in this type.
+    pub const fn supports(self, dtype: DataType) -> bool {
+        match self {
+            Self::Native => true,
+            Self::F32 => !dtype.is_integer() && !matches!(dtype, DataType::F64),
+            Self::F64 => !dtype.is_integer(),
+        }
+    }
+}
+
+impl fmt::Display for Accumulate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

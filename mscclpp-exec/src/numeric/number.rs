@@ -1,0 +1,114 @@
+//! Arithmetic of single numbers.
+
+use bytemuck::Pod;
+use mscclpp_core::vocab::ReduceOp;
+
+/// A type in which sources are combined.
+pub(super) trait Number: Pod {
+    fn sum(self, other: Self) -> Self;
+    fn prod(self, other: Self) -> Self;
+    fn least(self, other: Self) -> Self;
+    fn greatest(self, other: Self) -> Self;
+    /// Divides by a number of ranks, at least 1.
+    fn over(self, ranks: u32) -> Self;
+}
+
+macro_rules! integers {
+    ($($type:ty),*) => { $(
+        impl Number for $type {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+            #[inline(always)]
+            fn prod(self, other: Self) -> Self {
+                self.wrapping_mul(other)
+            }
+            #[inline(always)]
+            fn least(self, other: Self) -> Self {
+                Ord::min(self, other)
+            }
+            #[inline(always)]
+            fn greatest(self, other: Self) -> Self {
+                Ord::max(self, other)
+            }
+            #[inline(always)]
+            fn over(self, ranks: u32) -> Self {
+                // Through a type that holds both; a quotient always fits back.
+                (i128::from(self) / i128::from(ranks)) as Self
+            }
+        }
+    )* };
+}
+
+integers!(i8, u8, i32, u32, i64, u64);
+
+macro_rules! floats {
+    ($($type:ty),*) => { $(
+        impl Number for $type {
+            #[inline(always)]
+            fn sum(self, other: Self) -> Self {
+                self + other
+            }
+            #[inline(always)]
+            fn prod(self, other: Self) -> Self {
+                self * other
+            }
+            #[inline(always)]
+            fn least(self, other: Self) -> Self {
+                if self < other || self.is_nan() { self } else { other }
+            }
+            #[inline(always)]
+            fn greatest(self, other: Self) -> Self {
+                if self > other || self.is_nan() { self } else { other }
+            }
+            #[inline(always)]
+            fn over(self, ranks: u32) -> Self {
+                self / ranks as Self
+            }
+        }
+    )* };
+}
+
+floats!(f32, f64);
+
+/// [`ReduceOp`] as a constant argument, so that the choice is made outside of loops.
+pub(super) const SUM: u8 = ReduceOp::Sum as u8;
+pub(super) const PROD: u8 = ReduceOp::Prod as u8;
+pub(super) const MIN: u8 = ReduceOp::Min as u8;
+pub(super) const MAX: u8 = ReduceOp::Max as u8;
+
+/// Combines two numbers.
+#[inline(always)]
+pub(super) fn combine<N: Number, const OP: u8>(left: N, right: N) -> N {
+    match OP {
+        PROD => left.prod(right),
+        MIN => left.least(right),
+        MAX => left.greatest(right),
+        _ => left.sum(right),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_wrap_and_truncate() {
+        assert_eq!(combine::<i8, SUM>(127, 1), -128);
+        assert_eq!(combine::<u8, PROD>(16, 17), 16);
+        assert_eq!((-7_i32).over(2), -3);
+        assert_eq!(u64::MAX.over(3), u64::MAX / 3);
+        assert_eq!((-100_i8).over(200), 0);
+    }
+
+    #[test]
+    fn nan_wins_in_any_order() {
+        for (left, right) in [(f32::NAN, 1.0), (1.0, f32::NAN)] {
+            assert!(combine::<f32, MIN>(left, right).is_nan());
+            assert!(combine::<f32, MAX>(left, right).is_nan());
+        }
+        assert_eq!(combine::<f64, MIN>(-1.0, 2.0), -1.0);
+        assert_eq!(combine::<f64, MAX>(-1.0, 2.0), 2.0);
+    }
+}
