@@ -38,7 +38,7 @@ codes! {
     BadPipeline = "M0017" "bad-pipeline": "a pipelined loop has a unit that is a positive multiple of the buffer alignment, covers at least one chunk, and its operations cover as many chunks as the loop",
         "Iteration j works on bytes j × unit to (j + 1) × unit of every reference, so all references in a loop must be as long as the loop's span.\n\nWrong: `p.pipeline(1000, 4, || rank.copy(out.chunk(0), inp.chunk(0), 0))`. Right: `p.pipeline(1 << 20, 1, || …)`.";
     TooLarge = "M0018" "too-large": "a program stays within 32-bit numbers of chunks, channels and operations",
-        "Chunk counts are ranks × chunk factor × instances. A program that needs more than 2^32 - 1 of anything is refused rather than cut short.";
+        "Chunk counts are ranks × chunk factor × instances. A program that needs more than 2^32 - 1 of anything is refused rather than cut short.\n\nWrong: `rank.scratch(1 << 40)`. Right: `rank.scratch(8)`; chunks have no size of their own, the message is divided among them.";
     NotScratch = "M0019" "not-scratch": "packets live in scratch",
         "Packets carry flags beside the data, so they need twice the bytes, which only scratch under `protocol = LL` has. rustc refuses most of these programs; this code is left for chunks whose buffer is only known when the program runs.\n\nWrong: `channel.put_packets(peer.output().chunk(0), mine, 0)`. Right: put into `peer.scratch(n).chunk(0)` and unpack there.";
     ForeignHandle = "M0020" "foreign-handle": "handles are used with the program that made them",
