@@ -6,6 +6,7 @@
 #[cfg(test)]
 pub(crate) mod arbitrary;
 pub mod image;
+pub mod json;
 mod op;
 
 pub use image::Plan;

@@ -66,6 +66,17 @@ variants! {
     UnmatchedWait,
     // format
     NotJson,
+    MissingKey,
+    WrongType,
+    UnknownName,
+    UnknownKey,
+    DuplicateKey,
+    Contradiction,
+    BadReference,
+    NestedLoop,
+    BadImage,
+    OverReferenceLimit,
+    NotInReference,
     // execute
     Stalled,
     WrongNumberOfRanks,

@@ -116,8 +116,8 @@ struct Section {
 
 impl Section {
     fn new(rank: &RankPlan) -> Self {
-        let mut section = Self::default();
-        section.head = [rank.input_chunks, rank.output_chunks, rank.scratch_chunks].map(u64::from).to_vec();
+        let head = [rank.input_chunks, rank.output_chunks, rank.scratch_chunks].map(u64::from);
+        let mut section = Self { head: head.to_vec(), ..Self::default() };
         for table in &rank.channels {
             section.channel_table(table);
         }

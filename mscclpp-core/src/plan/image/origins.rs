@@ -7,7 +7,7 @@
 //! ranks           position of each rank's first operation in the next table
 //! operations      place of each plus one, 0 for unknown
 //! places          PLACE words each: file, line, column, token plus one, first variable, variables
-//! variables       VARIABLE words each: name, value (two's complement)
+//! variables       VARIABLE words each: name, value with its sign in the lowest bit, low and high half
 //! strings         STRING words each: first byte, length
 //! ```
 
@@ -21,7 +21,7 @@ use crate::plan::{Op, PlanTree};
 const START: usize = 8;
 const HEAD: usize = 5;
 const PLACE: usize = 6;
-const VARIABLE: usize = 2;
+const VARIABLE: usize = 3;
 const STRING: usize = 2;
 
 /// The bytes of a plan's origins; empty if no operation has a known one.
@@ -83,7 +83,8 @@ impl<'a> Writer<'a> {
         if self.used[at] == 0 {
             let first = (self.variables.len() / VARIABLE) as u64;
             for (name, value) in &place.variables {
-                let variable = [self.string(name), *value as i64 as u64];
+                let zigzag = ((value << 1) ^ (value >> 127)) as u128;
+                let variable = [self.string(name), zigzag as u64, (zigzag >> 64) as u64];
                 self.variables.extend(variable);
             }
             let file = self.string(&place.file);
@@ -150,8 +151,9 @@ impl<'a> OriginTable<'a> {
         let end = first.saturating_add(word(5).saturating_mul(VARIABLE)).min(strings);
         let mut variables = Variables::new();
         for at in (first..end).step_by(VARIABLE) {
-            let value = self.words.index(at + 1) as i64;
-            variables.push((string(self.words.index(at))?, i128::from(value)));
+            let zigzag = u128::from(self.words.get(at + 2)) << 64 | u128::from(self.words.get(at + 1));
+            let value = (zigzag >> 1) as i128 ^ -((zigzag & 1) as i128);
+            variables.push((string(self.words.index(at))?, value));
         }
         Some(SourcePlace {
             file: string(word(0))?,

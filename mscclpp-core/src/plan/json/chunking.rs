@@ -1,0 +1,53 @@
+//! Between a collective with its chunking and the chunk counts that a plan file has instead.
+
+use crate::collective::{Collective, CollectiveKind};
+
+/// The names of all collectives.
+pub(super) const NAMES: &[&str] =
+    &["allreduce", "allgather", "reducescatter", "alltoall", "sendrecv", "broadcast", "reduce", "custom", "test"];
+
+/// The collective of a name, out of place, with the chunk factor that rank 0's counts of input and output chunks imply:
+/// at least 1, rounded down where the counts do not fit the collective.
+pub(super) fn collective(name: &str, (input, output): (u32, u32), ranks: u32) -> Collective {
+    let kind = match name {
+        "allreduce" => CollectiveKind::AllReduce,
+        "allgather" => CollectiveKind::AllGather,
+        "reducescatter" => CollectiveKind::ReduceScatter,
+        "alltoall" => CollectiveKind::AllToAll,
+        "sendrecv" => CollectiveKind::SendRecv,
+        "broadcast" => CollectiveKind::Broadcast,
+        "reduce" => CollectiveKind::Reduce,
+        "test" => CollectiveKind::Test { input, output },
+        _ => CollectiveKind::Custom { input, output },
+    };
+    let chunk_factor = match kind {
+        CollectiveKind::AllGather | CollectiveKind::SendRecv => input,
+        CollectiveKind::ReduceScatter => output,
+        CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => 1,
+        _ => input / ranks.max(1),
+    };
+    Collective { chunk_factor: chunk_factor.max(1), ..Collective::new(kind) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_come_back_from_counts() {
+        for name in NAMES {
+            let kind = collective(name, (3, 5), 4).kind;
+            assert_eq!(kind.name(), *name);
+            for chunk_factor in 1..4 {
+                let chunk_factor = match kind {
+                    CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => 1,
+                    _ => chunk_factor,
+                };
+                let whole = Collective { chunk_factor, ..Collective::new(kind) };
+                let counts = whole.chunks(4).unwrap();
+                assert_eq!(collective(name, counts, 4), whole, "{name} {chunk_factor}");
+            }
+        }
+        assert_eq!(collective("allreduce", (0, 0), 0).chunk_factor, 1);
+    }
+}

@@ -1,0 +1,66 @@
+//! The words of the format: each a string out of a short list.
+
+use super::context::{Context, quoted};
+use super::value::Read;
+use crate::diag::Code;
+use crate::plan::OpKind;
+use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp};
+
+macro_rules! names {
+    ($($type:ty, $what:literal, $fallback:expr, $all:expr, $name:ident, $find:expr;)*) => { $(
+        impl Read<'_> for $type {
+            const WANT: &'static str = concat!("the name of ", $what);
+
+            fn fallback() -> Self {
+                $fallback
+            }
+
+            #[inline]
+            fn from_str(name: &str, context: &mut Context) -> Option<Self> {
+                let found: Option<Self> = $find(name);
+                if found.is_none() {
+                    let names: Vec<&str> = $all.iter().map(|one| one.$name()).collect();
+                    unknown(name, $what, &names, context);
+                }
+                Some(found.unwrap_or($fallback))
+            }
+        }
+    )* };
+}
+
+names! {
+    BufferKind, "a buffer", Self::Scratch, Self::ALL, letter, Self::from_letter;
+    ChannelKind, "a channel type", Self::Memory, Self::ALL, name, Self::from_name;
+    ReduceOp, "a reduction", Self::Sum, Self::ALL, name, Self::from_name;
+    Protocol, "a protocol", Self::Simple, [Self::Simple, Self::LL], name,
+        |name| [Self::Simple, Self::LL].into_iter().find(|one| one.name() == name);
+}
+
+/// An operation's name; `None` for one that is not known, which has been noted.
+#[derive(Clone, Copy)]
+pub(super) struct Name(pub(super) Option<OpKind>);
+
+impl Read<'_> for Name {
+    const WANT: &'static str = "the name of an operation";
+
+    fn fallback() -> Self {
+        Self(None)
+    }
+
+    #[inline]
+    fn from_str(name: &str, context: &mut Context) -> Option<Self> {
+        let found = OpKind::from_name(name);
+        if found.is_none() {
+            let names: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.name()).collect();
+            unknown(name, "an operation", &names, context);
+        }
+        Some(Self(found))
+    }
+}
+
+/// A word that is not on its list.
+#[cold]
+pub(super) fn unknown(name: &str, what: &str, names: &[&str], context: &mut Context) {
+    let message = format!("{} is not the name of {what}", quoted(name));
+    context.error_with_help(Code::UnknownName, message, Some(format!("use one of: {}", names.join(", "))));
+}

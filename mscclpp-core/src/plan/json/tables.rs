@@ -1,0 +1,304 @@
+//! Ranks and thread blocks of a plan file.
+
+use serde::de::MapAccess;
+
+use super::context::Context;
+use super::ops::objects;
+use super::value::{Fields, Read, Seed, fields, require};
+use crate::diag::Code;
+use crate::plan::{ChannelTable, Op, RankPlan, RemoteBuffer, ThreadBlock};
+use crate::vocab::{BufferKind, ChannelKind};
+
+/// A rank's keys as they stand.
+#[derive(Default)]
+struct RawRank {
+    id: u32,
+    rank: RankPlan,
+    channels: Vec<RawChannels>,
+    remote_buffers: Vec<RawRemote>,
+    semaphores: Vec<RawSemaphore>,
+}
+
+impl<'de> Fields<'de> for RawRank {
+    const KEYS: &'static [&'static str] = &[
+        "id",
+        "input_chunks",
+        "output_chunks",
+        "scratch_chunks",
+        "threadblocks",
+        "channels",
+        "remote_buffers",
+        "semaphores",
+    ];
+
+    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+        match key {
+            0 => self.id = map.next_value_seed(Seed::new(cx))?,
+            1 => self.rank.input_chunks = map.next_value_seed(Seed::new(cx))?,
+            2 => self.rank.output_chunks = map.next_value_seed(Seed::new(cx))?,
+            3 => self.rank.scratch_chunks = map.next_value_seed(Seed::new(cx))?,
+            4 => self.rank.blocks = map.next_value_seed(Seed::new(cx))?,
+            5 => self.channels = map.next_value_seed(Seed::new(cx))?,
+            6 => self.remote_buffers = map.next_value_seed(Seed::new(cx))?,
+            _ => self.semaphores = map.next_value_seed(Seed::new(cx))?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Read<'de> for RankPlan {
+    const WANT: &'static str = "a rank: an object with \"id\" and \"threadblocks\"";
+
+    fn fallback() -> Self {
+        Self::default()
+    }
+
+    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
+        let position = cx.position();
+        cx.rank = position as u32;
+        let mut raw = RawRank::default();
+        let seen = fields(&mut raw, map, cx)?;
+        require(RawRank::KEYS, 0b111_1111, seen, "rank", cx);
+        if seen & 1 != 0 && raw.id as usize != position {
+            cx.error(Code::Contradiction, format!("the rank at position {position} says that it is rank {}", raw.id));
+        }
+        let mut rank = raw.rank;
+        raw.channels.into_iter().for_each(|table| table.add_to(&mut rank.channels));
+        rank.remote_buffers = raw.remote_buffers.into_iter().map(RawRemote::build).collect();
+        rank.semaphores = raw.semaphores.into_iter().map(|semaphore| semaphore.init_value).collect();
+        cx.check_switch_buffers(&rank);
+        Ok(Some(rank))
+    }
+}
+
+/// One of a rank's channel tables.
+struct RawChannels {
+    kind: ChannelKind,
+    peers: Vec<u32>,
+    buffer: BufferKind,
+    groups: Vec<RawGroup>,
+}
+
+impl RawChannels {
+    /// Channels of kind memory and port count on over all tables of their kind, so those become one.
+    fn add_to(self, tables: &mut Vec<ChannelTable>) {
+        let found = tables.iter_mut().find_map(|table| match (table, self.kind) {
+            (ChannelTable::Memory(peers), ChannelKind::Memory) => Some(peers),
+            (ChannelTable::Port(peers), ChannelKind::Port) => Some(peers),
+            _ => None,
+        });
+        match (found, self.kind) {
+            (Some(peers), _) => peers.extend(self.peers),
+            (None, ChannelKind::Memory) => tables.push(ChannelTable::Memory(self.peers)),
+            (None, ChannelKind::Port) => tables.push(ChannelTable::Port(self.peers)),
+            (None, ChannelKind::Switch) => {
+                let groups = self.groups.into_iter().map(|group| group.ranks).collect();
+                tables.push(ChannelTable::Switch { buffer: self.buffer, groups });
+            }
+        }
+    }
+}
+
+impl<'de> Fields<'de> for RawChannels {
+    const KEYS: &'static [&'static str] = &["channel_type", "connected_to", "buffer_type", "rank_groups"];
+
+    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+        match key {
+            0 => self.kind = map.next_value_seed(Seed::new(cx))?,
+            1 => self.peers = map.next_value_seed(Seed::new(cx))?,
+            2 => self.buffer = map.next_value_seed(Seed::new(cx))?,
+            _ => self.groups = map.next_value_seed(Seed::new(cx))?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Read<'de> for RawChannels {
+    const WANT: &'static str = "channels: an object with \"channel_type\"";
+
+    fn fallback() -> Self {
+        Self { kind: ChannelKind::Memory, peers: Vec::new(), buffer: BufferKind::Scratch, groups: Vec::new() }
+    }
+
+    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
+        let mut raw = Self::fallback();
+        let seen = fields(&mut raw, map, cx)?;
+        let (needs, what) = match raw.kind {
+            ChannelKind::Switch => (0b1101, "channel table of type switch"),
+            _ => (0b0011, "channel table of type memory or port"),
+        };
+        require(Self::KEYS, if seen & 1 == 0 { 1 } else { needs }, seen, what, cx);
+        for (key, name) in Self::KEYS.iter().enumerate() {
+            if seen & !needs & 1 << key != 0 {
+                cx.unknown_key(name, format!("the key \"{name}\" means nothing on a {what} and is ignored"));
+            }
+        }
+        Ok(Some(raw))
+    }
+}
+
+/// The members of a switch channel.
+struct RawGroup {
+    size: u32,
+    ranks: Vec<u32>,
+}
+
+impl<'de> Fields<'de> for RawGroup {
+    const KEYS: &'static [&'static str] = &["size", "ranks"];
+
+    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+        match key {
+            0 => self.size = map.next_value_seed(Seed::new(cx))?,
+            _ => self.ranks = map.next_value_seed(Seed::new(cx))?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Read<'de> for RawGroup {
+    const WANT: &'static str = "a group: an object with \"size\" and \"ranks\"";
+
+    fn fallback() -> Self {
+        Self { size: 0, ranks: Vec::new() }
+    }
+
+    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
+        let mut raw = Self::fallback();
+        let seen = fields(&mut raw, map, cx)?;
+        require(Self::KEYS, 0b11, seen, "group", cx);
+        if seen == 0b11 && raw.size as usize != raw.ranks.len() {
+            cx.error(Code::Contradiction, format!("a group of size {} lists {} ranks", raw.size, raw.ranks.len()));
+        }
+        Ok(Some(raw))
+    }
+}
+
+struct RawRemote {
+    rank: u32,
+    buffer: BufferKind,
+    access: Vec<Access>,
+}
+
+impl RawRemote {
+    fn build(self) -> RemoteBuffer {
+        let through = |kind| self.access.iter().any(|access| access.0 == kind);
+        RemoteBuffer {
+            rank: self.rank,
+            buffer: self.buffer,
+            memory: through(ChannelKind::Memory),
+            port: through(ChannelKind::Port),
+        }
+    }
+}
+
+/// A channel kind that reaches remote buffers.
+struct Access(ChannelKind);
+
+impl Read<'_> for Access {
+    const WANT: &'static str = "\"memory\" or \"port\"";
+
+    fn fallback() -> Self {
+        Self(ChannelKind::Memory)
+    }
+
+    fn from_str(name: &str, cx: &mut Context) -> Option<Self> {
+        match ChannelKind::from_name(name) {
+            Some(ChannelKind::Switch) | None => {
+                super::names::unknown(name, "a channel type for remote buffers", &["memory", "port"], cx);
+                Some(Self::fallback())
+            }
+            Some(kind) => Some(Self(kind)),
+        }
+    }
+}
+
+struct RawSemaphore {
+    init_value: i64,
+}
+
+/// A thread block's keys as they stand.
+struct RawBlock {
+    id: u32,
+    ops: Vec<Op>,
+    channels: Vec<RawTable>,
+    remote_buffers: Vec<RawAccessTable>,
+}
+
+/// Channels of a thread block.
+struct RawTable {
+    kind: ChannelKind,
+    ids: Vec<u32>,
+}
+
+/// Remote buffers of a thread block.
+struct RawAccessTable {
+    kind: Access,
+    ids: Vec<u32>,
+}
+
+objects! {
+    RawRemote, "a remote buffer: an object with \"rank\" and \"type\"", "remote buffer", 0b111,
+        Self { rank: 0, buffer: BufferKind::Scratch, access: Vec::new() },
+        { "rank" => rank, "type" => buffer, "access_channel_types" => access, };
+    RawSemaphore, "a semaphore: an object with \"init_value\"", "semaphore", 0b1, Self { init_value: 0 },
+        { "init_value" => init_value, };
+    RawTable, "channels: an object with \"channel_type\" and \"channel_ids\"", "channel table", 0b11,
+        Self { kind: ChannelKind::Memory, ids: Vec::new() },
+        { "channel_type" => kind, "channel_ids" => ids, };
+    RawAccessTable, "remote buffers: an object with \"access_channel_type\" and \"remote_buffer_ids\"",
+        "remote buffer table", 0b11, Self { kind: Access(ChannelKind::Memory), ids: Vec::new() },
+        { "access_channel_type" => kind, "remote_buffer_ids" => ids, };
+}
+
+impl<'de> Fields<'de> for RawBlock {
+    const KEYS: &'static [&'static str] = &["id", "ops", "channels", "remote_buffer_refs"];
+
+    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+        match key {
+            0 => self.id = map.next_value_seed(Seed::new(cx))?,
+            1 => self.ops = map.next_value_seed(Seed::new(cx))?,
+            2 => self.channels = map.next_value_seed(Seed::new(cx))?,
+            _ => self.remote_buffers = map.next_value_seed(Seed::new(cx))?,
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Read<'de> for ThreadBlock {
+    const WANT: &'static str = "a thread block: an object with \"id\" and \"ops\"";
+
+    fn fallback() -> Self {
+        Self::default()
+    }
+
+    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
+        let position = cx.position();
+        cx.block = position;
+        let mut raw = RawBlock { id: 0, ops: Vec::new(), channels: Vec::new(), remote_buffers: Vec::new() };
+        let seen = fields(&mut raw, map, cx)?;
+        require(RawBlock::KEYS, 0b111, seen, "thread block", cx);
+        if seen & 1 != 0 && raw.id as usize != position {
+            cx.error(
+                Code::Contradiction,
+                format!("the thread block at position {position} says that it is block {}", raw.id),
+            );
+        }
+        Ok(Some(Self {
+            ops: raw.ops,
+            channels: merge(raw.channels.into_iter().map(|table| (table.kind, table.ids))),
+            remote_buffers: merge(raw.remote_buffers.into_iter().map(|table| (table.kind.0, table.ids))),
+        }))
+    }
+}
+
+/// Joins tables of one kind: their positions count on.
+fn merge(tables: impl Iterator<Item = (ChannelKind, Vec<u32>)>) -> Vec<(ChannelKind, Vec<u32>)> {
+    let mut merged: Vec<(ChannelKind, Vec<u32>)> = Vec::new();
+    for (kind, ids) in tables {
+        match merged.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, known)) => known.extend(ids),
+            None => merged.push((kind, ids)),
+        }
+    }
+    merged
+}
