@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod collective;
+pub mod compile;
 pub mod diag;
 pub mod dsl;
 pub mod lang;
