@@ -1,6 +1,7 @@
 //! Executors, memory and default algorithms.
 #![deny(unsafe_code)]
 
+pub mod algorithms;
 pub mod dtype;
 pub mod error;
 mod layout;

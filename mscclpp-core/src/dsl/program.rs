@@ -138,6 +138,16 @@ dsl! {
             this.recorder().spec().collective.chunk_factor as usize
         }
 
+        /// Whether input and output of a call are one memory. Such programs use the larger of the two, or the input.
+        fn in_place(this) -> bool {
+            this.recorder().spec().collective.in_place
+        }
+
+        /// The root of a broadcast or reduce; 0 for other collectives.
+        fn root(this) -> usize {
+            this.recorder().spec().collective.root as usize
+        }
+
         /// The rank of a number.
         ///
         /// # Errors

@@ -1,0 +1,61 @@
+//! The algorithms that come with the library.
+//!
+//! Each is an ordinary function in the authoring API, in a file of its own whose first line says what it costs. In these
+//! lines P is the number of ranks, N the number of nodes, G the number of ranks per node; the message is the larger of a
+//! rank's input and output.
+
+mod allgather_all_pairs;
+mod allgather_hierarchical_packets;
+mod allgather_node_ring;
+mod allgather_packed_once;
+mod allgather_packets;
+mod allgather_pairwise;
+mod allgather_ring;
+mod allgather_switch;
+mod allgather_switch_packets;
+mod allgather_two_nodes;
+mod allreduce_all_pairs;
+mod allreduce_hierarchical_packets;
+mod allreduce_one_shot_packets;
+mod allreduce_packets;
+mod allreduce_ring;
+mod allreduce_switch;
+mod allreduce_switch_pipeline;
+mod alltoall_direct;
+mod alltoall_in_place;
+mod alltoall_packets;
+mod alltoall_rotated;
+mod broadcast;
+mod reduce;
+mod reducescatter_all_pairs;
+mod reducescatter_hierarchical_packets;
+mod reducescatter_ring;
+mod send_recv;
+
+pub use allgather_all_pairs::allgather_all_pairs;
+pub use allgather_hierarchical_packets::allgather_hierarchical_packets;
+pub use allgather_node_ring::allgather_node_ring;
+pub use allgather_packed_once::allgather_packed_once;
+pub use allgather_packets::allgather_packets;
+pub use allgather_pairwise::allgather_pairwise;
+pub use allgather_ring::allgather_ring;
+pub use allgather_switch::allgather_switch;
+pub use allgather_switch_packets::allgather_switch_packets;
+pub use allgather_two_nodes::allgather_two_nodes;
+pub use allreduce_all_pairs::allreduce_all_pairs;
+pub use allreduce_hierarchical_packets::allreduce_hierarchical_packets;
+pub use allreduce_one_shot_packets::allreduce_one_shot_packets;
+pub use allreduce_packets::allreduce_packets;
+pub use allreduce_ring::allreduce_ring;
+pub use allreduce_switch::allreduce_switch;
+pub use allreduce_switch_pipeline::allreduce_switch_pipeline;
+pub use alltoall_direct::alltoall_direct;
+pub use alltoall_in_place::alltoall_in_place;
+pub use alltoall_packets::alltoall_packets;
+pub use alltoall_rotated::{alltoall_rotated, alltoall_rotated_in_place};
+pub use broadcast::broadcast_scatter;
+pub use reduce::reduce_gather;
+pub use reducescatter_all_pairs::reducescatter_all_pairs;
+pub use reducescatter_hierarchical_packets::reducescatter_hierarchical_packets;
+pub use reducescatter_ring::reducescatter_ring;
+pub use send_recv::send_recv;

@@ -1,0 +1,12 @@
+//! Programs of the reference's test suite that are of no use to users: fragments that exercise one operation, and whole
+//! algorithms that are kept as the reference has them although the library's own form is better.
+
+pub(crate) mod executor;
+pub(crate) mod groups;
+pub(crate) mod local;
+pub(crate) mod packets;
+pub(crate) mod relaxed;
+pub(crate) mod send_recv;
+pub(crate) mod sync;
+pub(crate) mod switch;
+pub(crate) mod transfers;
