@@ -1,0 +1,254 @@
+//! What each script of the reference is in our terms: a specification and a function.
+
+use mscclpp_core::collective::CollectiveKind::{self, AllGather, AllReduce, AllToAll, ReduceScatter, SendRecv, Test};
+use mscclpp_core::dsl::Program;
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::vocab::Protocol;
+use mscclpp_exec::algorithms as library;
+use serde_json::{Map, Value};
+
+use crate::index::Entry;
+use crate::programs::{executor, groups, local, packets, relaxed, send_recv, switch, sync, transfers};
+
+/// A program, bound to its arguments.
+type Function = Box<dyn Fn(&Program)>;
+
+/// A script with its arguments.
+pub(crate) struct Case {
+    pub(crate) spec: AlgoSpec,
+    pub(crate) function: Function,
+}
+
+impl Case {
+    fn new(name: &str, kind: CollectiveKind, ranks: u64, function: impl Fn(&Program) + 'static) -> Self {
+        let ranks = u32::try_from(ranks).expect("a number of ranks");
+        Self { spec: AlgoSpec::new(name, kind, ranks), function: Box::new(function) }
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut AlgoSpec)) -> Self {
+        change(&mut self.spec);
+        self
+    }
+
+    fn in_place(self) -> Self {
+        self.with(|spec| spec.collective.in_place = true)
+    }
+
+    fn per_node(self, ranks: u64) -> Self {
+        self.with(|spec| spec.ranks_per_node = ranks as u32)
+    }
+
+    fn instances(self, instances: u64) -> Self {
+        self.with(|spec| spec.instances = instances as u32)
+    }
+
+    /// Packets.
+    fn packets(self) -> Self {
+        self.with(|spec| spec.protocol = Protocol::LL)
+    }
+
+    fn double_scratch(self) -> Self {
+        self.with(|spec| spec.double_scratch = true)
+    }
+
+    /// What the reference's default algorithms have in common.
+    fn as_default(self) -> Self {
+        self.packets().double_scratch().with(|spec| {
+            spec.auto_sync = false;
+            spec.reuse_resources = true;
+        })
+    }
+
+    /// Forces constructor arguments.
+    pub(crate) fn overridden(self, overrides: &Map<String, Value>) -> Self {
+        let mut case = self;
+        for (key, value) in overrides {
+            case = case.with(|spec| match (key.as_str(), value) {
+                ("instances", Value::Number(number)) => spec.instances = number.as_u64().expect("a count") as u32,
+                ("instr_fusion", Value::Bool(fuse)) => spec.fuse = *fuse,
+                ("auto_sync", Value::Bool(auto_sync)) => spec.auto_sync = *auto_sync,
+                _ => panic!("override {key} = {value}"),
+            });
+        }
+        case
+    }
+}
+
+/// The program of an entry, without its overrides; `None` for a script that is not known here.
+pub(crate) fn case(entry: &Entry) -> Option<Case> {
+    let script = entry.source.strip_suffix(".py")?;
+    let path = ["python/mscclpp/language/tests/", "python/mscclpp/", "test/"]
+        .iter()
+        .find_map(|prefix| script.strip_prefix(prefix))
+        .unwrap_or(script);
+    let case = match path.strip_prefix("unit_tests/") {
+        Some(fragment) => unit(fragment)?,
+        None => algorithm(entry, path)?,
+    };
+    let or = |name: &str, default: u64| entry.number(name).unwrap_or(default);
+    Some(case.with(|spec| {
+        spec.threads_per_block = or("num_threads_per_block", spec.threads_per_block.into()) as u32;
+        spec.min_message_size = or("min_message_size", spec.min_message_size);
+        spec.max_message_size = or("max_message_size", spec.max_message_size);
+    }))
+}
+
+fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
+    let name = path.rsplit('/').next()?;
+    let number = |argument: &str| entry.number(argument);
+    let ranks = number("num_gpus").unwrap_or(2);
+    let per_node = number("gpus_per_node").unwrap_or(ranks);
+    let kind = |kind| move |ranks, function: fn(&Program)| Case::new(name, kind, ranks, function);
+    let (all_gather, all_reduce, all_to_all) = (kind(AllGather), kind(AllReduce), kind(AllToAll));
+    let scatter = kind(ReduceScatter);
+    Some(match path {
+        "single_node/allgather" => all_gather(2, library::allgather_pairwise).in_place(),
+        "single_node/allgather_nvls_zero_copy" => all_gather(ranks, relaxed::allgather_nvls)
+            .in_place()
+            .instances(number("instances").unwrap_or(8))
+            .with(|spec| spec.threads_per_block = 256),
+        "single_node/allgather_nvls_zero_copy_pkt" => all_gather(ranks, library::allgather_switch_packets)
+            .in_place()
+            .packets()
+            .double_scratch()
+            .instances(number("instances").unwrap_or(1))
+            .with(|spec| {
+                spec.auto_sync = false;
+                spec.threads_per_block = 256;
+                (spec.min_message_size, spec.max_message_size) = (1 << 10, 1 << 20);
+            }),
+        "single_node/allgather_pkt" => {
+            all_gather(ranks, library::allgather_packets).in_place().packets().double_scratch()
+        }
+        "single_node/allgather_pkt_rppkt" => {
+            all_gather(ranks, library::allgather_packed_once).in_place().packets().double_scratch()
+        }
+        "single_node/allgather_ring" => all_gather(ranks, relaxed::allgather_ring).in_place().instances(32),
+        "single_node/allreduce" => {
+            all_reduce(ranks, library::allreduce_all_pairs).in_place().with(|spec| spec.collective.chunk_factor = 8)
+        }
+        "single_node/allreduce_naivy" => all_reduce(ranks, library::allreduce_packets).in_place().packets(),
+        "single_node/allreduce_pipeline" => {
+            all_reduce(2, library::allreduce_switch_pipeline).in_place().with(|spec| spec.reuse_resources = true)
+        }
+        "single_node/alltoall/alltoall" => all_to_all(ranks, library::alltoall_in_place).in_place().instances(2),
+        "single_node/alltoall/alltoall_pkt" => {
+            all_to_all(ranks, library::alltoall_packets).in_place().packets().double_scratch().instances(2)
+        }
+        "single_node/alltoall/alltoall_ring" => {
+            all_to_all(ranks, library::alltoall_rotated_in_place).in_place().instances(16)
+        }
+        "single_node/alltoall/alltoall_ring_oop" => all_to_all(ranks, library::alltoall_rotated).instances(16),
+        "multi_node/allgather" => {
+            all_gather(2 * per_node, library::allgather_two_nodes).in_place().per_node(per_node)
+        }
+        "multi_node/allgather_tbg" => {
+            let group = number("tbg_size")? as usize;
+            Case::new(name, AllGather, ranks, move |p| library::allgather_node_ring(p, group)).per_node(per_node)
+        }
+        "multi_node/reducescatter_pkt" => scatter(2 * per_node, library::reducescatter_hierarchical_packets)
+            .in_place()
+            .per_node(per_node)
+            .packets()
+            .double_scratch(),
+        "multi_node/send_recv" => {
+            let (nodes, mask) = (number("nnodes").unwrap_or(1), number("split_mask").unwrap_or(0) as usize);
+            Case::new(name, SendRecv, nodes * per_node, move |p| send_recv::send_recv(p, mask))
+                .per_node(per_node)
+                .instances(number("instances").unwrap_or(4))
+        }
+        "default_algos/allgather_multi_nodes" => {
+            all_gather(ranks, library::allgather_hierarchical_packets).per_node(per_node).as_default().with(|spec| {
+                spec.collective.in_place = entry.flag("in_place");
+                (spec.min_message_size, spec.max_message_size) = (1 << 10, 8 << 20);
+            })
+        }
+        "default_algos/allreduce_multi_nodes" => {
+            let group = number("tbg").unwrap_or(1) as usize;
+            Case::new(name, AllReduce, ranks, move |p| library::allreduce_hierarchical_packets(p, group))
+                .in_place()
+                .per_node(per_node)
+                .as_default()
+        }
+        "executor-tests/algos/reduce" => {
+            all_reduce(2, executor::reduce).in_place().with(|spec| spec.collective.chunk_factor = 2)
+        }
+        "executor-tests/algos/reduce_tbg" => {
+            all_reduce(2, executor::reduce_group).in_place().with(|spec| spec.collective.chunk_factor = 2)
+        }
+        "executor-tests/algos/reduce_pack_tbg" => {
+            all_reduce(2, executor::reduce_packets_group).in_place().packets().double_scratch()
+        }
+        "executor-tests/algos/transfer_pack" => {
+            all_gather(2, executor::transfer_packets).in_place().packets().double_scratch()
+        }
+        "executor-tests/algos/transfer_pack_tbg" => {
+            all_gather(2, executor::transfer_packets_group).in_place().packets().double_scratch()
+        }
+        "executor-tests/algos/reduce_nvls" => {
+            Case::new(name, AllReduce, ranks, |p| relaxed::allreduce_nvls(p, 0)).in_place()
+        }
+        "executor-tests/algos/reduce_nvls_pipeline" => {
+            Case::new(name, AllReduce, ranks, |p| relaxed::allreduce_nvls(p, 1 << 20)).in_place()
+        }
+        _ => return None,
+    })
+}
+
+/// The fragments, whose plans have names of their own.
+fn unit(fragment: &str) -> Option<Case> {
+    let test = |name, ranks, (input, output), function: fn(&Program)| {
+        Case::new(name, Test { input, output }, ranks, function)
+    };
+    Some(match fragment {
+        "barrier_test" => test("barrier_test", 1, (0, 0), sync::barrier),
+        "copy_packet_test" => test("copy_packets_test", 1, (1, 1), packets::copy).packets(),
+        "copy_test" => test("copy_test", 1, (1, 1), local::copy),
+        "flush/flush_fuse_test" => test("flush_test", 2, (0, 0), sync::flush_twice),
+        "flush/flush_test" => test("flush_test", 2, (0, 0), sync::flush),
+        "get/get_fuse_test" => test("get_test", 2, (2, 0), |p| transfers::get(p, 2)),
+        "get/get_test" => test("get_test", 2, (2, 0), |p| transfers::get(p, 1)),
+        "pipeline_test" => test("barrier_test", 1, (1, 1), local::pipeline),
+        "put/put_fuse_test" => test("put_test", 2, (2, 0), transfers::put_twice),
+        "put/put_test" => test("put_test", 2, (2, 0), transfers::put),
+        "put/put_with_signal_and_flush_test" => {
+            test("put_with_signal_and_flush_test", 2, (2, 0), transfers::put_with_signal_and_flush)
+        }
+        "put/put_with_signal_test" => test("put_with_signal_test", 2, (2, 0), transfers::put_with_signal),
+        "put/put_with_signal_fuse_test" => test("put_with_signal_test", 2, (4, 0), transfers::put_with_signal_twice),
+        "put_packet_test" => test("put_packets_test", 2, (1, 0), packets::put).packets(),
+        "read_put_packet_test" => test("read_put_packets_test", 2, (0, 0), packets::read_put).packets(),
+        "read_reduce/read_reduce_fuse_test" => test("read_reduce_test", 2, (2, 2), transfers::read_reduce_twice),
+        "read_reduce/read_reduce_test" => test("read_reduce_test", 2, (2, 2), transfers::read_reduce),
+        "read_reduce_send_test" => test("read_reduce_send_test", 2, (2, 2), transfers::read_reduce_send),
+        "reduce/reduce_fuse_test" => test("reduce_test", 1, (3, 2), local::reduce_twice),
+        "reduce/reduce_test" => test("reduce_test", 1, (2, 1), local::reduce),
+        "reduce_copy_packet_test" => test("reduce_copy_packets_test", 1, (1, 0), packets::reduce_copy).packets(),
+        "reduce_copy_send_packet_test" => {
+            test("reduce_copy_send_packets_test", 2, (1, 0), packets::reduce_copy_send).packets()
+        }
+        "reduce_packet/reduce_packets_fuse_test" => {
+            test("reduce_packets_test", 1, (0, 0), packets::reduce_twice).packets()
+        }
+        "reduce_packet/reduce_packets_test" => test("reduce_packets_test", 1, (0, 0), packets::reduce).packets(),
+        "reduce_send_packet_test" => test("reduce_send_packets_test", 2, (0, 0), packets::reduce_send).packets(),
+        "reduce_send_test" => test("reduce_send_test", 2, (2, 2), transfers::reduce_send),
+        "semaphore" => test("semaphore_test", 1, (0, 0), sync::semaphore),
+        "signal_wait/relaxed_signal_wait_fuse_test" => {
+            test("relaxed_signal_wait_test", 2, (0, 0), sync::signals_waits_relaxed)
+        }
+        "signal_wait/relaxed_signal_wait_test" => {
+            test("relaxed_signal_wait_test", 2, (0, 0), sync::signal_wait_relaxed)
+        }
+        "signal_wait/signal_wait_fuse_test" => test("signal_wait_test", 2, (0, 0), sync::signals_waits),
+        "signal_wait/signal_wait_test" => test("signal_wait_test", 2, (0, 0), sync::signal_wait),
+        "switch_broadcast_test" => test("group_store_test", 3, (1, 1), switch::broadcast),
+        "switch_reduce_test" => test("switch_reduce_test", 3, (1, 1), switch::reduce),
+        "tbg/tbg_copy_test" => test("copy_test", 1, (1, 1), groups::copy),
+        "tbg/tbg_reduce_fuse_test" => test("reduce_test", 1, (3, 2), groups::reduce_twice),
+        "tbg/tbg_reduce_send_test" => test("reduce_send_test", 2, (2, 2), groups::reduce_send),
+        "tbg/tbg_reduce_test" => test("reduce_test", 1, (2, 1), groups::reduce),
+        "unpack_packet_test" => test("unpack_packets_test", 1, (1, 1), packets::unpack).packets(),
+        _ => return None,
+    })
+}

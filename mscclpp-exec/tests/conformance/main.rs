@@ -1,0 +1,67 @@
+//! Our plans against those of the reference system, for the same programs, arguments and overrides.
+//!
+//! Every plan must be equal as a JSON value, with the set-valued lists taken as sets, or differ exactly as
+//! `docs/differences.md` says. The plans lie outside the repository; without them the test says that it was skipped.
+
+mod cases;
+mod compare;
+mod differences;
+mod index;
+mod programs;
+
+use std::fmt::Write as _;
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::json;
+
+use crate::cases::Case;
+
+#[test]
+fn plans_equal_those_of_the_reference() {
+    let Some(directory) = index::directory() else {
+        println!("skipped: set MSCCLPP_CONFORMANCE to the directory of the reference's plans");
+        return;
+    };
+    let entries = index::read(&directory);
+    let (mut equal, mut known) = (0, 0);
+    let mut failures = String::new();
+    for entry in &entries {
+        let mut theirs = index::json(&directory.join(format!("{}.json", entry.slug)));
+        compare::normalise(&mut theirs);
+        for (variant, overrides) in std::iter::once(&entry.overrides).chain(&entry.identical_under).enumerate() {
+            let mut name = entry.slug.clone();
+            if variant > 0 {
+                overrides.iter().for_each(|(key, value)| _ = write!(name, " {key}={value}"));
+            }
+            let Some(case) = cases::case(entry) else {
+                _ = writeln!(failures, "{name}: no program for {}", entry.source);
+                continue;
+            };
+            let found = match ours(case.overridden(overrides)) {
+                Ok(plan) => compare::differences(&plan, &theirs),
+                Err(error) => vec![error],
+            };
+            match (found.is_empty(), differences::of(&name)) {
+                (true, []) => equal += 1,
+                (false, [_, ..]) => known += 1,
+                (true, ids) => _ = writeln!(failures, "{name}: equal, but listed with {}", ids.join(", ")),
+                (false, []) => _ = writeln!(failures, "{name}: differs\n    {}", found.join("\n    ")),
+            }
+        }
+    }
+    println!("{} plans of the reference: {equal} programs equal, {known} differ as documented", entries.len());
+    assert!(failures.is_empty(), "\n{failures}");
+}
+
+/// Our plan as a JSON value.
+fn ours(case: Case) -> Result<serde_json::Value, String> {
+    let program = Program::new(case.spec);
+    (case.function)(&program);
+    let trace = program.finish().map_err(|error| error.to_string())?;
+    let plan = lower(&trace).map_err(|error| error.to_string())?;
+    let text = json::write(&plan, json::Style::Compact);
+    let mut value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    compare::normalise(&mut value);
+    Ok(value)
+}
