@@ -24,7 +24,8 @@ pub fn allgather_ring(p: &Program) {
         }
         for step in 0..ranks - 1 {
             let index = (id + ranks - step) % ranks;
-            let chunk = if step == 0 && !p.in_place() { rank.input().chunk(0).any() } else { output.chunk(index).any() };
+            let chunk =
+                if step == 0 && !p.in_place() { rank.input().chunk(0).any() } else { output.chunk(index).any() };
             to_next.put(next.output().chunk(index), chunk, 0);
             to_next.signal(0).sync(Sync::Before);
             to_previous.wait(0).sync(Sync::After);

@@ -17,8 +17,7 @@ pub fn allreduce_hierarchical_packets(p: &Program, group: usize) {
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(2 * ranks + nodes * nodes)).collect();
     let blocks = 1 + (per_node - 1) * group;
     let everyone = p.thread_block_group(1..blocks);
-    let groups: Vec<_> =
-        (0..per_node - 1).map(|i| p.thread_block_group(1 + i * group..1 + (i + 1) * group)).collect();
+    let groups: Vec<_> = (0..per_node - 1).map(|i| p.thread_block_group(1 + i * group..1 + (i + 1) * group)).collect();
 
     for rank in p.ranks() {
         let (id, local) = (rank.id(), rank.local_id());

@@ -139,11 +139,10 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
             all_to_all(ranks, library::alltoall_rotated_in_place).in_place().instances(16)
         }
         "single_node/alltoall/alltoall_ring_oop" => all_to_all(ranks, library::alltoall_rotated).instances(16),
-        "multi_node/allgather" => {
-            all_gather(2 * per_node, library::allgather_two_nodes).in_place().per_node(per_node)
-        }
+        "multi_node/allgather" => all_gather(2 * per_node, library::allgather_two_nodes).in_place().per_node(per_node),
         "multi_node/allgather_tbg" => {
-            let group = number("tbg_size")? as usize;
+            // The script hands these two to its function in the wrong order.
+            let (per_node, group) = (number("tbg_size")?, number("gpus_per_node")? as usize);
             Case::new(name, AllGather, ranks, move |p| library::allgather_node_ring(p, group)).per_node(per_node)
         }
         "multi_node/reducescatter_pkt" => scatter(2 * per_node, library::reducescatter_hierarchical_packets)
@@ -197,9 +196,8 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
 
 /// The fragments, whose plans have names of their own.
 fn unit(fragment: &str) -> Option<Case> {
-    let test = |name, ranks, (input, output), function: fn(&Program)| {
-        Case::new(name, Test { input, output }, ranks, function)
-    };
+    let test =
+        |name, ranks, (input, output), function: fn(&Program)| Case::new(name, Test { input, output }, ranks, function);
     Some(match fragment {
         "barrier_test" => test("barrier_test", 1, (0, 0), sync::barrier),
         "copy_packet_test" => test("copy_packets_test", 1, (1, 1), packets::copy).packets(),

@@ -5,6 +5,16 @@ use serde_json::Value;
 /// Operations whose channel list is a set.
 const SETS: [&str; 5] = ["signal", "wait", "rlxsignal", "rlxwait", "flush"];
 
+/// What our plan files say on top: the reference has no key for it.
+const OWN: [&str; 4] = ["chunk_factor", "ranks_per_node", "root", "tags"];
+
+/// Takes the keys of our own out of a plan.
+pub(crate) fn drop_own_keys(plan: &mut Value) {
+    if let Value::Object(map) = plan {
+        map.retain(|key, _| !OWN.contains(&key.as_str()));
+    }
+}
+
 /// Sorts the two lists that the reference emits in the order of a hash set.
 pub(crate) fn normalise(value: &mut Value) {
     match value {
@@ -26,7 +36,7 @@ fn sort(list: &mut Value) {
     }
 }
 
-/// The first few places where two values differ, with what is there.
+/// The places where two values differ, with what is there; of lists of unequal length the first place.
 pub(crate) fn differences(ours: &Value, theirs: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect("$", ours, theirs, &mut found);
@@ -35,7 +45,7 @@ pub(crate) fn differences(ours: &Value, theirs: &Value) -> Vec<String> {
 
 fn collect(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     match (ours, theirs) {
-        _ if found.len() >= 5 || ours == theirs => {}
+        _ if ours == theirs => {}
         (Value::Object(a), Value::Object(b)) => {
             for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
                 let (x, y) = (a.get(key).unwrap_or(&Value::Null), b.get(key).unwrap_or(&Value::Null));
@@ -56,7 +66,7 @@ fn collect(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// A value in at most 200 characters.
+/// A value in at most 250 characters.
 fn short(value: &Value) -> String {
-    value.to_string().chars().take(200).collect()
+    value.to_string().chars().take(250).collect()
 }

@@ -7,6 +7,6 @@ pub(crate) mod local;
 pub(crate) mod packets;
 pub(crate) mod relaxed;
 pub(crate) mod send_recv;
-pub(crate) mod sync;
 pub(crate) mod switch;
+pub(crate) mod sync;
 pub(crate) mod transfers;
