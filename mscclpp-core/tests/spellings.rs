@@ -1,0 +1,143 @@
+//! Every name on our side of `docs/spellings.md` exists.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use mscclpp_core::collective::{Collective, CollectiveKind};
+use mscclpp_core::dsl::{Program, registry};
+use mscclpp_core::lang::{self, ChannelType::Sm};
+use mscclpp_core::plan::Plan;
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::vocab::{Protocol, Replication};
+
+/// Names with an expression that compiles only if they are there.
+macro_rules! names {
+    ($($name:literal => $there:expr;)*) => {{
+        $(_ = $there;)*
+        [$($name),*]
+    }};
+}
+
+/// Names of the form `Type.field`.
+macro_rules! fields {
+    ($($text:literal: $ty:ty { $($field:ident),* $(,)? })*) => {
+        [$($({
+            _ = |value: &$ty| _ = &value.$field;
+            concat!($text, ".", stringify!($field))
+        }),*),*]
+    };
+}
+
+/// Names that are no methods of the registry and none of its constants.
+fn names() -> BTreeSet<&'static str> {
+    let names = names! {
+        "Program::new" => Program::new;
+        "Program::finish" => Program::finish;
+        "Program::pipeline" => |p: &Program| p.pipeline(16, 1, || ());
+        "Protocol::Simple" => Protocol::Simple;
+        "Protocol::LL" => Protocol::LL;
+        "Replication::Interleaved" => Replication::Interleaved;
+        "Replication::None" => Replication::None;
+        "CollectiveKind::AllReduce" => CollectiveKind::AllReduce;
+        "CollectiveKind::AllGather" => CollectiveKind::AllGather;
+        "CollectiveKind::Broadcast" => CollectiveKind::Broadcast;
+        "CollectiveKind::Test" => CollectiveKind::Test { input: 1, output: 1 };
+        "CollectiveKind::Custom" => CollectiveKind::Custom { input: 1, output: 1 };
+        "AlgoSpec" => |spec: AlgoSpec| spec;
+        "Plan" => |_: &Plan| ();
+        "lang::MscclppProgram::new" => |c: lang::Collective| _ = lang::MscclppProgram::new("", c, 1, 1);
+        "lang::MscclppProgram::record" => |p: lang::MscclppProgram| p.record(|_| ());
+        "lang::MscclppProgram::protocol" => lang::MscclppProgram::protocol;
+        "lang::MscclppProgram::instr_fusion" => lang::MscclppProgram::instr_fusion;
+        "lang::MscclppProgram::num_threads_per_block" => lang::MscclppProgram::num_threads_per_block;
+        "lang::MscclppProgram::use_double_scratch_buffer" => lang::MscclppProgram::use_double_scratch_buffer;
+        "lang::MscclppProgram::min_message_size" => lang::MscclppProgram::min_message_size;
+        "lang::MscclppProgram::max_message_size" => lang::MscclppProgram::max_message_size;
+        "lang::Collective::all_reduce" => lang::Collective::all_reduce;
+        "lang::Collective::all_gather" => lang::Collective::all_gather;
+        "lang::Collective::reduce_scatter" => lang::Collective::reduce_scatter;
+        "lang::Collective::all_to_all" => lang::Collective::all_to_all;
+        "lang::Collective::send_recv" => lang::Collective::send_recv;
+        "lang::Collective::broadcast" => lang::Collective::broadcast;
+        "lang::Context::chunk" => |p: &lang::Context<'_>| _ = p.chunk(0, lang::Buffer::Input, 0, 1);
+        "lang::Context::rank" => |p: &lang::Context<'_>| _ = p.rank(0);
+        "lang::RankRef::barrier" => |rank: lang::RankRef<'_>| rank.barrier([0]);
+        "lang::Buffer::Input" => lang::Buffer::Input;
+        "lang::Buffer::Output" => lang::Buffer::Output;
+        "lang::Buffer::Scratch" => lang::Buffer::Scratch;
+        "lang::ChannelType::Sm" => Sm;
+        "lang::ChannelType::Proxy" => lang::ChannelType::Proxy;
+        "lang::DataFormat::Packet" => lang::DataFormat::Packet;
+        "lang::ChunkRef::put" => |c: lang::ChunkRef<'_>| _ = c.put(0, None, 0, 0, Sm);
+        "lang::ChunkRef::get" => |c: lang::ChunkRef<'_>| c.get(0, None, 0, 0, Sm);
+        "lang::ChunkRef::signal" => |c: lang::ChunkRef<'_>| c.signal(0, None, 0, 0, Sm);
+        "lang::ChunkRef::wait" => |c: lang::ChunkRef<'_>| c.wait(0, None, 0, 0, Sm);
+        "lang::ChunkRef::flush" => |c: lang::ChunkRef<'_>| c.flush(0, None, 0, 0, Sm);
+        "lang::ChunkRef::copy" => |c: lang::ChunkRef<'_>| _ = c.copy(0, None, 0, 0);
+        "lang::ChunkRef::reduce" => |c: lang::ChunkRef<'_>| _ = c.reduce(c, 0, Sm);
+        "lang::ChunkRef::packet_put" => |c: lang::ChunkRef<'_>| _ = c.packet_put(0, None, 0, 0, Sm);
+        "lang::ChunkRef::put_packet" => |c: lang::ChunkRef<'_>| _ = c.put_packet(0, None, 0, 0, Sm);
+        "lang::ChunkRef::copy_packet" => |c: lang::ChunkRef<'_>| _ = c.copy_packet(0, None, 0, 0);
+        "lang::ChunkRef::reduce_packet" => |c: lang::ChunkRef<'_>| _ = c.reduce_packet(c, 0);
+        "lang::ChunkRef::group_load_reduce" => |c: lang::ChunkRef<'_>| _ = c.group_load_reduce(&[c], 0);
+        "lang::ChunkRef::group_store" => |c: lang::ChunkRef<'_>| c.group_store(&[0], 0);
+        "lang::ChunkRef::split" => |c: lang::ChunkRef<'_>| _ = c.split(1);
+        "lang::ChunkRef::group" => |c: lang::ChunkRef<'_>| _ = c.group(c);
+    };
+    let fields = fields! {
+        "AlgoSpec": AlgoSpec {
+            name, collective, ranks, ranks_per_node, instances, protocol, fuse, auto_sync, replication, reuse_resources,
+            threads_per_block, double_scratch, buffer_alignment, min_message_size, max_message_size, tags,
+        }
+        "Collective": Collective { chunk_factor, in_place }
+        "lang::PacketOptions": lang::PacketOptions { src_format, temp_buffer, temp_buffer_index }
+    };
+    names.into_iter().chain(fields).collect()
+}
+
+fn exists(name: &str, names: &BTreeSet<&str>) -> bool {
+    let listed = name
+        .split_once("::")
+        .is_some_and(|(ty, member)| registry::method(ty, member).is_some() || registry::constant(ty, member).is_some());
+    // Commands are tested where they live; imports and signatures are for the reader.
+    let elsewhere = ["mscclpp ", "use ", "fn ", "#["].iter().any(|start| name.starts_with(start));
+    listed || names.contains(name) || elsewhere
+}
+
+#[test]
+fn every_name_on_our_side_exists() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/spellings.md");
+    let page = std::fs::read_to_string(path).expect("the page is there");
+    let names = names();
+    let mut used = BTreeSet::new();
+    let mut rows = 0;
+    for line in page.lines().filter(|line| line.starts_with("| `") || line.starts_with("| the ")) {
+        let cells: Vec<_> = line.trim_matches('|').split(" | ").collect();
+        assert_eq!(cells.len(), 3, "three cells: {line}");
+        rows += 1;
+        let ours: Vec<_> = cells[1].split('`').skip(1).step_by(2).collect();
+        let in_words = ["comes with the algorithm layer", "left out", "last argument but the channel type"];
+        assert!(!ours.is_empty() || in_words.contains(&cells[1].trim()), "no name and no reason: {line}");
+        for name in ours {
+            assert!(exists(name, &names), "`{name}` does not exist: {line}");
+            used.insert(name);
+        }
+    }
+    assert!(rows > 100, "only {rows} rows were read");
+    let unused: Vec<_> = names.iter().filter(|name| !used.contains(*name) && !page.contains(*name)).collect();
+    assert!(unused.is_empty(), "the page no longer uses {unused:?}");
+}
+
+/// A method of the API that no spelling leads to would be one that a reader of the Python DSL cannot find.
+#[test]
+fn every_operation_has_a_spelling() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/spellings.md");
+    let page = std::fs::read_to_string(path).expect("the page is there");
+    let of_operations = ["MemoryChannel", "PortChannel", "SwitchAt", "Semaphore"];
+    for ty in registry::TYPES.iter().filter(|ty| of_operations.contains(&ty.name)) {
+        for method in ty.methods() {
+            let name = format!("`{}::{}`", ty.name, method.name);
+            assert!(page.contains(&name), "{name} is in no table");
+        }
+    }
+}
