@@ -7,18 +7,23 @@
 //! ```
 //! use mscclpp_core::lang::{Buffer, ChannelType::Sm, Collective, MscclppProgram};
 //!
-//! // Every rank puts its chunk into every other rank's output; thread block `t` talks with rank `t`.
+//! // Every rank puts its chunk into every other rank's output.
 //! let program = MscclppProgram::new("allgather", Collective::all_gather(4, 1, true), 4, 1);
-//! let trace = program.record(|p| {
+//! let plan = program.compile(|p| {
+//!     for r in 0..4 {
+//!         let c = p.chunk(r, Buffer::Input, 0, 1);
+//!         for peer in (0..4).filter(|peer| *peer != r) {
+//!             c.put(peer, Buffer::Output, r, 0, Sm);
+//!             c.signal(peer, Buffer::Output, r, 0, Sm);
+//!         }
+//!     }
 //!     for r in 0..4 {
 //!         for peer in (0..4).filter(|peer| *peer != r) {
-//!             let c = p.chunk(r, Buffer::Input, 0, 1);
-//!             c.put(peer, Buffer::Output, r, peer, Sm);
-//!             c.signal(peer, Buffer::Output, r, peer, Sm);
+//!             p.chunk(r, Buffer::Output, peer, 1).wait(peer, Buffer::Input, 0, 0, Sm);
 //!         }
 //!     }
 //! });
-//! assert!(trace.is_ok());
+//! assert!(plan.is_ok());
 //! ```
 //!
 //! # Differences from the original

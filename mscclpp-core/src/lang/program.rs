@@ -2,8 +2,10 @@
 
 use super::collective::Collective;
 use super::context::Context;
+use crate::compile::finish;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::dsl::Program;
+use crate::plan::Plan;
 use crate::spec::AlgoSpec;
 use crate::trace::Trace;
 use crate::vocab::Protocol;
@@ -78,11 +80,22 @@ impl MscclppProgram {
     /// # Errors
     /// Everything that the settings and the calls got wrong, in order.
     pub fn record(self, body: impl FnOnce(&Context<'_>)) -> Result<Trace, Diagnostics> {
+        self.run(body).finish()
+    }
+
+    /// Builds the plan of the operations of `body`, as [`compile`](crate::compile::compile) does for the newer API.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the settings and the program.
+    pub fn compile(self, body: impl FnOnce(&Context<'_>)) -> Result<Plan, Diagnostics> {
+        finish(self.run(body))
+    }
+
+    fn run(self, body: impl FnOnce(&Context<'_>)) -> Program {
         let Self { mut spec, collective } = self;
         let (lowered, scale) = collective.lower();
         spec.collective = lowered;
-        let ranks = spec.ranks;
-        let protocol = spec.protocol;
+        let (ranks, protocol) = (spec.ranks, spec.protocol);
         let program = Program::new(spec);
         if collective.num_ranks != ranks {
             program.report(
@@ -93,13 +106,13 @@ impl MscclppProgram {
                 )
                 .help(format!("make both {ranks}")),
             );
-        } else {
-            let context = Context::new(&program, lowered, scale);
-            body(&context);
-            if protocol == Protocol::LL {
-                context.level_scratch();
-            }
+            return program;
         }
-        program.finish()
+        let context = Context::new(&program, lowered, scale);
+        body(&context);
+        if protocol == Protocol::LL {
+            context.level_scratch();
+        }
+        program
     }
 }
