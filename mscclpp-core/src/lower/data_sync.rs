@@ -3,7 +3,7 @@
 use crate::plan::{Op, OpKind, PlanTree};
 use crate::vocab::Sync;
 
-/// Puts a `nop` wherever a synchronising operation asks for a block sync, and clears the attributes.
+/// Puts a `nop` wherever a synchronising or dependent operation asks for a block sync, and clears the attributes.
 ///
 /// `nop`s are not merged: fusion has removed the attributes that ask twice, and without fusion the plan keeps them.
 pub(super) fn insert(plan: &mut PlanTree) {
@@ -17,9 +17,6 @@ fn expand(ops: &mut Vec<Op>) {
     for op in ops.iter_mut() {
         if let Some(body) = &mut op.body {
             expand(&mut body.ops);
-        }
-        if !op.kind.is_sync() {
-            op.sync = Sync::None;
         }
         nops += usize::from(op.sync.is_before()) + usize::from(op.sync.is_after());
     }

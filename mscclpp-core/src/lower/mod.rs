@@ -5,9 +5,9 @@
 //! 1. [`group`]: recorded operations become per-rank, per-block lists; a pipelined loop becomes one operation per block.
 //! 2. [`fuse`] (if the program asks for it): neighbouring operations of a block become one. It comes first, while the
 //!    authors' order is still visible and before block syncs stand between operations.
-//! 3. [`data_sync`]: the sync attributes that fusion left become `nop`s.
-//! 4. [`dependency`] (if asked for): `nop`s between operations of a block that touch the same memory. It comes after
-//!    [`data_sync`], whose `nop`s settle most dependencies already.
+//! 3. [`dependency`] (if asked for): operations that touch the same memory as an earlier one of their block ask for a
+//!    block sync in front of them, unless the sync attributes that fusion left put one there already.
+//! 4. [`data_sync`]: the sync attributes become `nop`s.
 //! 5. [`split`] (more than one instance): chunk ranges that cannot be interleaved as they stand become single chunks.
 //! 6. [`number`]: rank-level numbers of channels and remote buffers become indexes into the thread block's tables.
 //! 7. [`replicate`] (more than one instance): every block becomes one block per instance.
@@ -53,10 +53,10 @@ pub fn lower(trace: &Trace) -> Result<PlanTree, Diagnostics> {
     if spec.fuse {
         fuse::fuse(&mut plan);
     }
-    data_sync::insert(&mut plan);
     if spec.auto_sync {
-        dependency::insert(&mut plan);
+        dependency::mark(&mut plan);
     }
+    data_sync::insert(&mut plan);
     if spec.instances > 1 {
         split::split(&mut plan)?;
     }

@@ -21,6 +21,9 @@ use crate::vocab::BufferKind;
 /// [`Code::MixedSizes`] for such an operation in a pipelined loop (its pieces would not be as long as the loop's span)
 /// or in a thread-block group (its members would touch other chunks than before).
 pub(super) fn split(plan: &mut PlanTree) -> Result<(), Diagnostics> {
+    if !has_long_ranges(plan) {
+        return Ok(());
+    }
     let mut clusters = Clusters::of(plan);
     if !clusters.any_split() {
         return Ok(());
@@ -51,6 +54,16 @@ pub(super) fn split(plan: &mut PlanTree) -> Result<(), Diagnostics> {
         }
     }
     found.into_result(())
+}
+
+/// Whether any range is longer than a chunk. Most plans have none, and nothing to split.
+fn has_long_ranges(plan: &PlanTree) -> bool {
+    fn any(ops: &[Op]) -> bool {
+        ops.iter().any(|op| {
+            op.srcs.first().is_some_and(|range| range.size > 1) || op.body.as_ref().is_some_and(|body| any(&body.ops))
+        })
+    }
+    plan.ranks.iter().flat_map(|rank| &rank.blocks).any(|block| any(&block.ops))
 }
 
 fn refuse(plan: &PlanTree, op: &Op, place: &str) -> Diagnostic {

@@ -208,7 +208,7 @@ pub struct LoopBody {
 /// `dsts`: local destination, local packet destination (`recpkt`, `recspkt`), remote destinations. Switch operations:
 /// `glre` reads a switch reference into a local one, `gstore` and `gstorepkt` read a local one into a switch reference,
 /// `glres` has a switch reference on both sides.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Op {
     /// What it does.
     pub kind: OpKind,
@@ -251,6 +251,20 @@ impl Op {
             blocks: 0,
             body: None,
             origin,
+        }
+    }
+}
+
+// By hand, because lists of plain numbers are copied as a whole here; the derived clone goes element by element, and
+// lowering and checking clone tens of thousands of operations.
+impl Clone for Op {
+    fn clone(&self) -> Self {
+        Self {
+            srcs: Refs::from_slice(&self.srcs),
+            dsts: Refs::from_slice(&self.dsts),
+            ids: Ids::from_slice(&self.ids),
+            body: self.body.clone(),
+            ..*self
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Block syncs between operations of a thread block that touch the same memory.
 //!
 //! Threads of a block run ahead of each other, so an operation that touches what an earlier one wrote, or overwrites
-//! what an earlier one read, needs a `nop` between them. Two judges decide, and a `nop` is put where either asks:
+//! what an earlier one read, needs a `nop` between them. The pass marks such operations with [`Sync::Before`]; where the
+//! block is synchronised anyway, nothing needs to be. Two judges decide, and an operation is marked where either asks:
 //!
 //! * [`convention::Convention`] is the rule of the reference system, so that plans are equal wherever its plan is right.
 //!   It looks at plain local chunks only and forgets some accesses.
@@ -15,12 +16,12 @@ mod hazard;
 
 use crate::collective::Collective;
 use crate::plan::{Op, OpKind, PlanTree};
-use crate::vocab::BufferKind;
+use crate::vocab::{BufferKind, Sync};
 use convention::Convention;
 use hazard::Hazards;
 
-/// Puts `nop`s between dependent operations of every block, pipelines' bodies included.
-pub(super) fn insert(plan: &mut PlanTree) {
+/// Marks the dependent operations of every block, pipelines' bodies included.
+pub(super) fn mark(plan: &mut PlanTree) {
     let (collective, alignment) = (plan.collective, plan.buffer_alignment);
     for (rank, tables) in (0..).zip(&mut plan.ranks) {
         let windows: Vec<BufferKind> = tables.switch_channels().map(|(buffer, _)| buffer).collect();
@@ -44,34 +45,31 @@ struct Scope<'a> {
     vectors_keep_threads: bool,
 }
 
-fn separate(ops: &mut Vec<Op>, scope: &Scope) {
+fn separate(ops: &mut [Op], scope: &Scope) {
     let mut judges = Judges::default();
-    // Positions in front of which a `nop` goes, ascending.
-    let mut nops: Vec<usize> = Vec::new();
     // The first operation behind a sync is compared with nothing; it is only noted when another one follows.
     let mut alone: Option<usize> = None;
     for i in 0..ops.len() {
         if let Some(body) = &mut ops[i].body {
             separate(&mut body.ops, scope);
         }
-        match ops[i].kind {
-            OpKind::Nop | OpKind::Barrier => {
-                judges.clear();
-                alone = None;
+        let op = &ops[i];
+        if matches!(op.kind, OpKind::Nop | OpKind::Barrier) || op.kind.is_sync() && op.sync != Sync::None {
+            judges.clear();
+            alone = None;
+        } else if op.kind.is_sync() {
+            // Touches no memory, synchronises nothing.
+        } else if alone.is_none() && judges.is_clear {
+            alone = Some(i);
+        } else {
+            if let Some(first) = alone.take() {
+                judges.note(&ops[first], first, scope);
             }
-            kind if kind.is_sync() => {}
-            _ if alone.is_none() && judges.is_clear => alone = Some(i),
-            _ => {
-                if let Some(first) = alone.take() {
-                    judges.note(&ops[first], first, scope);
-                }
-                if judges.demand(&ops[i], i, scope) {
-                    nops.push(i);
-                }
+            if judges.demand(op, i, scope) {
+                ops[i].sync = Sync::Before;
             }
         }
     }
-    put_nops(ops, &nops);
 }
 
 /// Both judges and what they have seen since the last sync.
@@ -102,35 +100,20 @@ impl Judges {
         self.is_clear = false;
     }
 
-    /// Whether `op` needs a `nop` in front of it. Notes its accesses, as they are seen behind that `nop`.
+    /// Whether `op` needs a sync in front of it. Notes its accesses, as they are seen behind that sync.
     fn demand(&mut self, op: &Op, number: usize, scope: &Scope) -> bool {
         self.is_clear = false;
         let hazard = self.hazards.conflicts(op, scope);
         if hazard {
             self.convention.clear();
         }
-        let nop = self.convention.note(op, number) || hazard;
-        if nop {
+        let sync = self.convention.note(op, number) || hazard;
+        if sync {
             self.hazards.clear();
         }
         self.hazards.note(op, scope);
-        nop
+        sync
     }
-}
-
-fn put_nops(ops: &mut Vec<Op>, positions: &[usize]) {
-    if positions.is_empty() {
-        return;
-    }
-    let mut positions = positions.iter().copied().peekable();
-    let mut out = Vec::with_capacity(ops.len() + positions.len());
-    for (i, op) in ops.drain(..).enumerate() {
-        if positions.next_if_eq(&i).is_some() {
-            out.push(Op::new(OpKind::Nop, op.origin));
-        }
-        out.push(op);
-    }
-    *ops = out;
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Where block syncs are needed, and where not.
 
+use super::super::data_sync;
 use crate::collective::CollectiveKind;
 use crate::plan::PlanTree;
 use crate::testing::{plan, text};
 
 fn of(mut plan: PlanTree) -> String {
-    super::insert(&mut plan);
+    super::mark(&mut plan);
+    data_sync::insert(&mut plan);
     text(&plan.ranks[0].blocks[0].ops)
 }
 
@@ -14,8 +16,9 @@ fn of(mut plan: PlanTree) -> String {
 fn check(cases: &[&str]) {
     for case in cases {
         let ops = case.replace('|', "");
-        let expected = text(&crate::testing::ops(&case.replace('|', "nop; ")));
-        assert_eq!(of(plan(&[&[&ops], &[""]])), expected, "from: {ops}");
+        let mut expected = plan(&[&[&case.replace('|', "nop; ")], &[""]]);
+        data_sync::insert(&mut expected);
+        assert_eq!(of(plan(&[&[&ops], &[""]])), text(&expected.ranks[0].blocks[0].ops), "from: {ops}");
     }
 }
 
@@ -50,6 +53,8 @@ fn one_sync_serves_all_accesses_before_it() {
         "copy i0 > s0; nop; copy s0 > o0",
         "copy i0 > s0; barrier#0=2; copy s0 > o0",
         "copy i0 > s0; signal.m#0; |copy s0 > o0",
+        "copy i0 > s0; signal.m#0@before; copy s0 > o0",
+        "copy i0 > s0; wait.m#0@after; copy s0 > o0",
     ]);
 }
 
@@ -117,7 +122,7 @@ fn input_and_output_are_one_memory_in_place() {
     plan.collective.chunk_factor = 4;
     plan.ranks[1] = plan.ranks[0].clone();
     assert_eq!(of(plan.clone()), "copy i1 > o0; nop; copy i0+2 > o2+2");
-    super::insert(&mut plan);
+    super::mark(&mut plan);
     assert_eq!(text(&plan.ranks[1].blocks[0].ops), blocks[0][0]);
 }
 
