@@ -10,18 +10,18 @@ pub(crate) fn of(name: &str) -> &'static [Difference] {
 }
 
 /// The packet destination of a fused reduction is shifted per instance like every other chunk.
-const PACKET_SHIFT: Difference = ("DIFF-packet-shift", |found| found.contains(".dst_buff[1].index: "));
+const PACKET_SHIFT: Difference = ("DIFF-14", |found| found.contains(".dst_buff[1].index: "));
 /// Instances split chunk ranges that cannot be interleaved as they stand.
-const SPLIT: Difference = ("DIFF-split", |found| found.contains("\"size\":1") && found.contains("\"size\":2"));
+const SPLIT: Difference = ("DIFF-15", |found| found.contains("\"size\":1") && found.contains("\"size\":2"));
 /// Reductions into another chunk than their accumulator do not fuse, since that would change the result.
-const NO_ACCUMULATION: Difference = ("DIFF-fuse-reduce", |found| {
+const NO_ACCUMULATION: Difference = ("DIFF-01", |found| {
     ["\"name\":\"re\"", "\"name\":\"rre\"", "\"name\":\"repkt\""].iter().any(|name| found.contains(name))
 });
 /// Two signalling puts on one channel do not fuse, since that would lose their order.
-const SIGNALLING_PUTS: Difference = ("DIFF-fuse-pws", |found| found.contains("\"name\":\"pws\""));
+const SIGNALLING_PUTS: Difference = ("DIFF-03", |found| found.contains("\"name\":\"pws\""));
 /// Switch operations take part in dependency tracking.
 const SWITCH_ACCESS: Difference =
-    ("DIFF-switch-access", |found| found.contains("ours {\"name\":\"nop\"}") && found.contains("\"gstore\""));
+    ("DIFF-11", |found| found.contains("ours {\"name\":\"nop\"}") && found.contains("\"gstore\""));
 
 const KNOWN: &[(&str, &[Difference])] = &[
     ("exec-reduce-i2", &[SPLIT]),
