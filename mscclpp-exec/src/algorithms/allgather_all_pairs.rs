@@ -1,7 +1,10 @@
 //! All-pairs all-gather: 1 step, (P-1)/P of the output sent per rank, no scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank puts its chunk into every other rank's output, starting with its neighbour so that no rank is hit by all.
 ///
@@ -31,3 +34,11 @@ pub fn allgather_all_pairs(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allgather_all_pairs", include_str!("allgather_all_pairs.rs"), CollectiveKind::AllGather, |p, _| {
+        allgather_all_pairs(p)
+    })
+    .placed(Placement::InPlace)
+    .defaults(|spec| spec.instances = 32);

@@ -1,7 +1,11 @@
 //! Hierarchical all-gather with packets: 3 steps, 2(G-1)/G of the output sent within the node and 2(N-1)/P between nodes
 //! per rank (N nodes of G ranks), P + N - 2 chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Protocol;
+
+use super::registry::Algorithm;
 
 /// The ranks of a node exchange their chunks; every rank sends its chunk to its counterparts on all other nodes; what comes
 /// from there is forwarded within the node.
@@ -73,3 +77,20 @@ pub fn allgather_hierarchical_packets(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "allgather_hierarchical_packets",
+    include_str!("allgather_hierarchical_packets.rs"),
+    CollectiveKind::AllGather,
+    |p, _| allgather_hierarchical_packets(p),
+)
+.nodes(1, u32::MAX, 1)
+.defaults(|spec| {
+    spec.protocol = Protocol::LL;
+    spec.double_scratch = true;
+    spec.auto_sync = false;
+    spec.reuse_resources = true;
+    (spec.min_message_size, spec.max_message_size) = (1 << 10, 8 << 20);
+    spec.tags.insert("default".to_owned(), 1);
+});

@@ -1,8 +1,11 @@
 //! All-gather over a ring of nodes: N steps, (G-1)/G of the output sent within the node and (N-1)/P between nodes per rank
 //! (N nodes of G ranks), P chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::{Algorithm, Param, Placement};
 
 /// Chunks travel from node to node around a ring, each rank feeding its counterpart on the next node; in every step the
 /// ranks of a node exchange what has arrived. Sending on and exchanging overlap.
@@ -66,3 +69,14 @@ pub fn allgather_node_ring(p: &Program, group: usize) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "allgather_node_ring",
+    include_str!("allgather_node_ring.rs"),
+    CollectiveKind::AllGather,
+    |p, arguments| allgather_node_ring(p, arguments[0]),
+)
+.placed(Placement::OutOfPlace)
+.nodes(2, u32::MAX, 1)
+.params(&[Param { name: "group", values: &[1, 2, 4, 8] }]);

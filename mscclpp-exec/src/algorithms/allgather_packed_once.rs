@@ -1,6 +1,10 @@
 //! All-pairs all-gather that packs once: 1 step, 2(P-1)/P of the output sent per rank, 2P chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Protocol;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank packs its chunk into own scratch, then forwards the packets to every other rank: the data is read and packed
 /// once instead of once per peer.
@@ -24,3 +28,16 @@ pub fn allgather_packed_once(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "allgather_packed_once",
+    include_str!("allgather_packed_once.rs"),
+    CollectiveKind::AllGather,
+    |p, _| allgather_packed_once(p),
+)
+.placed(Placement::InPlace)
+.defaults(|spec| {
+    spec.protocol = Protocol::LL;
+    spec.double_scratch = true;
+});

@@ -1,6 +1,10 @@
 //! All-pairs all-gather with packets: 1 step, 2(P-1)/P of the output sent per rank, P chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Protocol;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank puts its chunk as packets into every other rank's scratch and unpacks what it gets.
 ///
@@ -22,3 +26,14 @@ pub fn allgather_packets(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allgather_packets", include_str!("allgather_packets.rs"), CollectiveKind::AllGather, |p, _| {
+        allgather_packets(p)
+    })
+    .placed(Placement::InPlace)
+    .defaults(|spec| {
+        spec.protocol = Protocol::LL;
+        spec.double_scratch = true;
+    });

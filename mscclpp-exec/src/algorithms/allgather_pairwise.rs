@@ -1,7 +1,10 @@
 //! Pairwise all-gather: P-1 rendezvous in turn, (P-1)/P of the output sent per rank, no scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank meets every other rank in turn; the two exchange their chunks.
 ///
@@ -21,3 +24,10 @@ pub fn allgather_pairwise(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allgather_pairwise", include_str!("allgather_pairwise.rs"), CollectiveKind::AllGather, |p, _| {
+        allgather_pairwise(p)
+    })
+    .placed(Placement::InPlace);

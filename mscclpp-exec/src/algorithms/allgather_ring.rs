@@ -1,7 +1,10 @@
 //! Ring all-gather: P-1 steps, (P-1)/P of the output sent per rank, no scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::Algorithm;
 
 /// Chunks travel around a ring: in every step each rank puts what it got last into the next rank's output.
 ///
@@ -32,3 +35,9 @@ pub fn allgather_ring(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allgather_ring", include_str!("allgather_ring.rs"), CollectiveKind::AllGather, |p, _| {
+        allgather_ring(p)
+    });

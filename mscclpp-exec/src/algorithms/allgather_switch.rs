@@ -1,7 +1,10 @@
 //! Switch all-gather: 1 multicast step, 1/P of the output sent per rank, no scratch. Needs multicast hardware.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::{BufferKind, Sync};
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank stores its chunk once, and the switch delivers it to all ranks.
 ///
@@ -27,3 +30,14 @@ pub fn allgather_switch(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allgather_switch", include_str!("allgather_switch.rs"), CollectiveKind::AllGather, |p, _| {
+        allgather_switch(p)
+    })
+    .placed(Placement::InPlace)
+    .defaults(|spec| {
+        spec.instances = 8;
+        spec.threads_per_block = 256;
+    });

@@ -1,8 +1,11 @@
 //! Switch all-gather with packets: 1 multicast step, 2/P of the output sent per rank, P chunks of scratch. Needs multicast
 //! hardware.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::BufferKind;
+use mscclpp_core::vocab::{BufferKind, Protocol};
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank packs its chunk, multicasts the packets and unpacks everybody's; the packets' flags are all the
 /// synchronisation there is.
@@ -21,3 +24,19 @@ pub fn allgather_switch_packets(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "allgather_switch_packets",
+    include_str!("allgather_switch_packets.rs"),
+    CollectiveKind::AllGather,
+    |p, _| allgather_switch_packets(p),
+)
+.placed(Placement::InPlace)
+.defaults(|spec| {
+    spec.protocol = Protocol::LL;
+    spec.double_scratch = true;
+    spec.auto_sync = false;
+    spec.threads_per_block = 256;
+    (spec.min_message_size, spec.max_message_size) = (1 << 10, 1 << 20);
+});

@@ -1,8 +1,11 @@
 //! All-gather over two nodes: 3 steps, (G-1)/G of the output sent within the node and 1/P between the nodes per rank (G
 //! ranks per node), no scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::{Algorithm, Placement};
 
 /// The ranks of a node exchange their chunks; every rank swaps chunks with its counterpart on the other node; the ranks of
 /// a node exchange what they got.
@@ -44,3 +47,11 @@ pub fn allgather_two_nodes(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allgather_two_nodes", include_str!("allgather_two_nodes.rs"), CollectiveKind::AllGather, |p, _| {
+        allgather_two_nodes(p)
+    })
+    .placed(Placement::InPlace)
+    .nodes(2, 2, 1);

@@ -1,7 +1,10 @@
 //! All-pairs all-reduce: 2 steps, (P-1)/P of the message read and as much written per rank, no scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank reads and reduces its part of everybody's input, then puts the result into everybody's input.
 ///
@@ -36,3 +39,11 @@ pub fn allreduce_all_pairs(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allreduce_all_pairs", include_str!("allreduce_all_pairs.rs"), CollectiveKind::AllReduce, |p, _| {
+        allreduce_all_pairs(p)
+    })
+    .placed(Placement::InPlace)
+    .defaults(|spec| spec.collective.chunk_factor = 8);

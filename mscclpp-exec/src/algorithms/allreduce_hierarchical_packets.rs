@@ -1,7 +1,11 @@
 //! Hierarchical all-reduce with packets: 3 steps, 4(G-1)/G of the message sent within the node and 2(N-1)/G between nodes
 //! per rank (N nodes of G ranks), 2P + N² chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Protocol;
+
+use super::registry::{Algorithm, Param, Placement};
 
 /// The ranks of a node reduce their parts over the node; every rank exchanges its part with its counterparts on all other
 /// nodes and reduces it over the nodes; the ranks of a node exchange the results.
@@ -56,3 +60,20 @@ pub fn allreduce_hierarchical_packets(p: &Program, group: usize) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "allreduce_hierarchical_packets",
+    include_str!("allreduce_hierarchical_packets.rs"),
+    CollectiveKind::AllReduce,
+    |p, arguments| allreduce_hierarchical_packets(p, arguments[0]),
+)
+.placed(Placement::InPlace)
+.nodes(2, u32::MAX, 2)
+.params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
+.defaults(|spec| {
+    spec.protocol = Protocol::LL;
+    spec.double_scratch = true;
+    spec.auto_sync = false;
+    spec.reuse_resources = true;
+});

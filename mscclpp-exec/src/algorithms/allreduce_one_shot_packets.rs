@@ -1,6 +1,10 @@
 //! One-shot all-reduce with packets: 1 step, 2(P-1) times the message sent per rank, P² chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Protocol;
+
+use super::registry::{Algorithm, Param};
 
 /// Every rank sends its whole input to every other rank as packets and reduces all that it gets.
 ///
@@ -25,3 +29,16 @@ pub fn allreduce_one_shot_packets(p: &Program, group: usize) {
         rank.reduce_packets(input, arrived, &blocks).to(result);
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "allreduce_one_shot_packets",
+    include_str!("allreduce_one_shot_packets.rs"),
+    CollectiveKind::AllReduce,
+    |p, arguments| allreduce_one_shot_packets(p, arguments[0]),
+)
+.params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
+.defaults(|spec| {
+    spec.protocol = Protocol::LL;
+    spec.double_scratch = true;
+});

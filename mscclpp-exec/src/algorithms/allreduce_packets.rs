@@ -1,6 +1,10 @@
 //! All-pairs all-reduce with packets: 2 steps, 4(P-1)/P of the message sent per rank, 2P chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Protocol;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank sends each peer the peer's part as packets, reduces what it gets and sends the result to everybody.
 ///
@@ -28,3 +32,11 @@ pub fn allreduce_packets(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allreduce_packets", include_str!("allreduce_packets.rs"), CollectiveKind::AllReduce, |p, _| {
+        allreduce_packets(p)
+    })
+    .placed(Placement::InPlace)
+    .defaults(|spec| spec.protocol = Protocol::LL);

@@ -1,7 +1,10 @@
 //! Ring all-reduce: 2(P-1) steps, 2(P-1)/P of the message sent per rank, P-1 chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::Algorithm;
 
 /// Partial sums travel around a ring until each rank has one chunk in full; then the full chunks travel around it.
 ///
@@ -44,3 +47,9 @@ pub fn allreduce_ring(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allreduce_ring", include_str!("allreduce_ring.rs"), CollectiveKind::AllReduce, |p, _| {
+        allreduce_ring(p)
+    });

@@ -1,8 +1,11 @@
 //! Switch all-reduce: 1 multicast step, 1/P of the message read and as much sent per rank, no scratch. Needs multicast
 //! hardware.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::{BufferKind, Sync};
+
+use super::registry::{Algorithm, Placement};
 
 /// The switch reduces each rank's part over all ranks and delivers the result to all of them.
 ///
@@ -29,3 +32,10 @@ pub fn allreduce_switch(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("allreduce_switch", include_str!("allreduce_switch.rs"), CollectiveKind::AllReduce, |p, _| {
+        allreduce_switch(p)
+    })
+    .placed(Placement::InPlace);

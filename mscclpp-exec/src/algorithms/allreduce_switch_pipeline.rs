@@ -1,8 +1,11 @@
 //! Switch all-reduce in a pipeline: 3 overlapping stages per MiB, 1/P of the message read and as much sent per rank, P
 //! chunks of scratch. Needs multicast hardware.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::{BufferKind, Sync};
+
+use super::registry::Algorithm;
 
 /// One thread block copies the input to scratch, a second lets the switch reduce and deliver it, a third copies the result
 /// to the output; they hand windows of 1 MiB to each other with semaphores.
@@ -51,3 +54,12 @@ pub fn allreduce_switch_pipeline(p: &Program) {
         });
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "allreduce_switch_pipeline",
+    include_str!("allreduce_switch_pipeline.rs"),
+    CollectiveKind::AllReduce,
+    |p, _| allreduce_switch_pipeline(p),
+)
+.defaults(|spec| spec.reuse_resources = true);

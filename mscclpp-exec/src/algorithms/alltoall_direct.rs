@@ -1,7 +1,10 @@
 //! Direct all-to-all: 1 step, (P-1)/P of the message sent per rank, no scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank puts each part straight into its receiver's output.
 ///
@@ -23,3 +26,10 @@ pub fn alltoall_direct(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("alltoall_direct", include_str!("alltoall_direct.rs"), CollectiveKind::AllToAll, |p, _| {
+        alltoall_direct(p)
+    })
+    .placed(Placement::OutOfPlace);

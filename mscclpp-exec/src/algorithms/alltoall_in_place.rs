@@ -1,7 +1,10 @@
 //! All-to-all in place: 1 step and a copy, (P-1)/P of the message sent per rank, P-1 chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank puts each part into its receiver's scratch; the receiver copies it to its place.
 ///
@@ -24,3 +27,11 @@ pub fn alltoall_in_place(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("alltoall_in_place", include_str!("alltoall_in_place.rs"), CollectiveKind::AllToAll, |p, _| {
+        alltoall_in_place(p)
+    })
+    .placed(Placement::InPlace)
+    .defaults(|spec| spec.instances = 2);

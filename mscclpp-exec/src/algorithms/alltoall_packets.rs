@@ -1,6 +1,10 @@
 //! All-to-all with packets: 1 step, 2(P-1)/P of the message sent per rank, P-1 chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Protocol;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank puts each part as packets into its receiver's scratch; the receiver unpacks it in its place.
 ///
@@ -20,3 +24,15 @@ pub fn alltoall_packets(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("alltoall_packets", include_str!("alltoall_packets.rs"), CollectiveKind::AllToAll, |p, _| {
+        alltoall_packets(p)
+    })
+    .placed(Placement::InPlace)
+    .defaults(|spec| {
+        spec.protocol = Protocol::LL;
+        spec.double_scratch = true;
+        spec.instances = 2;
+    });

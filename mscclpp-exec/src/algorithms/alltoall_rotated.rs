@@ -1,7 +1,10 @@
 //! All-to-all in rotation: P-1 steps and overlapping copies, (P-1)/P of the message sent per rank, P-1 chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::{Algorithm, Placement};
 
 /// In step s every rank sends to the rank s above it, so that nobody is hit by two at once; one thread block sends,
 /// another one copies what arrives to its place.
@@ -74,3 +77,21 @@ pub fn alltoall_rotated(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("alltoall_rotated", include_str!("alltoall_rotated.rs"), CollectiveKind::AllToAll, |p, _| {
+        alltoall_rotated(p)
+    })
+    .placed(Placement::OutOfPlace)
+    .defaults(|spec| spec.instances = 16);
+
+/// What the registry knows of it.
+pub(super) const IN_PLACE: Algorithm = Algorithm::new(
+    "alltoall_rotated_in_place",
+    include_str!("alltoall_rotated.rs"),
+    CollectiveKind::AllToAll,
+    |p, _| alltoall_rotated_in_place(p),
+)
+.placed(Placement::InPlace)
+.defaults(|spec| spec.instances = 16);

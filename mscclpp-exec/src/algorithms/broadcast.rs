@@ -1,7 +1,10 @@
 //! Broadcast by scattering: 2 steps, 2(P-1)/P of the message sent by the root and (P-1)/P by every other rank, no scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::Algorithm;
 
 /// The root puts one chunk into each rank; every rank, the root too, puts its chunk into all others.
 ///
@@ -52,3 +55,9 @@ pub fn broadcast_scatter(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("broadcast_scatter", include_str!("broadcast.rs"), CollectiveKind::Broadcast, |p, _| {
+        broadcast_scatter(p)
+    });

@@ -30,6 +30,7 @@ mod reduce;
 mod reducescatter_all_pairs;
 mod reducescatter_hierarchical_packets;
 mod reducescatter_ring;
+mod registry;
 mod send_recv;
 
 pub use allgather_all_pairs::allgather_all_pairs;
@@ -58,4 +59,47 @@ pub use reduce::reduce_gather;
 pub use reducescatter_all_pairs::reducescatter_all_pairs;
 pub use reducescatter_hierarchical_packets::reducescatter_hierarchical_packets;
 pub use reducescatter_ring::reducescatter_ring;
+pub use registry::{Algorithm, BuildError, Param, Placement};
 pub use send_recv::send_recv;
+
+/// The algorithms, grouped by collective, the plainest first.
+static ALL: &[Algorithm] = &[
+    allgather_pairwise::ENTRY,
+    allgather_all_pairs::ENTRY,
+    allgather_ring::ENTRY,
+    allgather_packets::ENTRY,
+    allgather_packed_once::ENTRY,
+    allgather_switch::ENTRY,
+    allgather_switch_packets::ENTRY,
+    allgather_two_nodes::ENTRY,
+    allgather_node_ring::ENTRY,
+    allgather_hierarchical_packets::ENTRY,
+    allreduce_all_pairs::ENTRY,
+    allreduce_ring::ENTRY,
+    allreduce_packets::ENTRY,
+    allreduce_one_shot_packets::ENTRY,
+    allreduce_switch::ENTRY,
+    allreduce_switch_pipeline::ENTRY,
+    allreduce_hierarchical_packets::ENTRY,
+    reducescatter_all_pairs::ENTRY,
+    reducescatter_ring::ENTRY,
+    reducescatter_hierarchical_packets::ENTRY,
+    alltoall_direct::ENTRY,
+    alltoall_rotated::ENTRY,
+    alltoall_in_place::ENTRY,
+    alltoall_rotated::IN_PLACE,
+    alltoall_packets::ENTRY,
+    broadcast::ENTRY,
+    reduce::ENTRY,
+    send_recv::ENTRY,
+];
+
+/// All algorithms, grouped by collective.
+pub fn all() -> &'static [Algorithm] {
+    ALL
+}
+
+/// The algorithm of a name.
+pub fn find(name: &str) -> Option<&'static Algorithm> {
+    ALL.iter().find(|algorithm| algorithm.name() == name)
+}

@@ -1,7 +1,10 @@
 //! Reduce by gathering: 2 steps, (P-1)/P of the message read and 1/P sent per rank, 1 chunk of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::Algorithm;
 
 /// Every rank reads and reduces its chunk of everybody's input in scratch, then puts the result into the root.
 ///
@@ -42,3 +45,7 @@ pub fn reduce_gather(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("reduce_gather", include_str!("reduce.rs"), CollectiveKind::Reduce, |p, _| reduce_gather(p));

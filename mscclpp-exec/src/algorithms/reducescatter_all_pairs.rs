@@ -1,7 +1,10 @@
 //! All-pairs reduce-scatter: 1 step, (P-1)/P of the input read per rank, no scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::Algorithm;
 
 /// Every rank reads its chunk of everybody's input and reduces it, starting with its neighbour so that no rank is read by
 /// all.
@@ -35,3 +38,11 @@ pub fn reducescatter_all_pairs(p: &Program) {
         }
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "reducescatter_all_pairs",
+    include_str!("reducescatter_all_pairs.rs"),
+    CollectiveKind::ReduceScatter,
+    |p, _| reducescatter_all_pairs(p),
+);

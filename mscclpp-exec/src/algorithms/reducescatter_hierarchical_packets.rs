@@ -1,7 +1,11 @@
 //! Hierarchical reduce-scatter with packets: 2 steps, 2(G-1)/G of the input sent within the node and 2(N-1)/P between
 //! nodes per rank (N nodes of G ranks), P + N - 2 chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Protocol;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank collects from the ranks of its node what belongs to itself and to its counterparts on other nodes, reduces
 /// the latter and sends it over, then reduces its own chunk.
@@ -55,3 +59,17 @@ pub fn reducescatter_hierarchical_packets(p: &Program) {
         rank.reduce_packets(input.chunk(id), arrived, 0);
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "reducescatter_hierarchical_packets",
+    include_str!("reducescatter_hierarchical_packets.rs"),
+    CollectiveKind::ReduceScatter,
+    |p, _| reducescatter_hierarchical_packets(p),
+)
+.placed(Placement::InPlace)
+.nodes(2, u32::MAX, 1)
+.defaults(|spec| {
+    spec.protocol = Protocol::LL;
+    spec.double_scratch = true;
+});

@@ -1,7 +1,10 @@
 //! Ring reduce-scatter: P-1 steps, (P-1)/P of the input sent per rank, P-1 chunks of scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::Algorithm;
 
 /// Partial sums travel around a ring: in every step each rank adds its contribution to what it got and passes it on.
 ///
@@ -36,3 +39,11 @@ pub fn reducescatter_ring(p: &Program) {
         rank.reduce(input.chunk(id), arrived.chunk(ranks - 2), 0).to(result);
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm = Algorithm::new(
+    "reducescatter_ring",
+    include_str!("reducescatter_ring.rs"),
+    CollectiveKind::ReduceScatter,
+    |p, _| reducescatter_ring(p),
+);

@@ -1,7 +1,10 @@
 //! Send-receive around a ring: 1 step, the whole message sent per rank, no scratch.
 
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
+
+use super::registry::{Algorithm, Placement};
 
 /// Every rank sends its input to the next rank, through port channels, so that it works within and between nodes.
 ///
@@ -25,3 +28,10 @@ pub fn send_recv(p: &Program) {
         to_previous.wait(0).sync(Sync::None);
     }
 }
+
+/// What the registry knows of it.
+pub(super) const ENTRY: Algorithm =
+    Algorithm::new("send_recv", include_str!("send_recv.rs"), CollectiveKind::SendRecv, |p, _| send_recv(p))
+        .placed(Placement::OutOfPlace)
+        .nodes(1, u32::MAX, 1)
+        .defaults(|spec| spec.instances = 4);

@@ -1,0 +1,281 @@
+//! What is known of an algorithm besides its function: where it can be used, and how it is best built.
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::Diagnostics;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::plan::PlanTree;
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::trace::Trace;
+
+/// More ranks than any machine of today joins, and all that the algorithms are tested for; bounds what a typing error
+/// can allocate.
+const MAX_RANKS: u32 = 1024;
+
+/// The largest value of a parameter.
+const MAX_ARGUMENT: usize = 1024;
+
+/// An algorithm that comes with the library. It builds plans for any number of ranks that it supports.
+#[derive(Clone, Copy, Debug)]
+pub struct Algorithm {
+    name: &'static str,
+    source: &'static str,
+    kind: CollectiveKind,
+    placement: Placement,
+    nodes: (u32, u32),
+    ranks_per_node: u32,
+    params: &'static [Param],
+    defaults: fn(&mut AlgoSpec),
+    function: fn(&Program, &[usize]),
+}
+
+/// Whether input and output may be one memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// They must be.
+    InPlace,
+    /// They must not be.
+    OutOfPlace,
+    /// As the caller likes.
+    Either,
+}
+
+/// A parameter of an algorithm: a number that changes the plan but not what it computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name.
+    pub name: &'static str,
+    /// Values worth trying, the default first.
+    pub values: &'static [usize],
+}
+
+/// Why an algorithm cannot be built as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// It does not work on so many ranks or nodes.
+    #[error("`{name}` runs on {needed}, found {ranks} ranks, {ranks_per_node} per node")]
+    Topology {
+        /// The algorithm.
+        name: &'static str,
+        /// What it runs on.
+        needed: String,
+        /// How many ranks there are.
+        ranks: u32,
+        /// How many of them a node has.
+        ranks_per_node: u32,
+    },
+    /// It does not work in place, or only in place.
+    #[error("`{name}` runs {} place only; set `in_place` to {needed}", if *needed { "in" } else { "out of" })]
+    Placement {
+        /// The algorithm.
+        name: &'static str,
+        /// What `in_place` must be.
+        needed: bool,
+    },
+    /// It implements another collective.
+    #[error("`{name}` is an {expected}, the specification asks for {found}")]
+    Kind {
+        /// The algorithm.
+        name: &'static str,
+        /// Its collective.
+        expected: &'static str,
+        /// The specification's.
+        found: &'static str,
+    },
+    /// It has no such parameter.
+    #[error("`{name}` has no parameter `{param}`; it has {}", if known.is_empty() { "none" } else { known })]
+    UnknownParam {
+        /// The algorithm.
+        name: &'static str,
+        /// What was given.
+        param: String,
+        /// The names of its parameters.
+        known: String,
+    },
+    /// A parameter is 0 or too large, or there are more or fewer parameters than the algorithm has.
+    #[error("`{name}` expects {expected} parameters of 1 to {MAX_ARGUMENT}, found {found:?}")]
+    Params {
+        /// The algorithm.
+        name: &'static str,
+        /// How many it has.
+        expected: usize,
+        /// What was given.
+        found: Vec<usize>,
+    },
+    /// The program is wrong: with the specification given, this algorithm cannot be built.
+    #[error(transparent)]
+    Program(#[from] Diagnostics),
+}
+
+impl Algorithm {
+    /// An algorithm for one node of two ranks or more, in place or not, without parameters. `source` is the text of its file.
+    pub(super) const fn new(
+        name: &'static str,
+        source: &'static str,
+        kind: CollectiveKind,
+        function: fn(&Program, &[usize]),
+    ) -> Self {
+        Self {
+            name,
+            source,
+            kind,
+            placement: Placement::Either,
+            nodes: (1, 1),
+            ranks_per_node: 1,
+            params: &[],
+            defaults: |_| (),
+            function,
+        }
+    }
+
+    pub(super) const fn placed(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// For `least..=most` nodes of `ranks_per_node` ranks or more.
+    pub(super) const fn nodes(mut self, least: u32, most: u32, ranks_per_node: u32) -> Self {
+        self.nodes = (least, most);
+        self.ranks_per_node = ranks_per_node;
+        self
+    }
+
+    pub(super) const fn params(mut self, params: &'static [Param]) -> Self {
+        self.params = params;
+        self
+    }
+
+    /// Sets what differs from the defaults of [`AlgoSpec::new`].
+    pub(super) const fn defaults(mut self, defaults: fn(&mut AlgoSpec)) -> Self {
+        self.defaults = defaults;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Steps, data sent and scratch, in a sentence or two: what its file begins with. The [module](super) says what the
+    /// letters mean.
+    pub fn cost(&self) -> String {
+        let lines: Vec<_> = self.source.lines().map_while(|line| line.strip_prefix("//! ")).collect();
+        lines.join(" ")
+    }
+
+    /// The text of its file.
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+
+    /// The collective that it implements.
+    pub fn kind(&self) -> CollectiveKind {
+        self.kind
+    }
+
+    /// Whether it works in place, out of place or both.
+    pub fn placement(&self) -> Placement {
+        self.placement
+    }
+
+    /// Its parameters.
+    pub fn parameters(&self) -> &'static [Param] {
+        self.params
+    }
+
+    /// Whether it runs on so many ranks, in nodes of so many.
+    pub fn supports(&self, ranks: u32, ranks_per_node: u32) -> bool {
+        let divides = ranks_per_node > 0 && ranks.is_multiple_of(ranks_per_node);
+        let (least, most) = self.nodes;
+        (2..=MAX_RANKS).contains(&ranks)
+            && divides
+            && (least..=most).contains(&(ranks / ranks_per_node))
+            && ranks_per_node >= self.ranks_per_node
+    }
+
+    /// The largest node size that divides `ranks` so that the algorithm runs; `None` if it runs on no such machine.
+    pub fn ranks_per_node(&self, ranks: u32) -> Option<u32> {
+        (1..=ranks.min(MAX_RANKS)).rev().find(|&ranks_per_node| self.supports(ranks, ranks_per_node))
+    }
+
+    /// What it runs on, in words: `1 node of 2 ranks or more, at most 1024 in all`.
+    pub fn requirement(&self) -> String {
+        let nodes = match self.nodes {
+            (1, 1) => "1 node".to_owned(),
+            (least, u32::MAX) => format!("{least} nodes or more"),
+            (least, most) if least == most => format!("{least} nodes"),
+            (least, most) => format!("{least} to {most} nodes"),
+        };
+        match self.ranks_per_node.max(if self.nodes.1 == 1 { 2 } else { 1 }) {
+            1 => format!("{nodes}, 2 to {MAX_RANKS} ranks in all"),
+            each => format!("{nodes} of {each} ranks or more, at most {MAX_RANKS} in all"),
+        }
+    }
+
+    /// How it is best built for so many ranks, in nodes of so many. Everything may be changed but the kind, and
+    /// `in_place` where [`placement`](Self::placement) leaves no choice.
+    pub fn spec(&self, ranks: u32, ranks_per_node: u32) -> AlgoSpec {
+        let mut spec = AlgoSpec::new(self.name, self.kind, ranks);
+        spec.ranks_per_node = ranks_per_node;
+        spec.collective.in_place = self.placement == Placement::InPlace;
+        (self.defaults)(&mut spec);
+        spec
+    }
+
+    /// The default values of the parameters, with some replaced by name.
+    ///
+    /// # Errors
+    /// [`BuildError::UnknownParam`].
+    pub fn arguments<'a>(&self, given: impl IntoIterator<Item = (&'a str, usize)>) -> Result<Vec<usize>, BuildError> {
+        let mut values: Vec<_> = self.params.iter().map(|param| param.values.first().copied().unwrap_or(1)).collect();
+        for (name, value) in given {
+            let position = self.params.iter().position(|param| param.name == name).ok_or_else(|| {
+                let known: Vec<_> = self.params.iter().map(|param| param.name).collect();
+                BuildError::UnknownParam { name: self.name, param: name.to_owned(), known: known.join(", ") }
+            })?;
+            values[position] = value;
+        }
+        Ok(values)
+    }
+
+    /// Records the program. `arguments` are the values of the parameters, in order.
+    ///
+    /// # Errors
+    /// A specification or arguments that the algorithm does not support; what is wrong with the specification itself.
+    pub fn record(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Trace, BuildError> {
+        self.check(&spec, arguments)?;
+        let program = Program::new(spec);
+        (self.function)(&program, arguments);
+        Ok(program.finish()?)
+    }
+
+    /// Builds the plan.
+    ///
+    /// # Cost
+    /// Linear in the number of operations; nothing is cached.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record), and plans too large to be numbered.
+    pub fn compile(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<PlanTree, BuildError> {
+        Ok(mscclpp_core::lower::lower(&self.record(spec, arguments)?)?)
+    }
+
+    fn check(&self, spec: &AlgoSpec, arguments: &[usize]) -> Result<(), BuildError> {
+        let name = self.name;
+        let AlgoSpec { ranks, ranks_per_node, collective, .. } = *spec;
+        if collective.kind != self.kind {
+            return Err(BuildError::Kind { name, expected: self.kind.name(), found: collective.kind.name() });
+        }
+        if !self.supports(ranks, ranks_per_node) {
+            return Err(BuildError::Topology { name, needed: self.requirement(), ranks, ranks_per_node });
+        }
+        match (self.placement, collective.in_place) {
+            (Placement::InPlace, false) => return Err(BuildError::Placement { name, needed: true }),
+            (Placement::OutOfPlace, true) => return Err(BuildError::Placement { name, needed: false }),
+            _ => {}
+        }
+        if arguments.len() != self.params.len() || !arguments.iter().all(|value| (1..=MAX_ARGUMENT).contains(value)) {
+            return Err(BuildError::Params { name, expected: self.params.len(), found: arguments.to_vec() });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,240 @@
+//! The algorithms of the library: that they build wherever they claim to, and cost what their first line says.
+
+use std::collections::BTreeMap;
+
+use mscclpp_core::plan::{Op, OpKind, Place, PlanTree};
+use mscclpp_core::vocab::ChannelKind;
+use mscclpp_exec::algorithms::{self, Algorithm, BuildError, Placement};
+
+/// Ranks and ranks per node: small, prime, large; one, two and several nodes.
+const MACHINES: [(u32, u32); 16] = [
+    (2, 2),
+    (3, 3),
+    (4, 4),
+    (5, 5),
+    (8, 8),
+    (13, 13),
+    (16, 16),
+    (31, 31),
+    (64, 64),
+    (2, 1),
+    (4, 2),
+    (14, 7),
+    (3, 1),
+    (12, 4),
+    (15, 3),
+    (32, 8),
+];
+
+/// Whether to build in place: all ways that the algorithm supports.
+fn placements(algorithm: &Algorithm) -> &'static [bool] {
+    match algorithm.placement() {
+        Placement::InPlace => &[true],
+        Placement::OutOfPlace => &[false],
+        Placement::Either => &[true, false],
+    }
+}
+
+fn build(algorithm: &Algorithm, (ranks, ranks_per_node): (u32, u32), in_place: bool) -> PlanTree {
+    let mut spec = algorithm.spec(ranks, ranks_per_node);
+    spec.collective.in_place = in_place;
+    let arguments = algorithm.arguments([]).expect("defaults");
+    algorithm.compile(spec, &arguments).unwrap_or_else(|error| panic!("{} on {ranks} ranks: {error}", algorithm.name()))
+}
+
+#[test]
+fn names_are_unique_and_found() {
+    for algorithm in algorithms::all() {
+        assert!(std::ptr::eq(algorithms::find(algorithm.name()).expect("a name"), algorithm), "{}", algorithm.name());
+        let cost = algorithm.cost();
+        assert!(cost.contains(": ") && cost.ends_with('.'), "{}: {cost}", algorithm.name());
+    }
+    assert!(algorithms::find("allreduce").is_none());
+}
+
+#[test]
+fn every_algorithm_builds_wherever_it_claims_to() {
+    for algorithm in algorithms::all() {
+        let machines: Vec<_> = MACHINES.into_iter().filter(|&(ranks, node)| algorithm.supports(ranks, node)).collect();
+        assert!(machines.len() >= 3, "{} runs on {}", algorithm.name(), algorithm.requirement());
+        for machine in machines {
+            for &in_place in placements(algorithm) {
+                let plan = build(algorithm, machine, in_place);
+                assert_eq!(plan.ranks.len(), machine.0 as usize);
+                assert!(plan.ranks.iter().all(|rank| rank.blocks.iter().any(|block| !block.ops.is_empty())));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_an_algorithm_does_not_support_is_refused() {
+    let ring = algorithms::find("allreduce_ring").expect("a ring");
+    let one = ring.record(ring.spec(1, 1), &[]).expect_err("one rank");
+    assert_eq!(
+        one.to_string(),
+        "`allreduce_ring` runs on 1 node of 2 ranks or more, at most 1024 in all, found 1 ranks, 1 per node"
+    );
+    assert!(matches!(ring.record(ring.spec(8, 4), &[]), Err(BuildError::Topology { .. })));
+    assert!(matches!(ring.record(ring.spec(8, 0), &[]), Err(BuildError::Topology { .. })));
+    assert!(matches!(ring.record(ring.spec(u32::MAX, u32::MAX), &[]), Err(BuildError::Topology { .. })));
+    assert!(matches!(ring.record(ring.spec(8, 8), &[1]), Err(BuildError::Params { .. })));
+    assert_eq!(ring.ranks_per_node(u32::MAX), None);
+
+    let two = algorithms::find("allgather_two_nodes").expect("two nodes");
+    assert_eq!(two.ranks_per_node(14), Some(7));
+    assert_eq!(two.ranks_per_node(15), None);
+    let mut spec = two.spec(14, 7);
+    spec.collective.in_place = false;
+    let error = two.record(spec, &[]).expect_err("out of place");
+    assert_eq!(error.to_string(), "`allgather_two_nodes` runs in place only; set `in_place` to true");
+    assert!(matches!(two.record(ring.spec(14, 7), &[]), Err(BuildError::Kind { .. })));
+
+    let grouped = algorithms::find("allgather_node_ring").expect("a ring of nodes");
+    assert_eq!(grouped.arguments([("group", 3)]), Ok(vec![3]));
+    let error = grouped.arguments([("blocks", 3)]).expect_err("no such parameter");
+    assert_eq!(error.to_string(), "`allgather_node_ring` has no parameter `blocks`; it has group");
+    assert!(matches!(grouped.record(grouped.spec(8, 4), &[0]), Err(BuildError::Params { .. })));
+    assert!(matches!(grouped.record(grouped.spec(8, 4), &[1 << 40]), Err(BuildError::Params { .. })));
+    assert!(matches!(ring.arguments([("group", 3)]), Err(BuildError::UnknownParam { .. })));
+}
+
+/// What the busiest rank does, in messages, and its scratch in chunks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cost {
+    /// Stored through memory channels.
+    sent: f64,
+    /// Sent through port channels.
+    ported: f64,
+    /// Read through memory channels.
+    read: f64,
+    /// Stored through switch channels.
+    multicast: f64,
+    /// Read and reduced by the switch.
+    reduced: f64,
+    /// Chunks of scratch per instance.
+    scratch: f64,
+}
+
+fn cost_of(plan: &PlanTree, instances: u32) -> Cost {
+    let rank = |index: usize| {
+        let rank = &plan.ranks[index];
+        let mut cost = Cost { scratch: f64::from(rank.scratch_chunks) / f64::from(instances), ..Cost::default() };
+        let ops = rank.blocks.iter().flat_map(|block| &block.ops);
+        for op in ops.flat_map(|op| op.body.as_ref().map_or(std::slice::from_ref(op), |body| body.ops.as_slice())) {
+            add(&mut cost, op);
+        }
+        let message = f64::from(rank.input_chunks.max(rank.output_chunks));
+        for part in [&mut cost.sent, &mut cost.ported, &mut cost.read, &mut cost.multicast, &mut cost.reduced] {
+            *part /= message;
+        }
+        cost
+    };
+    let most = |a: Cost, b: Cost| Cost {
+        sent: a.sent.max(b.sent),
+        ported: a.ported.max(b.ported),
+        read: a.read.max(b.read),
+        multicast: a.multicast.max(b.multicast),
+        reduced: a.reduced.max(b.reduced),
+        scratch: a.scratch.max(b.scratch),
+    };
+    (0..plan.ranks.len()).map(rank).fold(Cost::default(), most)
+}
+
+fn add(cost: &mut Cost, op: &Op) {
+    let share = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.of));
+    // Packets carry a flag for every datum.
+    let packets = match op.kind {
+        OpKind::PutPackets | OpKind::ReadPutPackets | OpKind::ReduceSendPackets | OpKind::ReduceCopySendPackets => 2.0,
+        OpKind::SwitchBroadcastPackets => 2.0,
+        _ => 1.0,
+    };
+    for dst in &op.dsts {
+        let moved = share * packets * f64::from(dst.size);
+        match dst.place {
+            Place::Local(_) => {}
+            Place::Remote(_) if op.channel == Some(ChannelKind::Port) => cost.ported += moved,
+            Place::Remote(_) => cost.sent += moved,
+            Place::Switch(_) => cost.multicast += moved,
+        }
+    }
+    for src in &op.srcs {
+        match src.place {
+            Place::Local(_) => {}
+            Place::Remote(_) => cost.read += share * f64::from(src.size),
+            Place::Switch(_) => cost.reduced += share * f64::from(src.size),
+        }
+    }
+}
+
+/// The first lines of the algorithms, in numbers: for P ranks, N nodes of G ranks.
+fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
+    let none = Cost::default();
+    let others = (p - 1.0) / p;
+    Some(match name {
+        "allgather_pairwise" | "allgather_all_pairs" | "allgather_ring" | "alltoall_direct" => {
+            Cost { sent: others, ..none }
+        }
+        "allgather_switch" => Cost { multicast: 1.0 / p, ..none },
+        "allgather_switch_packets" => Cost { multicast: 2.0 / p, scratch: p, ..none },
+        "allgather_packets" => Cost { sent: 2.0 * others, scratch: p, ..none },
+        "allgather_packed_once" => Cost { sent: 2.0 * others, scratch: 2.0 * p, ..none },
+        "allgather_two_nodes" => Cost { sent: (g - 1.0) / g, ported: 1.0 / p, ..none },
+        "allgather_node_ring" => Cost { sent: (g - 1.0) / g, ported: (n - 1.0) / p, scratch: p, ..none },
+        "allgather_hierarchical_packets" => {
+            Cost { sent: 2.0 * (g - 1.0) / g, ported: 2.0 * (n - 1.0) / p, scratch: p + n - 2.0, ..none }
+        }
+        "allreduce_all_pairs" => Cost { sent: others, read: others, ..none },
+        "allreduce_packets" => Cost { sent: 4.0 * others, scratch: 2.0 * p, ..none },
+        "allreduce_one_shot_packets" => Cost { sent: 2.0 * (p - 1.0), scratch: p * p, ..none },
+        "allreduce_ring" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
+        "allreduce_switch" => Cost { multicast: 1.0 / p, reduced: 1.0 / p, ..none },
+        "allreduce_switch_pipeline" => Cost { multicast: 1.0 / p, reduced: 1.0 / p, scratch: p, ..none },
+        "allreduce_hierarchical_packets" => Cost {
+            sent: 4.0 * (g - 1.0) / g,
+            ported: 2.0 * (n - 1.0) / g,
+            scratch: 2.0 * p + n * n,
+            ..none
+        },
+        "reducescatter_all_pairs" => Cost { read: others, ..none },
+        "reducescatter_ring" => Cost { sent: others, scratch: p - 1.0, ..none },
+        "reducescatter_hierarchical_packets" => {
+            Cost { sent: 2.0 * (g - 1.0) / g, ported: 2.0 * (n - 1.0) / p, scratch: p + n - 2.0, ..none }
+        }
+        "alltoall_in_place" | "alltoall_rotated" | "alltoall_rotated_in_place" => {
+            Cost { sent: others, scratch: p - 1.0, ..none }
+        }
+        "alltoall_packets" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
+        "broadcast_scatter" => Cost { sent: 2.0 * others, ..none },
+        "reduce_gather" => Cost { sent: 1.0 / p, read: others, scratch: 1.0, ..none },
+        "send_recv" => Cost { ported: 1.0, ..none },
+        _ => return None,
+    })
+}
+
+#[test]
+fn plans_cost_what_the_first_lines_say() {
+    let mut wrong = BTreeMap::new();
+    for algorithm in algorithms::all() {
+        for machine in MACHINES.into_iter().filter(|&(ranks, node)| algorithm.supports(ranks, node)) {
+            let (p, g) = (f64::from(machine.0), f64::from(machine.1));
+            let promised = promised(algorithm.name(), p, p / g, g).expect("a cost in numbers");
+            for &in_place in placements(algorithm) {
+                let instances = algorithm.spec(machine.0, machine.1).instances;
+                let found = cost_of(&build(algorithm, machine, in_place), instances);
+                let pairs = [
+                    (found.sent, promised.sent),
+                    (found.ported, promised.ported),
+                    (found.read, promised.read),
+                    (found.multicast, promised.multicast),
+                    (found.reduced, promised.reduced),
+                    (found.scratch, promised.scratch),
+                ];
+                if pairs.iter().any(|(found, promised)| (found - promised).abs() > 1e-6) {
+                    wrong.insert((algorithm.name(), machine, in_place), (found, promised));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
