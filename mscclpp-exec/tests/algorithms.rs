@@ -190,12 +190,9 @@ fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
         "allreduce_ring" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
         "allreduce_switch" => Cost { multicast: 1.0 / p, reduced: 1.0 / p, ..none },
         "allreduce_switch_pipeline" => Cost { multicast: 1.0 / p, reduced: 1.0 / p, scratch: p, ..none },
-        "allreduce_hierarchical_packets" => Cost {
-            sent: 4.0 * (g - 1.0) / g,
-            ported: 2.0 * (n - 1.0) / g,
-            scratch: 2.0 * p + n * n,
-            ..none
-        },
+        "allreduce_hierarchical_packets" => {
+            Cost { sent: 4.0 * (g - 1.0) / g, ported: 2.0 * (n - 1.0) / g, scratch: 2.0 * p + n * n, ..none }
+        }
         "reducescatter_all_pairs" => Cost { read: others, ..none },
         "reducescatter_ring" => Cost { sent: others, scratch: p - 1.0, ..none },
         "reducescatter_hierarchical_packets" => {
