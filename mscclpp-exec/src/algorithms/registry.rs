@@ -52,7 +52,7 @@ pub struct Param {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// It does not work on so many ranks or nodes.
-    #[error("`{name}` runs on {needed}, found {ranks} ranks, {ranks_per_node} per node")]
+    #[error("`{name}` runs on 2 to {MAX_RANKS} ranks on {needed}, found {ranks}, {ranks_per_node} per node")]
     Topology {
         /// The algorithm.
         name: &'static str,
@@ -197,17 +197,18 @@ impl Algorithm {
         (1..=ranks.min(MAX_RANKS)).rev().find(|&ranks_per_node| self.supports(ranks, ranks_per_node))
     }
 
-    /// What it runs on, in words: `1 node of 2 ranks or more, at most 1024 in all`.
+    /// What it runs on, in words: `1 node`, `2 nodes or more`.
     pub fn requirement(&self) -> String {
         let nodes = match self.nodes {
             (1, 1) => "1 node".to_owned(),
+            (1, u32::MAX) => "any number of nodes".to_owned(),
             (least, u32::MAX) => format!("{least} nodes or more"),
             (least, most) if least == most => format!("{least} nodes"),
             (least, most) => format!("{least} to {most} nodes"),
         };
-        match self.ranks_per_node.max(if self.nodes.1 == 1 { 2 } else { 1 }) {
-            1 => format!("{nodes}, 2 to {MAX_RANKS} ranks in all"),
-            each => format!("{nodes} of {each} ranks or more, at most {MAX_RANKS} in all"),
+        match self.ranks_per_node {
+            1 => nodes,
+            least => format!("{nodes} with {least} ranks or more each"),
         }
     }
 

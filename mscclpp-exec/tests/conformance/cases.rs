@@ -52,7 +52,7 @@ impl Case {
     }
 
     /// What the reference's default algorithms have in common.
-    fn as_default(self) -> Self {
+    fn shipped(self) -> Self {
         self.packets().double_scratch().with(|spec| {
             spec.auto_sync = false;
             spec.reuse_resources = true;
@@ -157,7 +157,7 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
                 .instances(number("instances").unwrap_or(4))
         }
         "default_algos/allgather_multi_nodes" => {
-            all_gather(ranks, library::allgather_hierarchical_packets).per_node(per_node).as_default().with(|spec| {
+            all_gather(ranks, library::allgather_hierarchical_packets).per_node(per_node).shipped().with(|spec| {
                 spec.collective.in_place = entry.flag("in_place");
                 (spec.min_message_size, spec.max_message_size) = (1 << 10, 8 << 20);
             })
@@ -167,7 +167,7 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
             Case::new(name, AllReduce, ranks, move |p| library::allreduce_hierarchical_packets(p, group))
                 .in_place()
                 .per_node(per_node)
-                .as_default()
+                .shipped()
         }
         "executor-tests/algos/reduce" => {
             all_reduce(2, executor::reduce).in_place().with(|spec| spec.collective.chunk_factor = 2)

@@ -23,7 +23,8 @@ const SIGNALLING_PUTS: Difference = ("DIFF-03", |found| found.contains("\"name\"
 const SWITCH_ACCESS: Difference =
     ("DIFF-11", |found| found.contains("ours {\"name\":\"nop\"}") && found.contains("\"gstore\""));
 
-const KNOWN: &[(&str, &[Difference])] = &[
+/// Every plan that differs, and how.
+pub(crate) const KNOWN: &[(&str, &[Difference])] = &[
     ("exec-reduce-i2", &[SPLIT]),
     ("exec-reduce_pack_tbg-i2", &[PACKET_SHIFT]),
     ("multi-reducescatter_pkt-n2x4-i2", &[PACKET_SHIFT]),

@@ -69,3 +69,17 @@ fn ours(case: Case) -> Result<serde_json::Value, String> {
     compare::normalise(&mut value);
     Ok(value)
 }
+
+#[test]
+fn every_listed_difference_is_documented() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/differences.md");
+    let page = std::fs::read_to_string(path).expect("the page of differences");
+    for (slug, known) in differences::KNOWN {
+        for (id, _) in *known {
+            let (_, section) = page.split_once(&format!("**{id} ")).unwrap_or_else(|| panic!("{id} is not documented"));
+            let section = section.split("**DIFF-").next().unwrap_or(section);
+            let program = slug.strip_suffix("-i2").unwrap_or(slug);
+            assert!(section.contains(program), "{id} does not name `{slug}`");
+        }
+    }
+}
