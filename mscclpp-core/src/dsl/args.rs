@@ -48,6 +48,15 @@ argument! {
     Blocks -> At
 }
 argument! {
+    /// The one thread block that an operation runs on.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not one thread block",
+        label = "expected the number of a thread block, such as `0`",
+        note = "only operations that threads share out (local ones, and those of memory channels that move data) run on a `&ThreadBlockGroup`"
+    )]
+    BlockArg -> i128
+}
+argument! {
     /// Several thread blocks of one rank: an array, slice, `Vec` or range of numbers, or a [`ThreadBlockGroup`].
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not a list of thread blocks",
@@ -89,7 +98,7 @@ argument! {
     #[diagnostic::on_unimplemented(
         message = "packets live in scratch, `{Self}` is not a chunk of scratch",
         label = "expected a `Chunk<Scratch>`, such as `rank.scratch(1).chunk(0)`",
-        note = "packets carry flags beside the data and need twice the bytes, which only scratch has; unpack them there with `unpack_packets`"
+        note = "packets carry flags beside the data and need twice the bytes, which only scratch has; make them there with `copy_packets`, read them with `unpack_packets`"
     )]
     PacketChunk -> ChunkValue
 }
@@ -106,7 +115,8 @@ argument! {
     /// One chunk of scratch or several, where packets can live.
     #[diagnostic::on_unimplemented(
         message = "packets live in scratch, `{Self}` is not a list of chunks of scratch",
-        label = "expected a `Chunk<Scratch>`, `&[Chunk<Scratch>]` or `Vec<Chunk<Scratch>>`"
+        label = "expected a `Chunk<Scratch>`, `&[Chunk<Scratch>]` or `Vec<Chunk<Scratch>>`",
+        note = "plain data is reduced with `reduce`"
     )]
     PacketList -> ChunkValues
 }
@@ -116,6 +126,11 @@ macro_rules! for_integers {
         impl Blocks for $int {
             fn resolve(self, _: &Program) -> At {
                 At::Block(self as i128)
+            }
+        }
+        impl BlockArg for $int {
+            fn resolve(self, _: &Program) -> i128 {
+                self as i128
             }
         }
         impl RankArg for $int {
@@ -301,6 +316,7 @@ pub enum Kind {
     Sync,
     ReduceOp,
     Blocks,
+    BlockArg,
     BlockList,
     RankArg,
     RankList,
@@ -321,6 +337,7 @@ impl Kind {
             Self::Sync => "a `Sync`",
             Self::ReduceOp => "a `ReduceOp`",
             Self::Blocks => "a thread-block number or a `&ThreadBlockGroup`",
+            Self::BlockArg => "a thread-block number",
             Self::BlockList => "a list of thread blocks",
             Self::RankArg => "a rank",
             Self::RankList => "a list of ranks",
@@ -339,6 +356,7 @@ impl Kind {
             (Self::usize, Value::Int(int)) => usize::try_from(*int).is_ok(),
             (Self::i64, Value::Int(int)) => i64::try_from(*int).is_ok(),
             (Self::Blocks, Value::Int(_) | Value::Group(_))
+            | (Self::BlockArg, Value::Int(_))
             | (Self::RankArg, Value::Int(_) | Value::Rank(_))
             | (Self::ChunkRange, Value::Int(_) | Value::Range(_))
             | (Self::BufferKind, Value::BufferKind(_))
@@ -416,6 +434,7 @@ for_dynamic! {
         Value::Group(group) => At::Group(Rc::clone(group)),
         _ => At::Block(arg.int()),
     };
+    BlockArg -> i128: arg => arg.int();
     BlockList -> Vec<i128>: arg => arg.numbers();
     RankArg -> i128: arg => arg.int();
     RankList -> Vec<i128>: arg => arg.numbers();

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use super::args::ChunkRange;
 use super::program::Program;
 use super::value::{BufferValue, ChunkValue};
 use crate::vocab::BufferKind;

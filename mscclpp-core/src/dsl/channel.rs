@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use super::args::{AnyChunk, BlockArg, Blocks, ChunkList, PacketChunk};
 use super::program::Program;
 use super::rank::Reduction;
 use super::recorder::{End, Move};
@@ -113,7 +114,7 @@ impl<'p, K> Channel<'p, K> {
         self.program
     }
 
-    fn sync_call(&self, kind: OpKind, block: usize) -> SyncCall<'p, K> {
+    fn sync_call(&self, kind: OpKind, block: i128) -> SyncCall<'p, K> {
         SyncCall::new(self.program, self.program.recorder().channel_sync(kind, self.value, block))
     }
 }
@@ -140,7 +141,7 @@ dsl! {
         /// # Ordering
         /// Release: publishes what the thread block did before, if the block is synchronised in front, as it is unless
         /// [`sync`](SyncCall::sync) says otherwise. On a port channel it travels behind the puts before it.
-        fn signal(this, block: usize) -> SyncCall<'p, K> {
+        fn signal(this, block: BlockArg) -> SyncCall<'p, K> {
             this.sync_call(OpKind::Signal, block)
         }
 
@@ -149,7 +150,7 @@ dsl! {
         /// # Ordering
         /// Acquire: sees what the signal published; the whole thread block does if it is synchronised behind, as it is
         /// unless [`sync`](SyncCall::sync) says otherwise.
-        fn wait(this, block: usize) -> SyncCall<'p, K> {
+        fn wait(this, block: BlockArg) -> SyncCall<'p, K> {
             this.sync_call(OpKind::Wait, block)
         }
     }
@@ -170,21 +171,6 @@ dsl! {
             this.program.recorder().channel_move(&PUT, this.value, dst, src, &at);
         }
 
-        /// Copies a chunk of the peer into a chunk of this rank.
-        ///
-        /// # Shapes and units
-        /// Both chunks have the same number of chunks; `dst` is this rank's, `src` the peer's.
-        /// # Ordering
-        /// The peer's data must have been published by a signal that was waited for.
-        fn get(this, dst: AnyChunk, src: AnyChunk, at: Blocks) {
-            this.program.recorder().channel_move(&GET, this.value, dst, src, &at);
-        }
-
-        /// Reduces chunks of the peer into a chunk of this rank: `acc = acc ∘ others…`, or `to(dst)` another chunk.
-        fn reduce(this, acc: AnyChunk, others: ChunkList, at: Blocks) -> Reduction<'p> {
-            Reduction::new(this.program, this.program.recorder().read_reduce(this.value, acc, &others, &at))
-        }
-
         /// Stores a chunk of this rank as packets into the peer's scratch.
         ///
         /// # Ordering
@@ -203,6 +189,27 @@ dsl! {
 }
 
 dsl! {
+    table MEMORY_ONLY; by value self; for [Channel<'static, Memory>];
+    impl['p, K: ChannelMarker] Channel<'p, K> {
+        /// Copies a chunk of the peer into a chunk of this rank. Only on memory channels.
+        ///
+        /// # Shapes and units
+        /// Both chunks have the same number of chunks; `dst` is this rank's, `src` the peer's.
+        /// # Ordering
+        /// The peer's data must have been published by a signal that was waited for.
+        fn get(this, dst: AnyChunk, src: AnyChunk, at: Blocks) where [K: OnlyMemory] {
+            this.program.recorder().channel_move(&GET, this.value, dst, src, &at);
+        }
+
+        /// Reduces chunks of the peer into a chunk of this rank: `acc = acc ∘ others…`, or `to(dst)` another chunk. Only
+        /// on memory channels.
+        fn reduce(this, acc: AnyChunk, others: ChunkList, at: Blocks) -> Reduction<'p> where [K: OnlyMemory] {
+            Reduction::new(this.program, this.program.recorder().read_reduce(this.value, acc, &others, &at))
+        }
+    }
+}
+
+dsl! {
     table PORT; by value self; for [Channel<'static, Port>];
     impl['p] Channel<'p, Port> {
         /// Queues the copy of a chunk of this rank into a chunk of the peer.
@@ -210,7 +217,7 @@ dsl! {
         /// # Ordering
         /// The proxy reads `src` later: do not overwrite it before a `flush` or an acknowledgement. Signals queued
         /// afterwards arrive after the data.
-        fn put(this, dst: AnyChunk, src: AnyChunk, block: usize) {
+        fn put(this, dst: AnyChunk, src: AnyChunk, block: BlockArg) {
             this.program.recorder().port_move(&PUT, this.value, dst, src, block);
         }
 
@@ -218,7 +225,7 @@ dsl! {
         ///
         /// # Ordering
         /// None needed: whoever reads a packet waits for it.
-        fn put_packets(this, dst: PacketChunk, src: PacketChunk, block: usize) {
+        fn put_packets(this, dst: PacketChunk, src: PacketChunk, block: BlockArg) {
             this.program.recorder().port_move(&PUT_PACKETS, this.value, dst, src, block);
         }
 
@@ -233,17 +240,17 @@ dsl! {
     table PORT_ONLY; by value self; for [Channel<'static, Port>];
     impl['p, K: ChannelMarker] Channel<'p, K> {
         /// Queues a put and a signal behind it. Only on port channels.
-        fn put_with_signal(this, dst: AnyChunk, src: AnyChunk, block: usize) where [K: OnlyPort] {
+        fn put_with_signal(this, dst: AnyChunk, src: AnyChunk, block: BlockArg) where [K: OnlyPort] {
             this.program.recorder().port_move(&PUT_WITH_SIGNAL, this.value, dst, src, block);
         }
 
         /// Queues a put and a signal behind it, then waits until the source may be reused. Only on port channels.
-        fn put_with_signal_and_flush(this, dst: AnyChunk, src: AnyChunk, block: usize) where [K: OnlyPort] {
+        fn put_with_signal_and_flush(this, dst: AnyChunk, src: AnyChunk, block: BlockArg) where [K: OnlyPort] {
             this.program.recorder().port_move(&PUT_WITH_SIGNAL_AND_FLUSH, this.value, dst, src, block);
         }
 
         /// Waits until everything queued on this channel has left its source. Only on port channels.
-        fn flush(this, block: usize) -> SyncCall<'p, K> where [K: OnlyPort] {
+        fn flush(this, block: BlockArg) -> SyncCall<'p, K> where [K: OnlyPort] {
             this.sync_call(OpKind::Flush, block)
         }
     }

@@ -7,7 +7,8 @@ macro_rules! parameter {
     (BufferKind) => { $crate::vocab::BufferKind };
     (Sync) => { $crate::vocab::Sync };
     (ReduceOp) => { $crate::vocab::ReduceOp };
-    ($argument:ident) => { impl $crate::dsl::$argument };
+    // Named as imported where it is written, so that rustc points there and not here.
+    ($($argument:tt)+) => { impl $($argument)+ };
 }
 
 /// What the body sees of a parameter.
@@ -59,7 +60,7 @@ macro_rules! dynamic {
 /// `table NAME` names the registry table; `by value self` or `by ref self` says how methods take their receiver; `for` lists
 /// the types that the evaluator may call the methods on. The body sees `this` and the resolved arguments.
 macro_rules! dsl {
-    (@method [$($receiver:tt)*] $slf:ident [$(#[doc = $doc:literal])* fn $name:ident($this:ident $(, $arg:ident: $kind:ident)*) $(-> $ret:ty)? $(where [$($bound:tt)*])? $body:block]) => {
+    (@method [$($receiver:tt)*] $slf:ident [$(#[doc = $doc:literal])* fn $name:ident($this:ident $(, $arg:ident: $kind:tt)*) $(-> $ret:ty)? $(where [$($bound:tt)*])? $body:block]) => {
         $(#[doc = $doc])*
         #[track_caller]
         #[allow(clippy::should_implement_trait, reason = "names of the field")]
@@ -82,7 +83,7 @@ macro_rules! dsl {
     (@type $dynamic:ty, [$($method:tt)*]) => {
         &[$(dsl!(@entry $dynamic, $method)),*]
     };
-    (@entry $dynamic:ty, [$doc:expr, $returns:expr, $name:ident ($this:ident $(, $arg:ident: $kind:ident)*)]) => {
+    (@entry $dynamic:ty, [$doc:expr, $returns:expr, $name:ident ($this:ident $(, $arg:ident: $kind:tt)*)]) => {
         $crate::dsl::registry::Method {
             name: stringify!($name),
             params: &[$($crate::dsl::registry::Param { name: stringify!($arg), kind: $crate::dsl::args::Kind::$kind },)*],

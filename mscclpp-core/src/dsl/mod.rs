@@ -20,7 +20,9 @@ mod semaphore;
 mod switch;
 mod value;
 
-pub use args::{AnyChunk, BlockList, Blocks, ChunkList, ChunkRange, PacketChunk, PacketList, RankArg, RankList};
+pub use args::{
+    AnyChunk, BlockArg, BlockList, Blocks, ChunkList, ChunkRange, PacketChunk, PacketList, RankArg, RankList,
+};
 pub use buffer::{AnyBuffer, Buffer, BufferMarker, Chunk, Input, Output, Scratch};
 pub use channel::{Channel, ChannelMarker, Memory, MemoryChannel, OnlyMemory, OnlyPort, Port, PortChannel, SyncCall};
 pub use group::ThreadBlockGroup;

@@ -3,6 +3,7 @@
 use std::cell::{RefCell, RefMut};
 use std::panic::Location;
 
+use super::args::{BlockList, RankList};
 use super::group::ThreadBlockGroup;
 use super::rank::{Rank, Ranks};
 use super::recorder::Recorder;

@@ -1,5 +1,6 @@
 //! Ranks and what they do on their own.
 
+use super::args::{AnyChunk, BlockList, Blocks, ChunkList, PacketChunk, PacketList, RankArg};
 use super::buffer::{Buffer, Input, Output, Scratch};
 use super::channel::{MemoryChannel, PortChannel};
 use super::program::Program;

@@ -57,7 +57,7 @@ pub const TYPES: &[Type] = &[
     Type { name: "Rank", tables: rank::METHODS },
     Type { name: "Buffer", tables: buffer::BUFFER },
     Type { name: "Chunk", tables: buffer::CHUNK },
-    Type { name: "MemoryChannel", tables: &[channel::COMMON[0], channel::MEMORY[0]] },
+    Type { name: "MemoryChannel", tables: &[channel::COMMON[0], channel::MEMORY[0], channel::MEMORY_ONLY[0]] },
     Type { name: "PortChannel", tables: &[channel::COMMON[1], channel::PORT[0], channel::PORT_ONLY[0]] },
     Type { name: "SyncCall", tables: channel::SYNC_CALL },
     Type { name: "SwitchChannel", tables: switch::CHANNEL },

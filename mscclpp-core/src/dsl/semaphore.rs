@@ -1,5 +1,6 @@
 //! Semaphores between the thread blocks of one rank.
 
+use super::args::BlockArg;
 use super::program::Program;
 use super::value::OpsValue;
 use crate::plan::OpKind;
@@ -61,7 +62,7 @@ dsl! {
         /// # Ordering
         /// Sees what was done before the release that it takes. The block is synchronised on both sides unless
         /// [`sync`](SemaphoreCall::sync) says otherwise.
-        fn acquire(this, block: usize) -> SemaphoreCall<'p> {
+        fn acquire(this, block: BlockArg) -> SemaphoreCall<'p> {
             let ops = this.program.recorder().semaphore_op(OpKind::SemaphoreAcquire, this.rank, this.id, block);
             SemaphoreCall::new(this.program, ops)
         }
@@ -71,7 +72,7 @@ dsl! {
         /// # Ordering
         /// Publishes what the block did before. The block is synchronised on both sides unless
         /// [`sync`](SemaphoreCall::sync) says otherwise.
-        fn release(this, block: usize) -> SemaphoreCall<'p> {
+        fn release(this, block: BlockArg) -> SemaphoreCall<'p> {
             let ops = this.program.recorder().semaphore_op(OpKind::SemaphoreRelease, this.rank, this.id, block);
             SemaphoreCall::new(this.program, ops)
         }

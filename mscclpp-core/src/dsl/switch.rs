@@ -1,5 +1,6 @@
 //! Switch channels: multicast over a group of ranks.
 
+use super::args::{AnyChunk, BlockArg, ChunkRange, PacketChunk, RankArg};
 use super::program::Program;
 use super::value::{OpsValue, SwitchValue};
 
@@ -46,6 +47,25 @@ handle! { SwitchChannel, value: SwitchValue }
 handle! { SwitchAt, value: SwitchValue }
 handle! { SwitchReduction, ops: OpsValue }
 
+/// Nothing has this: it stands where a switch channel is used without saying by which rank.
+#[diagnostic::on_unimplemented(
+    message = "a switch channel is used by one of its ranks",
+    label = "by which rank?",
+    note = "write `channel.at(rank).reduce(dst, range, block)`"
+)]
+pub trait NamesItsRank {}
+
+impl<'p> SwitchChannel<'p> {
+    /// Never callable: keeps rustc from taking `reduce` on a channel for the one of iterators, and says what is missing.
+    #[doc(hidden)]
+    pub fn reduce<D>(self, _: D, _: impl ChunkRange, _: impl BlockArg) -> SwitchReduction<'p>
+    where
+        (Self, D): NamesItsRank,
+    {
+        SwitchReduction::new(self.program, OpsValue { first: 0, count: 0 })
+    }
+}
+
 dsl! {
     table CHANNEL; by value self; for [SwitchChannel<'static>];
     impl['p] SwitchChannel<'p> {
@@ -66,17 +86,17 @@ dsl! {
         ///
         /// # Ordering
         /// None by itself: signal and wait with every member before (their data is ready) and after (all have finished).
-        fn reduce(this, dst: AnyChunk, range: ChunkRange, block: usize) -> SwitchReduction<'p> {
+        fn reduce(this, dst: AnyChunk, range: ChunkRange, block: BlockArg) -> SwitchReduction<'p> {
             SwitchReduction::new(this.program, this.program.recorder().switch_reduce(this.value, dst, range, block))
         }
 
         /// Stores `src` of this rank at `range` of the channel's buffer on every member.
-        fn broadcast(this, range: ChunkRange, src: AnyChunk, block: usize) {
+        fn broadcast(this, range: ChunkRange, src: AnyChunk, block: BlockArg) {
             this.program.recorder().switch_broadcast(this.value, range, src, block);
         }
 
         /// Stores the packets in `src`, own scratch, at `range` of every member's scratch, waiting for them.
-        fn broadcast_packets(this, range: ChunkRange, src: PacketChunk, block: usize) {
+        fn broadcast_packets(this, range: ChunkRange, src: PacketChunk, block: BlockArg) {
             this.program.recorder().switch_broadcast_packets(this.value, range, src, block);
         }
     }

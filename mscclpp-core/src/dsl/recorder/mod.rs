@@ -172,8 +172,8 @@ impl Recorder {
     }
 
     /// Records an operation on one thread block.
-    fn record_on_block(&mut self, rank: u32, block: usize, op: Op) -> OpsValue {
-        self.record(rank, &At::Block(block as i128), op)
+    fn record_on_block(&mut self, rank: u32, block: i128, op: Op) -> OpsValue {
+        self.record(rank, &At::Block(block), op)
     }
 
     /// Records an operation where the caller said: once on a block, or once on every member of a group with its slice.

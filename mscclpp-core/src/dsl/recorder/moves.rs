@@ -65,9 +65,9 @@ impl Recorder {
         channel: ChannelValue,
         dst: ChunkValue,
         src: ChunkValue,
-        block: usize,
+        block: i128,
     ) {
-        self.channel_move(what, channel, dst, src, &At::Block(block as i128));
+        self.channel_move(what, channel, dst, src, &At::Block(block));
     }
 
     /// A move over a channel.

@@ -32,7 +32,7 @@ impl Recorder {
         switch: SwitchValue,
         dst: ChunkValue,
         range: RangeValue,
-        block: usize,
+        block: i128,
     ) -> OpsValue {
         let call = "reduce";
         let Some((rank, window)) = self.window(call, switch, range, dst) else {
@@ -51,7 +51,7 @@ impl Recorder {
         switch: SwitchValue,
         range: RangeValue,
         src: ChunkValue,
-        block: usize,
+        block: i128,
     ) {
         self.store("broadcast", OpKind::SwitchBroadcast, switch, range, src, block);
     }
@@ -62,7 +62,7 @@ impl Recorder {
         switch: SwitchValue,
         range: RangeValue,
         src: ChunkValue,
-        block: usize,
+        block: i128,
     ) {
         let buffer = self.switches.get(switch.channel as usize).map(|known| known.buffer);
         if let Some(buffer) = buffer.filter(|buffer| *buffer != BufferKind::Scratch) {
@@ -83,7 +83,7 @@ impl Recorder {
         switch: SwitchValue,
         range: RangeValue,
         src: ChunkValue,
-        block: usize,
+        block: i128,
     ) {
         let Some((rank, window)) = self.window(call, switch, range, src) else {
             return;

@@ -9,7 +9,7 @@ use crate::vocab::Sync;
 
 impl Recorder {
     /// A signal, wait or flush.
-    pub(in crate::dsl) fn channel_sync(&mut self, kind: OpKind, channel: ChannelValue, block: usize) -> OpsValue {
+    pub(in crate::dsl) fn channel_sync(&mut self, kind: OpKind, channel: ChannelValue, block: i128) -> OpsValue {
         if channel.src == POISON {
             return NOTHING;
         }
@@ -21,7 +21,7 @@ impl Recorder {
     }
 
     /// An acquire or release.
-    pub(in crate::dsl) fn semaphore_op(&mut self, kind: OpKind, rank: u32, id: u32, block: usize) -> OpsValue {
+    pub(in crate::dsl) fn semaphore_op(&mut self, kind: OpKind, rank: u32, id: u32, block: i128) -> OpsValue {
         if rank == POISON {
             return NOTHING;
         }
@@ -61,7 +61,7 @@ impl Recorder {
         }
         let origin = self.origin();
         if count == 1 {
-            self.record_on_block(rank, members[0] as usize, Op::new(OpKind::Nop, origin));
+            self.record_on_block(rank, i128::from(members[0]), Op::new(OpKind::Nop, origin));
             return;
         }
         let barriers = &mut self.trace.ranks[rank as usize].barriers;
@@ -73,7 +73,7 @@ impl Recorder {
             let mut op = Op::new(OpKind::Barrier, origin);
             op.ids.push(number as u32);
             op.blocks = count;
-            self.record_on_block(rank, block as usize, op);
+            self.record_on_block(rank, i128::from(block), op);
         }
     }
 }

@@ -1,0 +1,9 @@
+//! A port channel cannot read.
+use mscclpp::prelude::*;
+
+pub fn f(p: &Program) {
+    let (a, b) = (p.rank(0), p.rank(1));
+    a.port_channel(b).get(a.output().chunk(0), b.input().chunk(0), 0);
+}
+
+fn main() {}

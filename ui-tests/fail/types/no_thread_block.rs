@@ -1,0 +1,9 @@
+//! Every operation says where it runs.
+use mscclpp::prelude::*;
+
+pub fn f(p: &Program) {
+    let rank = p.rank(0);
+    rank.copy(rank.output().chunk(0), rank.input().chunk(0));
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+//! Early programs wrote `op="sum"`.
+use mscclpp::prelude::*;
+
+pub fn f(p: &Program) {
+    let rank = p.rank(0);
+    rank.reduce(rank.output().chunk(0), rank.input().chunk(0), 0).with("sum");
+}
+
+fn main() {}
