@@ -16,6 +16,9 @@ pub(crate) enum Error {
     /// Bad usage that clap cannot see.
     #[error("{0}")]
     Usage(String),
+    /// An algorithm that cannot be built as asked.
+    #[error("{0}")]
+    Build(String),
     /// A name that is neither an algorithm nor a file.
     #[error("`{name}` is neither an algorithm nor a file{}{}", did_you_mean(.suggestions), LIST_HINT)]
     UnknownName {
@@ -59,6 +62,14 @@ pub(crate) enum Error {
         /// What is wrong with it.
         findings: Diagnostics,
     },
+    /// An algorithm whose program is wrong with the arguments given.
+    #[error("`{name}` cannot be built as asked")]
+    Program {
+        /// The algorithm.
+        name: String,
+        /// What is wrong.
+        findings: Diagnostics,
+    },
     /// A plan that is wrong.
     #[error("{what}")]
     Findings {
@@ -77,7 +88,7 @@ pub(crate) enum Error {
     },
     /// More memory than there is.
     #[error(
-        "{what} needs {} of memory ({needed} bytes), but {} is available\n         help: ask for a smaller --size or fewer --ranks",
+        "{what} needs {} of memory ({needed} bytes), but {} is available\n         help: ask for less: a smaller --size, fewer --ranks or --instances",
         human(*needed), human(*available)
     )]
     Memory {
@@ -108,6 +119,8 @@ impl Error {
         ExitCode::from(match self {
             Self::Findings { .. } => exit::NO,
             Self::Usage(_)
+            | Self::Build(_)
+            | Self::Program { .. }
             | Self::UnknownName { .. }
             | Self::UnknownCode { .. }
             | Self::Read { .. }
@@ -121,7 +134,9 @@ impl Error {
     /// The findings behind it, if it stands for some.
     pub(crate) fn findings(&self) -> Option<&Diagnostics> {
         match self {
-            Self::NotAPlan { findings, .. } | Self::Findings { findings, .. } => Some(findings),
+            Self::NotAPlan { findings, .. } | Self::Program { findings, .. } | Self::Findings { findings, .. } => {
+                Some(findings)
+            }
             _ => None,
         }
     }

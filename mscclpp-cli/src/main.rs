@@ -5,11 +5,17 @@
 #![allow(dead_code, unused_imports, reason = "the commands land one after the other")]
 
 mod args;
+mod bandwidth;
 mod commands;
+mod diagnostics;
 mod error;
 mod exit;
+mod memory;
 mod output;
+mod progress;
+mod report;
 mod size;
+mod source;
 mod table;
 
 use std::process::ExitCode;

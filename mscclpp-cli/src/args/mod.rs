@@ -33,6 +33,7 @@ const STYLES: Styles = Styles::styled()
     arg_required_else_help = true,
     after_help = format!("\
 Examples:
+  mscclpp plan list                                     what there is to run
   mscclpp explain                                       what every diagnostic means
 
 {}
@@ -49,6 +50,8 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// List, show, measure, export and compare plans
+    Plan(PlanArgs),
     /// Say what a diagnostic means and how to mend what it finds
     Explain(ExplainArgs),
 }
@@ -79,13 +82,25 @@ pub(crate) struct SourceArgs {
     pub(crate) build: BuildArgs,
 }
 
-/// What a named algorithm is built with. A plan file has all of this fixed.
+/// What a named algorithm is built with. A plan file has all of this fixed: what is given must agree with it.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct BuildArgs {
-    /// Number of ranks; a plan file must have as many [default: the algorithm's smallest]
+    /// Number of ranks [default: 8, or what the plan file says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks: Option<u32>,
-    /// Parameter of a named algorithm; may be given several times
+    /// Number of ranks per node [default: as many as the algorithm can use]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks_per_node: Option<u32>,
+    /// Copies of the algorithm, each working on its part of every chunk [default: the algorithm's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) instances: Option<u32>,
+    /// Use one memory for input and output
+    #[arg(long)]
+    pub(crate) in_place: bool,
+    /// Root of a broadcast or reduce [default: 0]
+    #[arg(long, value_name = "RANK")]
+    pub(crate) root: Option<u32>,
+    /// Parameter of the algorithm; may be given several times
     #[arg(long = "param", value_name = "NAME=VALUE")]
     pub(crate) params: Vec<Param>,
 }
@@ -96,7 +111,7 @@ pub(crate) struct Param {
     /// What stands in front of `=`.
     pub(crate) name: String,
     /// What stands behind it.
-    pub(crate) value: i64,
+    pub(crate) value: usize,
 }
 
 impl FromStr for Param {

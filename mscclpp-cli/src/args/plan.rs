@@ -13,10 +13,7 @@ use super::{BuildArgs, SourceArgs};
     after_help = "\
 Examples:
   mscclpp plan list
-  mscclpp plan show allreduce_ring --ranks 4
-  mscclpp plan stats plan.json
-  mscclpp plan export allreduce_ring --ranks 8 -o plan.json
-  mscclpp plan diff old.json new.json"
+  mscclpp plan export allreduce_ring --ranks 8 -o plan.json"
 )]
 pub(crate) struct PlanArgs {
     #[command(subcommand)]
@@ -28,14 +25,8 @@ pub(crate) struct PlanArgs {
 pub(crate) enum PlanCommand {
     /// List the algorithms that can be run, shown and exported by name
     List(ListArgs),
-    /// Show what every rank and thread block does, in readable form
-    Show(ShowArgs),
-    /// Count ranks, thread blocks, operations, channels, bytes
-    Stats(ShowArgs),
     /// Write a plan as JSON
     Export(ExportArgs),
-    /// Compare the meaning of two plans
-    Diff(DiffArgs),
 }
 
 /// Arguments of `mscclpp plan list`.
@@ -67,19 +58,13 @@ pub(crate) struct ShowArgs {
 #[command(after_help = "\
 Examples:
   mscclpp plan export allreduce_ring --ranks 8 -o plan.json
-  mscclpp plan export allreduce_ring --ranks 8 --compact | gzip > plan.json.gz
-  mscclpp plan export plan.json --target mscclpp -o for-mscclpp.json
-
-With --target mscclpp the plan is one that the MSCCL++ executor can hold, or the command says what it cannot hold.")]
+  mscclpp plan export allreduce_ring --ranks 8 --compact | gzip > plan.json.gz")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     /// File to write, replaced as a whole; standard output without it
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Executor that will read the plan
-    #[arg(long, value_enum, default_value_t = Target::Ours)]
-    pub(crate) target: Target,
     /// Write no white space
     #[arg(long)]
     pub(crate) compact: bool,

@@ -51,12 +51,6 @@ pub(crate) struct RunArgs {
     /// Seed of the random inputs
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Use one memory for input and output
-    #[arg(long)]
-    pub(crate) in_place: bool,
-    /// Root of a broadcast or reduce
-    #[arg(long, value_name = "RANK")]
-    pub(crate) root: Option<u32>,
     /// Run the plan without checking it first
     #[arg(long)]
     pub(crate) no_check: bool,

@@ -1,28 +1,30 @@
 //! Runs the binary and looks at what it did.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod plans;
+
 use std::ffi::OsStr;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// The binary under test.
-pub const BINARY: &str = env!("CARGO_BIN_EXE_mscclpp");
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_mscclpp");
 
 /// What a run of the binary left.
-pub struct Run {
+pub(crate) struct Run {
     words: String,
     code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// Runs `mscclpp` with these arguments and an empty standard input.
-pub fn mscclpp<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(words: I) -> Run {
+pub(crate) fn mscclpp<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(words: I) -> Run {
     mscclpp_reading(words, "")
 }
 
 /// Runs `mscclpp` with these arguments and this standard input.
-pub fn mscclpp_reading<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(words: I, input: &str) -> Run {
+pub(crate) fn mscclpp_reading<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(words: I, input: &str) -> Run {
     let mut command = Command::new(BINARY);
     command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let text = format!("{command:?}");
@@ -47,25 +49,25 @@ pub fn mscclpp_reading<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(words: I, inp
 impl Run {
     /// Asserts the exit code.
     #[track_caller]
-    pub fn ends_with(self, code: i32) -> Self {
+    pub(crate) fn ends_with(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{}\n{}\n{}", self.words, self.stdout, self.stderr);
         self
     }
 
     /// Asserts exit code 0.
     #[track_caller]
-    pub fn succeeds(self) -> Self {
+    pub(crate) fn succeeds(self) -> Self {
         self.ends_with(0)
     }
 
     /// The exit code.
-    pub fn code(&self) -> i32 {
+    pub(crate) fn code(&self) -> i32 {
         self.code.expect("not ended by a signal: asserted when it ran")
     }
 
     /// Standard output as JSON.
     #[track_caller]
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{}: {e}\n{}", self.words, self.stdout))
     }
 }

@@ -1,0 +1,68 @@
+//! `mscclpp plan list`: the algorithms that have names.
+
+use std::process::ExitCode;
+
+use mscclpp_exec::algorithms::{self, Algorithm, Placement};
+use serde_json::{Value, json};
+
+use crate::args::ListArgs;
+use crate::error::Result;
+use crate::exit;
+use crate::output::{print, print_json};
+use crate::table::Columns;
+
+/// Lists the algorithms by collective.
+///
+/// # Errors
+/// Failures of standard output.
+pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
+    let mut all: Vec<_> = algorithms::all().iter().collect();
+    all.sort_by_key(|algorithm| (algorithm.kind().name(), algorithm.name()));
+    if args.json {
+        print_json(&all.into_iter().map(value).collect())?;
+    } else {
+        print(&text(&all))?;
+    }
+    Ok(ExitCode::from(exit::DONE))
+}
+
+fn value(algorithm: &Algorithm) -> Value {
+    let placement = algorithm.placement();
+    let params: Vec<_> = algorithm
+        .parameters()
+        .iter()
+        .map(|param| json!({ "name": param.name, "default": param.values.first(), "values": param.values }))
+        .collect();
+    json!({
+        "name": algorithm.name(),
+        "collective": algorithm.kind().name(),
+        "in_place": placement != Placement::OutOfPlace,
+        "out_of_place": placement != Placement::InPlace,
+        "runs_on": algorithm.requirement(),
+        "params": params,
+        "cost": algorithm.cost(),
+    })
+}
+
+fn text(all: &[&Algorithm]) -> String {
+    let mut table = Columns::new(&["name", "collective", "in place", "runs on", "params"]);
+    for algorithm in all {
+        let params = algorithm.parameters().iter().map(|param| {
+            let values: Vec<_> = param.values.iter().map(ToString::to_string).collect();
+            format!("{}={}", param.name, values.join("|"))
+        });
+        table.row([
+            algorithm.name().to_owned(),
+            algorithm.kind().name().to_owned(),
+            match algorithm.placement() {
+                Placement::InPlace => "only",
+                Placement::OutOfPlace => "no",
+                Placement::Either => "if asked",
+            }
+            .to_owned(),
+            algorithm.requirement(),
+            params.collect::<Vec<_>>().join(" "),
+        ]);
+    }
+    format!("{}\n\n`mscclpp plan list --json` also says what each costs.\n", table.text())
+}

@@ -1,0 +1,157 @@
+//! From what stands on the command line to a plan: a named algorithm, a file, or standard input.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use mscclpp_core::diag::Diagnostic;
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::{Op, PlanTree, Ref, json};
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::trace::Trace;
+use mscclpp_exec::algorithms::{self, Algorithm, BuildError, Placement};
+
+use crate::args::{BuildArgs, SourceArgs};
+use crate::error::{Error, Result, similar};
+use crate::memory;
+use crate::progress::Progress;
+
+/// The longest plan file that is read, in bytes.
+const LONGEST: u64 = 1 << 30;
+
+/// Ranks of a named algorithm when none are asked for.
+pub(crate) const DEFAULT_RANKS: u32 = 8;
+
+/// A plan and what was noticed while it was read.
+pub(crate) struct Source {
+    /// The plan.
+    pub(crate) plan: PlanTree,
+    /// Keys that nobody knows, and the like.
+    pub(crate) warnings: Vec<Diagnostic>,
+}
+
+/// The plan that a command line asks for.
+///
+/// # Errors
+/// As [`load_with`].
+pub(crate) fn load(args: &SourceArgs) -> Result<Source> {
+    load_with(&args.plan, &args.build)
+}
+
+/// The plan of a name or a file. A name of an algorithm goes before a file of the same name; `./name` is the file.
+///
+/// # Errors
+/// [`Error::UnknownName`]; for algorithms [`Error::Build`], [`Error::Program`] and [`Error::Memory`]; for files [`Error::Read`],
+/// [`Error::TooLong`] beyond 1 GiB, [`Error::NotAPlan`] with everything that is wrong, and [`Error::Usage`] for arguments
+/// that contradict the file.
+pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
+    if let Some(algorithm) = algorithms::find(name) {
+        return Ok(Source { plan: named(algorithm, build)?, warnings: Vec::new() });
+    }
+    let path = Path::new(name);
+    let is_path = name == "-" || name.contains(['/', '\\']) || name.ends_with(".json") || path.exists();
+    if !is_path {
+        let known = algorithms::all().iter().map(Algorithm::name);
+        return Err(Error::UnknownName { name: name.to_owned(), suggestions: similar(name, known) });
+    }
+    let source = file(path)?;
+    agree(&source.plan, build)?;
+    Ok(source)
+}
+
+fn named(algorithm: &Algorithm, build: &BuildArgs) -> Result<PlanTree> {
+    let name = algorithm.name();
+    let ranks = build.ranks.unwrap_or(DEFAULT_RANKS);
+    // With no node size that works, the algorithm itself says what it needs.
+    let per_node = || algorithm.ranks_per_node(ranks).unwrap_or(ranks);
+    let ranks_per_node = build.ranks_per_node.unwrap_or_else(per_node);
+    let mut spec = algorithm.spec(ranks, ranks_per_node);
+    if let Some(instances) = build.instances {
+        spec.instances = instances;
+    }
+    if build.in_place || algorithm.placement() == Placement::InPlace {
+        spec.collective.in_place = true;
+    }
+    spec.collective.root = build.root.unwrap_or(0);
+    let built = |error| match error {
+        BuildError::Program(findings) => Error::Program { name: name.to_owned(), findings },
+        other => Error::Build(other.to_string()),
+    };
+    let given = build.params.iter().map(|param| (param.name.as_str(), param.value));
+    let arguments = algorithm.arguments(given).map_err(built)?;
+    let _working = Progress::spinner(&format!("building {name} for {ranks} ranks"));
+    let what = || format!("the plan of `{name}` for {ranks} ranks");
+    // What the algorithm does not support at all, it refuses itself.
+    if algorithm.supports(ranks, ranks_per_node) {
+        memory::require(what, to_record(&spec, &arguments))?;
+    }
+    let instances = u64::from(spec.instances);
+    let trace = algorithm.record(spec, &arguments).map_err(built)?;
+    memory::require(what, to_lower(&trace).saturating_mul(instances))?;
+    lower(&trace).map_err(|findings| built(BuildError::Program(findings)))
+}
+
+/// Bytes that recording may take. Every algorithm does a bounded number of operations per pair of ranks, times its
+/// chunk factor and its parameters, which are numbers of thread blocks.
+fn to_record(spec: &AlgoSpec, arguments: &[usize]) -> u64 {
+    /// The most that any algorithm takes, rounded up.
+    const PER_PAIR: u64 = 6 << 10;
+    let pairs = u64::from(spec.ranks).saturating_mul(spec.ranks.into());
+    let factors = arguments.iter().map(|&argument| argument as u64).chain([u64::from(spec.collective.chunk_factor)]);
+    factors.fold(pairs.saturating_mul(PER_PAIR), u64::saturating_mul)
+}
+
+/// Bytes that one instance of a lowered plan takes.
+fn to_lower(trace: &Trace) -> u64 {
+    let references = |op: &Op| op.srcs.len() + op.dsts.len() + op.ids.len();
+    let bytes = |op: &Op| size_of::<Op>() + references(op) * size_of::<Ref>();
+    trace.ops.iter().map(|recorded| bytes(&recorded.op) as u64).sum()
+}
+
+/// Refuses arguments that a plan file contradicts.
+fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
+    let usage = |what: String| Err(Error::Usage(what));
+    let name = &plan.name;
+    let ranks = plan.ranks.len();
+    match build {
+        BuildArgs { ranks: Some(asked), .. } if *asked as usize != ranks => {
+            usage(format!("--ranks {asked}: plan `{name}` is for {ranks} ranks"))
+        }
+        BuildArgs { ranks_per_node: Some(asked), .. } if *asked != plan.ranks_per_node => {
+            usage(format!("--ranks-per-node {asked}: plan `{name}` is for {} ranks per node", plan.ranks_per_node))
+        }
+        BuildArgs { root: Some(asked), .. } if *asked != plan.collective.root => {
+            usage(format!("--root {asked}: the root of plan `{name}` is rank {}", plan.collective.root))
+        }
+        BuildArgs { in_place: true, .. } if !plan.collective.in_place => {
+            usage(format!("--in-place: plan `{name}` works out of place"))
+        }
+        BuildArgs { instances: Some(_), .. } => usage("--instances: a plan file has its instances in it".into()),
+        BuildArgs { params, .. } if !params.is_empty() => {
+            usage(format!("--param {}: a plan file has its parameters in it", params[0].name))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn file(path: &Path) -> Result<Source> {
+    let text = bytes(path)?;
+    match json::read_bytes(&text, json::ReadOptions::default()) {
+        Ok((plan, warnings)) => Ok(Source { plan, warnings }),
+        Err(findings) => Err(Error::NotAPlan { path: path.to_owned(), findings }),
+    }
+}
+
+fn bytes(path: &Path) -> Result<Vec<u8>> {
+    let failed = |source| Error::Read { path: path.to_owned(), source };
+    let mut text = Vec::new();
+    let reader: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(File::open(path).map_err(failed)?),
+    };
+    reader.take(LONGEST + 1).read_to_end(&mut text).map_err(failed)?;
+    match text.len() as u64 > LONGEST {
+        true => Err(Error::TooLong { path: path.to_owned(), limit: LONGEST }),
+        false => Ok(text),
+    }
+}

@@ -1,0 +1,39 @@
+//! Small plans that are right or wrong in a known way.
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::compile::tree;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::plan::{PlanTree, json};
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::vocab::Sync;
+
+/// Two ranks swap their inputs through channels; `also` adds to the program.
+fn swap(kind: CollectiveKind, also: impl FnOnce(&Program)) -> PlanTree {
+    let program = Program::new(AlgoSpec::new("swap", kind, 2));
+    for rank in program.ranks() {
+        let peer = program.rank(1 - rank.id());
+        let channel = rank.memory_channel(peer);
+        channel.signal(0).relaxed();
+        channel.wait(0).relaxed().sync(Sync::After);
+        channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
+        channel.signal(0).sync(Sync::Before);
+        channel.wait(0).sync(Sync::After);
+    }
+    also(&program);
+    tree(program).expect("a good program")
+}
+
+/// Two ranks swap their inputs: what a send-receive of two ranks does.
+pub(crate) fn good() -> PlanTree {
+    swap(CollectiveKind::SendRecv, |_| ())
+}
+
+/// The same under the name `test`, which promises nothing.
+pub(crate) fn unverified() -> PlanTree {
+    swap(CollectiveKind::Test { input: 1, output: 1 }, |_| ())
+}
+
+/// A plan as the text of a file.
+pub(crate) fn text(plan: &PlanTree) -> String {
+    json::write(plan, json::Style::Pretty)
+}

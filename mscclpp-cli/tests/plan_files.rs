@@ -1,0 +1,124 @@
+//! `mscclpp plan list` and `mscclpp plan export`, and how all commands find their plan.
+
+mod common;
+
+use std::fs;
+
+use common::plans::{good, text};
+use common::{mscclpp, mscclpp_reading};
+
+#[test]
+fn the_list_has_all_algorithms_as_text_and_json() {
+    let table = mscclpp(["plan", "list"]).succeeds();
+    let json = mscclpp(["plan", "list", "--json"]).succeeds().json();
+    let all = json.as_array().unwrap();
+    assert!(all.len() >= 20);
+    for algorithm in all {
+        let name = algorithm["name"].as_str().unwrap();
+        assert!(table.stdout.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
+        assert!(!algorithm["cost"].as_str().unwrap().is_empty());
+        assert!(algorithm["in_place"] == true || algorithm["out_of_place"] == true);
+    }
+}
+
+#[test]
+fn every_listed_algorithm_can_be_exported_and_read_again() {
+    for algorithm in mscclpp(["plan", "list", "--json"]).succeeds().json().as_array().unwrap() {
+        let name = algorithm["name"].as_str().unwrap();
+        let file = mscclpp(["plan", "export", name]).succeeds();
+        assert_eq!(file.json()["gpus"].as_array().unwrap().len(), 8, "{name}");
+        assert_eq!(file.json()["name"], name);
+        let again = mscclpp_reading(["plan", "export", "-"], &file.stdout).succeeds();
+        assert_eq!(file.stdout, again.stdout, "{name}");
+    }
+}
+
+#[test]
+fn export_writes_a_file_whole_and_compact() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("plan.json");
+    let path = path.to_str().unwrap();
+    let run = mscclpp(["plan", "export", "allreduce_ring", "--ranks", "4", "--compact", "-o", path]).succeeds();
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("", ""));
+    let written = fs::read_to_string(path).unwrap();
+    assert_eq!(written.lines().count(), 1);
+    let shown = mscclpp(["plan", "export", "allreduce_ring", "--ranks", "4", "--compact"]).succeeds();
+    assert_eq!(shown.stdout.trim_end(), written.trim_end());
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_output_that_cannot_be_written_ends_with_3() {
+    let directory = tempfile::tempdir().unwrap();
+    let inside = directory.path().join("no/such/plan.json");
+    for path in [directory.path(), &inside] {
+        let run = mscclpp(["plan", "export", "allreduce_ring", "-o", path.to_str().unwrap()]).ends_with(3);
+        assert!(run.stderr.contains("cannot write"), "{}", run.stderr);
+    }
+}
+
+#[test]
+fn arguments_that_do_not_fit_end_with_2_and_say_why() {
+    for (words, why) in [
+        (&["allreduce_rnig"][..], "did you mean `allreduce_ring`"),
+        (&["missing.json"], "cannot read `missing.json`"),
+        (&["/"], "cannot read `/`"),
+        (&["allreduce_ring", "--ranks", "1"], "found 1 ranks"),
+        (&["allreduce_ring", "--ranks", "4294967295"], "found 4294967295 ranks"),
+        (&["allreduce_ring", "--ranks", "0"], "0 is not in 1.."),
+        (&["allreduce_ring", "--ranks", "x"], "invalid value 'x'"),
+        (&["allreduce_ring", "--param", "tbg=2"], "no parameter `tbg`"),
+        (&["allreduce_one_shot_packets", "--param", "group=0"], "found [0]"),
+        (&["allgather_two_nodes", "--ranks", "6", "--ranks-per-node", "2"], "2 nodes"),
+        (&["send_recv", "--in-place"], "out of place only"),
+        (&["broadcast_scatter", "--root", "8"], "found 8"),
+    ] {
+        let run = mscclpp(["plan", "export"].iter().chain(words)).ends_with(2);
+        assert!(run.stderr.contains(why), "{words:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "");
+    }
+}
+
+#[test]
+fn plans_no_memory_holds_end_with_3() {
+    for words in [
+        &["allreduce_one_shot_packets", "--param", "group=1024", "--ranks", "1024"][..],
+        &["send_recv", "--instances", "4294967295"],
+    ] {
+        let run = mscclpp(["plan", "export", "-o", "/dev/null"].iter().chain(words)).ends_with(3);
+        assert!(run.stderr.contains("of memory"), "{words:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_file_takes_only_arguments_that_agree_with_it() {
+    let plan = text(&good());
+    mscclpp_reading(["plan", "export", "-", "--ranks", "2", "--ranks-per-node", "2", "--root", "0"], &plan).succeeds();
+    for (words, why) in [
+        (["--ranks", "3"], "is for 2 ranks"),
+        (["--ranks-per-node", "1"], "is for 2 ranks per node"),
+        (["--root", "1"], "is rank 0"),
+        (["--instances", "2"], "has its instances in it"),
+        (["--param", "tbg=2"], "has its parameters in it"),
+        (["--in-place", "--compact"], "works out of place"),
+    ] {
+        let run = mscclpp_reading(["plan", "export", "-"].iter().chain(&words), &plan).ends_with(2);
+        assert!(run.stderr.contains(why), "{words:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn a_bad_file_ends_with_2_and_names_every_mistake() {
+    let plan = text(&good()).replace("\"signal\"", "\"singal\"").replace("\"Simple\"", "7");
+    let run = mscclpp_reading(["plan", "export", "-"], &plan).ends_with(2);
+    assert!(run.stderr.contains("singal") && run.stderr.contains("protocol"), "{}", run.stderr);
+    assert!(run.stderr.contains("M03") && run.stderr.contains("gpus[0].threadblocks[0]"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("error: standard input is not a readable plan\n"), "{}", run.stderr);
+}
+
+#[test]
+fn an_unknown_key_is_a_warning() {
+    let plan = text(&good()).replacen('{', "{\"colour\": 1,", 1);
+    let run = mscclpp_reading(["plan", "export", "-"], &plan).succeeds();
+    assert!(run.stderr.starts_with("warning: ") && run.stderr.contains("colour"), "{}", run.stderr);
+}
