@@ -4,7 +4,7 @@ use crate::diag::catalogue::{Code, Entry, codes};
 
 codes! {
     NotJson = "M0301" "not-json": "a plan file is one JSON object in UTF-8",
-        "The text could not be read as JSON: it is cut off, has something behind its end, is nested more than 128 deep, or breaks JSON's grammar at the line and column that are named. Nothing behind that place was looked at.\n\nWrong: `{\"name\": \"ring\",}`. Right: `{\"name\": \"ring\"}`.";
+        "The text could not be read as JSON: it is cut off, has something behind its end, has a number beyond 1.8e308, or breaks JSON's grammar at the line and column that are named. Nothing behind that place was looked at.\n\nWrong: `{\"name\": \"ring\",}`. Right: `{\"name\": \"ring\"}`.";
     MissingKey = "M0302" "missing-key": "a plan file has every key that says what a plan does",
         "A plan needs `name`, `collective`, `protocol`, `inplace` and `gpus`; a rank `id`, its three chunk counts, `threadblocks`, `channels` and `remote_buffers`; a thread block `id`, `ops` and `channels`; an operation what `docs/plan-format.md` lists for it. A default would be a guess at what its author meant.\n\nWrong: `{\"type\": \"i\", \"index\": 0}`. Right: `{\"type\": \"i\", \"index\": 0, \"size\": 1}`.";
     WrongType = "M0303" "wrong-type": "every value of a plan file has its key's type and range",

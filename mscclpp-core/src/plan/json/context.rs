@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::lexer::Lexer;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::RankPlan;
 use crate::vocab::{BufferKind, ChannelKind};
@@ -10,17 +11,18 @@ use crate::vocab::{BufferKind, ChannelKind};
 const MOST: usize = 64;
 
 /// One step of the way from the top of the file to a value.
-#[derive(Debug)]
-pub(super) enum Step {
-    Key(&'static str),
-    Name(String),
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step<'t> {
+    Key(&'t str),
     Index(usize),
 }
 
 /// The state of one reading.
-#[derive(Debug, Default)]
-pub(super) struct Context {
-    path: Vec<Step>,
+#[derive(Debug)]
+pub(super) struct Context<'t> {
+    /// Where the text is being read.
+    pub(super) json: Lexer<'t>,
+    path: Vec<Step<'t>>,
     strict: bool,
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
@@ -45,13 +47,24 @@ struct SwitchBuffer {
     buffer: BufferKind,
 }
 
-impl Context {
-    pub(super) fn new(strict: bool) -> Self {
-        Self { strict, ..Self::default() }
+impl<'t> Context<'t> {
+    pub(super) fn new(text: &'t str, strict: bool) -> Self {
+        Self {
+            json: Lexer::new(text),
+            path: Vec::new(),
+            strict,
+            errors: Vec::new(),
+            warnings: Vec::new(),
+            rank: 0,
+            first_rank: 0,
+            block: 0,
+            switch_buffers: Vec::new(),
+            in_pipeline: false,
+        }
     }
 
     #[inline]
-    pub(super) fn enter(&mut self, step: Step) {
+    pub(super) fn enter(&mut self, step: Step<'t>) {
         self.path.push(step);
     }
 
@@ -78,7 +91,6 @@ impl Context {
                     continue;
                 }
                 Step::Key(key) => key,
-                Step::Name(name) => name.as_str(),
             };
             if !text.is_empty() {
                 text.push('.');
@@ -108,16 +120,10 @@ impl Context {
         }
     }
 
-    /// A value of the wrong type or out of its range.
-    #[cold]
-    pub(super) fn wrong(&mut self, expected: &str, found: &str) {
-        self.error(Code::WrongType, format!("expected {expected}, found {found}"));
-    }
-
     /// A key that the format does not have here; an error in a strict reading.
     #[cold]
-    pub(super) fn unknown_key(&mut self, key: &str, message: String) {
-        self.enter(Step::Name(key.chars().take(40).collect()));
+    pub(super) fn unknown_key(&mut self, key: &'t str, message: String) {
+        self.enter(Step::Key(key));
         let diagnostic = Diagnostic::new(Code::UnknownKey, self.site(), message);
         self.leave();
         let list = if self.strict { &mut self.errors } else { &mut self.warnings };
@@ -150,14 +156,8 @@ impl Context {
     }
 
     /// What was found up to a place where the text is not JSON, and that.
-    pub(super) fn not_json(mut self, error: &serde_json::Error) -> Diagnostics {
-        let (line, column) = (error.line(), error.column());
-        let message = if error.is_eof() {
-            format!("the text ends at line {line} column {column}, before the plan does")
-        } else {
-            error.to_string()
-        };
-        self.errors.push(Diagnostic::new(Code::NotJson, self.site(), message));
+    pub(super) fn not_json(mut self) -> Diagnostics {
+        self.errors.push(Diagnostic::new(Code::NotJson, self.site(), self.json.problem()));
         let mut errors = Diagnostics::default();
         errors.extend(self.errors);
         errors

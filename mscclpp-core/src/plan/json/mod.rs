@@ -4,6 +4,7 @@
 
 mod chunking;
 mod context;
+mod lexer;
 mod names;
 mod ops;
 mod own_rank;

@@ -8,7 +8,7 @@ use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp};
 
 macro_rules! names {
     ($($type:ty, $what:literal, $fallback:expr, $all:expr, $name:ident, $find:expr;)*) => { $(
-        impl Read<'_> for $type {
+        impl Read for $type {
             const WANT: &'static str = concat!("the name of ", $what);
 
             fn fallback() -> Self {
@@ -16,7 +16,7 @@ macro_rules! names {
             }
 
             #[inline]
-            fn from_str(name: &str, context: &mut Context) -> Option<Self> {
+            fn from_str(name: &str, context: &mut Context<'_>) -> Option<Self> {
                 let found: Option<Self> = $find(name);
                 if found.is_none() {
                     let names: Vec<&str> = $all.iter().map(|one| one.$name()).collect();
@@ -40,7 +40,7 @@ names! {
 #[derive(Clone, Copy)]
 pub(super) struct Name(pub(super) Option<OpKind>);
 
-impl Read<'_> for Name {
+impl Read for Name {
     const WANT: &'static str = "the name of an operation";
 
     fn fallback() -> Self {
@@ -48,7 +48,7 @@ impl Read<'_> for Name {
     }
 
     #[inline]
-    fn from_str(name: &str, context: &mut Context) -> Option<Self> {
+    fn from_str(name: &str, context: &mut Context<'_>) -> Option<Self> {
         let found = OpKind::from_name(name);
         if found.is_none() {
             let names: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.name()).collect();
@@ -60,7 +60,7 @@ impl Read<'_> for Name {
 
 /// A word that is not on its list.
 #[cold]
-pub(super) fn unknown(name: &str, what: &str, names: &[&str], context: &mut Context) {
+pub(super) fn unknown(name: &str, what: &str, names: &[&str], context: &mut Context<'_>) {
     let message = format!("{} is not the name of {what}", quoted(name));
     context.error_with_help(Code::UnknownName, message, Some(format!("use one of: {}", names.join(", "))));
 }

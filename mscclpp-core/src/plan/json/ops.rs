@@ -1,14 +1,13 @@
 //! Operations and references of a plan file.
 
-use serde::de::MapAccess;
-
 use super::context::Context;
+use super::lexer::Stop;
 use super::names::Name;
-use super::value::{Fields, Read, Seed, fields, require};
+use super::value::{Fields, Read};
 use crate::diag::Code;
 use crate::origin::Origin;
-use crate::plan::{Ids, LoopBody, Op, OpKind, Place, Ref, Refs, Slice};
-use crate::vocab::{BufferKind, ChannelKind, ReduceOp};
+use crate::plan::{Ids, LoopBody, Op, OpKind, Place, Ref, Slice};
+use crate::vocab::{BufferKind, ChannelKind};
 
 /// The keys of an operation, in the order of the sets below.
 const KEYS: &[&str] = &[
@@ -72,21 +71,20 @@ fn keys(kind: OpKind, channel: Option<ChannelKind>) -> (u32, u32) {
     (NAME | needs | lists, reduces | slices)
 }
 
-/// An operation's keys as they stand.
-#[derive(Default)]
-struct Raw {
+/// An operation as it stands: what most have goes straight to its place.
+struct Raw<'o> {
     name: Option<Name>,
-    srcs: Refs,
-    dsts: Refs,
-    channels: Ids,
-    channel: Option<ChannelKind>,
-    reduce: Option<ReduceOp>,
-    slice: Option<Slice>,
+    op: &'o mut Op,
+    rare: Option<Box<Rare>>,
+}
+
+/// The keys that few operations have.
+#[derive(Default)]
+struct Rare {
     barrier: u32,
     blocks: u32,
     semaphores: Ids,
-    unit: u64,
-    num_chunks: u32,
+    window: Window,
     ops: Vec<Op>,
     buffer: Option<BufferKind>,
     offset: u32,
@@ -94,83 +92,51 @@ struct Raw {
     chunk: Option<Ref>,
 }
 
-impl<'de> Fields<'de> for Raw {
+impl Fields for Raw<'_> {
     const KEYS: &'static [&'static str] = KEYS;
 
     #[inline]
-    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
         match key {
-            0 => self.name = Some(map.next_value_seed(Seed::new(cx))?),
-            1 => self.srcs = map.next_value_seed(Seed::new(cx))?,
-            2 => self.dsts = map.next_value_seed(Seed::new(cx))?,
-            3 => self.channels = map.next_value_seed(Seed::new(cx))?,
-            4 => self.channel = Some(map.next_value_seed(Seed::new(cx))?),
-            5 => self.reduce = Some(map.next_value_seed(Seed::new(cx))?),
-            6 => self.slice = Some(map.next_value_seed(Seed::new(cx))?),
-            7 => self.barrier = map.next_value_seed(Seed::new(cx))?,
-            8 => self.blocks = map.next_value_seed(Seed::new(cx))?,
-            9 => self.semaphores = map.next_value_seed(Seed::new(cx))?,
-            10 => Window { unit: self.unit, num_chunks: self.num_chunks } = map.next_value_seed(Seed::new(cx))?,
-            11 => {
-                if cx.in_pipeline {
-                    cx.error(Code::NestedLoop, "a pipeline inside a pipeline");
-                }
-                let outer = std::mem::replace(&mut cx.in_pipeline, true);
-                self.ops = map.next_value_seed(Seed::new(cx))?;
-                cx.in_pipeline = outer;
-            }
-            12 => self.buffer = Some(map.next_value_seed(Seed::new(cx))?),
-            13 => self.offset = map.next_value_seed(Seed::new(cx))?,
-            14 => self.size = map.next_value_seed(Seed::new(cx))?,
-            _ => self.chunk = Some(map.next_value_seed(Seed::new(cx))?),
+            0 => cx.read(&mut self.name)?,
+            1 => cx.read(&mut self.op.srcs)?,
+            2 => cx.read(&mut self.op.dsts)?,
+            3 => cx.read(&mut self.op.ids)?,
+            4 => cx.read(&mut self.op.channel)?,
+            5 => cx.read(&mut self.op.reduce)?,
+            6 => cx.read(&mut self.op.slice)?,
+            _ => self.rare.get_or_insert_default().field(key, cx)?,
         }
         Ok(())
     }
 }
 
-impl Raw {
-    /// The operation, once its keys are known to be the right ones.
-    fn build(self, kind: OpKind, cx: &mut Context) -> Op {
-        let mut op = Op {
-            channel: self.channel,
-            reduce: kind.is_reduce().then(|| self.reduce.unwrap_or_default()),
-            slice: self.slice,
-            srcs: self.srcs,
-            dsts: self.dsts,
-            ..Op::new(kind, Origin::UNKNOWN)
-        };
-        match kind {
-            OpKind::Barrier => {
-                op.ids.push(self.barrier);
-                op.blocks = self.blocks;
+impl Rare {
+    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+        match key {
+            7 => cx.read(&mut self.barrier)?,
+            8 => cx.read(&mut self.blocks)?,
+            9 => cx.read(&mut self.semaphores)?,
+            10 => cx.read(&mut self.window)?,
+            11 if cx.in_pipeline => {
+                cx.error(Code::NestedLoop, "a pipeline inside a pipeline");
+                cx.json.skip()?;
             }
-            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => op.ids = self.semaphores,
-            OpKind::Pipeline => {
-                let (unit, num_chunks, ops) = (self.unit, self.num_chunks, self.ops);
-                op.body = Some(Box::new(LoopBody { unit, num_chunks, ops }));
+            11 => {
+                cx.in_pipeline = true;
+                cx.read(&mut self.ops)?;
+                cx.in_pipeline = false;
             }
-            OpKind::SwitchReduce => {
-                let &[channel] = &self.channels[..] else {
-                    cx.error(
-                        Code::WrongType,
-                        format!("\"channel_ids\" of a glre names {} channels, expected 1", self.channels.len()),
-                    );
-                    return op;
-                };
-                op.srcs.push(Ref { place: Place::Switch(channel), index: self.offset, size: self.size });
-                op.dsts.extend(self.chunk);
-                if let Some(buffer) = self.buffer {
-                    cx.note_switch_buffer(channel, buffer);
-                }
-            }
-            _ if lists_channels(kind, op.channel) => op.ids = self.channels,
-            _ => {}
+            12 => cx.read(&mut self.buffer)?,
+            13 => cx.read(&mut self.offset)?,
+            14 => cx.read(&mut self.size)?,
+            _ => cx.read(&mut self.chunk)?,
         }
-        op
+        Ok(())
     }
 }
 
-impl<'de> Read<'de> for Op {
+impl Read for Op {
     const WANT: &'static str = "an operation: an object with a \"name\"";
 
     fn fallback() -> Self {
@@ -178,36 +144,90 @@ impl<'de> Read<'de> for Op {
     }
 
     #[inline]
-    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
-        let mut raw = Raw::default();
-        let seen = fields(&mut raw, map, cx)?;
-        let Some(Name(Some(kind))) = raw.name else {
-            require(KEYS, NAME, seen, "operation", cx);
-            return Ok(Some(Self::fallback()));
+    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+        let mut raw = Raw { name: None, op: self, rare: None };
+        let seen = cx.fields(&mut raw)?;
+        let Raw { name, rare, .. } = raw;
+        let Some(Name(Some(kind))) = name else {
+            cx.require(KEYS, NAME, seen, "operation");
+            return Ok(true);
         };
-        let (needs, may) = keys(kind, raw.channel);
-        if needs & !seen != 0 {
-            require(KEYS, needs, seen, kind.name(), cx);
-        }
+        let (needs, may) = keys(kind, self.channel);
+        cx.require(KEYS, needs, seen, kind.name());
         let beyond = seen & !(needs | may);
         if beyond != 0 {
-            meaningless(kind, beyond, cx);
+            drop_meaningless(self, kind, beyond, cx);
         }
-        Ok(Some(raw.build(kind, cx)))
+        self.kind = kind;
+        if kind.is_reduce() {
+            self.reduce.get_or_insert_default();
+        }
+        if let Some(rare) = rare {
+            rare.add_to(self, cx);
+        }
+        Ok(true)
     }
 }
 
-/// Keys of other operations.
+impl Rare {
+    /// Fills in what belongs to the operation's kind.
+    fn add_to(self, op: &mut Op, cx: &mut Context<'_>) {
+        match op.kind {
+            OpKind::Barrier => {
+                op.ids.push(self.barrier);
+                op.blocks = self.blocks;
+            }
+            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => op.ids = self.semaphores,
+            OpKind::Pipeline => {
+                let Window { unit, num_chunks } = self.window;
+                op.body = Some(Box::new(LoopBody { unit, num_chunks, ops: self.ops }));
+            }
+            OpKind::SwitchReduce => {
+                let &[channel] = &op.ids[..] else {
+                    let message = format!("\"channel_ids\" of a glre names {} channels, expected 1", op.ids.len());
+                    cx.error(Code::WrongType, message);
+                    return;
+                };
+                op.ids.clear();
+                op.srcs.push(Ref { place: Place::Switch(channel), index: self.offset, size: self.size });
+                op.dsts.extend(self.chunk);
+                if let Some(buffer) = self.buffer {
+                    cx.note_switch_buffer(channel, buffer);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Takes away what other kinds of operations have.
 #[cold]
-fn meaningless(kind: OpKind, keys: u32, cx: &mut Context) {
+fn drop_meaningless(op: &mut Op, kind: OpKind, keys: u32, cx: &mut Context<'_>) {
     for (i, key) in KEYS.iter().enumerate() {
         if keys & 1 << i != 0 {
             cx.unknown_key(key, format!("the key \"{key}\" means nothing on a {} and is ignored", kind.name()));
         }
     }
+    let plain = Op::new(kind, Origin::UNKNOWN);
+    if keys & BUFFERS != 0 {
+        (op.srcs, op.dsts) = (plain.srcs, plain.dsts);
+    }
+    if keys & CHANNEL_IDS != 0 {
+        op.ids = plain.ids;
+    }
+    if keys & CHANNEL_TYPE != 0 {
+        op.channel = None;
+    }
+    if keys & REDUCE != 0 {
+        op.reduce = None;
+    }
+    if keys & SLICE != 0 {
+        op.slice = None;
+    }
 }
 
 /// The `iter_context` of a pipeline.
+#[derive(Default)]
 struct Window {
     unit: u64,
     num_chunks: u32,
@@ -215,30 +235,29 @@ struct Window {
 
 macro_rules! objects {
     ($($name:ident, $want:literal, $what:literal, $required:literal, $fallback:expr, { $($key:literal => $field:ident,)* };)*) => { $(
-        impl<'de> Fields<'de> for $name {
+        impl Fields for $name {
             const KEYS: &'static [&'static str] = &[$($key),*];
 
-            fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+            fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
                 match Self::KEYS[key] {
-                    $($key => self.$field = map.next_value_seed(Seed::new(cx))?,)*
+                    $($key => cx.read(&mut self.$field)?,)*
                     _ => {}
                 }
                 Ok(())
             }
         }
 
-        impl<'de> Read<'de> for $name {
+        impl Read for $name {
             const WANT: &'static str = $want;
 
             fn fallback() -> Self {
                 $fallback
             }
 
-            fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
-                let mut object = Self::fallback();
-                let seen = fields(&mut object, map, cx)?;
-                require(<Self as Fields<'_>>::KEYS, $required, seen, $what, cx);
-                Ok(Some(object))
+            fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+                let seen = cx.fields(self)?;
+                cx.require(<Self as Fields>::KEYS, $required, seen, $what);
+                Ok(true)
             }
         }
     )* };
@@ -263,28 +282,30 @@ struct RawRef {
     rank: u32,
 }
 
-const REF_PLACE: u32 = 0b111;
-const REF_RANGE: u32 = 0b11_000;
-const REF_RANK: u32 = 0b100_000;
+const REF_LOCAL: u32 = 1;
+const REF_RANGE: u32 = 0b110;
+const REF_REMOTE: u32 = 1 << 3;
+const REF_SWITCH: u32 = 1 << 4;
+const REF_RANK: u32 = 1 << 5;
 
-impl<'de> Fields<'de> for RawRef {
-    const KEYS: &'static [&'static str] = &["type", "buffer_id", "switch_channel_id", "index", "size", "rank"];
+impl Fields for RawRef {
+    const KEYS: &'static [&'static str] = &["type", "index", "size", "buffer_id", "switch_channel_id", "rank"];
 
     #[inline]
-    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
         match key {
-            0 => self.buffer = Some(map.next_value_seed(Seed::new(cx))?),
-            1 => self.remote = map.next_value_seed(Seed::new(cx))?,
-            2 => self.switch = map.next_value_seed(Seed::new(cx))?,
-            3 => self.index = map.next_value_seed(Seed::new(cx))?,
-            4 => self.size = map.next_value_seed(Seed::new(cx))?,
-            _ => self.rank = map.next_value_seed(Seed::new(cx))?,
+            0 => cx.read(&mut self.buffer)?,
+            1 => cx.read(&mut self.index)?,
+            2 => cx.read(&mut self.size)?,
+            3 => cx.read(&mut self.remote)?,
+            4 => cx.read(&mut self.switch)?,
+            _ => cx.read(&mut self.rank)?,
         }
         Ok(())
     }
 }
 
-impl<'de> Read<'de> for Ref {
+impl Read for Ref {
     const WANT: &'static str = "a reference: an object with \"index\" and \"size\"";
 
     fn fallback() -> Self {
@@ -292,13 +313,13 @@ impl<'de> Read<'de> for Ref {
     }
 
     #[inline]
-    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
+    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
         let mut raw = RawRef::default();
-        let seen = fields(&mut raw, map, cx)?;
-        let place = match seen & REF_PLACE {
-            0b001 => Place::Local(raw.buffer.unwrap_or(BufferKind::Scratch)),
-            0b010 => Place::Remote(raw.remote),
-            0b100 => Place::Switch(raw.switch),
+        let seen = cx.fields(&mut raw)?;
+        let place = match seen & (REF_LOCAL | REF_REMOTE | REF_SWITCH) {
+            REF_LOCAL => Place::Local(raw.buffer.unwrap_or(BufferKind::Scratch)),
+            REF_REMOTE => Place::Remote(raw.remote),
+            REF_SWITCH => Place::Switch(raw.switch),
             found => {
                 let count = found.count_ones();
                 cx.error_with_help(
@@ -310,11 +331,12 @@ impl<'de> Read<'de> for Ref {
             }
         };
         if seen & REF_RANGE != REF_RANGE {
-            require(RawRef::KEYS, REF_RANGE, seen, "reference", cx);
+            cx.require(RawRef::KEYS, REF_RANGE, seen, "reference");
         }
         if seen & REF_RANK != 0 && raw.rank != cx.rank {
             cx.error(Code::Contradiction, format!("a local reference of rank {} says rank {}", cx.rank, raw.rank));
         }
-        Ok(Some(Self { place, index: raw.index, size: raw.size }))
+        *self = Self { place, index: raw.index, size: raw.size };
+        Ok(true)
     }
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use serde::de::{DeserializeSeed, MapAccess, SeqAccess};
-
 use super::context::Context;
+use super::lexer::Stop;
 use super::names::unknown;
-use super::value::{Fields, Read, Seed, elements, fields, require};
+use super::value::{Fields, Read};
 use super::{ReadOptions, chunking};
 use crate::collective::Collective;
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -30,15 +29,14 @@ pub(super) enum Part {
 
 /// Reads a text.
 pub(super) fn read(text: &str, options: ReadOptions, part: Part) -> Result<(PlanTree, Vec<Diagnostic>), Diagnostics> {
-    let mut context = Context::new(options.strict);
+    let mut context = Context::new(text, options.strict);
     if let Part::Rank { rank, .. } = part {
         context.first_rank = rank as usize;
     }
-    let mut json = serde_json::Deserializer::from_str(text);
-    let file = Seed::<File>::new(&mut context).deserialize(&mut json);
-    match file.and_then(|file| json.end().map(|()| file)) {
-        Ok(file) => context.finish(file.build(part)),
-        Err(error) => Err(context.not_json(&error)),
+    let mut file = File::fallback();
+    match context.read(&mut file).and_then(|()| context.json.end()) {
+        Ok(()) => context.finish(file.build(part)),
+        Err(Stop) => Err(context.not_json()),
     }
 }
 
@@ -61,7 +59,7 @@ struct File {
     tags: BTreeMap<String, i64>,
 }
 
-impl<'de> Fields<'de> for File {
+impl Fields for File {
     const KEYS: &'static [&'static str] = &[
         "name",
         "collective",
@@ -80,34 +78,34 @@ impl<'de> Fields<'de> for File {
         "tags",
     ];
 
-    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
         match key {
-            0 => self.name = map.next_value_seed(Seed::new(cx))?,
+            0 => cx.read(&mut self.name)?,
             1 => {
-                self.collective = map.next_value_seed(Seed::new(cx))?;
+                cx.read(&mut self.collective)?;
                 if !chunking::NAMES.contains(&self.collective.as_str()) && !self.collective.is_empty() {
                     unknown(&self.collective, "a collective", chunking::NAMES, cx);
                 }
             }
-            2 => self.protocol = map.next_value_seed(Seed::new(cx))?,
-            3 => self.in_place = map.next_value_seed(Seed::new(cx))?,
-            4 => self.reuse_resources = map.next_value_seed(Seed::new(cx))?,
-            5 => self.ranks = map.next_value_seed(Seed::new(cx))?,
-            6 => self.threads_per_block = map.next_value_seed(Seed::new(cx))?,
-            7 => self.double_scratch = map.next_value_seed(Seed::new(cx))?,
-            8 => self.buffer_alignment = map.next_value_seed(Seed::new(cx))?,
-            9 => self.min_message_size = map.next_value_seed(Seed::new(cx))?,
-            10 => self.max_message_size = map.next_value_seed(Seed::new(cx))?,
-            11 => self.root = map.next_value_seed(Seed::new(cx))?,
-            12 => self.chunk_factor = Some(map.next_value_seed(Seed::new(cx))?),
-            13 => self.ranks_per_node = Some(map.next_value_seed(Seed::new(cx))?),
-            _ => self.tags = map.next_value_seed(Seed::new(cx))?,
+            2 => cx.read(&mut self.protocol)?,
+            3 => cx.read(&mut self.in_place)?,
+            4 => cx.read(&mut self.reuse_resources)?,
+            5 => cx.read(&mut self.ranks)?,
+            6 => cx.read(&mut self.threads_per_block)?,
+            7 => cx.read(&mut self.double_scratch)?,
+            8 => cx.read(&mut self.buffer_alignment)?,
+            9 => cx.read(&mut self.min_message_size)?,
+            10 => cx.read(&mut self.max_message_size)?,
+            11 => cx.read(&mut self.root)?,
+            12 => cx.read(&mut self.chunk_factor)?,
+            13 => cx.read(&mut self.ranks_per_node)?,
+            _ => cx.read(&mut self.tags)?,
         }
         Ok(())
     }
 }
 
-impl<'de> Read<'de> for File {
+impl Read for File {
     const WANT: &'static str = "a plan: an object with \"name\", \"collective\" and \"gpus\"";
 
     fn fallback() -> Self {
@@ -130,31 +128,29 @@ impl<'de> Read<'de> for File {
         }
     }
 
-    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
-        let mut file = Self::fallback();
-        let seen = fields(&mut file, map, cx)?;
-        require(Self::KEYS, 0b10_1111, seen, "plan", cx);
-        Ok(Some(file))
+    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+        let seen = cx.fields(self)?;
+        cx.require(Self::KEYS, 0b10_1111, seen, "plan");
+        Ok(true)
     }
 }
 
 /// The ranks. A text with one rank only numbers it as in the whole file.
 struct Ranks(Vec<RankPlan>);
 
-impl<'de> Read<'de> for Ranks {
+impl Read for Ranks {
     const WANT: &'static str = "an array of ranks";
 
     fn fallback() -> Self {
         Self(Vec::new())
     }
 
-    fn from_seq<A: SeqAccess<'de>>(seq: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
-        let mut ranks = Vec::new();
-        elements(seq, cx.first_rank, cx, |rank| ranks.push(rank))?;
-        if ranks.is_empty() {
+    fn read_array(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+        cx.elements(cx.first_rank, &mut self.0)?;
+        if self.0.is_empty() {
             cx.error(Code::WrongType, "expected at least one rank, found none");
         }
-        Ok(Some(Self(ranks)))
+        Ok(true)
     }
 }
 

@@ -83,72 +83,60 @@ fn container(bytes: &[u8]) -> Option<usize> {
     let mut escaped = false;
     let mut start = 0;
     while start < bytes.len() {
-        let masks = match bytes.get(start..).and_then(|rest| rest.first_chunk::<64>()) {
-            Some(block) => Masks::of(block),
+        let padded;
+        let block = match bytes.get(start..).and_then(|rest| rest.first_chunk::<64>()) {
+            Some(block) => block,
             None => {
                 let mut block = [b' '; 64];
                 block[..bytes.len() - start].copy_from_slice(&bytes[start..]);
-                Masks::of(&block)
+                padded = block;
+                &padded
             }
         };
-        let quotes = masks.quotes & !escapes(masks.backslashes, &mut escaped);
+        let mut quotes = transpose(mask(block, |byte| byte == b'"'));
+        if escaped || block.iter().fold(false, |any, byte| any | (*byte == b'\\')) {
+            quotes &= !escapes(transpose(mask(block, |byte| byte == b'\\')), &mut escaped);
+        }
         let strings = prefix_xor(quotes) ^ in_string;
         in_string = ((strings as i64) >> 63) as u64;
-        let (opens, closes) = (masks.opens & !strings, masks.closes & !strings);
-        let balance = i64::from(opens.count_ones()) - i64::from(closes.count_ones());
-        if depth - i64::from(closes.count_ones()) <= 0 {
-            let mut left = opens | closes;
+        // `[` and `{`, `]` and `}` differ in one bit. Counting needs no order, so it is the strings that are transposed.
+        let outside = !transpose(strings);
+        let opens = mask(block, |byte| byte | 0x20 == b'{') & outside;
+        let closes = mask(block, |byte| byte | 0x20 == b'}') & outside;
+        if depth <= i64::from(closes.count_ones()) {
+            let (opens, mut left) = (transpose(opens), transpose(opens | closes));
             while left != 0 {
                 let bit = left.trailing_zeros();
                 depth += if opens >> bit & 1 == 1 { 1 } else { -1 };
                 if depth == 0 {
-                    return Some(start + bit as usize + 1).filter(|end| *end <= bytes.len());
+                    return Some(start + bit as usize + 1);
                 }
                 left &= left - 1;
             }
         } else {
-            depth += balance;
+            depth += i64::from(opens.count_ones()) - i64::from(closes.count_ones());
         }
         start += 64;
     }
     None
 }
 
-/// One bit for each byte of a block.
-struct Masks {
-    quotes: u64,
-    backslashes: u64,
-    opens: u64,
-    closes: u64,
-}
-
-const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
-
-impl Masks {
-    #[inline]
-    fn of(block: &[u8; 64]) -> Self {
-        let mut masks = Self { quotes: 0, backslashes: 0, opens: 0, closes: 0 };
-        for (i, word) in block.as_chunks::<8>().0.iter().enumerate() {
-            let word = u64::from_le_bytes(*word);
-            // `[` and `{`, `]` and `}` differ in one bit, which is set here.
-            let bracket = word | 0x2020_2020_2020_2020;
-            masks.quotes |= equal(word, b'"') << (8 * i);
-            masks.backslashes |= equal(word, b'\\') << (8 * i);
-            masks.opens |= equal(bracket, b'{') << (8 * i);
-            masks.closes |= equal(bracket, b'}') << (8 * i);
-        }
-        masks
-    }
-}
-
-/// One bit for each byte of a word that equals `byte`, lowest first.
+/// One bit for each byte of a block, that of byte `8 k + j` at `8 j + k`: the cheapest order to make.
 #[inline]
-fn equal(word: u64, byte: u8) -> u64 {
-    let other = word ^ u64::from_ne_bytes([byte; 8]);
-    // The highest bit of each byte that is zero; the sum cannot carry into the next byte.
-    let zero = !((other & LOW).wrapping_add(LOW) | other | LOW);
-    // Moves the eight highest bits next to each other.
-    (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
+fn mask(block: &[u8; 64], is: impl Fn(u8) -> bool) -> u64 {
+    let flags: [u8; 64] = std::array::from_fn(|at| u8::from(is(block[at])));
+    let words = flags.as_chunks::<8>().0.iter().enumerate();
+    words.fold(0, |bits, (k, word)| bits | u64::from_le_bytes(*word) << k)
+}
+
+/// Moves each bit from `8 j + k` to `8 k + j`.
+#[inline]
+fn transpose(mut bits: u64) -> u64 {
+    for (shift, moved) in [(7, 0x00aa_00aa_00aa_00aa), (14, 0x0000_cccc_0000_cccc), (28, 0x0000_0000_f0f0_f0f0)] {
+        let swap = (bits ^ (bits >> shift)) & moved;
+        bits ^= swap ^ (swap << shift);
+    }
+    bits
 }
 
 /// Bit `i` is the sum of bits 0 to `i`, modulo 2.
@@ -161,11 +149,8 @@ fn prefix_xor(mut bits: u64) -> u64 {
 }
 
 /// Which bytes are escaped by a backslash in front of them.
-#[inline]
+#[cold]
 fn escapes(backslashes: u64, escaped: &mut bool) -> u64 {
-    if backslashes == 0 {
-        return u64::from(std::mem::take(escaped));
-    }
     let mut bits = u64::from(*escaped);
     for bit in 0..63 {
         bits |= (backslashes & !bits & 1 << bit) << 1;
@@ -208,11 +193,11 @@ mod tests {
         }
 
         #[test]
-        fn bits_are_bytes(word in any::<u64>(), byte in any::<u8>(), at in 0..8_usize) {
-            let mut bytes = word.to_le_bytes();
-            bytes[at] = byte;
-            let expected = (0..8).filter(|i| bytes[*i] == byte).fold(0, |bits, i| bits | 1 << i);
-            prop_assert_eq!(equal(u64::from_le_bytes(bytes), byte), expected);
+        fn bits_are_bytes(block in prop::collection::vec(0..4_u8, 64)) {
+            let block: [u8; 64] = block.try_into().unwrap();
+            let expected = (0..64).filter(|at| block[*at] == 1).fold(0, |bits, at| bits | 1 << at);
+            prop_assert_eq!(transpose(mask(&block, |byte| byte == 1)), expected);
+            prop_assert_eq!(transpose(transpose(expected)), expected);
         }
     }
 }

@@ -1,10 +1,9 @@
 //! Ranks and thread blocks of a plan file.
 
-use serde::de::MapAccess;
-
 use super::context::Context;
+use super::lexer::Stop;
 use super::ops::objects;
-use super::value::{Fields, Read, Seed, fields, require};
+use super::value::{Fields, Read};
 use crate::diag::Code;
 use crate::plan::{ChannelTable, Op, RankPlan, RemoteBuffer, ThreadBlock};
 use crate::vocab::{BufferKind, ChannelKind};
@@ -19,7 +18,7 @@ struct RawRank {
     semaphores: Vec<RawSemaphore>,
 }
 
-impl<'de> Fields<'de> for RawRank {
+impl Fields for RawRank {
     const KEYS: &'static [&'static str] = &[
         "id",
         "input_chunks",
@@ -31,34 +30,34 @@ impl<'de> Fields<'de> for RawRank {
         "semaphores",
     ];
 
-    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
         match key {
-            0 => self.id = map.next_value_seed(Seed::new(cx))?,
-            1 => self.rank.input_chunks = map.next_value_seed(Seed::new(cx))?,
-            2 => self.rank.output_chunks = map.next_value_seed(Seed::new(cx))?,
-            3 => self.rank.scratch_chunks = map.next_value_seed(Seed::new(cx))?,
-            4 => self.rank.blocks = map.next_value_seed(Seed::new(cx))?,
-            5 => self.channels = map.next_value_seed(Seed::new(cx))?,
-            6 => self.remote_buffers = map.next_value_seed(Seed::new(cx))?,
-            _ => self.semaphores = map.next_value_seed(Seed::new(cx))?,
+            0 => cx.read(&mut self.id)?,
+            1 => cx.read(&mut self.rank.input_chunks)?,
+            2 => cx.read(&mut self.rank.output_chunks)?,
+            3 => cx.read(&mut self.rank.scratch_chunks)?,
+            4 => cx.read(&mut self.rank.blocks)?,
+            5 => cx.read(&mut self.channels)?,
+            6 => cx.read(&mut self.remote_buffers)?,
+            _ => cx.read(&mut self.semaphores)?,
         }
         Ok(())
     }
 }
 
-impl<'de> Read<'de> for RankPlan {
+impl Read for RankPlan {
     const WANT: &'static str = "a rank: an object with \"id\" and \"threadblocks\"";
 
     fn fallback() -> Self {
         Self::default()
     }
 
-    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
+    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
         let position = cx.position();
         cx.rank = position as u32;
         let mut raw = RawRank::default();
-        let seen = fields(&mut raw, map, cx)?;
-        require(RawRank::KEYS, 0b111_1111, seen, "rank", cx);
+        let seen = cx.fields(&mut raw)?;
+        cx.require(RawRank::KEYS, 0b111_1111, seen, "rank");
         if seen & 1 != 0 && raw.id as usize != position {
             cx.error(Code::Contradiction, format!("the rank at position {position} says that it is rank {}", raw.id));
         }
@@ -67,7 +66,8 @@ impl<'de> Read<'de> for RankPlan {
         rank.remote_buffers = raw.remote_buffers.into_iter().map(RawRemote::build).collect();
         rank.semaphores = raw.semaphores.into_iter().map(|semaphore| semaphore.init_value).collect();
         cx.check_switch_buffers(&rank);
-        Ok(Some(rank))
+        *self = rank;
+        Ok(true)
     }
 }
 
@@ -99,41 +99,40 @@ impl RawChannels {
     }
 }
 
-impl<'de> Fields<'de> for RawChannels {
+impl Fields for RawChannels {
     const KEYS: &'static [&'static str] = &["channel_type", "connected_to", "buffer_type", "rank_groups"];
 
-    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
         match key {
-            0 => self.kind = map.next_value_seed(Seed::new(cx))?,
-            1 => self.peers = map.next_value_seed(Seed::new(cx))?,
-            2 => self.buffer = map.next_value_seed(Seed::new(cx))?,
-            _ => self.groups = map.next_value_seed(Seed::new(cx))?,
+            0 => cx.read(&mut self.kind)?,
+            1 => cx.read(&mut self.peers)?,
+            2 => cx.read(&mut self.buffer)?,
+            _ => cx.read(&mut self.groups)?,
         }
         Ok(())
     }
 }
 
-impl<'de> Read<'de> for RawChannels {
+impl Read for RawChannels {
     const WANT: &'static str = "channels: an object with \"channel_type\"";
 
     fn fallback() -> Self {
         Self { kind: ChannelKind::Memory, peers: Vec::new(), buffer: BufferKind::Scratch, groups: Vec::new() }
     }
 
-    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
-        let mut raw = Self::fallback();
-        let seen = fields(&mut raw, map, cx)?;
-        let (needs, what) = match raw.kind {
+    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+        let seen = cx.fields(self)?;
+        let (needs, what) = match self.kind {
             ChannelKind::Switch => (0b1101, "channel table of type switch"),
             _ => (0b0011, "channel table of type memory or port"),
         };
-        require(Self::KEYS, if seen & 1 == 0 { 1 } else { needs }, seen, what, cx);
+        cx.require(Self::KEYS, if seen & 1 == 0 { 1 } else { needs }, seen, what);
         for (key, name) in Self::KEYS.iter().enumerate() {
             if seen & !needs & 1 << key != 0 {
                 cx.unknown_key(name, format!("the key \"{name}\" means nothing on a {what} and is ignored"));
             }
         }
-        Ok(Some(raw))
+        Ok(true)
     }
 }
 
@@ -143,33 +142,32 @@ struct RawGroup {
     ranks: Vec<u32>,
 }
 
-impl<'de> Fields<'de> for RawGroup {
+impl Fields for RawGroup {
     const KEYS: &'static [&'static str] = &["size", "ranks"];
 
-    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
         match key {
-            0 => self.size = map.next_value_seed(Seed::new(cx))?,
-            _ => self.ranks = map.next_value_seed(Seed::new(cx))?,
+            0 => cx.read(&mut self.size)?,
+            _ => cx.read(&mut self.ranks)?,
         }
         Ok(())
     }
 }
 
-impl<'de> Read<'de> for RawGroup {
+impl Read for RawGroup {
     const WANT: &'static str = "a group: an object with \"size\" and \"ranks\"";
 
     fn fallback() -> Self {
         Self { size: 0, ranks: Vec::new() }
     }
 
-    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
-        let mut raw = Self::fallback();
-        let seen = fields(&mut raw, map, cx)?;
-        require(Self::KEYS, 0b11, seen, "group", cx);
-        if seen == 0b11 && raw.size as usize != raw.ranks.len() {
-            cx.error(Code::Contradiction, format!("a group of size {} lists {} ranks", raw.size, raw.ranks.len()));
+    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+        let seen = cx.fields(self)?;
+        cx.require(Self::KEYS, 0b11, seen, "group");
+        if seen == 0b11 && self.size as usize != self.ranks.len() {
+            cx.error(Code::Contradiction, format!("a group of size {} lists {} ranks", self.size, self.ranks.len()));
         }
-        Ok(Some(raw))
+        Ok(true)
     }
 }
 
@@ -194,14 +192,14 @@ impl RawRemote {
 /// A channel kind that reaches remote buffers.
 struct Access(ChannelKind);
 
-impl Read<'_> for Access {
+impl Read for Access {
     const WANT: &'static str = "\"memory\" or \"port\"";
 
     fn fallback() -> Self {
         Self(ChannelKind::Memory)
     }
 
-    fn from_str(name: &str, cx: &mut Context) -> Option<Self> {
+    fn from_str(name: &str, cx: &mut Context<'_>) -> Option<Self> {
         match ChannelKind::from_name(name) {
             Some(ChannelKind::Switch) | None => {
                 super::names::unknown(name, "a channel type for remote buffers", &["memory", "port"], cx);
@@ -250,44 +248,45 @@ objects! {
         { "access_channel_type" => kind, "remote_buffer_ids" => ids, };
 }
 
-impl<'de> Fields<'de> for RawBlock {
+impl Fields for RawBlock {
     const KEYS: &'static [&'static str] = &["id", "ops", "channels", "remote_buffer_refs"];
 
-    fn field<A: MapAccess<'de>>(&mut self, key: usize, map: &mut A, cx: &mut Context) -> Result<(), A::Error> {
+    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
         match key {
-            0 => self.id = map.next_value_seed(Seed::new(cx))?,
-            1 => self.ops = map.next_value_seed(Seed::new(cx))?,
-            2 => self.channels = map.next_value_seed(Seed::new(cx))?,
-            _ => self.remote_buffers = map.next_value_seed(Seed::new(cx))?,
+            0 => cx.read(&mut self.id)?,
+            1 => cx.read(&mut self.ops)?,
+            2 => cx.read(&mut self.channels)?,
+            _ => cx.read(&mut self.remote_buffers)?,
         }
         Ok(())
     }
 }
 
-impl<'de> Read<'de> for ThreadBlock {
+impl Read for ThreadBlock {
     const WANT: &'static str = "a thread block: an object with \"id\" and \"ops\"";
 
     fn fallback() -> Self {
         Self::default()
     }
 
-    fn from_map<A: MapAccess<'de>>(map: &mut A, cx: &mut Context) -> Result<Option<Self>, A::Error> {
+    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
         let position = cx.position();
         cx.block = position;
         let mut raw = RawBlock { id: 0, ops: Vec::new(), channels: Vec::new(), remote_buffers: Vec::new() };
-        let seen = fields(&mut raw, map, cx)?;
-        require(RawBlock::KEYS, 0b111, seen, "thread block", cx);
+        let seen = cx.fields(&mut raw)?;
+        cx.require(RawBlock::KEYS, 0b111, seen, "thread block");
         if seen & 1 != 0 && raw.id as usize != position {
             cx.error(
                 Code::Contradiction,
                 format!("the thread block at position {position} says that it is block {}", raw.id),
             );
         }
-        Ok(Some(Self {
+        *self = Self {
             ops: raw.ops,
             channels: merge(raw.channels.into_iter().map(|table| (table.kind, table.ids))),
             remote_buffers: merge(raw.remote_buffers.into_iter().map(|table| (table.kind.0, table.ids))),
-        }))
+        };
+        Ok(true)
     }
 }
 

@@ -146,6 +146,13 @@ proptest! {
             prop_assert!(!errors.to_string().is_empty());
         }
         if let Ok(text) = std::str::from_utf8(&bytes) {
+            let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+            let ours = whole.as_ref().err().and_then(|errors| errors.iter().find(|error| error.code == Code::NotJson));
+            // The library steps over numbers and escapes that it could not read.
+            let unread = |error: &crate::diag::Diagnostic| {
+                error.message.contains("expected a number") || error.message.contains("expected a string")
+            };
+            prop_assert!(is_json == ours.is_none() || is_json && ours.is_some_and(unread), "{:?}", ours);
             let one = read_rank(text, 0);
             if let (Ok((tree, _)), Ok(one)) = (whole, one) {
                 prop_assert_eq!(one, own_rank(tree, 0));
@@ -306,10 +313,10 @@ fn text_that_is_not_json_is_located() {
     }
     let message =
         |text: &[u8]| read_bytes(text, ReadOptions::default()).unwrap_err().iter().next().unwrap().message.clone();
-    assert_eq!(message(b""), "the text ends at line 1 column 0, before the plan does");
+    assert_eq!(message(b""), "the text ends at line 1 column 1, expected more of the plan");
     assert_eq!(message(b"{\"name\": \xff}"), "byte 9 is 0xff, expected UTF-8");
     assert_eq!(message(b"[]"), "expected a plan: an object with \"name\", \"collective\" and \"gpus\", found an array");
-    assert_eq!(message(format!("{PLAN} x").as_bytes()), "trailing characters at line 18 column 66");
+    assert_eq!(message(format!("{PLAN} x").as_bytes()), "expected the end of the text at line 18 column 66, found 'x'");
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert!(read(&deep, ReadOptions::default()).is_err());
     for (from, to) in [
@@ -321,7 +328,8 @@ fn text_that_is_not_json_is_located() {
     }
     let pipelines = format!("{}{}", r#"{"name":"pipeline","ops":["#.repeat(20_000), "]}".repeat(20_000));
     let text = PLAN.replacen(r#"{"name": "nop"}"#, &pipelines, 1);
-    assert!(found(&read(&text, ReadOptions::default()).unwrap_err()).iter().any(|(code, _)| *code == Code::NotJson));
+    let errors = read(&text, ReadOptions::default()).unwrap_err();
+    assert!(errors.iter().any(|error| error.code == Code::NestedLoop), "{errors}");
 }
 
 #[test]
