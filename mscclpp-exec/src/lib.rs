@@ -2,6 +2,7 @@
 #![deny(unsafe_code)]
 
 pub mod algorithms;
+pub mod cpu;
 pub mod dtype;
 pub mod error;
 mod layout;

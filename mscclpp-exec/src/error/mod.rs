@@ -2,6 +2,7 @@
 
 mod stall;
 
+pub(crate) use stall::path;
 pub use stall::{Blocked, Released, Stall, WaitsFor};
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};

@@ -21,4 +21,4 @@ mod table;
 mod unit;
 
 pub(crate) use span::Span;
-pub(crate) use table::{Lender, Memory, Table};
+pub(crate) use table::{Memory, Table};

@@ -151,6 +151,13 @@ impl<'m> Span<'m> {
         words.len
     }
 
+    /// How many of the `count` packets from packet `at` on carry `flag`, up to the first one that does not.
+    #[inline]
+    pub(crate) fn ready_packets(self, at: usize, flag: u32, count: usize) -> usize {
+        let words = self.words(at, count);
+        (0..words.len).find(|&i| (words.load(i) >> 32) as u32 != flag).unwrap_or(words.len)
+    }
+
     /// The flag of a packet, for messages; 0 behind the end.
     pub(crate) fn flag(self, at: usize) -> u32 {
         let words = self.words(at, 1);

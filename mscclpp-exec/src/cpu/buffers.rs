@@ -1,0 +1,133 @@
+//! Buffers of all ranks of a launch.
+
+use crate::dtype::{DataType, Element};
+use crate::error::Error;
+use crate::numeric::{LINE, Line};
+
+/// Input and output of every rank, zero at first, aligned to cache lines. A launch uses them where they are.
+///
+/// Made by [`Run::buffers`](super::Run::buffers). In place, input and output of a rank lie in one memory: an all-gather's
+/// input is the rank's part of its output, a reduce-scatter's output the rank's part of its input, else both are the same bytes.
+#[derive(Clone, Debug)]
+pub struct Buffers {
+    pub(super) dtype: DataType,
+    ranks: Vec<Rank>,
+}
+
+#[derive(Clone, Debug)]
+struct Rank {
+    /// Input or the one buffer of an in-place plan, and output.
+    lines: [Vec<Line>; 2],
+    lens: [usize; 2],
+    /// Slot, first byte and length of input and output.
+    input: (usize, usize, usize),
+    output: (usize, usize, usize),
+}
+
+/// A part of a rank's memory: slot, first byte, length.
+pub(super) type Part = (usize, usize, usize);
+
+impl Buffers {
+    /// `parts`: input and output of each rank.
+    pub(super) fn new(
+        dtype: DataType,
+        lens: [usize; 2],
+        parts: impl Iterator<Item = (Part, Part)>,
+    ) -> Result<Self, usize> {
+        let mut ranks = Vec::new();
+        for (input, output) in parts {
+            let lines = [zeroed_lines(lens[0])?, zeroed_lines(lens[1])?];
+            ranks.push(Rank { lines, lens, input, output });
+        }
+        Ok(Self { dtype, ranks })
+    }
+
+    /// Number of ranks.
+    pub fn num_ranks(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    /// Type of the elements.
+    pub fn dtype(&self) -> DataType {
+        self.dtype
+    }
+
+    /// A rank's input; empty if there is no such rank.
+    pub fn input(&self, rank: u32) -> &[u8] {
+        self.ranks.get(rank as usize).map_or(&[], |rank| rank.part(rank.input))
+    }
+
+    /// A rank's input; empty if there is no such rank.
+    pub fn input_mut(&mut self, rank: u32) -> &mut [u8] {
+        self.ranks.get_mut(rank as usize).map_or(&mut [], |rank| rank.part_mut(rank.input))
+    }
+
+    /// A rank's output; empty if there is no such rank.
+    pub fn output(&self, rank: u32) -> &[u8] {
+        self.ranks.get(rank as usize).map_or(&[], |rank| rank.part(rank.output))
+    }
+
+    /// A rank's output; empty if there is no such rank.
+    pub fn output_mut(&mut self, rank: u32) -> &mut [u8] {
+        self.ranks.get_mut(rank as usize).map_or(&mut [], |rank| rank.part_mut(rank.output))
+    }
+
+    /// A rank's input as elements.
+    ///
+    /// # Errors
+    /// [`Error::ElementType`] if `T` is not the message's type.
+    pub fn input_as<T: Element>(&mut self, rank: u32) -> Result<&mut [T], Error> {
+        self.check::<T>()?;
+        Ok(elements(self.input_mut(rank)))
+    }
+
+    /// A rank's output as elements.
+    ///
+    /// # Errors
+    /// [`Error::ElementType`] if `T` is not the message's type.
+    pub fn output_as<T: Element>(&mut self, rank: u32) -> Result<&mut [T], Error> {
+        self.check::<T>()?;
+        Ok(elements(self.output_mut(rank)))
+    }
+
+    fn check<T: Element>(&self) -> Result<(), Error> {
+        let (expected, found) = (self.dtype, T::TYPE);
+        if expected == found { Ok(()) } else { Err(Error::ElementType { expected, found }) }
+    }
+
+    /// Both slots of every rank.
+    pub(super) fn slots(&mut self) -> impl Iterator<Item = [&mut [u8]; 2]> {
+        self.ranks.iter_mut().map(|rank| {
+            let [first, second] = &mut rank.lines;
+            [&mut bytes(first)[..rank.lens[0]], &mut bytes(second)[..rank.lens[1]]]
+        })
+    }
+
+    pub(super) fn lens(&self) -> Option<[usize; 2]> {
+        self.ranks.first().map(|rank| rank.lens)
+    }
+}
+
+impl Rank {
+    fn part(&self, (slot, at, len): Part) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines[slot])[at..at + len]
+    }
+
+    fn part_mut(&mut self, (slot, at, len): Part) -> &mut [u8] {
+        &mut bytes(&mut self.lines[slot])[at..at + len]
+    }
+}
+
+fn bytes(lines: &mut [Line]) -> &mut [u8] {
+    bytemuck::cast_slice_mut(lines)
+}
+
+/// A part that begins on an element of a line-aligned buffer, so the cast fits; nothing of an odd length.
+fn elements<T: Element>(bytes: &mut [u8]) -> &mut [T] {
+    bytemuck::try_cast_slice_mut(bytes).unwrap_or_default()
+}
+
+/// Zeroed memory for a number of bytes; the bytes if there is not so much.
+pub(super) fn zeroed_lines(bytes: usize) -> Result<Vec<Line>, usize> {
+    bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(LINE)).map_err(|()| bytes)
+}

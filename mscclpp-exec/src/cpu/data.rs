@@ -1,0 +1,256 @@
+//! Operations on data. Each goes through its range in steps and can stop between any two.
+
+use super::context::State;
+use super::launch::{Launch, Step, Window, Worker};
+use super::program::{Instr, Operand, Space};
+use crate::memory::Span;
+use crate::numeric::{Block, LINE, LINES};
+
+/// Bytes of a block.
+const BLOCK: u64 = (LINE * LINES) as u64;
+
+/// Operands whose spans are found once per range; those of a longer operation are found once per block.
+const CACHED: usize = 24;
+
+impl<'a> Launch<'a> {
+    /// Calls `step` for pieces of source i and destination i; it says how many bytes it did, less than all if it must wait.
+    fn each_pair(
+        &self,
+        worker: &mut Worker,
+        instr: &Instr,
+        state: &mut State,
+        mut step: impl FnMut(&mut Worker, Span<'a>, Span<'a>, u64) -> u64,
+    ) -> Step {
+        let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
+        while let (Some(src), Some(dst)) = (srcs.get(state.at.number as usize), dsts.get(state.at.number as usize)) {
+            let Window { start, len } = self.window(instr, src.size, state);
+            while state.at.done < len {
+                let at = start + state.at.done;
+                let (from, run) = self.span(src, at, (len - state.at.done).min(worker.quantum));
+                let (to, run) = self.span(dst, at, run);
+                let done = step(worker, from, to, run);
+                state.at.done += done;
+                if done < run {
+                    return Step::Blocked;
+                }
+                if worker.is_tired() {
+                    return Step::Paused;
+                }
+            }
+            state.at.number += 1;
+            state.at.done = 0;
+        }
+        Step::Next
+    }
+
+    pub(super) fn copy(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+        self.each_pair(worker, instr, state, |_, from, to, len| {
+            copy(from, to, len);
+            len
+        })
+    }
+
+    pub(super) fn pack(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+        self.each_pair(worker, instr, state, |worker, from, to, len| {
+            for at in (0..len).step_by(BLOCK as usize) {
+                let n = BLOCK.min(len - at);
+                load(&mut worker.block, from, at, n);
+                store_packets(&worker.block, to, at, n, self.flag);
+            }
+            len
+        })
+    }
+
+    pub(super) fn unpack(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+        self.each_pair(worker, instr, state, |worker, from, to, len| {
+            let mut at = 0;
+            while at < len {
+                let wanted = BLOCK.min(len - at);
+                let n = self.load_packets(&mut worker.block, from, at, wanted);
+                store(&worker.block, to, at, n);
+                at += n;
+                if n < wanted {
+                    break;
+                }
+            }
+            at
+        })
+    }
+
+    pub(super) fn forward(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+        let (src, dsts) = (&self.program.srcs(instr)[0], self.program.dsts(instr));
+        let Window { start, len } = self.window(instr, src.size, state);
+        while state.at.done < len {
+            let at = start + state.at.done;
+            let wanted = BLOCK.min(len - state.at.done).min(worker.quantum);
+            let (from, run) = self.span(src, at, wanted);
+            let n = self.load_packets(&mut worker.block, from, 0, run);
+            for dst in dsts {
+                store_packets(&worker.block, self.span(dst, at, n).0, 0, n, self.flag);
+            }
+            state.at.done += n;
+            if n < run {
+                return Step::Blocked;
+            }
+            if worker.is_tired() {
+                return Step::Paused;
+            }
+        }
+        Step::Next
+    }
+
+    pub(super) fn reduce(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+        let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
+        let Window { start, len } = self.window(instr, srcs[0].size, state);
+        while state.at.done < len {
+            let at = start + state.at.done;
+            // As far as every operand is one piece.
+            let mut run = (len - state.at.done).min(worker.quantum);
+            let mut spans = [Span::EMPTY; CACHED];
+            for (number, operand) in srcs.iter().chain(dsts).enumerate() {
+                let (span, shorter) = self.span(operand, at, run);
+                run = shorter;
+                if let Some(slot) = spans.get_mut(number) {
+                    *slot = span;
+                }
+            }
+            let operands = Operands { launch: self, srcs, dsts, spans: &spans, at };
+            let mut offset = 0;
+            while offset < run {
+                let wanted = BLOCK.min(run - offset);
+                let n = operands.ready(offset, wanted);
+                if n > 0 {
+                    operands.combine(worker, instr, offset, n);
+                    offset += n;
+                    state.at.done += n;
+                }
+                if n < wanted {
+                    return Step::Blocked;
+                }
+            }
+            if worker.is_tired() {
+                return Step::Paused;
+            }
+        }
+        Step::Next
+    }
+
+    /// Loads packets' payload into a block up to the first one that is not there; returns its bytes, in whole grains
+    /// unless all are there.
+    fn load_packets(&self, block: &mut Block, from: Span<'_>, at: u64, n: u64) -> u64 {
+        let payload: &mut [u32] = bytemuck::cast_slice_mut(block);
+        let found = from.load_packets(at as usize / 4, self.flag, &mut payload[..n as usize / 4]);
+        self.whole_grains(4 * found as u64, n)
+    }
+
+    pub(super) fn whole_grains(&self, found: u64, wanted: u64) -> u64 {
+        if found >= wanted { wanted } else { found - found % self.params.grain }
+    }
+}
+
+/// The operands of a reduction over a range in which each is one piece.
+struct Operands<'l, 'a> {
+    launch: &'l Launch<'a>,
+    srcs: &'l [Operand],
+    dsts: &'l [Operand],
+    spans: &'l [Span<'a>; CACHED],
+    /// Where the range begins in the references.
+    at: u64,
+}
+
+impl<'a> Operands<'_, 'a> {
+    /// `n` bytes of an operand, and where they begin in the span.
+    #[inline]
+    fn span(&self, number: usize, offset: u64, n: u64) -> (Span<'a>, u64) {
+        if let Some(span) = self.spans.get(number) {
+            return (*span, offset);
+        }
+        let operand = self.srcs.get(number).or_else(|| self.dsts.get(number - self.srcs.len()));
+        let (span, _) = self.launch.span(operand.unwrap_or(&self.srcs[0]), self.at + offset, n);
+        (span, 0)
+    }
+
+    /// How many of `wanted` bytes are there in every source; only packets can be missing.
+    fn ready(&self, offset: u64, wanted: u64) -> u64 {
+        let mut ready = wanted;
+        for (number, src) in self.srcs.iter().enumerate() {
+            if src.space == Space::Packets && ready > 0 {
+                let (span, at) = self.span(number, offset, ready);
+                let found = 4 * span.ready_packets(at as usize / 4, self.launch.flag, ready as usize / 4) as u64;
+                ready = self.launch.whole_grains(found, ready);
+            }
+        }
+        ready
+    }
+
+    fn combine(&self, worker: &mut Worker, instr: &Instr, offset: u64, n: u64) {
+        let reducer = &self.launch.params.reducers[instr.reduce as usize];
+        let Worker { block, acc, .. } = worker;
+        let lines = (n as usize).div_ceil(LINE);
+        let alone = self.srcs.len() == 1;
+        let mut first = true;
+        // The reference order: packets as listed, then the plain source; without packets all as listed.
+        for packets in [true, false] {
+            for (number, src) in self.srcs.iter().enumerate() {
+                if (src.space == Space::Packets) != packets {
+                    continue;
+                }
+                let (span, at) = self.span(number, offset, n);
+                if packets {
+                    self.launch.load_packets(block, span, at, n);
+                } else {
+                    load(block, span, at, n);
+                }
+                match (alone, first) {
+                    (true, _) => {}
+                    (false, true) => (reducer.start)(acc, block, lines),
+                    (false, false) => (reducer.add)(acc, block, lines),
+                }
+                first = false;
+            }
+        }
+        if !alone {
+            (reducer.finish)(acc, block, lines);
+        }
+        for (number, dst) in self.dsts.iter().enumerate() {
+            let (span, at) = self.span(self.srcs.len() + number, offset, n);
+            if dst.space == Space::Packets {
+                store_packets(block, span, at, n, self.launch.flag);
+            } else {
+                store(block, span, at, n);
+            }
+        }
+    }
+}
+
+/// Copies bytes of one span to another.
+pub(super) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
+    // What lies behind the end of the destination would be dropped anyway.
+    let len = len.min(to.len() as u64) as usize;
+    for at in (0..len).step_by(LINE) {
+        let n = LINE.min(len - at);
+        to.store(at, n, from.load(at, n));
+    }
+}
+
+#[inline]
+fn load(block: &mut Block, from: Span<'_>, at: u64, n: u64) {
+    let (at, n) = (at as usize, n as usize);
+    for (i, line) in block.iter_mut().enumerate().take(n.div_ceil(LINE)) {
+        *line = from.load(at + i * LINE, LINE.min(n - i * LINE));
+    }
+}
+
+#[inline]
+fn store(block: &Block, to: Span<'_>, at: u64, n: u64) {
+    let (at, n) = (at as usize, n as usize);
+    for (i, &line) in block.iter().enumerate().take(n.div_ceil(LINE)) {
+        to.store(at + i * LINE, LINE.min(n - i * LINE), line);
+    }
+}
+
+#[inline]
+fn store_packets(block: &Block, to: Span<'_>, at: u64, n: u64, flag: u32) {
+    let payload: &[u32] = bytemuck::cast_slice(block);
+    to.store_packets(at as usize / 4, flag, &payload[..n as usize / 4]);
+}

@@ -1,0 +1,163 @@
+//! One launch as a worker sees it, and how a thread block gets on in it.
+
+use super::context::{Context, Position, State};
+use super::params::Params;
+use super::program::{Action, Code, Instr, Operand, Program, Space};
+use crate::memory::{Memory, Span};
+use crate::numeric::{Accumulator, Block, zeroed};
+
+/// What is common to all agents of a launch.
+#[derive(Clone, Copy)]
+pub(super) struct Launch<'a> {
+    pub(super) context: &'a Context,
+    pub(super) program: &'a Program,
+    pub(super) params: &'a Params,
+    pub(super) memory: &'a Memory<'a>,
+    /// Counted from 1.
+    pub(super) number: u64,
+    /// What this launch's packets carry; never 0.
+    pub(super) flag: u32,
+}
+
+/// A worker's own memory, and how far it goes with an agent before it turns to the next.
+pub(super) struct Worker {
+    pub(super) block: Block,
+    pub(super) acc: Accumulator,
+    /// Steps left in this visit.
+    pub(super) fuel: u64,
+    /// Bytes of a step, a multiple of a line.
+    pub(super) quantum: u64,
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self { block: zeroed(), acc: zeroed(), fuel: u64::MAX, quantum: u64::MAX }
+    }
+}
+
+impl Worker {
+    /// Takes a step; whether it was the last one of this visit.
+    pub(super) fn is_tired(&mut self) -> bool {
+        self.fuel = self.fuel.saturating_sub(1);
+        self.fuel == 0
+    }
+}
+
+/// How an operation came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It is done.
+    Next,
+    /// It waits for another agent.
+    Blocked,
+    /// The worker's turn is over.
+    Paused,
+}
+
+/// The bytes of an operation's references that it works on now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) start: u64,
+    pub(super) len: u64,
+}
+
+impl<'a> Launch<'a> {
+    /// Runs a thread block until it is done, blocked, or the worker's turn is over.
+    pub(super) fn run(&self, worker: &mut Worker, code: &Code, state: &mut State) -> Step {
+        while state.at.instr < code.end {
+            let instr = &self.program.instrs[state.at.instr as usize];
+            match self.execute(worker, code, instr, state) {
+                Step::Next => state.advance(),
+                other => return other,
+            }
+            if worker.is_tired() {
+                return Step::Paused;
+            }
+        }
+        Step::Next
+    }
+
+    fn execute(&self, worker: &mut Worker, code: &Code, instr: &Instr, state: &mut State) -> Step {
+        match instr.action {
+            // The threads of a block are one agent.
+            Action::Nop => Step::Next,
+            Action::Copy => self.copy(worker, instr, state),
+            Action::Pack => self.pack(worker, instr, state),
+            Action::Unpack => self.unpack(worker, instr, state),
+            Action::Forward => self.forward(worker, instr, state),
+            Action::Reduce => self.reduce(worker, instr, state),
+            Action::Port { flush, .. } => self.port(code, instr, state, flush),
+            Action::PortForward => self.port_forward(worker, code, instr, state),
+            Action::PortSignal => self.port_sync(code, instr, state, false),
+            Action::Flush => self.port_sync(code, instr, state, true),
+            Action::Signal { relaxed } => self.signal(instr, relaxed),
+            Action::Wait { relaxed } => self.wait(instr, state, relaxed),
+            Action::Acquire => self.acquire(instr, state),
+            Action::Release => self.release(instr),
+            Action::Barrier => self.barrier(instr, state),
+            Action::Loop => {
+                state.unit = self.window_unit(instr.unit);
+                state.loop_start = state.at.instr + 1;
+                state.loop_end = state.loop_start + instr.body;
+                state.trips = self.params.layout.trips(instr.count, state.unit);
+                if state.trips == 0 || instr.body == 0 {
+                    // As if on its last operation.
+                    state.at.instr = state.loop_end - 1;
+                    state.at.iteration = state.trips;
+                }
+                Step::Next
+            }
+        }
+    }
+
+    /// A window of whole units, so that no element and no packet is cut.
+    fn window_unit(&self, unit: u64) -> u64 {
+        unit.checked_next_multiple_of(self.params.layout.unit).unwrap_or(u64::MAX)
+    }
+
+    /// What an operation on references of `size` chunks works on: its slice, and of that the loop's window.
+    pub(super) fn window(&self, instr: &Instr, size: u32, state: &State) -> Window {
+        let layout = &self.params.layout;
+        let (index, of) = instr.slice;
+        let (start, len) = layout.slice(u64::from(size) * layout.stride, index, of);
+        if state.loop_end == 0 {
+            return Window { start, len };
+        }
+        let skip = state.at.iteration.saturating_mul(state.unit).min(len);
+        Window { start: start + skip, len: (len - skip).min(state.unit) }
+    }
+
+    /// The bytes of an operand from `at` on, at most `len` of them, and how many padded bytes they stand for.
+    #[inline]
+    pub(super) fn span(&self, operand: &Operand, at: u64, len: u64) -> (Span<'a>, u64) {
+        let area = self.params.area(operand.rank, operand.space);
+        let (first, len) = if area.wrap == 0 {
+            (u64::from(operand.index) * self.params.layout.stride + at, len)
+        } else {
+            let modulus = u64::from(operand.size) * area.wrap;
+            let at = at % modulus;
+            (u64::from(operand.index) * area.wrap + at, len.min(modulus - at))
+        };
+        let piece = area.view.piece(first, len);
+        let half = if self.flag.is_multiple_of(2) { area.half } else { 0 };
+        let scale = if operand.space == Space::Packets { 2 } else { 1 };
+        let slice = self.memory.slice(area.slice as usize);
+        (slice.range(area.base + half + scale * piece.at, scale * piece.len), piece.run)
+    }
+}
+
+impl State {
+    /// Goes on to the next operation, or around the loop.
+    fn advance(&mut self) {
+        self.at = Position { instr: self.at.instr + 1, iteration: self.at.iteration, ..Position::default() };
+        if self.at.instr == self.loop_end {
+            self.at.iteration += 1;
+            if self.at.iteration < self.trips {
+                self.at.instr = self.loop_start;
+            } else {
+                self.loop_end = 0;
+                self.at.iteration = 0;
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Helper threads. They sleep between launches, and a launch does not wait for those that have not woken up.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use super::context::{Context, Outcome};
+use super::launch::{Launch, Worker};
+use super::params::Params;
+use super::schedule::Schedule;
+use crate::error::Error;
+use crate::memory::Table;
+
+/// A launch, for whoever works on it.
+#[derive(Clone)]
+pub(super) struct Job {
+    pub(super) context: Arc<Context>,
+    pub(super) params: Arc<Params>,
+    pub(super) table: Arc<Table>,
+    pub(super) number: u64,
+    pub(super) flag: u32,
+    pub(super) workers: usize,
+    pub(super) schedule: Schedule,
+}
+
+impl Job {
+    /// Works as worker `index` until the launch has ended. A panic ends it as failed, with its message.
+    pub(super) fn work(&self, worker: &mut Worker, index: usize) -> Result<(), String> {
+        let memory = self.table.memory();
+        let launch = self.launch(&memory);
+        catch_unwind(AssertUnwindSafe(|| launch.work(worker, index, self.workers, self.schedule))).map_err(|panic| {
+            self.context.progress.end(Outcome::Failed);
+            let text = panic.downcast_ref::<String>().cloned();
+            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+        })
+    }
+
+    pub(super) fn launch<'a>(&'a self, memory: &'a crate::memory::Memory<'a>) -> Launch<'a> {
+        Launch {
+            context: &self.context,
+            program: &self.context.program,
+            params: &self.params,
+            memory,
+            number: self.number,
+            flag: self.flag,
+        }
+    }
+}
+
+/// Helper threads of a world.
+pub(super) struct Pool {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    slot: Mutex<Slot>,
+    /// There is a job, or the pool ends.
+    posted: Condvar,
+    /// A helper has left its job.
+    left: Condvar,
+}
+
+#[derive(Default)]
+struct Slot {
+    job: Option<Job>,
+    /// Counts jobs, so that a helper does not take one twice.
+    jobs: u64,
+    /// Helpers that took the job at hand, and those of them that work on it.
+    taken: usize,
+    working: usize,
+    /// What a helper's panic said.
+    panic: Option<String>,
+    quit: bool,
+}
+
+impl Pool {
+    /// # Errors
+    /// [`Error::Workers`] if the system gives no thread.
+    pub(super) fn new(helpers: usize) -> Result<Self, Error> {
+        let mut pool = Self { shared: Arc::default(), threads: Vec::new() };
+        for helper in 0..helpers {
+            let shared = Arc::clone(&pool.shared);
+            let thread = std::thread::Builder::new().name(format!("mscclpp-{helper}"));
+            let thread = thread.spawn(move || shared.help()).map_err(|error| Error::Workers(error.to_string()))?;
+            pool.threads.push(thread);
+        }
+        Ok(pool)
+    }
+
+    /// Works on a job with the helpers; when this returns all of them have left it.
+    pub(super) fn run(&self, job: &Job, worker: &mut Worker) -> Result<(), String> {
+        {
+            let mut slot = self.shared.slot();
+            slot.job = Some(job.clone());
+            slot.jobs += 1;
+            (slot.taken, slot.panic) = (0, None);
+        }
+        self.shared.posted.notify_all();
+        let own = job.work(worker, 0);
+        let mut slot = self.shared.slot();
+        slot.job = None;
+        while slot.working > 0 {
+            slot = self.shared.left.wait(slot).unwrap_or_else(PoisonError::into_inner);
+        }
+        slot.panic.take().map_or(own, Err)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.slot().quit = true;
+        self.shared.posted.notify_all();
+        for thread in self.threads.drain(..) {
+            // A helper does not panic outside of `Job::work`; if it did there is nothing left to do about it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn slot(&self) -> MutexGuard<'_, Slot> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn help(&self) {
+        let mut worker = Box::<Worker>::default();
+        let mut seen = 0;
+        let mut slot = self.slot();
+        while !slot.quit {
+            let job = if slot.jobs == seen { None } else { slot.job.clone() };
+            seen = slot.jobs;
+            // A launch may want fewer workers than there are.
+            let Some(job) = job.filter(|job| slot.taken + 1 < job.workers) else {
+                slot = self.posted.wait(slot).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            slot.taken += 1;
+            slot.working += 1;
+            let index = slot.taken;
+            drop(slot);
+            let result = job.work(&mut worker, index);
+            drop(job);
+            slot = self.slot();
+            slot.working -= 1;
+            if let Err(panic) = result {
+                slot.panic = Some(panic);
+            }
+            self.left.notify_all();
+        }
+    }
+}

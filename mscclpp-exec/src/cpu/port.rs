@@ -1,0 +1,127 @@
+//! Port channels: thread blocks queue triggers, the proxy of their rank carries them out in order, at its own pace.
+
+use super::context::State;
+use super::data::copy;
+use super::fifo::Trigger;
+use super::launch::{Launch, Step, Window, Worker};
+use super::program::{Action, Code, Instr, Space};
+use crate::numeric::{LINE, LINES};
+
+impl Launch<'_> {
+    /// Queues the transfers of an operation, and waits for them if it flushes.
+    pub(super) fn port(&self, code: &Code, instr: &Instr, state: &mut State, flush: bool) -> Step {
+        while state.at.number < instr.srcs {
+            let size = self.program.srcs(instr)[state.at.number as usize].size;
+            if !self.post(code, state, self.window(instr, size, state)) {
+                return Step::Blocked;
+            }
+        }
+        self.flushed(code, state, flush)
+    }
+
+    /// Waits until the packets of the source are all there, then queues a transfer to each destination.
+    pub(super) fn port_forward(&self, worker: &mut Worker, code: &Code, instr: &Instr, state: &mut State) -> Step {
+        let src = &self.program.srcs(instr)[0];
+        let window = self.window(instr, src.size, state);
+        while state.at.done < window.len {
+            let wanted = (window.len - state.at.done).min((LINE * LINES) as u64);
+            let (from, run) = self.span(src, window.start + state.at.done, wanted);
+            let found = 4 * from.ready_packets(0, self.flag, run as usize / 4) as u64;
+            let n = self.whole_grains(found, run);
+            state.at.done += n;
+            if n < run {
+                return Step::Blocked;
+            }
+            if worker.is_tired() {
+                return Step::Paused;
+            }
+        }
+        while state.at.number < instr.dsts {
+            if !self.post(code, state, window) {
+                return Step::Blocked;
+            }
+        }
+        Step::Next
+    }
+
+    /// Queues a signal, or a flush and waits for it, on each channel.
+    pub(super) fn port_sync(&self, code: &Code, instr: &Instr, state: &mut State, flush: bool) -> Step {
+        while state.at.number < instr.ids {
+            if !self.post(code, state, Window { start: 0, len: 0 }) {
+                return Step::Blocked;
+            }
+        }
+        self.flushed(code, state, flush)
+    }
+
+    /// Queues the next trigger of the operation at hand; whether there was room.
+    fn post(&self, code: &Code, state: &mut State, window: Window) -> bool {
+        let Window { start: at, len } = window;
+        let trigger = Trigger { instr: state.at.instr, number: state.at.number, at, len };
+        let Some(position) = self.context.fifos[code.proxy as usize].push(trigger) else {
+            return false;
+        };
+        state.ticket = position + 1;
+        state.at.number += 1;
+        true
+    }
+
+    /// A queue is served in order, so waiting for the last trigger is waiting for all.
+    fn flushed(&self, code: &Code, state: &State, flush: bool) -> Step {
+        let waits = flush && state.at.number > 0;
+        if waits && !self.context.fifos[code.proxy as usize].is_handled(state.ticket) {
+            Step::Blocked
+        } else {
+            Step::Next
+        }
+    }
+
+    /// Serves a queue until it is empty or the worker's turn is over.
+    pub(super) fn serve(&self, worker: &mut Worker, proxy: usize, state: &mut State) -> Step {
+        let fifo = &self.context.fifos[proxy];
+        loop {
+            if state.trigger.is_none() {
+                state.trigger = fifo.pop();
+                state.at.done = 0;
+            }
+            let Some(trigger) = state.trigger else {
+                return Step::Blocked;
+            };
+            let instr = &self.program.instrs[trigger.instr as usize];
+            if self.transfer(worker, instr, &trigger, state) == Step::Paused {
+                return Step::Paused;
+            }
+            if matches!(instr.action, Action::Port { signal: true, .. } | Action::PortSignal) {
+                self.deliver(self.program.ids(instr)[trigger.number as usize], false);
+            }
+            state.trigger = None;
+            // Counts as getting on even where nothing was transferred.
+            state.at.number = state.at.number.wrapping_add(1);
+            fifo.complete();
+            if worker.is_tired() {
+                return Step::Paused;
+            }
+        }
+    }
+
+    /// Copies what a trigger says; packets as they are, flags and all.
+    fn transfer(&self, worker: &mut Worker, instr: &Instr, trigger: &Trigger, state: &mut State) -> Step {
+        let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
+        let number = trigger.number as usize;
+        let from = if instr.action == Action::PortForward { 0 } else { number };
+        let (Some(src), Some(dst)) = (srcs.get(from), dsts.get(number)) else {
+            return Step::Next;
+        };
+        while state.at.done < trigger.len {
+            let at = trigger.at + state.at.done;
+            let (from, run) = self.span(src, at, (trigger.len - state.at.done).min(worker.quantum));
+            let (to, run) = self.span(dst, at, run);
+            copy(from, to, if src.space == Space::Packets { 2 * run } else { run });
+            state.at.done += run;
+            if state.at.done < trigger.len && worker.is_tired() {
+                return Step::Paused;
+            }
+        }
+        Step::Next
+    }
+}

@@ -1,0 +1,183 @@
+//! Who waits for what in a launch that stalled.
+
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::context::State;
+use super::launch::Launch;
+use super::program::{Action, Code, Instr, NOWHERE, Operand, Space};
+use crate::error::{Blocked, Released, Stall, WaitsFor};
+use crate::message::Packet;
+
+impl Launch<'_> {
+    /// The report of a stall; all workers have left.
+    pub(super) fn stall(&self) -> Stall {
+        let waiting: Vec<(u32, State)> = (0..self.program.agents.len() as u32)
+            .filter(|&agent| self.context.agents[agent as usize].finished.load(Relaxed) != self.number)
+            .map(|agent| {
+                let state = &self.context.agents[agent as usize].state;
+                (agent, *state.lock().unwrap_or_else(PoisonError::into_inner))
+            })
+            .collect();
+        let releases = Releases::new(self, &waiting);
+        let mut blocked: Vec<Blocked> =
+            waiting.iter().map(|(agent, state)| self.blocked(*agent, state, &releases)).collect();
+        blocked.sort_by_key(|blocked| blocked.released != Released::ByNothing);
+        Stall {
+            plan: self.program.plan.name().to_owned(),
+            launch: self.number,
+            blocks: self.program.agents.len(),
+            blocked,
+        }
+    }
+
+    fn blocked(&self, agent: u32, state: &State, releases: &Releases) -> Blocked {
+        let Code { rank, block, end, .. } = self.program.agents[agent as usize];
+        let instr = &self.program.instrs[state.at.instr.min(end - 1) as usize];
+        let (waits_for, released) = self.waits_for(agent, instr, state, releases);
+        let released = released.map_or(Released::ByNothing, |(agent, at)| {
+            let (Code { rank, block, .. }, instr) =
+                (self.program.agents[agent as usize], &self.program.instrs[at as usize]);
+            let place = self.program.plan.place(rank, block, instr.op);
+            Released::By { rank, block, op: instr.op, kind: instr.kind, place }
+        });
+        Blocked {
+            rank,
+            block,
+            op: instr.op,
+            kind: instr.kind,
+            iteration: (state.loop_end != 0).then_some(state.at.iteration),
+            place: self.program.plan.place(rank, block, instr.op),
+            waits_for,
+            released,
+        }
+    }
+
+    fn waits_for(&self, agent: u32, instr: &Instr, state: &State, releases: &Releases) -> (WaitsFor, Option<Op>) {
+        let id = self.program.ids(instr).get(state.at.number as usize).copied().unwrap_or_default();
+        match instr.action {
+            Action::Wait { .. } => {
+                let channel = &self.program.channels[id as usize];
+                let waits_for = WaitsFor::Signal {
+                    channel: channel.kind,
+                    id: channel.id,
+                    peer: channel.peer,
+                    expected: state.ticket,
+                    seen: self.context.inbound[id as usize].load(Relaxed),
+                };
+                (waits_for, releases.by(Key::Channel(id), agent))
+            }
+            Action::Acquire => {
+                let (number, value) = (self.program.semaphores[id as usize].id, &self.context.semaphores[id as usize]);
+                let waits_for = WaitsFor::Semaphore { id: number, value: value.load(Relaxed) };
+                (waits_for, releases.by(Key::Semaphore(id), agent))
+            }
+            Action::Barrier => {
+                let id = self.program.ids(instr)[0];
+                let round = state.ticket - u64::from(instr.count);
+                let arrived = self.context.barriers[id as usize].load(Relaxed).saturating_sub(round) as u32;
+                let number = self.program.barriers[id as usize].id;
+                let waits_for = WaitsFor::Barrier { id: number, arrived, expected: instr.count };
+                (waits_for, releases.by(Key::Barrier(id), agent))
+            }
+            _ => match self.missing_packet(instr, state) {
+                Some((operand, waits_for)) => (waits_for, releases.packets(&operand, agent)),
+                None => (WaitsFor::Proxy, None),
+            },
+        }
+    }
+
+    /// The first packet that an operation still waits for.
+    fn missing_packet(&self, instr: &Instr, state: &State) -> Option<(Operand, WaitsFor)> {
+        let srcs = self.program.srcs(instr);
+        let one = matches!(instr.action, Action::Unpack);
+        let srcs = if one { srcs.get(state.at.number as usize..=state.at.number as usize)? } else { srcs };
+        srcs.iter().filter(|src| src.space == Space::Packets).find_map(|src| {
+            let window = self.window(instr, src.size, state);
+            let at = window.start + state.at.done;
+            let (span, _) = self.span(src, at, self.params.grain);
+            let missing = (0..span.len() / 8).find(|&i| span.flag(i) != self.flag)?;
+            let bytes = if self.params.message.packet == Packet::LL8 { 4 } else { 8 };
+            let waits_for = WaitsFor::Packet {
+                chunk: src.index,
+                packet: (at + 4 * missing as u64) / bytes,
+                expected: self.flag,
+                seen: span.flag(missing),
+            };
+            Some((*src, waits_for))
+        })
+    }
+}
+
+/// Something that can be waited for, by its number in the program.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Channel(u32),
+    Semaphore(u32),
+    Barrier(u32),
+}
+
+/// An agent and an instruction of it.
+type Op = (u32, u32);
+
+/// Operations that have not been done and would release somebody.
+struct Releases {
+    ops: BTreeMap<Key, Vec<Op>>,
+    /// Writers of packets.
+    packets: Vec<(Operand, Op)>,
+}
+
+/// Operations remembered per key: one is enough, a second one in case the first belongs to the waiting agent itself.
+const KEPT: usize = 2;
+
+impl Releases {
+    fn new(launch: &Launch<'_>, waiting: &[(u32, State)]) -> Self {
+        let program = launch.program;
+        let mut releases = Self { ops: BTreeMap::new(), packets: Vec::new() };
+        for (agent, state) in waiting {
+            let code = &program.agents[*agent as usize];
+            let again = state.loop_end != 0 && state.at.iteration + 1 < state.trips;
+            let first = if again { state.loop_start } else { state.at.instr };
+            for at in first..code.end {
+                let instr = &program.instrs[at as usize];
+                let op = (*agent, at);
+                let begun = at == state.at.instr && !again;
+                let mut add = |key| {
+                    let ops = releases.ops.entry(key).or_default();
+                    if ops.len() < KEPT && ops.last().is_none_or(|last| last.0 != op.0) {
+                        ops.push(op);
+                    }
+                };
+                let signals = matches!(
+                    instr.action,
+                    Action::Signal { .. } | Action::PortSignal | Action::Port { signal: true, .. }
+                );
+                for &id in program.ids(instr) {
+                    let pair = program.channels.get(id as usize).map_or(NOWHERE, |channel| channel.pair);
+                    match instr.action {
+                        _ if signals && pair != NOWHERE => add(Key::Channel(pair)),
+                        Action::Release => add(Key::Semaphore(id)),
+                        // One that has arrived does not arrive again.
+                        Action::Barrier if !begun => add(Key::Barrier(id)),
+                        _ => {}
+                    }
+                }
+                let packets = program.dsts(instr).iter().filter(|dst| dst.space == Space::Packets);
+                releases.packets.extend(packets.map(|dst| (*dst, op)));
+            }
+        }
+        releases
+    }
+
+    fn by(&self, key: Key, waiting: u32) -> Option<Op> {
+        let ops = self.ops.get(&key)?;
+        ops.iter().find(|op| op.0 != waiting).or(ops.first()).copied()
+    }
+
+    fn packets(&self, of: &Operand, waiting: u32) -> Option<Op> {
+        let covers =
+            |dst: &Operand| dst.rank == of.rank && dst.index < of.index + of.size && of.index < dst.index + dst.size;
+        self.packets.iter().find(|(dst, op)| op.0 != waiting && covers(dst)).map(|(_, op)| *op)
+    }
+}

@@ -1,0 +1,270 @@
+//! A plan bound to a message.
+
+use std::sync::Arc;
+
+use super::buffers::{Buffers, Part, zeroed_lines};
+use super::context::{Context, Outcome, Scratch};
+use super::params::Params;
+use super::pool::{Job, Pool};
+use super::program::{Program, Space};
+use super::world::{Gate, Inner, lock};
+use crate::dtype::Element;
+use crate::error::Error;
+use crate::message::Message;
+
+/// A plan bound to a message of a size, type and reduction, to be launched any number of times.
+pub struct Run {
+    world: Arc<Inner>,
+    context: Arc<Context>,
+    params: Arc<Params>,
+}
+
+/// A buffer that a rank lends.
+enum Slot<'a> {
+    Read(&'a [u8]),
+    Write(&'a mut [u8]),
+}
+
+/// Bytes of all ranks from which on a launch asks for helpers.
+const PARALLEL_FROM: u64 = 1 << 20;
+
+impl Run {
+    pub(super) fn new(world: Arc<Inner>, context: Arc<Context>, params: Arc<Params>) -> Result<Self, Error> {
+        let run = Self { world, context, params };
+        run.grow_scratch()?;
+        Ok(run)
+    }
+
+    /// The message.
+    pub fn message(&self) -> &Message {
+        &self.params.message
+    }
+
+    /// Elements of each rank's input.
+    pub fn input_len(&self) -> usize {
+        self.params.layout.input.len as usize / self.params.message.dtype.size()
+    }
+
+    /// Elements of each rank's output.
+    pub fn output_len(&self) -> usize {
+        self.params.layout.output.len as usize / self.params.message.dtype.size()
+    }
+
+    /// Buffers for this run, zeroed.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if there is not enough of it.
+    pub fn buffers(&self) -> Result<Buffers, Error> {
+        let part = |rank: u32, space: Space| -> Part {
+            let area = self.params.area(rank, space);
+            (area.slice as usize % 4, area.base as usize, area.view.len as usize)
+        };
+        let parts = (0..self.world.ranks).map(|rank| (part(rank, Space::Input), part(rank, Space::Output)));
+        let lens = self.lens();
+        Buffers::new(self.params.message.dtype, lens, parts).map_err(|bytes| self.no_memory(bytes as u64))
+    }
+
+    /// Launches out of place: `inputs[r]` and `outputs[r]` belong to rank `r`. Returns when every rank is done.
+    ///
+    /// Does not allocate. Elements of an output that the plan does not write keep their values.
+    ///
+    /// # Errors
+    /// [`Error::ElementType`], [`Error::InPlace`], [`Error::ReadOnlyInput`], [`Error::BufferCount`] and [`Error::BufferSize`] if
+    /// the buffers do not fit; [`Error::Stalled`] if the plan cannot go on. After a stall outputs hold anything, and the
+    /// next launch begins afresh.
+    pub fn launch<T: Element>(
+        &mut self,
+        inputs: &[impl AsRef<[T]>],
+        outputs: &mut [impl AsMut<[T]>],
+    ) -> Result<(), Error> {
+        self.check_type::<T>()?;
+        self.check_place(false)?;
+        if self.program().writes_input {
+            return Err(Error::ReadOnlyInput { plan: self.program().plan.name().to_owned() });
+        }
+        let [input_len, output_len] = self.lens();
+        self.check_lens("input", input_len, inputs.iter().map(|input| size_of_val(input.as_ref())))?;
+        self.check_lens("output", output_len, outputs.iter_mut().map(|output| size_of_val(output.as_mut())))?;
+        self.execute(inputs.iter().zip(outputs).map(|(input, output)| {
+            let (input, output) = (input.as_ref(), output.as_mut());
+            [Slot::Read(bytemuck::cast_slice(input)), Slot::Write(bytemuck::cast_slice_mut(output))]
+        }))
+    }
+
+    /// Launches in place: `buffers[r]` is rank `r`'s input and output; as [`launch`](Self::launch) otherwise.
+    ///
+    /// In an all-gather rank `r`'s input is part `r` of its buffer, in a reduce-scatter its output is part `r`; else both are all of it.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_in_place<T: Element>(&mut self, buffers: &mut [impl AsMut<[T]>]) -> Result<(), Error> {
+        self.check_type::<T>()?;
+        self.check_place(true)?;
+        let lens = buffers.iter_mut().map(|buffer| size_of_val(buffer.as_mut()));
+        self.check_lens("in-place", self.lens()[0], lens)?;
+        self.execute(
+            buffers.iter_mut().map(|buffer| [Slot::Write(bytemuck::cast_slice_mut(buffer.as_mut())), Slot::Read(&[])]),
+        )
+    }
+
+    /// Launches, in place or not, on buffers that [`Run::buffers`] made for this or an equal run.
+    ///
+    /// # Errors
+    /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another one; [`Error::Stalled`]
+    /// as in [`launch`](Self::launch).
+    pub fn launch_buffers(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
+        let (expected, found) = (self.params.message.dtype, buffers.dtype);
+        if expected != found {
+            return Err(Error::ElementType { expected, found });
+        }
+        let ranks = buffers.num_ranks() as usize;
+        let [first, second] = buffers.lens().unwrap_or_default();
+        self.check_lens("input", self.lens()[0], std::iter::repeat_n(first, ranks))?;
+        self.check_lens("output", self.lens()[1], std::iter::repeat_n(second, ranks))?;
+        self.execute(buffers.slots().map(|slots| slots.map(Slot::Write)))
+    }
+
+    fn program(&self) -> &Program {
+        &self.context.program
+    }
+
+    /// Bytes of the two slots that a rank lends.
+    fn lens(&self) -> [usize; 2] {
+        self.params.buffers(self.program()).map(|len| len as usize)
+    }
+
+    fn check_type<T: Element>(&self) -> Result<(), Error> {
+        let (expected, found) = (self.params.message.dtype, T::TYPE);
+        if expected == found { Ok(()) } else { Err(Error::ElementType { expected, found }) }
+    }
+
+    fn check_place(&self, in_place: bool) -> Result<(), Error> {
+        let expected = self.program().shape.collective.in_place;
+        if expected == in_place {
+            return Ok(());
+        }
+        Err(Error::InPlace { plan: self.program().plan.name().to_owned(), in_place: expected })
+    }
+
+    fn check_lens(
+        &self,
+        buffer: &'static str,
+        expected: usize,
+        lens: impl ExactSizeIterator<Item = usize>,
+    ) -> Result<(), Error> {
+        if lens.len() != self.world.ranks as usize {
+            return Err(Error::BufferCount { buffer, expected: self.world.ranks, found: lens.len() });
+        }
+        for (rank, found) in lens.enumerate() {
+            if found != expected {
+                let (rank, expected, found) = (rank as u32, expected as u64, found as u64);
+                return Err(Error::BufferSize { rank, buffer, expected, found });
+            }
+        }
+        Ok(())
+    }
+
+    fn no_memory(&self, bytes: u64) -> Error {
+        Error::Memory { plan: self.program().plan.name().to_owned(), bytes, limit: self.world.options.scratch_limit }
+    }
+
+    /// Gives the plan as much scratch as this message needs. What it has is kept: it belongs to other runs too.
+    fn grow_scratch(&self) -> Result<(), Error> {
+        let [plain, packets] = self.params.scratch;
+        if plain == 0 && packets == 0 {
+            return Ok(());
+        }
+        let mut scratch = lock(&self.context.scratch);
+        scratch.resize_with(self.world.ranks as usize, Scratch::default);
+        for rank in scratch.iter_mut() {
+            for (lines, bytes) in [(&mut rank.plain, plain), (&mut rank.packets, packets)] {
+                if (size_of_val(&lines[..]) as u64) < bytes {
+                    // Packets of earlier launches may be dropped: their flags are past.
+                    *lines = Vec::new();
+                    *lines = zeroed_lines(bytes as usize).map_err(|bytes| self.no_memory(bytes as u64))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lends every rank's two slots and its scratch, and runs the launch.
+    fn execute<'a>(&self, ranks: impl Iterator<Item = [Slot<'a>; 2]>) -> Result<(), Error> {
+        let mut gate = lock(&self.world.gate);
+        gate.launches += 1;
+        let number = gate.launches;
+        // 1, 2, …, and after the largest flag again 1.
+        let flag = ((number - 1) % u64::from(u32::MAX)) as u32 + 1;
+        if flag == 1 && number > 1 {
+            self.world.clear_packets();
+        }
+        let all =
+            (self.params.layout.input.len + self.params.layout.output.len).saturating_mul(self.world.ranks.into());
+        let workers = if all < PARALLEL_FROM { 1 } else { self.world.workers.min(self.context.agents.len()).max(1) };
+        if workers > 1 && gate.pool.is_none() {
+            gate.pool = Some(Pool::new(self.world.workers - 1)?);
+        }
+        let job = Job {
+            context: Arc::clone(&self.context),
+            params: Arc::clone(&self.params),
+            table: Arc::clone(&self.world.table),
+            number,
+            flag,
+            workers,
+            schedule: self.world.options.schedule,
+        };
+        self.context.begin();
+        let mut scratch = lock(&self.context.scratch);
+        let mut scratch = scratch.iter_mut();
+        self.world.table.lend(
+            |lender| {
+                for slots in ranks {
+                    for slot in slots {
+                        match slot {
+                            Slot::Read(bytes) => lender.push_shared(bytes),
+                            Slot::Write(bytes) => lender.push(bytes),
+                        }
+                    }
+                    match scratch.next() {
+                        Some(Scratch { plain, packets }) => {
+                            lender.push(bytemuck::cast_slice_mut(plain));
+                            lender.push(bytemuck::cast_slice_mut(packets));
+                        }
+                        None => (0..2).for_each(|_| lender.push(&mut [])),
+                    }
+                }
+            },
+            || self.finish(&job, &mut gate),
+        )
+    }
+
+    /// Runs a launch whose memory is lent, and says how it ended.
+    fn finish(&self, job: &Job, gate: &mut Gate) -> Result<(), Error> {
+        let Gate { worker, pool, .. } = gate;
+        let result = match pool {
+            Some(pool) if job.workers > 1 => pool.run(job, worker),
+            _ => job.work(worker, 0),
+        };
+        let error = match (result, self.context.progress.outcome()) {
+            (Ok(()), Outcome::Finished) => return Ok(()),
+            (Ok(()), Outcome::Stalled) => {
+                let memory = self.world.table.memory();
+                Error::Stalled(Box::new(job.launch(&memory).stall()))
+            }
+            (Err(panic), _) => Error::Internal(panic),
+            (Ok(()), outcome) => Error::Internal(format!("a launch ended as {outcome:?}")),
+        };
+        // The next launch starts afresh.
+        self.context.reset();
+        Err(error)
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run")
+            .field("plan", &self.program().plan)
+            .field("message", &self.params.message)
+            .finish_non_exhaustive()
+    }
+}

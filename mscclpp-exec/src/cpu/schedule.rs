@@ -1,0 +1,209 @@
+//! Which agent gets on next, and when there is none left that can.
+//!
+//! # Why a stall is found exactly
+//!
+//! A worker visits an agent under its lock, and counts an event before it unlocks if the agent got on. A worker that
+//! finds every agent either finished, or unlocked and unable to get on, and that sees the same number of events before
+//! and behind that round, has proved a stall. For suppose an agent got on during the round, and take the first one that
+//! did. It was not being visited when the round reached it, or its lock would have been taken. If that visit ended before,
+//! its event was counted in the round, and the number differs. If it began after, the agent could not get on when the round
+//! reached it, so another one must have got on between the two, which then was the first. Agents wait for nothing but
+//! each other, so when none can get on, none ever will.
+
+use std::ops::Range;
+use std::sync::TryLockError;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use super::context::{Outcome, State};
+use super::launch::{Launch, Step, Worker};
+use crate::numeric::{LINE, LINES};
+
+/// The order in which agents are visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Schedule {
+    /// One after the other, each as far as it goes, by as many workers as there are.
+    #[default]
+    RoundRobin,
+    /// One worker visits agents at random and leaves them at random points, the same ones for the same seed. Slow; it
+    /// shakes out plans that only work in lucky orders.
+    Seeded(u64),
+}
+
+/// What a round has found.
+#[derive(Clone, Copy, Default)]
+struct Round {
+    /// An agent got on.
+    progress: bool,
+    /// Another worker was at an agent.
+    busy: bool,
+}
+
+/// Rounds without progress that a worker spends spinning before it lets others have its processor.
+const SPINS: u32 = 20;
+
+impl Launch<'_> {
+    /// Works on the launch as worker `index` of `of` until it has ended.
+    pub(super) fn work(&self, worker: &mut Worker, index: usize, of: usize, schedule: Schedule) {
+        match schedule {
+            Schedule::RoundRobin => self.round_robin(worker, index, of),
+            Schedule::Seeded(seed) => self.seeded(worker, seed),
+        }
+        if self.context.progress.outcome() == Outcome::Finished {
+            self.divide(worker);
+        }
+    }
+
+    fn round_robin(&self, worker: &mut Worker, index: usize, of: usize) {
+        let agents = self.context.agents.len();
+        let progress = &self.context.progress;
+        let own = agents * index / of..agents * (index + 1) / of;
+        let mut idle = 0;
+        while progress.outcome() == Outcome::Running {
+            let before = progress.events.load(Acquire);
+            let mut round = Round::default();
+            self.visit_all(worker, own.clone(), &mut round);
+            if !round.progress && of > 1 {
+                // Help others.
+                self.visit_all(worker, own.end..agents, &mut round);
+                self.visit_all(worker, 0..own.start, &mut round);
+            }
+            if self.is_finished() {
+                progress.end(Outcome::Finished);
+            } else if round.progress {
+                idle = 0;
+            } else if !round.busy && progress.events.fetch_add(0, AcqRel) == before {
+                progress.end(Outcome::Stalled);
+            } else {
+                idle += 1;
+                if idle < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            }
+        }
+    }
+
+    fn seeded(&self, worker: &mut Worker, seed: u64) {
+        let agents = self.context.agents.len();
+        let progress = &self.context.progress;
+        let mut random = Random(seed ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        while progress.outcome() == Outcome::Running {
+            let mut any = false;
+            for _ in 0..2 * agents {
+                worker.fuel = 1 + random.below(6);
+                worker.quantum = LINE as u64 * (1 + random.below(2 * LINES as u64));
+                let mut round = Round::default();
+                self.visit(worker, random.below(agents as u64) as usize, &mut round);
+                any |= round.progress;
+            }
+            worker.fuel = u64::MAX;
+            if self.is_finished() {
+                progress.end(Outcome::Finished);
+            } else if !any {
+                // Perhaps only bad luck: look at all of them.
+                let mut round = Round::default();
+                self.visit_all(worker, 0..agents, &mut round);
+                if !round.progress && !self.is_finished() {
+                    progress.end(Outcome::Stalled);
+                }
+            }
+        }
+        worker.quantum = u64::MAX;
+    }
+
+    /// Every thread block is done, and every proxy.
+    fn is_finished(&self) -> bool {
+        let context = self.context;
+        context.progress.remaining.load(Acquire) == 0 && context.fifos.iter().all(|fifo| fifo.is_drained())
+    }
+
+    fn visit_all(&self, worker: &mut Worker, agents: Range<usize>, round: &mut Round) {
+        for agent in agents {
+            self.visit(worker, agent, round);
+        }
+    }
+
+    fn visit(&self, worker: &mut Worker, number: usize, round: &mut Round) {
+        let agent = &self.context.agents[number];
+        if agent.finished.load(Acquire) == self.number {
+            return;
+        }
+        let mut state = match agent.state.try_lock() {
+            Ok(state) => state,
+            Err(TryLockError::WouldBlock) => {
+                round.busy = true;
+                return;
+            }
+            // Another worker panicked in there, and has ended the launch.
+            Err(TryLockError::Poisoned(_)) => return,
+        };
+        if agent.finished.load(Acquire) == self.number {
+            return;
+        }
+        if state.launch != self.number {
+            *state = State { launch: self.number, ..State::default() };
+            if let Some(code) = self.program.agents.get(number) {
+                state.at.instr = code.start;
+            }
+        }
+        let before = state.at;
+        let progress = &self.context.progress;
+        let step = match self.program.agents.get(number) {
+            Some(code) => self.run(worker, code, &mut state),
+            None => self.serve(worker, number - self.program.agents.len(), &mut state),
+        };
+        if step == Step::Next {
+            agent.finished.store(self.number, Release);
+            progress.remaining.fetch_sub(1, AcqRel);
+        }
+        if state.at != before || step == Step::Next {
+            round.progress = true;
+            progress.events.fetch_add(1, AcqRel);
+        }
+    }
+
+    /// Divides the results by the number of ranks, if that is asked for. Workers share the pieces.
+    fn divide(&self, worker: &mut Worker) {
+        const PIECE: u64 = 1 << 18;
+        const BLOCK: usize = LINE * LINES;
+        let Some(divide) = self.params.divide else {
+            return;
+        };
+        let ranks = self.program.shape.ranks;
+        let pieces = self.params.layout.output.len.div_ceil(PIECE);
+        loop {
+            let piece = self.context.progress.divided.fetch_add(1, AcqRel);
+            let Some(rank) = piece.checked_div(pieces).filter(|&rank| rank < ranks.into()) else {
+                return;
+            };
+            let Some(area) = self.params.result(self.program, rank as u32) else {
+                continue;
+            };
+            let at = area.base + piece % pieces * PIECE;
+            let len = PIECE.min(area.base + area.view.len - at);
+            let span = self.memory.slice(area.slice as usize).range(at, len);
+            for at in (0..span.len()).step_by(BLOCK) {
+                let bytes = BLOCK.min(span.len() - at);
+                let lines = || (0..bytes).step_by(LINE).map(|i| (i / LINE, at + i, LINE.min(bytes - i)));
+                lines().for_each(|(i, at, n)| worker.block[i] = span.load(at, n));
+                divide(&mut worker.block, ranks);
+                lines().for_each(|(i, at, n)| span.store(at, n, worker.block[i]));
+            }
+        }
+    }
+}
+
+/// A small random generator (splitmix64): the same numbers on every machine.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below a bound of at least 1.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}

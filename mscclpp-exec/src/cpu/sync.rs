@@ -1,0 +1,70 @@
+//! Operations that wait for others or release them.
+
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use super::context::State;
+use super::launch::{Launch, Step};
+use super::program::{Instr, NOWHERE};
+
+impl Launch<'_> {
+    /// Adds one to the counter at the other end of a channel.
+    pub(super) fn deliver(&self, channel: u32, relaxed: bool) {
+        let pair = self.program.channels[channel as usize].pair;
+        if pair != NOWHERE {
+            self.context.inbound[pair as usize].fetch_add(1, if relaxed { Relaxed } else { Release });
+        }
+    }
+
+    pub(super) fn signal(&self, instr: &Instr, relaxed: bool) -> Step {
+        for &channel in self.program.ids(instr) {
+            self.deliver(channel, relaxed);
+        }
+        Step::Next
+    }
+
+    /// One channel after the other: all must have come anyway.
+    pub(super) fn wait(&self, instr: &Instr, state: &mut State, relaxed: bool) -> Step {
+        let order = if relaxed { Relaxed } else { Acquire };
+        while let Some(&channel) = self.program.ids(instr).get(state.at.number as usize) {
+            if !state.at.waiting {
+                state.ticket = self.context.expected[channel as usize].fetch_add(1, Relaxed) + 1;
+                state.at.waiting = true;
+            }
+            if self.context.inbound[channel as usize].load(order) < state.ticket {
+                return Step::Blocked;
+            }
+            state.at.number += 1;
+            state.at.waiting = false;
+        }
+        Step::Next
+    }
+
+    pub(super) fn acquire(&self, instr: &Instr, state: &mut State) -> Step {
+        while let Some(&id) = self.program.ids(instr).get(state.at.number as usize) {
+            let take = |units: i64| (units > 0).then(|| units - 1);
+            if self.context.semaphores[id as usize].fetch_update(Acquire, Relaxed, take).is_err() {
+                return Step::Blocked;
+            }
+            state.at.number += 1;
+        }
+        Step::Next
+    }
+
+    pub(super) fn release(&self, instr: &Instr) -> Step {
+        for &id in self.program.ids(instr) {
+            self.context.semaphores[id as usize].fetch_add(1, Release);
+        }
+        Step::Next
+    }
+
+    pub(super) fn barrier(&self, instr: &Instr, state: &mut State) -> Step {
+        let (id, blocks) = (self.program.ids(instr)[0], u64::from(instr.count));
+        let arrivals = &self.context.barriers[id as usize];
+        if !state.at.waiting {
+            // Every `blocks` arrivals make a round; this one is over when the counter reaches its end.
+            state.ticket = (arrivals.fetch_add(1, AcqRel) / blocks + 1) * blocks;
+            state.at.waiting = true;
+        }
+        if arrivals.load(Acquire) < state.ticket { Step::Blocked } else { Step::Next }
+    }
+}
