@@ -201,6 +201,11 @@ fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
         "alltoall_packets" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
         "broadcast_scatter" => Cost { sent: 2.0 * others, ..none },
         "reduce_gather" => Cost { sent: 1.0 / p, read: others, scratch: 1.0, ..none },
+        "allgather_ring_ports" | "alltoall_ports" => Cost { ported: others, ..none },
+        "reducescatter_ring_ports" => Cost { ported: others, scratch: p - 1.0, ..none },
+        "allreduce_ring_ports" => Cost { ported: 2.0 * others, scratch: p - 1.0, ..none },
+        "broadcast_chain" => Cost { ported: 1.0, ..none },
+        "reduce_chain" => Cost { ported: 1.0, scratch: p, ..none },
         "send_recv" => Cost { ported: 1.0, ..none },
         _ => return None,
     })

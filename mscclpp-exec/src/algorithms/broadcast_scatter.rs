@@ -58,6 +58,6 @@ pub fn broadcast_scatter(p: &Program) {
 
 /// What the registry knows of it.
 pub(super) const ENTRY: Algorithm =
-    Algorithm::new("broadcast_scatter", include_str!("broadcast.rs"), CollectiveKind::Broadcast, |p, _| {
+    Algorithm::new("broadcast_scatter", include_str!("broadcast_scatter.rs"), CollectiveKind::Broadcast, |p, _| {
         broadcast_scatter(p)
     });

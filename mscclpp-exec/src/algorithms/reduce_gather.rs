@@ -48,4 +48,4 @@ pub fn reduce_gather(p: &Program) {
 
 /// What the registry knows of it.
 pub(super) const ENTRY: Algorithm =
-    Algorithm::new("reduce_gather", include_str!("reduce.rs"), CollectiveKind::Reduce, |p, _| reduce_gather(p));
+    Algorithm::new("reduce_gather", include_str!("reduce_gather.rs"), CollectiveKind::Reduce, |p, _| reduce_gather(p));
