@@ -5,6 +5,7 @@ mod codes;
 
 pub use catalogue::{Code, Entry};
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::origin::SourcePlace;
@@ -132,22 +133,42 @@ impl Diagnostics {
         if self.is_empty() { Ok(value) } else { Err(self) }
     }
 
-    /// At most `most` findings of each code; behind the last of a code that has more, how many were left out.
+    /// What to show of many findings: what a loop gets wrong again at the same place, with other numbers, only once, and at
+    /// most `most` findings of each code. Each says how many stand behind it.
     #[must_use]
     pub fn condensed(&self, most: usize) -> Vec<Diagnostic> {
-        let mut seen = std::collections::BTreeMap::<Code, usize>::new();
+        let mut repeats: Vec<(&Diagnostic, usize)> = Vec::new();
+        let mut known = BTreeMap::new();
         for diagnostic in &self.list {
+            let key = match &diagnostic.site {
+                Site::Source(place) => (diagnostic.code, (&place.file, place.line, place.column, place.token)),
+                Site::None | Site::Path(_) => {
+                    repeats.push((diagnostic, 0));
+                    continue;
+                }
+            };
+            let index = *known.entry((key, without_numbers(&diagnostic.message))).or_insert(repeats.len());
+            match repeats.get_mut(index) {
+                Some((_, more)) => *more += 1,
+                None => repeats.push((diagnostic, 0)),
+            }
+        }
+        let mut seen = BTreeMap::<Code, usize>::new();
+        for (diagnostic, _) in &repeats {
             *seen.entry(diagnostic.code).or_default() += 1;
         }
-        let mut given = std::collections::BTreeMap::<Code, usize>::new();
+        let mut given = BTreeMap::<Code, usize>::new();
         let mut out = Vec::new();
-        for diagnostic in &self.list {
+        for (diagnostic, more) in repeats {
             let count = given.entry(diagnostic.code).or_default();
             *count += 1;
             if *count > most {
                 continue;
             }
             let mut diagnostic = diagnostic.clone();
+            if more > 0 {
+                diagnostic.message += &format!(" (and {more} more here, with other values)");
+            }
             let rest = seen[&diagnostic.code].saturating_sub(most);
             if *count == most && rest > 0 {
                 diagnostic.message += &format!(" (and {rest} more of this kind)");
@@ -156,6 +177,19 @@ impl Diagnostics {
         }
         out
     }
+}
+
+/// A message with every number replaced by `#`: what two findings of one loop have in common.
+fn without_numbers(message: &str) -> String {
+    let mut out = String::with_capacity(message.len());
+    for c in message.chars() {
+        match c {
+            '0'..='9' if out.ends_with('#') => {}
+            '0'..='9' => out.push('#'),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 impl IntoIterator for Diagnostics {
@@ -192,3 +226,42 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+#[cfg(test)]
+mod tests {
+    use super::{Code, Diagnostic, Diagnostics, Site};
+    use crate::origin::SourcePlace;
+
+    fn at(line: u32, message: &str) -> Diagnostic {
+        let place = SourcePlace { file: "a.rs".into(), line, column: 1, ..SourcePlace::default() };
+        Diagnostic::new(Code::WrongRank, Site::Source(place), message)
+    }
+
+    fn condensed(list: impl IntoIterator<Item = Diagnostic>, most: usize) -> Vec<String> {
+        let mut all = Diagnostics::default();
+        all.extend(list);
+        all.condensed(most).into_iter().map(|diagnostic| diagnostic.message).collect()
+    }
+
+    #[test]
+    fn a_loop_shows_its_mistake_once() {
+        let list = (0..12)
+            .map(|rank| at(3, &format!("rank {rank} is wrong")))
+            .chain([at(3, "rank 1 is odd"), at(4, "rank 1 is wrong")]);
+        let expected = ["rank 0 is wrong (and 11 more here, with other values)", "rank 1 is odd", "rank 1 is wrong"];
+        assert_eq!(condensed(list, 5), expected);
+    }
+
+    #[test]
+    fn many_places_are_cut_short_with_their_number() {
+        let list = (1..8).map(|line| at(line, "wrong"));
+        assert_eq!(condensed(list, 3), ["wrong", "wrong", "wrong (and 4 more of this kind)"]);
+    }
+
+    #[test]
+    fn findings_without_a_place_are_not_taken_for_repeats() {
+        let list =
+            (0..3).map(|i| Diagnostic::new(Code::BadSpec, Site::Path(format!("gpus[{i}]")), format!("{i} is wrong")));
+        assert_eq!(condensed(list, 5), ["0 is wrong", "1 is wrong", "2 is wrong"]);
+    }
+}

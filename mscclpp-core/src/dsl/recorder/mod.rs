@@ -34,7 +34,8 @@ pub(super) struct Recorder {
     here: Here,
     /// Origins of native callers by the address of their location: a program has few places and many operations.
     callers: BTreeMap<usize, Origin>,
-    open_loop: Option<u32>,
+    /// The loop that is open, and where it began.
+    open_loop: Option<(u32, Site)>,
     switches: Vec<tables::Switch>,
     /// Per rank: number of the remote buffer of (owner, kind), `POISON` where there is none yet. Empty until used.
     remote_numbers: Vec<Vec<u32>>,
@@ -130,17 +131,18 @@ impl Recorder {
     }
 
     pub(super) fn begin_pipeline(&mut self, unit: u64, num_chunks: usize) {
-        if self.open_loop.is_some() {
-            self.file(
-                Code::NestedPipeline,
-                format!("a pipeline of unit {unit} begins inside another pipeline"),
-                "end the outer `pipeline` first, or record both bodies in one loop",
-            );
+        if let Some((outer, begun)) = &self.open_loop {
+            let outer = self.trace.loops.get(*outer as usize).map_or(0, |header| header.unit);
+            let message = format!("a pipeline of {unit} bytes begins inside another one, of {outer} bytes");
+            let diagnostic = Diagnostic::new(Code::NestedPipeline, self.site(), message)
+                .also("the outer one begins", begun.clone())
+                .help("end the outer `pipeline` first, or record both bodies in one loop");
+            self.report(diagnostic);
             return;
         }
         let alignment = u64::from(self.spec().buffer_alignment.max(1));
         let span = u32::try_from(num_chunks).unwrap_or(0);
-        if unit == 0 || unit % alignment != 0 {
+        if unit == 0 || !unit.is_multiple_of(alignment) {
             self.file(
                 Code::BadPipeline,
                 format!("expected a unit that is a positive multiple of {alignment} bytes, found {unit} bytes"),
@@ -154,7 +156,7 @@ impl Recorder {
                 "give the number of chunks that each operation in the loop covers",
             );
         }
-        self.open_loop = Some(self.trace.loops.len() as u32);
+        self.open_loop = Some((self.trace.loops.len() as u32, self.site()));
         self.trace.loops.push(LoopHeader { unit: unit.max(1), num_chunks: span.max(1) });
     }
 
@@ -201,17 +203,18 @@ impl Recorder {
             return;
         };
         table.blocks = table.blocks.max(block + 1);
-        let in_loop = self.open_loop;
+        let in_loop = self.open_loop.as_ref().map(|(number, _)| *number);
         if let Some(header) = in_loop.and_then(|index| self.trace.loops.get(index as usize)) {
             let span = header.num_chunks;
             if let Some(size) = op.srcs.iter().chain(&op.dsts).map(|r| r.size).find(|&size| size != span) {
                 self.file(
                     Code::BadPipeline,
                     format!(
-                        "expected an operation over {span} chunks, as its loop spans, found `{}` over {size}",
-                        op.kind.name()
+                        "expected `{}` over {}, as many as its loop spans, found {size}",
+                        op.kind.name(),
+                        chunks(span)
                     ),
-                    format!("give the loop `num_chunks = {size}`, or the operation {span} chunks"),
+                    format!("give the loop {}, or the operation {}", chunks(size), chunks(span)),
                 );
                 return;
             }
@@ -248,7 +251,7 @@ impl Recorder {
                     "`{call}` expects {role} on rank {rank}, found {} chunk {} of rank {}",
                     chunk.buffer, chunk.index, chunk.rank
                 ),
-                format!("take the chunk from rank {rank}, or call `{call}` on what belongs to rank {}", chunk.rank),
+                format!("take the chunk from rank {rank}, or use a channel that leads to rank {}", chunk.rank),
             );
             return false;
         }
@@ -280,8 +283,8 @@ impl Recorder {
         Ref { place: Place::Remote(number), index: chunk.index, size: chunk.size }
     }
 
-    /// Resolves a range of a buffer to numbers; files what is wrong.
-    fn range(&mut self, what: &str, len: u32, range: RangeValue) -> Option<(u32, u32)> {
+    /// Resolves a range of a buffer to numbers; files what is wrong. `more` says how the buffer gets longer.
+    fn range(&mut self, what: &str, len: u32, range: RangeValue, more: &str) -> Option<(u32, u32)> {
         let start = range.start.unwrap_or(0);
         let end = range.end.unwrap_or(i128::from(len));
         if start > end {
@@ -291,13 +294,17 @@ impl Recorder {
                 format!("write `{end}..{start}`"),
             );
         } else if start < 0 || end > i128::from(len) {
-            let found = if end == start + 1 { format!("chunk {start}") } else { format!("chunks {start}..{end}") };
+            let found = match end - start {
+                1 => format!("chunk {start} lies"),
+                _ => format!("chunks {start}..{end} lie"),
+            };
             self.file(
                 Code::ChunkOutOfRange,
-                format!("{found} lies outside {what}, which has {len} chunks"),
+                format!("{found} outside {what}, which has {}", chunks(len)),
                 match len {
                     0 => "this buffer has no chunks; use another one".to_owned(),
-                    _ => format!("use chunks in 0..{len}, or a larger `chunk_factor`"),
+                    1 => format!("use chunk 0, or {more}"),
+                    _ => format!("use chunks in 0..{len}, or {more}"),
                 },
             );
         } else if start == end {
@@ -320,6 +327,11 @@ fn describe(chunk: ChunkValue) -> String {
         1 => format!("{buffer} chunk {index} of rank {rank}"),
         _ => format!("{buffer} chunks {index}..{} of rank {rank}", index.saturating_add(size)),
     }
+}
+
+/// A number of chunks in words: `1 chunk`, `2 chunks`.
+fn chunks(count: u32) -> String {
+    format!("{count} chunk{}", if count == 1 { "" } else { "s" })
 }
 
 /// A buffer in words: `the input of rank 1`.

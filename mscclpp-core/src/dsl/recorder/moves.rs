@@ -85,6 +85,19 @@ impl Recorder {
         }
         let to_remote = what.dst == End::Remote;
         let (dst_rank, src_rank) = if to_remote { (peer, here) } else { (here, peer) };
+        if (dst.rank, src.rank) == (src_rank, dst_rank) {
+            self.file(
+                Code::WrongRank,
+                format!(
+                    "`{}` expects its destination on rank {dst_rank} and its source on rank {src_rank}, found {} and {}",
+                    what.call,
+                    describe(dst),
+                    describe(src)
+                ),
+                "swap the two chunks: the destination comes first",
+            );
+            return;
+        }
         let fits = self.chunk_of(what.call, "its destination", dst, dst_rank)
             & self.chunk_of(what.call, "its source", src, src_rank);
         if !fits || !self.same_size(what.call, dst, src) {

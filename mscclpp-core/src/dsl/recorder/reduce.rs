@@ -1,6 +1,6 @@
 //! Reductions within a rank and over memory channels.
 
-use super::Recorder;
+use super::{Recorder, chunks, describe};
 use crate::diag::Code;
 use crate::dsl::args::At;
 use crate::dsl::value::{ChannelValue, ChunkValue, OpsValue, POISON};
@@ -61,7 +61,8 @@ impl Recorder {
             return;
         }
         if acc.size != dst.size {
-            let message = format!("`to` expects a chunk of the accumulator's size, {}, found {}", acc.size, dst.size);
+            let message =
+                format!("`to` expects {}, as many as the accumulator has, found {}", chunks(acc.size), describe(dst));
             self.file(Code::SizeMismatch, message, "give both the same number of chunks");
             return;
         }

@@ -30,7 +30,10 @@ impl Recorder {
                 self.file(
                     Code::RankOutOfRange,
                     format!("expected a rank in 0..{ranks}, found {id}"),
-                    format!("use a rank from 0 to {}, or `p.ranks()` for all of them", ranks.saturating_sub(1)),
+                    format!(
+                        "use a rank from 0 to {}; around a ring, `(rank.id() + 1) % p.num_ranks()`",
+                        ranks.saturating_sub(1)
+                    ),
                 );
                 POISON
             }
@@ -73,8 +76,10 @@ impl Recorder {
             None => {
                 self.file(
                     Code::TooLarge,
-                    format!("rank {rank} allocates {chunks} chunks of scratch behind {start}, for {instances} instances: more than 2^32 - 1 in all"),
-                    "allocate less scratch",
+                    format!(
+                        "rank {rank} allocates {chunks} chunks of scratch behind {start}, times {instances} for the instances: more than 2^32 - 1"
+                    ),
+                    "chunks are counted, not bytes: allocate as many as the program names",
                 );
                 BufferValue::poison(buffer)
             }
@@ -85,11 +90,11 @@ impl Recorder {
         if buffer.rank == POISON {
             return ChunkValue::POISON;
         }
-        let what = match buffer.buffer {
-            BufferKind::Scratch => format!("this scratch of rank {}", buffer.rank),
-            kind => describe_buffer(kind, buffer.rank),
+        let (what, more) = match buffer.buffer {
+            BufferKind::Scratch => (format!("this scratch of rank {}", buffer.rank), "allocate more scratch"),
+            kind => (describe_buffer(kind, buffer.rank), "a larger `chunk_factor`"),
         };
-        match self.range(&what, buffer.len, range) {
+        match self.range(&what, buffer.len, range, more) {
             Some((start, size)) => {
                 ChunkValue { rank: buffer.rank, buffer: buffer.buffer, index: buffer.start + start, size }
             }
@@ -106,7 +111,7 @@ impl Recorder {
             self.file(
                 Code::SelfChannel,
                 format!("rank {src} makes a {kind} channel to itself"),
-                "make the channel to another rank, or use `rank.copy` for data that stays",
+                "leave the rank itself out, as in `.filter(|peer| *peer != rank)`; data that stays is copied with `rank.copy`",
             );
             return ChannelValue { kind, src: POISON, dst, id: 0 };
         }
