@@ -4,6 +4,7 @@
 //! bytes. It knows neither `syn` nor CUDA.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod collective;
 pub mod compile;
 pub mod diag;

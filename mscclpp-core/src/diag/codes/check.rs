@@ -4,5 +4,21 @@ use crate::diag::catalogue::{Code, Entry, codes};
 
 codes! {
     UnmatchedWait = "M0201" "unmatched-wait": "on every channel pair there are as many waits as signals",
-        "Channel k from a to b is paired with channel k from b to a. Each wait on one takes one signal of the other.";
+        "Channel k from a to b is paired with channel k from b to a, counting the channels of one kind between the two in the order in which they were made. Each wait on one takes one signal of the other, and what is left over is there in the next launch. Signals in a loop come once per iteration, which depends on the message size, so their waits must be in loops of the same unit and span.\n\nWrong, with two channels each way: rank 0 signals its first channel, rank 1 waits on its second. Right: rank 1 waits on its first.";
+    IndexOutOfRange = "M0202" "index-out-of-range": "every number in a plan points at something that is there",
+        "Operations name channels and remote buffers of their thread block, the block those of its rank, the rank its peers. A number beyond its table would make an executor read foreign memory.\n\nWrong: `\"channel_ids\": [2]` in a thread block that lists two channels. Right: `\"channel_ids\": [1]`.";
+    BadOperands = "M0203" "bad-operands": "an operation has the references, channels and attributes of its kind",
+        "The table in `docs/plan-format.md` says what each kind has.\n\nWrong: a `copy` with two sources. Right: two `copy` operations, or one `re`.";
+    BadLoop = "M0204" "bad-loop": "a pipeline has a unit that is a positive multiple of the buffer alignment, does not nest, and its operations cover as many chunks as it says",
+        "Iteration j works on bytes j × unit to (j + 1) × unit of every reference, until the longest one is done.\n\nWrong: `\"num_chunks\": 4` over a copy of one chunk. Right: `\"num_chunks\": 1`.";
+    BarrierMismatch = "M0205" "barrier-mismatch": "a barrier is used by as many thread blocks as it says",
+        "With fewer it never opens, with more it opens early.\n\nWrong: `\"num_threadblocks\": 3` on a barrier that two thread blocks have. Right: 2.";
+    UnevenChunks = "M0206" "uneven-chunks": "all ranks have the same chunk counts, and those fit the collective",
+        "A chunk is as long on every rank, so that a range of one rank's buffer can go into another's.\n\nWrong: an all-gather over 4 ranks with 1 input and 3 output chunks. Right: 4 output chunks.";
+    SemaphoreDrift = "M0207" "semaphore-drift": "every launch releases a semaphore as often as it acquires it",
+        "Semaphores are set once, so what a launch adds or takes is missing or left over in the next one. Releases in a loop need acquires in a loop of the same unit and span.\n\nWrong: two releases and one acquire. Right: one each.";
+    Deadlock = "M0208" "deadlock": "every thread block runs to its end",
+        "Signals, semaphores, barriers and packets must come before whoever waits for them can hold up whoever gives them.\n\nWrong: both ranks wait for the other's signal and signal afterwards. Right: signal first.";
+    ReferenceLimit = "M0209" "reference-limit": "a plan for the reference system's executor keeps its limits",
+        "That executor holds 64 operations, 16 channels and 16 remote buffers of a kind per thread block, 8 channels and 10 references a side per operation, 16 barriers per rank; it only adds, and overwrites its own memory when a plan has more. Our own executors have no such limits.\n\nWrong: exporting an all-pairs exchange of 16 ranks in one thread block. Right: spread it over two.";
 }

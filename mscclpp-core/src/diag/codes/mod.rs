@@ -64,6 +64,14 @@ variants! {
     NotInSubset,
     // check
     UnmatchedWait,
+    IndexOutOfRange,
+    BadOperands,
+    BadLoop,
+    BarrierMismatch,
+    UnevenChunks,
+    SemaphoreDrift,
+    Deadlock,
+    ReferenceLimit,
     // format
     NotJson,
     MissingKey,

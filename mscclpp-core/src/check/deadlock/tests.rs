@@ -1,0 +1,140 @@
+//! Plans that run to their end, and plans that do not.
+
+use crate::check::check;
+use crate::diag::{Code, Site};
+use crate::plan::PlanTree;
+use crate::testing::plan;
+
+#[track_caller]
+fn runs(ranks: &[&[&str]]) {
+    let found = check(&plan(ranks));
+    assert!(found.is_empty(), "{found}");
+}
+
+/// The message, and all of the finding.
+#[track_caller]
+fn stuck(plan: &PlanTree) -> (String, String) {
+    let found = check(plan);
+    assert_eq!(found.len(), 1, "{found}");
+    let finding = found.iter().next().unwrap();
+    assert_eq!(finding.code, Code::Deadlock, "{found}");
+    (finding.message.clone(), finding.to_string())
+}
+
+#[test]
+fn handshakes_run() {
+    runs(&[&["signal.m#0; wait.m#0"], &["signal.m#0; wait.m#0"]]);
+    runs(&[&["signal.m#0,1; wait.m#0,1"], &["wait.m#1; signal.m#1; wait.m#0; signal.m#0"]]);
+    runs(&[&["pwsf.p#0 i0 > r0:0; wait.p#0"], &["wait.p#0; signal.p#0"]]);
+}
+
+#[test]
+fn blocks_of_a_rank_meet() {
+    runs(&[&["sem_acquire#0; barrier#0=2", "sem_release#0; barrier#0=2; nop"], &[""]]);
+    runs(&[&["barrier#0=2; barrier#0=2", "barrier#0=2; barrier#0=2"], &[""]]);
+    runs(&[&["sem_acquire#0,1", "sem_release#1", "sem_release#0"], &[""]]);
+}
+
+#[test]
+fn packets_are_there_once_written() {
+    runs(&[&["ppkt.m i0 > r0:0; upkt s1 > o0"], &["upkt s0 > o0; ppkt.m i0 > r0:1"]]);
+    runs(&[&["rppkt.m s0 > r0:0", "cpkt i0 > s0"], &["repkt i0 s0 > i0"]]);
+    runs(&[&["cpkt i0 > s0; gstorepkt.w s0 > w0:1; upkt s1 > o0"], &["upkt s1 > o0"]]);
+    runs(&[&["repkt i0 s0 > i0", "recpkt i1 s1 > i1 s0", "cpkt i2 > s1"], &[""]]);
+    runs(&[&["cpkt i0 > s0; ppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
+    // Two members of a group write halves, a third reads the whole.
+    runs(&[&["cpkt/0:2 i0 > s0", "cpkt/1:2 i0 > s0", "upkt s0 > o0; upkt/2:3 s0 > o0"], &[""]]);
+}
+
+#[test]
+fn a_circle_is_told_from_end_to_end() {
+    let (message, finding) = stuck(&plan(&[&["wait.m#0; signal.m#0"], &["nop; wait.m#0; signal.m#0"]]));
+    assert_eq!(
+        message,
+        "`wait` (rank 0, thread block 0) waits for a signal of rank 1 on memory channel 0 for ever: 2 thread blocks wait \
+         for each other"
+    );
+    for part in [
+        "`signal` (rank 1, thread block 0) would give it, behind its own wait at rank 1 / thread block 0 / operation 2 (signal)",
+        "`wait` (rank 1, thread block 0) waits for a signal of rank 0 on memory channel 0 at rank 1 / thread block 0 / operation 1 (wait)",
+        "`signal` (rank 0, thread block 0) would give it, behind its own wait at rank 0 / thread block 0 / operation 1 (signal)",
+        "--> rank 0 / thread block 0 / operation 0 (wait)",
+    ] {
+        assert!(finding.contains(part), "{part}\nis not in\n{finding}");
+    }
+}
+
+#[test]
+fn a_block_can_wait_for_itself() {
+    let (message, _) = stuck(&plan(&[&["sem_acquire#0; sem_release#0"], &[""]]));
+    assert_eq!(
+        message,
+        "`sem_acquire` (rank 0, thread block 0) waits for a unit of semaphore 0 for ever, which it would give itself only \
+         afterwards"
+    );
+    let (message, _) = stuck(&plan(&[&["upkt s0 > o0; cpkt i0 > s0"], &[""]]));
+    assert!(message.contains("the packets of scratch chunk 0"), "{message}");
+}
+
+#[test]
+fn the_cause_is_told_rather_than_who_waits_behind_it() {
+    let (message, finding) =
+        stuck(&plan(&[&["barrier#0=2", "wait.m#0; barrier#0=2"], &["upkt s5 > o0; signal.m#0", ""]]));
+    assert_eq!(
+        message,
+        "`upkt` (rank 1, thread block 0) waits for the packets of scratch chunk 5 for ever, and nobody has one left to give \
+         (3 thread blocks are stuck in all)"
+    );
+    assert!(finding.contains("--> rank 1 / thread block 0 / operation 0 (upkt)"), "{finding}");
+}
+
+#[test]
+fn barriers_in_different_orders_get_stuck() {
+    let (message, _) = stuck(&plan(&[&["barrier#0=2; barrier#1=2", "barrier#1=2; barrier#0=2"], &[""]]));
+    assert!(message.contains("the other thread blocks of barrier 0 for ever: 2 thread blocks"), "{message}");
+}
+
+#[test]
+fn half_of_a_packet_range_is_not_enough() {
+    let (message, _) = stuck(&plan(&[&["cpkt/0:2 i0+2 > s0+2", "upkt s0+2 > o0+2"], &[""]]));
+    assert!(message.contains("the packets of scratch chunk 1"), "{message}");
+}
+
+#[test]
+fn a_port_does_not_make_packets_of_nothing() {
+    let (message, _) = stuck(&plan(&[&["ppkt.p#0 s0 > r0:0; cpkt i0 > s0"], &["upkt s0 > o0"]]));
+    assert!(message.starts_with("`upkt` (rank 1"), "{message}");
+}
+
+#[test]
+fn loops_hand_over_and_run_dry() {
+    let blocks: &[&str] = &[
+        "loop 64x1 { sem_acquire#0; copy i0 > s0; sem_release#1 }",
+        "loop 64x1 { sem_acquire#1; copy s0 > o0; sem_release#0 }",
+    ];
+    let mut pipelined = plan(&[blocks, &[""]]);
+    pipelined.ranks[0].semaphores[0] = 2;
+    assert!(check(&pipelined).is_empty());
+    pipelined.ranks[0].semaphores[0] = 0;
+    let (message, _) = stuck(&pipelined);
+    assert!(message.contains("2 thread blocks wait for each other"), "{message}");
+    // Enough for two iterations, and the third never comes.
+    let mut dry = plan(&[&["loop 64x1 { sem_acquire#0 }; loop 64x1 { sem_release#0 }"], &[""]]);
+    dry.ranks[0].semaphores[0] = 2;
+    stuck(&dry);
+}
+
+#[test]
+fn findings_point_at_the_source_where_it_is_known() {
+    let mut plan = plan(&[&["wait.m#0; signal.m#0"], &["wait.m#0; signal.m#0"]]);
+    let place = crate::origin::SourcePlace { file: "ring.rs".into(), line: 6, column: 9, ..Default::default() };
+    plan.ranks[0].blocks[0].ops[0].origin = plan.origins.add(place.clone());
+    let found = check(&plan);
+    assert_eq!(found.iter().next().unwrap().site, Site::Source(place));
+}
+
+#[test]
+fn an_empty_loop_and_an_empty_plan_end() {
+    runs(&[&["loop 64x1 {  }; signal.m#0"], &["wait.m#0"]]);
+    runs(&[&[], &[]]);
+}

@@ -1,0 +1,374 @@
+//! Rule 2: as many waits as signals, and semaphores that end where they began.
+//!
+//! Channel k from a to b of a kind is paired with channel k from b to a of that kind, in rank-level order; k counts the
+//! channels from a to b only. Signals inside a loop come once per iteration, and the number of iterations depends on
+//! the message size, so the two sides must agree for every size: what one side does in loops of some span per unit, the
+//! other must do in loops of the same span per unit. Counters live on between launches, hence a surplus is a mistake
+//! even where nobody waits for it.
+
+use std::collections::BTreeMap;
+
+use super::MOST_FINDINGS;
+use super::place::{Placed, channel, operations};
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::plan::{OpKind, PlanTree};
+use crate::vocab::ChannelKind;
+
+pub(super) fn check(plan: &PlanTree) -> Diagnostics {
+    let mut found = Diagnostics::default();
+    channels(plan, &mut found);
+    semaphores(plan, &mut found);
+    found
+}
+
+/// How often something happens, by what repeats it: 1, or ⌈chunks of a loop × bytes of a chunk / unit⌉.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Times {
+    /// By span and unit of the loop in lowest terms, which give the same number of iterations at every size; outside of
+    /// loops (0, 0).
+    by_loop: BTreeMap<(u64, u64), u64>,
+}
+
+impl Times {
+    pub(super) fn add(&mut self, at: &Placed) {
+        let repeated = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref());
+        let key = repeated.map_or((0, 0), |body| lowest_terms(u64::from(body.num_chunks), body.unit));
+        *self.by_loop.entry(key).or_default() += 1;
+    }
+
+    /// How often in all, for chunks of so many bytes.
+    fn total(&self, chunk_bytes: u64) -> u128 {
+        self.by_loop.iter().map(|(key, count)| u128::from(*count) * u128::from(trips(*key, chunk_bytes))).sum()
+    }
+
+    /// A chunk size for which the totals differ from another one's. Looked for at one byte, where every loop runs once,
+    /// and at once and twice the units.
+    fn differs_at(&self, other: &Self) -> Option<u64> {
+        let keys = self.by_loop.keys().chain(other.by_loop.keys());
+        let mut sizes: Vec<u64> = vec![1];
+        sizes.extend(keys.filter(|(_, unit)| *unit > 0).flat_map(|(_, unit)| [unit.saturating_mul(2), *unit]));
+        sizes.into_iter().find(|&size| self.total(size) != other.total(size))
+    }
+}
+
+impl Times {
+    /// "waits twice", "never waits", "is released once", "is never released".
+    fn told(&self, before: &str, verb: &str) -> String {
+        let space = if before.is_empty() { "" } else { " " };
+        match self.by_loop.is_empty() {
+            true => format!("{before}{space}never {verb}"),
+            false => format!("{before}{space}{verb} {self}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (i, ((span, unit), count)) in self.by_loop.iter().enumerate() {
+            f.write_str(if i > 0 { " and " } else { "" })?;
+            match (span, count) {
+                (0, 1) => f.write_str("once")?,
+                (0, 2) => f.write_str("twice")?,
+                (0, count) => write!(f, "{count} times")?,
+                (span, 1) => write!(f, "once per iteration of a loop of {unit} bytes over {span} chunks")?,
+                (span, count) => write!(f, "{count} times per iteration of a loop of {unit} bytes over {span} chunks")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn trips((span, unit): (u64, u64), chunk_bytes: u64) -> u64 {
+    match unit {
+        0 => 1,
+        unit => {
+            u64::try_from((u128::from(span) * u128::from(chunk_bytes)).div_ceil(u128::from(unit))).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+fn lowest_terms(a: u64, b: u64) -> (u64, u64) {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    let divisor = x.max(1);
+    (a / divisor, b / divisor)
+}
+
+/// The channels of a plan, paired. A counter is what signals on one end of a pair raise and waits on the other end use.
+pub(super) struct Pairs {
+    ends: Vec<End>,
+    /// Per rank and kind (memory, port), the first of its ends.
+    first: Vec<[usize; 2]>,
+    /// Per end, its partner's number; none if the peer has too few channels.
+    partners: Vec<Option<usize>>,
+}
+
+/// A channel of a rank.
+struct End {
+    rank: u32,
+    peer: u32,
+    kind: ChannelKind,
+    /// Its number among the rank's channels of the kind to that peer.
+    number: u32,
+}
+
+/// What a counter counts: signals from one rank to another on a kind's channel of some number between them.
+pub(super) struct Direction {
+    pub(super) from: u32,
+    pub(super) to: u32,
+    pub(super) kind: ChannelKind,
+    pub(super) number: u32,
+}
+
+impl Pairs {
+    pub(super) fn of(plan: &PlanTree) -> Self {
+        let mut found = Self { ends: Vec::new(), first: Vec::new(), partners: Vec::new() };
+        let mut numbers = BTreeMap::new();
+        for (rank, tables) in (0..).zip(&plan.ranks) {
+            let first = [ChannelKind::Memory, ChannelKind::Port].map(|kind| {
+                let first = found.ends.len();
+                let mut seen = BTreeMap::<u32, u32>::new();
+                for &peer in tables.peers(kind) {
+                    let number = seen.entry(peer).or_default();
+                    numbers.insert((rank, peer, kind, *number), found.ends.len());
+                    found.ends.push(End { rank, peer, kind, number: *number });
+                    *number += 1;
+                }
+                first
+            });
+            found.first.push(first);
+        }
+        let partner = |end: &End| numbers.get(&(end.peer, end.rank, end.kind, end.number)).copied();
+        found.partners = found.ends.iter().map(partner).collect();
+        found
+    }
+
+    /// Counters are numbered below this.
+    pub(super) fn counters(&self) -> usize {
+        2 * self.ends.len()
+    }
+
+    fn end(&self, plan: &PlanTree, at: &Placed, id: u32) -> Option<usize> {
+        let kind = at.op.channel?;
+        let number = channel(plan, at, kind, id)? as usize;
+        Some(self.first[at.rank][usize::from(kind == ChannelKind::Port)] + number)
+    }
+
+    /// The counter that a signal on an operation's channel raises.
+    pub(super) fn outgoing(&self, plan: &PlanTree, at: &Placed, id: u32) -> Option<usize> {
+        self.end(plan, at, id)
+    }
+
+    /// The counter that a wait on an operation's channel uses. Where the peer has no such channel, one that nobody raises.
+    pub(super) fn incoming(&self, plan: &PlanTree, at: &Placed, id: u32) -> Option<usize> {
+        let end = self.end(plan, at, id)?;
+        Some(self.partners[end].unwrap_or(self.ends.len() + end))
+    }
+
+    pub(super) fn direction(&self, counter: usize) -> Direction {
+        match self.ends.get(counter) {
+            Some(&End { rank, peer, kind, number }) => Direction { from: rank, to: peer, kind, number },
+            None => {
+                let End { rank, peer, kind, number } = self.ends[counter - self.ends.len()];
+                Direction { from: peer, to: rank, kind, number }
+            }
+        }
+    }
+}
+
+/// Whether an operation signals on its channels.
+pub(super) const fn signals(kind: OpKind) -> bool {
+    use OpKind as K;
+    matches!(kind, K::Signal | K::RelaxedSignal | K::PutWithSignal | K::PutWithSignalAndFlush)
+}
+
+/// Whether an operation waits on its channels.
+pub(super) const fn waits(kind: OpKind) -> bool {
+    matches!(kind, OpKind::Wait | OpKind::RelaxedWait)
+}
+
+/// Both sides of a counter, each with the first operation that touches it.
+#[derive(Default)]
+struct Sides<'p> {
+    up: Times,
+    down: Times,
+    first_up: Option<Placed<'p>>,
+    first_down: Option<Placed<'p>>,
+}
+
+impl<'p> Sides<'p> {
+    fn add(&mut self, at: Placed<'p>, up: bool) {
+        let (times, first) =
+            if up { (&mut self.up, &mut self.first_up) } else { (&mut self.down, &mut self.first_down) };
+        times.add(&at);
+        first.get_or_insert(at);
+    }
+
+    /// "…, so n and m times for chunks of b bytes", where the numbers alone do not show that they differ.
+    fn example(&self, up: &str, down: &str) -> String {
+        let in_loops = self.up.by_loop.keys().chain(self.down.by_loop.keys()).any(|(_, unit)| *unit > 0);
+        match self.up.differs_at(&self.down) {
+            Some(size) if in_loops => format!(
+                "; for chunks of {size} bytes that is {} {up} and {} {down}",
+                self.up.total(size),
+                self.down.total(size)
+            ),
+            _ => String::new(),
+        }
+    }
+}
+
+fn channels(plan: &PlanTree, found: &mut Diagnostics) {
+    let pairs = Pairs::of(plan);
+    let mut counters: Vec<Sides> = Vec::new();
+    counters.resize_with(pairs.counters(), Sides::default);
+    for at in operations(plan) {
+        if signals(at.op.kind) {
+            for counter in at.op.ids.iter().filter_map(|&id| pairs.outgoing(plan, &at, id)) {
+                counters[counter].add(at, true);
+            }
+        } else if waits(at.op.kind) {
+            for counter in at.op.ids.iter().filter_map(|&id| pairs.incoming(plan, &at, id)) {
+                counters[counter].add(at, false);
+            }
+        }
+    }
+    for (counter, sides) in counters.iter().enumerate().filter(|(_, sides)| sides.up != sides.down) {
+        if found.len() >= MOST_FINDINGS {
+            return;
+        }
+        let Direction { from, to, kind, number } = pairs.direction(counter);
+        let message = format!(
+            "rank {to} {} on its {kind} channel {number} to rank {from}, but rank {from} {} on its {kind} channel {number} \
+             to rank {to}{}",
+            sides.down.told("", "waits"),
+            sides.up.told("", "signals"),
+            sides.example("signals", "waits")
+        );
+        // The side that exists; if both do, the wait, which is what would hang.
+        let (Some(at), other) = (sides.first_down.or(sides.first_up), sides.first_down.and(sides.first_up)) else {
+            continue;
+        };
+        let mut finding = Diagnostic::new(Code::UnmatchedWait, at.site(plan), message)
+            .help("give every wait one signal of the peer on the paired channel, in loops of equal unit and span");
+        if let Some(other) = other {
+            finding = finding.also("a signal on the channel", other.site(plan));
+        }
+        found.push(finding);
+    }
+}
+
+fn semaphores(plan: &PlanTree, found: &mut Diagnostics) {
+    let mut counters: BTreeMap<(usize, u32), Sides> = BTreeMap::new();
+    for at in operations(plan) {
+        let up = match at.op.kind {
+            OpKind::SemaphoreRelease => true,
+            OpKind::SemaphoreAcquire => false,
+            _ => continue,
+        };
+        for &id in &at.op.ids {
+            counters.entry((at.rank, id)).or_default().add(at, up);
+        }
+    }
+    for ((rank, id), sides) in counters.iter().filter(|(_, sides)| sides.up != sides.down) {
+        if found.len() >= MOST_FINDINGS {
+            return;
+        }
+        let message = format!(
+            "semaphore {id} of rank {rank} {}, but {}{}: it does not end where it began",
+            sides.up.told("is", "released"),
+            sides.down.told("is", "acquired"),
+            sides.example("releases", "acquires")
+        );
+        let Some(at) = sides.first_down.or(sides.first_up) else { continue };
+        let mut finding = Diagnostic::new(Code::SemaphoreDrift, at.site(plan), message)
+            .help("release and acquire it equally often, in loops of equal unit and span");
+        if let Some(other) = sides.first_down.and(sides.first_up) {
+            finding = finding.also("a release", other.site(plan));
+        }
+        found.push(finding);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::check;
+    use crate::diag::Code;
+    use crate::testing::plan;
+
+    #[track_caller]
+    fn finding(ranks: &[&[&str]]) -> (Code, String) {
+        let found = check(&plan(ranks));
+        assert_eq!(found.len(), 1, "{found}");
+        let first = found.iter().next().unwrap();
+        (first.code, first.message.clone())
+    }
+
+    #[test]
+    fn equal_counts_are_accepted() {
+        for ranks in [
+            [&["signal.m#0,1; wait.m#1"][..], &["wait.m#0; signal.m#1; wait.m#1"]],
+            [&["rlxsignal.m#0; wait.p#0"], &["wait.m#0; pws.p#0 i0 > r0:0"]],
+            [&["loop 64x1 { signal.m#0 }"], &["loop 128x2 { wait.m#0 }"]],
+            [&["loop 64x2 { copy i0+2 > s0+2; sem_release#1 }", "loop 64x2 { sem_acquire#1 }"], &[""]],
+        ] {
+            assert_eq!(check(&plan(&ranks)), Default::default());
+        }
+    }
+
+    #[test]
+    fn a_wait_that_nobody_signals_is_found() {
+        let (code, message) = finding(&[&["signal.m#0"], &["wait.m#0; wait.m#0"]]);
+        assert_eq!(code, Code::UnmatchedWait);
+        assert!(message.contains("waits twice"), "{message}");
+    }
+
+    #[test]
+    fn totals_per_pair_of_ranks_are_not_enough() {
+        let found = check(&plan(&[&["signal.m#0; wait.m#1"], &["signal.m#1; wait.m#1"]]));
+        let codes: Vec<_> = found.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, [Code::UnmatchedWait; 2], "{found}");
+    }
+
+    #[test]
+    fn a_signal_that_nobody_waits_for_is_found() {
+        let (code, message) = finding(&[&["signal.p#2"], &[""]]);
+        assert_eq!(code, Code::UnmatchedWait);
+        assert_eq!(
+            message,
+            "rank 1 never waits on its port channel 2 to rank 0, but rank 0 signals once on its port channel 2 to rank 1"
+        );
+    }
+
+    #[test]
+    fn loops_must_agree_at_every_size() {
+        let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["wait.m#0"]]);
+        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 1 waits"), "{message}");
+        let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["loop 32x1 { wait.m#0 }"]]);
+        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 4 waits"), "{message}");
+    }
+
+    #[test]
+    fn a_channel_without_partner_is_found() {
+        let mut plan = plan(&[&["wait.m#3"], &[""]]);
+        plan.ranks[1].channels[0] = crate::plan::ChannelTable::Memory(vec![0; 2]);
+        plan.ranks[1].blocks[0].channels.clear();
+        let found = check(&plan);
+        assert!(
+            found.iter().next().unwrap().message.starts_with("rank 0 waits once on its memory channel 3"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn semaphores_end_where_they_began() {
+        let (code, message) = finding(&[&["sem_release#2,2; sem_acquire#2"], &[""]]);
+        assert_eq!(code, Code::SemaphoreDrift);
+        assert_eq!(
+            message,
+            "semaphore 2 of rank 0 is released twice, but is acquired once: it does not end where it began"
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! Operations with their places in a plan.
+
+use crate::diag::Site;
+use crate::plan::{Op, PlanTree, RemoteBuffer};
+use crate::vocab::{BufferKind, ChannelKind};
+
+/// An operation and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Placed<'p> {
+    pub(super) rank: usize,
+    pub(super) block: usize,
+    /// Position in the block.
+    pub(super) index: usize,
+    /// Position in the pipeline, with the pipeline, when inside one.
+    pub(super) inside: Option<(usize, &'p Op)>,
+    pub(super) op: &'p Op,
+}
+
+/// Every operation of a plan: pipelines, each followed by the operations of its body, and all others.
+pub(super) fn operations(plan: &PlanTree) -> impl Iterator<Item = Placed<'_>> {
+    plan.ranks.iter().enumerate().flat_map(|(rank, tables)| {
+        tables.blocks.iter().enumerate().flat_map(move |(block, list)| {
+            list.ops.iter().enumerate().flat_map(move |(index, op)| {
+                let whole = Placed { rank, block, index, inside: None, op };
+                let body = op.body.as_ref().map_or(&[][..], |body| &body.ops);
+                let inner =
+                    body.iter().enumerate().map(move |(i, inner)| Placed { inside: Some((i, op)), op: inner, ..whole });
+                std::iter::once(whole).chain(inner)
+            })
+        })
+    })
+}
+
+impl Placed<'_> {
+    /// Where a finding about this operation points.
+    pub(super) fn site(&self, plan: &PlanTree) -> Site {
+        if let Some(place) = plan.origins.get(self.op.origin) {
+            return Site::Source(place.clone());
+        }
+        let path = format!("rank {} / thread block {} / operation {}", self.rank, self.block, self.index);
+        let name = self.op.kind.name();
+        Site::Path(match self.inside {
+            Some((index, pipeline)) => format!("{path} ({}) / operation {index} ({name})", pipeline.kind.name()),
+            None => format!("{path} ({name})"),
+        })
+    }
+
+    /// Who executes it, for messages: `rank 1, thread block 0`.
+    pub(super) fn agent(&self) -> String {
+        format!("rank {}, thread block {}", self.rank, self.block)
+    }
+}
+
+/// The remote buffer behind index `index` of a thread block's table for a kind of channel.
+pub(super) fn remote<'p>(plan: &'p PlanTree, at: &Placed, kind: ChannelKind, index: u32) -> Option<&'p RemoteBuffer> {
+    let tables = &plan.ranks[at.rank];
+    let number = *tables.blocks[at.block].remote_buffers(kind).get(index as usize)?;
+    tables.remote_buffers.get(number as usize)
+}
+
+/// The rank-level number of the channel at index `index` of a thread block's table for a kind of channel.
+pub(super) fn channel(plan: &PlanTree, at: &Placed, kind: ChannelKind, index: u32) -> Option<u32> {
+    plan.ranks[at.rank].blocks[at.block].channels(kind).get(index as usize).copied()
+}
+
+/// Buffer and members of the switch channel at index `index` of a thread block's table.
+pub(super) fn switch<'p>(plan: &'p PlanTree, at: &Placed, index: u32) -> Option<(BufferKind, &'p [u32])> {
+    let number = channel(plan, at, ChannelKind::Switch, index)?;
+    plan.ranks[at.rank].switch_channels().nth(number as usize)
+}
+
+/// Where a chunk of a rank's buffer really lives: input and output of an in-place plan are one memory.
+pub(super) fn home(plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -> (BufferKind, u32) {
+    // The part of one rank, in chunks of this plan (its instances counted).
+    let tables = &plan.ranks[rank as usize];
+    let part = tables.input_chunks.min(tables.output_chunks);
+    plan.collective.canonical(rank, buffer, index, part)
+}

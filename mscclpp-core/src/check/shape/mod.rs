@@ -1,0 +1,264 @@
+//! Rule 1: numbers point at something, chunks lie in their buffers, operations have what their kind demands.
+//!
+//! After this rule, executors and the other rules index without looking.
+
+mod operands;
+mod operation;
+
+pub(super) use operands::{Packets, demand};
+
+use std::collections::BTreeMap;
+
+use super::MOST_FINDINGS;
+use super::place::operations;
+use crate::collective::CollectiveKind;
+use crate::diag::{Code, Diagnostic, Diagnostics, Site};
+use crate::plan::{ChannelTable, OpKind, PlanTree, RankPlan};
+use crate::vocab::{BufferKind, ChannelKind};
+
+pub(super) fn check(plan: &PlanTree) -> Diagnostics {
+    let mut found = Findings { list: Diagnostics::default() };
+    header(plan, &mut found);
+    chunk_counts(plan, &mut found);
+    for (rank, tables) in plan.ranks.iter().enumerate() {
+        rank_tables(plan, rank, tables, &mut found);
+        block_tables(rank, tables, &mut found);
+    }
+    switch_groups(plan, &mut found);
+    // Operations are looked up in the tables, which must be sound for that.
+    if found.list.is_empty() {
+        for placed in operations(plan) {
+            if found.is_full() {
+                break;
+            }
+            operation::check(plan, &placed, &mut found);
+        }
+    }
+    if found.list.is_empty() {
+        barriers(plan, &mut found);
+    }
+    found.list
+}
+
+struct Findings {
+    list: Diagnostics,
+}
+
+impl Findings {
+    fn is_full(&self) -> bool {
+        self.list.len() >= MOST_FINDINGS
+    }
+
+    fn push(&mut self, finding: Diagnostic) {
+        if !self.is_full() {
+            self.list.push(finding);
+        }
+    }
+
+    fn at_plan(&mut self, code: Code, message: String) {
+        self.push(Diagnostic::new(code, Site::None, message));
+    }
+
+    fn at_rank(&mut self, code: Code, rank: usize, message: String) {
+        self.push(Diagnostic::new(code, Site::Path(format!("rank {rank}")), message));
+    }
+}
+
+fn header(plan: &PlanTree, found: &mut Findings) {
+    if plan.ranks.is_empty() {
+        found.at_plan(Code::NoRanks, "the plan has no ranks".to_owned());
+    }
+    if !(1..=1024).contains(&plan.threads_per_block) {
+        let message = format!("expected 1 to 1024 threads per block, found {}", plan.threads_per_block);
+        found.at_plan(Code::BadSpec, message);
+    }
+    if !plan.buffer_alignment.is_power_of_two() {
+        let message =
+            format!("expected a buffer alignment that is a power of two, found {} bytes", plan.buffer_alignment);
+        found.at_plan(Code::BadSpec, message);
+    }
+    let (min, max) = (plan.min_message_size, plan.max_message_size);
+    if min > max {
+        found.at_plan(Code::BadSpec, format!("the smallest message, {min} bytes, is larger than the largest, {max}"));
+    }
+    let root = plan.collective.root;
+    if root as usize >= plan.ranks.len() && !plan.ranks.is_empty() {
+        let message = format!("the root is rank {root}, expected a rank below {}", plan.ranks.len());
+        found.at_plan(Code::RankOutOfRange, message);
+    }
+}
+
+/// All ranks have the chunk counts of rank 0, and those fit the collective.
+fn chunk_counts(plan: &PlanTree, found: &mut Findings) {
+    let Some(first) = plan.ranks.first() else { return };
+    let (input, output) = (u64::from(first.input_chunks), u64::from(first.output_chunks));
+    for (rank, tables) in plan.ranks.iter().enumerate() {
+        if (tables.input_chunks, tables.output_chunks) != (first.input_chunks, first.output_chunks) {
+            let message = format!(
+                "expected {input} input and {output} output chunks as on rank 0, found {} and {}",
+                tables.input_chunks, tables.output_chunks
+            );
+            found.at_rank(Code::UnevenChunks, rank, message);
+        }
+    }
+    let ranks = plan.ranks.len() as u64;
+    use CollectiveKind as K;
+    let (fits, demand) = match plan.collective.kind {
+        K::AllGather => (output == input * ranks, "as many output chunks as input chunks of all ranks"),
+        K::ReduceScatter => (input == output * ranks, "as many input chunks as output chunks of all ranks"),
+        K::AllReduce | K::AllToAll | K::Broadcast | K::Reduce => {
+            (input == output && input % ranks == 0, "equal counts, divisible by the number of ranks")
+        }
+        K::SendRecv => (input == output, "equal counts"),
+        K::Custom { .. } | K::Test { .. } => (true, ""),
+    };
+    if !fits {
+        let name = plan.collective.kind.name();
+        let message = format!(
+            "expected {demand} in an {name} over {ranks} ranks, found {input} input and {output} output chunks"
+        );
+        found.at_plan(Code::UnevenChunks, message);
+    }
+}
+
+fn rank_tables(plan: &PlanTree, rank: usize, tables: &RankPlan, found: &mut Findings) {
+    let ranks = plan.ranks.len();
+    let peer = |what: &str, peer: u32, found: &mut Findings| {
+        if peer as usize >= ranks {
+            let message = format!("{what} is of rank {peer}, expected a rank below {ranks}");
+            found.at_rank(Code::IndexOutOfRange, rank, message);
+        } else if peer as usize == rank {
+            found.at_rank(Code::SelfChannel, rank, format!("{what} is of rank {rank} itself"));
+        }
+    };
+    for kind in [ChannelKind::Memory, ChannelKind::Port] {
+        let of_kind = |table: &&ChannelTable| match table {
+            ChannelTable::Memory(_) => kind == ChannelKind::Memory,
+            ChannelTable::Port(_) => kind == ChannelKind::Port,
+            ChannelTable::Switch { .. } => false,
+        };
+        let count = tables.channels.iter().filter(of_kind).count();
+        if count > 1 {
+            let message = format!("expected one table of {kind} channels, found {count}");
+            found.at_rank(Code::IndexOutOfRange, rank, message);
+        }
+        for (number, &other) in tables.peers(kind).iter().enumerate() {
+            peer(&format!("the peer of {kind} channel {number}"), other, found);
+        }
+    }
+    for (number, remote) in tables.remote_buffers.iter().enumerate() {
+        peer(&format!("remote buffer {number}"), remote.rank, found);
+    }
+    for (number, (_, group)) in tables.switch_channels().enumerate() {
+        if !group.contains(&(rank as u32)) {
+            let message = format!("switch channel {number} joins ranks {group:?}, but not this one");
+            found.at_rank(Code::NotAMember, rank, message);
+        }
+        if let Some(member) = group.iter().find(|&&member| member as usize >= ranks) {
+            let message = format!("switch channel {number} has member {member}, expected a rank below {ranks}");
+            found.at_rank(Code::IndexOutOfRange, rank, message);
+        }
+        let mut sorted = group.to_vec();
+        sorted.sort_unstable();
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            let message = format!("switch channel {number} has rank {} as a member twice", pair[0]);
+            found.at_rank(Code::BadGroup, rank, message);
+        }
+    }
+    for (number, &initial) in tables.semaphores.iter().enumerate() {
+        if !(0..=i64::from(i32::MAX)).contains(&initial) {
+            let message = format!("expected semaphore {number} to start at 0 to {}, found {initial}", i32::MAX);
+            found.at_rank(Code::BadSpec, rank, message);
+        }
+    }
+}
+
+fn block_tables(rank: usize, tables: &RankPlan, found: &mut Findings) {
+    let switch_channels = tables.switch_channels().count();
+    for (number, block) in tables.blocks.iter().enumerate() {
+        let mut list = |what: &str, lists: &[(ChannelKind, Vec<u32>)], known: &dyn Fn(ChannelKind) -> usize| {
+            for (i, (kind, numbers)) in lists.iter().enumerate() {
+                if lists[..i].iter().any(|(other, _)| other == kind) {
+                    let message = format!("thread block {number} has two tables of {kind} {what}");
+                    found.at_rank(Code::IndexOutOfRange, rank, message);
+                }
+                if let Some(beyond) = numbers.iter().find(|&&id| id as usize >= known(*kind)) {
+                    let message = format!(
+                        "thread block {number} lists {kind} {what} {beyond}, expected one below {}",
+                        known(*kind)
+                    );
+                    found.at_rank(Code::IndexOutOfRange, rank, message);
+                }
+            }
+        };
+        list("channel", &block.channels, &|kind| match kind {
+            ChannelKind::Switch => switch_channels,
+            kind => tables.peers(kind).len(),
+        });
+        list("remote buffer", &block.remote_buffers, &|kind| match kind {
+            ChannelKind::Switch => 0,
+            _ => tables.remote_buffers.len(),
+        });
+        for (kind, numbers) in &block.remote_buffers {
+            let accessible = |id: &u32| match (tables.remote_buffers.get(*id as usize), kind) {
+                (Some(remote), ChannelKind::Memory) => remote.memory,
+                (Some(remote), _) => remote.port,
+                (None, _) => true,
+            };
+            if let Some(id) = numbers.iter().find(|id| !accessible(id)) {
+                let message = format!(
+                    "thread block {number} uses remote buffer {id} over {kind} channels, which its rank does not \
+                     list among the buffer's accesses"
+                );
+                found.at_rank(Code::IndexOutOfRange, rank, message);
+            }
+        }
+    }
+}
+
+/// Every member of a switch channel has it, equally often and over the same buffer: setting it up takes all of them.
+fn switch_groups(plan: &PlanTree, found: &mut Findings) {
+    let mut seen: BTreeMap<(BufferKind, &[u32]), BTreeMap<usize, usize>> = BTreeMap::new();
+    for (rank, tables) in plan.ranks.iter().enumerate() {
+        for channel in tables.switch_channels() {
+            *seen.entry(channel).or_default().entry(rank).or_default() += 1;
+        }
+    }
+    for ((buffer, group), counts) in &seen {
+        let most = counts.values().max().copied().unwrap_or(0);
+        let lacking = group.iter().find(|&&member| counts.get(&(member as usize)).is_none_or(|&count| count < most));
+        if let Some(&member) = lacking {
+            let message = format!(
+                "ranks {group:?} have up to {most} switch channels over their {buffer}, expected {most} on rank {member} too, \
+                 found {}",
+                counts.get(&(member as usize)).unwrap_or(&0)
+            );
+            found.at_rank(Code::NotAMember, member as usize, message);
+        }
+    }
+}
+
+/// Every barrier is used by as many blocks as it says.
+fn barriers(plan: &PlanTree, found: &mut Findings) {
+    let mut users: BTreeMap<(usize, u32), Vec<usize>> = BTreeMap::new();
+    let all = || operations(plan).filter(|placed| placed.op.kind == OpKind::Barrier);
+    for placed in all() {
+        let blocks = users.entry((placed.rank, placed.op.ids[0])).or_default();
+        if blocks.last() != Some(&placed.block) {
+            blocks.push(placed.block);
+        }
+    }
+    for placed in all() {
+        let blocks = &users[&(placed.rank, placed.op.ids[0])];
+        if blocks.len() != placed.op.blocks as usize {
+            let message = format!(
+                "barrier {} of rank {} is for {} thread blocks, but blocks {blocks:?} use it",
+                placed.op.ids[0], placed.rank, placed.op.blocks
+            );
+            found.push(Diagnostic::new(Code::BarrierMismatch, placed.site(plan), message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! One operation against the demands of its kind and the tables of its plan.
+
+use std::fmt::Write;
+
+use super::super::place::{Placed, channel, home, remote, switch};
+use super::Findings;
+use super::operands::{Count, Ids, Packets, Side, demand};
+use crate::diag::{Code, Diagnostic};
+use crate::plan::{OpKind, Place, PlanTree, Ref};
+use crate::vocab::{BufferKind, ChannelKind, Sync};
+
+/// Files the first thing that is wrong with an operation.
+pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
+    let rules = [kind, counts, ids, loops, references, channels, overlaps];
+    if let Some((code, message)) = rules.iter().find_map(|rule| rule(plan, at).err()) {
+        let message = format!("`{}` ({}) {message}", at.op.kind.name(), at.agent());
+        found.push(Diagnostic::new(code, at.site(plan), message));
+    }
+}
+
+type Verdict = Result<(), (Code, String)>;
+
+fn bad<T>(code: Code, message: String) -> Result<T, (Code, String)> {
+    Err((code, message))
+}
+
+/// Attributes that belong to some kinds only.
+fn kind(_: &PlanTree, at: &Placed) -> Verdict {
+    let op = at.op;
+    let demand = demand(op.kind);
+    let fits = match op.channel {
+        Some(kind) => demand.channels.contains(&kind),
+        None => demand.channels.is_empty(),
+    };
+    if !fits {
+        let mut expected = String::new();
+        for (i, kind) in demand.channels.iter().enumerate() {
+            let _ = write!(expected, "{}{kind}", if i > 0 { " or " } else { "" });
+        }
+        let expected = if expected.is_empty() { "none".to_owned() } else { expected };
+        let given = op.channel.map_or("none".to_owned(), |kind| kind.to_string());
+        return bad(Code::BadOperands, format!("goes over a {given} channel, expected {expected}"));
+    }
+    if op.reduce.is_some() != op.kind.is_reduce() {
+        let message = if op.kind.is_reduce() { "lacks its reduction" } else { "has a reduction, but does not reduce" };
+        return bad(Code::BadOperands, message.to_owned());
+    }
+    if op.sync != Sync::None {
+        return bad(Code::BadOperands, "has a sync attribute, which plans express as `nop`".to_owned());
+    }
+    match op.slice {
+        Some(_) if !op.kind.is_data() => bad(Code::BadGroup, "is split over a thread-block group".to_owned()),
+        Some(slice) if slice.index >= slice.of => {
+            bad(Code::BadGroup, format!("is slice {} of {}, expected one below {}", slice.index, slice.of, slice.of))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// How many references there are, and where they point.
+fn counts(_: &PlanTree, at: &Placed) -> Verdict {
+    let demand = demand(at.op.kind);
+    side("source", &at.op.srcs, &demand.srcs)?;
+    side("destination", &at.op.dsts, &demand.dsts)?;
+    let pairs = matches!(demand.ids, Ids::ChannelPerPair | Ids::ChannelPerPortDestination);
+    let (srcs, dsts) = (at.op.srcs.len(), at.op.dsts.len());
+    if pairs && srcs != dsts && at.op.kind != OpKind::ReadPutPackets {
+        return bad(Code::BadOperands, format!("has {srcs} sources and {dsts} destinations, expected equally many"));
+    }
+    Ok(())
+}
+
+fn side(name: &str, list: &[Ref], demand: &Side) -> Verdict {
+    let group = |range: &Ref| match range.place {
+        Place::Local(_) => 0,
+        Place::Remote(_) => 1,
+        Place::Switch(_) => 2,
+    };
+    if !list.is_sorted_by_key(group) {
+        return bad(Code::BadOperands, format!("has a remote {name} in front of a local one"));
+    }
+    let words = ["local", "remote", "switch"];
+    for (number, (least, most)) in [demand.local, demand.remote, demand.switch].into_iter().enumerate() {
+        let count = list.iter().filter(|range| group(range) == number).count();
+        if !(least..=most).contains(&count) {
+            let expected = amount((least, most));
+            let message = format!("has {count} {} {name}s, expected {expected}", words[number]);
+            return bad(Code::BadOperands, message);
+        }
+    }
+    Ok(())
+}
+
+fn amount((least, most): Count) -> String {
+    match most {
+        0 => "none".to_owned(),
+        usize::MAX => format!("{least} or more"),
+        _ => least.to_string(),
+    }
+}
+
+/// Channels, semaphores, barriers: how many, and whether they exist.
+fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
+    let op = at.op;
+    let demand = demand(op.kind).ids;
+    let expected = match demand {
+        Ids::Nothing => (0, 0),
+        Ids::Channels | Ids::Semaphores => (1, usize::MAX),
+        Ids::Barrier => (1, 1),
+        Ids::ChannelPerPair => (op.srcs.len(), op.srcs.len()),
+        Ids::ChannelPerPortDestination if op.channel == Some(ChannelKind::Port) => (op.dsts.len(), op.dsts.len()),
+        Ids::ChannelPerPortDestination => (0, 0),
+    };
+    let what = match demand {
+        Ids::Semaphores => "semaphores",
+        Ids::Barrier => "barriers",
+        _ => "channels",
+    };
+    let count = op.ids.len();
+    if !(expected.0..=expected.1).contains(&count) {
+        return bad(Code::BadOperands, format!("names {count} {what}, expected {}", amount(expected)));
+    }
+    if (op.blocks > 0) != (demand == Ids::Barrier) {
+        return bad(Code::BadOperands, format!("is for {} thread blocks", op.blocks));
+    }
+    match (demand, op.channel) {
+        (Ids::Semaphores, _) => {
+            let known = plan.ranks[at.rank].semaphores.len();
+            match op.ids.iter().find(|&&id| id as usize >= known) {
+                Some(id) => bad(Code::IndexOutOfRange, format!("names semaphore {id}, expected one below {known}")),
+                None => Ok(()),
+            }
+        }
+        (_, Some(kind)) => {
+            let known = plan.ranks[at.rank].blocks[at.block].channels(kind).len();
+            if let Some(id) = op.ids.iter().find(|&&id| id as usize >= known) {
+                let message = format!("names {kind} channel {id} of its thread block, expected one below {known}");
+                return bad(Code::IndexOutOfRange, message);
+            }
+            let mut numbers: Vec<_> = op.ids.iter().map(|&id| channel(plan, at, kind, id)).collect();
+            numbers.sort_unstable();
+            match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
+                Some(pair) if demand == Ids::Channels => {
+                    let number = pair[0].unwrap_or_default();
+                    bad(Code::BadOperands, format!("names {kind} channel {number} of its rank twice"))
+                }
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn loops(plan: &PlanTree, at: &Placed) -> Verdict {
+    let op = at.op;
+    match (&op.body, op.kind) {
+        (None, OpKind::Pipeline) => return bad(Code::BadLoop, "has no body".to_owned()),
+        (Some(_), kind) if kind != OpKind::Pipeline => return bad(Code::BadLoop, "has a body".to_owned()),
+        _ => {}
+    }
+    if op.kind == OpKind::Pipeline && at.inside.is_some() {
+        return bad(Code::BadLoop, "stands inside another pipeline".to_owned());
+    }
+    if let Some(body) = &op.body {
+        let alignment = u64::from(plan.buffer_alignment);
+        if body.unit == 0 || body.unit % alignment != 0 {
+            let message = format!("has a unit of {} bytes, expected a positive multiple of {alignment}", body.unit);
+            return bad(Code::BadLoop, message);
+        }
+        if body.num_chunks == 0 {
+            return bad(Code::BadLoop, "covers no chunks".to_owned());
+        }
+    }
+    let span = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref()).map(|body| body.num_chunks);
+    if let Some(span) = span
+        && let Some(range) = op.srcs.iter().chain(&op.dsts).find(|range| range.size != span)
+    {
+        let message = format!("works on {} chunks inside a loop over {span}", range.size);
+        return bad(Code::BadLoop, message);
+    }
+    Ok(())
+}
+
+/// Chunks lie in their buffers, packets in scratch, and the chunks of one operation are equally many.
+fn references(plan: &PlanTree, at: &Placed) -> Verdict {
+    let op = at.op;
+    let demand = demand(op.kind);
+    let port_packets = op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port);
+    let packets = |side: Packets, position: usize| match side {
+        Packets::Nothing => false,
+        Packets::All => true,
+        Packets::Rest => position > 0,
+    };
+    for (position, range) in op.srcs.iter().enumerate() {
+        reference(plan, at, range, port_packets || packets(demand.srcs.packets, position))?;
+    }
+    for (position, range) in op.dsts.iter().enumerate() {
+        reference(plan, at, range, packets(demand.dsts.packets, position))?;
+    }
+    let pairs = matches!(demand.ids, Ids::ChannelPerPair | Ids::ChannelPerPortDestination);
+    let unequal = if pairs && op.kind != OpKind::ReadPutPackets {
+        op.srcs.iter().zip(&op.dsts).map(|(src, dst)| (src.size, dst.size)).find(|(a, b)| a != b)
+    } else {
+        let mut sizes = op.srcs.iter().chain(&op.dsts).map(|range| range.size);
+        let first = sizes.next().unwrap_or(0);
+        sizes.find(|&size| size != first).map(|size| (first, size))
+    };
+    match unequal {
+        Some((a, b)) => bad(Code::SizeMismatch, format!("works on ranges of {a} and of {b} chunks")),
+        None => Ok(()),
+    }
+}
+
+fn reference(plan: &PlanTree, at: &Placed, range: &Ref, packets: bool) -> Verdict {
+    let owners: (BufferKind, &[u32]) = match range.place {
+        Place::Local(buffer) => (buffer, &[at.rank as u32]),
+        Place::Remote(index) => match at.op.channel.and_then(|kind| remote(plan, at, kind, index)) {
+            Some(remote) => (remote.buffer, std::slice::from_ref(&remote.rank)),
+            None => {
+                let message = format!("names remote buffer {index}, which its thread block does not list");
+                return bad(Code::IndexOutOfRange, message);
+            }
+        },
+        Place::Switch(index) => match switch(plan, at, index) {
+            Some(window) => window,
+            None => {
+                let message = format!("names switch channel {index}, which its thread block does not list");
+                return bad(Code::IndexOutOfRange, message);
+            }
+        },
+    };
+    let (buffer, owners) = owners;
+    if packets && buffer != BufferKind::Scratch {
+        return bad(Code::NotScratch, format!("takes packets in {buffer} chunk {}", range.index));
+    }
+    let end = u64::from(range.index) + u64::from(range.size);
+    for &owner in owners {
+        let chunks = plan.ranks[owner as usize].chunks(buffer);
+        if end > u64::from(chunks) {
+            let message = format!("uses {buffer} chunks {}..{end} of rank {owner}, which has {chunks}", range.index);
+            return bad(Code::ChunkOutOfRange, message);
+        }
+    }
+    Ok(())
+}
+
+/// Channels lead where the buffers are.
+fn channels(plan: &PlanTree, at: &Placed) -> Verdict {
+    let op = at.op;
+    if let ([Ref { place: Place::Switch(a), .. }], [Ref { place: Place::Switch(b), .. }]) = (&op.srcs[..], &op.dsts[..])
+        && a != b
+    {
+        return bad(Code::WrongChannel, format!("reduces over switch channel {a} and stores over {b}"));
+    }
+    let Some(kind) = op.channel.filter(|_| op.kind.is_data()) else { return Ok(()) };
+    let remotes = op.srcs.iter().chain(&op.dsts).filter(|range| range.is_remote());
+    for (&id, range) in op.ids.iter().zip(remotes) {
+        let Place::Remote(index) = range.place else { continue };
+        let peer = channel(plan, at, kind, id).and_then(|number| plan.ranks[at.rank].peers(kind).get(number as usize));
+        let owner = remote(plan, at, kind, index).map(|remote| &remote.rank);
+        if peer != owner {
+            let (peer, owner) = (peer.copied().unwrap_or_default(), owner.copied().unwrap_or_default());
+            let message = format!("moves data of rank {owner} over a {kind} channel to rank {peer}");
+            return bad(Code::WrongChannel, message);
+        }
+    }
+    Ok(())
+}
+
+/// No source overlaps a destination partly: threads move elements in no order.
+fn overlaps(plan: &PlanTree, at: &Placed) -> Verdict {
+    let op = at.op;
+    let packets = |side: Packets, position: usize| side == Packets::All || side == Packets::Rest && position > 0;
+    let demand = demand(op.kind);
+    for (i, src) in op.srcs.iter().enumerate() {
+        let Place::Local(from) = src.place else { break };
+        for (j, dst) in op.dsts.iter().enumerate() {
+            let Place::Local(to) = dst.place else { break };
+            if packets(demand.srcs.packets, i) != packets(demand.dsts.packets, j) {
+                continue;
+            }
+            let (from, a) = home(plan, at.rank as u32, from, src.index);
+            let (to, b) = home(plan, at.rank as u32, to, dst.index);
+            if from == to && a != b && a.abs_diff(b) < src.size {
+                let message = format!("reads {from} chunks from {a} and writes those from {b}, {} each", src.size);
+                return bad(Code::OverlappingCopy, message);
+            }
+        }
+    }
+    Ok(())
+}

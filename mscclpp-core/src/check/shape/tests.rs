@@ -1,0 +1,215 @@
+//! What the shape rule refuses, one change of a sound plan at a time.
+
+use crate::check::check;
+use crate::collective::CollectiveKind;
+use crate::diag::Code;
+use crate::plan::{ChannelTable, LoopBody, OpKind, Place, PlanTree, Ref, RemoteBuffer, Slice};
+use crate::testing::plan;
+use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
+
+/// One operation of every kind, in a plan that nothing is wrong with.
+fn sound() -> PlanTree {
+    let first = "copy i0+2 > s0+2; barrier#0=2; put.m i0 > r0:0; put.p#0 i0 > r0:0; pws.p#0,1 i0 s1 > r0:0 r1:1; \
+                 pwsf.p#0 i0 > r0:0; get.m#0 r1:0 > o0; re i0 s0 s1 > o0; res.m i0 s0 > i0 r2:0; \
+                 rre.m i0 r1:0 > i0; rres.m i0 r1:0 > i0 r2:0; glre.w w0:0 > o0; glres.w w0:0 > w0:1; \
+                 gstore.w i0 > w3:0; signal.m#0; wait.m#0; rlxsignal.m#1; rlxwait.m#1; flush.p#0,1; \
+                 sem_release#0; sem_acquire#0; loop 64x2 { copy i0+2 > s0+2; nop }";
+    let packets = "cpkt i0 > s0; upkt s0 > o0; cpkt i1 > s1; rppkt.m s0 > r0:5 r0:6; ppkt.m i0 > r0:4; \
+                   ppkt.p#0 s0 > r0:3; repkt i0 s0 s1 > i0; respkt.m i0 s0 > i0 r0:2; recpkt i0 s0 > i0 s2; \
+                   recspkt.m i0 s0 > i0 s2 r0:7; gstorepkt.w s0 > w0:1; rppkt.p#0 s0 > r0:5";
+    let second = "wait.p#0; wait.p#1; wait.p#0; signal.m#0; wait.m#0; rlxsignal.m#1; rlxwait.m#1";
+    let plan = plan(&[&[first, "barrier#0=2; nop", packets], &[second]]);
+    let found = check(&plan);
+    assert!(found.is_empty(), "{found}");
+    plan
+}
+
+/// The codes of a changed plan.
+#[track_caller]
+fn refused(code: Code, change: impl FnOnce(&mut PlanTree)) {
+    let mut plan = sound();
+    change(&mut plan);
+    let found = check(&plan);
+    assert!(found.iter().any(|finding| finding.code == code), "expected {code:?}, found {found:?}");
+}
+
+/// The codes of a plan whose first operation of a kind is changed.
+#[track_caller]
+fn refused_op(code: Code, kind: OpKind, change: impl FnOnce(&mut crate::plan::Op)) {
+    refused(code, |plan| {
+        let blocks = &mut plan.ranks[0].blocks;
+        change(blocks.iter_mut().flat_map(|block| &mut block.ops).find(|op| op.kind == kind).unwrap());
+    });
+}
+
+#[test]
+fn headers() {
+    refused(Code::NoRanks, |plan| plan.ranks.clear());
+    refused(Code::BadSpec, |plan| plan.threads_per_block = 0);
+    refused(Code::BadSpec, |plan| plan.threads_per_block = 1025);
+    refused(Code::BadSpec, |plan| plan.buffer_alignment = 0);
+    refused(Code::BadSpec, |plan| plan.buffer_alignment = 24);
+    refused(Code::BadSpec, |plan| (plan.min_message_size, plan.max_message_size) = (2, 1));
+    refused(Code::RankOutOfRange, |plan| plan.collective.root = 2);
+}
+
+#[test]
+fn chunk_counts() {
+    refused(Code::UnevenChunks, |plan| plan.ranks[1].input_chunks = 9);
+    for kind in [CollectiveKind::AllGather, CollectiveKind::ReduceScatter] {
+        refused(Code::UnevenChunks, |plan| plan.collective.kind = kind);
+    }
+    refused(Code::UnevenChunks, |plan| {
+        plan.collective.kind = CollectiveKind::SendRecv;
+        plan.ranks.iter_mut().for_each(|rank| rank.input_chunks = 9);
+    });
+    refused(Code::UnevenChunks, |plan| {
+        plan.collective.kind = CollectiveKind::AllReduce;
+        plan.ranks.iter_mut().for_each(|rank| (rank.input_chunks, rank.output_chunks) = (9, 9));
+    });
+}
+
+#[test]
+fn rank_tables() {
+    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].channels[0] = ChannelTable::Memory(vec![1, 1, 1, 2]));
+    refused(Code::SelfChannel, |plan| plan.ranks[0].channels[0] = ChannelTable::Memory(vec![1, 1, 1, 0]));
+    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].channels.push(ChannelTable::Port(vec![])));
+    let remote = |rank| RemoteBuffer { rank, buffer: BufferKind::Input, memory: true, port: true };
+    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].remote_buffers.push(remote(2)));
+    refused(Code::SelfChannel, |plan| plan.ranks[0].remote_buffers.push(remote(0)));
+    let group = |ranks: &[u32]| ChannelTable::Switch { buffer: BufferKind::Scratch, groups: vec![ranks.to_vec()] };
+    refused(Code::NotAMember, |plan| plan.ranks[0].channels.push(group(&[1])));
+    refused(Code::NotAMember, |plan| plan.ranks[0].channels.push(group(&[0, 1])));
+    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].channels.push(group(&[0, 7])));
+    refused(Code::BadGroup, |plan| plan.ranks[0].channels.push(group(&[0, 1, 0])));
+    refused(Code::BadSpec, |plan| plan.ranks[0].semaphores[1] = -1);
+}
+
+#[test]
+fn block_tables() {
+    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].blocks[0].channels[0].1.push(4));
+    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].blocks[0].channels[2].1.push(4));
+    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].blocks[0].remote_buffers[0].1.push(3));
+    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].blocks[0].channels.push((ChannelKind::Port, vec![])));
+    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].remote_buffers[1].memory = false);
+}
+
+#[test]
+fn barriers() {
+    refused(Code::BarrierMismatch, |plan| plan.ranks[0].blocks[1].ops.clear());
+    refused_op(Code::BarrierMismatch, OpKind::Barrier, |op| op.blocks = 3);
+    refused_op(Code::BadOperands, OpKind::Barrier, |op| op.blocks = 0);
+    refused_op(Code::BadOperands, OpKind::Barrier, |op| op.ids.clear());
+}
+
+#[test]
+fn attributes() {
+    refused_op(Code::BadOperands, OpKind::Copy, |op| op.channel = Some(ChannelKind::Memory));
+    refused_op(Code::BadOperands, OpKind::Signal, |op| op.channel = None);
+    refused_op(Code::BadOperands, OpKind::Flush, |op| op.channel = Some(ChannelKind::Memory));
+    refused_op(Code::BadOperands, OpKind::Signal, |op| op.channel = Some(ChannelKind::Switch));
+    refused_op(Code::BadOperands, OpKind::Reduce, |op| op.reduce = None);
+    refused_op(Code::BadOperands, OpKind::Copy, |op| op.reduce = Some(ReduceOp::Sum));
+    refused_op(Code::BadOperands, OpKind::Wait, |op| op.sync = Sync::After);
+    refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 2, of: 2 }));
+    refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 0, of: 0 }));
+    refused_op(Code::BadGroup, OpKind::Wait, |op| op.slice = Some(Slice { index: 0, of: 1 }));
+}
+
+#[test]
+fn reference_lists() {
+    let extra = Ref::local(BufferKind::Scratch, 0, 1);
+    for kind in OpKind::ALL.iter().copied().filter(|kind| !matches!(kind, OpKind::Pipeline)) {
+        refused_op(Code::BadOperands, kind, |op| op.dsts.push(extra));
+        if kind.is_data() {
+            refused_op(Code::BadOperands, kind, |op| op.srcs.clear());
+            refused_op(Code::BadOperands, kind, |op| op.dsts.clear());
+        }
+    }
+    refused_op(Code::BadOperands, OpKind::Reduce, |op| op.srcs.truncate(1));
+    refused_op(Code::BadOperands, OpKind::ReadReduce, |op| op.srcs.reverse());
+    refused_op(Code::BadOperands, OpKind::PutWithSignal, |op| op.srcs.truncate(1));
+    refused_op(Code::BadOperands, OpKind::PutWithSignal, |op| op.ids.truncate(1));
+    refused_op(Code::BadOperands, OpKind::Get, |op| op.ids.clear());
+    refused_op(Code::BadOperands, OpKind::Put, |op| op.ids.push(0));
+    refused_op(Code::BadOperands, OpKind::Signal, |op| op.ids.clear());
+    refused_op(Code::BadOperands, OpKind::Signal, |op| op.ids.push(0));
+    refused_op(Code::BadOperands, OpKind::SemaphoreAcquire, |op| op.ids.clear());
+}
+
+#[test]
+fn indexes() {
+    refused_op(Code::IndexOutOfRange, OpKind::Signal, |op| op.ids[0] = 4);
+    refused_op(Code::IndexOutOfRange, OpKind::SemaphoreRelease, |op| op.ids[0] = 4);
+    refused_op(Code::IndexOutOfRange, OpKind::Put, |op| op.dsts[0].place = Place::Remote(3));
+    refused_op(Code::IndexOutOfRange, OpKind::SwitchBroadcast, |op| op.dsts[0].place = Place::Switch(4));
+    refused_op(Code::ChunkOutOfRange, OpKind::Copy, |op| op.srcs[0].index = 7);
+    refused_op(Code::ChunkOutOfRange, OpKind::Copy, |op| op.srcs[0].index = u32::MAX);
+    refused_op(Code::ChunkOutOfRange, OpKind::Put, |op| op.dsts[0].index = 8);
+    refused_op(Code::ChunkOutOfRange, OpKind::SwitchReduceBroadcast, |op| op.dsts[0].index = 8);
+    refused(Code::ChunkOutOfRange, |plan| plan.ranks[1].scratch_chunks = 0);
+    refused_op(Code::SizeMismatch, OpKind::Copy, |op| op.srcs[0].size = 1);
+    refused_op(Code::SizeMismatch, OpKind::Reduce, |op| op.srcs[2].size = 2);
+    refused_op(Code::SizeMismatch, OpKind::PutWithSignal, |op| op.dsts[1].size = 2);
+}
+
+#[test]
+fn packets_live_in_scratch() {
+    refused_op(Code::NotScratch, OpKind::CopyPackets, |op| op.dsts[0].place = Place::Local(BufferKind::Output));
+    refused_op(Code::NotScratch, OpKind::UnpackPackets, |op| op.srcs[0].place = Place::Local(BufferKind::Input));
+    refused_op(Code::NotScratch, OpKind::PutPackets, |op| op.dsts[0].place = Place::Remote(1));
+    refused_op(Code::NotScratch, OpKind::ReducePackets, |op| op.srcs[1].place = Place::Local(BufferKind::Input));
+    refused_op(Code::NotScratch, OpKind::ReduceCopyPackets, |op| op.dsts[1].place = Place::Local(BufferKind::Input));
+    refused(Code::NotScratch, |plan| {
+        let put = plan.ranks[0].blocks[2].ops.iter_mut().find(|op| op.channel == Some(ChannelKind::Port)).unwrap();
+        put.srcs[0].place = Place::Local(BufferKind::Input);
+    });
+}
+
+#[test]
+fn channels_lead_to_the_buffers_they_move() {
+    refused_op(Code::WrongChannel, OpKind::SwitchReduceBroadcast, |op| op.dsts[0].place = Place::Switch(1));
+    let mut plan = plan(&[&["get.m#0 r0:0 > o0; put.p#1 i0 > r0:0"], &[""], &[""]]);
+    assert!(check(&plan).is_empty());
+    plan.ranks[0].channels[0] = ChannelTable::Memory(vec![2, 1, 1, 1]);
+    plan.ranks[0].channels[1] = ChannelTable::Port(vec![1, 2, 1, 1]);
+    let codes: Vec<_> = check(&plan).into_iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::WrongChannel; 2]);
+}
+
+#[test]
+fn sources_and_destinations_do_not_overlap_partly() {
+    refused_op(Code::OverlappingCopy, OpKind::Copy, |op| op.dsts[0] = Ref::local(BufferKind::Input, 1, 2));
+    refused(Code::OverlappingCopy, |plan| {
+        plan.collective.kind = CollectiveKind::AllReduce;
+        plan.collective.in_place = true;
+        plan.ranks[0].blocks[0].ops[0].dsts[0] = Ref::local(BufferKind::Output, 1, 2);
+    });
+}
+
+#[test]
+fn loops() {
+    let body = |op: &mut crate::plan::Op, change: fn(&mut LoopBody)| change(op.body.as_mut().unwrap());
+    refused_op(Code::BadLoop, OpKind::Pipeline, |op| body(op, |body| body.unit = 0));
+    refused_op(Code::BadLoop, OpKind::Pipeline, |op| body(op, |body| body.unit = 24));
+    refused_op(Code::BadLoop, OpKind::Pipeline, |op| body(op, |body| body.num_chunks = 0));
+    refused_op(Code::BadLoop, OpKind::Pipeline, |op| body(op, |body| body.num_chunks = 4));
+    refused_op(Code::BadLoop, OpKind::Pipeline, |op| {
+        let inner = op.clone();
+        body(op, |body| body.ops.clear());
+        op.body.as_mut().unwrap().ops.push(inner);
+    });
+    refused_op(Code::BadLoop, OpKind::Pipeline, |op| op.body = None);
+    refused_op(Code::BadLoop, OpKind::Nop, |op| {
+        op.body = Some(Box::new(LoopBody { unit: 16, num_chunks: 1, ops: vec![] }))
+    });
+}
+
+#[test]
+fn a_plan_full_of_mistakes_gives_a_bounded_list() {
+    let mut plan = plan(&[&[""], &[""]]);
+    let op = crate::testing::ops("signal.m#9").remove(0);
+    plan.ranks[0].blocks[0].ops =
+        (0..10_000).map(|i| crate::plan::Op { ids: [9 + i].into_iter().collect(), ..op.clone() }).collect();
+    assert_eq!(check(&plan).len(), super::MOST_FINDINGS);
+}

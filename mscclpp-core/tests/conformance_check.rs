@@ -1,0 +1,75 @@
+//! The checks accept every reference plan that is right, and say of the others what is wrong.
+//!
+//! The plans are those of the directory in `MSCCLPP_CONFORMANCE`; without the variable there is nothing to check.
+
+use std::path::PathBuf;
+
+use mscclpp_core::check::{check, reference_limits};
+use mscclpp_core::diag::Code;
+use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::json::{ReadOptions, read};
+use serde_json::Value;
+
+/// A reference plan with what is known of it.
+struct Known {
+    slug: String,
+    tree: PlanTree,
+    /// Whether somebody judged it.
+    simulated: bool,
+    advisories: Vec<String>,
+}
+
+fn plans() -> Vec<Known> {
+    let Some(directory) = std::env::var_os("MSCCLPP_CONFORMANCE").map(PathBuf::from) else {
+        println!("skipped: MSCCLPP_CONFORMANCE does not name a directory of reference plans");
+        return Vec::new();
+    };
+    let index: Value = serde_json::from_str(&std::fs::read_to_string(directory.join("index.json")).unwrap()).unwrap();
+    let known = |plan: &Value| {
+        let slug = plan["slug"].as_str().unwrap().to_owned();
+        let text = std::fs::read_to_string(directory.join(format!("{slug}.json"))).unwrap();
+        let (tree, _) = read(&text, ReadOptions::default()).unwrap();
+        let list = |value: &Value| value.as_str().unwrap().to_owned();
+        let advisories = plan["advisories"].as_array().unwrap().iter().map(list).collect();
+        Known { slug, tree, simulated: plan["simulated"].as_bool().unwrap(), advisories }
+    };
+    let plans: Vec<_> = index.as_array().unwrap().iter().map(known).collect();
+    assert!(plans.len() > 200, "found {} reference plans", plans.len());
+    plans
+}
+
+#[test]
+fn right_plans_are_accepted_and_wrong_ones_are_not() {
+    for plan in plans() {
+        let found = check(&plan.tree);
+        let codes: Vec<Code> = found.iter().map(|finding| finding.code).collect();
+        if plan.advisories.iter().any(|advisory| advisory == "deadlock") {
+            assert_eq!(codes, [Code::Deadlock], "{}: {found}", plan.slug);
+        } else if plan.simulated {
+            assert!(found.is_empty(), "{}: {found}", plan.slug);
+        } else {
+            // Fragments: some signal what nobody waits for, some read packets that nobody sends.
+            let fragment = |code: &Code| matches!(code, Code::UnmatchedWait | Code::Deadlock);
+            assert!(codes.iter().all(fragment), "{}: {found}", plan.slug);
+        }
+    }
+}
+
+#[test]
+fn limits_of_the_reference_executor_are_found() {
+    for plan in plans() {
+        let found = reference_limits(&plan.tree);
+        let told = |words: &str| found.iter().any(|finding| finding.message.contains(words));
+        for (advisory, words) in [
+            ("limit:ops-per-tb", "operations, the reference"),
+            ("limit:channels-per-op", "channels, the reference"),
+            ("limit:buffers-per-op", "references on one side"),
+            ("limit:glre", "only fused"),
+        ] {
+            let expected = plan.advisories.iter().any(|known| known == advisory);
+            if expected || plan.simulated {
+                assert_eq!(told(words), expected, "{}: {advisory}: {found}", plan.slug);
+            }
+        }
+    }
+}
