@@ -83,6 +83,11 @@ impl View {
         Self { len, part: len, padded: len }
     }
 
+    /// Bytes of a part.
+    pub(crate) const fn part(&self) -> u64 {
+        self.part
+    }
+
     /// Whether there is padding between parts, so that a range may be made of several pieces.
     #[inline]
     pub(crate) const fn is_split(&self) -> bool {

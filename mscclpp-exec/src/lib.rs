@@ -10,6 +10,7 @@ mod layout;
 mod memory;
 pub mod message;
 pub mod numeric;
+pub mod verify;
 
 pub use dtype::{DataType, Element};
 pub use error::Error;

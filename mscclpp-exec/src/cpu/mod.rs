@@ -33,5 +33,6 @@ mod world;
 
 pub use buffers::Buffers;
 pub use run::Run;
+pub(crate) use schedule::Random;
 pub use schedule::Schedule;
 pub use world::{Options, World};

@@ -19,6 +19,8 @@ pub(super) struct Params {
     pub(super) reducers: [Reducer; 5],
     /// Bytes that are combined together at least: whole elements and whole packets.
     pub(super) grain: u64,
+    /// The reduction; `None` if there is none.
+    pub(super) reduction: Option<ReduceOp>,
     /// The division that ends an average.
     pub(super) divide: Option<Divider>,
     /// Bytes per rank of scratch, plain and as packets.
@@ -65,6 +67,7 @@ impl Params {
             places: places(program, &layout, &scratch),
             reducers,
             grain: (message.dtype.size() as u64).max(packet),
+            reduction: reduces.then_some(op),
             divide: (reduces && op == ReduceOp::Avg).then(|| divider(message.dtype)),
             scratch: [scratch.plain, scratch.packets],
         })

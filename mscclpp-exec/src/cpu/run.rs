@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use mscclpp_core::collective::Collective;
+use mscclpp_core::vocab::ReduceOp;
+
 use super::buffers::{Buffers, Part, zeroed_lines};
 use super::context::{Context, Outcome, Scratch};
 use super::params::Params;
@@ -38,6 +41,35 @@ impl Run {
     /// The message.
     pub fn message(&self) -> &Message {
         &self.params.message
+    }
+
+    /// The collective that the plan implements.
+    pub fn collective(&self) -> Collective {
+        self.program().shape.collective
+    }
+
+    /// Number of ranks.
+    pub fn num_ranks(&self) -> u32 {
+        self.world.ranks
+    }
+
+    /// The reduction; `None` if the plan does not reduce. Of a plan that reduces in several ways, `Sum`.
+    pub fn reduction(&self) -> Option<ReduceOp> {
+        self.params.reduction
+    }
+
+    /// How many ranks further a send-receive sends, as its plan has it: a plan for several nodes may pass over whole nodes.
+    pub(crate) fn send_distance(&self) -> u32 {
+        let program = self.program();
+        let of_rank_0 = program.agents.iter().filter(|code| code.rank == 0);
+        let instrs = of_rank_0.flat_map(|code| &program.instrs[code.start as usize..code.end as usize]);
+        let mut targets = instrs.flat_map(|instr| program.dsts(instr)).map(|dst| dst.rank).filter(|&rank| rank != 0);
+        targets.next().unwrap_or(1)
+    }
+
+    /// Bytes per chunk, and of the output's part that one rank gave or gets.
+    pub(crate) fn output_chunks(&self) -> (u64, u64) {
+        (self.params.layout.stride, self.params.layout.output.part())
     }
 
     /// Elements of each rank's input.

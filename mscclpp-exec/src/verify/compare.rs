@@ -1,0 +1,168 @@
+//! Filling inputs and comparing outputs.
+
+use std::fmt;
+
+use super::expected::{Expected, Promise};
+use super::pattern::{Inputs, Pattern};
+use super::value::{read, write};
+use crate::cpu::{Buffers, Run};
+use crate::dtype::DataType;
+
+/// Fills the inputs of a run and compares its outputs with what its collective promises.
+#[derive(Clone, Copy, Debug)]
+pub struct Verifier {
+    expected: Expected,
+    /// Bytes per chunk, and chunks of an output's part.
+    stride: u64,
+    part: u64,
+}
+
+/// What a comparison found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Elements compared; 0 if the collective promises nothing that could be.
+    pub checked: u64,
+    /// Elements that differ.
+    pub wrong: u64,
+    /// The first of them.
+    pub first: Option<Mismatch>,
+}
+
+/// An element that differs from what was promised.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mismatch {
+    /// The rank.
+    pub rank: u32,
+    /// The element of its output.
+    pub element: u64,
+    /// The output chunk that it lies in.
+    pub chunk: u64,
+    /// What was promised.
+    pub expected: f64,
+    /// What is there.
+    pub found: f64,
+}
+
+impl Report {
+    /// Whether something was compared, or nothing was promised because there are no elements; and nothing differs.
+    pub fn is_correct(&self) -> bool {
+        self.wrong == 0
+    }
+
+    /// Whether nothing is known about the results: a custom collective, or a fragment for tests.
+    pub fn is_unverified(&self) -> bool {
+        self.checked == 0
+    }
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, element, chunk, expected, found } = self;
+        write!(f, "rank {rank}, output element {element} (chunk {chunk}): expected {expected}, found {found}")
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.first {
+            None if self.is_unverified() => f.write_str("not verified"),
+            None => write!(f, "{} elements are right", self.checked),
+            Some(first) => write!(f, "{} of {} elements are wrong: {first}", self.wrong, self.checked),
+        }
+    }
+}
+
+/// What fills memory that is not input, so that elements nobody writes are noticed.
+const UNWRITTEN: u8 = 0xa5;
+
+impl Verifier {
+    /// A verifier of exact values.
+    pub fn new(run: &Run, seed: u64) -> Self {
+        Self::with_pattern(run, seed, Pattern::Exact)
+    }
+
+    /// A verifier of values of a pattern.
+    pub fn with_pattern(run: &Run, seed: u64, pattern: Pattern) -> Self {
+        let inputs = Inputs { seed, pattern, dtype: run.message().dtype, op: run.reduction(), ranks: run.num_ranks() };
+        let expected = Expected {
+            collective: run.collective(),
+            inputs,
+            input_len: run.input_len() as u64,
+            output_len: run.output_len() as u64,
+            distance: run.send_distance(),
+        };
+        let (stride, part) = run.output_chunks();
+        Self { expected, stride, part }
+    }
+
+    /// Fills all inputs, and everything else with bytes that no result has.
+    pub fn fill(&self, buffers: &mut Buffers) {
+        let dtype = self.dtype();
+        for rank in 0..buffers.num_ranks() {
+            buffers.output_mut(rank).fill(UNWRITTEN);
+        }
+        for rank in 0..buffers.num_ranks() {
+            for (index, element) in buffers.input_mut(rank).chunks_exact_mut(dtype.size()).enumerate() {
+                write(dtype, self.expected.inputs.value(rank, index as u64), element);
+            }
+        }
+    }
+
+    /// Compares all outputs.
+    pub fn check(&self, buffers: &Buffers) -> Report {
+        let mut report = Report { checked: 0, wrong: 0, first: None };
+        let ranks: Vec<u32> = (0..buffers.num_ranks()).filter(|&rank| self.expected.promises(rank)).collect();
+        if self.expected.is_uniform() {
+            // One promise for all ranks; the first mismatch is still the one of the least rank.
+            let mut first: Vec<Option<Mismatch>> = vec![None; ranks.len()];
+            for index in 0..self.expected.output_len {
+                let promise = self.expected.element(0, index);
+                for (slot, &rank) in first.iter_mut().zip(&ranks) {
+                    self.compare(buffers.output(rank), rank, index, promise, &mut report, slot);
+                }
+            }
+            report.first = first.into_iter().flatten().next();
+        } else {
+            let mut first = None;
+            for rank in ranks {
+                for index in 0..self.expected.output_len {
+                    let promise = self.expected.element(rank, index);
+                    self.compare(buffers.output(rank), rank, index, promise, &mut report, &mut first);
+                }
+            }
+            report.first = first;
+        }
+        report
+    }
+
+    fn dtype(&self) -> DataType {
+        self.expected.inputs.dtype
+    }
+
+    fn compare(
+        &self,
+        output: &[u8],
+        rank: u32,
+        index: u64,
+        promise: Promise,
+        report: &mut Report,
+        first: &mut Option<Mismatch>,
+    ) {
+        let dtype = self.dtype();
+        let at = index as usize * dtype.size();
+        let found = output.get(at..at + dtype.size()).map_or(f64::NAN, |element| read(dtype, element));
+        report.checked += 1;
+        // Not `>`: NaN differs too.
+        if (found - promise.value).abs() <= promise.tolerance {
+            return;
+        }
+        report.wrong += 1;
+        if first.is_none() {
+            let byte = at as u64;
+            let (part, inside) = (byte / self.part.max(1), byte % self.part.max(1));
+            let per_part = self.part.div_ceil(self.stride.max(1));
+            let chunk = part * per_part + inside / self.stride.max(1);
+            *first = Some(Mismatch { rank, element: index, chunk, expected: promise.value, found });
+        }
+    }
+}

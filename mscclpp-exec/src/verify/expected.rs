@@ -1,0 +1,134 @@
+//! What a collective promises, element by element.
+
+use mscclpp_core::collective::{Collective, CollectiveKind};
+use mscclpp_core::vocab::ReduceOp;
+
+use super::pattern::{Inputs, Pattern};
+use super::value::as_element;
+use crate::dtype::DataType;
+
+/// The oracle of a launch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expected {
+    pub(super) collective: Collective,
+    pub(super) inputs: Inputs,
+    /// Elements of a rank's input and output.
+    pub(super) input_len: u64,
+    pub(super) output_len: u64,
+    /// How many ranks further a send-receive sends.
+    pub(super) distance: u32,
+}
+
+/// A promised element: its value, and by how much a result may differ.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Promise {
+    pub(super) value: f64,
+    pub(super) tolerance: f64,
+}
+
+impl Expected {
+    /// Whether anything is promised about a rank's output.
+    pub(super) fn promises(&self, rank: u32) -> bool {
+        match self.collective.kind {
+            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => false,
+            CollectiveKind::Reduce => rank == self.collective.root,
+            _ => true,
+        }
+    }
+
+    /// Whether all ranks are promised the same.
+    pub(super) fn is_uniform(&self) -> bool {
+        matches!(
+            self.collective.kind,
+            CollectiveKind::AllReduce | CollectiveKind::AllGather | CollectiveKind::Broadcast
+        )
+    }
+
+    /// Element `index` of a rank's output. Only for ranks to which something is promised.
+    pub(super) fn element(&self, rank: u32, index: u64) -> Promise {
+        let ranks = u64::from(self.inputs.ranks);
+        let copied = |from: u64, index: u64| Promise { value: self.inputs.value(from as u32, index), tolerance: 0.0 };
+        match self.collective.kind {
+            CollectiveKind::AllReduce | CollectiveKind::Reduce => self.reduced(index),
+            CollectiveKind::ReduceScatter => self.reduced(u64::from(rank) * self.output_len + index),
+            CollectiveKind::AllGather => copied(index / self.input_len, index % self.input_len),
+            CollectiveKind::AllToAll => {
+                let part = self.output_len / ranks;
+                copied(index / part, u64::from(rank) * part + index % part)
+            }
+            CollectiveKind::SendRecv => {
+                copied((u64::from(rank) + ranks - u64::from(self.distance) % ranks) % ranks, index)
+            }
+            CollectiveKind::Broadcast => copied(self.collective.root.into(), index),
+            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => {
+                Promise { value: 0.0, tolerance: f64::INFINITY }
+            }
+        }
+    }
+
+    fn reduced(&self, index: u64) -> Promise {
+        let Inputs { dtype, op, ranks, pattern, .. } = self.inputs;
+        let values = || (0..ranks).map(|rank| self.inputs.value(rank, index));
+        let op = op.unwrap_or_default();
+        let (value, scale) = match op {
+            ReduceOp::Sum | ReduceOp::Avg => (values().sum::<f64>(), values().map(f64::abs).sum()),
+            ReduceOp::Prod => (values().product(), values().map(f64::abs).product()),
+            ReduceOp::Min => (values().fold(f64::INFINITY, f64::min), 0.0),
+            ReduceOp::Max => (values().fold(f64::NEG_INFINITY, f64::max), 0.0),
+        };
+        // Integers wrap, and only then are divided.
+        let value = if dtype.is_integer() { as_element(dtype, value) } else { value };
+        let divisor = if op == ReduceOp::Avg { f64::from(ranks) } else { 1.0 };
+        let quotient = if dtype.is_integer() { (value / divisor).trunc() } else { value / divisor };
+        let roundings = if dtype.is_integer() {
+            0.0
+        } else {
+            let steps = if pattern == Pattern::Real { f64::from(ranks) } else { 0.0 };
+            // The division itself rounds, in narrow types once in f32 and once more.
+            steps + if op == ReduceOp::Avg { 1.0 } else { 0.0 }
+        };
+        Promise { value: quotient, tolerance: roundings * step(dtype, scale / divisor) }
+    }
+}
+
+/// At least the distance between two neighbouring values of a type around a magnitude.
+fn step(dtype: DataType, magnitude: f64) -> f64 {
+    let relative = 0.5_f64.powi(dtype.significant_bits() as i32 - 1);
+    let smallest = match dtype {
+        DataType::F16 => 0.5_f64.powi(24),
+        DataType::F8E4M3 => 0.5_f64.powi(9),
+        DataType::F8E5M2 => 0.5_f64.powi(16),
+        _ => 0.0,
+    };
+    (magnitude * relative).max(smallest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected(kind: CollectiveKind, ranks: u32, input_len: u64, output_len: u64, op: Option<ReduceOp>) -> Expected {
+        let inputs = Inputs { seed: 9, pattern: Pattern::Exact, dtype: DataType::I32, op, ranks };
+        Expected { collective: Collective::new(kind), inputs, input_len, output_len, distance: 1 }
+    }
+
+    #[test]
+    fn moves() {
+        let gather = expected(CollectiveKind::AllGather, 3, 5, 15, None);
+        assert_eq!(gather.element(0, 11).value, gather.inputs.value(2, 1));
+        let exchange = expected(CollectiveKind::AllToAll, 3, 15, 15, None);
+        assert_eq!(exchange.element(1, 11).value, exchange.inputs.value(2, 6));
+        let ring = expected(CollectiveKind::SendRecv, 3, 5, 5, None);
+        assert_eq!(ring.element(0, 4).value, ring.inputs.value(2, 4));
+    }
+
+    #[test]
+    fn reductions() {
+        let scatter = expected(CollectiveKind::ReduceScatter, 2, 6, 3, Some(ReduceOp::Max));
+        assert_eq!(scatter.element(1, 2).value, scatter.inputs.value(0, 5).max(scatter.inputs.value(1, 5)));
+        let average = expected(CollectiveKind::AllReduce, 3, 6, 6, Some(ReduceOp::Avg));
+        let sum = (0..3).map(|rank| average.inputs.value(rank, 2) as i64).sum::<i64>() as i32;
+        assert_eq!(average.element(1, 2), Promise { value: f64::from(sum / 3), tolerance: 0.0 });
+        assert!(!Expected { collective: Collective::new(CollectiveKind::Reduce), ..average }.promises(1));
+    }
+}

@@ -1,0 +1,121 @@
+//! The plans of the reference system run on the CPU and give right results.
+//!
+//! Set `MSCCLPP_CONFORMANCE` to the folder with `index.json` to run this; without it the test says so and passes.
+
+use std::path::{Path, PathBuf};
+
+use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::json::{self, ReadOptions};
+use mscclpp_exec::cpu::{Options, Schedule, World};
+use mscclpp_exec::verify::Verifier;
+use mscclpp_exec::{DataType, Error, Message};
+use serde_json::Value;
+
+fn folder() -> Option<PathBuf> {
+    let folder = std::env::var_os("MSCCLPP_CONFORMANCE").map(PathBuf::from);
+    if folder.is_none() {
+        println!("skipped: MSCCLPP_CONFORMANCE does not name the folder of the reference plans");
+    }
+    folder
+}
+
+fn index(folder: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join("index.json")).expect("index.json");
+    serde_json::from_str(&text).expect("a list of plans")
+}
+
+fn plan(folder: &Path, slug: &str) -> Plan {
+    let text = std::fs::read_to_string(folder.join(format!("{slug}.json"))).expect(slug);
+    let (tree, _) = json::read(&text, ReadOptions::default()).unwrap_or_else(|error| panic!("{slug}: {error}"));
+    Plan::new(&tree)
+}
+
+/// What the reference's simulator found that makes a launch itself wrong. Races between launches are none here: a launch
+/// of this executor ends for all ranks at once.
+fn is_wrong_itself(entry: &Value) -> bool {
+    let advisories = entry["advisories"].as_array().expect("a list");
+    advisories.iter().filter_map(Value::as_str).any(|advisory| {
+        advisory == "deadlock"
+            || advisory.starts_with("recpkt-")
+            || advisory.starts_with("race:") && !advisory.contains("cross-launch")
+    })
+}
+
+/// Elements of the larger buffer: one for each rank, an odd number, one that divides evenly.
+fn counts(ranks: u64) -> [u64; 3] {
+    [ranks, ranks * 1237, ranks * 2048]
+}
+
+fn run(plan: &Plan, world: &World, message: Message, launches: u64) -> Result<String, String> {
+    let mut run = world.prepare(plan, message.any_size()).map_err(|error| error.to_string())?;
+    let mut buffers = run.buffers().map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    for launch in 0..launches {
+        let verifier = Verifier::new(&run, launch);
+        verifier.fill(&mut buffers);
+        run.launch_buffers(&mut buffers).map_err(|error| error.to_string())?;
+        let report = verifier.check(&buffers);
+        if !report.is_correct() {
+            return Err(report.to_string());
+        }
+        text = report.to_string();
+    }
+    Ok(text)
+}
+
+#[test]
+fn reference_plans_give_right_results() {
+    let Some(folder) = folder() else {
+        return;
+    };
+    let (mut right, mut failures) = (0, Vec::new());
+    for entry in index(&folder) {
+        let slug = entry["slug"].as_str().expect("a name");
+        if slug.starts_with("unit-") || is_wrong_itself(&entry) {
+            continue;
+        }
+        let plan = plan(&folder, slug);
+        let ranks = plan.num_ranks();
+        for schedule in [Schedule::RoundRobin, Schedule::Seeded(11)] {
+            let world = World::with_options(ranks, Options { schedule, workers: Some(2), ..Options::default() });
+            for count in counts(ranks.into()) {
+                match run(&plan, &world, Message::new(DataType::F32, count), 2) {
+                    Ok(report) if report != "not verified" => right += 1,
+                    other => failures.push(format!("{slug}, {count} elements, {schedule:?}: {other:?}")),
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
+    assert!(right > 100 * 6, "only {right} runs");
+}
+
+#[test]
+fn fragments_load_and_run_or_say_what_they_wait_for() {
+    let Some(folder) = folder() else {
+        return;
+    };
+    let mut seen = [0; 2];
+    for entry in index(&folder) {
+        let slug = entry["slug"].as_str().expect("a name");
+        if !slug.starts_with("unit-") {
+            continue;
+        }
+        let plan = plan(&folder, slug);
+        let world = World::new(plan.num_ranks());
+        for count in counts(plan.num_ranks().into()) {
+            let mut run = world.prepare(&plan, Message::new(DataType::F32, count).any_size()).expect(slug);
+            let mut buffers = run.buffers().expect(slug);
+            match run.launch_buffers(&mut buffers) {
+                Ok(()) => seen[0] += 1,
+                Err(Error::Stalled(stall)) => {
+                    assert!(!stall.blocked.is_empty(), "{slug}");
+                    seen[1] += 1;
+                }
+                Err(other) => panic!("{slug}: {other}"),
+            }
+        }
+    }
+    println!("{} runs to the end, {} stalls", seen[0], seen[1]);
+    assert!(seen[0] > 0 && seen[1] > 0);
+}
