@@ -1,5 +1,7 @@
 //! The older API records what the newer one does.
 
+use std::collections::BTreeMap;
+
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::{Code, Diagnostics};
 use mscclpp_core::dsl::{MemoryChannel, Program};
@@ -29,15 +31,15 @@ fn others(ranks: usize, rank: usize) -> impl Iterator<Item = usize> {
     (0..ranks).filter(move |other| *other != rank)
 }
 
-/// Channels between all pairs for thread block `peer` of each rank, both ends of a pair made together.
-fn all_pairs(p: &Program, used: impl Fn(usize, usize) -> bool) -> Vec<Vec<Option<MemoryChannel<'_>>>> {
-    let n = p.num_ranks();
-    let mut channels = vec![vec![None; n]; n];
-    for a in 0..n {
-        for b in (a + 1..n).filter(|b| used(a, *b)) {
-            channels[a][b] = Some(p.rank(a).memory_channel(b));
-            channels[b][a] = Some(p.rank(b).memory_channel(a));
-        }
+/// Channels between pairs of ranks, both ends of a pair made together, by owner and peer.
+fn channels(
+    p: &Program,
+    pairs: impl IntoIterator<Item = (usize, usize)>,
+) -> BTreeMap<(usize, usize), MemoryChannel<'_>> {
+    let mut channels = BTreeMap::new();
+    for (a, b) in pairs {
+        channels.insert((a, b), p.rank(a).memory_channel(b));
+        channels.insert((b, a), p.rank(b).memory_channel(a));
     }
     channels
 }
@@ -62,17 +64,17 @@ fn an_allgather_equals_the_newer_one() {
         })
         .expect("a right program");
     let new = newer(&old, |p| {
-        let channels = all_pairs(p, |_, _| true);
+        let channels = channels(p, (0..n).flat_map(|a| (a + 1..n).map(move |b| (a, b))));
         for r in p.ranks() {
             for peer in p.ranks().filter(|peer| *peer != r) {
-                let channel = channels[r.id()][peer.id()].expect("all pairs are there");
+                let channel = channels[&(r.id(), peer.id())];
                 channel.put(peer.output().chunk(r.id()), r.output().chunk(r.id()), 0);
                 channel.signal(0).sync(Sync::Before);
             }
         }
         for r in p.ranks() {
             for peer in p.ranks().filter(|peer| *peer != r) {
-                channels[r.id()][peer.id()].expect("all pairs are there").wait(0).sync(Sync::After);
+                channels[&(r.id(), peer.id())].wait(0).sync(Sync::After);
             }
         }
     });
@@ -110,12 +112,8 @@ fn an_allreduce_ring_equals_the_newer_one() {
         .expect("a right program");
     let new = newer(&old, |p| {
         // Made in the order in which the older program comes to need them: 0-1, 3-0, 1-2, 2-3.
-        let mut channels = vec![vec![None; n]; n];
-        for (a, b) in [(0, 1), (0, 3), (1, 2), (2, 3)] {
-            channels[a][b] = Some(p.rank(a).memory_channel(b));
-            channels[b][a] = Some(p.rank(b).memory_channel(a));
-        }
-        let channel = |a: usize, b: usize| channels[a][b].expect("neighbours");
+        let channels = channels(p, [(0, 1), (0, 3), (1, 2), (2, 3)]);
+        let channel = |a: usize, b: usize| channels[&(a, b)];
         let input = |rank: usize, index: usize| p.rank(rank).input().chunk(index);
         for step in 0..n - 1 {
             for index in 0..n {
@@ -175,7 +173,7 @@ fn an_allreduce_with_packets_equals_the_newer_one() {
     let new = newer(&old, |p| {
         let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(2 * n * n)).collect();
         // One channel per pair and thread block, in the order in which the older program comes to need them.
-        let mut channels = std::collections::BTreeMap::new();
+        let mut channels = BTreeMap::new();
         let mut channel = |a: usize, b: usize, block: usize| {
             if let Some(channel) = channels.get(&(a, b, block)) {
                 return *channel;

@@ -142,6 +142,7 @@ macro_rules! receivers {
     ($($ty:ty, $name:literal: $program:ident, $pattern:pat => $handle:expr, $out:ty;)*) => { $(
         impl Receiver for $ty {
             type Handle<'p> = $out;
+            #[allow(clippy::needless_lifetimes, reason = "not every handle borrows the program")]
             fn receive<'p>($program: &'p Program, value: &Value) -> Result<$out, ArgError> {
                 match value {
                     $pattern => Ok($handle),
