@@ -5,9 +5,13 @@
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
+pub mod diff;
+pub mod export;
 pub mod image;
 pub mod json;
 mod op;
+pub mod show;
+pub mod stats;
 
 pub use image::Plan;
 pub use op::{Ids, LoopBody, Op, OpKind, Place, Ref, Refs, Slice};

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::diag::{Code, Diagnostic, Site};
+
 /// Why bytes are not a usable plan image.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -60,4 +62,14 @@ pub enum ImageError {
         /// Its legal values.
         expected: String,
     },
+}
+
+impl From<ImageError> for Diagnostic {
+    fn from(error: ImageError) -> Self {
+        let site = match &error {
+            ImageError::Rank { rank, .. } => Site::Path(format!("rank {rank}")),
+            _ => Site::None,
+        };
+        Self::new(Code::BadImage, site, error.to_string()).help("build the plan again, or fetch the file again")
+    }
 }

@@ -251,6 +251,8 @@ fn a_damaged_section_names_its_rank() {
     rehash(&mut image);
     let error = Plan::from_bytes(image).unwrap_err();
     assert_eq!(error.to_string(), "plan image, rank 1: channel table's tag 9, expected less than 5");
+    let diagnostic = crate::diag::Diagnostic::from(error).to_string();
+    assert!(diagnostic.contains("M0310") && diagnostic.ends_with("--> rank 1"), "{diagnostic}");
 }
 
 #[test]

@@ -20,13 +20,18 @@ pub(super) fn collective(name: &str, (input, output): (u32, u32), ranks: u32) ->
         "test" => CollectiveKind::Test { input, output },
         _ => CollectiveKind::Custom { input, output },
     };
-    let chunk_factor = match kind {
+    Collective { chunk_factor: factor(kind, (input, output), ranks), ..Collective::new(kind) }
+}
+
+/// The chunk factor alone.
+pub(super) fn factor(kind: CollectiveKind, (input, output): (u32, u32), ranks: u32) -> u32 {
+    let factor = match kind {
         CollectiveKind::AllGather | CollectiveKind::SendRecv => input,
         CollectiveKind::ReduceScatter => output,
         CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => 1,
         _ => input / ranks.max(1),
     };
-    Collective { chunk_factor: chunk_factor.max(1), ..Collective::new(kind) }
+    factor.max(1)
 }
 
 #[cfg(test)]

@@ -244,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn words_agree_with_bytes(bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), b'a'..b'z'], 0..40)) {
+        fn words_agree_with_bytes(bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(b'"'), b'a'..=b'z'], 0..40)) {
             let expected = bytes.iter().position(|byte| matches!(byte, 0..b' ' | b'"' | b'\\')).unwrap_or(bytes.len());
             prop_assert_eq!(super::plain(&bytes), expected);
         }

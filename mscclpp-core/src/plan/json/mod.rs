@@ -18,6 +18,7 @@ mod write;
 mod tests;
 
 use super::PlanTree;
+use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 
 /// How forgiving a reading is.
@@ -76,9 +77,14 @@ pub fn read_rank(text: &str, rank: u32) -> Result<PlanTree, Diagnostics> {
 /// Writes a plan file.
 ///
 /// Reading it gives the tree again. Keys of our own appear only where the tree holds what MSCCL++ has no key for;
-/// `export::for_reference` gives a tree without.
+/// [`for_reference`](super::export::for_reference) gives a tree without.
 pub fn write(plan: &PlanTree, style: Style) -> String {
     write::write(plan, style)
+}
+
+/// The chunk factor that a reader takes a collective to have, from rank 0's counts of input and output chunks.
+pub(super) fn chunk_factor(kind: CollectiveKind, counts: (u32, u32), ranks: u32) -> u32 {
+    chunking::factor(kind, counts, ranks)
 }
 
 /// The text behind a byte order mark.

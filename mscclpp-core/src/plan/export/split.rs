@@ -1,0 +1,139 @@
+//! Taking apart the operations that are longer than the reference's arrays.
+
+use smallvec::smallvec;
+
+use super::room;
+use crate::plan::{Ids, Op, OpKind, Ref, Refs};
+use crate::vocab::ChannelKind;
+
+/// Splits what can be split, bodies of pipelines included. The pieces stand one behind the other, with no sync between
+/// them, as the entries of the whole had none.
+pub(super) fn ops(list: &mut Vec<Op>) {
+    let mut out = Vec::with_capacity(list.len());
+    for mut op in list.drain(..) {
+        if let Some(body) = &mut op.body {
+            ops(&mut body.ops);
+        }
+        split(op, &mut out);
+    }
+    *list = out;
+}
+
+fn split(op: Op, out: &mut Vec<Op>) {
+    use OpKind::*;
+    match op.kind {
+        Signal | Wait | RelaxedSignal | RelaxedWait | Flush => by_ids(op, room::PER_OP, out),
+        SemaphoreAcquire | SemaphoreRelease => by_ids(op, room::SEMAPHORES, out),
+        Put | PutPackets | PutWithSignal | PutWithSignalAndFlush | Get => pairs(op, out),
+        ReadPutPackets => copies(op, out),
+        Reduce | ReduceSend => sources(op, Reduce, room::REFS, out),
+        ReadReduce | ReadReduceSend => sources(op, ReadReduce, 1 + room::PER_OP, out),
+        ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => {
+            sources(op, ReducePackets, room::REFS, out);
+        }
+        _ => out.push(op),
+    }
+}
+
+fn by_ids(op: Op, most: usize, out: &mut Vec<Op>) {
+    if op.ids.len() <= most {
+        return out.push(op);
+    }
+    out.extend(op.ids.chunks(most).map(|ids| Op { ids: Ids::from_slice(ids), ..op.clone() }));
+}
+
+/// Operations that treat source i, destination i and channel i on their own.
+fn pairs(op: Op, out: &mut Vec<Op>) {
+    let paired = op.srcs.len() == op.dsts.len() && (op.ids.is_empty() || op.ids.len() == op.srcs.len());
+    // The reference takes the base address of the first source for all.
+    let one_base = matches!(op.kind, OpKind::Put | OpKind::PutPackets) && op.channel == Some(ChannelKind::Memory);
+    let ends = |start: usize| {
+        let same = |at: &&Ref| !one_base || at.place == op.srcs[start].place;
+        start + op.srcs[start..].iter().take(room::PER_OP).take_while(same).count()
+    };
+    if !paired || op.srcs.is_empty() || ends(0) == op.srcs.len() {
+        return out.push(op);
+    }
+    let mut start = 0;
+    while start < op.srcs.len() {
+        let end = ends(start);
+        let mut piece = Op {
+            srcs: Refs::from_slice(&op.srcs[start..end]),
+            dsts: Refs::from_slice(&op.dsts[start..end]),
+            ..op.clone()
+        };
+        if !op.ids.is_empty() {
+            piece.ids = Ids::from_slice(&op.ids[start..end]);
+        }
+        out.push(piece);
+        start = end;
+    }
+}
+
+/// Operations that write one source to every destination.
+fn copies(op: Op, out: &mut Vec<Op>) {
+    let listed = op.ids.is_empty() || op.ids.len() == op.dsts.len();
+    if op.dsts.len() <= room::PER_OP || !listed {
+        return out.push(op);
+    }
+    let mut ids = op.ids.chunks(room::PER_OP);
+    for dsts in op.dsts.chunks(room::PER_OP) {
+        let ids = ids.next().map(Ids::from_slice).unwrap_or_default();
+        out.push(Op { dsts: Refs::from_slice(dsts), ids, ..op.clone() });
+    }
+}
+
+/// Reductions: all but the last piece are of the plain kind and leave their result in the first destination, where the next
+/// one goes on; what the last one cannot send any more is put from there.
+fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
+    let Some(&result) = op.dsts.first() else { return out.push(op) };
+    let later = op.srcs.get(most..).unwrap_or_default();
+    if later.iter().any(|at| overlap(at, &result)) {
+        // A piece would read what an earlier one has written.
+        return out.push(op);
+    }
+    let mut last = op;
+    while last.srcs.len() > most {
+        let rest = last.srcs.split_off_at(most);
+        let mut piece = Op { kind: plain, dsts: smallvec![result], ..last.clone() };
+        piece.channel = piece.channel.filter(|_| plain == OpKind::ReadReduce);
+        out.push(piece);
+        last.srcs = std::iter::once(result).chain(rest).collect();
+    }
+    let local = last.dsts.iter().take_while(|at| !at.is_remote()).count();
+    let kept = last.dsts.len().min(local + room::PER_OP);
+    let rest = last.dsts.split_off_at(kept);
+    let put = match last.kind {
+        OpKind::ReduceSend | OpKind::ReadReduceSend => OpKind::Put,
+        _ => OpKind::PutPackets,
+    };
+    let piece = |dsts: &[Ref]| Op {
+        kind: put,
+        reduce: None,
+        srcs: Refs::from_elem(result, dsts.len()),
+        dsts: Refs::from_slice(dsts),
+        ..last.clone()
+    };
+    let puts: Vec<Op> = rest.chunks(room::PER_OP).map(piece).collect();
+    // Reductions and puts share the elements out to threads alike only where no tail is left.
+    let sync = (!puts.is_empty()).then(|| Op::new(OpKind::Nop, last.origin));
+    out.push(last);
+    out.extend(sync.into_iter().chain(puts));
+}
+
+/// Whether two references of one block may name the same chunk.
+fn overlap(a: &Ref, b: &Ref) -> bool {
+    let end = |at: &Ref| u64::from(at.index) + u64::from(at.size);
+    a.place == b.place && u64::from(a.index) < end(b) && u64::from(b.index) < end(a)
+}
+
+/// `Vec::split_off` for a small vector.
+trait SplitOff {
+    fn split_off_at(&mut self, at: usize) -> Self;
+}
+
+impl SplitOff for Refs {
+    fn split_off_at(&mut self, at: usize) -> Self {
+        self.drain(at.min(self.len())..).collect()
+    }
+}
