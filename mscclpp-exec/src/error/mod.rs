@@ -186,7 +186,7 @@ impl Error {
             Self::InPlace { in_place: true, .. } => "launch with `launch_in_place`".into(),
             Self::InPlace { .. } => "launch with inputs and outputs".into(),
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
-            Self::Memory { .. } => "send smaller messages, or raise the limit with `World::scratch_limit`".into(),
+            Self::Memory { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             _ => return None,
         })
     }

@@ -1,0 +1,166 @@
+//! Everything that can go wrong when a plan runs, and what it says.
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::Code;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::cpu::{Options, World};
+use mscclpp_exec::{Accumulate, Error, Message};
+
+/// A plan as it is lowered, checked by nobody.
+fn tree(spec: AlgoSpec, body: impl FnOnce(&Program)) -> PlanTree {
+    let program = Program::new(spec);
+    body(&program);
+    lower(&program.finish().expect("a program that can be recorded")).expect("a program that can be lowered")
+}
+
+fn all_reduce() -> AlgoSpec {
+    AlgoSpec::new("plan", CollectiveKind::AllReduce, 2)
+}
+
+/// Copies each rank's input to its output.
+fn copy(p: &Program) {
+    for rank in p.ranks() {
+        rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
+    }
+}
+
+fn plan(spec: AlgoSpec, body: impl FnOnce(&Program)) -> Plan {
+    Plan::new(&tree(spec, body))
+}
+
+/// An error's code and what it says with its rule and help, checked for what all of them keep.
+#[track_caller]
+fn told(error: &Error, code: Code, parts: &[&str]) {
+    let text = error.diagnostic().to_string();
+    assert_eq!(error.code(), code, "{text}");
+    let entry = code.entry();
+    assert!(text.contains(&format!("[{} {}]", entry.number, entry.slug)), "{text}");
+    assert!(
+        !error.to_string().ends_with('.') && (code == Code::Stalled || !error.to_string().contains('\n')),
+        "{error}"
+    );
+    for part in parts {
+        assert!(text.contains(part), "`{part}` is not in: {text}");
+    }
+}
+
+fn prepare(world: &World, plan: &Plan, message: Message) -> Error {
+    world.prepare(plan, message).map(|_| ()).expect_err("a message that cannot be")
+}
+
+#[test]
+fn a_plan_that_stalls() {
+    let waits = plan(all_reduce(), |p| _ = p.rank(1).memory_channel(0).wait(0));
+    let error = World::new(2).run(&waits, &[[0_i32; 2]; 2], &mut [[0; 2]; 2]).expect_err("nobody signals");
+    told(&error, Code::Stalled, &["rank 1", "wait", "errors.rs"]);
+}
+
+#[test]
+fn a_world_of_another_size() {
+    let error = prepare(&World::new(3), &plan(all_reduce(), copy), Message::of::<f32>(6));
+    told(&error, Code::WrongNumberOfRanks, &["`plan` is for 2 ranks", "found a world of 3 ranks", "help"]);
+}
+
+#[test]
+fn a_plan_whose_indexes_lead_nowhere() {
+    let mut damaged = tree(all_reduce(), |p| _ = p.rank(0).memory_channel(1).signal(0));
+    damaged.ranks[0].blocks[0].channels[0].1[0] = 7;
+    let error = prepare(&World::new(2), &Plan::new(&damaged), Message::of::<f32>(6));
+    told(&error, Code::MalformedPlan, &["rank 0 / thread block 0", "7"]);
+}
+
+#[test]
+fn a_message_outside_of_the_range() {
+    let spec = AlgoSpec { min_message_size: 64, max_message_size: 128, ..all_reduce() };
+    let (world, plan) = (World::new(2), plan(spec, copy));
+    told(&prepare(&world, &plan, Message::of::<f32>(8)), Code::MessageOutOfRange, &["32 bytes", "64 to 128 bytes"]);
+    told(&prepare(&world, &plan, Message::of::<f32>(40)), Code::MessageOutOfRange, &["160 bytes", "any_size"]);
+    assert!(world.prepare(&plan, Message::of::<f32>(40).any_size()).is_ok());
+}
+
+#[test]
+fn parts_that_are_not_equal() {
+    let spec = AlgoSpec::new("plan", CollectiveKind::AllGather, 2);
+    let plan = plan(spec, |p| p.rank(0).copy(p.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0));
+    let error = prepare(&World::new(2), &plan, Message::of::<i8>(7));
+    told(&error, Code::UnequalParts, &["7 elements", "2 equal parts", "allgather", "send 8 elements"]);
+}
+
+#[test]
+fn a_message_without_addresses() {
+    let error = prepare(&World::new(2), &plan(all_reduce(), copy), Message::of::<f64>(usize::MAX));
+    told(&error, Code::MessageTooLarge, &["18446744073709551615 elements of f64"]);
+}
+
+#[test]
+fn a_reduction_that_the_plan_does_not_do() {
+    let plan = plan(all_reduce(), |p| {
+        let rank = p.rank(0);
+        rank.reduce(rank.output().chunk(0), rank.input().chunk(0), 0).with(ReduceOp::Max);
+    });
+    let error = prepare(&World::new(2), &plan, Message::of::<f32>(2).op(ReduceOp::Min));
+    told(&error, Code::FixedReduction, &["reduces by max", "request for min", "help"]);
+}
+
+#[test]
+fn a_type_that_cannot_be_added_up_so() {
+    let plan = plan(all_reduce(), copy);
+    let error = prepare(&World::new(2), &plan, Message::of::<i32>(2).accumulate(Accumulate::F64));
+    told(&error, Code::NoSuchReduction, &["i32", "`Native`"]);
+    let error = prepare(&World::new(2), &plan, Message::of::<f64>(2).accumulate(Accumulate::F32));
+    told(&error, Code::NoSuchReduction, &["f64", "`F64`"]);
+}
+
+#[test]
+fn buffers_that_do_not_fit() {
+    let world = World::new(2);
+    let plan = plan(all_reduce(), copy);
+    let mut run = world.prepare(&plan, Message::of::<i32>(4)).expect("a right message");
+    let error = run.launch(&[[0_i32; 4], [0; 4]], &mut [[0; 4]]).expect_err("an output is missing");
+    told(&error, Code::WrongBuffers, &["1 output buffers for 2 ranks"]);
+    let error = run.launch(&[vec![0_i32; 4], vec![0; 3]], &mut [[0; 4]; 2]).expect_err("an input is short");
+    told(&error, Code::WrongBuffers, &["input of rank 1", "12 bytes", "16 bytes"]);
+    let error = run.launch(&[[0.0_f32; 4]; 2], &mut [[0.0; 4]; 2]).expect_err("another type");
+    told(&error, Code::WrongBuffers, &["f32", "i32"]);
+}
+
+#[test]
+fn two_buffers_for_one_and_one_for_two() {
+    let mut spec = all_reduce();
+    let world = World::new(2);
+    let apart = plan(spec.clone(), copy);
+    let error = world.run_in_place(&apart, &mut [[0_i32; 4]; 2]).expect_err("an out-of-place plan");
+    told(&error, Code::WrongPlace, &["out of place", "launch with inputs and outputs"]);
+    spec.collective.in_place = true;
+    let together = plan(spec, |p| _ = p.rank(0).reduce(p.rank(0).input().chunk(0), p.rank(0).input().chunk(1), 0));
+    let error = world.run(&together, &[[0_i32; 4]; 2], &mut [[0; 4]; 2]).expect_err("an in-place plan");
+    told(&error, Code::WrongPlace, &["in place", "`launch_in_place`"]);
+}
+
+#[test]
+fn inputs_that_are_only_lent_for_reading() {
+    let overwrites = plan(all_reduce(), |p| p.rank(0).copy(p.rank(0).input().chunk(0), p.rank(0).output().chunk(0), 0));
+    let error = World::new(2).run(&overwrites, &[[0_i32; 4]; 2], &mut [[0; 4]; 2]).expect_err("inputs are overwritten");
+    told(&error, Code::ReadOnlyInput, &["overwrites its inputs", "`Buffers`"]);
+}
+
+#[test]
+fn more_scratch_than_is_allowed() {
+    let options = Options { scratch_limit: 1 << 10, ..Options::default() };
+    let greedy = plan(all_reduce(), |p| {
+        let rank = p.rank(0);
+        rank.copy(rank.scratch(1000).chunk(0), rank.input().chunk(0), 0);
+    });
+    let error = prepare(&World::with_options(2, options), &greedy, Message::of::<i32>(4096));
+    told(&error, Code::OutOfResources, &["bytes of scratch", "limit is 1024 bytes", "`Options::scratch_limit`"]);
+}
+
+/// Nothing brings this about; it says that it is ours.
+#[test]
+fn a_fault_of_our_own() {
+    told(&Error::Internal("agents went missing".into()), Code::ExecutorFault, &["internal error", "please report it"]);
+}
