@@ -150,12 +150,15 @@ impl Launch<'_> {
             None => self.serve(worker, number - self.program.agents.len(), &mut state),
         };
         if step == Step::Next {
-            agent.finished.store(self.number, Release);
             progress.remaining.fetch_sub(1, AcqRel);
         }
         if state.at != before || step == Step::Next {
             round.progress = true;
             progress.events.fetch_add(1, AcqRel);
+        }
+        // Last: a worker that passes a finished agent by must know of the progress, or it takes the launch for stalled.
+        if step == Step::Next {
+            agent.finished.store(self.number, Release);
         }
     }
 
