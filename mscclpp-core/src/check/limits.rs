@@ -1,7 +1,7 @@
 //! What the reference system's executor can hold.
 
 use super::MOST_FINDINGS;
-use super::place::{Placed, operations};
+use super::place::{Placed, each};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{Op, OpKind, PlanTree};
 use crate::vocab::ReduceOp;
@@ -67,11 +67,11 @@ pub fn reference_limits(plan: &PlanTree) -> Diagnostics {
             }
         }
     }
-    for at in operations(plan) {
+    each(plan, &mut |at| {
         if let Some((message, help)) = operation(&at) {
             file(at.site(plan), format!("`{}` ({}) {message}", at.op.kind.name(), at.agent()), help);
         }
-    }
+    });
     found
 }
 

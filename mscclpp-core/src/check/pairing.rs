@@ -8,32 +8,63 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::SmallVec;
+
 use super::MOST_FINDINGS;
-use super::place::{Placed, channel, operations};
+use super::place::{Placed, channel, each};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{OpKind, PlanTree};
 use crate::vocab::ChannelKind;
 
 pub(super) fn check(plan: &PlanTree) -> Diagnostics {
+    let pairs = Pairs::of(plan);
+    let mut channels: Vec<Sides> = Vec::new();
+    channels.resize_with(pairs.counters(), Sides::default);
+    let mut semaphores: BTreeMap<(usize, u32), Sides> = BTreeMap::new();
+    each(plan, &mut |at| {
+        let (ids, kind) = (&at.op.ids, at.op.kind);
+        if signals(kind) {
+            for counter in ids.iter().filter_map(|&id| pairs.outgoing(plan, &at, id)) {
+                channels[counter].add(at, true);
+            }
+        } else if waits(kind) {
+            for counter in ids.iter().filter_map(|&id| pairs.incoming(plan, &at, id)) {
+                channels[counter].add(at, false);
+            }
+        } else if matches!(kind, OpKind::SemaphoreRelease | OpKind::SemaphoreAcquire) {
+            for &id in ids {
+                semaphores.entry((at.rank, id)).or_default().add(at, kind == OpKind::SemaphoreRelease);
+            }
+        }
+    });
     let mut found = Diagnostics::default();
-    channels(plan, &mut found);
-    semaphores(plan, &mut found);
+    let unequal = channels.iter().enumerate().filter(|(_, sides)| sides.up != sides.down);
+    for (counter, sides) in unequal.take(MOST_FINDINGS) {
+        found.extend(unmatched(plan, pairs.direction(counter), sides));
+    }
+    let unequal = semaphores.iter().filter(|(_, sides)| sides.up != sides.down);
+    for (&(rank, id), sides) in unequal.take(MOST_FINDINGS) {
+        found.extend(drift(plan, rank, id, sides));
+    }
     found
 }
 
 /// How often something happens, by what repeats it: 1, or ⌈chunks of a loop × bytes of a chunk / unit⌉.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Times {
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Times {
     /// By span and unit of the loop in lowest terms, which give the same number of iterations at every size; outside of
-    /// loops (0, 0).
-    by_loop: BTreeMap<(u64, u64), u64>,
+    /// loops (0, 0). In ascending order.
+    by_loop: SmallVec<[((u64, u64), u64); 1]>,
 }
 
 impl Times {
-    pub(super) fn add(&mut self, at: &Placed) {
+    fn add(&mut self, at: &Placed) {
         let repeated = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref());
         let key = repeated.map_or((0, 0), |body| lowest_terms(u64::from(body.num_chunks), body.unit));
-        *self.by_loop.entry(key).or_default() += 1;
+        match self.by_loop.binary_search_by_key(&key, |(key, _)| *key) {
+            Ok(found) => self.by_loop[found].1 += 1,
+            Err(place) => self.by_loop.insert(place, (key, 1)),
+        }
     }
 
     /// How often in all, for chunks of so many bytes.
@@ -41,12 +72,16 @@ impl Times {
         self.by_loop.iter().map(|(key, count)| u128::from(*count) * u128::from(trips(*key, chunk_bytes))).sum()
     }
 
+    /// The units of its loops, in lowest terms with their spans.
+    fn units(&self) -> impl Iterator<Item = u64> {
+        self.by_loop.iter().map(|((_, unit), _)| *unit).filter(|unit| *unit > 0)
+    }
+
     /// A chunk size for which the totals differ from another one's. Looked for at one byte, where every loop runs once,
     /// and at once and twice the units.
     fn differs_at(&self, other: &Self) -> Option<u64> {
-        let keys = self.by_loop.keys().chain(other.by_loop.keys());
         let mut sizes: Vec<u64> = vec![1];
-        sizes.extend(keys.filter(|(_, unit)| *unit > 0).flat_map(|(_, unit)| [unit.saturating_mul(2), *unit]));
+        sizes.extend(self.units().chain(other.units()).flat_map(|unit| [unit.saturating_mul(2), unit]));
         sizes.into_iter().find(|&size| self.total(size) != other.total(size))
     }
 }
@@ -125,22 +160,27 @@ pub(super) struct Direction {
 impl Pairs {
     pub(super) fn of(plan: &PlanTree) -> Self {
         let mut found = Self { ends: Vec::new(), first: Vec::new(), partners: Vec::new() };
-        let mut numbers = BTreeMap::new();
+        // Per peer, how many channels of the rank and kind at hand lead there.
+        let mut seen = vec![0; plan.ranks.len()];
         for (rank, tables) in (0..).zip(&plan.ranks) {
-            let first = [ChannelKind::Memory, ChannelKind::Port].map(|kind| {
+            found.first.push([ChannelKind::Memory, ChannelKind::Port].map(|kind| {
                 let first = found.ends.len();
-                let mut seen = BTreeMap::<u32, u32>::new();
                 for &peer in tables.peers(kind) {
-                    let number = seen.entry(peer).or_default();
-                    numbers.insert((rank, peer, kind, *number), found.ends.len());
+                    let number = &mut seen[peer as usize];
                     found.ends.push(End { rank, peer, kind, number: *number });
                     *number += 1;
                 }
+                tables.peers(kind).iter().for_each(|&peer| seen[peer as usize] = 0);
                 first
-            });
-            found.first.push(first);
+            }));
         }
-        let partner = |end: &End| numbers.get(&(end.peer, end.rank, end.kind, end.number)).copied();
+        let key = |end: &End| (end.rank, end.peer, end.kind, end.number);
+        let mut sorted: Vec<usize> = (0..found.ends.len()).collect();
+        sorted.sort_unstable_by_key(|&end| key(&found.ends[end]));
+        let partner = |end: &End| {
+            let wanted = (end.peer, end.rank, end.kind, end.number);
+            sorted.binary_search_by_key(&wanted, |&other| key(&found.ends[other])).ok().map(|place| sorted[place])
+        };
         found.partners = found.ends.iter().map(partner).collect();
         found
     }
@@ -208,7 +248,7 @@ impl<'p> Sides<'p> {
 
     /// "…, so n and m times for chunks of b bytes", where the numbers alone do not show that they differ.
     fn example(&self, up: &str, down: &str) -> String {
-        let in_loops = self.up.by_loop.keys().chain(self.down.by_loop.keys()).any(|(_, unit)| *unit > 0);
+        let in_loops = self.up.units().chain(self.down.units()).next().is_some();
         match self.up.differs_at(&self.down) {
             Some(size) if in_loops => format!(
                 "; for chunks of {size} bytes that is {} {up} and {} {down}",
@@ -220,76 +260,39 @@ impl<'p> Sides<'p> {
     }
 }
 
-fn channels(plan: &PlanTree, found: &mut Diagnostics) {
-    let pairs = Pairs::of(plan);
-    let mut counters: Vec<Sides> = Vec::new();
-    counters.resize_with(pairs.counters(), Sides::default);
-    for at in operations(plan) {
-        if signals(at.op.kind) {
-            for counter in at.op.ids.iter().filter_map(|&id| pairs.outgoing(plan, &at, id)) {
-                counters[counter].add(at, true);
-            }
-        } else if waits(at.op.kind) {
-            for counter in at.op.ids.iter().filter_map(|&id| pairs.incoming(plan, &at, id)) {
-                counters[counter].add(at, false);
-            }
-        }
-    }
-    for (counter, sides) in counters.iter().enumerate().filter(|(_, sides)| sides.up != sides.down) {
-        if found.len() >= MOST_FINDINGS {
-            return;
-        }
-        let Direction { from, to, kind, number } = pairs.direction(counter);
-        let message = format!(
-            "rank {to} {} on its {kind} channel {number} to rank {from}, but rank {from} {} on its {kind} channel {number} \
-             to rank {to}{}",
-            sides.down.told("", "waits"),
-            sides.up.told("", "signals"),
-            sides.example("signals", "waits")
-        );
-        // The side that exists; if both do, the wait, which is what would hang.
-        let (Some(at), other) = (sides.first_down.or(sides.first_up), sides.first_down.and(sides.first_up)) else {
-            continue;
-        };
-        let mut finding = Diagnostic::new(Code::UnmatchedWait, at.site(plan), message)
-            .help("give every wait one signal of the peer on the paired channel, in loops of equal unit and span");
-        if let Some(other) = other {
-            finding = finding.also("a signal on the channel", other.site(plan));
-        }
-        found.push(finding);
-    }
+fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides) -> Option<Diagnostic> {
+    let Direction { from, to, kind, number } = direction;
+    let message = format!(
+        "rank {to} {} on its {kind} channel {number} to rank {from}, but rank {from} {} on its {kind} channel {number} to \
+         rank {to}{}",
+        sides.down.told("", "waits"),
+        sides.up.told("", "signals"),
+        sides.example("signals", "waits")
+    );
+    // The side that exists; if both do, the wait, which is what would hang.
+    let at = sides.first_down.or(sides.first_up)?;
+    let finding = Diagnostic::new(Code::UnmatchedWait, at.site(plan), message)
+        .help("give every wait one signal of the peer on the paired channel, in loops of equal unit and span");
+    Some(match sides.first_down.and(sides.first_up) {
+        Some(other) => finding.also("a signal on the channel", other.site(plan)),
+        None => finding,
+    })
 }
 
-fn semaphores(plan: &PlanTree, found: &mut Diagnostics) {
-    let mut counters: BTreeMap<(usize, u32), Sides> = BTreeMap::new();
-    for at in operations(plan) {
-        let up = match at.op.kind {
-            OpKind::SemaphoreRelease => true,
-            OpKind::SemaphoreAcquire => false,
-            _ => continue,
-        };
-        for &id in &at.op.ids {
-            counters.entry((at.rank, id)).or_default().add(at, up);
-        }
-    }
-    for ((rank, id), sides) in counters.iter().filter(|(_, sides)| sides.up != sides.down) {
-        if found.len() >= MOST_FINDINGS {
-            return;
-        }
-        let message = format!(
-            "semaphore {id} of rank {rank} {}, but {}{}: it does not end where it began",
-            sides.up.told("is", "released"),
-            sides.down.told("is", "acquired"),
-            sides.example("releases", "acquires")
-        );
-        let Some(at) = sides.first_down.or(sides.first_up) else { continue };
-        let mut finding = Diagnostic::new(Code::SemaphoreDrift, at.site(plan), message)
-            .help("release and acquire it equally often, in loops of equal unit and span");
-        if let Some(other) = sides.first_down.and(sides.first_up) {
-            finding = finding.also("a release", other.site(plan));
-        }
-        found.push(finding);
-    }
+fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnostic> {
+    let message = format!(
+        "semaphore {id} of rank {rank} {}, but {}{}: it does not end where it began",
+        sides.up.told("is", "released"),
+        sides.down.told("is", "acquired"),
+        sides.example("releases", "acquires")
+    );
+    let at = sides.first_down.or(sides.first_up)?;
+    let finding = Diagnostic::new(Code::SemaphoreDrift, at.site(plan), message)
+        .help("release and acquire it equally often, in loops of equal unit and span");
+    Some(match sides.first_down.and(sides.first_up) {
+        Some(other) => finding.also("a release", other.site(plan)),
+        None => finding,
+    })
 }
 
 #[cfg(test)]

@@ -16,19 +16,20 @@ pub(super) struct Placed<'p> {
     pub(super) op: &'p Op,
 }
 
-/// Every operation of a plan: pipelines, each followed by the operations of its body, and all others.
-pub(super) fn operations(plan: &PlanTree) -> impl Iterator<Item = Placed<'_>> {
-    plan.ranks.iter().enumerate().flat_map(|(rank, tables)| {
-        tables.blocks.iter().enumerate().flat_map(move |(block, list)| {
-            list.ops.iter().enumerate().flat_map(move |(index, op)| {
+/// Visits every operation of a plan: pipelines, each followed by the operations of its body, and all others.
+pub(super) fn each<'p>(plan: &'p PlanTree, visit: &mut impl FnMut(Placed<'p>)) {
+    for (rank, tables) in plan.ranks.iter().enumerate() {
+        for (block, list) in tables.blocks.iter().enumerate() {
+            for (index, op) in list.ops.iter().enumerate() {
                 let whole = Placed { rank, block, index, inside: None, op };
-                let body = op.body.as_ref().map_or(&[][..], |body| &body.ops);
-                let inner =
-                    body.iter().enumerate().map(move |(i, inner)| Placed { inside: Some((i, op)), op: inner, ..whole });
-                std::iter::once(whole).chain(inner)
-            })
-        })
-    })
+                visit(whole);
+                let Some(body) = &op.body else { continue };
+                for (i, inner) in body.ops.iter().enumerate() {
+                    visit(Placed { inside: Some((i, op)), op: inner, ..whole });
+                }
+            }
+        }
+    }
 }
 
 impl Placed<'_> {

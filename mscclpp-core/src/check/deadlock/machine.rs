@@ -1,6 +1,6 @@
 //! The abstract run: agents, and what they wait for.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use rangemap::RangeSet;
@@ -69,8 +69,8 @@ struct Waiting {
 const MOST_PARTS: u64 = 1 << 20;
 
 impl<'p> Machine<'p> {
-    /// A plan about to run, with chunks of so many bytes.
-    pub(super) fn new(plan: &'p PlanTree, chunk_bytes: u64) -> Self {
+    /// A plan about to run, with chunks of so many bytes, in which thread-block groups have these sizes.
+    pub(super) fn new(plan: &'p PlanTree, chunk_bytes: u64, groups: &BTreeSet<u32>) -> Self {
         let pairs = Pairs::of(plan);
         let mut agents = Vec::new();
         for (rank, tables) in plan.ranks.iter().enumerate() {
@@ -79,8 +79,7 @@ impl<'p> Machine<'p> {
                 agents.push(Agent { rank, block, ops, next: 0, inner: (0, 0), served: Vec::new(), need: None });
             }
         }
-        let slices = super::super::place::operations(plan).filter_map(|at| at.op.slice);
-        let parts = slices.fold(1, |parts, slice| least_common_multiple(parts, u64::from(slice.of)));
+        let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
         Self {
             plan,
             chunk_bytes,

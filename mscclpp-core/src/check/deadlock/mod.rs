@@ -9,6 +9,9 @@
 mod machine;
 mod story;
 
+use std::collections::BTreeSet;
+
+use super::place::each;
 use crate::diag::Diagnostics;
 use crate::plan::PlanTree;
 use machine::Machine;
@@ -17,17 +20,19 @@ use machine::Machine;
 const MOST_TRIPS: u64 = 16;
 
 pub(super) fn check(plan: &PlanTree) -> Diagnostics {
-    let loops: Vec<(u64, u64)> = super::place::operations(plan)
-        .filter_map(|at| at.op.body.as_ref())
-        .map(|body| (u64::from(body.num_chunks), body.unit))
-        .collect();
+    let mut loops: Vec<(u64, u64)> = Vec::new();
+    let mut groups = BTreeSet::new();
+    each(plan, &mut |at| {
+        loops.extend(at.op.body.as_ref().map(|body| (u64::from(body.num_chunks), body.unit)));
+        groups.extend(at.op.slice.map(|slice| slice.of));
+    });
     let highest = plan.ranks.iter().flat_map(|rank| &rank.semaphores).max().copied().unwrap_or(0);
     let trips = u64::try_from(highest).unwrap_or(0).saturating_add(2).clamp(3, MOST_TRIPS);
     // The chunk size at which the loop with most iterations has that many.
     let most = loops.iter().map(|(span, unit)| trips.saturating_mul(*unit) / span).min();
     let sizes = [most.unwrap_or(1).max(1), 1];
     for &chunk_bytes in if loops.is_empty() { &sizes[1..] } else { &sizes[..] } {
-        let mut machine = Machine::new(plan, chunk_bytes);
+        let mut machine = Machine::new(plan, chunk_bytes, &groups);
         machine.run();
         if let Some(finding) = story::tell(&machine) {
             return finding.into();

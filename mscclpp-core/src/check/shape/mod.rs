@@ -10,7 +10,7 @@ pub(super) use operands::{Packets, demand};
 use std::collections::BTreeMap;
 
 use super::MOST_FINDINGS;
-use super::place::operations;
+use super::place::{Placed, each};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{ChannelTable, OpKind, PlanTree, RankPlan};
@@ -27,15 +27,18 @@ pub(super) fn check(plan: &PlanTree) -> Diagnostics {
     switch_groups(plan, &mut found);
     // Operations are looked up in the tables, which must be sound for that.
     if found.list.is_empty() {
-        for placed in operations(plan) {
-            if found.is_full() {
-                break;
+        let mut barriers = Vec::new();
+        each(plan, &mut |at| {
+            if !found.is_full() {
+                operation::check(plan, &at, &mut found);
             }
-            operation::check(plan, &placed, &mut found);
+            if at.op.kind == OpKind::Barrier {
+                barriers.push(at);
+            }
+        });
+        if found.list.is_empty() {
+            check_barriers(plan, &barriers, &mut found);
         }
-    }
-    if found.list.is_empty() {
-        barriers(plan, &mut found);
     }
     found.list
 }
@@ -239,23 +242,22 @@ fn switch_groups(plan: &PlanTree, found: &mut Findings) {
 }
 
 /// Every barrier is used by as many blocks as it says.
-fn barriers(plan: &PlanTree, found: &mut Findings) {
+fn check_barriers(plan: &PlanTree, barriers: &[Placed], found: &mut Findings) {
     let mut users: BTreeMap<(usize, u32), Vec<usize>> = BTreeMap::new();
-    let all = || operations(plan).filter(|placed| placed.op.kind == OpKind::Barrier);
-    for placed in all() {
-        let blocks = users.entry((placed.rank, placed.op.ids[0])).or_default();
-        if blocks.last() != Some(&placed.block) {
-            blocks.push(placed.block);
+    for at in barriers {
+        let blocks = users.entry((at.rank, at.op.ids[0])).or_default();
+        if blocks.last() != Some(&at.block) {
+            blocks.push(at.block);
         }
     }
-    for placed in all() {
-        let blocks = &users[&(placed.rank, placed.op.ids[0])];
-        if blocks.len() != placed.op.blocks as usize {
+    for at in barriers {
+        let blocks = &users[&(at.rank, at.op.ids[0])];
+        if blocks.len() != at.op.blocks as usize {
             let message = format!(
                 "barrier {} of rank {} is for {} thread blocks, but blocks {blocks:?} use it",
-                placed.op.ids[0], placed.rank, placed.op.blocks
+                at.op.ids[0], at.rank, at.op.blocks
             );
-            found.push(Diagnostic::new(Code::BarrierMismatch, placed.site(plan), message));
+            found.push(Diagnostic::new(Code::BarrierMismatch, at.site(plan), message));
         }
     }
 }

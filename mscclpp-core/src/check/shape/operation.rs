@@ -137,14 +137,17 @@ fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
                 let message = format!("names {kind} channel {id} of its thread block, expected one below {known}");
                 return bad(Code::IndexOutOfRange, message);
             }
+            if demand != Ids::Channels || op.ids.len() == 1 {
+                return Ok(());
+            }
             let mut numbers: Vec<_> = op.ids.iter().map(|&id| channel(plan, at, kind, id)).collect();
             numbers.sort_unstable();
             match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
-                Some(pair) if demand == Ids::Channels => {
+                Some(pair) => {
                     let number = pair[0].unwrap_or_default();
                     bad(Code::BadOperands, format!("names {kind} channel {number} of its rank twice"))
                 }
-                _ => Ok(()),
+                None => Ok(()),
             }
         }
         _ => Ok(()),
