@@ -46,4 +46,5 @@ pub(super) const ENTRY: Algorithm =
         allreduce_all_pairs(p)
     })
     .placed(Placement::InPlace)
+    .any_chunk_factor()
     .defaults(|spec| spec.collective.chunk_factor = 8);

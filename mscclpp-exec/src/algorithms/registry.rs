@@ -23,6 +23,7 @@ pub struct Algorithm {
     placement: Placement,
     nodes: (u32, u32),
     ranks_per_node: u32,
+    any_chunk_factor: bool,
     params: &'static [Param],
     defaults: fn(&mut AlgoSpec),
     function: fn(&Program, &[usize]),
@@ -70,6 +71,16 @@ pub enum BuildError {
         name: &'static str,
         /// What `in_place` must be.
         needed: bool,
+    },
+    /// It divides parts into another number of chunks.
+    #[error("`{name}` expects a chunk factor of {expected}, found {found}")]
+    ChunkFactor {
+        /// The algorithm.
+        name: &'static str,
+        /// The chunk factor that it is written for.
+        expected: u32,
+        /// The specification's.
+        found: u32,
     },
     /// It implements another collective.
     #[error("`{name}` is an {expected}, the specification asks for {found}")]
@@ -121,6 +132,7 @@ impl Algorithm {
             placement: Placement::Either,
             nodes: (1, 1),
             ranks_per_node: 1,
+            any_chunk_factor: false,
             params: &[],
             defaults: |_| (),
             function,
@@ -136,6 +148,12 @@ impl Algorithm {
     pub(super) const fn nodes(mut self, least: u32, most: u32, ranks_per_node: u32) -> Self {
         self.nodes = (least, most);
         self.ranks_per_node = ranks_per_node;
+        self
+    }
+
+    /// For any chunk factor, not only the default one.
+    pub(super) const fn any_chunk_factor(mut self) -> Self {
+        self.any_chunk_factor = true;
         self
     }
 
@@ -212,8 +230,8 @@ impl Algorithm {
         }
     }
 
-    /// How it is best built for so many ranks, in nodes of so many. Everything may be changed but the kind, and
-    /// `in_place` where [`placement`](Self::placement) leaves no choice.
+    /// How it is best built for so many ranks, in nodes of so many. Everything may be changed but the collective's kind and
+    /// chunk factor, and `in_place` where [`placement`](Self::placement) leaves no choice.
     pub fn spec(&self, ranks: u32, ranks_per_node: u32) -> AlgoSpec {
         let mut spec = AlgoSpec::new(self.name, self.kind, ranks);
         spec.ranks_per_node = ranks_per_node;
@@ -273,6 +291,10 @@ impl Algorithm {
             (Placement::InPlace, false) => return Err(BuildError::Placement { name, needed: true }),
             (Placement::OutOfPlace, true) => return Err(BuildError::Placement { name, needed: false }),
             _ => {}
+        }
+        let expected = self.spec(ranks, ranks_per_node).collective.chunk_factor;
+        if collective.chunk_factor != expected && !self.any_chunk_factor {
+            return Err(BuildError::ChunkFactor { name, expected, found: collective.chunk_factor });
         }
         if arguments.len() != self.params.len() || !arguments.iter().all(|value| (1..=MAX_ARGUMENT).contains(value)) {
             return Err(BuildError::Params { name, expected: self.params.len(), found: arguments.to_vec() });
