@@ -66,7 +66,7 @@ fn rehash(image: &mut [u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn a_tree_comes_back_from_its_image(tree in tree()) {

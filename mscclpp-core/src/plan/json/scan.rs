@@ -184,7 +184,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2000))]
+        #![proptest_config(ProptestConfig::with_cases(300))]
 
         #[test]
         fn blocks_agree_with_bytes(tail in r#"([\[\]{}:, 0]|"([\[\]{}x]|\\["\\n]){0,9}"){0,99}"#) {

@@ -101,7 +101,7 @@ fn own_rank(mut tree: PlanTree, rank: usize) -> PlanTree {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn a_tree_comes_back_from_its_file(tree in tree().prop_map(writable)) {

@@ -3,11 +3,17 @@
 //! A view never panics, whatever the bytes are: a number behind the end reads as 0, an unknown enum value as none, and a
 //! list ends where its table ends.
 
+mod list;
+mod op;
+
+pub use list::{Numbers, RefList};
+pub use op::{Loop, OpView};
+
 use std::ops::Range;
 
 use super::layout::*;
-use crate::plan::{OpKind, Place, Ref, RemoteBuffer, Slice};
-use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
+use crate::plan::RemoteBuffer;
+use crate::vocab::{BufferKind, ChannelKind};
 
 /// One rank's part of a plan.
 #[derive(Clone, Copy, Debug)]
@@ -163,7 +169,7 @@ impl<'a> RankView<'a> {
     }
 
     pub(super) fn numbers(&self, first: usize, len: usize) -> Numbers<'a> {
-        Numbers { words: self.words, start: self.tables.numbers.start, range: self.tables.numbers.range(first, len) }
+        Numbers::new(self.words, self.tables.numbers, first, len)
     }
 
     /// A single number of the pool.
@@ -260,225 +266,3 @@ impl<'a> BlockView<'a> {
         self.ops.start
     }
 }
-
-/// One operation.
-///
-/// Fields mean what those of [`Op`](crate::plan::Op) mean.
-#[derive(Clone, Copy, Debug)]
-pub struct OpView<'a> {
-    rank: RankView<'a>,
-    /// First word of the entry.
-    at: usize,
-    kind: OpKind,
-    attributes: u64,
-}
-
-/// The header of a pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loop {
-    /// Window per iteration, in bytes.
-    pub unit: u64,
-    /// Chunks that the loop covers.
-    pub num_chunks: u32,
-    /// Operations of one iteration: this many of those behind the header in flat order.
-    pub body_len: u32,
-}
-
-impl<'a> OpView<'a> {
-    /// `at` counts the rank's operations and lies inside the table.
-    #[inline]
-    fn new(rank: RankView<'a>, at: usize) -> Self {
-        let at = rank.tables.ops.start + at * OP;
-        let kind = OpKind::ALL.get(rank.words.index(at + OP_KIND)).copied().unwrap_or(OpKind::Nop);
-        Self { rank, at, kind, attributes: rank.words.get(at + OP_ATTRIBUTES) }
-    }
-
-    /// What it does.
-    #[inline]
-    pub fn kind(&self) -> OpKind {
-        self.kind
-    }
-
-    /// Kind of the channels or remote buffers it uses; `None` if it uses none.
-    #[inline]
-    pub fn channel(&self) -> Option<ChannelKind> {
-        let number = (self.attributes & CHANNEL_MASK) as usize;
-        number.checked_sub(1).map(|number| ChannelKind::ALL[number])
-    }
-
-    /// The reduction, on reducing operations.
-    #[inline]
-    pub fn reduce(&self) -> Option<ReduceOp> {
-        let number = (self.attributes >> REDUCE_SHIFT & REDUCE_MASK) as usize;
-        ReduceOp::ALL.get(number.checked_sub(1)?).copied()
-    }
-
-    /// Where the block is also synchronised; [`Sync::None`] in a lowered plan.
-    pub fn sync(&self) -> Sync {
-        [Sync::None, Sync::Before, Sync::After, Sync::Both][(self.attributes >> SYNC_SHIFT & SYNC_MASK) as usize]
-    }
-
-    /// The part of every reference that the block works on; the whole if `None`.
-    #[inline]
-    pub fn slice(&self) -> Option<Slice> {
-        (self.attributes & HAS_SLICE != 0).then(|| Slice { index: self.extra(0) as u32, of: self.extra(1) as u32 })
-    }
-
-    /// Number of thread blocks that meet, on barriers; 0 otherwise.
-    #[inline]
-    pub fn blocks(&self) -> u32 {
-        if self.attributes & HAS_BLOCKS == 0 {
-            return 0;
-        }
-        self.extra(self.after_slice()) as u32
-    }
-
-    /// Unit, chunks and length of a pipeline; `None` for any other operation.
-    #[inline]
-    pub fn pipeline(&self) -> Option<Loop> {
-        let first = self.after_slice() + usize::from(self.attributes & HAS_BLOCKS != 0);
-        (self.attributes & HAS_BODY != 0).then(|| Loop {
-            unit: self.extra(first),
-            num_chunks: self.extra(first + 1) as u32,
-            body_len: self.extra(first + 2) as u32,
-        })
-    }
-
-    fn after_slice(&self) -> usize {
-        if self.attributes & HAS_SLICE == 0 { 0 } else { 2 }
-    }
-
-    /// A number behind the ids.
-    fn extra(&self, i: usize) -> u64 {
-        let ids = self.word(OP_IDS);
-        self.rank.number(self.word(OP_FIRST_NUMBER).saturating_add(ids).saturating_add(i))
-    }
-
-    /// Sources, in the order of [`Op::srcs`](crate::plan::Op::srcs).
-    #[inline]
-    pub fn srcs(&self) -> RefList<'a> {
-        self.refs(self.word(OP_FIRST_REF), self.word(OP_SRCS))
-    }
-
-    /// Destinations, in the order of [`Op::dsts`](crate::plan::Op::dsts).
-    #[inline]
-    pub fn dsts(&self) -> RefList<'a> {
-        self.refs(self.word(OP_FIRST_REF).saturating_add(self.word(OP_SRCS)), self.word(OP_DSTS))
-    }
-
-    /// Channel indexes, semaphore numbers or the barrier's number, as [`Op::ids`](crate::plan::Op::ids).
-    #[inline]
-    pub fn ids(&self) -> Numbers<'a> {
-        self.rank.numbers(self.word(OP_FIRST_NUMBER), self.word(OP_IDS))
-    }
-
-    fn refs(&self, first: usize, len: usize) -> RefList<'a> {
-        let table = self.rank.tables.refs;
-        RefList { words: self.rank.words, start: table.start, range: table.range(first, len) }
-    }
-
-    pub(super) fn word(&self, i: usize) -> usize {
-        self.rank.words.index(self.at + i)
-    }
-
-    pub(super) fn raw(&self, i: usize) -> u64 {
-        self.rank.words.get(self.at + i)
-    }
-}
-
-/// A list of numbers of an image, also an iterator over them.
-#[derive(Clone, Debug)]
-pub struct Numbers<'a> {
-    words: Words<'a>,
-    start: usize,
-    range: Range<usize>,
-}
-
-impl Numbers<'_> {
-    /// The number at a position, in constant time; `None` behind the end.
-    #[inline]
-    pub fn get(&self, at: u32) -> Option<u32> {
-        let at = self.range.start.saturating_add(at as usize);
-        (at < self.range.end).then(|| self.words.get(self.start + at) as u32)
-    }
-
-    /// Whether there is none (left).
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-}
-
-impl Iterator for Numbers<'_> {
-    type Item = u32;
-
-    #[inline]
-    fn next(&mut self) -> Option<u32> {
-        self.range.next().map(|at| self.words.get(self.start + at) as u32)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.range.size_hint()
-    }
-
-    fn nth(&mut self, n: usize) -> Option<u32> {
-        self.range.nth(n).map(|at| self.words.get(self.start + at) as u32)
-    }
-}
-
-impl ExactSizeIterator for Numbers<'_> {}
-
-/// A list of references of an image, also an iterator over them.
-#[derive(Clone, Debug)]
-pub struct RefList<'a> {
-    words: Words<'a>,
-    start: usize,
-    range: Range<usize>,
-}
-
-impl RefList<'_> {
-    /// The reference at a position, in constant time; `None` behind the end.
-    #[inline]
-    pub fn get(&self, at: u32) -> Option<Ref> {
-        let at = self.range.start.saturating_add(at as usize);
-        (at < self.range.end).then(|| self.at(at))
-    }
-
-    /// Whether there is none (left).
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-
-    #[inline]
-    fn at(&self, at: usize) -> Ref {
-        let at = self.start + at * REF;
-        let place = self.words.get(at);
-        Ref {
-            place: match place.checked_sub(PLACE_REMOTE) {
-                None => Place::Local(BufferKind::ALL[place as usize]),
-                Some(number) if number & 1 == 0 => Place::Remote((number >> 1) as u32),
-                Some(number) => Place::Switch((number >> 1) as u32),
-            },
-            index: self.words.get(at + 1) as u32,
-            size: self.words.get(at + 2) as u32,
-        }
-    }
-}
-
-impl Iterator for RefList<'_> {
-    type Item = Ref;
-
-    #[inline]
-    fn next(&mut self) -> Option<Ref> {
-        self.range.next().map(|at| self.at(at))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.range.size_hint()
-    }
-
-    fn nth(&mut self, n: usize) -> Option<Ref> {
-        self.range.nth(n).map(|at| self.at(at))
-    }
-}
-
-impl ExactSizeIterator for RefList<'_> {}
