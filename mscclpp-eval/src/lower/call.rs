@@ -1,0 +1,129 @@
+//! Calls of functions and methods.
+
+use std::sync::Arc;
+
+use syn::spanned::Spanned;
+
+use super::Lower;
+use crate::ast::{Expr, ExprKind, IntTy, MethodCall};
+use crate::lang;
+
+impl Lower<'_> {
+    pub(super) fn call(&mut self, call: &syn::ExprCall) -> Expr {
+        let last = self.tok(call.paren_token.span.close());
+        if let syn::Expr::Path(path) = &*call.func
+            && path.qself.is_none()
+        {
+            return self.path_call(&path.path, call, last);
+        }
+        let callee = Box::new(self.expression(&call.func));
+        let tok = self.spans.join(callee.tok, last);
+        let args = self.args(call);
+        self.expr(ExprKind::CallValue(callee, args), tok)
+    }
+
+    fn args(&mut self, call: &syn::ExprCall) -> Vec<Expr> {
+        call.args.iter().map(|arg| self.expression(arg)).collect()
+    }
+
+    fn path_call(&mut self, path: &syn::Path, call: &syn::ExprCall, last: crate::ast::Tok) -> Expr {
+        let first = self.tok(path.segments.first().map_or_else(|| path.span(), |first| first.ident.span()));
+        let tok = self.spans.join(first, last);
+        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        let own = match names.as_slice() {
+            [name] => self.variable(name).is_some() || self.find_item(name).is_some(),
+            [module, _] => module == "self" || module == "Self" || self.find_type(module).is_some(),
+            _ => false,
+        };
+        if !own {
+            if let [name] = names.as_slice()
+                && let Some(id) = self.struct_of(path)
+            {
+                return self.tuple_struct_call(id, name, call, tok);
+            }
+            if let Some(expr) = self.language_call(path, &names, call, tok) {
+                return expr;
+            }
+        }
+        let callee = self.path(path);
+        let args = self.args(call);
+        let kind = match callee.kind {
+            ExprKind::Function(id) => ExprKind::Call(id, args),
+            ExprKind::Error => ExprKind::Error,
+            _ => ExprKind::CallValue(Box::new(callee), args),
+        };
+        self.expr(kind, tok)
+    }
+
+    fn tuple_struct_call(&mut self, id: u32, name: &str, call: &syn::ExprCall, tok: crate::ast::Tok) -> Expr {
+        let args = self.args(call);
+        let expected = self.structs[id as usize].fields.len();
+        if args.len() != expected {
+            return self.type_error(tok, &format!("`{name}` has {expected} fields, here are {}", args.len()));
+        }
+        let fields = args.into_iter().enumerate().map(|(index, arg)| (index as u32, arg)).collect();
+        self.expr(ExprKind::Struct(id, fields, None), tok)
+    }
+
+    /// Functions of the standard library.
+    fn language_call(
+        &mut self,
+        path: &syn::Path,
+        names: &[String],
+        call: &syn::ExprCall,
+        tok: crate::ast::Tok,
+    ) -> Option<Expr> {
+        let name = names.last()?;
+        let qualifier = names.len().checked_sub(2).map_or("", |index| names[index].as_str());
+        if let Some(int) = IntTy::from_name(qualifier) {
+            return Some(self.int_function(int, name, call, tok));
+        }
+        let function = lang::path_fn(qualifier, name)?;
+        // `Vec::<usize>::new()` and `Vec::new()`: rustc checks what is written, inference finds the rest.
+        for segment in &path.segments {
+            if let syn::PathArguments::AngleBracketed(args) = &segment.arguments {
+                self.turbofish(args);
+            }
+        }
+        let args = self.args(call);
+        Some(self.expr(ExprKind::CallPath(function, args), tok))
+    }
+
+    /// `usize::from(x)`, `i64::try_from(x)`, and methods of integers in function form: `usize::min(a, b)`.
+    fn int_function(&mut self, int: IntTy, name: &str, call: &syn::ExprCall, tok: crate::ast::Tok) -> Expr {
+        let mut args = self.args(call);
+        match (name, args.len()) {
+            ("from" | "try_from", 1) => {
+                let value = Box::new(args.remove(0));
+                self.expr(ExprKind::Convert(value, int, name == "try_from"), tok)
+            }
+            (_, count) if count >= 1 && lang::methods_named(name).next().is_some() => {
+                let receiver = args.remove(0);
+                let ty = crate::ast::TypeExpr::Int(int);
+                let start = self.spans.get(tok).0.start();
+                let (line, column) = (start.line as u32, start.column as u32 + 1);
+                // The receiver is an `int` already; the annotation is what types a literal.
+                let receiver_tok = receiver.tok;
+                let typed = self.expr(ExprKind::Typed(Box::new(receiver), ty), receiver_tok);
+                let call = MethodCall { receiver: typed, name: Arc::from(name), turbofish: None, args, line, column };
+                self.expr(ExprKind::Method(Box::new(call)), tok)
+            }
+            _ => {
+                let what = format!("`{}::{name}` is not evaluated at compile time", int.name());
+                self.refused(tok, what, "docs/subset.md lists the functions of integers")
+            }
+        }
+    }
+
+    pub(super) fn method_call(&mut self, call: &syn::ExprMethodCall) -> Expr {
+        let receiver = self.expression(&call.receiver);
+        let tok = self.spans.pair(call.method.span(), call.paren_token.span.close());
+        let name: Arc<str> = Arc::from(call.method.to_string());
+        let turbofish = call.turbofish.as_ref().and_then(|args| self.turbofish(args));
+        let args = call.args.iter().map(|arg| self.expression(arg)).collect();
+        self.method_called(&name);
+        let start = call.method.span().start();
+        let (line, column) = (start.line as u32, start.column as u32 + 1);
+        self.expr(ExprKind::Method(Box::new(MethodCall { receiver, name, turbofish, args, line, column })), tok)
+    }
+}

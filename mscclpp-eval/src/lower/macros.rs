@@ -1,0 +1,225 @@
+//! Macros: assertions and panics, which become compile errors, and `vec!` and `matches!`.
+
+use std::sync::Arc;
+
+use mscclpp_core::diag::Code;
+use syn::Token;
+use syn::parse::{ParseStream, Parser};
+use syn::punctuated::Punctuated;
+
+use super::{AT_RUN_TIME, Lower};
+use crate::ast::{Arm, Expr, ExprKind, Message, Piece, Tok};
+
+/// Arguments of a macro: expressions, some with a name (`panic!("{x}", x = 1)`).
+type Args = Punctuated<syn::Expr, Token![,]>;
+
+impl Lower<'_> {
+    pub(super) fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
+        let name = mac.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
+        let tok = self.macro_tok(mac);
+        match name.as_str() {
+            "assert" | "debug_assert" => self.assert(mac, tok),
+            "assert_eq" | "debug_assert_eq" => self.assert_eq(mac, tok, true),
+            "assert_ne" | "debug_assert_ne" => self.assert_eq(mac, tok, false),
+            "panic" => self.panic(mac, tok, "explicit panic"),
+            "unreachable" => self.panic(mac, tok, "internal error: entered unreachable code"),
+            "todo" => self.panic(mac, tok, "not yet implemented"),
+            "unimplemented" => self.panic(mac, tok, "not implemented"),
+            "format" => {
+                let args = self.macro_args(mac, tok);
+                let message = self.message(args.iter(), tok);
+                self.expr(ExprKind::Format(message), tok)
+            }
+            "vec" => self.vec(mac, tok),
+            "matches" => self.matches(mac, tok),
+            "println" | "print" | "eprintln" | "eprint" | "dbg" => {
+                let help =
+                    format!("to look at a value while the crate compiles write `panic!(\"{{value:?}}\")`; {AT_RUN_TIME}");
+                self.refused(tok, format!("`{name}!` is not evaluated at compile time"), help)
+            }
+            _ => {
+                let help = format!("write out what `{name}!` expands to, or make it a function; {AT_RUN_TIME}");
+                self.refused(tok, format!("the macro `{name}!` is not evaluated at compile time"), help)
+            }
+        }
+    }
+
+    fn macro_tok(&mut self, mac: &syn::Macro) -> Tok {
+        let first = mac.path.segments.first().map_or(mac.bang_token.span, |first| first.ident.span());
+        self.spans.pair(first, mac.delimiter.span().close())
+    }
+
+    fn parse<T: Default>(&mut self, mac: &syn::Macro, tok: Tok, parser: impl Parser<Output = T>) -> T {
+        parser.parse2(mac.tokens.clone()).unwrap_or_else(|error| {
+            drop(self.report.error(Code::TypeError, tok, format!("{error}, so no plan was built")));
+            T::default()
+        })
+    }
+
+    fn macro_args(&mut self, mac: &syn::Macro, tok: Tok) -> Args {
+        self.parse(mac, tok, Args::parse_terminated)
+    }
+
+    fn assert(&mut self, mac: &syn::Macro, tok: Tok) -> Expr {
+        let args = self.macro_args(mac, tok);
+        let Some(condition) = args.first() else { return self.type_error(tok, "`assert!` takes a condition") };
+        let condition = Box::new(self.expression(condition));
+        let message = (args.len() > 1).then(|| self.message(args.iter().skip(1), tok));
+        self.expr(ExprKind::Assert(condition, message), tok)
+    }
+
+    fn assert_eq(&mut self, mac: &syn::Macro, tok: Tok, equal: bool) -> Expr {
+        let args = self.macro_args(mac, tok);
+        let (Some(left), Some(right)) = (args.get(0), args.get(1)) else {
+            return self.type_error(tok, "this assertion compares two values");
+        };
+        let (left, right) = (Box::new(self.expression(left)), Box::new(self.expression(right)));
+        let message = (args.len() > 2).then(|| self.message(args.iter().skip(2), tok));
+        self.expr(ExprKind::AssertEq(equal, left, right, message), tok)
+    }
+
+    fn panic(&mut self, mac: &syn::Macro, tok: Tok, plain: &str) -> Expr {
+        let args = self.macro_args(mac, tok);
+        let mut message = self.message(args.iter(), tok);
+        if message.pieces.is_empty() {
+            message.pieces.push(Piece::Text(Arc::from(plain)));
+        } else if plain != "explicit panic" {
+            message.pieces.insert(0, Piece::Text(Arc::from(format!("{plain}: "))));
+        }
+        self.expr(ExprKind::Panic(message), tok)
+    }
+
+    fn vec(&mut self, mac: &syn::Macro, tok: Tok) -> Expr {
+        let repeat = |input: ParseStream<'_>| {
+            let value: syn::Expr = input.parse()?;
+            input.parse::<Token![;]>()?;
+            Ok((value, input.parse::<syn::Expr>()?))
+        };
+        let kind = match repeat.parse2(mac.tokens.clone()) {
+            Ok((value, count)) => {
+                ExprKind::Repeat(Box::new(self.expression(&value)), Box::new(self.expression(&count)))
+            }
+            Err(_) => {
+                let args = self.macro_args(mac, tok);
+                ExprKind::List(args.iter().map(|arg| self.expression(arg)).collect())
+            }
+        };
+        self.expr(kind, tok)
+    }
+
+    fn matches(&mut self, mac: &syn::Macro, tok: Tok) -> Expr {
+        let parser = |input: ParseStream<'_>| {
+            let value: syn::Expr = input.parse()?;
+            input.parse::<Token![,]>()?;
+            let pattern = syn::Pat::parse_multi_with_leading_vert(input)?;
+            let guard = if input.peek(Token![if]) {
+                input.parse::<Token![if]>()?;
+                Some(input.parse::<syn::Expr>()?)
+            } else {
+                None
+            };
+            input.parse::<Option<Token![,]>>()?;
+            Ok(Some((value, pattern, guard)))
+        };
+        let Some((value, pattern, guard)) = self.parse(mac, tok, parser) else {
+            return self.expr(ExprKind::Error, tok);
+        };
+        let value = self.boxed_expression(&value);
+        let arm = self.scoped(|this| {
+            let pattern = this.pattern(&pattern);
+            let guard = guard.map(|guard| this.expression(&guard));
+            Arm { pattern, guard, body: this.expr(ExprKind::Bool(true), tok) }
+        });
+        let pattern = self.pat(crate::ast::PatternKind::Wild, tok);
+        let otherwise = Arm { pattern, guard: None, body: self.expr(ExprKind::Bool(false), tok) };
+        self.expr(ExprKind::Match(value, vec![arm, otherwise]), tok)
+    }
+
+    /// A format string with its arguments. Width, precision and the like are for people; they are left out.
+    fn message<'a>(&mut self, mut args: impl Iterator<Item = &'a syn::Expr>, tok: Tok) -> Message {
+        let text = match args.next() {
+            None => return Message::default(),
+            Some(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })) => text.value(),
+            Some(_) => {
+                drop(self.report.error(Code::TypeError, tok, "a message starts with a string, so no plan was built"));
+                return Message::default();
+            }
+        };
+        let args: Vec<&syn::Expr> = args.collect();
+        let mut pieces = Vec::new();
+        let mut next = 0;
+        for part in split(&text) {
+            match part {
+                Part::Text(text) => pieces.push(Piece::Text(Arc::from(text))),
+                Part::Value { name, debug } => match self.message_value(&name, &args, &mut next) {
+                    Some(value) => pieces.push(Piece::Value(value, debug)),
+                    None => {
+                        let what = format!("`{{{name}}}` has no value, so no plan was built");
+                        drop(self.report.error(Code::TypeError, tok, what));
+                    }
+                },
+            }
+        }
+        Message { pieces }
+    }
+
+    fn message_value(&mut self, name: &str, args: &[&syn::Expr], next: &mut usize) -> Option<Expr> {
+        let positional = |index: usize| args.get(index).copied();
+        let named = args.iter().find_map(|arg| match arg {
+            syn::Expr::Assign(arg) => match &*arg.left {
+                syn::Expr::Path(path) if path.path.is_ident(name) => Some(&*arg.right),
+                _ => None,
+            },
+            _ => None,
+        });
+        let value = match (name.is_empty(), name.parse::<usize>()) {
+            (true, _) => {
+                *next += 1;
+                positional(*next - 1)?
+            }
+            (false, Ok(index)) => positional(index)?,
+            (false, Err(_)) => match named {
+                Some(value) => value,
+                None => {
+                    let path: syn::Expr = syn::parse_str(name).ok()?;
+                    return Some(self.expression(&path));
+                }
+            },
+        };
+        Some(self.expression(value))
+    }
+}
+
+/// A part of a format string.
+enum Part {
+    Text(String),
+    Value { name: String, debug: bool },
+}
+
+/// Splits a format string.
+fn split(text: &str) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let mut plain = String::new();
+    let mut chars = text.chars().peekable();
+    while let Some(char) = chars.next() {
+        match char {
+            '{' | '}' if chars.peek() == Some(&char) => {
+                chars.next();
+                plain.push(char);
+            }
+            '{' => {
+                let inner: String = chars.by_ref().take_while(|&char| char != '}').collect();
+                let (name, format) = inner.split_once(':').unwrap_or((&inner, ""));
+                if !plain.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut plain)));
+                }
+                parts.push(Part::Value { name: name.trim().to_owned(), debug: format.trim_end().ends_with('?') });
+            }
+            _ => plain.push(char),
+        }
+    }
+    if !plain.is_empty() {
+        parts.push(Part::Text(plain));
+    }
+    parts
+}

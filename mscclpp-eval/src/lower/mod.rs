@@ -1,0 +1,147 @@
+//! From `syn` to the tree that is evaluated. Everything outside the subset is refused here or by type inference, in the
+//! whole body and before its first step runs.
+
+mod call;
+mod closure;
+mod expr;
+mod item;
+mod macros;
+mod pattern;
+mod scope;
+mod stmt;
+mod ty;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mscclpp_core::diag::Code;
+use proc_macro2::Span;
+
+use crate::ast::{Constant, Expr, ExprKind, Function, NodeId, Pattern, PatternKind, Struct, StructId, Tok, Tree};
+use crate::report::Report;
+use crate::spans::Spans;
+use scope::{Frame, Scope, StructItem};
+
+pub use item::Items;
+
+/// How deep expressions, types and patterns may nest.
+const MAX_NESTING: u32 = 128;
+
+/// Lowers one collective, with everything of `items` that it reaches, into a tree. Errors go to `report`; the tree is
+/// only worth evaluating if there are none.
+pub fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spans, report: &mut Report) -> Tree {
+    let mut lower = Lower {
+        spans,
+        report,
+        scopes: vec![items.scope()],
+        frames: Vec::new(),
+        functions: Vec::new(),
+        constants: Vec::new(),
+        structs: Vec::new(),
+        queue: Vec::new(),
+        called: Vec::new(),
+        declared: Vec::new(),
+        self_struct: None,
+        scope: 0,
+        nodes: 0,
+        nesting: 0,
+    };
+    lower.run(collective);
+    Tree {
+        functions: lower.functions.into_iter().flatten().collect(),
+        constants: lower.constants.into_iter().flatten().collect(),
+        structs: lower.structs,
+        nodes: lower.nodes,
+    }
+}
+
+/// The state of lowering.
+struct Lower<'r> {
+    spans: &'r mut Spans,
+    report: &'r mut Report,
+    scopes: Vec<Scope>,
+    frames: Vec<Frame>,
+    functions: Vec<Option<Function>>,
+    constants: Vec<Option<Constant>>,
+    structs: Vec<Struct>,
+    queue: Vec<item::Pending>,
+    /// Names of all methods that are called somewhere; a struct's methods are lowered when their name comes up.
+    called: Vec<Arc<str>>,
+    /// Scope and declaration of each struct.
+    declared: Vec<(usize, Rc<StructItem>)>,
+    /// What `Self` means here.
+    self_struct: Option<StructId>,
+    /// The scope of the code that is being lowered.
+    scope: usize,
+    nodes: u32,
+    nesting: u32,
+}
+
+impl Lower<'_> {
+    fn node(&mut self) -> NodeId {
+        self.nodes += 1;
+        self.nodes - 1
+    }
+
+    fn expr(&mut self, kind: ExprKind, tok: Tok) -> Expr {
+        Expr { kind, tok, id: self.node() }
+    }
+
+    fn boxed(&mut self, kind: ExprKind, tok: Tok) -> Box<Expr> {
+        Box::new(self.expr(kind, tok))
+    }
+
+    fn pat(&mut self, kind: PatternKind, tok: Tok) -> Pattern {
+        Pattern { kind, tok, id: self.node() }
+    }
+
+    fn tok(&mut self, span: Span) -> Tok {
+        self.spans.one(span)
+    }
+
+    /// Refuses a construct. `what` names it in Rust's words, `help` says what to write instead.
+    fn refuse(&mut self, tok: Tok, what: impl Into<String>, help: impl Into<String>) {
+        self.report.error(Code::NotInSubset, tok, what).help(help);
+    }
+
+    fn refused(&mut self, tok: Tok, what: impl Into<String>, help: impl Into<String>) -> Expr {
+        self.refuse(tok, what, help);
+        self.expr(ExprKind::Error, tok)
+    }
+
+    /// Runs `inner` one level deeper, or refuses when that is too deep.
+    fn nested<T>(&mut self, tok: Tok, fallback: impl FnOnce(&mut Self) -> T, inner: impl FnOnce(&mut Self) -> T) -> T {
+        if self.nesting >= MAX_NESTING {
+            self.refuse(
+                tok,
+                format!("this is nested more than {MAX_NESTING} levels deep"),
+                "take parts of it into `let` statements or functions",
+            );
+            return fallback(self);
+        }
+        self.nesting += 1;
+        let result = inner(self);
+        self.nesting -= 1;
+        result
+    }
+
+    /// Refuses attributes that change what is compiled.
+    fn attributes(&mut self, attrs: &[syn::Attribute]) {
+        const HARMLESS: [&str; 10] =
+            ["allow", "expect", "warn", "deny", "forbid", "doc", "rustfmt", "clippy", "inline", "must_use"];
+        for attr in attrs {
+            let first = attr.path().segments.first().map(|segment| segment.ident.to_string()).unwrap_or_default();
+            if !HARMLESS.contains(&first.as_str()) && first != "derive" && first != "cold" && first != "track_caller" {
+                let tok = self.spans.pair(attr.pound_token.span, attr.bracket_token.span.close());
+                self.refuse(
+                    tok,
+                    format!("the attribute `{first}` is not evaluated at compile time"),
+                    "take it away; what a collective does must not depend on how it is compiled",
+                );
+            }
+        }
+    }
+}
+
+/// What to write when nothing in the subset will do.
+pub(crate) const AT_RUN_TIME: &str = "or call the function at run time, with `compile` of the module beside it";

@@ -1,0 +1,238 @@
+//! Patterns.
+
+use mscclpp_core::diag::Code;
+
+use super::Lower;
+use crate::ast::{Con, Expr, ExprKind, Pattern, PatternKind, RangeEnd, Slot, StructId, Tok, TypeExpr};
+
+/// The variables that a pattern has bound so far.
+type Names = Vec<(String, Slot)>;
+
+impl Lower<'_> {
+    /// Lowers a pattern; its variables are visible from here on.
+    pub(super) fn pattern(&mut self, pattern: &syn::Pat) -> Pattern {
+        let mut names = Vec::new();
+        self.pattern_in(pattern, &mut names)
+    }
+
+    /// `names` are the variables that this pattern has bound so far: the alternatives of `a | b` bind the same ones.
+    fn pattern_in(&mut self, pattern: &syn::Pat, names: &mut Names) -> Pattern {
+        let tok = self.spans.tokens(pattern);
+        self.nested(
+            tok,
+            |this| this.pat(PatternKind::Wild, tok),
+            |this| {
+                let kind = this.pattern_kind(pattern, tok, names);
+                this.pat(kind, tok)
+            },
+        )
+    }
+
+    fn pattern_kind(
+        &mut self,
+        pattern: &syn::Pat,
+        tok: Tok,
+        names: &mut Names,
+    ) -> PatternKind {
+        match pattern {
+            syn::Pat::Wild(_) | syn::Pat::Rest(_) => PatternKind::Wild,
+            syn::Pat::Paren(inner) => self.pattern_in(&inner.pat, names).kind,
+            syn::Pat::Reference(inner) => self.pattern_in(&inner.pat, names).kind,
+            syn::Pat::Type(inner) => self.pattern_in(&inner.pat, names).kind,
+            syn::Pat::Ident(inner) => self.binding(inner, tok, names),
+            syn::Pat::Lit(inner) => PatternKind::Value(self.literal(&inner.lit, tok)),
+            syn::Pat::Range(inner) => {
+                let end = match inner.limits {
+                    syn::RangeLimits::HalfOpen(_) => RangeEnd::Exclusive,
+                    syn::RangeLimits::Closed(_) => RangeEnd::Inclusive,
+                };
+                let mut bound = |bound: &Option<Box<syn::Expr>>| bound.as_ref().map(|bound| self.expression(bound));
+                PatternKind::Range(bound(&inner.start), bound(&inner.end), end)
+            }
+            syn::Pat::Tuple(inner) if inner.elems.is_empty() => {
+                PatternKind::Value(self.expr(ExprKind::Unit, tok))
+            }
+            syn::Pat::Tuple(inner) => {
+                let (before, after) = self.with_rest(inner.elems.iter(), names);
+                PatternKind::Tuple(before, after.map(|(_, after)| after))
+            }
+            syn::Pat::Slice(inner) => {
+                let (before, after) = self.with_rest(inner.elems.iter(), names);
+                PatternKind::List(before, after)
+            }
+            syn::Pat::Or(inner) => {
+                PatternKind::Or(inner.cases.iter().map(|case| self.pattern_in(case, names)).collect())
+            }
+            syn::Pat::Path(inner) => {
+                let value = self.path(&inner.path);
+                self.value_pattern(value)
+            }
+            syn::Pat::TupleStruct(inner) => self.tuple_struct(inner, tok, names),
+            syn::Pat::Struct(inner) => self.struct_pattern(inner, tok, names),
+            syn::Pat::Const(inner) => {
+                let value = self.block(&inner.block, None);
+                PatternKind::Value(value)
+            }
+            _ => {
+                self.refuse(tok, "this pattern is not evaluated at compile time", super::AT_RUN_TIME);
+                PatternKind::Wild
+            }
+        }
+    }
+
+    fn value_pattern(&mut self, value: Expr) -> PatternKind {
+        match &value.kind {
+            ExprKind::Path(crate::ast::PathValue::None) => PatternKind::None,
+            _ => PatternKind::Value(value),
+        }
+    }
+
+    fn binding(
+        &mut self,
+        pattern: &syn::PatIdent,
+        tok: Tok,
+        names: &mut Names,
+    ) -> PatternKind {
+        let name = pattern.ident.to_string();
+        let plain = pattern.by_ref.is_none() && pattern.mutability.is_none() && pattern.subpat.is_none();
+        if plain && name == "None" {
+            return PatternKind::None;
+        }
+        if plain && self.find_item(&name).is_some() {
+            let kind = self.item_expr(&name, pattern.ident.span()).unwrap_or(ExprKind::Error);
+            return PatternKind::Value(self.expr(kind, tok));
+        }
+        if name.chars().next().is_some_and(char::is_uppercase) {
+            // rustc may know a constant of this name; taking it for a variable would match everything.
+            self.outside(tok, &name, "constant");
+            return PatternKind::Wild;
+        }
+        let slot = match names.iter().find(|(other, _)| *other == name) {
+            Some((_, slot)) => *slot,
+            None => {
+                let slot = self.declare(name.clone());
+                names.push((name, slot));
+                slot
+            }
+        };
+        let inner = pattern.subpat.as_ref().map(|(_, inner)| Box::new(self.pattern_in(inner, names)));
+        PatternKind::Bind(slot, inner)
+    }
+
+    /// Patterns before and behind a `..`, with the variable of `name @ ..`.
+    #[allow(clippy::type_complexity, reason = "it is what `PatternKind::List` holds")]
+    fn with_rest<'a>(
+        &mut self,
+        elems: impl Iterator<Item = &'a syn::Pat>,
+        names: &mut Names,
+    ) -> (Vec<Pattern>, Option<(Option<Slot>, Vec<Pattern>)>) {
+        let mut before = Vec::new();
+        let mut after = None;
+        for elem in elems {
+            let rest = match elem {
+                syn::Pat::Rest(_) => Some(None),
+                syn::Pat::Ident(ident)
+                    if matches!(&ident.subpat, Some((_, inner)) if matches!(**inner, syn::Pat::Rest(_))) =>
+                {
+                    let name = ident.ident.to_string();
+                    let slot = match names.iter().find(|(other, _)| *other == name) {
+                        Some((_, slot)) => *slot,
+                        None => self.declare(name.clone()),
+                    };
+                    names.push((name, slot));
+                    Some(Some(slot))
+                }
+                _ => None,
+            };
+            match (rest, &mut after) {
+                (Some(slot), after) => *after = Some((slot, Vec::new())),
+                (None, Some((_, after))) => after.push(self.pattern_in(elem, names)),
+                (None, None) => before.push(self.pattern_in(elem, names)),
+            }
+        }
+        (before, after)
+    }
+
+    fn tuple_struct(
+        &mut self,
+        pattern: &syn::PatTupleStruct,
+        tok: Tok,
+        names: &mut Names,
+    ) -> PatternKind {
+        let name = pattern.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
+        let one = (pattern.elems.len() == 1).then(|| pattern.elems.first()).flatten();
+        match (name.as_str(), one) {
+            ("Some", Some(inner)) => PatternKind::Some(Box::new(self.pattern_in(inner, names))),
+            ("Ok", Some(inner)) => PatternKind::Ok(Box::new(self.pattern_in(inner, names))),
+            ("Err", Some(syn::Pat::Wild(_))) => PatternKind::Err,
+            ("Err", _) => {
+                self.refuse(tok, "the error of a conversion cannot be looked at at compile time", "write `Err(_)`");
+                PatternKind::Err
+            }
+            _ => match self.struct_of(&pattern.path) {
+                Some(id) => {
+                    let (before, after) = self.with_rest(pattern.elems.iter(), names);
+                    let behind = after.map_or_else(Vec::new, |(_, after)| after);
+                    let count = self.structs[id as usize].fields.len();
+                    let first_behind = count.saturating_sub(behind.len());
+                    let fields = before.into_iter().enumerate();
+                    let fields = fields.chain(behind.into_iter().enumerate().map(|(i, p)| (i + first_behind, p)));
+                    PatternKind::Struct(id, fields.map(|(index, pattern)| (index as u32, pattern)).collect())
+                }
+                None => {
+                    self.outside(tok, &name, "type");
+                    PatternKind::Wild
+                }
+            },
+        }
+    }
+
+    fn struct_pattern(
+        &mut self,
+        pattern: &syn::PatStruct,
+        tok: Tok,
+        names: &mut Names,
+    ) -> PatternKind {
+        let Some(id) = self.struct_of(&pattern.path) else {
+            let name = pattern.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
+            self.outside(tok, &name, "type");
+            return PatternKind::Wild;
+        };
+        let fields = pattern.fields.iter().filter_map(|field| {
+            let index = self.field_number(id, &field.member)?;
+            Some((index, self.pattern_in(&field.pat, names)))
+        });
+        PatternKind::Struct(id, fields.collect())
+    }
+
+    /// The struct that a path names, if it is one of the user's.
+    pub(super) fn struct_of(&mut self, path: &syn::Path) -> Option<StructId> {
+        let name = path.get_ident()?.to_string();
+        if name == "Self" {
+            return self.self_struct;
+        }
+        let scope = self.find_type(&name)?;
+        match self.scopes[scope].types[&name].clone() {
+            super::scope::TypeItem::Alias(alias) => match self.ty(&alias.ty) {
+                TypeExpr::Con(Con::Struct(id), _) => Some(id),
+                _ => None,
+            },
+            _ => self.struct_id(scope, &name),
+        }
+    }
+
+    /// The number of a struct's field; an unknown one is refused in a word, rustc says more.
+    pub(super) fn field_number(&mut self, id: StructId, member: &syn::Member) -> Option<u32> {
+        let (name, span) = match member {
+            syn::Member::Named(ident) => (ident.to_string(), ident.span()),
+            syn::Member::Unnamed(index) => (index.index.to_string(), index.span),
+        };
+        let fields = &self.structs[id as usize].fields;
+        let index = fields.iter().position(|(other, _)| **other == *name);
+        if index.is_none() {
+            let tok = self.tok(span);
+            drop(self.report.error(Code::TypeError, tok, format!("there is no field `{name}`, so no plan was built")));
+        }
+        index.map(|index| index as u32)
+    }
+}

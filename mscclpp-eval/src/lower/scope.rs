@@ -1,0 +1,169 @@
+//! Names: variables by frame and block, items by block and module.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::ast::{ConstId, FnId, LabelId, Slot, StructId, Var};
+
+use super::Lower;
+
+/// The variables and labels of a function or closure body that is being lowered.
+#[derive(Default)]
+pub(super) struct Frame {
+    /// Visible variables, innermost last.
+    pub vars: Vec<(String, Slot)>,
+    /// Number of slots handed out.
+    pub slots: u32,
+    /// Open labels, innermost last; loops without a name have none.
+    pub labels: Vec<Label>,
+    /// Number of labels handed out.
+    pub next_label: LabelId,
+    /// Whether this is the body of a closure, which captures variables; functions do not.
+    pub closure: bool,
+    /// What the closure captures, by name and seen from outside.
+    pub captures: Vec<(String, Var)>,
+}
+
+/// A loop or labelled block around the code that is being lowered.
+pub(super) struct Label {
+    pub name: Option<String>,
+    pub id: LabelId,
+    pub is_loop: bool,
+    pub used: bool,
+}
+
+/// The items of a module or block.
+#[derive(Clone, Default)]
+pub(super) struct Scope {
+    /// The scope around it.
+    pub parent: Option<usize>,
+    /// What names mean here: functions and constants.
+    pub values: BTreeMap<String, Item>,
+    /// What names mean here: types.
+    pub types: BTreeMap<String, TypeItem>,
+}
+
+/// A function or constant, and its number once something has named it.
+#[derive(Clone)]
+pub(super) enum Item {
+    Fn(Rc<syn::ItemFn>, Option<FnId>),
+    Const(Rc<syn::ItemConst>, Option<ConstId>),
+    Other(&'static str),
+}
+
+/// A type.
+#[derive(Clone)]
+pub(super) enum TypeItem {
+    Struct(Rc<StructItem>, Option<StructId>),
+    Alias(Rc<syn::ItemType>),
+    Other(&'static str),
+}
+
+/// A struct and what is implemented for it.
+pub(super) struct StructItem {
+    pub item: syn::ItemStruct,
+    pub methods: Vec<(String, Rc<syn::ImplItemFn>)>,
+}
+
+impl Lower<'_> {
+    /// The function or closure that is being lowered.
+    pub(super) fn frame(&mut self) -> &mut Frame {
+        if self.frames.is_empty() {
+            self.frames.push(Frame::default());
+        }
+        let last = self.frames.len() - 1;
+        &mut self.frames[last]
+    }
+
+    /// A new variable, visible from here to the end of its block.
+    pub(super) fn declare(&mut self, name: String) -> Slot {
+        let slot = self.fresh_slot();
+        self.frame().vars.push((name, slot));
+        slot
+    }
+
+    /// A variable without a name.
+    pub(super) fn fresh_slot(&mut self) -> Slot {
+        let frame = self.frame();
+        frame.slots += 1;
+        frame.slots - 1
+    }
+
+    /// Runs `inner` in a block of its own.
+    pub(super) fn scoped<T>(&mut self, inner: impl FnOnce(&mut Self) -> T) -> T {
+        let depth = self.frame().vars.len();
+        let result = inner(self);
+        self.frame().vars.truncate(depth);
+        result
+    }
+
+    /// The variable of a name, captured through as many closures as it takes.
+    pub(super) fn variable(&mut self, name: &str) -> Option<Var> {
+        let top = self.frames.len().checked_sub(1)?;
+        self.variable_in(top, name)
+    }
+
+    fn variable_in(&mut self, index: usize, name: &str) -> Option<Var> {
+        let frame = &self.frames[index];
+        if let Some((_, slot)) = frame.vars.iter().rev().find(|(other, _)| other == name) {
+            return Some(Var::Local(*slot));
+        }
+        if !frame.closure {
+            return None;
+        }
+        let outer = self.variable_in(index.checked_sub(1)?, name)?;
+        let captures = &mut self.frames[index].captures;
+        let known = captures.iter().position(|(_, var)| *var == outer);
+        Some(Var::Captured(known.unwrap_or_else(|| {
+            captures.push((name.to_owned(), outer));
+            captures.len() - 1
+        }) as u32))
+    }
+
+    /// Where a function or constant of this name is declared.
+    pub(super) fn find_item(&self, name: &str) -> Option<usize> {
+        self.find_scope(|scope| scope.values.contains_key(name))
+    }
+
+    /// Where a type of this name is declared.
+    pub(super) fn find_type(&self, name: &str) -> Option<usize> {
+        self.find_scope(|scope| scope.types.contains_key(name))
+    }
+
+    fn find_scope(&self, has: impl Fn(&Scope) -> bool) -> Option<usize> {
+        let mut at = Some(self.scope);
+        while let Some(index) = at {
+            if has(&self.scopes[index]) {
+                return Some(index);
+            }
+            at = self.scopes[index].parent;
+        }
+        None
+    }
+
+    /// A label for a loop or block.
+    pub(super) fn open_label(&mut self, label: Option<&syn::Label>, is_loop: bool) -> LabelId {
+        let frame = self.frame();
+        let id = frame.next_label;
+        frame.next_label += 1;
+        let name = label.map(|label| label.name.ident.to_string());
+        frame.labels.push(Label { name, id, is_loop, used: false });
+        id
+    }
+
+    /// Ends the label opened last; whether anything broke out to it.
+    pub(super) fn close_label(&mut self) -> bool {
+        self.frame().labels.pop().is_some_and(|label| label.used)
+    }
+
+    /// The loop or block that a `break` or `continue` means.
+    pub(super) fn find_label(&mut self, name: Option<&syn::Lifetime>) -> Option<LabelId> {
+        let name = name.map(|lifetime| lifetime.ident.to_string());
+        let label = self.frame().labels.iter_mut().rev().find(|label| match &name {
+            Some(name) => label.name.as_ref() == Some(name),
+            None => label.is_loop,
+        })?;
+        label.used = true;
+        Some(label.id)
+    }
+}

@@ -1,0 +1,183 @@
+//! Types, without references and lifetimes.
+
+use mscclpp_core::diag::Code;
+
+use super::scope::TypeItem;
+use super::{AT_RUN_TIME, Lower};
+use crate::ast::{Con, IntTy, TypeExpr};
+use crate::lang;
+
+impl Lower<'_> {
+    pub(super) fn return_type(&mut self, output: &syn::ReturnType) -> TypeExpr {
+        match output {
+            syn::ReturnType::Default => TypeExpr::Con(Con::Unit, Vec::new()),
+            syn::ReturnType::Type(_, ty) => self.ty(ty),
+        }
+    }
+
+    pub(super) fn ty(&mut self, ty: &syn::Type) -> TypeExpr {
+        match ty {
+            syn::Type::Infer(_) => TypeExpr::Infer,
+            syn::Type::Paren(ty) => self.ty(&ty.elem),
+            syn::Type::Group(ty) => self.ty(&ty.elem),
+            syn::Type::Reference(ty) => self.ty(&ty.elem),
+            syn::Type::Slice(ty) => TypeExpr::Con(Con::List, vec![self.ty(&ty.elem)]),
+            // rustc checks the length.
+            syn::Type::Array(ty) => TypeExpr::Con(Con::List, vec![self.ty(&ty.elem)]),
+            syn::Type::Tuple(ty) if ty.elems.is_empty() => TypeExpr::Con(Con::Unit, Vec::new()),
+            syn::Type::Tuple(ty) => TypeExpr::Con(Con::Tuple, ty.elems.iter().map(|ty| self.ty(ty)).collect()),
+            syn::Type::Never(_) => TypeExpr::Infer,
+            syn::Type::FnPtr(ty) => {
+                let inputs = ty.inputs.iter().map(|arg| &arg.ty);
+                self.fn_type(inputs, &ty.output)
+            }
+            syn::Type::ImplTrait(ty) => self.bounds(ty, &ty.bounds),
+            syn::Type::TraitObject(ty) => self.bounds(ty, &ty.bounds),
+            syn::Type::Path(path) if path.qself.is_none() => self.path_type(&path.path),
+            _ => {
+                let tok = self.spans.tokens(ty);
+                self.refuse(tok, "this type is not evaluated at compile time", AT_RUN_TIME);
+                TypeExpr::Infer
+            }
+        }
+    }
+
+    fn fn_type<'a>(&mut self, inputs: impl Iterator<Item = &'a syn::Type>, output: &syn::ReturnType) -> TypeExpr {
+        let mut args: Vec<_> = inputs.map(|ty| self.ty(ty)).collect();
+        args.push(self.return_type(output));
+        TypeExpr::Con(Con::Fn, args)
+    }
+
+    /// `impl Fn(…)`, `impl Iterator<Item = T>`, `impl IntoIterator<Item = T>`, and the same with `dyn`.
+    fn bounds<'a>(&mut self, whole: &impl quote::ToTokens, bounds: impl IntoIterator<Item = &'a syn::TypeParamBound>) -> TypeExpr {
+        for bound in bounds {
+            let syn::TypeParamBound::Trait(bound) = bound else { continue };
+            let Some(last) = bound.path.segments.last() else { continue };
+            match (last.ident.to_string().as_str(), &last.arguments) {
+                ("Fn" | "FnMut" | "FnOnce", syn::PathArguments::Parenthesized(args)) => {
+                    return self.fn_type(args.inputs.iter().map(|arg| &arg.ty), &args.output);
+                }
+                ("Iterator" | "DoubleEndedIterator" | "ExactSizeIterator", args) => {
+                    return TypeExpr::Con(Con::Iter, vec![self.item_type(args)]);
+                }
+                ("IntoIterator", args) => return TypeExpr::Each(Box::new(self.item_type(args))),
+                _ => {}
+            }
+        }
+        let tok = self.spans.tokens(whole);
+        let help = "traits of the subset are `Fn`, `FnMut`, `FnOnce`, `Iterator<Item = …>` and `IntoIterator<Item = …>`";
+        self.refuse(tok, "values of this trait are not evaluated at compile time", help);
+        TypeExpr::Infer
+    }
+
+    fn item_type(&mut self, args: &syn::PathArguments) -> TypeExpr {
+        let syn::PathArguments::AngleBracketed(args) = args else { return TypeExpr::Infer };
+        let item = args.args.iter().find_map(|arg| match arg {
+            syn::GenericArgument::AssocType(item) if item.ident == "Item" => Some(&item.ty),
+            _ => None,
+        });
+        item.map_or(TypeExpr::Infer, |ty| self.ty(ty))
+    }
+
+    fn path_type(&mut self, path: &syn::Path) -> TypeExpr {
+        let Some(last) = path.segments.last() else { return TypeExpr::Infer };
+        let name = last.ident.to_string();
+        if path.segments.len() == 1 {
+            if name == "Self" && let Some(id) = self.self_struct {
+                return TypeExpr::Con(Con::Struct(id), Vec::new());
+            }
+            if let Some(scope) = self.find_type(&name) {
+                return self.own_type(scope, &name, last);
+            }
+        }
+        let mut args = self.type_args(&last.arguments);
+        let mut take = |count: usize| {
+            args.resize(count, TypeExpr::Infer);
+            std::mem::take(&mut args)
+        };
+        if let Some(int) = IntTy::from_name(&name) {
+            return TypeExpr::Int(int);
+        }
+        let con = |con| TypeExpr::Con(con, Vec::new());
+        match name.as_str() {
+            "bool" => con(Con::Bool),
+            "str" | "String" => con(Con::Str),
+            "Ordering" => con(Con::Ordering),
+            "Program" => con(Con::Program),
+            "Vec" | "VecDeque" => TypeExpr::Con(Con::List, take(1)),
+            "BTreeMap" => TypeExpr::Con(Con::Map, take(2)),
+            "HashMap" => TypeExpr::Con(Con::HashMap, take(2)),
+            "BTreeSet" => TypeExpr::Con(Con::Set, take(1)),
+            "HashSet" => TypeExpr::Con(Con::HashSet, take(1)),
+            "Option" => TypeExpr::Con(Con::Option, take(1)),
+            "Result" => TypeExpr::Con(Con::Result, take(1)),
+            "Range" | "RangeInclusive" => TypeExpr::Con(Con::Range, take(1)),
+            "Ranks" => TypeExpr::Con(Con::Iter, vec![con(Con::Handle("Rank"))]),
+            _ => match lang::dsl::handle(&name) {
+                Some(handle) => con(Con::Handle(handle)),
+                None => {
+                    let tok = self.spans.tokens(path);
+                    self.outside(tok, &name, "type");
+                    TypeExpr::Infer
+                }
+            },
+        }
+    }
+
+    fn own_type(&mut self, scope: usize, name: &str, segment: &syn::PathSegment) -> TypeExpr {
+        match self.scopes[scope].types[name].clone() {
+            TypeItem::Struct(..) => match self.struct_id(scope, name) {
+                Some(id) => TypeExpr::Con(Con::Struct(id), Vec::new()),
+                None => TypeExpr::Infer,
+            },
+            TypeItem::Alias(alias) => {
+                let tok = self.tok(segment.ident.span());
+                let outer = std::mem::replace(&mut self.scope, scope);
+                let ty = self.nested(tok, |_| TypeExpr::Infer, |this| this.ty(&alias.ty));
+                self.scope = outer;
+                ty
+            }
+            TypeItem::Other(what) => {
+                let tok = self.tok(segment.ident.span());
+                let help = "use integers and constants, tuples or a struct";
+                self.refuse(tok, format!("`{name}` is {what}, which is not evaluated at compile time"), help);
+                TypeExpr::Infer
+            }
+        }
+    }
+
+    fn type_args(&mut self, args: &syn::PathArguments) -> Vec<TypeExpr> {
+        let syn::PathArguments::AngleBracketed(args) = args else { return Vec::new() };
+        let types = args.args.iter().filter_map(|arg| match arg {
+            syn::GenericArgument::Type(ty) => Some(ty),
+            _ => None,
+        });
+        types.map(|ty| match ty {
+            // Markers such as `Scratch` in `Chunk<'p, Scratch>`: rustc checks them.
+            syn::Type::Path(path) if path.path.get_ident().is_some_and(|ident| lang::dsl::is_marker(&ident.to_string())) => {
+                TypeExpr::Infer
+            }
+            ty => self.ty(ty),
+        })
+        .collect()
+    }
+
+    /// The type argument of `method::<T>`.
+    pub(super) fn turbofish(&mut self, args: &syn::AngleBracketedGenericArguments) -> Option<TypeExpr> {
+        args.args.iter().find_map(|arg| match arg {
+            syn::GenericArgument::Type(ty) => Some(self.ty(ty)),
+            _ => None,
+        })
+    }
+
+    /// Refuses a name that comes from outside.
+    pub(super) fn outside(&mut self, tok: crate::ast::Tok, name: &str, what: &str) {
+        self.report.error(Code::OutsideName, tok, format!("the {what} `{name}` comes from outside of what is evaluated")).help(
+            format!(
+                "declare `{name}` in a `#[collectives]` module together with the collective, or pass a value as a parameter \
+                 with `params({} = […])`; {AT_RUN_TIME}",
+                name.to_lowercase()
+            ),
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! Collects what is wrong with an item, and says it on the user's tokens.
+
+use std::sync::Arc;
+
+use mscclpp_core::diag::{Code, Diagnostic, Diagnostics, Site};
+use mscclpp_core::origin::SourcePlace;
+use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+
+use crate::ast::Tok;
+use crate::spans::Spans;
+
+/// Most errors of one code that are shown.
+const MOST_OF_ONE_CODE: usize = 5;
+
+/// Errors so far. Forgetting to look at them is a bug, so dropping them unread panics.
+#[derive(Default)]
+pub struct Report {
+    list: Diagnostics,
+    read: bool,
+}
+
+/// An error that is being described; it is filed when it goes out of scope.
+pub struct Draft<'a> {
+    report: &'a mut Report,
+    diagnostic: Option<Diagnostic>,
+}
+
+impl Draft<'_> {
+    /// Says how to mend it.
+    pub fn help(mut self, help: impl Into<String>) {
+        self.diagnostic = self.diagnostic.take().map(|diagnostic| diagnostic.help(help));
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some(diagnostic) = self.diagnostic.take() {
+            self.report.push(diagnostic);
+        }
+    }
+}
+
+impl Report {
+    /// Files an error at a token; the result takes its help text.
+    pub fn error(&mut self, code: Code, tok: Tok, message: impl Into<String>) -> Draft<'_> {
+        Draft { report: self, diagnostic: Some(Diagnostic::new(code, at(tok), message)) }
+    }
+
+    /// Files an error.
+    pub fn push(&mut self, diagnostic: Diagnostic) {
+        self.read = false;
+        self.list.push(diagnostic);
+    }
+
+    /// Files errors, leaving out those that say nothing new: same code, same token.
+    pub fn extend_new(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+        for diagnostic in diagnostics {
+            let known = |other: &Diagnostic| other.code == diagnostic.code && token(other) == token(&diagnostic);
+            if !self.list.iter().any(known) {
+                self.push(diagnostic);
+            }
+        }
+    }
+
+    /// Whether there is no error.
+    pub fn is_empty(&mut self) -> bool {
+        self.read |= self.list.is_empty();
+        self.list.is_empty()
+    }
+
+    /// The errors.
+    pub fn into_diagnostics(mut self) -> Diagnostics {
+        self.read = true;
+        std::mem::take(&mut self.list)
+    }
+
+    /// The errors as calls of `compile_error!` on the tokens that they are about.
+    pub fn into_compile_errors(self, spans: &Spans) -> TokenStream {
+        let diagnostics = self.into_diagnostics();
+        diagnostics
+            .condensed(MOST_OF_ONE_CODE)
+            .iter()
+            .flat_map(|diagnostic| {
+                let (first, last) = token(diagnostic)
+                    .map_or_else(|| (Span::call_site(), Span::call_site()), |token| spans.get(token));
+                compile_error(&diagnostic.body(), first, last)
+            })
+            .collect()
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        assert!(self.read || std::thread::panicking(), "a report is dropped unread");
+    }
+}
+
+/// A place that is known by its token only.
+pub fn at(tok: Tok) -> Site {
+    Site::Source(SourcePlace { token: tok, file: Arc::from(""), ..SourcePlace::default() })
+}
+
+/// The token of a diagnostic, if it has one.
+fn token(diagnostic: &Diagnostic) -> Option<Tok> {
+    match &diagnostic.site {
+        Site::Source(place) if place.token != u32::MAX => Some(place.token),
+        _ => None,
+    }
+}
+
+/// `::core::compile_error! { "text" }`: the path carries the first span and the braces the last, so that rustc underlines
+/// everything between.
+fn compile_error(text: &str, first: Span, last: Span) -> Vec<TokenTree> {
+    let punct = |char, spacing, span| {
+        let mut punct = Punct::new(char, spacing);
+        punct.set_span(span);
+        TokenTree::Punct(punct)
+    };
+    let ident = |name, span| TokenTree::Ident(Ident::new(name, span));
+    let mut literal = Literal::string(text);
+    literal.set_span(last);
+    let mut group = Group::new(Delimiter::Brace, TokenTree::Literal(literal).into());
+    group.set_span(last);
+    vec![
+        punct(':', Spacing::Joint, first),
+        punct(':', Spacing::Alone, first),
+        ident("core", first),
+        punct(':', Spacing::Joint, first),
+        punct(':', Spacing::Alone, first),
+        ident("compile_error", first),
+        punct('!', Spacing::Alone, first),
+        TokenTree::Group(group),
+    ]
+}

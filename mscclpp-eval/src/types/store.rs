@@ -1,0 +1,223 @@
+//! Types under inference: numbers into a table, with variables that unification binds.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::ast::{Con, IntTy, Struct, TypeExpr};
+
+/// Number of a type in its [`Store`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ty(u32);
+
+/// What a type is, as far as it is known.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// Not known yet.
+    Var,
+    /// An integer type, not known yet which.
+    IntVar,
+    /// The same as another.
+    Link(Ty),
+    /// An integer type.
+    Int(IntTy),
+    /// A constructor with its arguments.
+    Con(Con, SmallVec<[Ty; 2]>),
+}
+
+/// All types of one collective.
+#[derive(Default)]
+pub struct Store {
+    nodes: Vec<Node>,
+}
+
+impl Store {
+    fn add(&mut self, node: Node) -> Ty {
+        self.nodes.push(node);
+        Ty((self.nodes.len() - 1) as u32)
+    }
+
+    /// A type that is not known yet.
+    pub fn var(&mut self) -> Ty {
+        self.add(Node::Var)
+    }
+
+    /// An integer type that is not known yet.
+    pub fn int_var(&mut self) -> Ty {
+        self.add(Node::IntVar)
+    }
+
+    /// An integer type.
+    pub fn int(&mut self, int: IntTy) -> Ty {
+        self.add(Node::Int(int))
+    }
+
+    /// A type without arguments.
+    pub fn plain(&mut self, con: Con) -> Ty {
+        self.add(Node::Con(con, smallvec![]))
+    }
+
+    /// A type with arguments.
+    pub fn con(&mut self, con: Con, args: impl IntoIterator<Item = Ty>) -> Ty {
+        let args = args.into_iter().collect();
+        self.add(Node::Con(con, args))
+    }
+
+    /// The representative of a type.
+    pub fn find(&self, mut ty: Ty) -> Ty {
+        while let Node::Link(next) = self.nodes[ty.0 as usize] {
+            ty = next;
+        }
+        ty
+    }
+
+    /// What a type is.
+    pub fn node(&self, ty: Ty) -> &Node {
+        &self.nodes[self.find(ty).0 as usize]
+    }
+
+    /// Constructor and arguments, if known.
+    pub fn parts(&self, ty: Ty) -> Option<(Con, SmallVec<[Ty; 2]>)> {
+        match self.node(ty) {
+            Node::Con(con, args) => Some((*con, args.clone())),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing is known of a type.
+    pub fn is_var(&self, ty: Ty) -> bool {
+        matches!(self.node(ty), Node::Var)
+    }
+
+    /// Whether a type is some integer.
+    pub fn is_int(&self, ty: Ty) -> bool {
+        matches!(self.node(ty), Node::Int(_) | Node::IntVar)
+    }
+
+    /// The integer type; Rust's default where nothing says which.
+    pub fn int_of(&self, ty: Ty) -> Option<IntTy> {
+        match self.node(ty) {
+            Node::Int(int) => Some(*int),
+            Node::IntVar => Some(IntTy::I32),
+            _ => None,
+        }
+    }
+
+    /// Makes two types one; false if they cannot be.
+    pub fn unify(&mut self, a: Ty, b: Ty) -> bool {
+        let (a, b) = (self.find(a), self.find(b));
+        if a == b {
+            return true;
+        }
+        match (&self.nodes[a.0 as usize], &self.nodes[b.0 as usize]) {
+            (Node::Var, _) => self.bind(a, b),
+            (_, Node::Var) => self.bind(b, a),
+            (Node::IntVar, Node::IntVar | Node::Int(_)) => self.link(a, b),
+            (Node::Int(_), Node::IntVar) => self.link(b, a),
+            (Node::Int(x), Node::Int(y)) => x == y,
+            (Node::Con(x, xs), Node::Con(y, ys)) if x == y && xs.len() == ys.len() => {
+                let pairs: SmallVec<[(Ty, Ty); 4]> = xs.iter().copied().zip(ys.iter().copied()).collect();
+                self.link(a, b);
+                // All pairs, so that one mismatch leaves no other type unknown.
+                pairs.into_iter().fold(true, |ok, (x, y)| self.unify(x, y) && ok)
+            }
+            _ => false,
+        }
+    }
+
+    fn link(&mut self, from: Ty, to: Ty) -> bool {
+        self.nodes[from.0 as usize] = Node::Link(to);
+        true
+    }
+
+    /// Binds a variable, unless the type contains it.
+    fn bind(&mut self, var: Ty, ty: Ty) -> bool {
+        !self.occurs(var, ty) && self.link(var, ty)
+    }
+
+    fn occurs(&self, var: Ty, ty: Ty) -> bool {
+        let ty = self.find(ty);
+        ty == var || matches!(&self.nodes[ty.0 as usize], Node::Con(_, args) if args.iter().any(|arg| self.occurs(var, *arg)))
+    }
+
+    /// The type in words, for messages.
+    pub fn show(&self, ty: Ty, structs: &[Struct]) -> String {
+        let list = |args: &[Ty]| args.iter().map(|arg| self.show(*arg, structs)).collect::<Vec<_>>().join(", ");
+        match self.node(ty) {
+            Node::Var | Node::Link(_) => "_".to_owned(),
+            Node::IntVar => "integer".to_owned(),
+            Node::Int(int) => int.name().to_owned(),
+            Node::Con(con, args) => match (con, args.as_slice()) {
+                (Con::Tuple, args) => format!("({})", list(args)),
+                (Con::Fn, [params @ .., result]) => format!("fn({}) -> {}", list(params), self.show(*result, structs)),
+                (Con::Struct(id), _) => structs[*id as usize].name.to_string(),
+                (con, []) => con.name().to_owned(),
+                (con, args) => format!("{}<{}>", con.name(), list(args)),
+            },
+        }
+    }
+
+    /// A type as written, with variables for what is left out. `Each` is handled by the caller.
+    pub fn written(&mut self, ty: &TypeExpr) -> Ty {
+        match ty {
+            TypeExpr::Infer | TypeExpr::Each(_) => self.var(),
+            TypeExpr::Int(int) => self.int(*int),
+            TypeExpr::Con(con, args) => {
+                let args: SmallVec<[Ty; 2]> = args.iter().map(|arg| self.written(arg)).collect();
+                self.add(Node::Con(*con, args))
+            }
+        }
+    }
+}
+
+impl Con {
+    /// Its name in messages and in the signatures of [`lang`](crate::lang).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "()",
+            Self::Bool => "bool",
+            Self::Str => "str",
+            Self::Ordering => "Ordering",
+            Self::Tuple => "tuple",
+            Self::List => "List",
+            Self::Map => "Map",
+            Self::HashMap => "HashMap",
+            Self::Set => "Set",
+            Self::HashSet => "HashSet",
+            Self::Option => "Option",
+            Self::Result => "Result",
+            Self::Range => "Range",
+            Self::RangeFrom => "RangeFrom",
+            Self::RangeTo => "RangeTo",
+            Self::RangeFull => "RangeFull",
+            Self::Iter => "Iter",
+            Self::Entry => "Entry",
+            Self::Fn => "fn",
+            Self::Struct(_) => "struct",
+            Self::Program => "Program",
+            Self::Handle(name) => name,
+        }
+    }
+
+    /// The constructor of a name in a signature.
+    pub fn from_name(name: &str) -> Option<Self> {
+        const NAMED: [Con; 17] = [
+            Con::Bool,
+            Con::Str,
+            Con::Ordering,
+            Con::List,
+            Con::Map,
+            Con::HashMap,
+            Con::Set,
+            Con::HashSet,
+            Con::Option,
+            Con::Result,
+            Con::Range,
+            Con::RangeFrom,
+            Con::RangeTo,
+            Con::RangeFull,
+            Con::Iter,
+            Con::Entry,
+            Con::Program,
+        ];
+        NAMED.into_iter().find(|con| con.name() == name)
+    }
+}
