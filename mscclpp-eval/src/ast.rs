@@ -7,77 +7,83 @@
 use std::sync::Arc;
 
 /// Number of a place in the user's source.
-pub type Tok = u32;
+pub(crate) type Tok = u32;
 /// Number of an expression or pattern, for the tables that type inference fills.
-pub type NodeId = u32;
+pub(crate) type NodeId = u32;
 /// Number of a variable in its function's frame.
-pub type Slot = u32;
-/// Number of a function of [`Program::functions`].
-pub type FnId = u32;
-/// Number of a constant of [`Program::constants`].
-pub type ConstId = u32;
-/// Number of a struct of [`Program::structs`].
-pub type StructId = u32;
+pub(crate) type Slot = u32;
+/// Number of a function of [`Tree::functions`].
+pub(crate) type FnId = u32;
+/// Number of a closure of [`Tree::closures`].
+pub(crate) type ClosureId = u32;
+/// Number of a constant of [`Tree::constants`].
+pub(crate) type ConstId = u32;
+/// Number of a struct of [`Tree::structs`].
+pub(crate) type StructId = u32;
 /// Number of a loop or labelled block within its function or closure body.
-pub type LabelId = u32;
+pub(crate) type LabelId = u32;
 
 /// Everything that one collective can reach.
 #[derive(Debug, Default)]
-pub struct Tree {
+pub(crate) struct Tree {
     /// Functions; the collective itself is number 0.
-    pub functions: Vec<Function>,
+    pub(crate) functions: Vec<Function>,
+    /// Closures.
+    pub(crate) closures: Vec<Closure>,
     /// Constants.
-    pub constants: Vec<Constant>,
+    pub(crate) constants: Vec<Constant>,
     /// Structs.
-    pub structs: Vec<Struct>,
+    pub(crate) structs: Vec<Struct>,
     /// How many nodes there are.
-    pub nodes: u32,
+    pub(crate) nodes: u32,
 }
 
 /// A function, or the body of a closure.
 #[derive(Debug)]
-pub struct Function {
+pub(crate) struct Function {
     /// Its name.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Its parameters in order, `self` included.
-    pub params: Vec<(Pattern, TypeExpr)>,
+    pub(crate) params: Vec<(Pattern, TypeExpr)>,
     /// What it returns.
-    pub output: TypeExpr,
+    pub(crate) output: TypeExpr,
     /// What it does.
-    pub body: Expr,
+    pub(crate) body: Expr,
     /// Number of variables.
-    pub slots: u32,
+    pub(crate) slots: u32,
+    /// Whether it takes `&mut self`.
+    pub(crate) changes_self: bool,
     /// Its name in the source.
-    pub tok: Tok,
+    pub(crate) tok: Tok,
 }
 
 /// A constant.
 #[derive(Debug)]
-pub struct Constant {
+pub(crate) struct Constant {
     /// Its name.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Its type.
-    pub ty: TypeExpr,
+    pub(crate) ty: TypeExpr,
     /// Its value.
-    pub value: Expr,
+    pub(crate) value: Expr,
     /// Number of variables in its value.
-    pub slots: u32,
+    pub(crate) slots: u32,
 }
 
 /// A struct with named or numbered fields.
 #[derive(Debug)]
-pub struct Struct {
+pub(crate) struct Struct {
     /// Its name.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Its fields in order of declaration; numbered ones are named `0`, `1`, ….
-    pub fields: Vec<(Arc<str>, TypeExpr)>,
+    pub(crate) fields: Vec<(Arc<str>, TypeExpr)>,
     /// Its methods and associated functions.
-    pub methods: Vec<(Arc<str>, FnId)>,
+    pub(crate) methods: Vec<(Arc<str>, FnId)>,
 }
 
 /// A type as written, without references and lifetimes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TypeExpr {
+pub(crate) enum TypeExpr {
     /// `_`, or nothing.
     Infer,
     /// An integer type.
@@ -89,11 +95,12 @@ pub enum TypeExpr {
 }
 
 /// Integer types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are Rust's")]
-pub enum IntTy {
+pub(crate) enum IntTy {
     I8,
     I16,
+    #[default]
     I32,
     I64,
     Isize,
@@ -106,7 +113,7 @@ pub enum IntTy {
 
 impl IntTy {
     /// All of them, in the order of their discriminants.
-    pub const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::I8,
         Self::I16,
         Self::I32,
@@ -120,7 +127,7 @@ impl IntTy {
     ];
 
     /// The name in Rust.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::I8 => "i8",
             Self::I16 => "i16",
@@ -136,12 +143,12 @@ impl IntTy {
     }
 
     /// The type of a name.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|ty| ty.name() == name)
     }
 
     /// Width in bits; `usize` and `isize` have 64, as on every host of a GPU.
-    pub const fn bits(self) -> u32 {
+    pub(crate) const fn bits(self) -> u32 {
         match self {
             Self::I8 | Self::U8 => 8,
             Self::I16 | Self::U16 => 16,
@@ -151,29 +158,40 @@ impl IntTy {
     }
 
     /// Whether it has negative values.
-    pub const fn signed(self) -> bool {
+    pub(crate) const fn signed(self) -> bool {
         matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Isize)
     }
 
+    /// The unsigned type of the same width.
+    pub(crate) const fn unsigned(self) -> Self {
+        match self {
+            Self::I8 | Self::U8 => Self::U8,
+            Self::I16 | Self::U16 => Self::U16,
+            Self::I32 | Self::U32 => Self::U32,
+            Self::I64 | Self::U64 => Self::U64,
+            Self::Isize | Self::Usize => Self::Usize,
+        }
+    }
+
     /// Smallest value.
-    pub const fn min(self) -> i128 {
+    pub(crate) const fn min(self) -> i128 {
         if self.signed() { -(1 << (self.bits() - 1)) } else { 0 }
     }
 
     /// Largest value.
-    pub const fn max(self) -> i128 {
+    pub(crate) const fn max(self) -> i128 {
         if self.signed() { (1 << (self.bits() - 1)) - 1 } else { (1 << self.bits()) - 1 }
     }
 
     /// Whether a value is one of this type.
-    pub const fn holds(self, value: i128) -> bool {
+    pub(crate) const fn holds(self, value: i128) -> bool {
         self.min() <= value && value <= self.max()
     }
 }
 
 /// Type constructors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Con {
+pub(crate) enum Con {
     /// `()`
     Unit,
     /// `bool`
@@ -222,18 +240,18 @@ pub enum Con {
 
 /// An expression.
 #[derive(Debug)]
-pub struct Expr {
+pub(crate) struct Expr {
     /// What it is.
-    pub kind: ExprKind,
+    pub(crate) kind: ExprKind,
     /// Where it is.
-    pub tok: Tok,
+    pub(crate) tok: Tok,
     /// Its number.
-    pub id: NodeId,
+    pub(crate) id: NodeId,
 }
 
 /// Where a variable lives, seen from the code that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Var {
+pub(crate) enum Var {
     /// In the frame of the running function or closure.
     Local(Slot),
     /// Captured by the running closure, as its number n.
@@ -242,7 +260,7 @@ pub enum Var {
 
 /// Kinds of expressions.
 #[derive(Debug)]
-pub enum ExprKind {
+pub(crate) enum ExprKind {
     /// Refused; evaluation never gets here.
     Error,
     /// `()`
@@ -261,6 +279,8 @@ pub enum ExprKind {
     Path(PathValue),
     /// A function as a value.
     Function(FnId),
+    /// A function of the language as a value: `Some`, `Vec::new`.
+    PathFn(&'static crate::lang::PathFn),
     /// `(a, b)`
     Tuple(Vec<Expr>),
     /// `[a, b]`, `vec![a, b]`
@@ -298,7 +318,7 @@ pub enum ExprKind {
     /// `a = b`
     Assign(Box<Expr>, Box<Expr>),
     /// `(a, b) = c`, `_ = c`
-    AssignPattern(Assignee, Box<Expr>),
+    AssignPattern(Box<Assignee>, Box<Expr>),
     /// `a += b`
     AssignOp(BinOp, Box<Expr>, Box<Expr>),
     /// A call of a function of the user.
@@ -310,7 +330,7 @@ pub enum ExprKind {
     /// A method call.
     Method(Box<MethodCall>),
     /// `|a| b`
-    Closure(Box<Closure>),
+    Closure(ClosureId),
     /// A block; the label is set if something breaks out of it.
     Block(Vec<Stmt>, Option<Box<Expr>>, Option<LabelId>),
     /// `if c { a } else { b }`
@@ -345,7 +365,7 @@ pub enum ExprKind {
 
 /// Values that are named by a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathValue {
+pub(crate) enum PathValue {
     /// `usize::MIN`, `usize::MAX` and the like.
     Int(IntTy, i128),
     /// `usize::BITS` and the like, a `u32`.
@@ -360,7 +380,7 @@ pub enum PathValue {
 
 /// How a range ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RangeEnd {
+pub(crate) enum RangeEnd {
     /// `..`
     Exclusive,
     /// `..=`
@@ -370,7 +390,7 @@ pub enum RangeEnd {
 /// Arithmetic and bit operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are Rust's")]
-pub enum BinOp {
+pub(crate) enum BinOp {
     Add,
     Sub,
     Mul,
@@ -385,7 +405,7 @@ pub enum BinOp {
 
 impl BinOp {
     /// As written.
-    pub const fn symbol(self) -> &'static str {
+    pub(crate) const fn symbol(self) -> &'static str {
         match self {
             Self::Add => "+",
             Self::Sub => "-",
@@ -404,7 +424,7 @@ impl BinOp {
 /// Comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are Rust's")]
-pub enum CmpOp {
+pub(crate) enum CmpOp {
     Eq,
     Ne,
     Lt,
@@ -415,7 +435,7 @@ pub enum CmpOp {
 
 /// The left side of a destructuring assignment.
 #[derive(Debug)]
-pub enum Assignee {
+pub(crate) enum Assignee {
     /// `_`
     Ignore,
     /// A place.
@@ -428,67 +448,67 @@ pub enum Assignee {
 
 /// A method call.
 #[derive(Debug)]
-pub struct MethodCall {
+pub(crate) struct MethodCall {
     /// What it is called on.
-    pub receiver: Expr,
+    pub(crate) receiver: Expr,
     /// The method's name.
-    pub name: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Its type argument.
-    pub turbofish: Option<TypeExpr>,
+    pub(crate) turbofish: Option<TypeExpr>,
     /// Its arguments.
-    pub args: Vec<Expr>,
+    pub(crate) args: Vec<Expr>,
     /// Line of its name, from 1.
-    pub line: u32,
+    pub(crate) line: u32,
     /// Column of its name, from 1.
-    pub column: u32,
+    pub(crate) column: u32,
 }
 
 /// A closure. Its body is a function of its own: captured variables come in by number.
 #[derive(Debug)]
-pub struct Closure {
+pub(crate) struct Closure {
     /// Whether it captures by value.
-    pub by_value: bool,
+    pub(crate) by_value: bool,
     /// The variables it captures, seen from where it is made.
-    pub captures: Vec<Var>,
+    pub(crate) captures: Vec<Var>,
     /// Its parameters.
-    pub params: Vec<(Pattern, TypeExpr)>,
+    pub(crate) params: Vec<(Pattern, TypeExpr)>,
     /// What it returns.
-    pub output: TypeExpr,
+    pub(crate) output: TypeExpr,
     /// What it does.
-    pub body: Expr,
+    pub(crate) body: Expr,
     /// Number of its own variables.
-    pub slots: u32,
+    pub(crate) slots: u32,
 }
 
 /// A `for` loop.
 #[derive(Debug)]
-pub struct For {
+pub(crate) struct For {
     /// Its label.
-    pub label: LabelId,
+    pub(crate) label: LabelId,
     /// What each item is bound to.
-    pub pattern: Pattern,
+    pub(crate) pattern: Pattern,
     /// What it goes over.
-    pub over: Expr,
+    pub(crate) over: Expr,
     /// What it does.
-    pub body: Expr,
+    pub(crate) body: Expr,
     /// Names and slots of the variables of `pattern`, for messages.
-    pub variables: Vec<(Arc<str>, Slot)>,
+    pub(crate) variables: Vec<(Arc<str>, Slot)>,
 }
 
 /// An arm of a `match`.
 #[derive(Debug)]
-pub struct Arm {
+pub(crate) struct Arm {
     /// Its pattern.
-    pub pattern: Pattern,
+    pub(crate) pattern: Pattern,
     /// Its condition.
-    pub guard: Option<Expr>,
+    pub(crate) guard: Option<Expr>,
     /// Its value.
-    pub body: Expr,
+    pub(crate) body: Expr,
 }
 
 /// A statement.
 #[derive(Debug)]
-pub enum Stmt {
+pub(crate) enum Stmt {
     /// `let p: T = a else { … };`
     Let(Box<Let>),
     /// An expression whose value is dropped.
@@ -497,31 +517,31 @@ pub enum Stmt {
 
 /// A `let` statement.
 #[derive(Debug)]
-pub struct Let {
+pub(crate) struct Let {
     /// What is bound.
-    pub pattern: Pattern,
+    pub(crate) pattern: Pattern,
     /// Its type, if written.
-    pub ty: TypeExpr,
+    pub(crate) ty: TypeExpr,
     /// Its value.
-    pub value: Option<Expr>,
+    pub(crate) value: Option<Expr>,
     /// What happens when the pattern does not match.
-    pub otherwise: Option<Expr>,
+    pub(crate) otherwise: Option<Expr>,
 }
 
 /// A pattern.
 #[derive(Debug)]
-pub struct Pattern {
+pub(crate) struct Pattern {
     /// What it is.
-    pub kind: PatternKind,
+    pub(crate) kind: PatternKind,
     /// Where it is.
-    pub tok: Tok,
+    pub(crate) tok: Tok,
     /// Its number.
-    pub id: NodeId,
+    pub(crate) id: NodeId,
 }
 
 /// Kinds of patterns.
 #[derive(Debug)]
-pub enum PatternKind {
+pub(crate) enum PatternKind {
     /// `_`
     Wild,
     /// `x`, `mut x`, `ref x`, `x @ p`
@@ -550,14 +570,14 @@ pub enum PatternKind {
 
 /// The message of `panic!` and its kin.
 #[derive(Debug, Default)]
-pub struct Message {
+pub(crate) struct Message {
     /// Text, then a value, then text, and so on.
-    pub pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<Piece>,
 }
 
 /// A part of a message.
 #[derive(Debug)]
-pub enum Piece {
+pub(crate) enum Piece {
     /// Text.
     Text(Arc<str>),
     /// A value; `true` for `{:?}`.

@@ -14,20 +14,20 @@ const MOST_OF_ONE_CODE: usize = 5;
 
 /// Errors so far. Forgetting to look at them is a bug, so dropping them unread panics.
 #[derive(Default)]
-pub struct Report {
+pub(crate) struct Report {
     list: Diagnostics,
     read: bool,
 }
 
 /// An error that is being described; it is filed when it goes out of scope.
-pub struct Draft<'a> {
+pub(crate) struct Draft<'a> {
     report: &'a mut Report,
     diagnostic: Option<Diagnostic>,
 }
 
 impl Draft<'_> {
     /// Says how to mend it.
-    pub fn help(mut self, help: impl Into<String>) {
+    pub(crate) fn help(mut self, help: impl Into<String>) {
         self.diagnostic = self.diagnostic.take().map(|diagnostic| diagnostic.help(help));
     }
 }
@@ -42,18 +42,18 @@ impl Drop for Draft<'_> {
 
 impl Report {
     /// Files an error at a token; the result takes its help text.
-    pub fn error(&mut self, code: Code, tok: Tok, message: impl Into<String>) -> Draft<'_> {
+    pub(crate) fn error(&mut self, code: Code, tok: Tok, message: impl Into<String>) -> Draft<'_> {
         Draft { report: self, diagnostic: Some(Diagnostic::new(code, at(tok), message)) }
     }
 
     /// Files an error.
-    pub fn push(&mut self, diagnostic: Diagnostic) {
+    pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         self.read = false;
         self.list.push(diagnostic);
     }
 
     /// Files errors, leaving out those that say nothing new: same code, same token.
-    pub fn extend_new(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+    pub(crate) fn extend_new(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
         for diagnostic in diagnostics {
             let known = |other: &Diagnostic| other.code == diagnostic.code && token(other) == token(&diagnostic);
             if !self.list.iter().any(known) {
@@ -63,26 +63,26 @@ impl Report {
     }
 
     /// Whether there is no error.
-    pub fn is_empty(&mut self) -> bool {
+    pub(crate) fn is_empty(&mut self) -> bool {
         self.read |= self.list.is_empty();
         self.list.is_empty()
     }
 
     /// The errors.
-    pub fn into_diagnostics(mut self) -> Diagnostics {
+    pub(crate) fn into_diagnostics(mut self) -> Diagnostics {
         self.read = true;
         std::mem::take(&mut self.list)
     }
 
     /// The errors as calls of `compile_error!` on the tokens that they are about.
-    pub fn into_compile_errors(self, spans: &Spans) -> TokenStream {
+    pub(crate) fn into_compile_errors(self, spans: &Spans) -> TokenStream {
         let diagnostics = self.into_diagnostics();
         diagnostics
             .condensed(MOST_OF_ONE_CODE)
             .iter()
             .flat_map(|diagnostic| {
-                let (first, last) = token(diagnostic)
-                    .map_or_else(|| (Span::call_site(), Span::call_site()), |token| spans.get(token));
+                let (first, last) =
+                    token(diagnostic).map_or_else(|| (Span::call_site(), Span::call_site()), |token| spans.get(token));
                 compile_error(&diagnostic.body(), first, last)
             })
             .collect()
@@ -96,7 +96,7 @@ impl Drop for Report {
 }
 
 /// A place that is known by its token only.
-pub fn at(tok: Tok) -> Site {
+pub(crate) fn at(tok: Tok) -> Site {
     Site::Source(SourcePlace { token: tok, file: Arc::from(""), ..SourcePlace::default() })
 }
 

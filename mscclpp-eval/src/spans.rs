@@ -7,30 +7,30 @@ use crate::ast::Tok;
 
 /// First and last span of every place that a message may point at, by token number.
 #[derive(Default)]
-pub struct Spans {
+pub(crate) struct Spans {
     list: Vec<(Span, Span)>,
 }
 
 impl Spans {
     /// A place of one token.
-    pub fn one(&mut self, span: Span) -> Tok {
+    pub(crate) fn one(&mut self, span: Span) -> Tok {
         self.pair(span, span)
     }
 
     /// A place from one token to another.
-    pub fn pair(&mut self, first: Span, last: Span) -> Tok {
+    pub(crate) fn pair(&mut self, first: Span, last: Span) -> Tok {
         self.list.push((first, last));
         (self.list.len() - 1) as Tok
     }
 
     /// The place from the start of one to the end of another.
-    pub fn join(&mut self, first: Tok, last: Tok) -> Tok {
+    pub(crate) fn join(&mut self, first: Tok, last: Tok) -> Tok {
         let (first, last) = (self.get(first).0, self.get(last).1);
         self.pair(first, last)
     }
 
     /// The place of some tokens. Costs a walk over them.
-    pub fn tokens(&mut self, tokens: &impl ToTokens) -> Tok {
+    pub(crate) fn tokens(&mut self, tokens: &impl ToTokens) -> Tok {
         let mut spans = tokens.to_token_stream().into_iter().map(|token| token.span());
         let first = spans.next().unwrap_or_else(Span::call_site);
         let last = spans.last().unwrap_or(first);
@@ -38,7 +38,7 @@ impl Spans {
     }
 
     /// First and last span of a place; the macro's call for one unknown.
-    pub fn get(&self, tok: Tok) -> (Span, Span) {
+    pub(crate) fn get(&self, tok: Tok) -> (Span, Span) {
         self.list.get(tok as usize).copied().unwrap_or_else(|| (Span::call_site(), Span::call_site()))
     }
 }

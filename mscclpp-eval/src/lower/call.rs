@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use syn::spanned::Spanned;
 
-use super::Lower;
+use super::{Lower, Outside};
 use crate::ast::{Expr, ExprKind, IntTy, MethodCall};
 use crate::lang;
 
@@ -44,6 +44,11 @@ impl Lower<'_> {
             if let Some(expr) = self.language_call(path, &names, call, tok) {
                 return expr;
             }
+        }
+        if !own {
+            self.outside(tok, &names.join("::"), Outside::Function);
+            self.args(call);
+            return self.expr(ExprKind::Error, tok);
         }
         let callee = self.path(path);
         let args = self.args(call);
@@ -97,7 +102,7 @@ impl Lower<'_> {
                 let value = Box::new(args.remove(0));
                 self.expr(ExprKind::Convert(value, int, name == "try_from"), tok)
             }
-            (_, count) if count >= 1 && lang::methods_named(name).next().is_some() => {
+            (_, count) if count >= 1 && lang::int_method(name) => {
                 let receiver = args.remove(0);
                 let ty = crate::ast::TypeExpr::Int(int);
                 let start = self.spans.get(tok).0.start();

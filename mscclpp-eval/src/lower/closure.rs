@@ -28,8 +28,8 @@ impl Lower<'_> {
         let frame = self.frames.pop().unwrap_or_default();
         let captures: Vec<Var> = frame.captures.into_iter().map(|(_, var)| var).collect();
         let tok = self.spans.join(first, body.tok);
-        let closure =
-            Closure { by_value: expr.capture.is_some(), captures, params, output, body, slots: frame.slots };
-        self.expr(ExprKind::Closure(Box::new(closure)), tok)
+        let closure = Closure { by_value: expr.capture.is_some(), captures, params, output, body, slots: frame.slots };
+        self.closures.push(closure);
+        self.expr(ExprKind::Closure((self.closures.len() - 1) as u32), tok)
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use mscclpp_core::diag::Code;
 use syn::spanned::Spanned;
 
-use super::{AT_RUN_TIME, Lower};
+use super::scope::TypeItem;
+use super::{AT_RUN_TIME, Lower, Outside};
 use crate::ast::{Assignee, BinOp, CmpOp, Expr, ExprKind, For, IntTy, RangeEnd, Slot, Tok};
 
 impl Lower<'_> {
@@ -88,7 +89,7 @@ impl Lower<'_> {
                 let tok = self.tok(inner.eq_token.span);
                 let kind = match target {
                     Assignee::Place(place) => ExprKind::Assign(Box::new(place), value),
-                    pattern => ExprKind::AssignPattern(pattern, value),
+                    pattern => ExprKind::AssignPattern(Box::new(pattern), value),
                 };
                 self.expr(kind, tok)
             }
@@ -222,7 +223,8 @@ impl Lower<'_> {
 
     fn unary(&mut self, expr: &syn::ExprUnary) -> Expr {
         let first = self.tok(expr.op.span());
-        if let (syn::UnOp::Neg(_), syn::Expr::Lit(syn::ExprLit { lit: lit @ syn::Lit::Int(_), .. })) = (&expr.op, &*expr.expr)
+        if let (syn::UnOp::Neg(_), syn::Expr::Lit(syn::ExprLit { lit: lit @ syn::Lit::Int(_), .. })) =
+            (&expr.op, &*expr.expr)
         {
             // `-128i8` is one number: `128i8` alone would be too large.
             let last = self.tok(lit.span());
@@ -314,7 +316,7 @@ impl Lower<'_> {
         let tok = self.spans.join(first, last);
         let Some(id) = self.struct_of(&expr.path) else {
             let name = expr.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
-            self.outside(tok, &name, "type");
+            self.outside(tok, &name, Outside::Type);
             return self.expr(ExprKind::Error, tok);
         };
         let fields = expr.fields.iter().filter_map(|field| {
@@ -404,8 +406,7 @@ impl Lower<'_> {
         match kind {
             Some(kind) => self.expr(kind, tok),
             None => {
-                let last = names.last().map_or("", String::as_str);
-                self.outside(tok, last, "name");
+                self.outside(tok, &names.join("::"), Outside::Value);
                 self.expr(ExprKind::Error, tok)
             }
         }
@@ -418,7 +419,10 @@ impl Lower<'_> {
         if let Some(kind) = self.item_expr(name, span) {
             return Some(kind);
         }
-        (name == "None").then_some(ExprKind::Path(crate::ast::PathValue::None))
+        if name == "None" {
+            return Some(ExprKind::Path(crate::ast::PathValue::None));
+        }
+        crate::lang::path_fn("", name).map(ExprKind::PathFn)
     }
 
     fn qualified(&mut self, names: &[String], ty: &str, name: &str, span: proc_macro2::Span) -> Option<ExprKind> {
@@ -433,9 +437,15 @@ impl Lower<'_> {
         if names.len() == 2
             && let Some(scope) = self.find_type(ty)
         {
+            if let TypeItem::Other(what) = self.scopes[scope].types[ty] {
+                let tok = self.tok(span);
+                self.not_a_struct(tok, ty, what);
+                return Some(ExprKind::Error);
+            }
             let id = self.struct_id(scope, ty)?;
             return self.method(id, name).map(ExprKind::Function);
         }
-        crate::lang::path_value(ty, name).map(ExprKind::Path)
+        let value = crate::lang::path_value(ty, name).map(ExprKind::Path);
+        value.or_else(|| crate::lang::path_fn(ty, name).map(ExprKind::PathFn))
     }
 }

@@ -13,13 +13,13 @@ use crate::ast::{ConstId, Constant, ExprKind, FnId, Function, Pattern, Struct, S
 
 /// The items around a collective: those of its `#[collectives]` module, or none.
 #[derive(Clone, Default)]
-pub struct Items {
+pub(crate) struct Items {
     scope: Scope,
 }
 
 impl Items {
     /// The items of a module.
-    pub fn of_module(list: &[syn::Item]) -> Self {
+    pub(crate) fn of_module(list: &[syn::Item]) -> Self {
         Self { scope: scope_of(list.iter()) }
     }
 
@@ -56,17 +56,19 @@ fn scope_of<'a>(items: impl Iterator<Item = &'a syn::Item> + Clone) -> Scope {
             syn::Item::Type(item) => ty(&item.ident, TypeItem::Alias(Rc::new(item.clone()))),
             syn::Item::Enum(item) => ty(&item.ident, TypeItem::Other("an enum")),
             syn::Item::Union(item) => ty(&item.ident, TypeItem::Other("a union")),
-            syn::Item::Struct(item) => structs.push(StructItem { item: item.clone(), methods: Vec::new() }),
+            syn::Item::Struct(item) => {
+                structs.push(StructItem { item: item.clone(), methods: Vec::new(), has_trait: false })
+            }
             _ => {}
         }
     }
     for item in items {
         if let syn::Item::Impl(block) = item
-            && block.trait_.is_none()
             && let syn::Type::Path(path) = &*block.self_ty
             && let Some(last) = path.path.segments.last()
             && let Some(found) = structs.iter_mut().find(|found| found.item.ident == last.ident)
         {
+            found.has_trait |= block.trait_.is_some();
             found.methods.extend(block.items.iter().filter_map(|item| match item {
                 syn::ImplItem::Fn(method) => Some((method.sig.ident.to_string(), Rc::new(method.clone()))),
                 _ => None,
@@ -77,6 +79,11 @@ fn scope_of<'a>(items: impl Iterator<Item = &'a syn::Item> + Clone) -> Scope {
         scope.types.insert(found.item.ident.to_string(), TypeItem::Struct(Rc::new(found), None));
     }
     scope
+}
+
+/// Whether a receiver is `&mut self`.
+fn changes(receiver: &syn::Receiver) -> bool {
+    matches!(&receiver.kind, syn::ReceiverKind::Reference(_, _, Some(_)))
 }
 
 impl Lower<'_> {
@@ -118,7 +125,11 @@ impl Lower<'_> {
             syn::UseTree::Name(name) if crate::lang::knows_type(&name.ident.to_string()) => {
                 let tok = self.tok(name.ident.span());
                 let name = name.ident.to_string();
-                self.refuse(tok, format!("`{name}` would not be the `{name}` of the standard library here"), "rename it");
+                self.refuse(
+                    tok,
+                    format!("`{name}` would not be the `{name}` of the standard library here"),
+                    "rename it",
+                );
             }
             syn::UseTree::Rename(rename) if rename.rename != "_" => {
                 let tok = self.tok(rename.rename.span());
@@ -155,7 +166,8 @@ impl Lower<'_> {
         let tok = self.tok(sig.ident.span());
         let slots = self.frame().slots;
         let name = Arc::from(sig.ident.to_string());
-        self.functions[pending.id as usize] = Some(Function { name, params, output, body, slots, tok });
+        let changes_self = matches!(sig.inputs.first(), Some(syn::FnArg::Receiver(receiver)) if changes(receiver));
+        self.functions[pending.id as usize] = Some(Function { name, params, output, body, slots, changes_self, tok });
     }
 
     fn signature(&mut self, sig: &syn::Signature) {
@@ -174,6 +186,7 @@ impl Lower<'_> {
             let tok = self.tok(span);
             self.refuse(tok, format!("{what} are not evaluated at compile time"), help);
         }
+        self.generics = sig.generics.type_params().map(|param| param.ident.to_string()).collect();
         for param in &sig.generics.params {
             if !matches!(param, syn::GenericParam::Lifetime(_)) {
                 let tok = self.spans.tokens(param);
@@ -254,6 +267,11 @@ impl Lower<'_> {
                 let tok = self.spans.tokens(param);
                 self.refuse(tok, "generic structs are not evaluated at compile time", "write the types out");
             }
+        }
+        if found.has_trait {
+            let tok = self.tok(found.item.ident.span());
+            let what = format!("traits implemented by hand for `{name}` are not evaluated at compile time");
+            self.refuse(tok, what, "derive them, or write functions and methods instead");
         }
         let outer = std::mem::replace(&mut self.scope, scope);
         let fields = found.item.fields.iter().enumerate().map(|(index, field)| {

@@ -33,8 +33,9 @@ impl Lower<'_> {
             "vec" => self.vec(mac, tok),
             "matches" => self.matches(mac, tok),
             "println" | "print" | "eprintln" | "eprint" | "dbg" => {
-                let help =
-                    format!("to look at a value while the crate compiles write `panic!(\"{{value:?}}\")`; {AT_RUN_TIME}");
+                let help = format!(
+                    "to look at a value while the crate compiles write `panic!(\"{{value:?}}\")`; {AT_RUN_TIME}"
+                );
                 self.refused(tok, format!("`{name}!` is not evaluated at compile time"), help)
             }
             _ => {

@@ -17,31 +17,35 @@ use std::sync::Arc;
 use mscclpp_core::diag::Code;
 use proc_macro2::Span;
 
-use crate::ast::{Constant, Expr, ExprKind, Function, NodeId, Pattern, PatternKind, Struct, StructId, Tok, Tree};
+use crate::ast::{
+    Closure, Constant, Expr, ExprKind, Function, NodeId, Pattern, PatternKind, Struct, StructId, Tok, Tree,
+};
 use crate::report::Report;
 use crate::spans::Spans;
 use scope::{Frame, Scope, StructItem};
 
-pub use item::Items;
+pub(crate) use item::Items;
 
 /// How deep expressions, types and patterns may nest.
 const MAX_NESTING: u32 = 128;
 
 /// Lowers one collective, with everything of `items` that it reaches, into a tree. Errors go to `report`; the tree is
 /// only worth evaluating if there are none.
-pub fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spans, report: &mut Report) -> Tree {
+pub(crate) fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spans, report: &mut Report) -> Tree {
     let mut lower = Lower {
         spans,
         report,
         scopes: vec![items.scope()],
         frames: Vec::new(),
         functions: Vec::new(),
+        closures: Vec::new(),
         constants: Vec::new(),
         structs: Vec::new(),
         queue: Vec::new(),
         called: Vec::new(),
         declared: Vec::new(),
         self_struct: None,
+        generics: Vec::new(),
         scope: 0,
         nodes: 0,
         nesting: 0,
@@ -49,10 +53,19 @@ pub fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spans, rep
     lower.run(collective);
     Tree {
         functions: lower.functions.into_iter().flatten().collect(),
+        closures: lower.closures,
         constants: lower.constants.into_iter().flatten().collect(),
         structs: lower.structs,
         nodes: lower.nodes,
     }
+}
+
+/// What kind of name comes from outside.
+#[derive(Clone, Copy)]
+enum Outside {
+    Value,
+    Function,
+    Type,
 }
 
 /// The state of lowering.
@@ -62,6 +75,7 @@ struct Lower<'r> {
     scopes: Vec<Scope>,
     frames: Vec<Frame>,
     functions: Vec<Option<Function>>,
+    closures: Vec<Closure>,
     constants: Vec<Option<Constant>>,
     structs: Vec<Struct>,
     queue: Vec<item::Pending>,
@@ -71,6 +85,8 @@ struct Lower<'r> {
     declared: Vec<(usize, Rc<StructItem>)>,
     /// What `Self` means here.
     self_struct: Option<StructId>,
+    /// Type parameters of the function that is being lowered; they have been refused.
+    generics: Vec<String>,
     /// The scope of the code that is being lowered.
     scope: usize,
     nodes: u32,
@@ -85,10 +101,6 @@ impl Lower<'_> {
 
     fn expr(&mut self, kind: ExprKind, tok: Tok) -> Expr {
         Expr { kind, tok, id: self.node() }
-    }
-
-    fn boxed(&mut self, kind: ExprKind, tok: Tok) -> Box<Expr> {
-        Box::new(self.expr(kind, tok))
     }
 
     fn pat(&mut self, kind: PatternKind, tok: Tok) -> Pattern {

@@ -2,7 +2,7 @@
 
 use mscclpp_core::diag::Code;
 
-use super::Lower;
+use super::{Lower, Outside};
 use crate::ast::{Con, Expr, ExprKind, Pattern, PatternKind, RangeEnd, Slot, StructId, Tok, TypeExpr};
 
 /// The variables that a pattern has bound so far.
@@ -28,12 +28,7 @@ impl Lower<'_> {
         )
     }
 
-    fn pattern_kind(
-        &mut self,
-        pattern: &syn::Pat,
-        tok: Tok,
-        names: &mut Names,
-    ) -> PatternKind {
+    fn pattern_kind(&mut self, pattern: &syn::Pat, tok: Tok, names: &mut Names) -> PatternKind {
         match pattern {
             syn::Pat::Wild(_) | syn::Pat::Rest(_) => PatternKind::Wild,
             syn::Pat::Paren(inner) => self.pattern_in(&inner.pat, names).kind,
@@ -49,9 +44,7 @@ impl Lower<'_> {
                 let mut bound = |bound: &Option<Box<syn::Expr>>| bound.as_ref().map(|bound| self.expression(bound));
                 PatternKind::Range(bound(&inner.start), bound(&inner.end), end)
             }
-            syn::Pat::Tuple(inner) if inner.elems.is_empty() => {
-                PatternKind::Value(self.expr(ExprKind::Unit, tok))
-            }
+            syn::Pat::Tuple(inner) if inner.elems.is_empty() => PatternKind::Value(self.expr(ExprKind::Unit, tok)),
             syn::Pat::Tuple(inner) => {
                 let (before, after) = self.with_rest(inner.elems.iter(), names);
                 PatternKind::Tuple(before, after.map(|(_, after)| after))
@@ -87,12 +80,7 @@ impl Lower<'_> {
         }
     }
 
-    fn binding(
-        &mut self,
-        pattern: &syn::PatIdent,
-        tok: Tok,
-        names: &mut Names,
-    ) -> PatternKind {
+    fn binding(&mut self, pattern: &syn::PatIdent, tok: Tok, names: &mut Names) -> PatternKind {
         let name = pattern.ident.to_string();
         let plain = pattern.by_ref.is_none() && pattern.mutability.is_none() && pattern.subpat.is_none();
         if plain && name == "None" {
@@ -104,7 +92,7 @@ impl Lower<'_> {
         }
         if name.chars().next().is_some_and(char::is_uppercase) {
             // rustc may know a constant of this name; taking it for a variable would match everything.
-            self.outside(tok, &name, "constant");
+            self.outside(tok, &name, Outside::Value);
             return PatternKind::Wild;
         }
         let slot = match names.iter().find(|(other, _)| *other == name) {
@@ -131,8 +119,7 @@ impl Lower<'_> {
         for elem in elems {
             let rest = match elem {
                 syn::Pat::Rest(_) => Some(None),
-                syn::Pat::Ident(ident)
-                    if matches!(&ident.subpat, Some((_, inner)) if matches!(**inner, syn::Pat::Rest(_))) =>
+                syn::Pat::Ident(ident) if matches!(&ident.subpat, Some((_, inner)) if matches!(**inner, syn::Pat::Rest(_))) =>
                 {
                     let name = ident.ident.to_string();
                     let slot = match names.iter().find(|(other, _)| *other == name) {
@@ -153,12 +140,7 @@ impl Lower<'_> {
         (before, after)
     }
 
-    fn tuple_struct(
-        &mut self,
-        pattern: &syn::PatTupleStruct,
-        tok: Tok,
-        names: &mut Names,
-    ) -> PatternKind {
+    fn tuple_struct(&mut self, pattern: &syn::PatTupleStruct, tok: Tok, names: &mut Names) -> PatternKind {
         let name = pattern.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
         let one = (pattern.elems.len() == 1).then(|| pattern.elems.first()).flatten();
         match (name.as_str(), one) {
@@ -180,22 +162,17 @@ impl Lower<'_> {
                     PatternKind::Struct(id, fields.map(|(index, pattern)| (index as u32, pattern)).collect())
                 }
                 None => {
-                    self.outside(tok, &name, "type");
+                    self.outside(tok, &name, Outside::Type);
                     PatternKind::Wild
                 }
             },
         }
     }
 
-    fn struct_pattern(
-        &mut self,
-        pattern: &syn::PatStruct,
-        tok: Tok,
-        names: &mut Names,
-    ) -> PatternKind {
+    fn struct_pattern(&mut self, pattern: &syn::PatStruct, tok: Tok, names: &mut Names) -> PatternKind {
         let Some(id) = self.struct_of(&pattern.path) else {
             let name = pattern.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
-            self.outside(tok, &name, "type");
+            self.outside(tok, &name, Outside::Type);
             return PatternKind::Wild;
         };
         let fields = pattern.fields.iter().filter_map(|field| {

@@ -11,36 +11,36 @@ use super::Lower;
 #[derive(Default)]
 pub(super) struct Frame {
     /// Visible variables, innermost last.
-    pub vars: Vec<(String, Slot)>,
+    pub(crate) vars: Vec<(String, Slot)>,
     /// Number of slots handed out.
-    pub slots: u32,
+    pub(crate) slots: u32,
     /// Open labels, innermost last; loops without a name have none.
-    pub labels: Vec<Label>,
+    pub(crate) labels: Vec<Label>,
     /// Number of labels handed out.
-    pub next_label: LabelId,
+    pub(crate) next_label: LabelId,
     /// Whether this is the body of a closure, which captures variables; functions do not.
-    pub closure: bool,
+    pub(crate) closure: bool,
     /// What the closure captures, by name and seen from outside.
-    pub captures: Vec<(String, Var)>,
+    pub(crate) captures: Vec<(String, Var)>,
 }
 
 /// A loop or labelled block around the code that is being lowered.
 pub(super) struct Label {
-    pub name: Option<String>,
-    pub id: LabelId,
-    pub is_loop: bool,
-    pub used: bool,
+    pub(crate) name: Option<String>,
+    pub(crate) id: LabelId,
+    pub(crate) is_loop: bool,
+    pub(crate) used: bool,
 }
 
 /// The items of a module or block.
 #[derive(Clone, Default)]
 pub(super) struct Scope {
     /// The scope around it.
-    pub parent: Option<usize>,
+    pub(crate) parent: Option<usize>,
     /// What names mean here: functions and constants.
-    pub values: BTreeMap<String, Item>,
+    pub(crate) values: BTreeMap<String, Item>,
     /// What names mean here: types.
-    pub types: BTreeMap<String, TypeItem>,
+    pub(crate) types: BTreeMap<String, TypeItem>,
 }
 
 /// A function or constant, and its number once something has named it.
@@ -61,8 +61,10 @@ pub(super) enum TypeItem {
 
 /// A struct and what is implemented for it.
 pub(super) struct StructItem {
-    pub item: syn::ItemStruct,
-    pub methods: Vec<(String, Rc<syn::ImplItemFn>)>,
+    pub(crate) item: syn::ItemStruct,
+    pub(crate) methods: Vec<(String, Rc<syn::ImplItemFn>)>,
+    /// Whether it implements a trait by hand.
+    pub(crate) has_trait: bool,
 }
 
 impl Lower<'_> {

@@ -3,8 +3,8 @@
 use mscclpp_core::diag::Code;
 
 use super::scope::TypeItem;
-use super::{AT_RUN_TIME, Lower};
-use crate::ast::{Con, IntTy, TypeExpr};
+use super::{AT_RUN_TIME, Lower, Outside};
+use crate::ast::{Con, IntTy, Tok, TypeExpr};
 use crate::lang;
 
 impl Lower<'_> {
@@ -49,7 +49,11 @@ impl Lower<'_> {
     }
 
     /// `impl Fn(…)`, `impl Iterator<Item = T>`, `impl IntoIterator<Item = T>`, and the same with `dyn`.
-    fn bounds<'a>(&mut self, whole: &impl quote::ToTokens, bounds: impl IntoIterator<Item = &'a syn::TypeParamBound>) -> TypeExpr {
+    fn bounds<'a>(
+        &mut self,
+        whole: &impl quote::ToTokens,
+        bounds: impl IntoIterator<Item = &'a syn::TypeParamBound>,
+    ) -> TypeExpr {
         for bound in bounds {
             let syn::TypeParamBound::Trait(bound) = bound else { continue };
             let Some(last) = bound.path.segments.last() else { continue };
@@ -65,7 +69,8 @@ impl Lower<'_> {
             }
         }
         let tok = self.spans.tokens(whole);
-        let help = "traits of the subset are `Fn`, `FnMut`, `FnOnce`, `Iterator<Item = …>` and `IntoIterator<Item = …>`";
+        let help =
+            "traits of the subset are `Fn`, `FnMut`, `FnOnce`, `Iterator<Item = …>` and `IntoIterator<Item = …>`";
         self.refuse(tok, "values of this trait are not evaluated at compile time", help);
         TypeExpr::Infer
     }
@@ -83,7 +88,9 @@ impl Lower<'_> {
         let Some(last) = path.segments.last() else { return TypeExpr::Infer };
         let name = last.ident.to_string();
         if path.segments.len() == 1 {
-            if name == "Self" && let Some(id) = self.self_struct {
+            if name == "Self"
+                && let Some(id) = self.self_struct
+            {
                 return TypeExpr::Con(Con::Struct(id), Vec::new());
             }
             if let Some(scope) = self.find_type(&name) {
@@ -115,9 +122,11 @@ impl Lower<'_> {
             "Ranks" => TypeExpr::Con(Con::Iter, vec![con(Con::Handle("Rank"))]),
             _ => match lang::dsl::handle(&name) {
                 Some(handle) => con(Con::Handle(handle)),
+                // A type parameter, which has been refused where it is declared.
+                None if self.generics.contains(&name) => TypeExpr::Infer,
                 None => {
                     let tok = self.spans.tokens(path);
-                    self.outside(tok, &name, "type");
+                    self.outside(tok, &name, Outside::Type);
                     TypeExpr::Infer
                 }
             },
@@ -139,8 +148,7 @@ impl Lower<'_> {
             }
             TypeItem::Other(what) => {
                 let tok = self.tok(segment.ident.span());
-                let help = "use integers and constants, tuples or a struct";
-                self.refuse(tok, format!("`{name}` is {what}, which is not evaluated at compile time"), help);
+                self.not_a_struct(tok, name, what);
                 TypeExpr::Infer
             }
         }
@@ -152,14 +160,17 @@ impl Lower<'_> {
             syn::GenericArgument::Type(ty) => Some(ty),
             _ => None,
         });
-        types.map(|ty| match ty {
-            // Markers such as `Scratch` in `Chunk<'p, Scratch>`: rustc checks them.
-            syn::Type::Path(path) if path.path.get_ident().is_some_and(|ident| lang::dsl::is_marker(&ident.to_string())) => {
-                TypeExpr::Infer
-            }
-            ty => self.ty(ty),
-        })
-        .collect()
+        types
+            .map(|ty| match ty {
+                // Markers such as `Scratch` in `Chunk<'p, Scratch>`: rustc checks them.
+                syn::Type::Path(path)
+                    if path.path.get_ident().is_some_and(|ident| lang::dsl::is_marker(&ident.to_string())) =>
+                {
+                    TypeExpr::Infer
+                }
+                ty => self.ty(ty),
+            })
+            .collect()
     }
 
     /// The type argument of `method::<T>`.
@@ -170,14 +181,34 @@ impl Lower<'_> {
         })
     }
 
+    /// Refuses a type that is not a struct.
+    pub(super) fn not_a_struct(&mut self, tok: Tok, name: &str, what: &str) {
+        let help = "use integers and constants, tuples or a struct";
+        self.refuse(tok, format!("`{name}` is {what}, which is not evaluated at compile time"), help);
+    }
+
     /// Refuses a name that comes from outside.
-    pub(super) fn outside(&mut self, tok: crate::ast::Tok, name: &str, what: &str) {
-        self.report.error(Code::OutsideName, tok, format!("the {what} `{name}` comes from outside of what is evaluated")).help(
-            format!(
-                "declare `{name}` in a `#[collectives]` module together with the collective, or pass a value as a parameter \
-                 with `params({} = […])`; {AT_RUN_TIME}",
-                name.to_lowercase()
+    pub(super) fn outside(&mut self, tok: Tok, name: &str, what: Outside) {
+        let last = name.rsplit("::").next().unwrap_or(name);
+        let (kind, help) = match what {
+            Outside::Value => (
+                "name",
+                format!(
+                    "declare `{last}` in one `#[collectives]` module with the collective, or pass its value as a parameter \
+                     with `params({} = […])`",
+                    last.to_lowercase()
+                ),
             ),
-        );
+            Outside::Function => {
+                ("function", format!("declare `{last}` in one `#[collectives]` module with the collective"))
+            }
+            Outside::Type => (
+                "type",
+                "docs/subset.md lists the types; structs of your own go into a `#[collectives]` module".to_owned(),
+            ),
+        };
+        self.report
+            .error(Code::OutsideName, tok, format!("the {kind} `{name}` comes from outside of what is evaluated"))
+            .help(format!("{help}; {AT_RUN_TIME}"));
     }
 }

@@ -5,12 +5,12 @@ use smallvec::{SmallVec, smallvec};
 use crate::ast::{Con, IntTy, Struct, TypeExpr};
 
 /// Number of a type in its [`Store`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ty(u32);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ty(u32);
 
 /// What a type is, as far as it is known.
 #[derive(Clone, Debug)]
-pub enum Node {
+pub(crate) enum Node {
     /// Not known yet.
     Var,
     /// An integer type, not known yet which.
@@ -25,7 +25,7 @@ pub enum Node {
 
 /// All types of one collective.
 #[derive(Default)]
-pub struct Store {
+pub(crate) struct Store {
     nodes: Vec<Node>,
 }
 
@@ -36,33 +36,33 @@ impl Store {
     }
 
     /// A type that is not known yet.
-    pub fn var(&mut self) -> Ty {
+    pub(crate) fn var(&mut self) -> Ty {
         self.add(Node::Var)
     }
 
     /// An integer type that is not known yet.
-    pub fn int_var(&mut self) -> Ty {
+    pub(crate) fn int_var(&mut self) -> Ty {
         self.add(Node::IntVar)
     }
 
     /// An integer type.
-    pub fn int(&mut self, int: IntTy) -> Ty {
+    pub(crate) fn int(&mut self, int: IntTy) -> Ty {
         self.add(Node::Int(int))
     }
 
     /// A type without arguments.
-    pub fn plain(&mut self, con: Con) -> Ty {
+    pub(crate) fn plain(&mut self, con: Con) -> Ty {
         self.add(Node::Con(con, smallvec![]))
     }
 
     /// A type with arguments.
-    pub fn con(&mut self, con: Con, args: impl IntoIterator<Item = Ty>) -> Ty {
+    pub(crate) fn con(&mut self, con: Con, args: impl IntoIterator<Item = Ty>) -> Ty {
         let args = args.into_iter().collect();
         self.add(Node::Con(con, args))
     }
 
     /// The representative of a type.
-    pub fn find(&self, mut ty: Ty) -> Ty {
+    pub(crate) fn find(&self, mut ty: Ty) -> Ty {
         while let Node::Link(next) = self.nodes[ty.0 as usize] {
             ty = next;
         }
@@ -70,12 +70,12 @@ impl Store {
     }
 
     /// What a type is.
-    pub fn node(&self, ty: Ty) -> &Node {
+    pub(crate) fn node(&self, ty: Ty) -> &Node {
         &self.nodes[self.find(ty).0 as usize]
     }
 
     /// Constructor and arguments, if known.
-    pub fn parts(&self, ty: Ty) -> Option<(Con, SmallVec<[Ty; 2]>)> {
+    pub(crate) fn parts(&self, ty: Ty) -> Option<(Con, SmallVec<[Ty; 2]>)> {
         match self.node(ty) {
             Node::Con(con, args) => Some((*con, args.clone())),
             _ => None,
@@ -83,17 +83,17 @@ impl Store {
     }
 
     /// Whether nothing is known of a type.
-    pub fn is_var(&self, ty: Ty) -> bool {
+    pub(crate) fn is_var(&self, ty: Ty) -> bool {
         matches!(self.node(ty), Node::Var)
     }
 
     /// Whether a type is some integer.
-    pub fn is_int(&self, ty: Ty) -> bool {
+    pub(crate) fn is_int(&self, ty: Ty) -> bool {
         matches!(self.node(ty), Node::Int(_) | Node::IntVar)
     }
 
     /// The integer type; Rust's default where nothing says which.
-    pub fn int_of(&self, ty: Ty) -> Option<IntTy> {
+    pub(crate) fn int_of(&self, ty: Ty) -> Option<IntTy> {
         match self.node(ty) {
             Node::Int(int) => Some(*int),
             Node::IntVar => Some(IntTy::I32),
@@ -102,7 +102,7 @@ impl Store {
     }
 
     /// Makes two types one; false if they cannot be.
-    pub fn unify(&mut self, a: Ty, b: Ty) -> bool {
+    pub(crate) fn unify(&mut self, a: Ty, b: Ty) -> bool {
         let (a, b) = (self.find(a), self.find(b));
         if a == b {
             return true;
@@ -135,11 +135,12 @@ impl Store {
 
     fn occurs(&self, var: Ty, ty: Ty) -> bool {
         let ty = self.find(ty);
-        ty == var || matches!(&self.nodes[ty.0 as usize], Node::Con(_, args) if args.iter().any(|arg| self.occurs(var, *arg)))
+        ty == var
+            || matches!(&self.nodes[ty.0 as usize], Node::Con(_, args) if args.iter().any(|arg| self.occurs(var, *arg)))
     }
 
     /// The type in words, for messages.
-    pub fn show(&self, ty: Ty, structs: &[Struct]) -> String {
+    pub(crate) fn show(&self, ty: Ty, structs: &[Struct]) -> String {
         let list = |args: &[Ty]| args.iter().map(|arg| self.show(*arg, structs)).collect::<Vec<_>>().join(", ");
         match self.node(ty) {
             Node::Var | Node::Link(_) => "_".to_owned(),
@@ -156,7 +157,7 @@ impl Store {
     }
 
     /// A type as written, with variables for what is left out. `Each` is handled by the caller.
-    pub fn written(&mut self, ty: &TypeExpr) -> Ty {
+    pub(crate) fn written(&mut self, ty: &TypeExpr) -> Ty {
         match ty {
             TypeExpr::Infer | TypeExpr::Each(_) => self.var(),
             TypeExpr::Int(int) => self.int(*int),
@@ -170,7 +171,7 @@ impl Store {
 
 impl Con {
     /// Its name in messages and in the signatures of [`lang`](crate::lang).
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Unit => "()",
             Self::Bool => "bool",
@@ -198,7 +199,7 @@ impl Con {
     }
 
     /// The constructor of a name in a signature.
-    pub fn from_name(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         const NAMED: [Con; 17] = [
             Con::Bool,
             Con::Str,

@@ -62,6 +62,17 @@ variants! {
     // evaluate
     BadAttribute,
     NotInSubset,
+    OutsideName,
+    TypeError,
+    Panicked,
+    Overflow,
+    DivisionByZero,
+    IndexOutOfRange,
+    LossyCast,
+    TooManySteps,
+    TooDeep,
+    TooManyElements,
+    Internal,
     // check
     UnmatchedWait,
     IndexOutOfRange,

@@ -1,0 +1,55 @@
+//! Calls of methods and of functions of the language.
+
+use super::place::Place;
+use super::value::Value;
+use super::{Eval, Vm};
+use crate::ast::{Expr, IntTy, MethodCall, Tok};
+use crate::lang::{Call, PathFn, Takes};
+use crate::types::Target;
+
+impl<'t> Vm<'t> {
+    pub(super) fn method(&mut self, expr: &'t Expr, call: &'t MethodCall) -> Eval {
+        match self.types.target(expr.id) {
+            Target::Dsl(method) => self.dsl_method(method, expr, call),
+            Target::Builtin(builtin, made) => {
+                let (receiver, place) = if builtin.takes == Takes::Place {
+                    (Value::Unit, self.place(&call.receiver)?.follow())
+                } else {
+                    (self.eval(&call.receiver)?.load(), Place::of_value(Value::Unit))
+                };
+                let mut call = Call {
+                    receiver,
+                    place,
+                    args: self.each(&call.args)?,
+                    int: self.types.int(call.receiver.id),
+                    result: self.types.int(expr.id),
+                    made,
+                    tok: expr.tok,
+                };
+                (builtin.run)(self, &mut call)
+            }
+            Target::Function(id) => {
+                let changes = self.tree.functions[id as usize].changes_self;
+                let receiver = if changes {
+                    Value::Place(std::rc::Rc::new(self.place(&call.receiver)?.follow()))
+                } else {
+                    self.eval(&call.receiver)?.load()
+                };
+                let mut args = vec![receiver];
+                for arg in &call.args {
+                    args.push(self.eval(arg)?);
+                }
+                self.call_function(id, args, expr.tok)
+            }
+            Target::Pipeline => self.pipeline(expr, call),
+            Target::None | Target::Field(_) => Err(self.ill_typed(expr.tok)),
+        }
+    }
+
+    /// Calls a function of the language.
+    pub(super) fn call_path(&mut self, function: &'static PathFn, args: Vec<Value>, tok: Tok) -> Eval {
+        let (int, result) = (IntTy::default(), IntTy::default());
+        let place = Place::of_value(Value::Unit);
+        (function.run)(self, &mut Call { receiver: Value::Unit, place, args, int, result, made: [None; 2], tok })
+    }
+}

@@ -1,0 +1,223 @@
+//! Blocks, branches, loops and assertions.
+
+use mscclpp_core::diag::Code;
+
+use super::value::Value;
+use super::{Eval, Stop, Vm};
+use crate::ast::{Arm, Expr, ExprKind, For, LabelId, Message, PatternKind, Piece, Stmt, Tok};
+
+impl<'t> Vm<'t> {
+    pub(super) fn control(&mut self, expr: &'t Expr) -> Eval {
+        match &expr.kind {
+            ExprKind::Let(pattern, value) => {
+                let value = self.eval(value)?;
+                Ok(Value::Bool(self.bind(pattern, value)?))
+            }
+            ExprKind::Match(value, arms) => self.match_arms(value, arms, expr.tok),
+            ExprKind::Loop(label, body) => loop {
+                self.step(expr.tok)?;
+                if let Some(result) = self.iteration(*label, body)? {
+                    return Ok(result);
+                }
+            },
+            ExprKind::While(label, condition, body) => {
+                // A `break` in the condition belongs to the loop as well.
+                while self.truth(condition)? {
+                    self.step(expr.tok)?;
+                    if self.iteration(*label, body)?.is_some() {
+                        break;
+                    }
+                }
+                Ok(Value::Unit)
+            }
+            ExprKind::For(inner) => {
+                let depth = self.loops.len();
+                let result = self.for_loop(inner, expr.tok);
+                self.loops.truncate(depth);
+                result
+            }
+            ExprKind::Break(label, value) => {
+                self.carried = match value {
+                    Some(value) => self.eval(value)?,
+                    None => Value::Unit,
+                };
+                Err(Stop::Break(*label))
+            }
+            ExprKind::Continue(label) => Err(Stop::Continue(*label)),
+            ExprKind::Return(value) => {
+                self.carried = match value {
+                    Some(value) => self.eval(value)?,
+                    None => Value::Unit,
+                };
+                Err(Stop::Return)
+            }
+            ExprKind::Try(value) => match self.eval(value)?.load() {
+                Value::Some(value) => Ok((*value).clone()),
+                Value::None => {
+                    self.carried = Value::None;
+                    Err(Stop::Return)
+                }
+                _ => Err(self.ill_typed(expr.tok)),
+            },
+            ExprKind::Assert(condition, message) => {
+                if self.truth(condition)? {
+                    return Ok(Value::Unit);
+                }
+                let text = match message {
+                    Some(message) => self.text(message)?,
+                    None => "this assertion does not hold".to_owned(),
+                };
+                Err(self.panic(expr.tok, text))
+            }
+            ExprKind::AssertEq(equal, left, right, message) => {
+                let (left, right) = (self.eval(left)?.load(), self.eval(right)?.load());
+                if (left == right) == *equal {
+                    return Ok(Value::Unit);
+                }
+                let text = match message {
+                    Some(message) => format!("{}: ", self.text(message)?),
+                    None => String::new(),
+                };
+                let (left, right) = (super::fmt::debug(&left), super::fmt::debug(&right));
+                let what = if *equal { "differ" } else { "are equal" };
+                Err(self.panic(expr.tok, format!("{text}both sides {what}: left is {left}, right is {right}")))
+            }
+            ExprKind::Panic(message) => {
+                let text = self.text(message)?;
+                Err(self.panic(expr.tok, text))
+            }
+            ExprKind::Format(message) => Ok(Value::Str(self.text(message)?.into())),
+            _ => Err(self.ill_typed(expr.tok)),
+        }
+    }
+
+    pub(super) fn panic(&mut self, tok: Tok, text: String) -> Stop {
+        self.fail(Code::Panicked, tok, text)
+    }
+
+    /// The text of a message.
+    fn text(&mut self, message: &'t Message) -> Eval<String> {
+        let mut text = String::new();
+        for piece in &message.pieces {
+            match piece {
+                Piece::Text(plain) => text.push_str(plain),
+                Piece::Value(value, debug) => {
+                    let value = self.eval(value)?.load();
+                    text.push_str(&if *debug { super::fmt::debug(&value) } else { super::fmt::display(&value) });
+                }
+            }
+        }
+        Ok(text)
+    }
+
+    pub(super) fn block(&mut self, stmts: &'t [Stmt], value: Option<&'t Expr>, label: Option<LabelId>) -> Eval {
+        match (self.statements(stmts, value), label) {
+            (Err(Stop::Break(target)), Some(label)) if target == label => {
+                Ok(std::mem::replace(&mut self.carried, Value::Unit))
+            }
+            (result, _) => result,
+        }
+    }
+
+    fn statements(&mut self, stmts: &'t [Stmt], value: Option<&'t Expr>) -> Eval {
+        for stmt in stmts {
+            match stmt {
+                Stmt::Expr(expr) => drop(self.eval(expr)?),
+                Stmt::Let(stmt) => match &stmt.value {
+                    None => {
+                        if let PatternKind::Bind(slot, None) = &stmt.pattern.kind {
+                            self.define(*slot, Value::Unit);
+                        }
+                    }
+                    Some(value) => {
+                        let value = self.eval(value)?;
+                        let value = self.coerced(value, &stmt.ty, stmt.pattern.tok)?;
+                        if !self.bind(&stmt.pattern, value)? {
+                            match &stmt.otherwise {
+                                Some(otherwise) => drop(self.eval(otherwise)?),
+                                None => return Err(self.ill_typed(stmt.pattern.tok)),
+                            }
+                        }
+                    }
+                },
+            }
+        }
+        match value {
+            Some(value) => self.eval(value),
+            None => Ok(Value::Unit),
+        }
+    }
+
+    pub(super) fn if_else(&mut self, condition: &'t Expr, then: &'t Expr, otherwise: Option<&'t Expr>) -> Eval {
+        if self.truth(condition)? {
+            return self.eval(then);
+        }
+        match otherwise {
+            Some(otherwise) => self.eval(otherwise),
+            None => Ok(Value::Unit),
+        }
+    }
+
+    fn match_arms(&mut self, value: &'t Expr, arms: &'t [Arm], tok: Tok) -> Eval {
+        let value = self.eval(value)?;
+        for arm in arms {
+            if !self.bind(&arm.pattern, value.clone())? {
+                continue;
+            }
+            let guarded = match &arm.guard {
+                Some(guard) => self.truth(guard)?,
+                None => true,
+            };
+            if guarded {
+                return self.eval(&arm.body);
+            }
+        }
+        // rustc makes sure that one arm matches.
+        Err(self.ill_typed(tok))
+    }
+
+    /// One iteration of a loop: its value if it ends here.
+    fn iteration(&mut self, label: LabelId, body: &'t Expr) -> Eval<Option<Value>> {
+        match self.eval(body) {
+            Ok(_) => Ok(None),
+            Err(Stop::Continue(target)) if target == label => Ok(None),
+            Err(Stop::Break(target)) if target == label => Ok(Some(std::mem::replace(&mut self.carried, Value::Unit))),
+            Err(stop) => Err(stop),
+        }
+    }
+
+    fn for_loop(&mut self, inner: &'t For, tok: Tok) -> Eval {
+        if let ExprKind::Range(Some(start), Some(end), kind) = &inner.over.kind {
+            // By far the most loops; they need no iterator.
+            let (start, end) = (self.integer(start)?, self.integer(end)?);
+            let stop = end + i128::from(*kind == crate::ast::RangeEnd::Inclusive);
+            self.loops.push((self.base, inner));
+            let mut next = start;
+            while next < stop {
+                if self.for_item(inner, Value::Int(next), tok)? {
+                    break;
+                }
+                next += 1;
+            }
+            return Ok(Value::Unit);
+        }
+        let over = self.eval(&inner.over)?;
+        let iter = self.make_iter(over, inner.over.tok)?;
+        self.loops.push((self.base, inner));
+        while let Some(item) = self.next(&iter, inner.over.tok)? {
+            if self.for_item(inner, item, tok)? {
+                break;
+            }
+        }
+        Ok(Value::Unit)
+    }
+
+    /// Runs a loop's body for an item; whether the loop ends.
+    fn for_item(&mut self, inner: &'t For, item: Value, tok: Tok) -> Eval<bool> {
+        self.step(tok)?;
+        if !self.bind(&inner.pattern, item)? {
+            return Err(self.ill_typed(inner.pattern.tok));
+        }
+        Ok(self.iteration(inner.label, &inner.body)?.is_some())
+    }
+}

@@ -1,0 +1,64 @@
+//! Values as text, as `{}` and `{:?}` would write them.
+
+use mscclpp_core::dsl;
+
+use super::value::{Range, Value};
+
+/// As `{}`.
+pub(crate) fn display(value: &Value) -> String {
+    match value {
+        Value::Str(text) => text.to_string(),
+        value => debug(value),
+    }
+}
+
+/// As `{:?}`.
+pub(crate) fn debug(value: &Value) -> String {
+    match value {
+        Value::Unit => "()".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Int(value) => value.to_string(),
+        Value::Str(text) => format!("{text:?}"),
+        Value::Ordering(order) => format!("{order:?}"),
+        Value::Tuple(items) => format!("({})", list(items.iter())),
+        Value::List(items) => format!("[{}]", list(items.iter())),
+        Value::Map(map) => {
+            let entries: Vec<_> = map.iter().map(|(key, value)| format!("{}: {}", debug(key), debug(value))).collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Set(set) => format!("{{{}}}", list(set.iter())),
+        Value::None => "None".to_owned(),
+        Value::Some(value) => format!("Some({})", debug(value)),
+        Value::Range(range) => show_range(range),
+        Value::Place(place) => debug(&place.get()),
+        Value::Handle(handle) => show_handle(handle),
+        Value::Iter(_) => "an iterator".to_owned(),
+        Value::Entry(_) => "an entry".to_owned(),
+        Value::Closure(_) | Value::Function(_) | Value::PathFn(_) => "a function".to_owned(),
+        Value::Cell(cell) => cell.try_borrow().map_or_else(|_| "a variable".to_owned(), |value| debug(&value)),
+        Value::Program => "the program".to_owned(),
+    }
+}
+
+fn list<'a>(items: impl Iterator<Item = &'a Value>) -> String {
+    items.map(debug).collect::<Vec<_>>().join(", ")
+}
+
+fn show_range(range: &Range) -> String {
+    let bound = |bound: Option<i128>| bound.map_or_else(String::new, |bound| bound.to_string());
+    let dots = if range.inclusive { "..=" } else { ".." };
+    format!("{}{dots}{}", bound(range.start), bound(range.end))
+}
+
+fn show_handle(handle: &dsl::Value) -> String {
+    match handle {
+        dsl::Value::Rank(rank) => format!("Rank({rank})"),
+        dsl::Value::BufferKind(kind) => format!("{kind:?}"),
+        dsl::Value::Sync(sync) => format!("{sync:?}"),
+        dsl::Value::ReduceOp(op) => format!("{op:?}"),
+        dsl::Value::Chunk(chunk) => {
+            format!("{} chunks {}..{} of rank {}", chunk.buffer, chunk.index, chunk.index + chunk.size, chunk.rank)
+        }
+        other => other.kind_name().to_owned(),
+    }
+}

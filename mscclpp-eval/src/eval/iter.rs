@@ -1,0 +1,651 @@
+//! Iterators: lazy, so that closures run in the order in which they would run natively.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::place::{Place, Step};
+use super::value::Value;
+use super::{Eval, Vm};
+use crate::ast::Tok;
+
+/// A shared iterator.
+pub(crate) type Shared = Rc<RefCell<Iter>>;
+
+/// The state of an iterator.
+#[derive(Clone, Debug)]
+pub(crate) enum Iter {
+    /// Nothing more.
+    Empty,
+    /// The elements `at..end` of a list, from either side.
+    List {
+        items: Rc<Vec<Value>>,
+        at: usize,
+        end: usize,
+        back: bool,
+    },
+    /// The same, as `&mut`.
+    Places {
+        place: Place,
+        at: usize,
+        end: usize,
+        back: bool,
+    },
+    /// The keys of a map, each with its value's place: `iter_mut`, and `values_mut` without the keys.
+    MapPlaces {
+        place: Place,
+        keys: Rc<Vec<Value>>,
+        at: usize,
+        with_keys: bool,
+    },
+    /// Numbers. Without an end they go on until they would leave their type, behind `top`.
+    Numbers {
+        next: i128,
+        end: Option<i128>,
+        step: i128,
+        top: i128,
+        back: bool,
+    },
+    /// One value over and over, or `left` times.
+    Repeat {
+        value: Value,
+        left: Option<usize>,
+    },
+    Successors {
+        next: Option<Value>,
+        f: Value,
+    },
+    Map {
+        inner: Shared,
+        f: Value,
+    },
+    Filter {
+        inner: Shared,
+        f: Value,
+    },
+    FilterMap {
+        inner: Shared,
+        f: Value,
+    },
+    Inspect {
+        inner: Shared,
+        f: Value,
+    },
+    FlatMap {
+        inner: Shared,
+        f: Option<Value>,
+        current: Option<Shared>,
+    },
+    /// With numbers counted up, or when reversed, down from what is left.
+    Enumerate {
+        inner: Shared,
+        count: usize,
+        back: bool,
+    },
+    Zip {
+        a: Shared,
+        b: Shared,
+    },
+    Chain {
+        a: Option<Shared>,
+        b: Shared,
+    },
+    Take {
+        inner: Shared,
+        left: usize,
+    },
+    Skip {
+        inner: Shared,
+        left: usize,
+    },
+    StepBy {
+        inner: Shared,
+        step: usize,
+        first: bool,
+    },
+    TakeWhile {
+        inner: Shared,
+        f: Value,
+        done: bool,
+    },
+    SkipWhile {
+        inner: Shared,
+        f: Value,
+        started: bool,
+    },
+    MapWhile {
+        inner: Shared,
+        f: Value,
+    },
+    Scan {
+        inner: Shared,
+        state: Place,
+        f: Value,
+    },
+    Cycle {
+        original: Box<Iter>,
+        current: Shared,
+    },
+    Peekable {
+        inner: Shared,
+        peeked: Option<Option<Value>>,
+    },
+    /// Windows (step 1) or chunks (step `size`) of a list.
+    Parts {
+        items: Rc<Vec<Value>>,
+        at: usize,
+        size: usize,
+        step: usize,
+        exact: bool,
+    },
+}
+
+impl Iter {
+    /// All elements of a list.
+    pub(crate) fn over(items: Rc<Vec<Value>>) -> Self {
+        let end = items.len();
+        Self::List { items, at: 0, end, back: false }
+    }
+
+    /// A copy that advances on its own.
+    pub(crate) fn deep_clone(&self) -> Self {
+        let copy = |inner: &Shared| {
+            let inner = inner.try_borrow().map_or(Self::Empty, |inner| inner.deep_clone());
+            Rc::new(RefCell::new(inner))
+        };
+        let mut clone = self.clone();
+        match &mut clone {
+            Self::Map { inner, .. }
+            | Self::Filter { inner, .. }
+            | Self::FilterMap { inner, .. }
+            | Self::Inspect { inner, .. }
+            | Self::Enumerate { inner, .. }
+            | Self::Take { inner, .. }
+            | Self::Skip { inner, .. }
+            | Self::StepBy { inner, .. }
+            | Self::TakeWhile { inner, .. }
+            | Self::SkipWhile { inner, .. }
+            | Self::MapWhile { inner, .. }
+            | Self::Peekable { inner, .. } => *inner = copy(inner),
+            Self::Scan { inner, state, .. } => {
+                *inner = copy(inner);
+                *state = Place::of_value(state.get());
+            }
+            Self::FlatMap { inner, current, .. } => {
+                *inner = copy(inner);
+                *current = current.as_ref().map(copy);
+            }
+            Self::Zip { a, b } => (*a, *b) = (copy(a), copy(b)),
+            Self::Chain { a, b } => (*a, *b) = (a.as_ref().map(copy), copy(b)),
+            Self::Cycle { current, .. } => *current = copy(current),
+            _ => {}
+        }
+        clone
+    }
+
+    /// How many items are left, where that is known without running anything.
+    pub(crate) fn len(&self) -> Option<usize> {
+        match self {
+            Self::Empty => Some(0),
+            Self::List { at, end, .. } | Self::Places { at, end, .. } => Some(end - at),
+            Self::MapPlaces { keys, at, .. } => Some(keys.len() - at),
+            Self::Numbers { next, end, step, .. } => {
+                let span = ((*end)? - next).max(0);
+                usize::try_from((span + step - 1) / step).ok()
+            }
+            Self::Repeat { left, .. } => *left,
+            Self::Map { inner, .. } | Self::Inspect { inner, .. } | Self::Enumerate { inner, .. } => count(inner),
+            Self::Zip { a, b } => Some(count(a)?.min(count(b)?)),
+            Self::Chain { a: None, b } => count(b),
+            Self::Chain { a: Some(a), b } => count(a)?.checked_add(count(b)?),
+            Self::Take { inner, left } => Some(count(inner)?.min(*left)),
+            Self::Skip { inner, left } => Some(count(inner)?.saturating_sub(*left)),
+            Self::StepBy { inner, step, first: true } => Some(count(inner)?.div_ceil(*step)),
+            Self::StepBy { inner, step, first: false } => Some(count(inner)? / step),
+            Self::Peekable { inner, peeked: None } => count(inner),
+            Self::Peekable { inner, peeked: Some(Some(_)) } => Some(count(inner)? + 1),
+            Self::Peekable { peeked: Some(None), .. } => Some(0),
+            Self::Parts { items, at, size, step, exact } => {
+                let left = items.len().saturating_sub(*at);
+                Some(match (step, exact) {
+                    (1, true) => (left + 1).saturating_sub(*size),
+                    (_, true) => left / size,
+                    (_, false) => left.div_ceil(*size),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The same items from the other side; `None` where Rust cannot, or not without running closures at another time.
+    pub(crate) fn reversed(self) -> Option<Self> {
+        let flip = |inner: Shared| -> Option<Shared> {
+            let inner = inner.try_borrow().ok()?.clone();
+            Some(Rc::new(RefCell::new(inner.reversed()?)))
+        };
+        Some(match self {
+            Self::Empty => Self::Empty,
+            Self::List { items, at, end, back } => Self::List { items, at, end, back: !back },
+            Self::Places { place, at, end, back } => Self::Places { place, at, end, back: !back },
+            Self::Numbers { next, end: Some(end), step, top, back } => {
+                Self::Numbers { next, end: Some(end), step, top, back: !back }
+            }
+            Self::Map { inner, f } => Self::Map { inner: flip(inner)?, f },
+            Self::Filter { inner, f } => Self::Filter { inner: flip(inner)?, f },
+            Self::FilterMap { inner, f } => Self::FilterMap { inner: flip(inner)?, f },
+            Self::Inspect { inner, f } => Self::Inspect { inner: flip(inner)?, f },
+            Self::Enumerate { inner, count, back } => {
+                self::count(&inner)?;
+                Self::Enumerate { inner: flip(inner)?, count, back: !back }
+            }
+            Self::Chain { a: Some(a), b } => Self::Chain { a: Some(flip(b)?), b: flip(a)? },
+            Self::Chain { a: None, b } => return flip(b)?.try_borrow().ok().map(|b| b.clone()),
+            Self::Zip { a, b } => {
+                let len = count(&a)?.min(count(&b)?);
+                Self::Zip { a: flip(first(a, len)?)?, b: flip(first(b, len)?)? }
+            }
+            Self::Take { inner, left } => return first(inner, left)?.try_borrow().ok()?.clone().reversed(),
+            Self::Skip { inner, left } => {
+                let len = count(&inner)?.saturating_sub(left);
+                Self::Take { inner: flip(inner)?, left: len }
+            }
+            Self::Repeat { value, left: Some(left) } => Self::Repeat { value, left: Some(left) },
+            _ => return None,
+        })
+    }
+}
+
+fn count(inner: &Shared) -> Option<usize> {
+    inner.try_borrow().ok()?.len()
+}
+
+/// The first `len` items of a source that runs no closures.
+fn first(inner: Shared, len: usize) -> Option<Shared> {
+    let inner = inner.try_borrow().ok()?.clone();
+    let cut = match inner {
+        Iter::List { items, at, end, back } => {
+            let len = len.min(end - at);
+            if back {
+                Iter::List { items, at: end - len, end, back }
+            } else {
+                Iter::List { items, at, end: at + len, back }
+            }
+        }
+        Iter::Numbers { next, end: Some(end), step: 1, top, back } => {
+            let len = i128::try_from(len).ok()?.min((end - next).max(0));
+            let (next, end) = if back { (end - len, end) } else { (next, next + len) };
+            Iter::Numbers { next, end: Some(end), step: 1, top, back }
+        }
+        // Items are dropped from the end, which runs nothing in a map and is not seen: only an equal length will do.
+        other if other.len()? <= len => other,
+        _ => return None,
+    };
+    Some(Rc::new(RefCell::new(cut)))
+}
+
+/// What to do for the next item, once the iterator's state is no longer borrowed.
+enum Job {
+    Ready(Option<Value>),
+    Overflow(i128),
+    Map(Shared, Value),
+    Filter(Shared, Value),
+    FilterMap(Shared, Value),
+    Inspect(Shared, Value),
+    FlatMap(Shared, Option<Value>, Option<Shared>),
+    Enumerate(Shared, usize),
+    Zip(Shared, Shared),
+    Chain(Option<Shared>, Shared),
+    Inner(Shared),
+    Skip(Shared, usize),
+    TakeWhile(Shared, Value),
+    SkipWhile(Shared, Value, bool),
+    Scan(Shared, Place, Value),
+    Cycle(Shared, Box<Iter>),
+    Successors(Value, Value),
+}
+
+impl Iter {
+    /// Advances what can be advanced at once.
+    fn job(&mut self) -> Job {
+        let shared = Rc::clone;
+        match self {
+            Self::Empty => Job::Ready(None),
+            Self::List { items, at, end, back } => {
+                let index = take_end(at, end, *back);
+                Job::Ready(index.map(|index| items[index].clone()))
+            }
+            Self::Places { place, at, end, back } => {
+                let index = take_end(at, end, *back);
+                Job::Ready(index.map(|index| Value::Place(Rc::new(place.part(Step::Index(index))))))
+            }
+            Self::MapPlaces { place, keys, at, with_keys } => {
+                let Some(key) = keys.get(*at).cloned() else { return Job::Ready(None) };
+                *at += 1;
+                let value = Value::Place(Rc::new(place.part(Step::Key(key.clone()))));
+                Job::Ready(Some(if *with_keys { Value::tuple(vec![key, value]) } else { value }))
+            }
+            Self::Numbers { next, end: None, step, top, .. } if *next > *top - *step => Job::Overflow(*next),
+            Self::Numbers { next, end, step, back, .. } => {
+                Job::Ready(take_number(next, end, *step, *back).map(Value::Int))
+            }
+            Self::Repeat { left: Some(0), .. } => Job::Ready(None),
+            Self::Repeat { value, left } => {
+                *left = left.map(|left| left - 1);
+                Job::Ready(Some(value.deep_clone()))
+            }
+            Self::Successors { next, f } => match next.take() {
+                Some(value) => Job::Successors(value, f.clone()),
+                None => Job::Ready(None),
+            },
+            Self::Map { inner, f } => Job::Map(shared(inner), f.clone()),
+            Self::Filter { inner, f } => Job::Filter(shared(inner), f.clone()),
+            Self::FilterMap { inner, f } => Job::FilterMap(shared(inner), f.clone()),
+            Self::Inspect { inner, f } => Job::Inspect(shared(inner), f.clone()),
+            Self::FlatMap { inner, f, current } => Job::FlatMap(shared(inner), f.clone(), current.clone()),
+            Self::Enumerate { inner, count, back } => {
+                let number = if *back {
+                    // Going backwards, the item's number is that of the last one left.
+                    let left = self::count(inner).unwrap_or(0);
+                    count.saturating_add(left).saturating_sub(1)
+                } else {
+                    *count += 1;
+                    *count - 1
+                };
+                Job::Enumerate(shared(inner), number)
+            }
+            Self::Zip { a, b } => Job::Zip(shared(a), shared(b)),
+            Self::Chain { a, b } => Job::Chain(a.clone(), shared(b)),
+            Self::Take { left: 0, .. } => Job::Ready(None),
+            Self::Take { inner, left } => {
+                *left -= 1;
+                Job::Inner(shared(inner))
+            }
+            Self::Skip { inner, left } => Job::Skip(shared(inner), std::mem::take(left)),
+            Self::StepBy { inner, step, first } => {
+                let skip = if std::mem::take(first) { 0 } else { *step - 1 };
+                Job::Skip(shared(inner), skip)
+            }
+            Self::TakeWhile { done: true, .. } => Job::Ready(None),
+            Self::TakeWhile { inner, f, .. } => Job::TakeWhile(shared(inner), f.clone()),
+            Self::SkipWhile { inner, f, started } => Job::SkipWhile(shared(inner), f.clone(), *started),
+            Self::MapWhile { inner, f } => Job::Map(shared(inner), f.clone()),
+            Self::Scan { inner, state, f } => Job::Scan(shared(inner), state.clone(), f.clone()),
+            Self::Cycle { original, current } => Job::Cycle(shared(current), original.clone()),
+            Self::Peekable { inner, peeked } => match peeked.take() {
+                Some(value) => Job::Ready(value),
+                None => Job::Inner(shared(inner)),
+            },
+            Self::Parts { items, at, size, step, exact } => {
+                let left = items.len().saturating_sub(*at);
+                if left == 0 || (*exact && left < *size) {
+                    return Job::Ready(None);
+                }
+                let part = items[*at..*at + left.min(*size)].to_vec();
+                *at += *step;
+                Job::Ready(Some(Value::list(part)))
+            }
+        }
+    }
+}
+
+fn take_end(at: &mut usize, end: &mut usize, back: bool) -> Option<usize> {
+    if at >= end {
+        return None;
+    }
+    Some(if back {
+        *end -= 1;
+        *end
+    } else {
+        *at += 1;
+        *at - 1
+    })
+}
+
+fn take_number(next: &mut i128, end: &mut Option<i128>, step: i128, back: bool) -> Option<i128> {
+    match end {
+        Some(end) if *next >= *end => None,
+        Some(end) if back => {
+            let last = *next + (*end - 1 - *next) / step * step;
+            *end = last;
+            Some(last)
+        }
+        _ => {
+            *next += step;
+            Some(*next - step)
+        }
+    }
+}
+
+impl<'t> Vm<'t> {
+    /// The next item of an iterator.
+    pub(crate) fn next(&mut self, iter: &Shared, tok: Tok) -> Eval<Option<Value>> {
+        self.step(tok)?;
+        let job = match iter.try_borrow_mut() {
+            Ok(mut iter) => iter.job(),
+            Err(_) => return Err(self.ill_typed(tok)),
+        };
+        match job {
+            Job::Ready(value) => Ok(value),
+            Job::Overflow(number) => {
+                let message = format!("this range goes on behind {number}, the end of its type");
+                Err(self.fail(mscclpp_core::diag::Code::Overflow, tok, message))
+            }
+            Job::Map(inner, f) => {
+                let Some(item) = self.next(&inner, tok)? else { return Ok(None) };
+                let value = self.call(&f, vec![item], tok)?;
+                let while_some = iter.try_borrow().is_ok_and(|iter| matches!(*iter, Iter::MapWhile { .. }));
+                Ok(if while_some { unwrapped(value) } else { Some(value) })
+            }
+            Job::Filter(inner, f) => {
+                while let Some(item) = self.next(&inner, tok)? {
+                    if self.test(&f, vec![item.clone()], tok)? {
+                        return Ok(Some(item));
+                    }
+                }
+                Ok(None)
+            }
+            Job::FilterMap(inner, f) => {
+                while let Some(item) = self.next(&inner, tok)? {
+                    if let Some(value) = unwrapped(self.call(&f, vec![item], tok)?) {
+                        return Ok(Some(value));
+                    }
+                }
+                Ok(None)
+            }
+            Job::Inspect(inner, f) => {
+                let item = self.next(&inner, tok)?;
+                if let Some(item) = &item {
+                    self.call(&f, vec![item.clone()], tok)?;
+                }
+                Ok(item)
+            }
+            Job::Inner(inner) => self.next(&inner, tok),
+            Job::Skip(inner, count) => {
+                for _ in 0..count {
+                    if self.next(&inner, tok)?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                self.next(&inner, tok)
+            }
+            Job::Enumerate(inner, number) => {
+                let item = self.next(&inner, tok)?;
+                Ok(item.map(|item| Value::tuple(vec![Value::Int(number as i128), item])))
+            }
+            Job::Zip(a, b) => {
+                let Some(a) = self.next(&a, tok)? else { return Ok(None) };
+                let b = self.next(&b, tok)?;
+                Ok(b.map(|b| Value::tuple(vec![a, b])))
+            }
+            Job::Chain(a, b) => {
+                if let Some(a) = a {
+                    if let Some(item) = self.next(&a, tok)? {
+                        return Ok(Some(item));
+                    }
+                    if let Ok(mut iter) = iter.try_borrow_mut()
+                        && let Iter::Chain { a, .. } = &mut *iter
+                    {
+                        *a = None;
+                    }
+                }
+                self.next(&b, tok)
+            }
+            job => self.next_of_stateful(iter, job, tok),
+        }
+    }
+
+    fn next_of_stateful(&mut self, iter: &Shared, job: Job, tok: Tok) -> Eval<Option<Value>> {
+        match job {
+            Job::FlatMap(inner, f, mut current) => loop {
+                if let Some(current) = &current
+                    && let Some(item) = self.next(current, tok)?
+                {
+                    return Ok(Some(item));
+                }
+                let Some(item) = self.next(&inner, tok)? else { return Ok(None) };
+                let many = match &f {
+                    Some(f) => self.call(f, vec![item], tok)?,
+                    None => item,
+                };
+                let next = self.make_iter(many, tok)?;
+                if let Ok(mut iter) = iter.try_borrow_mut()
+                    && let Iter::FlatMap { current, .. } = &mut *iter
+                {
+                    *current = Some(Rc::clone(&next));
+                }
+                current = Some(next);
+            },
+            Job::TakeWhile(inner, f) => {
+                let Some(item) = self.next(&inner, tok)? else { return Ok(None) };
+                if self.test(&f, vec![item.clone()], tok)? {
+                    return Ok(Some(item));
+                }
+                if let Ok(mut iter) = iter.try_borrow_mut()
+                    && let Iter::TakeWhile { done, .. } = &mut *iter
+                {
+                    *done = true;
+                }
+                Ok(None)
+            }
+            Job::SkipWhile(inner, f, started) => {
+                while let Some(item) = self.next(&inner, tok)? {
+                    if started || !self.test(&f, vec![item.clone()], tok)? {
+                        if let Ok(mut iter) = iter.try_borrow_mut()
+                            && let Iter::SkipWhile { started, .. } = &mut *iter
+                        {
+                            *started = true;
+                        }
+                        return Ok(Some(item));
+                    }
+                }
+                Ok(None)
+            }
+            Job::Scan(inner, state, f) => {
+                let Some(item) = self.next(&inner, tok)? else { return Ok(None) };
+                Ok(unwrapped(self.call(&f, vec![Value::Place(Rc::new(state)), item], tok)?))
+            }
+            Job::Cycle(current, original) => {
+                if let Some(item) = self.next(&current, tok)? {
+                    return Ok(Some(item));
+                }
+                let fresh = Rc::new(RefCell::new(original.deep_clone()));
+                if let Ok(mut iter) = iter.try_borrow_mut()
+                    && let Iter::Cycle { current, .. } = &mut *iter
+                {
+                    *current = Rc::clone(&fresh);
+                }
+                self.next(&fresh, tok)
+            }
+            Job::Successors(value, f) => {
+                let next = unwrapped(self.call(&f, vec![value.clone()], tok)?);
+                if let Ok(mut iter) = iter.try_borrow_mut()
+                    && let Iter::Successors { next: slot, .. } = &mut *iter
+                {
+                    *slot = next;
+                }
+                Ok(Some(value))
+            }
+            _ => Err(self.ill_typed(tok)),
+        }
+    }
+
+    /// Calls a predicate.
+    pub(crate) fn test(&mut self, f: &Value, args: Vec<Value>, tok: Tok) -> Eval<bool> {
+        match self.call(f, args, tok)?.load() {
+            Value::Bool(value) => Ok(value),
+            _ => Err(self.ill_typed(tok)),
+        }
+    }
+
+    /// What a `for` loop goes over.
+    pub(crate) fn make_iter(&mut self, value: Value, tok: Tok) -> Eval<Shared> {
+        let iter = match value {
+            Value::Iter(iter) => return Ok(iter),
+            Value::List(items) => Iter::over(items),
+            Value::Range(range) => {
+                let Some(start) = range.start else { return Err(self.ill_typed(tok)) };
+                Iter::Numbers { next: start, end: range.stop(), step: 1, top: range.top, back: false }
+            }
+            Value::Map(map) => {
+                self.allocate(map.len(), tok)?;
+                let pairs = map.iter().map(|(key, value)| Value::tuple(vec![key.clone(), value.clone()]));
+                Iter::over(Rc::new(pairs.collect()))
+            }
+            Value::Set(set) => {
+                self.allocate(set.len(), tok)?;
+                Iter::over(Rc::new(set.iter().cloned().collect()))
+            }
+            Value::Some(value) => Iter::over(Rc::new(vec![(*value).clone()])),
+            Value::None => Iter::Empty,
+            Value::Place(place) => return self.make_place_iter(&(*place).clone().follow(), tok),
+            _ => return Err(self.ill_typed(tok)),
+        };
+        Ok(Rc::new(RefCell::new(iter)))
+    }
+
+    /// What a `for` loop over a `&mut` goes over: places, unless it is an iterator.
+    fn make_place_iter(&mut self, place: &Place, tok: Tok) -> Eval<Shared> {
+        let iter = match place.get() {
+            Value::Iter(iter) => return Ok(iter),
+            value => self.places_of(place, &value, tok)?,
+        };
+        Ok(Rc::new(RefCell::new(iter)))
+    }
+
+    /// The parts of a value as places.
+    pub(crate) fn places_of(&mut self, place: &Place, value: &Value, tok: Tok) -> Eval<Iter> {
+        Ok(match value {
+            Value::List(items) => Iter::Places { place: place.clone(), at: 0, end: items.len(), back: false },
+            Value::Map(map) => {
+                self.allocate(map.len(), tok)?;
+                let keys = Rc::new(map.keys().cloned().collect());
+                Iter::MapPlaces { place: place.clone(), keys, at: 0, with_keys: true }
+            }
+            Value::Some(_) => Iter::over(Rc::new(vec![Value::Place(Rc::new(place.part(Step::Payload)))])),
+            Value::None => Iter::Empty,
+            _ => return Err(self.ill_typed(tok)),
+        })
+    }
+
+    /// The same as a value.
+    pub(crate) fn into_iter(&mut self, value: Value, tok: Tok) -> Eval {
+        Ok(Value::Iter(self.make_iter(value, tok)?))
+    }
+
+    /// All items that are left.
+    pub(crate) fn drain(&mut self, iter: &Shared, tok: Tok) -> Eval<Vec<Value>> {
+        let mut items = Vec::new();
+        while let Some(item) = self.next(iter, tok)? {
+            self.allocate(1, tok)?;
+            items.push(item);
+        }
+        Ok(items)
+    }
+}
+
+/// What is in an option.
+pub(crate) fn unwrapped(value: Value) -> Option<Value> {
+    match value {
+        Value::Some(value) => Some((*value).clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,125 @@
+//! Patterns.
+
+use std::rc::Rc;
+
+use super::place::{Place, Step};
+use super::value::Value;
+use super::{Eval, Vm};
+use crate::ast::{Pattern, PatternKind, RangeEnd, Slot};
+
+impl<'t> Vm<'t> {
+    /// Matches a value with a pattern and binds its variables; whether it matches. A `&mut` binds its parts as `&mut`.
+    pub(super) fn bind(&mut self, pattern: &'t Pattern, value: Value) -> Eval<bool> {
+        match &pattern.kind {
+            PatternKind::Wild => Ok(true),
+            PatternKind::Bind(slot, None) => {
+                self.define(*slot, value);
+                Ok(true)
+            }
+            PatternKind::Bind(slot, Some(inner)) => {
+                let matches = self.bind(inner, value.clone())?;
+                self.define(*slot, value);
+                Ok(matches)
+            }
+            PatternKind::Value(expected) => {
+                let expected = self.eval(expected)?;
+                Ok(value == expected)
+            }
+            PatternKind::Range(start, end, kind) => {
+                let Value::Int(value) = value.load() else { return Err(self.ill_typed(pattern.tok)) };
+                let start = start.as_ref().map(|start| self.integer(start)).transpose()?;
+                let end = end.as_ref().map(|end| self.integer(end)).transpose()?;
+                let below = end.is_none_or(|end| value < end || (value == end && *kind == RangeEnd::Inclusive));
+                Ok(start.is_none_or(|start| start <= value) && below)
+            }
+            PatternKind::Or(cases) => {
+                for case in cases {
+                    if self.bind(case, value.clone())? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            _ => self.destructure(pattern, value),
+        }
+    }
+
+    fn destructure(&mut self, pattern: &'t Pattern, value: Value) -> Eval<bool> {
+        let place = match &value {
+            Value::Place(place) => Some((**place).clone().follow()),
+            _ => None,
+        };
+        let value = value.load();
+        let part = |step: Step, plain: Value| match &place {
+            Some(place) => Value::Place(Rc::new(place.part(step))),
+            None => plain,
+        };
+        match (&pattern.kind, value) {
+            (PatternKind::Tuple(before, after), Value::Tuple(items)) => {
+                let behind = after.as_deref().unwrap_or_default();
+                let Some(first_behind) = items.len().checked_sub(behind.len()) else {
+                    return Err(self.ill_typed(pattern.tok));
+                };
+                let fields = before.iter().zip(0..).chain(behind.iter().zip(first_behind..));
+                for (pattern, index) in fields {
+                    let item = items.get(index).cloned().unwrap_or(Value::Unit);
+                    if !self.bind(pattern, part(Step::Field(index as u32), item))? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (PatternKind::Struct(_, fields), Value::Tuple(items)) => {
+                for (index, pattern) in fields {
+                    let item = items.get(*index as usize).cloned().unwrap_or(Value::Unit);
+                    if !self.bind(pattern, part(Step::Field(*index), item))? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            (PatternKind::List(before, rest), Value::List(items)) => {
+                self.bind_list(before, rest.as_ref(), &items, place.as_ref())
+            }
+            (PatternKind::Some(inner) | PatternKind::Ok(inner), Value::Some(value)) => {
+                self.bind(inner, part(Step::Payload, (*value).clone()))
+            }
+            (PatternKind::Some(_) | PatternKind::Ok(_), Value::None) => Ok(false),
+            (PatternKind::None | PatternKind::Err, value) => Ok(matches!(value, Value::None)),
+            _ => Err(self.ill_typed(pattern.tok)),
+        }
+    }
+
+    fn bind_list(
+        &mut self,
+        before: &'t [Pattern],
+        rest: Option<&'t (Option<Slot>, Vec<Pattern>)>,
+        items: &Rc<Vec<Value>>,
+        place: Option<&Place>,
+    ) -> Eval<bool> {
+        let behind = rest.map_or(&[][..], |(_, behind)| behind.as_slice());
+        let fixed = before.len() + behind.len();
+        if items.len() < fixed || (rest.is_none() && items.len() != fixed) {
+            return Ok(false);
+        }
+        let first_behind = items.len() - behind.len();
+        for (pattern, index) in before.iter().zip(0..).chain(behind.iter().zip(first_behind..)) {
+            let item = match place {
+                Some(place) => Value::Place(Rc::new(place.part(Step::Index(index)))),
+                None => items[index].clone(),
+            };
+            if !self.bind(pattern, item)? {
+                return Ok(false);
+            }
+        }
+        if let Some((Some(slot), _)) = rest {
+            let len = first_behind - before.len();
+            let value = match place {
+                Some(place) => Value::Place(Rc::new(place.part(Step::Slice(before.len(), len)))),
+                None => Value::list(items[before.len()..first_behind].to_vec()),
+            };
+            self.define(*slot, value);
+        }
+        Ok(true)
+    }
+}

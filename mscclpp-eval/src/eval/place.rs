@@ -1,0 +1,140 @@
+//! Places: what `&mut`, assignments and changing methods refer to.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::value::Value;
+
+/// A place: a variable, and the way from it to a part of its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    cell: Rc<RefCell<Value>>,
+    path: SmallVec<[Step; 2]>,
+}
+
+/// A step from a value to a part of it.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    /// A field of a tuple or struct.
+    Field(u32),
+    /// An element of a list.
+    Index(usize),
+    /// A part of a list: start and length.
+    Slice(usize, usize),
+    /// What is in a `Some`.
+    Payload,
+    /// The value of a key.
+    Key(Value),
+}
+
+impl Place {
+    /// The place of a whole variable.
+    pub(crate) fn of_cell(cell: Rc<RefCell<Value>>) -> Self {
+        Self { cell, path: SmallVec::new() }
+    }
+
+    /// A place for a value that has none.
+    pub(crate) fn of_value(value: Value) -> Self {
+        Self::of_cell(Rc::new(RefCell::new(value)))
+    }
+
+    /// A part of this place.
+    pub(crate) fn part(&self, step: Step) -> Self {
+        let mut path = self.path.clone();
+        match (path.last(), &step) {
+            (Some(Step::Slice(start, _)), Step::Index(index)) => {
+                let index = start + index;
+                path.pop();
+                path.push(Step::Index(index));
+            }
+            (Some(Step::Slice(start, _)), Step::Slice(inner, len)) => {
+                let slice = Step::Slice(start + inner, *len);
+                path.pop();
+                path.push(slice);
+            }
+            _ => path.push(step),
+        }
+        Self { cell: Rc::clone(&self.cell), path }
+    }
+
+    /// What is there. `()` where nothing is: code that gets there does not pass the borrow checker.
+    pub(crate) fn get(&self) -> Value {
+        let mut value = match self.cell.try_borrow() {
+            Ok(value) => value.clone(),
+            Err(_) => return Value::Unit,
+        };
+        for step in &self.path {
+            value = match (step, value) {
+                (Step::Field(index), Value::Tuple(items)) => part(&items, *index as usize),
+                (Step::Index(index), Value::List(items)) => part(&items, *index),
+                (Step::Slice(start, len), Value::List(items)) => {
+                    let items = items.get(*start..start.saturating_add(*len)).unwrap_or_default();
+                    Value::list(items.to_vec())
+                }
+                (Step::Payload, Value::Some(inner)) => (*inner).clone(),
+                (Step::Key(key), Value::Map(map)) => map.get(key).cloned().unwrap_or(Value::Unit),
+                _ => Value::Unit,
+            };
+        }
+        value
+    }
+
+    /// The place that this one refers to in the end: itself, unless a `&mut` is kept there.
+    pub(crate) fn follow(self) -> Self {
+        let mut place = self;
+        while let Value::Place(next) = place.get() {
+            place = (*next).clone();
+        }
+        place
+    }
+
+    /// Changes what is there. `copied` counts the elements that had to be copied because they were shared.
+    pub(crate) fn with<R>(&self, copied: &mut usize, change: impl FnOnce(&mut Value) -> R) -> Option<R> {
+        let mut value = self.cell.try_borrow_mut().ok()?;
+        walk(&mut value, &self.path, copied, change)
+    }
+}
+
+fn part(items: &[Value], index: usize) -> Value {
+    items.get(index).cloned().unwrap_or(Value::Unit)
+}
+
+fn walk<R>(value: &mut Value, path: &[Step], copied: &mut usize, change: impl FnOnce(&mut Value) -> R) -> Option<R> {
+    let Some((step, rest)) = path.split_first() else { return Some(change(value)) };
+    match (step, value) {
+        (Step::Field(index), Value::Tuple(items)) => {
+            walk(unshared(items, copied).get_mut(*index as usize)?, rest, copied, change)
+        }
+        (Step::Index(index), Value::List(items)) => {
+            walk(unshared(items, copied).get_mut(*index)?, rest, copied, change)
+        }
+        (Step::Slice(start, len), Value::List(items)) => {
+            let items = unshared(items, copied).get_mut(*start..start.checked_add(*len)?)?;
+            let mut slice = Value::list(items.to_vec());
+            *copied += items.len();
+            let result = walk(&mut slice, rest, copied, change)?;
+            if let Value::List(slice) = slice {
+                items.iter_mut().zip(slice.iter()).for_each(|(item, new)| item.clone_from(new));
+            }
+            Some(result)
+        }
+        (Step::Payload, Value::Some(inner)) => walk(Rc::make_mut(inner), rest, copied, change),
+        (Step::Key(key), Value::Map(map)) => {
+            if Rc::strong_count(map) > 1 {
+                *copied += map.len();
+            }
+            walk(Rc::make_mut(map).get_mut(key)?, rest, copied, change)
+        }
+        _ => None,
+    }
+}
+
+/// The elements, copied first if they are shared.
+pub(crate) fn unshared<'a>(items: &'a mut Rc<Vec<Value>>, copied: &mut usize) -> &'a mut Vec<Value> {
+    if Rc::strong_count(items) > 1 {
+        *copied += items.len();
+    }
+    Rc::make_mut(items)
+}

@@ -1,0 +1,203 @@
+//! Values. They are small and cheap to clone: what is large is shared, and copied when it is changed while shared, so that
+//! a clone is a value of its own, as in Rust.
+
+use std::cell::RefCell;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use mscclpp_core::dsl;
+
+use super::iter::Iter;
+use super::place::Place;
+use crate::ast::{ClosureId, FnId};
+
+/// A value.
+#[derive(Clone, Debug)]
+pub(crate) enum Value {
+    /// `()`
+    Unit,
+    /// A boolean.
+    Bool(bool),
+    /// An integer; inference knows its type.
+    Int(i128),
+    /// A string.
+    Str(Rc<str>),
+    /// `std::cmp::Ordering`
+    Ordering(Ordering),
+    /// A tuple or struct.
+    Tuple(Rc<Vec<Value>>),
+    /// A `Vec`, array or slice.
+    List(Rc<Vec<Value>>),
+    /// A map.
+    Map(Rc<BTreeMap<Value, Value>>),
+    /// A set.
+    Set(Rc<BTreeSet<Value>>),
+    /// `None`, or an `Err`.
+    None,
+    /// `Some(…)`, or an `Ok(…)`.
+    Some(Rc<Value>),
+    /// A range.
+    Range(Rc<Range>),
+    /// An iterator, shared by those who advance it.
+    Iter(Rc<RefCell<Iter>>),
+    /// An entry of a map.
+    Entry(Rc<(Place, Value)>),
+    /// A closure.
+    Closure(Rc<Closure>),
+    /// A function.
+    Function(FnId),
+    /// A function of the language.
+    PathFn(&'static crate::lang::PathFn),
+    /// `&mut`
+    Place(Rc<Place>),
+    /// The content of a variable that something else refers to as well. Only ever found in a slot.
+    Cell(Rc<RefCell<Value>>),
+    /// The program.
+    Program,
+    /// A handle or enum of the authoring API.
+    Handle(Rc<dsl::Value>),
+}
+
+/// A range as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    /// Its start, if it has one.
+    pub(crate) start: Option<i128>,
+    /// Its end, if it has one.
+    pub(crate) end: Option<i128>,
+    /// Whether the end belongs to it.
+    pub(crate) inclusive: bool,
+    /// The largest number of its type.
+    pub(crate) top: i128,
+}
+
+impl Range {
+    /// One past the last number.
+    pub(crate) fn stop(&self) -> Option<i128> {
+        self.end.map(|end| end + i128::from(self.inclusive))
+    }
+
+    /// How many numbers it has, if it ends.
+    pub(crate) fn count(&self) -> Option<i128> {
+        Some((self.stop()? - self.start?).max(0))
+    }
+}
+
+/// A closure with what it has captured.
+#[derive(Debug)]
+pub(crate) struct Closure {
+    /// Its code.
+    pub(crate) id: ClosureId,
+    /// The variables it refers to, or its own copies of them.
+    pub(crate) captures: Vec<Rc<RefCell<Value>>>,
+}
+
+impl Value {
+    /// A list.
+    pub(crate) fn list(items: Vec<Self>) -> Self {
+        Self::List(Rc::new(items))
+    }
+
+    /// A tuple.
+    pub(crate) fn tuple(items: Vec<Self>) -> Self {
+        Self::Tuple(Rc::new(items))
+    }
+
+    /// `Some(value)`
+    pub(crate) fn some(value: Self) -> Self {
+        Self::Some(Rc::new(value))
+    }
+
+    /// An option.
+    pub(crate) fn option(value: Option<Self>) -> Self {
+        value.map_or(Self::None, Self::some)
+    }
+
+    /// An iterator.
+    pub(crate) fn iter(iter: Iter) -> Self {
+        Self::Iter(Rc::new(RefCell::new(iter)))
+    }
+
+    /// A handle of the authoring API.
+    pub(crate) fn handle(value: dsl::Value) -> Self {
+        Self::Handle(Rc::new(value))
+    }
+
+    /// The value behind a `&mut`, and everything else as it is.
+    pub(crate) fn load(self) -> Self {
+        match self {
+            Self::Place(place) => place.get().load(),
+            value => value,
+        }
+    }
+
+    /// Whether a clone of this shares nothing that could be changed through it: iterators advance.
+    pub(crate) fn deep_clone(&self) -> Self {
+        match self {
+            Self::Iter(iter) => iter.try_borrow().map_or(Self::Unit, |iter| Self::iter(iter.deep_clone())),
+            value => value.clone(),
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Unit => 0,
+            Self::Bool(_) => 1,
+            Self::Int(_) => 2,
+            Self::Str(_) => 3,
+            Self::Ordering(_) => 4,
+            Self::Tuple(_) => 5,
+            Self::List(_) => 6,
+            Self::Map(_) => 7,
+            Self::Set(_) => 8,
+            Self::None => 9,
+            Self::Some(_) => 10,
+            Self::Range(_) => 11,
+            Self::Handle(_) => 12,
+            _ => 13,
+        }
+    }
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::Handle(a), Self::Handle(b)) => a == b,
+            (Self::Range(a), Self::Range(b)) => a == b,
+            (Self::Place(_), _) | (_, Self::Place(_)) => self.clone().load() == other.clone().load(),
+            (Self::Tuple(a), Self::Tuple(b)) | (Self::List(a), Self::List(b)) => a == b,
+            (Self::Map(a), Self::Map(b)) => a == b,
+            (Self::Set(a), Self::Set(b)) => a == b,
+            (Self::Some(a), Self::Some(b)) => a == b,
+            _ => self.cmp(other) == Ordering::Equal,
+        }
+    }
+}
+
+impl Eq for Value {}
+
+impl PartialOrd for Value {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The order that Rust derives. Values without one are equal here; rustc refuses to compare them.
+impl Ord for Value {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a.cmp(b),
+            (Self::Bool(a), Self::Bool(b)) => a.cmp(b),
+            (Self::Str(a), Self::Str(b)) => a.cmp(b),
+            (Self::Ordering(a), Self::Ordering(b)) => a.cmp(b),
+            (Self::Tuple(a), Self::Tuple(b)) | (Self::List(a), Self::List(b)) => a.cmp(b),
+            (Self::Map(a), Self::Map(b)) => a.cmp(b),
+            (Self::Set(a), Self::Set(b)) => a.cmp(b),
+            (Self::Some(a), Self::Some(b)) => a.cmp(b),
+            (Self::Place(_), _) | (_, Self::Place(_)) => self.clone().load().cmp(&other.clone().load()),
+            _ => self.rank().cmp(&other.rank()),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What the subset knows of the language and its standard library: one table per type. The tables decide what is accepted,
+//! type it, run it, and are what `docs/subset.md` lists.
+
+pub(crate) mod dsl;
+mod int;
+mod iter;
+mod list;
+mod map;
+mod option;
+mod paths;
+
+use crate::ast::{Con, IntTy, PathValue, Tok};
+use crate::eval::place::Place;
+use crate::eval::value::Value;
+use crate::eval::{Eval, Vm};
+use crate::types::Made;
+use crate::types::store::Node;
+
+pub(crate) use paths::{PATHS, PathFn, path_fn};
+
+/// The methods of a type.
+pub(crate) struct Table {
+    /// The type, as signatures call it.
+    pub(crate) header: &'static str,
+    /// What it is in Rust.
+    pub(crate) about: &'static str,
+    /// Its methods.
+    pub(crate) methods: &'static [Builtin],
+}
+
+/// A method of the language.
+pub(crate) struct Builtin {
+    /// Its signature without the receiver, in the terms of [`types::sig`](crate::types::sig).
+    pub(crate) sig: &'static str,
+    /// How it takes its receiver.
+    pub(crate) takes: Takes,
+    /// What it does.
+    pub(crate) run: Run,
+}
+
+/// How a method takes its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// By value or `&`.
+    Value,
+    /// By `&mut`.
+    Place,
+    /// An iterator by `&mut`, which for a range would be a place.
+    Advanced,
+}
+
+/// What a method does.
+pub(crate) type Run = fn(&mut Vm<'_>, &mut Call) -> Eval;
+
+/// A call of a method or function of the language.
+pub(crate) struct Call {
+    /// What it is called on, if it takes that by value.
+    pub(crate) receiver: Value,
+    /// What it is called on, if it takes that by `&mut`.
+    pub(crate) place: Place,
+    /// Its arguments.
+    pub(crate) args: Vec<Value>,
+    /// The receiver's integer type.
+    pub(crate) int: IntTy,
+    /// The result's integer type.
+    pub(crate) result: IntTy,
+    /// What it collects into.
+    pub(crate) made: Made,
+    /// Where it is.
+    pub(crate) tok: Tok,
+}
+
+impl Call {
+    /// The arguments that are left, in order.
+    pub(crate) fn arg(&mut self) -> Value {
+        if self.args.is_empty() { Value::Unit } else { self.args.remove(0) }
+    }
+
+    /// The next argument, an integer.
+    pub(crate) fn int(&mut self, vm: &mut Vm<'_>) -> Eval<i128> {
+        match self.arg().load() {
+            Value::Int(value) => Ok(value),
+            _ => Err(vm.ill_typed(self.tok)),
+        }
+    }
+
+    /// The next argument, a `usize`.
+    pub(crate) fn usize(&mut self, vm: &mut Vm<'_>) -> Eval<usize> {
+        let value = self.int(vm)?;
+        usize::try_from(value).map_err(|_| vm.ill_typed(self.tok))
+    }
+}
+
+impl Builtin {
+    /// Its name.
+    pub(crate) fn name(&self) -> &'static str {
+        self.sig.split('(').next().unwrap_or(self.sig)
+    }
+}
+
+impl Table {
+    /// The method of a name.
+    pub(crate) fn find(&self, name: &str) -> Option<&'static Builtin> {
+        let named = |builtin: &&Builtin| builtin.sig.strip_prefix(name).is_some_and(|rest| rest.starts_with('('));
+        self.methods.iter().find(named)
+    }
+}
+
+/// Writes a table: signature, how the receiver is taken, and the function.
+macro_rules! methods {
+    ($($sig:literal $takes:ident => $run:expr;)*) => {
+        &[$($crate::lang::Builtin { sig: $sig, takes: $crate::lang::Takes::$takes, run: $run }),*]
+    };
+}
+use methods;
+
+/// All tables, in the order of `docs/subset.md`.
+pub(crate) const TABLES: &[&Table] = &[
+    &int::INT,
+    &int::BOOL,
+    &option::OPTION,
+    &option::RESULT,
+    &option::ORDERING,
+    &list::LIST,
+    &iter::RANGE,
+    &iter::ITER,
+    &map::MAP,
+    &map::HASH_MAP,
+    &map::ENTRY,
+    &map::SET,
+    &map::HASH_SET,
+    &int::STR,
+    &option::ANY,
+];
+
+/// The tables whose methods a type has, first things first.
+pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
+    match node {
+        Node::Int(_) | Node::IntVar => &[&int::INT, &option::ANY],
+        Node::Con(con, _) => match con {
+            Con::Bool => &[&int::BOOL, &option::ANY],
+            Con::Option => &[&option::OPTION, &option::ANY],
+            Con::Result => &[&option::RESULT, &option::ANY],
+            Con::Ordering => &[&option::ORDERING, &option::ANY],
+            Con::List => &[&list::LIST, &option::ANY],
+            Con::Range => &[&iter::RANGE, &option::CLONE, &iter::ITER],
+            Con::RangeFrom => &[&option::CLONE, &iter::ITER],
+            Con::Iter => &[&iter::ITER, &option::CLONE],
+            Con::Map => &[&map::MAP, &option::ANY],
+            Con::HashMap => &[&map::HASH_MAP, &option::CLONE],
+            Con::Entry => &[&map::ENTRY],
+            Con::Set => &[&map::SET, &option::ANY],
+            Con::HashSet => &[&map::HASH_SET, &option::CLONE],
+            Con::Str => &[&int::STR, &option::ANY],
+            Con::Fn | Con::RangeTo | Con::RangeFull | Con::Handle(_) => &[&option::CLONE],
+            Con::Tuple | Con::Struct(_) | Con::Unit => &[&option::ANY],
+            Con::Program => &[],
+        },
+        Node::Var | Node::Link(_) => &[],
+    }
+}
+
+/// The methods of a name on any integer.
+pub(crate) fn int_method(name: &str) -> bool {
+    int::INT.find(name).or_else(|| option::ANY.find(name)).is_some()
+}
+
+/// Whether a type of this name means something to the evaluator.
+pub(crate) fn knows_type(name: &str) -> bool {
+    const TYPES: [&str; 14] = [
+        "Vec",
+        "VecDeque",
+        "BTreeMap",
+        "HashMap",
+        "BTreeSet",
+        "HashSet",
+        "Option",
+        "Result",
+        "String",
+        "Ordering",
+        "Range",
+        "RangeInclusive",
+        "Program",
+        "Ranks",
+    ];
+    TYPES.contains(&name) || IntTy::from_name(name).is_some() || dsl::handle(name).is_some()
+}
+
+/// The value of a path of two segments.
+pub(crate) fn path_value(ty: &str, name: &str) -> Option<PathValue> {
+    if let Some(int) = IntTy::from_name(ty) {
+        return match name {
+            "MIN" => Some(PathValue::Int(int, int.min())),
+            "MAX" => Some(PathValue::Int(int, int.max())),
+            "BITS" => Some(PathValue::Bits(int)),
+            _ => None,
+        };
+    }
+    match (ty, name) {
+        ("Ordering", "Less") => Some(PathValue::Ordering(-1)),
+        ("Ordering", "Equal") => Some(PathValue::Ordering(0)),
+        ("Ordering", "Greater") => Some(PathValue::Ordering(1)),
+        ("Option", "None") => Some(PathValue::None),
+        _ => dsl::constant(ty, name),
+    }
+}

@@ -1,0 +1,139 @@
+//! Functions that are called by a path.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::iter::gather;
+use super::{Call, Run};
+use crate::ast::Con;
+use crate::eval::iter::Iter;
+use crate::eval::value::Value;
+use crate::eval::{Eval, Vm};
+
+/// A function that is called by a path.
+pub(crate) struct PathFn {
+    /// The segment before its name; empty for names that need none.
+    pub(crate) qualifier: &'static str,
+    /// Name and signature, in the terms of [`types::sig`](crate::types::sig).
+    pub(crate) sig: &'static str,
+    /// What it does.
+    pub(crate) run: Run,
+}
+
+impl std::fmt::Debug for PathFn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}::{}", self.qualifier, self.sig)
+    }
+}
+
+/// The function of a path, by its last two segments.
+pub(crate) fn path_fn(qualifier: &str, name: &str) -> Option<&'static PathFn> {
+    PATHS.iter().find(|function| {
+        function.qualifier == qualifier && function.sig.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
+    })
+}
+
+macro_rules! paths {
+    ($($qualifier:literal $sig:literal => $run:expr;)*) => {
+        &[$(PathFn { qualifier: $qualifier, sig: $sig, run: $run }),*]
+    };
+}
+
+/// All functions that are called by a path.
+pub(crate) static PATHS: &[PathFn] = paths! {
+    "" "Some(T) -> Option<T>" => |_, call| Ok(Value::some(call.arg()));
+    "Option" "Some(T) -> Option<T>" => |_, call| Ok(Value::some(call.arg()));
+    "" "drop(T)" => |_, _| Ok(Value::Unit);
+    "Vec" "new() -> List<T>" => empty_list;
+    "Vec" "with_capacity(usize) -> List<T>" => empty_list;
+    "Vec" "from(Each<T>) -> List<T>" => |vm, call| from(vm, call, Con::List);
+    "VecDeque" "new() -> List<T>" => empty_list;
+    "VecDeque" "with_capacity(usize) -> List<T>" => empty_list;
+    "VecDeque" "from(Each<T>) -> List<T>" => |vm, call| from(vm, call, Con::List);
+    "BTreeMap" "new() -> Map<K, V>" => empty_map;
+    "BTreeMap" "from(Each<(K, V)>) -> Map<K, V>" => |vm, call| from(vm, call, Con::Map);
+    "HashMap" "new() -> HashMap<K, V>" => empty_map;
+    "HashMap" "with_capacity(usize) -> HashMap<K, V>" => empty_map;
+    "HashMap" "from(Each<(K, V)>) -> HashMap<K, V>" => |vm, call| from(vm, call, Con::HashMap);
+    "BTreeSet" "new() -> Set<T>" => empty_set;
+    "BTreeSet" "from(Each<T>) -> Set<T>" => |vm, call| from(vm, call, Con::Set);
+    "HashSet" "new() -> HashSet<T>" => empty_set;
+    "HashSet" "from(Each<T>) -> HashSet<T>" => |vm, call| from(vm, call, Con::HashSet);
+    "cmp" "min(T, T) -> T" => |_, call| {
+        let (a, b) = (call.arg(), call.arg());
+        Ok(if b < a { b } else { a })
+    };
+    "cmp" "max(T, T) -> T" => |_, call| {
+        let (a, b) = (call.arg(), call.arg());
+        Ok(if b < a { a } else { b })
+    };
+    "iter" "once(T) -> Iter<T>" => |_, call| Ok(Value::iter(Iter::over(Rc::new(vec![call.arg()]))));
+    "iter" "empty() -> Iter<T>" => |_, _| Ok(Value::iter(Iter::Empty));
+    "iter" "repeat(T) -> Iter<T>" => |_, call| Ok(Value::iter(Iter::Repeat { value: call.arg(), left: None }));
+    "iter" "repeat_n(T, usize) -> Iter<T>" => |vm, call| {
+        let (value, left) = (call.arg(), call.usize(vm)?);
+        Ok(Value::iter(Iter::Repeat { value, left: Some(left) }))
+    };
+    "iter" "successors(Option<T>, fn(T) -> Option<T>) -> Iter<T>" => |_, call| {
+        let first = call.arg();
+        let next = crate::eval::iter::unwrapped(first.load());
+        Ok(Value::iter(Iter::Successors { next, f: call.arg() }))
+    };
+    "iter" "zip(Each<T>, Each<U>) -> Iter<(T, U)>" => |vm, call| {
+        let (a, b) = (call.arg(), call.arg());
+        let (a, b) = (vm.make_iter(a, call.tok)?, vm.make_iter(b, call.tok)?);
+        Ok(Value::iter(Iter::Zip { a, b }))
+    };
+    "mem" "swap(T, T)" => |vm, call| {
+        let (Value::Place(a), Value::Place(b)) = (call.arg(), call.arg()) else { return Err(vm.ill_typed(call.tok)) };
+        let (old_a, old_b) = (a.get(), b.get());
+        vm.change(&a, call.tok, |value| *value = old_b)?;
+        vm.change(&b, call.tok, |value| *value = old_a)?;
+        Ok(Value::Unit)
+    };
+    "mem" "replace(T, T) -> T" => |vm, call| {
+        let (Value::Place(place), value) = (call.arg(), call.arg()) else { return Err(vm.ill_typed(call.tok)) };
+        vm.change(&place, call.tok, |old| std::mem::replace(old, value))
+    };
+    "mem" "take(T) -> T" => |vm, call| {
+        let Value::Place(place) = call.arg() else { return Err(vm.ill_typed(call.tok)) };
+        vm.change(&place, call.tok, |old| {
+            let default = default_like(old);
+            std::mem::replace(old, default)
+        })
+    };
+};
+
+/// The default of a value's type.
+fn default_like(value: &Value) -> Value {
+    match value {
+        Value::Int(_) => Value::Int(0),
+        Value::Bool(_) => Value::Bool(false),
+        Value::Str(_) => Value::Str("".into()),
+        Value::List(_) => Value::list(Vec::new()),
+        Value::Map(_) => Value::Map(Rc::default()),
+        Value::Set(_) => Value::Set(Rc::default()),
+        Value::Some(_) | Value::None => Value::None,
+        Value::Tuple(items) => Value::tuple(items.iter().map(default_like).collect()),
+        _ => Value::Unit,
+    }
+}
+
+fn empty_list(_: &mut Vm<'_>, _: &mut Call) -> Eval {
+    Ok(Value::list(Vec::new()))
+}
+
+fn empty_map(_: &mut Vm<'_>, _: &mut Call) -> Eval {
+    Ok(Value::Map(Rc::new(BTreeMap::new())))
+}
+
+fn empty_set(_: &mut Vm<'_>, _: &mut Call) -> Eval {
+    Ok(Value::Set(Rc::default()))
+}
+
+fn from(vm: &mut Vm<'_>, call: &mut Call, made: Con) -> Eval {
+    let items = call.arg();
+    let items = vm.make_iter(items, call.tok)?;
+    let items = vm.drain(&items, call.tok)?;
+    gather(vm, call, items, Some(made))
+}

@@ -1,0 +1,235 @@
+//! Types of calls: which function a method call means, and what it takes and gives.
+
+use mscclpp_core::dsl::registry::{self, Kind, Method};
+
+use super::sig::{self, Sig};
+use super::store::Ty;
+use super::{Infer, Target};
+use crate::ast::{Con, Expr, ExprKind, IntTy, MethodCall, Tok};
+use crate::lang::{self, Builtin, PathFn, Takes};
+
+impl Infer<'_> {
+    /// An argument or other value whose type is known.
+    pub(super) fn arg(&mut self, value: &Expr, expected: Ty) {
+        let found = match &value.kind {
+            ExprKind::Closure(id) => {
+                let ty = self.closure(*id, Some(expected), value.tok);
+                self.record(value.id, ty)
+            }
+            _ => self.expr(value),
+        };
+        self.coerce(found, expected, value.tok);
+    }
+
+    /// Arguments: closures last, when what they are given is known.
+    pub(super) fn args(&mut self, args: &[Expr], params: &[Ty], tok: Tok) {
+        if args.len() != params.len() {
+            self.error(tok, format!("expected {} arguments, found {}, so no plan was built", params.len(), args.len()));
+        }
+        let is_closure = |arg: &Expr| matches!(arg.kind, ExprKind::Closure(_));
+        for closures in [false, true] {
+            for (arg, param) in args.iter().zip(params) {
+                if is_closure(arg) == closures {
+                    self.arg(arg, *param);
+                }
+            }
+            self.solve();
+        }
+    }
+
+    pub(super) fn call_value(&mut self, callee: &Expr, args: &[Expr], tok: Tok) -> Ty {
+        let ty = self.expr(callee);
+        let params: Vec<Ty> = args.iter().map(|_| self.store.var()).collect();
+        let output = self.store.var();
+        let function = self.store.con(Con::Fn, params.iter().copied().chain([output]));
+        self.unify(ty, function, callee.tok);
+        self.args(args, &params, tok);
+        output
+    }
+
+    pub(super) fn call_path(&mut self, function: &'static PathFn, args: &[Expr], expr: &Expr) -> Ty {
+        match sig::instantiate(&mut self.store, function.sig, None) {
+            Some(sig) => self.apply(&sig, args, expr),
+            None => self.store.var(),
+        }
+    }
+
+    /// The type of a function of the language as a value.
+    pub(super) fn path_fn(&mut self, function: &'static PathFn, tok: Tok) -> Ty {
+        let Some(sig) = sig::instantiate(&mut self.store, function.sig, None) else { return self.store.var() };
+        self.require(&sig, tok);
+        self.store.con(Con::Fn, sig.params.iter().copied().chain([sig.result]))
+    }
+
+    /// Notes what a signature asks of its types.
+    fn require(&mut self, sig: &Sig, tok: Tok) {
+        for (collect, list) in [(false, &sig.each), (true, &sig.collect)] {
+            for (collection, item) in list.iter().copied() {
+                self.pending.push(super::Pending { collection, item, tok, collect });
+            }
+        }
+    }
+
+    /// Checks arguments against a signature; the result.
+    fn apply(&mut self, sig: &Sig, args: &[Expr], expr: &Expr) -> Ty {
+        self.require(sig, expr.tok);
+        for (index, (collection, _)) in sig.collect.iter().enumerate() {
+            self.made.push((expr.id, index, *collection));
+        }
+        self.args(args, &sig.params, expr.tok);
+        sig.result
+    }
+
+    pub(super) fn method(&mut self, expr: &Expr, call: &MethodCall) -> Ty {
+        let receiver = self.expr(&call.receiver);
+        let receiver = self.known(receiver);
+        match self.store.parts(receiver) {
+            Some((Con::Program, _)) if &*call.name == "pipeline" => self.pipeline(expr, call),
+            Some((Con::Program, _)) => self.dsl_method("Program", expr, call),
+            Some((Con::Handle(name), _)) if registry::method(name, &call.name).is_some() => {
+                self.dsl_method(name, expr, call)
+            }
+            Some((Con::Struct(id), _)) => {
+                let methods = &self.tree.structs[id as usize].methods;
+                match methods.iter().find(|(name, _)| *name == call.name) {
+                    Some((_, function)) => {
+                        self.targets[expr.id as usize] = Target::Function(*function);
+                        let signature = self.functions[*function as usize].clone();
+                        if let Some((first, params)) = signature.params.split_first() {
+                            self.unify(receiver, *first, call.receiver.tok);
+                            self.args(&call.args, params, expr.tok);
+                        }
+                        signature.output
+                    }
+                    None => self.language_method(expr, call, receiver),
+                }
+            }
+            _ => self.language_method(expr, call, receiver),
+        }
+    }
+
+    fn language_method(&mut self, expr: &Expr, call: &MethodCall, receiver: Ty) -> Ty {
+        if self.store.is_var(receiver) {
+            if !self.failed {
+                let message =
+                    format!("the type that `{}` is called on is not known here, so no plan was built", call.name);
+                self.error(call.receiver.tok, message);
+            }
+            return self.untyped_call(call);
+        }
+        for table in lang::tables(self.store.node(receiver)) {
+            let Some(builtin) = table.find(&call.name) else { continue };
+            let on = self.receiver_for(table, receiver, call, builtin);
+            let Some(sig) = sig::instantiate(&mut self.store, builtin.sig, Some((table.header, on))) else { continue };
+            self.targets[expr.id as usize] = Target::Builtin(builtin, [None; 2]);
+            let result = self.apply(&sig, &call.args, expr);
+            if let Some(turbofish) = &call.turbofish {
+                let written = self.store.written(turbofish);
+                self.unify(written, result, expr.tok);
+            }
+            return result;
+        }
+        self.unknown_method(expr, call, receiver);
+        self.untyped_call(call)
+    }
+
+    /// The type that a table's methods are called on: a range is an iterator, too.
+    fn receiver_for(&mut self, table: &lang::Table, receiver: Ty, call: &MethodCall, builtin: &Builtin) -> Ty {
+        let Some((Con::Range | Con::RangeFrom, parts)) = self.store.parts(receiver) else { return receiver };
+        if !table.header.starts_with("Iter") {
+            return receiver;
+        }
+        let place = matches!(
+            call.receiver.kind,
+            ExprKind::Var(_) | ExprKind::Field(..) | ExprKind::Index(..) | ExprKind::Deref(_)
+        );
+        if builtin.takes == Takes::Advanced && place {
+            let message = format!("`{}` would advance the range that is kept here, which is not evaluated", call.name);
+            self.refuse(
+                call.receiver.tok,
+                message,
+                "make the range where it is used, or turn it into an iterator with `.map(|i| i)`",
+            );
+        }
+        self.store.con(Con::Iter, parts)
+    }
+
+    /// Looks at the arguments of a call that means nothing here, so that their own errors are found.
+    fn untyped_call(&mut self, call: &MethodCall) -> Ty {
+        for arg in &call.args {
+            let ty = self.store.var();
+            self.arg(arg, ty);
+        }
+        self.store.var()
+    }
+
+    fn unknown_method(&mut self, expr: &Expr, call: &MethodCall, receiver: Ty) {
+        let shown = self.store.show(receiver, &self.tree.structs);
+        let handle = matches!(self.store.parts(receiver), Some((Con::Handle(_) | Con::Program | Con::Struct(_), _)));
+        if handle {
+            // rustc knows whether there is such a method, and lists what there is.
+            self.error(expr.tok, format!("`{}` is not a method of `{shown}`, so no plan was built", call.name));
+        } else {
+            let message = format!("`{}` of `{shown}` is not evaluated at compile time", call.name);
+            let help = "docs/subset.md lists the methods that are; or call the function at run time, with `compile` of the \
+                        module beside it";
+            self.refuse(expr.tok, message, help);
+        }
+    }
+
+    fn pipeline(&mut self, expr: &Expr, call: &MethodCall) -> Ty {
+        self.targets[expr.id as usize] = Target::Pipeline;
+        let (unit, chunks, output) = (self.store.int(IntTy::U64), self.usize(), self.store.var());
+        let body = self.store.con(Con::Fn, [output]);
+        self.args(&call.args, &[unit, chunks, body], expr.tok);
+        output
+    }
+
+    fn dsl_method(&mut self, ty: &str, expr: &Expr, call: &MethodCall) -> Ty {
+        let Some(method) = registry::method(ty, &call.name) else {
+            self.error(expr.tok, format!("`{}` is not a method of `{ty}`, so no plan was built", call.name));
+            return self.untyped_call(call);
+        };
+        self.targets[expr.id as usize] = Target::Dsl(method);
+        let params: Vec<Ty> = method.params.iter().map(|param| self.kind_type(param.kind)).collect();
+        self.args(&call.args, &params, expr.tok);
+        self.returned(method)
+    }
+
+    /// The type of a parameter of the authoring API; a variable where several types may stand.
+    fn kind_type(&mut self, kind: Kind) -> Ty {
+        match kind {
+            Kind::usize => self.usize(),
+            Kind::i64 => self.store.int(IntTy::I64),
+            Kind::BufferKind => self.store.plain(Con::Handle("BufferKind")),
+            Kind::Sync => self.store.plain(Con::Handle("Sync")),
+            Kind::ReduceOp => self.store.plain(Con::Handle("ReduceOp")),
+            Kind::AnyChunk | Kind::PacketChunk => self.store.plain(Con::Handle("Chunk")),
+            Kind::Blocks
+            | Kind::BlockList
+            | Kind::RankArg
+            | Kind::RankList
+            | Kind::ChunkRange
+            | Kind::ChunkList
+            | Kind::PacketList => self.store.var(),
+        }
+    }
+
+    /// The type that a function of the authoring API returns.
+    fn returned(&mut self, method: &Method) -> Ty {
+        let name: String = method.returns.trim().chars().take_while(char::is_ascii_alphanumeric).collect();
+        match (name.as_str(), IntTy::from_name(&name)) {
+            ("", _) => self.unit(),
+            (_, Some(int)) => self.store.int(int),
+            ("bool", _) => self.bool(),
+            ("Ranks", _) => {
+                let rank = self.store.plain(Con::Handle("Rank"));
+                self.store.con(Con::Iter, [rank])
+            }
+            (name, _) => match lang::dsl::handle(name) {
+                Some(name) => self.store.plain(Con::Handle(name)),
+                None => self.store.var(),
+            },
+        }
+    }
+}

@@ -1,0 +1,507 @@
+//! Types of expressions.
+
+use super::store::Ty;
+use super::{Check, Infer, Target};
+use crate::ast::{
+    Assignee, BinOp, ClosureId, CmpOp, Con, Expr, ExprKind, IntTy, Message, PathValue, Piece, RangeEnd, Stmt, Var,
+};
+
+impl Infer<'_> {
+    /// The type of an expression.
+    pub(super) fn expr(&mut self, expr: &Expr) -> Ty {
+        let ty = self.kind(expr);
+        self.record(expr.id, ty)
+    }
+
+    fn kind(&mut self, expr: &Expr) -> Ty {
+        let tok = expr.tok;
+        match &expr.kind {
+            ExprKind::Error => self.store.var(),
+            ExprKind::Unit => self.unit(),
+            ExprKind::Bool(_) => self.bool(),
+            ExprKind::Str(_) => self.store.plain(Con::Str),
+            ExprKind::Int(_, Some(int)) => self.store.int(*int),
+            ExprKind::Int(_, None) => self.store.int_var(),
+            ExprKind::Var(Var::Local(slot)) => self.slot(*slot),
+            ExprKind::Var(Var::Captured(index)) => self.frame().captures[*index as usize],
+            ExprKind::Constant(id) => self.constants[*id as usize],
+            ExprKind::Path(value) => self.path_value(value),
+            ExprKind::Function(id) => {
+                let signature = self.functions[*id as usize].clone();
+                self.store.con(Con::Fn, signature.params.into_iter().chain([signature.output]))
+            }
+            ExprKind::PathFn(function) => self.path_fn(function, tok),
+            ExprKind::Tuple(list) => {
+                let list: Vec<Ty> = list.iter().map(|item| self.expr(item)).collect();
+                self.store.con(Con::Tuple, list)
+            }
+            ExprKind::List(list) => {
+                let item = self.store.var();
+                for expr in list {
+                    let ty = self.expr(expr);
+                    self.unify(ty, item, expr.tok);
+                }
+                self.store.con(Con::List, [item])
+            }
+            ExprKind::Repeat(value, count) => {
+                let (item, count_ty) = (self.expr(value), self.expr(count));
+                let usize = self.usize();
+                self.unify(count_ty, usize, count.tok);
+                self.store.con(Con::List, [item])
+            }
+            ExprKind::Range(start, end, kind) => self.range(start.as_deref(), end.as_deref(), *kind),
+            ExprKind::Struct(id, fields, rest) => {
+                for (index, value) in fields {
+                    let ty = self.structs[*id as usize][*index as usize];
+                    self.arg(value, ty);
+                }
+                let ty = self.store.plain(Con::Struct(*id));
+                if let Some(rest) = rest {
+                    let found = self.expr(rest);
+                    self.unify(found, ty, rest.tok);
+                }
+                ty
+            }
+            ExprKind::Field(base, name) => self.field(expr, base, name),
+            ExprKind::Index(base, index) => self.index(base, index),
+            ExprKind::Neg(value) => {
+                let ty = self.expr(value);
+                self.checks.push(Check::Arithmetic { ty, tok, symbol: "-", bools: false });
+                ty
+            }
+            ExprKind::Not(value) => {
+                let ty = self.expr(value);
+                self.checks.push(Check::Arithmetic { ty, tok, symbol: "!", bools: true });
+                ty
+            }
+            ExprKind::Deref(value) | ExprKind::RefMut(value) => self.expr(value),
+            ExprKind::Typed(value, ty) => {
+                let written = self.store.written(ty);
+                self.arg(value, written);
+                written
+            }
+            ExprKind::Binary(op, left, right) => self.arithmetic(*op, left, right, tok),
+            ExprKind::AssignOp(op, place, value) => {
+                self.arithmetic(*op, place, value, tok);
+                self.unit()
+            }
+            ExprKind::Compare(op, left, right) => {
+                let (left, right_ty) = (self.expr(left), self.expr(right));
+                self.unify(right_ty, left, right.tok);
+                if !matches!(op, CmpOp::Eq | CmpOp::Ne) {
+                    self.refuse_order(left, tok);
+                }
+                self.bool()
+            }
+            ExprKind::Logic(_, left, right) => {
+                let bool = self.bool();
+                self.arg(left, bool);
+                let diverges = self.diverges;
+                self.arg(right, bool);
+                self.diverges = diverges;
+                bool
+            }
+            ExprKind::Cast(value, ty) => {
+                let (from, to) = (self.expr(value), self.store.written(ty));
+                if is_literal(value) && self.store.is_int(to) {
+                    // A literal takes the type that it is cast to: `!0 as u64` is `u64::MAX`.
+                    self.store.unify(from, to);
+                }
+                self.checks.push(Check::Cast { from, to, tok });
+                to
+            }
+            ExprKind::Convert(value, int, fallible) => {
+                let from = self.expr(value);
+                let to = self.store.int(*int);
+                self.checks.push(Check::Cast { from, to, tok });
+                if *fallible { self.store.con(Con::Result, [to]) } else { to }
+            }
+            ExprKind::Assign(place, value) => {
+                let ty = self.expr(place);
+                self.arg(value, ty);
+                self.unit()
+            }
+            ExprKind::AssignPattern(target, value) => {
+                let ty = self.expr(value);
+                self.assignee(target, ty);
+                self.unit()
+            }
+            _ => self.call_or_control(expr),
+        }
+    }
+
+    fn call_or_control(&mut self, expr: &Expr) -> Ty {
+        match &expr.kind {
+            ExprKind::Call(id, args) => {
+                let signature = self.functions[*id as usize].clone();
+                self.args(args, &signature.params, expr.tok);
+                signature.output
+            }
+            ExprKind::CallValue(callee, args) => self.call_value(callee, args, expr.tok),
+            ExprKind::CallPath(function, args) => self.call_path(function, args, expr),
+            ExprKind::Method(call) => self.method(expr, call),
+            ExprKind::Closure(id) => self.closure(*id, None, expr.tok),
+            ExprKind::Format(message) => {
+                self.message(message);
+                self.store.plain(Con::Str)
+            }
+            ExprKind::Panic(message) => {
+                self.message(message);
+                self.diverge()
+            }
+            ExprKind::Assert(condition, message) => {
+                let bool = self.bool();
+                self.arg(condition, bool);
+                message.iter().for_each(|message| self.message(message));
+                self.unit()
+            }
+            ExprKind::AssertEq(_, left, right, message) => {
+                let left = self.expr(left);
+                self.arg(right, left);
+                message.iter().for_each(|message| self.message(message));
+                self.unit()
+            }
+            _ => self.control(expr),
+        }
+    }
+
+    fn control(&mut self, expr: &Expr) -> Ty {
+        match &expr.kind {
+            ExprKind::Block(stmts, value, label) => self.block(stmts, value.as_deref(), *label),
+            ExprKind::If(condition, then, otherwise) => self.if_else(condition, then, otherwise.as_deref()),
+            ExprKind::Let(pattern, value) => {
+                let ty = self.expr(value);
+                self.pattern(pattern, ty);
+                self.bool()
+            }
+            ExprKind::Match(value, arms) => self.match_arms(value, arms),
+            ExprKind::Loop(label, body) => {
+                let ty = self.store.var();
+                self.frame().labels.push((*label, ty, false));
+                self.statement(body);
+                let broken = self.frame().labels.pop().is_some_and(|(_, _, broken)| broken);
+                self.diverges = !broken;
+                ty
+            }
+            ExprKind::While(label, condition, body) => {
+                let diverges = self.diverges;
+                let (unit, bool) = (self.unit(), self.bool());
+                self.frame().labels.push((*label, unit, false));
+                self.arg(condition, bool);
+                self.statement(body);
+                self.frame().labels.pop();
+                self.diverges = diverges;
+                unit
+            }
+            ExprKind::For(inner) => {
+                let over = self.expr(&inner.over);
+                let diverges = self.diverges;
+                let item = self.store.var();
+                self.each(over, item, inner.over.tok);
+                self.pattern(&inner.pattern, item);
+                let unit = self.unit();
+                self.frame().labels.push((inner.label, unit, false));
+                self.statement(&inner.body);
+                self.frame().labels.pop();
+                self.diverges = diverges;
+                unit
+            }
+            ExprKind::Break(label, value) => {
+                let found = match value {
+                    Some(value) => self.expr(value),
+                    None => self.unit(),
+                };
+                let target = self.frame().labels.iter_mut().find(|(other, ..)| other == label).map(|target| {
+                    target.2 = true;
+                    target.1
+                });
+                if let Some(target) = target {
+                    self.unify(found, target, expr.tok);
+                }
+                self.diverge()
+            }
+            ExprKind::Return(value) => {
+                let output = self.frame().output;
+                match value {
+                    Some(value) => self.arg(value, output),
+                    None => {
+                        let unit = self.unit();
+                        self.unify(unit, output, expr.tok);
+                    }
+                }
+                self.diverge()
+            }
+            ExprKind::Try(value) => {
+                let found = self.expr(value);
+                let found = self.known(found);
+                let con = self.store.parts(found).map_or(Con::Option, |(con, _)| con);
+                let (item, other) = (self.store.var(), self.store.var());
+                let wrapped = self.store.con(con, [item]);
+                self.unify(found, wrapped, expr.tok);
+                let (output, outer) = (self.frame().output, self.store.con(con, [other]));
+                self.unify(output, outer, expr.tok);
+                item
+            }
+            // `Continue`, and nothing else.
+            _ => self.diverge(),
+        }
+    }
+
+    /// The type of code that never ends normally: whatever is wanted.
+    fn diverge(&mut self) -> Ty {
+        self.diverges = true;
+        self.store.var()
+    }
+
+    /// A body of statements whose value is dropped.
+    fn statement(&mut self, expr: &Expr) {
+        self.expr(expr);
+    }
+
+    fn block(&mut self, stmts: &[Stmt], value: Option<&Expr>, label: Option<u32>) -> Ty {
+        let outer = std::mem::replace(&mut self.diverges, false);
+        let result = self.store.var();
+        if let Some(label) = label {
+            self.frame().labels.push((label, result, false));
+        }
+        for stmt in stmts {
+            match stmt {
+                Stmt::Expr(expr) => self.statement(expr),
+                Stmt::Let(stmt) => {
+                    let ty = self.store.written(&stmt.ty);
+                    if let Some(value) = &stmt.value {
+                        self.arg(value, ty);
+                    }
+                    if let Some(otherwise) = &stmt.otherwise {
+                        let diverges = self.diverges;
+                        self.expr(otherwise);
+                        self.diverges = diverges;
+                    }
+                    self.pattern(&stmt.pattern, ty);
+                }
+            }
+        }
+        let found = match value {
+            Some(value) => Some(self.expr(value)),
+            None if self.diverges => None,
+            None => Some(self.unit()),
+        };
+        if let Some(found) = found {
+            let tok = value.map_or(0, |value| value.tok);
+            self.unify(found, result, tok);
+        }
+        let broken = label.is_some() && self.frame().labels.pop().is_some_and(|(_, _, broken)| broken);
+        self.diverges = outer || (self.diverges && !broken);
+        result
+    }
+
+    fn if_else(&mut self, condition: &Expr, then: &Expr, otherwise: Option<&Expr>) -> Ty {
+        let bool = self.bool();
+        self.arg(condition, bool);
+        let before = self.diverges;
+        let result = self.expr(then);
+        let after_then = std::mem::replace(&mut self.diverges, before);
+        match otherwise {
+            Some(otherwise) => {
+                let found = self.expr(otherwise);
+                self.unify(found, result, otherwise.tok);
+                self.diverges = before || (after_then && self.diverges);
+                result
+            }
+            None => self.unit(),
+        }
+    }
+
+    fn match_arms(&mut self, value: &Expr, arms: &[crate::ast::Arm]) -> Ty {
+        let ty = self.expr(value);
+        let result = self.store.var();
+        let before = self.diverges;
+        let mut all = true;
+        for arm in arms {
+            self.pattern(&arm.pattern, ty);
+            if let Some(guard) = &arm.guard {
+                let bool = self.bool();
+                self.arg(guard, bool);
+            }
+            self.diverges = before;
+            let found = self.expr(&arm.body);
+            self.unify(found, result, arm.body.tok);
+            all &= self.diverges;
+            self.diverges = before;
+        }
+        self.diverges = before || all;
+        result
+    }
+
+    fn path_value(&mut self, value: &PathValue) -> Ty {
+        match value {
+            PathValue::Int(int, _) => self.store.int(*int),
+            PathValue::Bits(_) => self.store.int(IntTy::U32),
+            PathValue::Ordering(_) => self.store.plain(Con::Ordering),
+            PathValue::Dsl(ty, _) => self.store.plain(Con::Handle(ty)),
+            PathValue::None => {
+                let item = self.store.var();
+                self.store.con(Con::Option, [item])
+            }
+        }
+    }
+
+    fn range(&mut self, start: Option<&Expr>, end: Option<&Expr>, _kind: RangeEnd) -> Ty {
+        let item = self.store.var();
+        for bound in [start, end].into_iter().flatten() {
+            let ty = self.expr(bound);
+            self.unify(ty, item, bound.tok);
+            self.checks.push(Check::Int { ty, tok: bound.tok });
+        }
+        match (start, end) {
+            (Some(_), Some(_)) => self.store.con(Con::Range, [item]),
+            (Some(_), None) => self.store.con(Con::RangeFrom, [item]),
+            (None, Some(_)) => self.store.con(Con::RangeTo, [item]),
+            (None, None) => self.store.plain(Con::RangeFull),
+        }
+    }
+
+    fn field(&mut self, expr: &Expr, base: &Expr, name: &str) -> Ty {
+        let ty = self.expr(base);
+        let ty = self.known(ty);
+        let tree = self.tree;
+        let found = match self.store.parts(ty) {
+            Some((Con::Tuple, parts)) => {
+                name.parse::<usize>().ok().and_then(|index| Some((index as u32, *parts.get(index)?)))
+            }
+            Some((Con::Struct(id), _)) => {
+                let fields = &tree.structs[id as usize].fields;
+                let index = fields.iter().position(|(other, _)| **other == *name);
+                index.map(|index| (index as u32, self.structs[id as usize][index]))
+            }
+            Some((Con::Range, parts)) if name == "start" => Some((0, parts[0])),
+            Some((Con::Range, parts)) if name == "end" => Some((1, parts[0])),
+            _ => None,
+        };
+        match found {
+            Some((index, ty)) => {
+                self.targets[expr.id as usize] = Target::Field(index);
+                ty
+            }
+            None => {
+                if !self.failed {
+                    let shown = self.store.show(ty, &tree.structs);
+                    self.error(expr.tok, format!("`{shown}` has no field `{name}` here, so no plan was built"));
+                }
+                self.store.var()
+            }
+        }
+    }
+
+    fn index(&mut self, base: &Expr, index: &Expr) -> Ty {
+        let (ty, at) = (self.expr(base), self.expr(index));
+        let ty = self.known(ty);
+        match self.store.parts(ty) {
+            Some((Con::Map | Con::HashMap, parts)) => {
+                self.unify(at, parts[0], index.tok);
+                parts[1]
+            }
+            _ => {
+                let item = self.store.var();
+                let list = self.store.con(Con::List, [item]);
+                self.unify(ty, list, base.tok);
+                let usize = self.usize();
+                let at = self.known(at);
+                match self.store.parts(at) {
+                    Some((Con::Range | Con::RangeFrom | Con::RangeTo, parts)) => {
+                        self.unify(parts[0], usize, index.tok);
+                        list
+                    }
+                    Some((Con::RangeFull, _)) => list,
+                    _ => {
+                        self.unify(at, usize, index.tok);
+                        item
+                    }
+                }
+            }
+        }
+    }
+
+    fn arithmetic(&mut self, op: BinOp, left: &Expr, right: &Expr, tok: u32) -> Ty {
+        let (left, right_ty) = (self.expr(left), self.expr(right));
+        let bools = matches!(op, BinOp::And | BinOp::Or | BinOp::Xor);
+        if matches!(op, BinOp::Shl | BinOp::Shr) {
+            self.checks.push(Check::Int { ty: right_ty, tok: right.tok });
+        } else {
+            self.unify(right_ty, left, right.tok);
+        }
+        self.checks.push(Check::Arithmetic { ty: left, tok, symbol: op.symbol(), bools });
+        left
+    }
+
+    /// Handles have no order.
+    fn refuse_order(&mut self, ty: Ty, tok: u32) {
+        if let Some((Con::Handle(name), _)) = self.store.parts(ty) {
+            self.error(tok, format!("`{name}` has no order, so no plan was built"));
+        }
+    }
+
+    fn assignee(&mut self, target: &Assignee, ty: Ty) {
+        match target {
+            Assignee::Ignore => {}
+            Assignee::Place(place) => {
+                let found = self.expr(place);
+                self.unify(ty, found, place.tok);
+            }
+            Assignee::Tuple(parts, tok) => {
+                let types: Vec<Ty> = parts.iter().map(|_| self.store.var()).collect();
+                let tuple = self.store.con(Con::Tuple, types.iter().copied());
+                self.unify(ty, tuple, *tok);
+                parts.iter().zip(types).for_each(|(part, ty)| self.assignee(part, ty));
+            }
+            Assignee::List(parts, tok) => {
+                let item = self.store.var();
+                let list = self.store.con(Con::List, [item]);
+                self.unify(ty, list, *tok);
+                parts.iter().for_each(|part| self.assignee(part, item));
+            }
+        }
+    }
+
+    /// A closure; what is expected of it types its parameters before its body is looked at.
+    pub(super) fn closure(&mut self, id: ClosureId, expected: Option<Ty>, tok: u32) -> Ty {
+        let tree = self.tree;
+        let closure = &tree.closures[id as usize];
+        let captures = closure.captures.iter().map(|var| match var {
+            Var::Local(slot) => self.slot(*slot),
+            Var::Captured(index) => self.frame().captures[*index as usize],
+        });
+        let captures = captures.collect();
+        let params: Vec<Ty> = closure.params.iter().map(|(_, ty)| self.param(ty)).collect();
+        let output = self.store.written(&closure.output);
+        let ty = self.store.con(Con::Fn, params.iter().copied().chain([output]));
+        if let Some(expected) = expected {
+            self.unify(ty, expected, tok);
+        }
+        self.open(closure.slots, captures, output);
+        for ((pattern, _), ty) in closure.params.iter().zip(params) {
+            self.pattern(pattern, ty);
+        }
+        self.body(&closure.body, output);
+        self.frames.pop();
+        ty
+    }
+
+    fn message(&mut self, message: &Message) {
+        for piece in &message.pieces {
+            if let Piece::Value(value, _) = piece {
+                self.expr(value);
+            }
+        }
+    }
+}
+
+/// Whether an expression is an integer literal without a suffix, as far as a cast gives it its type.
+fn is_literal(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Int(_, None) => true,
+        ExprKind::Neg(inner) | ExprKind::Not(inner) => is_literal(inner),
+        ExprKind::Block(_, Some(inner), _) => is_literal(inner),
+        _ => false,
+    }
+}

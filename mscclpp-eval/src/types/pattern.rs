@@ -1,0 +1,97 @@
+//! Types of patterns.
+
+use super::Infer;
+use super::store::Ty;
+use crate::ast::{Con, Pattern, PatternKind};
+
+impl Infer<'_> {
+    /// Binds the variables of a pattern that a value of type `ty` is matched with.
+    pub(super) fn pattern(&mut self, pattern: &Pattern, ty: Ty) {
+        self.record_pattern(pattern, ty);
+        match &pattern.kind {
+            PatternKind::Wild => {}
+            PatternKind::Bind(slot, inner) => {
+                let slot = self.slot(*slot);
+                self.unify(ty, slot, pattern.tok);
+                if let Some(inner) = inner {
+                    self.pattern(inner, ty);
+                }
+            }
+            PatternKind::Value(value) => {
+                let found = self.expr(value);
+                self.unify(found, ty, pattern.tok);
+            }
+            PatternKind::Range(start, end, _) => {
+                for bound in [start, end].into_iter().flatten() {
+                    let found = self.expr(bound);
+                    self.unify(found, ty, bound.tok);
+                }
+            }
+            PatternKind::Tuple(before, after) => self.tuple_pattern(pattern, before, after.as_deref(), ty),
+            PatternKind::List(before, rest) => {
+                let item = self.store.var();
+                let list = self.store.con(Con::List, [item]);
+                self.unify(ty, list, pattern.tok);
+                before.iter().for_each(|pattern| self.pattern(pattern, item));
+                if let Some((slot, after)) = rest {
+                    if let Some(slot) = slot {
+                        let slot = self.slot(*slot);
+                        self.unify(list, slot, pattern.tok);
+                    }
+                    after.iter().for_each(|pattern| self.pattern(pattern, item));
+                }
+            }
+            PatternKind::Some(inner) => self.wrapped(pattern, Con::Option, Some(inner), ty),
+            PatternKind::None => self.wrapped(pattern, Con::Option, None, ty),
+            PatternKind::Ok(inner) => self.wrapped(pattern, Con::Result, Some(inner), ty),
+            PatternKind::Err => self.wrapped(pattern, Con::Result, None, ty),
+            PatternKind::Struct(id, fields) => {
+                let found = self.store.plain(Con::Struct(*id));
+                self.unify(ty, found, pattern.tok);
+                for (index, field) in fields {
+                    if let Some(ty) = self.structs[*id as usize].get(*index as usize).copied() {
+                        self.pattern(field, ty);
+                    }
+                }
+            }
+            PatternKind::Or(cases) => cases.iter().for_each(|case| self.pattern(case, ty)),
+        }
+    }
+
+    fn wrapped(&mut self, pattern: &Pattern, con: Con, inner: Option<&Pattern>, ty: Ty) {
+        let item = self.store.var();
+        let wrapped = self.store.con(con, [item]);
+        self.unify(ty, wrapped, pattern.tok);
+        if let Some(inner) = inner {
+            self.pattern(inner, item);
+        }
+    }
+
+    fn tuple_pattern(&mut self, pattern: &Pattern, before: &[Pattern], after: Option<&[Pattern]>, ty: Ty) {
+        let known = self.known(ty);
+        let parts = match (self.store.parts(known), after) {
+            (Some((Con::Tuple, parts)), _) => parts,
+            (_, None) => {
+                let parts: smallvec::SmallVec<[Ty; 2]> = before.iter().map(|_| self.store.var()).collect();
+                let tuple = self.store.con(Con::Tuple, parts.iter().copied());
+                self.unify(ty, tuple, pattern.tok);
+                parts
+            }
+            (_, Some(_)) => {
+                self.error(pattern.tok, "the type of this tuple is not known here, so no plan was built".to_owned());
+                return;
+            }
+        };
+        let behind = after.unwrap_or_default();
+        let fits =
+            if after.is_some() { parts.len() >= before.len() + behind.len() } else { parts.len() == before.len() };
+        if !fits {
+            let message = format!("this pattern does not fit a tuple of {}, so no plan was built", parts.len());
+            self.error(pattern.tok, message);
+            return;
+        }
+        let first_behind = parts.len() - behind.len();
+        before.iter().zip(&parts).for_each(|(pattern, ty)| self.pattern(pattern, *ty));
+        behind.iter().zip(&parts[first_behind..]).for_each(|(pattern, ty)| self.pattern(pattern, *ty));
+    }
+}
