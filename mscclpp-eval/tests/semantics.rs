@@ -567,13 +567,13 @@ panics! {
     fn zero_division() -> i32 { let z = 0; 5 / z } => DivisionByZero
     fn zero_remainder() -> usize { let z: usize = 0; 5 % z } => DivisionByZero
     fn zero_euclid() -> i32 { let z = 0; 5i32.rem_euclid(z) } => DivisionByZero
-    fn index_behind() -> i32 { let v = vec![1, 2]; let i = 2; v[i] } => IndexOutOfRange
-    fn index_assigned_behind() -> Vec<i32> { let mut v = vec![1, 2]; let i = 9; v[i] = 0; v } => IndexOutOfRange
-    fn slice_behind() -> usize { let v = vec![1, 2]; v[1..3].len() } => IndexOutOfRange
-    fn slice_reversed() -> usize { let v = vec![1, 2, 3]; let (a, b) = (2, 1); v[a..b].len() } => IndexOutOfRange
-    fn missing_key() -> i32 { let m: BTreeMap<i32, i32> = BTreeMap::new(); m[&3] } => IndexOutOfRange
-    fn remove_behind() -> i32 { let mut v = vec![1]; v.remove(1) } => IndexOutOfRange
-    fn swap_behind() -> Vec<i32> { let mut v = vec![1]; v.swap(0, 1); v } => IndexOutOfRange
+    fn index_behind() -> i32 { let v = vec![1, 2]; let i = 2; v[i] } => NoSuchElement
+    fn index_assigned_behind() -> Vec<i32> { let mut v = vec![1, 2]; let i = 9; v[i] = 0; v } => NoSuchElement
+    fn slice_behind() -> usize { let v = vec![1, 2]; v[1..3].len() } => NoSuchElement
+    fn slice_reversed() -> usize { let v = vec![1, 2, 3]; let (a, b) = (2, 1); v[a..b].len() } => NoSuchElement
+    fn missing_key() -> i32 { let m: BTreeMap<i32, i32> = BTreeMap::new(); m[&3] } => NoSuchElement
+    fn remove_behind() -> i32 { let mut v = vec![1]; v.remove(1) } => NoSuchElement
+    fn swap_behind() -> Vec<i32> { let mut v = vec![1]; v.swap(0, 1); v } => NoSuchElement
     fn unwrap_none() -> i32 { let o: Option<i32> = None; o.unwrap() } => Panicked
     fn expect_none() -> i32 { let o: Option<i32> = None; o.expect("no peer") } => Panicked
     fn failed_conversion() -> u8 { u8::try_from(256).unwrap() } => Panicked

@@ -262,12 +262,12 @@ impl<'t> Vm<'t> {
 
     fn no_such_key(&mut self, key: &Value, tok: Tok) -> super::Stop {
         let message = format!("the map has no key {}", super::fmt::debug(key));
-        self.fail_with(Code::IndexOutOfRange, tok, message, Some("`get` returns an `Option` instead"))
+        self.fail_with(Code::NoSuchElement, tok, message, Some("`get` returns an `Option` instead"))
     }
 
     /// Files that an index is out of range.
     pub(crate) fn out_of_range(&mut self, index: i128, len: usize, tok: Tok) -> super::Stop {
-        self.fail(Code::IndexOutOfRange, tok, format!("index {index} is out of range for a list of {len}"))
+        self.fail(Code::NoSuchElement, tok, format!("index {index} is out of range for a list of {len}"))
     }
 
     /// Start and length of a slice.
@@ -276,11 +276,11 @@ impl<'t> Vm<'t> {
         let stop = range.stop().unwrap_or(len as i128);
         if start > stop {
             let message = format!("the slice starts at {start}, behind its end {stop}");
-            return Err(self.fail(Code::IndexOutOfRange, tok, message));
+            return Err(self.fail(Code::NoSuchElement, tok, message));
         }
         if stop > len as i128 {
             return Err(self.fail(
-                Code::IndexOutOfRange,
+                Code::NoSuchElement,
                 tok,
                 format!("the slice ends at {stop}, and the list has {len} elements"),
             ));

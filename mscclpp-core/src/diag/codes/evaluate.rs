@@ -17,7 +17,7 @@ codes! {
         "As in a debug build, a result that its type cannot hold is an error. Integers without a type are `i32`, as in all Rust.\n\nWrong: `id - 1` for rank 0, where `id` is a `usize`. Right: `(id + n - 1) % n`.";
     DivisionByZero = "M0107" "division-by-zero": "nothing is divided by zero",
         "Wrong: `n / (n - 1)` for one rank. Right: treat that size on its own, or leave it out of `ranks`.";
-    IndexOutOfRange = "M0108" "index-out-of-range": "an index lies inside its list, a key in its map",
+    NoSuchElement = "M0108" "no-such-element": "an index lies inside its list, a key in its map",
         "Lists count from 0, so a list of n has the indexes 0 to n - 1.\n\nWrong: `channels[n]`. Right: `channels[n - 1]`, or `channels.get(n)`, which gives an `Option`.";
     LossyCast = "M0109" "lossy-cast": "`as` keeps the number",
         "Rust's `as` cuts off what does not fit, which in an algorithm is nearly always a mistake, so it is refused here where it would change the number.\n\nWrong: `(id as i32 - 1) as usize` for rank 0. Right: `(id as i32 - 1).rem_euclid(n as i32) as usize`.";

@@ -67,7 +67,7 @@ variants! {
     Panicked,
     Overflow,
     DivisionByZero,
-    IndexOutOfRange,
+    NoSuchElement,
     LossyCast,
     TooManySteps,
     TooDeep,
