@@ -205,13 +205,8 @@ impl Infer<'_> {
             Kind::Sync => self.store.plain(Con::Handle("Sync")),
             Kind::ReduceOp => self.store.plain(Con::Handle("ReduceOp")),
             Kind::AnyChunk | Kind::PacketChunk => self.store.plain(Con::Handle("Chunk")),
-            Kind::Blocks
-            | Kind::BlockList
-            | Kind::RankArg
-            | Kind::RankList
-            | Kind::ChunkRange
-            | Kind::ChunkList
-            | Kind::PacketList => self.store.var(),
+            // Traits with several implementations: a literal is an `i32` there unless something else says what it is.
+            _ => self.store.var(),
         }
     }
 
