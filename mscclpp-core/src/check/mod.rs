@@ -23,8 +23,51 @@ mod shape;
 
 pub use limits::reference_limits;
 
-use crate::diag::Diagnostics;
+use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
+
+/// How much is checked, and what is let pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Which rules are asked.
+    pub level: Level,
+    /// Findings that the author has judged and lets pass.
+    pub allow: Vec<Code>,
+}
+
+/// Which rules are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    /// All of them.
+    #[default]
+    Full,
+    /// [`shape`] and [`pairing`].
+    Basic,
+    /// None. The plan may hang or compute nonsense; executors still refuse what would leave its memory.
+    Off,
+}
+
+impl Checks {
+    /// Checks a plan as [`check`] does, with only the rules of this level and without what is allowed.
+    pub fn run(&self, plan: &PlanTree) -> Diagnostics {
+        let rules = match self.level {
+            Level::Full => RULES,
+            Level::Basic => &RULES[..2],
+            Level::Off => &[],
+        };
+        let mut left = Diagnostics::default();
+        for rule in rules {
+            left.extend(rule(plan).into_iter().filter(|finding| !self.allow.contains(&finding.code)));
+            if !left.is_empty() {
+                break;
+            }
+        }
+        left
+    }
+}
+
+/// The rules, in the order in which they rely on each other.
+const RULES: &[fn(&PlanTree) -> Diagnostics] = &[shape::check, pairing::check, deadlock::check];
 
 /// Checks a plan. Accepts it if no finding comes back.
 ///
@@ -37,8 +80,7 @@ use crate::plan::PlanTree;
 /// # Panics
 /// Never, whatever the plan says.
 pub fn check(plan: &PlanTree) -> Diagnostics {
-    let rules = [shape::check, pairing::check, deadlock::check];
-    rules.iter().map(|rule| rule(plan)).find(|found| !found.is_empty()).unwrap_or_default()
+    Checks::default().run(plan)
 }
 
 /// Findings of one rule that are kept; a plan with more is wrong enough.

@@ -2,6 +2,7 @@
 
 use super::collective::Collective;
 use super::context::Context;
+use crate::check::Checks;
 use crate::compile::finish;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::dsl::Program;
@@ -88,7 +89,7 @@ impl MscclppProgram {
     /// # Errors
     /// Everything that is wrong with the settings and the program.
     pub fn compile(self, body: impl FnOnce(&Context<'_>)) -> Result<Plan, Diagnostics> {
-        finish(self.run(body))
+        finish(self.run(body), &Checks::default())
     }
 
     fn run(self, body: impl FnOnce(&Context<'_>)) -> Program {
