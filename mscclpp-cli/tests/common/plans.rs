@@ -20,7 +20,7 @@ fn swap(kind: CollectiveKind, also: impl FnOnce(&Program)) -> PlanTree {
         channel.wait(0).sync(Sync::After);
     }
     also(&program);
-    tree(program).expect("a good program")
+    tree(program, &mscclpp_core::check::Checks::default()).expect("a good program")
 }
 
 /// Two ranks swap their inputs: what a send-receive of two ranks does.
