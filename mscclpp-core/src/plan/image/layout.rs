@@ -69,7 +69,6 @@ pub(super) const CHANNELS: usize = 3;
 pub(super) const REMOTE: usize = 2;
 pub(super) const BLOCK: usize = 5;
 pub(super) const TABLE: usize = 3;
-pub(super) const OP: usize = 7;
 pub(super) const REF: usize = 3;
 
 /// Tags of channel tables: the channel kind, plus the buffer's number for switch channels.
@@ -85,13 +84,7 @@ pub(super) const ACCESS_PORT: u64 = 8;
 ///
 /// Its numbers are its ids, then, as the attributes say: slice index and size; block count; unit, chunks and operations
 /// of a pipeline.
-pub(super) const OP_KIND: usize = 0;
-pub(super) const OP_ATTRIBUTES: usize = 1;
-pub(super) const OP_SRCS: usize = 2;
-pub(super) const OP_DSTS: usize = 3;
-pub(super) const OP_IDS: usize = 4;
-pub(super) const OP_FIRST_REF: usize = 5;
-pub(super) const OP_FIRST_NUMBER: usize = 6;
+pub(super) const OP: usize = 7;
 
 /// Bits of an operation's attributes. Channel kind and reduction are stored plus one, 0 for none.
 pub(super) const CHANNEL_MASK: u64 = 3;
@@ -124,6 +117,7 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// A number as an index; one that does not fit is behind the end of everything.
+#[inline]
 pub(super) fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
@@ -133,9 +127,7 @@ pub(super) fn index(number: u64) -> usize {
 pub(super) struct Words<'a> {
     /// From the first word to [`PADDING`] bytes behind the last one.
     bytes: &'a [u8],
-    len: usize,
     shift: u32,
-    mask: u64,
 }
 
 impl<'a> Words<'a> {
@@ -144,31 +136,49 @@ impl<'a> Words<'a> {
     pub(super) fn new(image: &'a [u8], start: usize, end: usize) -> Option<Self> {
         let (width, bytes) = image.get(start..end.checked_add(PADDING)?)?.split_first()?;
         let shift = u32::from(*width);
-        let length = end.checked_sub(start)?.checked_sub(1)?;
-        if shift > 3 || length & ((1 << shift) - 1) != 0 {
-            return None;
-        }
-        let mask = u64::MAX >> (64 - (8 << shift));
-        Some(Self { bytes, len: length >> shift, shift, mask })
+        let length = bytes.len().checked_sub(PADDING)?;
+        (shift <= 3 && length.is_multiple_of(1 << shift)).then_some(Self { bytes, shift })
     }
 
     /// Number of words.
     pub(super) fn len(&self) -> usize {
-        self.len
+        (self.bytes.len() - PADDING) >> self.shift
     }
 
     /// Whether no narrower words would do.
     pub(super) fn is_least_width(&self) -> bool {
-        let all = (0..self.len).fold(0, |all, at| all | self.get(at));
+        let all = (0..self.len()).fold(0, |all, at| all | self.get(at));
         self.shift == width(all)
+    }
+
+    #[inline]
+    fn mask(&self) -> u64 {
+        u64::MAX >> (64 - (8 << self.shift))
+    }
+
+    /// Eight bytes from a word on; an unspecified number behind the end.
+    #[inline]
+    fn load(&self, at: usize) -> u64 {
+        let chunk = self.bytes.get(at << self.shift..).and_then(|bytes| bytes.first_chunk());
+        chunk.map_or(0, |chunk| u64::from_le_bytes(*chunk))
     }
 
     /// A word; an unspecified number behind the end.
     #[inline]
     pub(super) fn get(&self, at: usize) -> u64 {
-        let bytes = self.bytes.get(at.saturating_mul(1 << self.shift)..);
-        let chunk = bytes.and_then(|bytes| bytes.first_chunk());
-        chunk.map_or(0, |chunk| u64::from_le_bytes(*chunk) & self.mask)
+        self.load(at) & self.mask()
+    }
+
+    /// Up to four words that follow each other; most plans have words so narrow that one load gets them.
+    #[inline]
+    pub(super) fn several<const N: usize>(&self, at: usize) -> [u64; N] {
+        const { assert!(N <= 4) };
+        if self.shift <= 1 {
+            let (all, mask) = (self.load(at), self.mask());
+            std::array::from_fn(|i| all >> (i << (3 + self.shift)) & mask)
+        } else {
+            std::array::from_fn(|i| self.get(at.wrapping_add(i)))
+        }
     }
 
     /// A word that is an index or a count.

@@ -62,6 +62,7 @@ impl Plan {
     /// Meant for generated code, whose bytes come from [`Plan::new`]. Bytes from elsewhere go through
     /// [`Plan::from_bytes`]; with wrong ones here, views are empty or meaningless, but nothing panics.
     /// [`Plan::open`] tells whether the bytes are of this version of the format.
+    #[inline]
     pub const fn from_static(image: &'static [u8], origins: &'static [u8]) -> Self {
         Self { image: Bytes::Static(image), origins: Bytes::Static(origins) }
     }
@@ -135,6 +136,7 @@ impl Plan {
     }
 
     /// Number of ranks.
+    #[inline]
     pub fn num_ranks(&self) -> u32 {
         let most = self.image.len().saturating_sub(HEADER + 8 + PADDING) / 8;
         u32_at(&self.image, RANKS).min(u32::try_from(most).unwrap_or(u32::MAX))

@@ -236,23 +236,23 @@ impl Section<'_> {
     }
 
     fn op(&mut self, op: &OpView<'_>) -> Check {
-        let attributes = op.raw(OP_ATTRIBUTES);
-        self.below("operation kind", op.raw(OP_KIND), OpKind::ALL.len() as u64)?;
+        let attributes = op.entry.attributes;
+        self.below("operation kind", op.entry.kind, OpKind::ALL.len() as u64)?;
         self.below("attributes of an operation", attributes, ATTRIBUTES_END)?;
         let reduce = attributes >> REDUCE_SHIFT & REDUCE_MASK;
         self.below("reduction of an operation", reduce, ReduceOp::ALL.len() as u64 + 1)?;
-        self.position("first reference of an operation", op.raw(OP_FIRST_REF), self.refs)?;
-        for side in [OP_SRCS, OP_DSTS] {
+        self.position("first reference of an operation", op.entry.first_ref as u64, self.refs)?;
+        for count in [op.entry.srcs, op.entry.dsts] {
             let refs = self.view.tables.refs;
             let first = self.refs;
-            self.refs = self.advance("references of an operation", first, op.raw(side), refs.len)?;
+            self.refs = self.advance("references of an operation", first, count as u64, refs.len)?;
             for at in (first..self.refs).map(|i| refs.start + i * REF) {
                 self.below("place of a reference", self.view.words.get(at), PLACE_REMOTE + (1 << 33))?;
                 self.below("first chunk of a reference", self.view.words.get(at + 1), 1 << 32)?;
                 self.below("chunks of a reference", self.view.words.get(at + 2), 1 << 32)?;
             }
         }
-        self.numbers(op.word(OP_FIRST_NUMBER), op.word(OP_IDS))?;
+        self.numbers(op.entry.first_number, op.entry.ids)?;
         let extra = if attributes & HAS_SLICE != 0 { 2 } else { 0 } + usize::from(attributes & HAS_BLOCKS != 0);
         self.numbers(self.numbers, extra)?;
         let no_blocks = attributes & HAS_BLOCKS != 0 && op.blocks() == 0;

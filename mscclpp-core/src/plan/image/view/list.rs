@@ -11,25 +11,28 @@ use crate::vocab::BufferKind;
 #[derive(Clone, Debug)]
 pub struct Numbers<'a> {
     words: Words<'a>,
-    start: usize,
-    range: Range<usize>,
+    /// Their words.
+    at: Range<usize>,
 }
 
 impl<'a> Numbers<'a> {
+    #[inline]
     pub(super) fn new(words: Words<'a>, table: Table, first: usize, len: usize) -> Self {
-        Self { words, start: table.start, range: table.range(first, len) }
+        let Range { start, end } = table.range(first, len);
+        Self { words, at: table.start + start..table.start + end }
     }
 
     /// The number at a position, in constant time; `None` behind the end.
     #[inline]
-    pub fn get(&self, at: u32) -> Option<u32> {
-        let at = self.range.start.saturating_add(at as usize);
-        (at < self.range.end).then(|| self.words.get(self.start + at) as u32)
+    pub fn get(&self, position: u32) -> Option<u32> {
+        let at = self.at.start.saturating_add(position as usize);
+        (at < self.at.end).then(|| self.words.get(at) as u32)
     }
 
     /// Whether there is none (left).
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
+        self.at.is_empty()
     }
 }
 
@@ -38,15 +41,17 @@ impl Iterator for Numbers<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u32> {
-        self.range.next().map(|at| self.words.get(self.start + at) as u32)
+        self.at.next().map(|at| self.words.get(at) as u32)
     }
 
+    #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.range.size_hint()
+        self.at.size_hint()
     }
 
+    #[inline]
     fn nth(&mut self, n: usize) -> Option<u32> {
-        self.range.nth(n).map(|at| self.words.get(self.start + at) as u32)
+        self.at.nth(n).map(|at| self.words.get(at) as u32)
     }
 }
 
@@ -56,39 +61,42 @@ impl ExactSizeIterator for Numbers<'_> {}
 #[derive(Clone, Debug)]
 pub struct RefList<'a> {
     words: Words<'a>,
-    start: usize,
-    range: Range<usize>,
+    /// First word of the table.
+    table: usize,
+    /// Their positions in the table.
+    at: Range<usize>,
 }
 
 impl<'a> RefList<'a> {
+    #[inline]
     pub(super) fn new(words: Words<'a>, table: Table, first: usize, len: usize) -> Self {
-        Self { words, start: table.start, range: table.range(first, len) }
+        Self { words, table: table.start, at: table.range(first, len) }
     }
 
     /// The reference at a position, in constant time; `None` behind the end.
     #[inline]
-    pub fn get(&self, at: u32) -> Option<Ref> {
-        let at = self.range.start.saturating_add(at as usize);
-        (at < self.range.end).then(|| self.at(at))
+    pub fn get(&self, position: u32) -> Option<Ref> {
+        let at = self.at.start.saturating_add(position as usize);
+        (at < self.at.end).then(|| self.read(at))
     }
 
     /// Whether there is none (left).
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
+        self.at.is_empty()
     }
 
     #[inline]
-    fn at(&self, at: usize) -> Ref {
-        let at = self.start + at * REF;
-        let place = self.words.get(at);
+    fn read(&self, at: usize) -> Ref {
+        let [place, index, size] = self.words.several(self.table + at * REF);
         Ref {
             place: match place.checked_sub(PLACE_REMOTE) {
                 None => Place::Local(BufferKind::ALL[place as usize]),
                 Some(number) if number & 1 == 0 => Place::Remote((number >> 1) as u32),
                 Some(number) => Place::Switch((number >> 1) as u32),
             },
-            index: self.words.get(at + 1) as u32,
-            size: self.words.get(at + 2) as u32,
+            index: index as u32,
+            size: size as u32,
         }
     }
 }
@@ -98,15 +106,17 @@ impl Iterator for RefList<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<Ref> {
-        self.range.next().map(|at| self.at(at))
+        self.at.next().map(|at| self.read(at))
     }
 
+    #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        self.range.size_hint()
+        self.at.size_hint()
     }
 
+    #[inline]
     fn nth(&mut self, n: usize) -> Option<Ref> {
-        self.range.nth(n).map(|at| self.at(at))
+        self.at.nth(n).map(|at| self.read(at))
     }
 }
 

@@ -44,6 +44,7 @@ pub(super) struct Table {
 
 impl Table {
     /// The entries `first..first + len`, cut off at the end of the table.
+    #[inline]
     fn range(&self, first: usize, len: usize) -> Range<usize> {
         let end = first.saturating_add(len).min(self.len);
         first.min(end)..end
@@ -52,6 +53,7 @@ impl Table {
 
 impl<'a> RankView<'a> {
     /// The section's tables, if they lie inside it.
+    #[inline]
     pub(super) fn new(words: Words<'a>) -> Option<Self> {
         let mut start = RANK;
         let mut entry = 3;
@@ -70,11 +72,13 @@ impl<'a> RankView<'a> {
     }
 
     /// Chunks of a buffer.
+    #[inline]
     pub fn chunks(&self, buffer: BufferKind) -> u32 {
         self.words.get(buffer as usize) as u32
     }
 
     /// Number of thread blocks.
+    #[inline]
     pub fn num_blocks(&self) -> u32 {
         self.tables.blocks.len as u32
     }
@@ -98,12 +102,14 @@ impl<'a> RankView<'a> {
     }
 
     /// The thread blocks in order.
+    #[inline]
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = BlockView<'a>> + use<'a> {
         let rank = *self;
         (0..rank.tables.blocks.len).map(move |block| rank.block(block as u32).unwrap_or(BlockView::empty(rank)))
     }
 
     /// Peers of the channels of kind memory or port, in the order of the channels' numbers; empty for switch.
+    #[inline]
     pub fn peers(&self, kind: ChannelKind) -> Numbers<'a> {
         let tag = match kind {
             ChannelKind::Memory => TAG_MEMORY,
@@ -116,6 +122,7 @@ impl<'a> RankView<'a> {
     }
 
     /// The switch channels in the order of their numbers: buffer and member ranks of each.
+    #[inline]
     pub fn switch_channels(&self) -> impl Iterator<Item = (BufferKind, Numbers<'a>)> + use<'a> {
         let rank = *self;
         self.channel_tables()
@@ -124,6 +131,7 @@ impl<'a> RankView<'a> {
     }
 
     /// Tag, first number and length of each channel table.
+    #[inline]
     pub(super) fn channel_tables(&self) -> impl Iterator<Item = (u64, usize, usize)> + use<'a> {
         let (words, table) = (self.words, self.tables.channels);
         (0..table.len).map(move |i| {
@@ -133,6 +141,7 @@ impl<'a> RankView<'a> {
     }
 
     /// The groups of a switch channel table.
+    #[inline]
     pub(super) fn groups(&self, first: usize, groups: usize) -> impl Iterator<Item = Numbers<'a>> + use<'a> {
         let rank = *self;
         let lengths = self.numbers(first, groups);
@@ -145,6 +154,7 @@ impl<'a> RankView<'a> {
     }
 
     /// Buffers of other ranks, in the order of their numbers.
+    #[inline]
     pub fn remote_buffers(&self) -> impl ExactSizeIterator<Item = RemoteBuffer> + use<'a> {
         let (words, table) = (self.words, self.tables.remote);
         (0..table.len).map(move |i| {
@@ -160,6 +170,7 @@ impl<'a> RankView<'a> {
     }
 
     /// Initial values of the semaphores, in the order of their numbers.
+    #[inline]
     pub fn semaphores(&self) -> impl ExactSizeIterator<Item = i64> + use<'a> {
         let (words, table) = (self.words, self.tables.semaphores);
         (0..table.len).map(move |i| {
@@ -168,13 +179,9 @@ impl<'a> RankView<'a> {
         })
     }
 
+    #[inline]
     pub(super) fn numbers(&self, first: usize, len: usize) -> Numbers<'a> {
         Numbers::new(self.words, self.tables.numbers, first, len)
-    }
-
-    /// A single number of the pool.
-    fn number(&self, at: usize) -> u64 {
-        if at < self.tables.numbers.len { self.words.get(self.tables.numbers.start + at) } else { 0 }
     }
 }
 
@@ -191,6 +198,7 @@ struct Span {
 }
 
 impl From<Range<usize>> for Span {
+    #[inline]
     fn from(range: Range<usize>) -> Self {
         Self { start: range.start, end: range.end }
     }
@@ -212,29 +220,35 @@ impl<'a> BlockView<'a> {
     }
 
     /// Rank-level numbers of this block's channels of a kind.
+    #[inline]
     pub fn channels(&self, kind: ChannelKind) -> Numbers<'a> {
         self.table(self.channels, kind)
     }
 
     /// Rank-level numbers of this block's remote buffers accessed through a channel kind.
+    #[inline]
     pub fn remote_buffers(&self, kind: ChannelKind) -> Numbers<'a> {
         self.table(self.remote, kind)
     }
 
     /// The channel tables in their order.
+    #[inline]
     pub fn channel_tables(&self) -> impl Iterator<Item = (ChannelKind, Numbers<'a>)> + use<'a> {
         self.tables(self.channels)
     }
 
     /// The remote buffer tables in their order.
+    #[inline]
     pub fn remote_buffer_tables(&self) -> impl Iterator<Item = (ChannelKind, Numbers<'a>)> + use<'a> {
         self.tables(self.remote)
     }
 
+    #[inline]
     fn table(&self, tables: Span, kind: ChannelKind) -> Numbers<'a> {
         self.tables(tables).find(|(found, _)| *found == kind).map_or(self.rank.numbers(0, 0), |(_, numbers)| numbers)
     }
 
+    #[inline]
     fn tables(&self, tables: Span) -> impl Iterator<Item = (ChannelKind, Numbers<'a>)> + use<'a> {
         let rank = self.rank;
         (tables.start..tables.end).filter_map(move |i| {
@@ -245,23 +259,27 @@ impl<'a> BlockView<'a> {
     }
 
     /// Number of operations, those of pipelines' bodies included.
+    #[inline]
     pub fn num_ops(&self) -> u32 {
         (self.ops.end - self.ops.start) as u32
     }
 
     /// The operation at a flat index, in constant time: a pipeline's body counts on behind its header.
+    #[inline]
     pub fn op(&self, op: u32) -> Option<OpView<'a>> {
         let at = self.ops.start.saturating_add(op as usize);
-        (at < self.ops.end).then(|| OpView::new(self.rank, at))
+        (at < self.ops.end).then(|| OpView::new(self.rank.words, &self.rank.tables, at))
     }
 
     /// The operations in flat order: a pipeline, then its [`body_len`](Loop::body_len) operations, then what follows it.
+    #[inline]
     pub fn ops(&self) -> impl ExactSizeIterator<Item = OpView<'a>> + use<'a> {
-        let rank = self.rank;
-        (self.ops.start..self.ops.end).map(move |at| OpView::new(rank, at))
+        let RankView { words, tables } = self.rank;
+        (self.ops.start..self.ops.end).map(move |at| OpView::new(words, &tables, at))
     }
 
     /// Position of the block's first operation among all of its rank.
+    #[inline]
     pub(super) fn first_op(&self) -> usize {
         self.ops.start
     }

@@ -1,7 +1,7 @@
 //! Views of operations.
 
 use super::super::layout::*;
-use super::{Numbers, RankView, RefList};
+use super::{Numbers, RefList, Table, Tables};
 use crate::plan::{OpKind, Slice};
 use crate::vocab::{ChannelKind, ReduceOp, Sync};
 
@@ -10,11 +10,23 @@ use crate::vocab::{ChannelKind, ReduceOp, Sync};
 /// Fields mean what those of [`Op`](crate::plan::Op) mean.
 #[derive(Clone, Copy, Debug)]
 pub struct OpView<'a> {
-    rank: RankView<'a>,
-    /// First word of the entry.
-    at: usize,
+    words: Words<'a>,
+    refs: Table,
+    numbers: Table,
     kind: OpKind,
-    attributes: u64,
+    pub(in super::super) entry: Entry,
+}
+
+/// The words of an operation.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Entry {
+    pub(in super::super) kind: u64,
+    pub(in super::super) attributes: u64,
+    pub(in super::super) srcs: usize,
+    pub(in super::super) dsts: usize,
+    pub(in super::super) ids: usize,
+    pub(in super::super) first_ref: usize,
+    pub(in super::super) first_number: usize,
 }
 
 /// The header of a pipeline.
@@ -31,10 +43,21 @@ pub struct Loop {
 impl<'a> OpView<'a> {
     /// `at` counts the rank's operations and lies inside the table.
     #[inline]
-    pub(super) fn new(rank: RankView<'a>, at: usize) -> Self {
-        let at = rank.tables.ops.start + at * OP;
-        let kind = OpKind::ALL.get(rank.words.index(at + OP_KIND)).copied().unwrap_or(OpKind::Nop);
-        Self { rank, at, kind, attributes: rank.words.get(at + OP_ATTRIBUTES) }
+    pub(super) fn new(words: Words<'a>, tables: &Tables, at: usize) -> Self {
+        let at = tables.ops.start + at * OP;
+        let [kind, attributes, srcs, dsts] = words.several(at);
+        let [ids, first_ref, first_number] = words.several(at + 4);
+        let entry = Entry {
+            kind,
+            attributes,
+            srcs: index(srcs),
+            dsts: index(dsts),
+            ids: index(ids),
+            first_ref: index(first_ref),
+            first_number: index(first_number),
+        };
+        let kind = OpKind::ALL.get(index(kind)).copied().unwrap_or(OpKind::Nop);
+        Self { words, refs: tables.refs, numbers: tables.numbers, kind, entry }
     }
 
     /// What it does.
@@ -46,32 +69,34 @@ impl<'a> OpView<'a> {
     /// Kind of the channels or remote buffers it uses; `None` if it uses none.
     #[inline]
     pub fn channel(&self) -> Option<ChannelKind> {
-        let number = (self.attributes & CHANNEL_MASK) as usize;
+        let number = (self.entry.attributes & CHANNEL_MASK) as usize;
         number.checked_sub(1).map(|number| ChannelKind::ALL[number])
     }
 
     /// The reduction, on reducing operations.
     #[inline]
     pub fn reduce(&self) -> Option<ReduceOp> {
-        let number = (self.attributes >> REDUCE_SHIFT & REDUCE_MASK) as usize;
+        let number = (self.entry.attributes >> REDUCE_SHIFT & REDUCE_MASK) as usize;
         ReduceOp::ALL.get(number.checked_sub(1)?).copied()
     }
 
     /// Where the block is also synchronised; [`Sync::None`] in a lowered plan.
+    #[inline]
     pub fn sync(&self) -> Sync {
-        [Sync::None, Sync::Before, Sync::After, Sync::Both][(self.attributes >> SYNC_SHIFT & SYNC_MASK) as usize]
+        [Sync::None, Sync::Before, Sync::After, Sync::Both][(self.entry.attributes >> SYNC_SHIFT & SYNC_MASK) as usize]
     }
 
     /// The part of every reference that the block works on; the whole if `None`.
     #[inline]
     pub fn slice(&self) -> Option<Slice> {
-        (self.attributes & HAS_SLICE != 0).then(|| Slice { index: self.extra(0) as u32, of: self.extra(1) as u32 })
+        (self.entry.attributes & HAS_SLICE != 0)
+            .then(|| Slice { index: self.extra(0) as u32, of: self.extra(1) as u32 })
     }
 
     /// Number of thread blocks that meet, on barriers; 0 otherwise.
     #[inline]
     pub fn blocks(&self) -> u32 {
-        if self.attributes & HAS_BLOCKS == 0 {
+        if self.entry.attributes & HAS_BLOCKS == 0 {
             return 0;
         }
         self.extra(self.after_slice()) as u32
@@ -80,52 +105,42 @@ impl<'a> OpView<'a> {
     /// Unit, chunks and length of a pipeline; `None` for any other operation.
     #[inline]
     pub fn pipeline(&self) -> Option<Loop> {
-        let first = self.after_slice() + usize::from(self.attributes & HAS_BLOCKS != 0);
-        (self.attributes & HAS_BODY != 0).then(|| Loop {
+        let first = self.after_slice() + usize::from(self.entry.attributes & HAS_BLOCKS != 0);
+        (self.entry.attributes & HAS_BODY != 0).then(|| Loop {
             unit: self.extra(first),
             num_chunks: self.extra(first + 1) as u32,
             body_len: self.extra(first + 2) as u32,
         })
     }
 
+    #[inline]
     fn after_slice(&self) -> usize {
-        if self.attributes & HAS_SLICE == 0 { 0 } else { 2 }
+        if self.entry.attributes & HAS_SLICE == 0 { 0 } else { 2 }
     }
 
     /// A number behind the ids.
+    #[inline]
     fn extra(&self, i: usize) -> u64 {
-        let ids = self.word(OP_IDS);
-        self.rank.number(self.word(OP_FIRST_NUMBER).saturating_add(ids).saturating_add(i))
+        let at = self.entry.first_number.saturating_add(self.entry.ids).saturating_add(i);
+        if at < self.numbers.len { self.words.get(self.numbers.start + at) } else { 0 }
     }
 
     /// Sources, in the order of [`Op::srcs`](crate::plan::Op::srcs).
     #[inline]
     pub fn srcs(&self) -> RefList<'a> {
-        self.refs(self.word(OP_FIRST_REF), self.word(OP_SRCS))
+        RefList::new(self.words, self.refs, self.entry.first_ref, self.entry.srcs)
     }
 
     /// Destinations, in the order of [`Op::dsts`](crate::plan::Op::dsts).
     #[inline]
     pub fn dsts(&self) -> RefList<'a> {
-        self.refs(self.word(OP_FIRST_REF).saturating_add(self.word(OP_SRCS)), self.word(OP_DSTS))
+        let first = self.entry.first_ref.saturating_add(self.entry.srcs);
+        RefList::new(self.words, self.refs, first, self.entry.dsts)
     }
 
     /// Channel indexes, semaphore numbers or the barrier's number, as [`Op::ids`](crate::plan::Op::ids).
     #[inline]
     pub fn ids(&self) -> Numbers<'a> {
-        self.rank.numbers(self.word(OP_FIRST_NUMBER), self.word(OP_IDS))
-    }
-
-    fn refs(&self, first: usize, len: usize) -> RefList<'a> {
-        let table = self.rank.tables.refs;
-        RefList::new(self.rank.words, table, first, len)
-    }
-
-    pub(in super::super) fn word(&self, i: usize) -> usize {
-        self.rank.words.index(self.at + i)
-    }
-
-    pub(in super::super) fn raw(&self, i: usize) -> u64 {
-        self.rank.words.get(self.at + i)
+        Numbers::new(self.words, self.numbers, self.entry.first_number, self.entry.ids)
     }
 }
