@@ -114,6 +114,12 @@ values! {
         let result = false && touch() || true || touch();
         (result, calls)
     }
+    fn a_variable_may_share_its_function_s_name() -> i32 {
+        fn three() -> i32 { 3 }
+        let three = three() + 1;
+        let a_variable_may_share_its_function_s_name = three * 2;
+        a_variable_may_share_its_function_s_name
+    }
     fn tuples_and_fields() -> (i32, (i32, i32), i32) {
         let mut t = ((1, 2), 3);
         t.0.1 = 9;

@@ -2,6 +2,7 @@
 
 use mscclpp_core::diag::Code;
 
+use super::scope::Item;
 use super::{Lower, Outside};
 use crate::ast::{Con, Expr, ExprKind, Pattern, PatternKind, RangeEnd, Slot, StructId, Tok, TypeExpr};
 
@@ -86,7 +87,9 @@ impl Lower<'_> {
         if plain && name == "None" {
             return PatternKind::None;
         }
-        if plain && self.find_item(&name).is_some() {
+        // A name means a constant of that name where there is one; functions are no patterns.
+        let constant = |scope: usize| !matches!(self.scopes[scope].values.get(&name), Some(Item::Fn(..)));
+        if plain && self.find_item(&name).is_some_and(constant) {
             let kind = self.item_expr(&name, pattern.ident.span()).unwrap_or(ExprKind::Error);
             return PatternKind::Value(self.expr(kind, tok));
         }

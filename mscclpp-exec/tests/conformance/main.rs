@@ -14,8 +14,9 @@ use std::fmt::Write as _;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::json;
+use mscclpp_core::trace::Trace;
 
-use crate::cases::Case;
+use crate::cases::{Call, Case};
 
 #[test]
 fn plans_equal_those_of_the_reference() {
@@ -57,11 +58,34 @@ fn plans_equal_those_of_the_reference() {
     assert!(failures.is_empty(), "\n{failures}");
 }
 
+#[test]
+fn programs_evaluate_to_what_they_record() {
+    let Some(directory) = index::directory() else {
+        println!("skipped: set MSCCLPP_CONFORMANCE to the directory of the reference's plans");
+        return;
+    };
+    let mut programs = 0;
+    for entry in index::read(&directory).iter().filter(|entry| entry.overrides.is_empty()) {
+        let case = cases::case(entry).unwrap_or_else(|| panic!("no program for {}", entry.source));
+        let native = recorded(&case).unwrap_or_else(|error| panic!("{}: {error}", entry.slug));
+        let Call { source, function, arguments, .. } = &case.call;
+        let evaluated = mscclpp_eval::probe::trace(source, function, case.spec.clone(), arguments)
+            .unwrap_or_else(|error| panic!("{}: {error}", entry.slug));
+        assert!(native == evaluated, "{}", entry.slug);
+        programs += 1;
+    }
+    println!("{programs} programs evaluate to what they record");
+}
+
+fn recorded(case: &Case) -> Result<Trace, String> {
+    let program = Program::new(case.spec.clone());
+    (case.call.native)(&program);
+    program.finish().map_err(|error| error.to_string())
+}
+
 /// Our plan as a JSON value.
 fn ours(case: Case) -> Result<serde_json::Value, String> {
-    let program = Program::new(case.spec);
-    (case.function)(&program);
-    let trace = program.finish().map_err(|error| error.to_string())?;
+    let trace = recorded(&case)?;
     let plan = lower(&trace).map_err(|error| error.to_string())?;
     let text = json::write(&plan, json::Style::Compact);
     let mut value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
