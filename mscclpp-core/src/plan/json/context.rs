@@ -120,6 +120,13 @@ impl<'t> Context<'t> {
         }
     }
 
+    /// Whether nothing that is read any more will be looked at. It is not kept then, so that a file of a great many wrong
+    /// values takes no more memory than one of right ones.
+    #[inline]
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.errors.len() >= MOST
+    }
+
     /// A key that the format does not have here; an error in a strict reading.
     #[cold]
     pub(super) fn unknown_key(&mut self, key: &'t str, message: String) {

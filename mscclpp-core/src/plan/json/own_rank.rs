@@ -48,6 +48,9 @@ fn fast(text: &str, rank: u32) -> Option<PlanTree> {
     Some(tree)
 }
 
+/// Ranks up to which a plan is read the fast way. Beyond, an array of empty objects would cost far more than its bytes.
+const MOST_RANKS: u32 = 1 << 16;
+
 /// Where the ranks are in a file.
 struct Outline<'a> {
     /// From the first byte of the array of ranks to behind its last.
@@ -87,7 +90,7 @@ impl<'a> Outline<'a> {
         let start = scan.at();
         scan.take(b'[')?;
         let (mut first, mut own) = (None, None);
-        for number in 0.. {
+        for number in 0..MOST_RANKS {
             if scan.peek()? != b'{' {
                 return None;
             }

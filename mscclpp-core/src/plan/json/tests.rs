@@ -333,6 +333,17 @@ fn text_that_is_not_json_is_located() {
 }
 
 #[test]
+fn a_million_wrong_values_are_not_kept() {
+    let empty = vec!["{}"; 1_000_000].join(",");
+    let start = PLAN.find("\"gpus\": [").unwrap() + "\"gpus\": [".len();
+    let text = format!("{}{empty}]}}", &PLAN[..start]);
+    assert_eq!(read(&text, ReadOptions::default()).unwrap_err().len(), 64);
+    assert_eq!(read_rank(&text, 7).unwrap_err().len(), 64);
+    let text = PLAN.replacen(r#"{"name": "nop"}"#, &empty, 1);
+    assert_eq!(read(&text, ReadOptions::default()).unwrap_err().len(), 64);
+}
+
+#[test]
 fn messages_name_value_place_and_remedy() {
     let errors = errors(r#""name": "put""#, r#""name": "rrc""#);
     let text = errors.to_string();

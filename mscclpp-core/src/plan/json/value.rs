@@ -93,6 +93,9 @@ impl<'t> Context<'t> {
         let mut left = self.json.open(b'[', b']')?;
         let mut index = first;
         while left {
+            if self.is_hopeless() {
+                list.clear();
+            }
             self.enter(Step::Index(index));
             self.read(list.add(T::fallback()))?;
             self.leave();
@@ -292,6 +295,9 @@ impl<T: Read> Read for Option<T> {
 pub(super) trait List<T> {
     /// Adds an element and returns its place.
     fn add(&mut self, element: T) -> &mut T;
+
+    /// Drops all elements.
+    fn clear(&mut self);
 }
 
 macro_rules! lists {
@@ -302,6 +308,10 @@ macro_rules! lists {
                 let at = self.len();
                 self.push(element);
                 &mut self[at]
+            }
+
+            fn clear(&mut self) {
+                self.clear();
             }
         }
 
