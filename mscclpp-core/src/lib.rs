@@ -4,6 +4,10 @@
 //! bytes. It knows neither `syn` nor CUDA.
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+#[path = "private.rs"]
+pub mod __private;
+pub mod algorithm;
 pub mod check;
 pub mod collective;
 pub mod compile;

@@ -10,12 +10,17 @@
 //! Invariants: no I/O, no environment, no clock, no hash order. The same tokens give the same expansion.
 #![forbid(unsafe_code)]
 
+mod args;
 mod ast;
 mod driver;
+mod emit;
 mod eval;
+mod expand;
 mod lang;
 mod lower;
 pub mod probe;
 mod report;
 mod spans;
 mod types;
+
+pub use expand::{collective, collectives};

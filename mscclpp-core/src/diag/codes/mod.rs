@@ -61,6 +61,7 @@ variants! {
     ChunksApart,
     // evaluate
     BadAttribute,
+    BadSignature,
     NotInSubset,
     OutsideName,
     TypeError,

@@ -1,0 +1,58 @@
+//! What the expansion of `#[collective]` names. Not part of the API.
+
+pub use crate::algorithm::{Algorithm, Param, argument};
+pub use crate::check::{Checks, Level};
+pub use crate::collective::{Collective, CollectiveKind};
+pub use crate::diag::Diagnostics;
+pub use crate::dsl::Program;
+pub use crate::plan::Plan;
+pub use crate::spec::AlgoSpec;
+pub use crate::vocab::{Protocol, Replication};
+
+use crate::diag::Code;
+
+/// The checks of an attribute; codes are given by number.
+pub fn checks(level: Level, allow: &[&str]) -> Checks {
+    Checks { level, allow: allow.iter().filter_map(|number| Code::find(number)).collect() }
+}
+
+/// Builds a plan by running a function.
+///
+/// # Errors
+/// As [`compile::finish`](crate::compile::finish).
+pub fn compile(spec: AlgoSpec, checks: &Checks, body: impl FnOnce(&Program)) -> Result<Plan, Diagnostics> {
+    let program = Program::new(spec);
+    body(&program);
+    crate::compile::finish(program, checks)
+}
+
+/// Ends a program that asks for a plan nobody built.
+///
+/// # Panics
+/// Always.
+#[track_caller]
+pub fn no_such_plan(name: &str, asked: std::fmt::Arguments<'_>, plans: &[Plan]) -> ! {
+    let mut ranks: Vec<u32> = plans.iter().map(Plan::num_ranks).collect();
+    ranks.dedup();
+    panic!(
+        "`{name}` has no plan for {asked}; it was built for ranks = {ranks:?}. add the size to the attribute, or build the \
+         plan with `{name}::compile`"
+    )
+}
+
+/// What the generated test does for one combination.
+///
+/// # Panics
+/// If the plans differ.
+#[track_caller]
+pub fn assert_native_equals_baked(native: Result<Plan, Diagnostics>, baked: &Plan) {
+    match native {
+        Ok(native) => assert!(
+            native.image() == baked.image(),
+            "the plan `{}` in the binary is not the one that its function builds now: the macro has read the function \
+             differently than the compiler. please report it with the function",
+            baked.name()
+        ),
+        Err(error) => panic!("the function of plan `{}` fails natively:\n{error}", baked.name()),
+    }
+}

@@ -1,0 +1,258 @@
+//! The expansion: beside the function, which stays as it is, a module of its name with its plans.
+
+use mscclpp_core::check::Level;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::plan::Plan;
+use mscclpp_core::vocab::{Protocol, Replication};
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{format_ident, quote};
+
+use crate::args::{Attribute, Combination};
+use crate::ast::IntTy;
+
+/// A parameter of the function, as the expansion writes it.
+pub(crate) struct Parameter {
+    pub(crate) name: Ident,
+    /// Its type; `None` for `bool`.
+    pub(crate) int: Option<IntTy>,
+}
+
+impl Parameter {
+    fn ty(&self) -> Ident {
+        Ident::new(self.int.map_or("bool", IntTy::name), Span::call_site())
+    }
+
+    fn literal(&self, value: i128) -> TokenStream {
+        match self.int {
+            None if value == 0 => quote!(false),
+            None => quote!(true),
+            Some(_) => {
+                let literal = Literal::i128_unsuffixed(value.abs());
+                if value < 0 { quote!(-#literal) } else { quote!(#literal) }
+            }
+        }
+    }
+}
+
+/// The module beside the function. Without plans, after errors, everything in it still type-checks.
+pub(crate) fn module(
+    attribute: &Attribute,
+    function: &syn::ItemFn,
+    params: &[Parameter],
+    plans: &[(Combination, Plan)],
+) -> TokenStream {
+    let (name, vis) = (&function.sig.ident, &function.vis);
+    let text = name.to_string();
+    let about = format!("The plans of [`{text}`](fn@{text}), built and checked while this crate was compiled.");
+    let private = match &attribute.krate {
+        Some(krate) => quote!(#krate::__private),
+        None => quote!(::mscclpp::__private),
+    };
+    let count = plans.len();
+    let statics = plans.iter().map(|(_, plan)| {
+        let (image, origins) = (Literal::byte_string(plan.image()), Literal::byte_string(plan.origins()));
+        quote!(p::Plan::from_static(#image, #origins))
+    });
+    let names: Vec<&Ident> = params.iter().map(|param| &param.name).collect();
+    let types: Vec<Ident> = params.iter().map(Parameter::ty).collect();
+    let arms = plans.iter().enumerate().map(|(index, (combination, _))| {
+        let ranks = Literal::u32_unsuffixed(combination.ranks);
+        let values = params.iter().zip(&combination.values).map(|(param, value)| param.literal(*value));
+        let index = Literal::usize_unsuffixed(index);
+        quote!((#ranks, #(#values,)*) => #index,)
+    });
+    let asked = params.iter().map(|param| format!(", {0} = {{{0}}}", param.name)).collect::<String>();
+    let asked = format!("{{ranks}} ranks{asked}");
+    let checks = checks(attribute);
+    let spec = spec(attribute, params, &text);
+    let erased = erased(params);
+    let param_table = attribute.params.iter().map(|param| {
+        let (name, values) = (&param.name, param.values.iter().map(|value| Literal::i128_unsuffixed(*value)));
+        quote!(p::Param { name: #name, values: &[#(#values),*] })
+    });
+    let tests = plans.iter().map(|(combination, _)| {
+        let ranks = Literal::u32_unsuffixed(combination.ranks);
+        let values: Vec<TokenStream> =
+            params.iter().zip(&combination.values).map(|(param, value)| param.literal(*value)).collect();
+        quote!(p::assert_native_equals_baked(
+            compile(spec(#ranks, #(#values),*), #(#values),*),
+            plan(#ranks, #(#values),*),
+        );)
+    });
+    // `p` is one name for many, so that the expansion of a small collective is small.
+    quote! {
+        #[doc = #about]
+        #[allow(dead_code, unreachable_pub, unused_imports, unused_variables, clippy::all, clippy::pedantic)]
+        #vis mod #name {
+            use #private as p;
+
+            static PLANS: [p::Plan; #count] = [#(#statics),*];
+
+            /// The plan for so many ranks and these arguments.
+            ///
+            /// # Panics
+            /// If no plan was built for them; [`try_plan`] gives `None` instead.
+            #[track_caller]
+            pub fn plan(ranks: usize, #(#names: #types),*) -> &'static p::Plan {
+                match try_plan(ranks, #(#names),*) {
+                    ::core::option::Option::Some(plan) => plan,
+                    ::core::option::Option::None => p::no_such_plan(#text, ::core::format_args!(#asked), &PLANS),
+                }
+            }
+
+            /// The plan for so many ranks and these arguments, if one was built.
+            pub fn try_plan(ranks: usize, #(#names: #types),*) -> ::core::option::Option<&'static p::Plan> {
+                let index: usize = match (ranks, #(#names,)*) {
+                    #(#arms)*
+                    _ => return ::core::option::Option::None,
+                };
+                PLANS.get(index)
+            }
+
+            /// All plans that were built, ranks slowest, in the order of the attribute.
+            pub fn plans() -> &'static [p::Plan] {
+                &PLANS
+            }
+
+            /// The specification that the attribute gives for so many ranks and these arguments, to [`compile`] with, as
+            /// it is or changed.
+            pub fn spec(ranks: usize, #(#names: #types),*) -> p::AlgoSpec {
+                #spec
+            }
+
+            /// Builds a plan by running the function, with the checks of the attribute: for sizes known only at run time.
+            ///
+            /// # Errors
+            /// Everything that is wrong with the specification, the program and the plan.
+            pub fn compile(spec: p::AlgoSpec, #(#names: #types),*) -> ::core::result::Result<p::Plan, p::Diagnostics> {
+                p::compile(spec, &#checks, |program| super::#name(program, #(#names),*))
+            }
+
+            /// The collective as data, for registries and tools.
+            pub fn algorithm() -> p::Algorithm {
+                p::Algorithm::new(#text, &[#(#param_table),*], &PLANS, #erased)
+            }
+
+            #[cfg(test)]
+            #[test]
+            fn native_equals_baked() {
+                #(#tests)*
+            }
+        }
+    }
+}
+
+/// The last two arguments of `Algorithm::new`: `spec` and `compile` on untyped arguments.
+fn erased(params: &[Parameter]) -> TokenStream {
+    let read = |fallible: bool| {
+        let read = params.iter().enumerate().map(move |(index, param)| {
+            let (name, text) = (&param.name, param.name.to_string());
+            match (param.int, fallible) {
+                (None, _) => quote!(let #name = arguments.get(#index).is_some_and(|value| *value != 0);),
+                (Some(_), true) => quote!(let #name = p::argument(#text, arguments, #index)?;),
+                (Some(_), false) => quote!(let #name = p::argument(#text, arguments, #index).unwrap_or_default();),
+            }
+        });
+        quote!(#(#read)*)
+    };
+    let names: Vec<&Ident> = params.iter().map(|param| &param.name).collect();
+    let (lenient, strict) = (read(false), read(true));
+    quote! {
+        |ranks, arguments| { #lenient spec(ranks as usize, #(#names),*) },
+        |spec, arguments| { #strict compile(spec, #(#names),*) }
+    }
+}
+
+fn checks(attribute: &Attribute) -> TokenStream {
+    let level = match attribute.checks.level {
+        Level::Full => quote!(Full),
+        Level::Basic => quote!(Basic),
+        Level::Off => quote!(Off),
+    };
+    let allow = attribute.checks.allow.iter().map(|code| code.entry().number);
+    quote!(p::checks(p::Level::#level, &[#(#allow),*]))
+}
+
+/// Code that makes a specification: what differs from the defaults is set.
+fn spec(attribute: &Attribute, params: &[Parameter], function: &str) -> TokenStream {
+    let base = attribute.base();
+    let kind = match base.collective.kind {
+        CollectiveKind::AllReduce => quote!(AllReduce),
+        CollectiveKind::AllGather => quote!(AllGather),
+        CollectiveKind::ReduceScatter => quote!(ReduceScatter),
+        CollectiveKind::AllToAll => quote!(AllToAll),
+        CollectiveKind::SendRecv => quote!(SendRecv),
+        CollectiveKind::Broadcast => quote!(Broadcast),
+        CollectiveKind::Reduce => quote!(Reduce),
+        CollectiveKind::Custom { input, output } => quote!(Custom { input: #input, output: #output }),
+        CollectiveKind::Test { input, output } => quote!(Test { input: #input, output: #output }),
+    };
+    let several: Vec<&Parameter> = params
+        .iter()
+        .filter(|param| attribute.params.iter().any(|given| param.name == given.name && given.values.len() > 1))
+        .collect();
+    let name = if several.is_empty() {
+        let name = if base.name.is_empty() { function } else { &base.name };
+        quote!(#name)
+    } else {
+        let names = several.iter().map(|param| &param.name);
+        let values = several.iter().map(|param| {
+            let name = &param.name;
+            if param.int.is_none() { quote!(u8::from(#name)) } else { quote!(#name) }
+        });
+        let format = format!(
+            "{}{}",
+            base.name.replace('{', "{{").replace('}', "}}"),
+            names.map(|name| format!("_{name}{{}}")).collect::<String>()
+        );
+        quote!(::std::format!(#format, #(#values),*))
+    };
+    let per_node = attribute.ranks_per_node().map(|ranks| quote!(spec.ranks_per_node = #ranks;));
+    let fields = fields(attribute);
+    quote! {
+        let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
+        let mut spec = p::AlgoSpec::new(#name, p::CollectiveKind::#kind, ranks);
+        #per_node
+        #fields
+        spec
+    }
+}
+
+/// Assignments for the fields that differ from those of `AlgoSpec::new`.
+fn fields(attribute: &Attribute) -> TokenStream {
+    let base = attribute.base();
+    let plain = mscclpp_core::spec::AlgoSpec::new("", base.collective.kind, 0);
+    let mut out = TokenStream::new();
+    macro_rules! set {
+        ($($field:ident),*) => { $(
+            if base.$field != plain.$field {
+                let value = &base.$field;
+                out.extend(quote!(spec.$field = #value;));
+            }
+        )* };
+    }
+    set!(instances, threads_per_block, buffer_alignment, min_message_size, max_message_size);
+    set!(fuse, auto_sync, reuse_resources, double_scratch);
+    if base.protocol == Protocol::LL {
+        out.extend(quote!(spec.protocol = p::Protocol::LL;));
+    }
+    if base.replication == Replication::None {
+        out.extend(quote!(spec.replication = p::Replication::None;));
+    }
+    let collective = &base.collective;
+    for (field, value, default) in
+        [("chunk_factor", u64::from(collective.chunk_factor), 1), ("root", u64::from(collective.root), 0)]
+    {
+        if value != default {
+            let (field, value) = (format_ident!("{field}"), Literal::u64_unsuffixed(value));
+            out.extend(quote!(spec.collective.#field = #value;));
+        }
+    }
+    if collective.in_place {
+        out.extend(quote!(spec.collective.in_place = true;));
+    }
+    for (tag, value) in &base.tags {
+        out.extend(quote!(spec.tags.insert(::std::string::String::from(#tag), #value);));
+    }
+    out
+}

@@ -1,0 +1,213 @@
+//! The two attributes, phase by phase.
+
+use std::rc::Rc;
+
+use mscclpp_core::compile;
+use mscclpp_core::diag::{Code, Diagnostic};
+use mscclpp_core::plan::Plan;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+
+use crate::args::{self, Attribute, Combination};
+use crate::ast::IntTy;
+use crate::driver::{self, Checked};
+use crate::emit::{self, Parameter};
+use crate::eval::Limits;
+use crate::lower::Items;
+use crate::report::Report;
+use crate::spans::Spans;
+
+/// Expands `#[collective(args)] item`.
+///
+/// The result is the item as it is, beside it a module of its name with the plans, and a `compile_error!` for everything
+/// that is wrong.
+pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
+    match syn::parse2::<syn::ItemFn>(item.clone()) {
+        Ok(function) => {
+            let expansion = one(args, Rc::new(function), &Items::default());
+            quote!(#item #expansion)
+        }
+        Err(_) => {
+            misplaced(&item, "`#[collective]` belongs on a function", "write `fn name(p: &Program) { … }` under it")
+        }
+    }
+}
+
+/// Expands `#[collectives] mod name { … }`: every function in it under `#[collective]` may use the module's constants,
+/// functions and structs.
+pub fn collectives(args: TokenStream, item: TokenStream) -> TokenStream {
+    let help = "write `#[collectives] mod name { … }`, with `#[collective(…)]` on functions in it";
+    let Ok(mut module) = syn::parse2::<syn::ItemMod>(item.clone()) else {
+        return misplaced(&item, "`#[collectives]` belongs on a module", help);
+    };
+    if !args.is_empty() {
+        return misplaced(&item, "`#[collectives]` takes no arguments", help);
+    }
+    let Some((_, list)) = &mut module.content else {
+        return misplaced(&item, "`#[collectives]` needs the module's content in the same file", help);
+    };
+    let mut found = Vec::new();
+    for item in list.iter_mut() {
+        if let syn::Item::Fn(function) = item
+            && let Some(at) = function.attrs.iter().position(is_collective)
+        {
+            let attribute = function.attrs.remove(at);
+            found.push((attribute_args(&attribute), Rc::new(function.clone())));
+        }
+    }
+    let items = Items::of_module(list);
+    for (args, function) in found {
+        list.push(syn::Item::Verbatim(one(args, function, &items)));
+    }
+    module.into_token_stream()
+}
+
+fn is_collective(attribute: &syn::Attribute) -> bool {
+    attribute.path().segments.last().is_some_and(|last| last.ident == "collective")
+}
+
+fn attribute_args(attribute: &syn::Attribute) -> TokenStream {
+    match &attribute.meta {
+        syn::Meta::List(list) => list.tokens.clone(),
+        _ => TokenStream::new(),
+    }
+}
+
+/// The item as it is, and an error on it.
+fn misplaced(item: &TokenStream, message: &str, help: &str) -> TokenStream {
+    let (mut spans, mut report) = (Spans::default(), Report::default());
+    let tok = spans.one(proc_macro2::Span::call_site());
+    report.error(Code::BadAttribute, tok, message).help(help);
+    let errors = report.into_compile_errors(&spans);
+    quote!(#errors #item)
+}
+
+/// What goes beside one collective: errors and the module.
+fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStream {
+    let (mut spans, mut report) = (Spans::default(), Report::default());
+    let attribute = args::parse(args, &function.sig.ident, &mut spans, &mut report);
+    let params = parameters(&attribute, &function, &mut spans, &mut report);
+    let combinations = attribute.combinations(&mut report);
+    // The body is looked at even if the attribute is wrong, so that one build tells about both.
+    let checked = driver::check(items, &function, &mut spans, &mut report);
+    let mut plans = Vec::new();
+    if report.is_empty()
+        && let Some(checked) = checked
+    {
+        plans = build(&attribute, &checked, combinations, &mut report);
+    }
+    let module = emit::module(&attribute, &function, &params, &plans);
+    if report.is_empty() {
+        module
+    } else {
+        let errors = report.into_compile_errors(&spans);
+        quote!(#errors #module)
+    }
+}
+
+/// Evaluates, lowers, checks and encodes every combination. What goes wrong for several of them is said once.
+fn build(
+    attribute: &Attribute,
+    checked: &Checked,
+    combinations: Vec<Combination>,
+    report: &mut Report,
+) -> Vec<(Combination, Plan)> {
+    let mut limits = Limits::default();
+    limits.steps = attribute.max_steps.unwrap_or(limits.steps);
+    let several = combinations.len() > 1;
+    let checks = &attribute.checks;
+    let mut plans = Vec::with_capacity(combinations.len());
+    for combination in combinations {
+        let finish = |program| compile::finish(program, checks);
+        match checked.record(attribute.spec(&combination), &combination.values, limits, finish) {
+            Ok(plan) => plans.push((combination, plan)),
+            Err(found) if several => {
+                report.extend_new(found.into_iter().map(|found| for_combination(attribute, &combination, found)))
+            }
+            Err(found) => report.extend_new(found),
+        }
+    }
+    plans
+}
+
+/// Says which combination a finding is about.
+fn for_combination(attribute: &Attribute, combination: &Combination, mut found: Diagnostic) -> Diagnostic {
+    let params =
+        attribute.params.iter().zip(&combination.values).map(|(param, value)| format!(", {} = {value}", param.name));
+    found.message += &format!(" (for ranks = {}{})", combination.ranks, params.collect::<String>());
+    found
+}
+
+/// The function's parameters behind the program: each has a plain type and values in the attribute.
+fn parameters(attribute: &Attribute, function: &syn::ItemFn, spans: &mut Spans, report: &mut Report) -> Vec<Parameter> {
+    let sig = &function.sig;
+    let mut inputs = sig.inputs.iter();
+    let form = "a collective is `fn name(p: &Program)`, with parameters of integer type or `bool` behind the program";
+    if !inputs.next().is_some_and(is_program) {
+        let tok = spans.pair(sig.ident.span(), sig.paren_token.span.close());
+        report.error(Code::BadSignature, tok, "a collective takes `&Program` first").help(form);
+    }
+    if let syn::ReturnType::Type(_, ty) = &sig.output
+        && !matches!(&**ty, syn::Type::Tuple(tuple) if tuple.elems.is_empty())
+    {
+        let tok = spans.tokens(&sig.output);
+        report.error(Code::BadSignature, tok, "a collective returns nothing").help(form);
+    }
+    let mut params = Vec::new();
+    for input in inputs {
+        let tok = spans.tokens(input);
+        match parameter(input) {
+            Some(param) => {
+                let given = attribute.params.iter().position(|given| param.name == given.name);
+                match given {
+                    Some(index) if index == params.len() => check_values(&attribute.params[index], &param, report),
+                    Some(_) => {
+                        let message = format!("`{}` has another place in `params(…)` than in the function", param.name);
+                        report
+                            .error(Code::BadSignature, tok, message)
+                            .help("give the parameters in the function's order");
+                    }
+                    None => {
+                        let message = format!("the attribute gives no values for the parameter `{}`", param.name);
+                        let help = format!("add `params({} = [1, 2])`", param.name);
+                        report.error(Code::BadSignature, tok, message).help(help);
+                    }
+                }
+                params.push(param);
+            }
+            None => report.error(Code::BadSignature, tok, "this parameter cannot be given in an attribute").help(form),
+        }
+    }
+    for given in &attribute.params {
+        if !params.iter().any(|param| param.name == given.name) {
+            let message = format!("the function has no parameter `{}`", given.name);
+            report.error(Code::BadSignature, given.tok, message).help(format!("declare `{}: usize`", given.name));
+        }
+    }
+    // After an error the module must still type-check, with the parameters that the function has.
+    params
+}
+
+fn is_program(input: &syn::FnArg) -> bool {
+    let syn::FnArg::Typed(typed) = input else { return false };
+    let syn::Type::Reference(reference) = &*typed.ty else { return false };
+    let syn::Type::Path(path) = &*reference.elem else { return false };
+    reference.mutability.is_none() && path.path.segments.last().is_some_and(|last| last.ident == "Program")
+}
+
+fn parameter(input: &syn::FnArg) -> Option<Parameter> {
+    let syn::FnArg::Typed(typed) = input else { return None };
+    let (syn::Pat::Ident(pattern), syn::Type::Path(path)) = (&*typed.pat, &*typed.ty) else { return None };
+    let ty = path.path.get_ident()?.to_string();
+    let int = IntTy::from_name(&ty);
+    (int.is_some() || ty == "bool").then(|| Parameter { name: pattern.ident.clone(), int })
+}
+
+fn check_values(given: &args::Param, param: &Parameter, report: &mut Report) {
+    let fits = |value: &&i128| param.int.map_or(0..=1, |int| int.min()..=int.max()).contains(*value);
+    if let Some(value) = given.values.iter().find(|value| !fits(value)) {
+        let ty = param.int.map_or("bool", IntTy::name);
+        let message = format!("`{}` cannot be {value}: it is a `{ty}`", given.name);
+        report.error(Code::BadAttribute, given.tok, message).help("choose values of the parameter's type");
+    }
+}
