@@ -35,12 +35,9 @@ fn placements(algorithm: &Algorithm) -> &'static [bool] {
     }
 }
 
-/// Instances that plans are built with, so that large ones are built quickly.
-const INSTANCES: u32 = 2;
-
 fn build(algorithm: &Algorithm, (ranks, ranks_per_node): (u32, u32), in_place: bool) -> PlanTree {
     let mut spec = algorithm.spec(ranks, ranks_per_node);
-    spec.instances = INSTANCES;
+    spec.instances = 1;
     spec.collective.in_place = in_place;
     let arguments = algorithm.arguments([]).expect("defaults");
     algorithm.compile(spec, &arguments).unwrap_or_else(|error| panic!("{} on {ranks} ranks: {error}", algorithm.name()))
@@ -107,14 +104,14 @@ struct Cost {
     multicast: f64,
     /// Read and reduced by the switch.
     reduced: f64,
-    /// Chunks of scratch per instance.
+    /// Chunks of scratch.
     scratch: f64,
 }
 
 fn cost_of(plan: &PlanTree) -> Cost {
     let rank = |index: usize| {
         let rank = &plan.ranks[index];
-        let mut cost = Cost { scratch: f64::from(rank.scratch_chunks) / f64::from(INSTANCES), ..Cost::default() };
+        let mut cost = Cost { scratch: f64::from(rank.scratch_chunks), ..Cost::default() };
         let ops = rank.blocks.iter().flat_map(|block| &block.ops);
         for op in ops.flat_map(|op| op.body.as_ref().map_or(std::slice::from_ref(op), |body| body.ops.as_slice())) {
             add(&mut cost, op);

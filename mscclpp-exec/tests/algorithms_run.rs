@@ -23,6 +23,7 @@ fn placements(algorithm: &Algorithm) -> &'static [bool] {
 
 fn build(algorithm: &Algorithm, (ranks, ranks_per_node): (u32, u32), in_place: bool, root: u32) -> PlanTree {
     let mut spec = algorithm.spec(ranks, ranks_per_node);
+    spec.instances = spec.instances.min(2);
     spec.collective.in_place = in_place;
     spec.collective.root = root;
     let arguments = algorithm.arguments([]).expect("defaults");

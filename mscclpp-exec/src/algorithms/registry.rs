@@ -1,5 +1,6 @@
 //! What is known of an algorithm besides its function: where it can be used, and how it is best built.
 
+use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::dsl::Program;
@@ -261,21 +262,25 @@ impl Algorithm {
     /// # Errors
     /// A specification or arguments that the algorithm does not support; what is wrong with the specification itself.
     pub fn record(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Trace, BuildError> {
-        self.check(&spec, arguments)?;
-        let program = Program::new(spec);
-        (self.function)(&program, arguments);
-        Ok(program.finish()?)
+        Ok(self.program(spec, arguments)?.finish()?)
     }
 
-    /// Builds the plan.
+    /// Builds the plan and checks it.
     ///
     /// # Cost
     /// Linear in the number of operations; nothing is cached.
     ///
     /// # Errors
-    /// As [`record`](Self::record), and plans too large to be numbered.
+    /// As [`record`](Self::record), and what lowering and the checks find.
     pub fn compile(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<PlanTree, BuildError> {
-        Ok(mscclpp_core::lower::lower(&self.record(spec, arguments)?)?)
+        Ok(mscclpp_core::compile::tree(self.program(spec, arguments)?, &Checks::default())?)
+    }
+
+    fn program(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Program, BuildError> {
+        self.check(&spec, arguments)?;
+        let program = Program::new(spec);
+        (self.function)(&program, arguments);
+        Ok(program)
     }
 
     fn check(&self, spec: &AlgoSpec, arguments: &[usize]) -> Result<(), BuildError> {
