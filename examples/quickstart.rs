@@ -1,0 +1,28 @@
+//! The whole way once: a function, its plan, a verified run.
+//!
+//! `cargo run --release --example quickstart`
+
+use mscclpp::core::plan::show::Show;
+use mscclpp::prelude::*;
+
+/// Every rank puts its chunk into every other rank's output.
+#[collective(AllGather, ranks = 2, in_place)]
+fn simple_allgather(p: &Program) {
+    for src in p.ranks() {
+        let mine = src.output().chunk(src.id());
+        for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
+            let channel = src.memory_channel(dst);
+            channel.signal(0).relaxed(); // I am ready to receive
+            channel.wait(0).relaxed().sync(Sync::After); // so is my peer
+            channel.put(dst.output().chunk(src.id()), mine, 0);
+            channel.signal(0).sync(Sync::Before); // my data is there
+            channel.wait(0).sync(Sync::After); // and so is my peer's
+        }
+    }
+}
+
+fn main() -> mscclpp::Result<()> {
+    let plan = simple_allgather::plan(2); // built by the compiler; nothing is parsed or checked here
+    println!("{}", Show::rank(&plan.tree(), 0));
+    examples::demonstrate(plan, &[8, 1 << 10, (1 << 20) + 8, 16 << 20])
+}
