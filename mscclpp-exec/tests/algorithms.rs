@@ -1,5 +1,6 @@
 //! The algorithms of the library: that they build wherever they claim to, and cost what their first line says.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mscclpp_core::plan::{Op, OpKind, Place, PlanTree};
@@ -89,6 +90,23 @@ fn what_an_algorithm_does_not_support_is_refused() {
     assert!(matches!(grouped.record(grouped.spec(8, 4), &[0]), Err(BuildError::Params { .. })));
     assert!(matches!(grouped.record(grouped.spec(8, 4), &[1 << 40]), Err(BuildError::Params { .. })));
     assert!(matches!(ring.arguments([("group", 3)]), Err(BuildError::UnknownParam { .. })));
+}
+
+#[test]
+fn plans_that_are_part_of_the_library_are_found() {
+    for algorithm in algorithms::all() {
+        let arguments = algorithm.arguments([]).expect("defaults");
+        assert!(!algorithm.plans().is_empty(), "{}", algorithm.name());
+        for plan in algorithm.plans() {
+            let spec = algorithm.spec(plan.num_ranks(), plan.ranks_per_node());
+            let found = algorithm.plan(spec.clone(), &arguments).expect("it is there");
+            assert!(matches!(found, Cow::Borrowed(found) if std::ptr::eq(found, plan)), "{}", algorithm.name());
+            let mut other = spec;
+            other.instances += 1;
+            let built = algorithm.plan(other, &arguments).expect("it is supported");
+            assert!(matches!(built, Cow::Owned(_)) && built.hash() != plan.hash(), "{}", algorithm.name());
+        }
+    }
 }
 
 /// What the busiest rank does, in messages, and its scratch in chunks.

@@ -1,10 +1,13 @@
 //! What is known of an algorithm besides its function: where it can be used, and how it is best built.
 
+use std::borrow::Cow;
+
+use mscclpp_core::algorithm::Algorithm as Baked;
 use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
@@ -18,15 +21,13 @@ const MAX_ARGUMENT: usize = 1024;
 /// An algorithm that comes with the library. It builds plans for any number of ranks that it supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {
-    name: &'static str,
+    baked: fn() -> Baked,
     source: &'static str,
-    kind: CollectiveKind,
     placement: Placement,
     nodes: (u32, u32),
     ranks_per_node: u32,
     any_chunk_factor: bool,
     params: &'static [Param],
-    defaults: fn(&mut AlgoSpec),
     function: fn(&Program, &[usize]),
 }
 
@@ -120,22 +121,15 @@ pub enum BuildError {
 
 impl Algorithm {
     /// An algorithm for one node of two ranks or more, in place or not, without parameters. `source` is the text of its file.
-    pub(super) const fn new(
-        name: &'static str,
-        source: &'static str,
-        kind: CollectiveKind,
-        function: fn(&Program, &[usize]),
-    ) -> Self {
+    pub(super) const fn new(baked: fn() -> Baked, source: &'static str, function: fn(&Program, &[usize])) -> Self {
         Self {
-            name,
+            baked,
             source,
-            kind,
             placement: Placement::Either,
             nodes: (1, 1),
             ranks_per_node: 1,
             any_chunk_factor: false,
             params: &[],
-            defaults: |_| (),
             function,
         }
     }
@@ -163,15 +157,9 @@ impl Algorithm {
         self
     }
 
-    /// Sets what differs from the defaults of [`AlgoSpec::new`].
-    pub(super) const fn defaults(mut self, defaults: fn(&mut AlgoSpec)) -> Self {
-        self.defaults = defaults;
-        self
-    }
-
     /// Its name.
     pub fn name(&self) -> &'static str {
-        self.name
+        (self.baked)().name()
     }
 
     /// Steps, data sent and scratch, in a sentence or two: what its file begins with. The [module](super) says what the
@@ -188,7 +176,7 @@ impl Algorithm {
 
     /// The collective that it implements.
     pub fn kind(&self) -> CollectiveKind {
-        self.kind
+        self.spec(2, 2).collective.kind
     }
 
     /// Whether it works in place, out of place or both.
@@ -234,11 +222,31 @@ impl Algorithm {
     /// How it is best built for so many ranks, in nodes of so many. Everything may be changed but the collective's kind and
     /// chunk factor, and `in_place` where [`placement`](Self::placement) leaves no choice.
     pub fn spec(&self, ranks: u32, ranks_per_node: u32) -> AlgoSpec {
-        let mut spec = AlgoSpec::new(self.name, self.kind, ranks);
-        spec.ranks_per_node = ranks_per_node;
-        spec.collective.in_place = self.placement == Placement::InPlace;
-        (self.defaults)(&mut spec);
-        spec
+        AlgoSpec { ranks_per_node, ..(self.baked)().spec(ranks, &self.default_arguments()) }
+    }
+
+    /// The plans that are part of the library, built and checked while it was compiled.
+    pub fn plans(&self) -> &'static [Plan] {
+        (self.baked)().plans()
+    }
+
+    /// The plan of a specification: one that is part of the library if there is, else built now as by
+    /// [`compile`](Self::compile).
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn plan(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Cow<'static, Plan>, BuildError> {
+        let baked = (self.baked)();
+        let given: Vec<_> = arguments.iter().map(|&argument| argument as i128).collect();
+        let as_baked = given == self.default_arguments() && spec == baked.spec(spec.ranks, &given);
+        match baked.plans().iter().find(|plan| as_baked && plan.num_ranks() == spec.ranks) {
+            Some(plan) => Ok(Cow::Borrowed(plan)),
+            None => self.compile(spec, arguments).map(|tree| Cow::Owned(Plan::new(&tree))),
+        }
+    }
+
+    fn default_arguments(&self) -> Vec<i128> {
+        self.params.iter().map(|param| param.values.first().map_or(1, |&value| value as i128)).collect()
     }
 
     /// The default values of the parameters, with some replaced by name.
@@ -250,7 +258,7 @@ impl Algorithm {
         for (name, value) in given {
             let position = self.params.iter().position(|param| param.name == name).ok_or_else(|| {
                 let known: Vec<_> = self.params.iter().map(|param| param.name).collect();
-                BuildError::UnknownParam { name: self.name, param: name.to_owned(), known: known.join(", ") }
+                BuildError::UnknownParam { name: self.name(), param: name.to_owned(), known: known.join(", ") }
             })?;
             values[position] = value;
         }
@@ -284,10 +292,10 @@ impl Algorithm {
     }
 
     fn check(&self, spec: &AlgoSpec, arguments: &[usize]) -> Result<(), BuildError> {
-        let name = self.name;
+        let name = self.name();
         let AlgoSpec { ranks, ranks_per_node, collective, .. } = *spec;
-        if collective.kind != self.kind {
-            return Err(BuildError::Kind { name, expected: self.kind.name(), found: collective.kind.name() });
+        if collective.kind != self.kind() {
+            return Err(BuildError::Kind { name, expected: self.kind().name(), found: collective.kind.name() });
         }
         if !self.supports(ranks, ranks_per_node) {
             return Err(BuildError::Topology { name, needed: self.requirement(), ranks, ranks_per_node });

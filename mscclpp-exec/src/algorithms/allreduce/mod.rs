@@ -1,0 +1,19 @@
+//! All-reduce: every rank ends with the reduction of all inputs.
+
+pub(super) mod all_pairs;
+pub(super) mod hierarchical_packets;
+pub(super) mod one_shot_packets;
+pub(super) mod packets;
+pub(super) mod ring;
+pub(super) mod ring_ports;
+pub(super) mod switch;
+pub(super) mod switch_pipeline;
+
+pub use all_pairs::allreduce_all_pairs;
+pub use hierarchical_packets::allreduce_hierarchical_packets;
+pub use one_shot_packets::allreduce_one_shot_packets;
+pub use packets::allreduce_packets;
+pub use ring::allreduce_ring;
+pub use ring_ports::allreduce_ring_ports;
+pub use switch::allreduce_switch;
+pub use switch_pipeline::allreduce_switch_pipeline;

@@ -1,0 +1,11 @@
+//! Reduce-scatter: rank r ends with part r of the reduction of all inputs.
+
+pub(super) mod all_pairs;
+pub(super) mod hierarchical_packets;
+pub(super) mod ring;
+pub(super) mod ring_ports;
+
+pub use all_pairs::reducescatter_all_pairs;
+pub use hierarchical_packets::reducescatter_hierarchical_packets;
+pub use ring::reducescatter_ring;
+pub use ring_ports::reducescatter_ring_ports;
