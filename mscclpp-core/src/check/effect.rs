@@ -3,12 +3,15 @@
 use super::place::{Placed, remote, switch};
 use super::shape::{Packets, demand};
 use crate::plan::{OpKind, Place, PlanTree, Ref};
-use crate::vocab::ChannelKind;
+use crate::vocab::{BufferKind, ChannelKind};
 
 /// One range of one rank's buffer that an operation reads or writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Effect {
     pub(super) owner: u32,
+    pub(super) buffer: BufferKind,
+    /// Position of the reference on its side of the operation.
+    pub(super) position: usize,
     /// The chunks, and the slice of them, as in the reference.
     pub(super) range: Ref,
     pub(super) write: bool,
@@ -33,17 +36,17 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
                 Packets::All => true,
                 Packets::Rest => position > 0,
             };
-            let mut emit = |owner| visit(Effect { owner, range: *range, write, packets });
+            let mut emit = |owner, buffer| visit(Effect { owner, buffer, position, range: *range, write, packets });
             match range.place {
-                Place::Local(_) => emit(at.rank as u32),
+                Place::Local(buffer) => emit(at.rank as u32, buffer),
                 Place::Remote(index) => {
                     if let Some(remote) = op.channel.and_then(|kind| remote(plan, at, kind, index)) {
-                        emit(remote.rank);
+                        emit(remote.rank, remote.buffer);
                     }
                 }
                 Place::Switch(index) => {
-                    if let Some((_, group)) = switch(plan, at, index) {
-                        group.iter().for_each(|&member| emit(member));
+                    if let Some((buffer, group)) = switch(plan, at, index) {
+                        group.iter().for_each(|&member| emit(member, buffer));
                     }
                 }
             }

@@ -7,6 +7,7 @@
 //! 2. [`pairing`]: on every channel pair there are as many waits as signals, and semaphores end where they began, for
 //!    every message size (M0201, M0207).
 //! 3. [`deadlock`]: every thread block runs to its end (M0208).
+//! 4. [`race`]: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210).
 //!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. [`reference_limits`]
 //! stands apart: it binds only plans that the reference system's executor is to run.
@@ -17,8 +18,10 @@
 mod deadlock;
 mod effect;
 mod limits;
+mod machine;
 mod pairing;
 mod place;
+mod race;
 mod shape;
 
 pub use limits::reference_limits;
@@ -56,9 +59,12 @@ impl Checks {
             Level::Off => &[],
         };
         let mut left = Diagnostics::default();
-        for rule in rules {
-            left.extend(rule(plan).into_iter().filter(|finding| !self.allow.contains(&finding.code)));
-            if !left.is_empty() {
+        for (number, rule) in rules.iter().enumerate() {
+            let found = rule(plan);
+            // The other rules look things up as the first one has found them to be, allowed or not.
+            let unsound = number == 0 && !found.is_empty();
+            left.extend(found.into_iter().filter(|finding| !self.allow.contains(&finding.code)));
+            if unsound || !left.is_empty() {
                 break;
             }
         }
@@ -67,7 +73,7 @@ impl Checks {
 }
 
 /// The rules, in the order in which they rely on each other.
-const RULES: &[fn(&PlanTree) -> Diagnostics] = &[shape::check, pairing::check, deadlock::check];
+const RULES: &[fn(&PlanTree) -> Diagnostics] = &[shape::check, pairing::check, deadlock::check, race::check];
 
 /// Checks a plan. Accepts it if no finding comes back.
 ///

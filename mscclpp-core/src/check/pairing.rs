@@ -297,7 +297,7 @@ fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnos
 
 #[cfg(test)]
 mod tests {
-    use super::super::check;
+    use super::check;
     use crate::diag::Code;
     use crate::testing::plan;
 

@@ -19,16 +19,12 @@ const NO_ACCUMULATION: Difference = ("DIFF-01", |found| {
 });
 /// Two signalling puts on one channel do not fuse, since that would lose their order.
 const SIGNALLING_PUTS: Difference = ("DIFF-03", |found| found.contains("\"name\":\"pws\""));
-/// Switch operations take part in dependency tracking.
-const SWITCH_ACCESS: Difference =
-    ("DIFF-11", |found| found.contains("ours {\"name\":\"nop\"}") && found.contains("\"gstore\""));
 
 /// Every plan that differs, and how.
 pub(crate) const KNOWN: &[(&str, &[Difference])] = &[
     ("exec-reduce-i2", &[SPLIT]),
     ("exec-reduce_pack_tbg-i2", &[PACKET_SHIFT]),
     ("multi-reducescatter_pkt-n2x4-i2", &[PACKET_SHIFT]),
-    ("single-allreduce_pipeline-nofuse", &[SWITCH_ACCESS]),
     ("unit-put_with_signal_fuse_test-patched", &[SIGNALLING_PUTS]),
     ("unit-read_reduce_fuse_test", &[NO_ACCUMULATION]),
     ("unit-read_reduce_fuse_test-i2", &[NO_ACCUMULATION]),

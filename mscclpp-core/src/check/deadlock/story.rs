@@ -1,6 +1,6 @@
 //! What to say about a run that got stuck.
 
-use super::machine::{Machine, Need};
+use super::super::machine::{Machine, Need};
 use crate::diag::{Code, Diagnostic};
 
 /// Links of a chain that are told; the cycle is in them unless it is longer.

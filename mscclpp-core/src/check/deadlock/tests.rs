@@ -1,6 +1,6 @@
 //! Plans that run to their end, and plans that do not.
 
-use crate::check::check;
+use super::check;
 use crate::diag::{Code, Site};
 use crate::plan::PlanTree;
 use crate::testing::plan;

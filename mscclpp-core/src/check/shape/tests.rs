@@ -1,6 +1,6 @@
 //! What the shape rule refuses, one change of a sound plan at a time.
 
-use crate::check::check;
+use super::check;
 use crate::collective::CollectiveKind;
 use crate::diag::Code;
 use crate::plan::{ChannelTable, LoopBody, OpKind, Place, PlanTree, Ref, RemoteBuffer, Slice};

@@ -21,4 +21,6 @@ codes! {
         "Signals, semaphores, barriers and packets must come before whoever waits for them can hold up whoever gives them.\n\nWrong: both ranks wait for the other's signal and signal afterwards. Right: signal first.";
     ReferenceLimit = "M0209" "reference-limit": "a plan for the reference system's executor keeps its limits",
         "That executor holds 64 operations, 16 channels and 16 remote buffers of a kind per thread block, 8 channels and 10 references a side per operation, 16 barriers per rank; it only adds, and overwrites its own memory when a plan has more. Our own executors have no such limits.\n\nWrong: exporting an all-pairs exchange of 16 ranks in one thread block. Right: spread it over two.";
+    Race = "M0210" "race": "of two accesses to the same bytes, of which one writes, one is over before the other begins",
+        "Threads of a block run ahead of each other until they meet, thread blocks and ranks until they signal, ports as long as nobody flushes. Order comes from block syncs within a block, from barriers and semaphores within a rank, and from signals between ranks. A relaxed signal says that something is over, but does not make visible what it wrote.\n\nWrong: thread block 0 reduces a chunk, thread block 1 puts it. Right: a barrier of both in between.";
 }

@@ -84,6 +84,7 @@ variants! {
     SemaphoreDrift,
     Deadlock,
     ReferenceLimit,
+    Race,
     // format
     NotJson,
     MissingKey,

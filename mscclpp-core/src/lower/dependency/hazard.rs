@@ -40,7 +40,7 @@ enum By {
 /// element in the same thread, hence in order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mapping {
-    grain: Form,
+    grain: Grain,
     start: u64,
     end: u64,
     slice: Option<Slice>,
@@ -144,12 +144,9 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
 }
 
 /// Whether which thread touches an element of a range follows from the range. Ports touch memory from outside of the
-/// block, and multicast operations group elements by their type.
+/// block.
 fn keeps_threads(op: &Op, scope: &Scope) -> bool {
-    use OpKind as K;
-    let port = op.channel == Some(ChannelKind::Port);
-    let switch = matches!(op.kind, K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast);
-    !port && !switch && scope.vectors_keep_threads
+    op.channel != Some(ChannelKind::Port) && scope.vectors_keep_threads
 }
 
 /// A port puts packets without looking at their flags. (`rppkt` waits for all of them first.)
@@ -157,11 +154,22 @@ fn is_port_put(op: &Op) -> bool {
     op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port)
 }
 
-/// Threads take one vector of plain data at a time, or the payload of one packet.
-fn grain(op: &Op) -> Form {
+/// What a thread takes at a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Grain {
+    /// A vector of plain data.
+    Vector,
+    /// What multicast instructions take.
+    Multicast,
+    /// The payload of a packet.
+    Packet,
+}
+
+fn grain(op: &Op) -> Grain {
     use OpKind as K;
     match op.kind {
-        K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => Form::Plain,
-        _ => Form::Packets,
+        K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => Grain::Vector,
+        K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast => Grain::Multicast,
+        _ => Grain::Packet,
     }
 }

@@ -130,7 +130,9 @@ fn input_and_output_are_one_memory_in_place() {
 fn switch_operations_count() {
     check(&[
         "copy i0 > s0; |gstore.w#0 s0 > w0:1",
-        "glre.w#0 w0:0 > s7; |gstore.w#0 s7 > w0:1",
+        // Multicast instructions agree on who takes what.
+        "glre.w#0 w0:0 > s7; gstore.w#0 s7 > w0:1",
+        "glre.w#0 w0:0 > s7; |gstore.w#0 s6+2 > w0:1+2",
         "glre.w#0 w0:0 > o0; |put.m#0 o0 > r0:0",
         "gstore.w#0 i0 > w0:1; |copy s1 > o0",
         "copy i0 > s1; |glres.w#0 w0:1 > w0:1",

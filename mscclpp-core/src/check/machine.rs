@@ -1,13 +1,13 @@
-//! The abstract run: agents, and what they wait for.
+//! A plan run in the abstract: agents (thread blocks), and what they wait for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use rangemap::RangeSet;
 
-use super::super::effect::{Effect, effects};
-use super::super::pairing::{Pairs, signals, waits};
-use super::super::place::Placed;
+use super::effect::{Effect, effects};
+use super::pairing::{Pairs, signals, waits};
+use super::place::{Placed, each};
 use crate::plan::{Op, OpKind, PlanTree};
 use crate::vocab::ChannelKind;
 
@@ -45,6 +45,16 @@ pub(super) struct Agent<'p> {
     pub(super) need: Option<Need>,
 }
 
+/// Somebody who looks on while a plan runs.
+pub(super) trait Watch<'p> {
+    /// An agent has done an operation; a wait or acquire has got all that it needs. Barriers are done once
+    /// [`met`](Self::met) has been called.
+    fn done(&mut self, machine: &Machine<'p>, agent: usize, at: &Placed<'p>);
+
+    /// The agents of a barrier have all arrived, and none has gone on yet.
+    fn met(&mut self, agents: &[usize]);
+}
+
 /// What an agent lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Need {
@@ -65,12 +75,30 @@ struct Waiting {
     packets: Vec<Vec<usize>>,
 }
 
+/// Iterations of the loop that has most: enough to use up semaphores that start above 0, within reason.
+const MOST_TRIPS: u64 = 16;
+
+/// The sizes of a chunk, in bytes, at which a plan is worth running: a few iterations of the loop that has most, and
+/// one iteration of every loop. Plans without loops run the same at every size.
+pub(super) fn sizes(plan: &PlanTree) -> Vec<u64> {
+    let highest = plan.ranks.iter().flat_map(|rank| &rank.semaphores).max().copied().unwrap_or(0);
+    let trips = u64::try_from(highest).unwrap_or(0).saturating_add(2).clamp(3, MOST_TRIPS);
+    let mut most = None;
+    each(plan, &mut |at| {
+        if let Some(body) = &at.op.body {
+            let size = trips.saturating_mul(body.unit) / u64::from(body.num_chunks.max(1));
+            most = Some(most.unwrap_or(u64::MAX).min(size.max(1)));
+        }
+    });
+    most.into_iter().chain([1]).collect()
+}
+
 /// Slices of more members than this share parts.
 const MOST_PARTS: u64 = 1 << 20;
 
 impl<'p> Machine<'p> {
-    /// A plan about to run, with chunks of so many bytes, in which thread-block groups have these sizes.
-    pub(super) fn new(plan: &'p PlanTree, chunk_bytes: u64, groups: &BTreeSet<u32>) -> Self {
+    /// A plan about to run, with chunks of so many bytes.
+    pub(super) fn new(plan: &'p PlanTree, chunk_bytes: u64) -> Self {
         let pairs = Pairs::of(plan);
         let mut agents = Vec::new();
         for (rank, tables) in plan.ranks.iter().enumerate() {
@@ -79,6 +107,8 @@ impl<'p> Machine<'p> {
                 agents.push(Agent { rank, block, ops, next: 0, inner: (0, 0), served: Vec::new(), need: None });
             }
         }
+        let mut groups = BTreeSet::new();
+        each(plan, &mut |at| groups.extend(at.op.slice.map(|slice| slice.of)));
         let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
         Self {
             plan,
@@ -99,15 +129,16 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Runs until every agent is at its end or waits.
-    pub(super) fn run(&mut self) {
+    /// Runs until every agent is at its end or waits, under somebody's eyes.
+    pub(super) fn run(&mut self, watch: &mut impl Watch<'p>) {
         while let Some(agent) = self.ready.pop_front() {
             self.agents[agent].need = None;
             while let Some(at) = self.current(agent) {
-                if let Err(need) = self.perform(agent, &at) {
+                if let Err(need) = self.perform(agent, &at, watch) {
                     self.wait(agent, need);
                     break;
                 }
+                watch.done(self, agent, &at);
                 self.move_on(agent);
             }
         }
@@ -146,7 +177,7 @@ impl<'p> Machine<'p> {
     }
 
     /// Does what an operation does, unless it must wait for something.
-    fn perform(&mut self, agent: usize, at: &Placed) -> Result<(), Need> {
+    fn perform(&mut self, agent: usize, at: &Placed<'p>, watch: &mut impl Watch<'p>) -> Result<(), Need> {
         let kind = at.op.kind;
         if waits(kind) {
             return self.take_all(agent, at, |machine, id| {
@@ -172,7 +203,7 @@ impl<'p> Machine<'p> {
                 }
                 Ok(())
             }
-            OpKind::Barrier => self.arrive(agent, at),
+            OpKind::Barrier => self.arrive(agent, at, watch),
             _ if handles_packets(kind) => self.move_packets(at),
             _ => Ok(()),
         }?;
@@ -208,7 +239,7 @@ impl<'p> Machine<'p> {
         missing.map_or(Ok(()), Err)
     }
 
-    fn arrive(&mut self, agent: usize, at: &Placed) -> Result<(), Need> {
+    fn arrive(&mut self, agent: usize, at: &Placed, watch: &mut impl Watch<'p>) -> Result<(), Need> {
         if !self.agents[agent].served.is_empty() {
             return Ok(());
         }
@@ -218,7 +249,9 @@ impl<'p> Machine<'p> {
         if arrived.len() < at.op.blocks as usize {
             return Err(Need::Barrier(id));
         }
-        for other in std::mem::take(arrived) {
+        let arrived = std::mem::take(arrived);
+        watch.met(&arrived);
+        for other in arrived {
             if other != agent {
                 self.agents[other].served.push(true);
                 self.ready.push_back(other);
@@ -262,6 +295,17 @@ impl<'p> Machine<'p> {
         self.agents[agent].need = Some(need);
     }
 
+    /// The iteration and the unit of the loop that an agent is in.
+    pub(super) fn window(&self, agent: usize) -> Option<(u64, u64)> {
+        let Agent { ops, next, inner, .. } = &self.agents[agent];
+        ops.get(*next)?.body.as_ref().map(|body| (inner.0, body.unit))
+    }
+
+    /// Bytes of a chunk in this run.
+    pub(super) fn chunk_bytes(&self) -> u64 {
+        self.chunk_bytes
+    }
+
     /// The parts of scratch that an effect touches: the slice of its operation in its range.
     fn parts_of(&self, at: &Placed, effect: &Effect) -> Range<u64> {
         let (index, size) = (u64::from(effect.range.index), u64::from(effect.range.size) * self.parts);
@@ -275,7 +319,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Parts of a chunk.
+    /// Parts of a chunk (or of a byte), so that slices of all groups begin and end at one.
     pub(super) fn parts(&self) -> u64 {
         self.parts
     }

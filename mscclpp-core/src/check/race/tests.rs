@@ -1,0 +1,194 @@
+//! What races, and what only looks like it.
+
+use super::check;
+use crate::collective::CollectiveKind;
+use crate::diag::{Code, Diagnostic};
+use crate::plan::PlanTree;
+use crate::testing::plan;
+
+/// Remote buffers 0, 1, 2 are the other rank's scratch, input, output.
+#[track_caller]
+fn fine(ranks: &[&[&str]]) {
+    let plan = plan(ranks);
+    let found = crate::check::check(&plan);
+    assert!(found.is_empty(), "{found}");
+}
+
+#[track_caller]
+fn races(ranks: &[&[&str]]) -> Diagnostic {
+    race_of(&plan(ranks))
+}
+
+#[track_caller]
+fn race_of(plan: &PlanTree) -> Diagnostic {
+    let found = check(plan);
+    let first = found.iter().next().expect("there is a race");
+    assert_eq!(first.code, Code::Race);
+    first.clone()
+}
+
+const IDLE: &[&str] = &[""];
+
+#[test]
+fn threads_of_a_block_run_ahead() {
+    let race = races(&[&["copy i0+2 > s0+2; copy s1 > o0"], IDLE]);
+    assert_eq!(
+        race.message,
+        "`copy` (rank 0, thread block 0) reads scratch chunk 1 of rank 0, and `copy` (rank 0, thread block 0) writes it, with \
+         nothing to order the two"
+    );
+    assert!(race.help.unwrap().contains("rank.barrier([block])"));
+    races(&[&["ppkt.m i0 > r0:0; re i0 s5 > i0"], IDLE]);
+    races(&[&["copy/0:2 i0 > s0; copy s0 > o0"], IDLE]);
+    fine(&[&["copy i0+2 > s0+2; nop; copy s1 > o0"], IDLE]);
+}
+
+#[test]
+fn equal_ranges_belong_to_equal_threads() {
+    fine(&[&["copy i0 > s0; re s0 i1 > s0; put.m s0 > r0:0"], IDLE]);
+    fine(&[
+        &["ppkt.m i0 > r0:0; repkt i0 s1 > i0; ppkt.m i0 > r0:2"],
+        &["ppkt.m i0 > r0:1; upkt s0 > o0; upkt s2 > o2"],
+    ]);
+    fine(&[&["glre.w w0:0 > s7; gstore.w s7 > w0:1"], IDLE]);
+    fine(&[&["copy/0:2 i0 > s0; copy/0:2 s0 > o0"], IDLE]);
+    races(&[&["copy i0 > s0; gstore.w s0 > w0:1"], IDLE]);
+    let mut unaligned = plan(&[&["copy i0 > s0; put.m s0 > r0:0"], IDLE]);
+    unaligned.buffer_alignment = 8;
+    race_of(&unaligned);
+}
+
+#[test]
+fn in_place_input_and_output_are_one_memory() {
+    let mut plan = plan(&[&["ppkt.m i1 > r0:0; copy i5 > o1"], IDLE]);
+    plan.collective.kind = CollectiveKind::AllReduce;
+    assert!(check(&plan).is_empty());
+    plan.collective.in_place = true;
+    let race = race_of(&plan);
+    assert!(race.message.contains("writes input chunk 1 of rank 0"), "{}", race.message);
+}
+
+#[test]
+fn signals_order_ranks_across_block_syncs() {
+    let receiver: &[&str] = &["wait.m#0; nop; copy s0 > o0"];
+    fine(&[&["put.m i0 > r0:0; nop; signal.m#0"], receiver]);
+    races(&[&["put.m i0 > r0:0; signal.m#0"], receiver]);
+    let race = races(&[&["put.m i0 > r0:0; nop; signal.m#0"], &["wait.m#0; copy s0 > o0"]]);
+    assert!(race.help.unwrap().starts_with("signal behind the one"));
+    races(&[&["nop; signal.m#0; put.m i0 > r0:0"], receiver]);
+    // What the first thread heard the first thread hands on, the second one does not.
+    let hand_on: &[&str] = &["wait.m#1,2; sem_release#0", "sem_acquire#0; nop; copy s0 > o0"];
+    fine(&[&["put.m i0 > r0:0; nop; signal.m#1; signal.m#2"], hand_on]);
+    races(&[&["nop; signal.m#1; put.m i0 > r0:0; nop; signal.m#2"], hand_on]);
+}
+
+#[test]
+fn relaxed_signals_publish_nothing() {
+    let race = races(&[&["put.m i0 > r0:0; nop; rlxsignal.m#0"], &["rlxwait.m#0; nop; copy s0 > o0"]]);
+    assert!(race.help.unwrap().starts_with("a relaxed signal"));
+    races(&[&["put.m i0 > r0:0; nop; signal.m#0"], &["rlxwait.m#0; nop; copy s0 > o0"]]);
+    // But they tell that reading is over.
+    fine(&[
+        &["copy s0 > o0; nop; rlxsignal.m#0; wait.m#1; nop; copy s0 > o1"],
+        &["rlxwait.m#0; nop; put.m i0 > r0:0; nop; signal.m#1"],
+    ]);
+    races(&[&["copy s0 > o0; nop"], &["put.m i0 > r0:0"]]);
+}
+
+#[test]
+fn blocks_of_a_rank_are_ordered_by_barriers_and_semaphores() {
+    fine(&[&["re i0 s0 > i0; barrier#0=2", "barrier#0=2; put.m i0 > r0:0"], IDLE]);
+    let race = races(&[&["re i0 s0 > i0", "put.m i0 > r0:0"], IDLE]);
+    assert!(race.help.unwrap().contains("barrier"));
+    fine(&[&["re i0 s0 > i0; nop; sem_release#0", "sem_acquire#0; nop; put.m i0 > r0:0"], IDLE]);
+    races(&[&["re i0 s0 > i0; sem_release#0", "sem_acquire#0; nop; put.m i0 > r0:0"], IDLE]);
+    // A group puts, one member signals: the others' parts are not ordered.
+    let receiver: &[&str] = &["wait.m#0; nop; copy s0 > o0"];
+    races(&[&["put.m/0:2 i0 > r0:0; nop; signal.m#0", "put.m/1:2 i0 > r0:0"], receiver]);
+    fine(&[&["put.m/0:2 i0 > r0:0; barrier#0=2; signal.m#0", "put.m/1:2 i0 > r0:0; barrier#0=2"], receiver]);
+    // Each slice on its own is nobody else's.
+    fine(&[&["copy/0:2 i0 > s0; copy/0:2 s0 > o0", "copy/1:2 i0 > s0; copy/1:2 s0 > o0"], IDLE]);
+}
+
+#[test]
+fn an_initial_unit_tells_nothing() {
+    let blocks: &[&str] = &["re i0 s0 > i0; nop; sem_release#0", "sem_acquire#0; nop; put.m i0 > r0:0; sem_acquire#0"];
+    let mut plan = plan(&[blocks, IDLE]);
+    plan.ranks[0].semaphores[0] = 1;
+    race_of(&plan);
+    plan.ranks[0].blocks[1].ops = crate::testing::ops("sem_acquire#0,0; nop; put.m i0 > r0:0");
+    // The second of two threads hears of the release, and the block from the sync on.
+    assert!(check(&plan).is_empty());
+}
+
+#[test]
+fn ports_act_later() {
+    let ack = "wait.p#0; nop; copy s0 > o0; nop; signal.p#0";
+    let race = races(&[&["put.p#0 i0 > r0:0; nop; copy i1 > i0"], IDLE]);
+    assert!(race.help.unwrap().starts_with("a port reads its source later"));
+    fine(&[&["put.p#0 i0 > r0:0; flush.p#0; nop; copy i1 > i0"], IDLE]);
+    races(&[&["put.p#0 i0 > r0:0; flush.p#1; nop; copy i1 > i0"], IDLE]);
+    fine(&[&["pws.p#0 i0 > r0:0; wait.p#0; nop; copy i1 > i0"], &[ack]]);
+    // A flush says that the source was read, not that the destination was written.
+    races(&[&["put.p#0 i0 > r0:0; flush.p#0; nop; signal.m#0"], &["wait.m#0; nop; copy s0 > o0"]]);
+    // What is pushed is what the block had written before a sync.
+    races(&[&["copy i0 > s0; put.p#0 s0 > r0:0"], IDLE]);
+    fine(&[&["copy i0 > s0; nop; put.p#0 s0 > r0:0"], IDLE]);
+    // One channel keeps its order, two do not.
+    fine(&[&["put.p#0 i0 > r0:0; put.p#0 i1 > r0:0; signal.p#0"], &[ack.trim_end_matches("; nop; signal.p#0")]]);
+    races(&[&["put.p#0 i0 > r0:0; put.p#1 i1 > r0:0; signal.p#0"], &[ack.trim_end_matches("; nop; signal.p#0")]]);
+    races(&[&["put.p#1 i0 > r0:0; signal.p#0"], &[ack.trim_end_matches("; nop; signal.p#0")]]);
+}
+
+#[test]
+fn packets_order_their_readers() {
+    // The result packet is the acknowledgement: the first block's read of its input is over.
+    let sums: &str = "repkt i0 s0 > i0; ppkt.m i0 > r0:1";
+    fine(&[&["ppkt.m i0 > r0:0", "upkt s1 > i0"], &[sums]]);
+    races(&[&["ppkt.m i0 > r0:0", "upkt s1 > i0"], &["ppkt.m i1 > r0:1; upkt s0 > o0"]]);
+    // A packet says that something is over, not that plain data written before it can be seen.
+    races(&[&["put.m i1 > r0:5; nop; ppkt.m i0 > r0:0"], &["upkt s0 > o0; nop; copy s5 > o1"]]);
+    // A rank unpacks its own multicast slot.
+    let own: &str = "cpkt i0 > s0; gstorepkt.w s0 > w0:1; upkt s1 > o0";
+    fine(&[&[own], &["upkt s1 > o0"]]);
+    // Two writers of one slot.
+    races(&[&["ppkt.m i0 > r0:0", "ppkt.m i1 > r0:0"], &["upkt s0 > o0"]]);
+    // A port puts packets unseen.
+    races(&[&["cpkt i0 > s0; ppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
+    fine(&[&["cpkt i0 > s0; nop; ppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
+    fine(&[&["cpkt i0 > s0; rppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
+}
+
+#[test]
+fn switch_channels_touch_every_member() {
+    let race = races(&[&["gstore.w i0 > w0:3"], &["copy s3 > o0"]]);
+    assert!(race.message.contains("scratch chunk 3 of rank 1"), "{}", race.message);
+    fine(&[&["gstore.w i0 > w0:3; nop; signal.m#0"], &["wait.m#0; nop; copy s3 > o0"]]);
+    races(&[&["glre.w w0:3 > o0"], &["copy i0 > s3"]]);
+    races(&[&["glres.w w0:3 > w0:3"], &["glres.w w0:3 > w0:3"]]);
+    fine(&[&["glres.w w0:3 > w0:3"], &["glres.w w0:4 > w0:4"]]);
+}
+
+#[test]
+fn loops_hand_over_window_by_window() {
+    let pipeline = |initial: i64, release: &str| {
+        let writer = "loop 64x1 { sem_acquire#0; nop; copy i0 > s0; nop; sem_release#1 }".to_owned();
+        let reader = format!("loop 64x1 {{ sem_acquire#1; nop; copy s0 > o0; nop; {release} }}");
+        let mut plan = plan(&[&[&writer, &reader], IDLE]);
+        plan.ranks[0].semaphores[0] = initial;
+        plan
+    };
+    assert!(check(&pipeline(1, "sem_release#0")).is_empty());
+    assert!(check(&pipeline(8, "sem_release#0")).is_empty());
+    // Without the hand-over the reader runs ahead of the writer.
+    races(&[&["loop 64x1 { copy i0 > s0 }", "loop 64x1 { copy s0 > o0 }"], IDLE]);
+    races(&[&["loop 64x1 { copy i0 > s0 }; loop 128x1 { copy s0 > o0 }"], IDLE]);
+    fine(&[&["loop 64x1 { copy i0 > s0 }; loop 64x1 { copy s0 > o0 }"], IDLE]);
+}
+
+#[test]
+fn a_race_is_told_once_and_the_list_is_bounded() {
+    let many = (0..8).map(|i| format!("copy/0:2 i{i} > s{i}; copy s{i} > o{i}")).collect::<Vec<_>>().join("; ");
+    assert_eq!(check(&plan(&[&[&many], IDLE])).len(), 8);
+    assert_eq!(check(&plan(&[&["loop 64x1 { copy i0 > s0 }", "loop 64x1 { copy s0 > o0 }"], IDLE])).len(), 1);
+}
