@@ -16,6 +16,8 @@ pub(crate) struct Entry {
     pub(crate) overrides: Map<String, Value>,
     /// Other overrides that give the same bytes.
     pub(crate) identical_under: Vec<Map<String, Value>>,
+    /// Whether somebody has judged the plan by running it in a simulator.
+    pub(crate) simulated: bool,
 }
 
 impl Entry {
@@ -68,6 +70,7 @@ fn entry(value: &Value) -> Entry {
         source: text("source"),
         args,
         overrides: map(&value["overrides"]),
+        simulated: value["simulated"] == true,
         identical_under: value["identical_under"].as_array().into_iter().flatten().map(map).collect(),
     }
 }
