@@ -136,11 +136,9 @@ impl<'p> Watch<'p> for Races<'p> {
             }
         } else if kind == K::Flush {
             for (thread, &id) in at.op.ids.iter().enumerate() {
-                let Some(end) = machine.pairs.outgoing(self.plan, at, id) else { continue };
-                let port = &self.agents[self.blocks + end];
-                let mut word = Knowledge { over: port.knows.over.clone(), ..Default::default() };
-                word.over.learn((self.blocks + end) as u32, port.count);
-                self.agents[agent].hear(thread, &word);
+                if let Some(end) = machine.pairs.outgoing(self.plan, at, id) {
+                    self.flush(agent, thread, end);
+                }
             }
         } else if matches!(kind, K::SemaphoreAcquire | K::SemaphoreRelease) {
             for (thread, &id) in at.op.ids.iter().enumerate() {
@@ -206,6 +204,15 @@ impl<'p> Races<'p> {
         port.word(number as u32, 0)
     }
 
+    /// A thread waits until a port has done all that it was given.
+    fn flush(&mut self, agent: usize, thread: usize, end: usize) {
+        let number = self.blocks + end;
+        let port = &self.agents[number];
+        let mut word = Knowledge { over: port.knows.over.clone(), ..Default::default() };
+        word.over.learn(number as u32, port.count);
+        self.agents[agent].hear(thread, &word);
+    }
+
     /// A data operation of a block.
     fn touch(&mut self, machine: &Machine<'p>, agent: usize, at: &Placed<'p>) {
         effects(self.plan, at, &mut |effect| self.access(machine, agent, agent, at, &effect));
@@ -233,6 +240,9 @@ impl<'p> Races<'p> {
             let word = self.tell_port(end, &word);
             if signals(at.op.kind) {
                 self.signal(end, word, false);
+            }
+            if at.op.kind == OpKind::PutWithSignalAndFlush {
+                self.flush(agent, thread, end);
             }
         }
     }

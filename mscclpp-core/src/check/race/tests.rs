@@ -129,6 +129,8 @@ fn ports_act_later() {
     fine(&[&["put.p#0 i0 > r0:0; flush.p#0; nop; copy i1 > i0"], IDLE]);
     races(&[&["put.p#0 i0 > r0:0; flush.p#1; nop; copy i1 > i0"], IDLE]);
     fine(&[&["pws.p#0 i0 > r0:0; wait.p#0; nop; copy i1 > i0"], &[ack]]);
+    fine(&[&["pwsf.p#0 i0 > r0:0; nop; copy i1 > i0"], &["wait.p#0"]]);
+    races(&[&["pwsf.p#0 i0 > r0:0; copy i1 > i0"], &["wait.p#0"]]);
     // A flush says that the source was read, not that the destination was written.
     races(&[&["put.p#0 i0 > r0:0; flush.p#0; nop; signal.m#0"], &["wait.m#0; nop; copy s0 > o0"]]);
     // What is pushed is what the block had written before a sync.
