@@ -43,7 +43,7 @@ fn packets(p: &Program, copies: usize, backwards: bool) {
                     channel.put_packets(
                         scratch[peers[i].id()].chunk(slot..slot + p.num_ranks()),
                         rank.input().chunk(all),
-                        i,
+                        0,
                     );
                 }
             }
