@@ -123,7 +123,7 @@ pub(crate) const ARGUMENTS: &[Argument] = arguments! {
             attribute.base.protocol = [Protocol::Simple, Protocol::LL][index];
         }
     };
-    "threads_per_block" "threads_per_block = 512" "CUDA threads per thread block, 1 to 1024. 1024 unless given." => number!(U32, base.threads_per_block);
+    "threads_per_block" "threads_per_block = 512" "CUDA threads per thread block, 1 to 1024. 1024 unless given." => number!(1..=1024, base.threads_per_block);
     "message_size" "message_size = 1 << 20..=48 << 30" "The messages that the plans are meant for, in bytes. All unless given." => |attribute, reader, given| {
         if let Some((min, max)) = reader.range(given, u64::MAX) {
             (attribute.base.min_message_size, attribute.base.max_message_size) = (min, max);

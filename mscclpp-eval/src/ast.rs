@@ -41,8 +41,6 @@ pub(crate) struct Tree {
 /// A function, or the body of a closure.
 #[derive(Debug)]
 pub(crate) struct Function {
-    /// Its name.
-    pub(crate) name: Arc<str>,
     /// Its parameters in order, `self` included.
     pub(crate) params: Vec<(Pattern, TypeExpr)>,
     /// What it returns.
@@ -60,8 +58,6 @@ pub(crate) struct Function {
 /// A constant.
 #[derive(Debug)]
 pub(crate) struct Constant {
-    /// Its name.
-    pub(crate) name: Arc<str>,
     /// Its type.
     pub(crate) ty: TypeExpr,
     /// Its value.

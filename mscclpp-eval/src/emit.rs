@@ -34,12 +34,14 @@ impl Parameter {
     }
 }
 
-/// The module beside the function. Without plans, after errors, everything in it still type-checks.
+/// The module beside the function. Without plans, after errors, everything in it still type-checks; a function that the
+/// module could not call is not called then.
 pub(crate) fn module(
     attribute: &Attribute,
     function: &syn::ItemFn,
     params: &[Parameter],
     plans: &[(Combination, Plan)],
+    callable: bool,
 ) -> TokenStream {
     let (name, vis) = (&function.sig.ident, &function.vis);
     let text = name.to_string();
@@ -70,6 +72,11 @@ pub(crate) fn module(
         let (name, values) = (&param.name, param.values.iter().map(|value| Literal::i128_unsuffixed(*value)));
         quote!(p::Param { name: #name, values: &[#(#values),*] })
     });
+    let compile = if callable {
+        quote!(p::compile(spec, &#checks, |program| super::#name(program, #(#names),*)))
+    } else {
+        quote!(::core::result::Result::Err(::core::default::Default::default()))
+    };
     let tests = plans.iter().map(|(combination, _)| {
         let ranks = Literal::u32_unsuffixed(combination.ranks);
         let values: Vec<TokenStream> =
@@ -82,7 +89,7 @@ pub(crate) fn module(
     // `p` is one name for many, so that the expansion of a small collective is small.
     quote! {
         #[doc = #about]
-        #[allow(dead_code, unreachable_pub, unused_imports, unused_variables, clippy::all, clippy::pedantic)]
+        #[allow(dead_code, unreachable_pub, unused_imports, unused_variables, unreachable_code, clippy::all, clippy::pedantic)]
         #vis mod #name {
             use #private as p;
 
@@ -125,7 +132,7 @@ pub(crate) fn module(
             /// # Errors
             /// Everything that is wrong with the specification, the program and the plan.
             pub fn compile(spec: p::AlgoSpec, #(#names: #types),*) -> ::core::result::Result<p::Plan, p::Diagnostics> {
-                p::compile(spec, &#checks, |program| super::#name(program, #(#names),*))
+                #compile
             }
 
             /// The collective as data, for registries and tools.

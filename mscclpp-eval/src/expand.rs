@@ -86,7 +86,10 @@ fn misplaced(item: &TokenStream, message: &str, help: &str) -> TokenStream {
 fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStream {
     let (mut spans, mut report) = (Spans::default(), Report::default());
     let attribute = args::parse(args, &function.sig.ident, &mut spans, &mut report);
-    let params = parameters(&attribute, &function, &mut spans, &mut report);
+    let mut signature = Report::default();
+    let params = parameters(&attribute, &function, &mut spans, &mut signature);
+    let callable = signature.is_empty();
+    report.extend_merged(signature.into_diagnostics());
     let combinations = attribute.combinations(&mut report);
     // The body is looked at even if the attribute is wrong, so that one build tells about both.
     let checked = driver::check(items, &function, &mut spans, &mut report);
@@ -96,7 +99,7 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     {
         plans = build(&attribute, &checked, combinations, &mut report);
     }
-    let module = emit::module(&attribute, &function, &params, &plans);
+    let module = emit::module(&attribute, &function, &params, &plans, callable);
     if report.is_empty() {
         module
     } else {
@@ -117,16 +120,18 @@ fn build(
     let several = combinations.len() > 1;
     let checks = &attribute.checks;
     let mut plans = Vec::with_capacity(combinations.len());
+    let mut findings = Vec::new();
     for combination in combinations {
         let finish = |program| compile::finish(program, checks);
         match checked.record(attribute.spec(&combination), &combination.values, limits, finish) {
             Ok(plan) => plans.push((combination, plan)),
             Err(found) if several => {
-                report.extend_new(found.into_iter().map(|found| for_combination(attribute, &combination, found)))
+                findings.extend(found.into_iter().map(|found| for_combination(attribute, &combination, found)));
             }
-            Err(found) => report.extend_new(found),
+            Err(found) => findings.extend(found),
         }
     }
+    report.extend_merged(findings);
     plans
 }
 

@@ -21,6 +21,8 @@ mod lower;
 pub mod probe;
 mod report;
 mod spans;
+mod subset;
 mod types;
 
 pub use expand::{collective, collectives};
+pub use subset::page as subset_page;

@@ -52,13 +52,23 @@ impl Report {
         self.list.push(diagnostic);
     }
 
-    /// Files errors, leaving out those that say nothing new: same code, same token.
-    pub(crate) fn extend_new(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+    /// Files errors, the first of each code on each token; it says how many more there are.
+    pub(crate) fn extend_merged(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
+        let mut merged: Vec<(Diagnostic, usize)> = Vec::new();
         for diagnostic in diagnostics {
-            let known = |other: &Diagnostic| other.code == diagnostic.code && token(other) == token(&diagnostic);
-            if !self.list.iter().any(known) {
-                self.push(diagnostic);
+            let same = |(other, _): &&mut (Diagnostic, usize)| {
+                other.code == diagnostic.code && token(other).is_some() && token(other) == token(&diagnostic)
+            };
+            match merged.iter_mut().find(same) {
+                Some((_, more)) => *more += 1,
+                None => merged.push((diagnostic, 0)),
             }
+        }
+        for (mut diagnostic, more) in merged {
+            if more > 0 {
+                diagnostic.message += &format!("; {more} more here");
+            }
+            self.push(diagnostic);
         }
     }
 

@@ -14,21 +14,17 @@ impl<'t> Vm<'t> {
                 Ok(Value::Bool(self.bind(pattern, value)?))
             }
             ExprKind::Match(value, arms) => self.match_arms(value, arms, expr.tok),
-            ExprKind::Loop(label, body) => loop {
-                self.step(expr.tok)?;
-                if let Some(result) = self.iteration(*label, body)? {
-                    return Ok(result);
-                }
-            },
+            ExprKind::Loop(label, body) => {
+                self.open_loops.push(expr.tok);
+                let result = self.endless(*label, body, expr.tok);
+                self.open_loops.pop();
+                result
+            }
             ExprKind::While(label, condition, body) => {
-                // A `break` in the condition belongs to the loop as well.
-                while self.truth(condition)? {
-                    self.step(expr.tok)?;
-                    if self.iteration(*label, body)?.is_some() {
-                        break;
-                    }
-                }
-                Ok(Value::Unit)
+                self.open_loops.push(expr.tok);
+                let result = self.while_loop(*label, condition, body, expr.tok);
+                self.open_loops.pop();
+                result
             }
             ExprKind::For(inner) => {
                 let depth = self.loops.len();
@@ -174,6 +170,25 @@ impl<'t> Vm<'t> {
         }
         // rustc makes sure that one arm matches.
         Err(self.ill_typed(tok))
+    }
+
+    fn endless(&mut self, label: LabelId, body: &'t Expr, tok: Tok) -> Eval {
+        loop {
+            self.step(tok)?;
+            if let Some(result) = self.iteration(label, body)? {
+                return Ok(result);
+            }
+        }
+    }
+
+    fn while_loop(&mut self, label: LabelId, condition: &'t Expr, body: &'t Expr, tok: Tok) -> Eval {
+        while self.truth(condition)? {
+            self.step(tok)?;
+            if self.iteration(label, body)?.is_some() {
+                break;
+            }
+        }
+        Ok(Value::Unit)
     }
 
     /// One iteration of a loop: its value if it ends here.

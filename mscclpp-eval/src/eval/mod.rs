@@ -77,8 +77,10 @@ pub(crate) struct Vm<'t> {
     captures: Option<Rc<Closure>>,
     /// The value of a `break` or `return` on its way.
     carried: Value,
-    /// Loops that are running, with the frames that their variables are in.
+    /// `for` loops that are running, with the frames that their variables are in.
     loops: Vec<(usize, &'t For)>,
+    /// `while` loops and `loop`s that are running.
+    open_loops: Vec<Tok>,
     constants: Vec<Option<Value>>,
     limits: Limits,
     steps: u64,
@@ -110,6 +112,7 @@ pub(crate) fn run(
         captures: None,
         carried: Value::Unit,
         loops: Vec::new(),
+        open_loops: Vec::new(),
         constants: vec![None; tree.constants.len()],
         limits,
         steps: 0,
@@ -159,6 +162,8 @@ impl<'t> Vm<'t> {
 
     fn out_of_steps(&mut self, tok: Tok) -> Stop {
         let message = format!("evaluation takes more than {} steps", self.limits.steps);
+        // The innermost loop without a bound is what does not end, if anything.
+        let tok = self.open_loops.last().copied().unwrap_or(tok);
         let help = "does this loop end? if it is meant to run this long, raise the limit with \
                     `#[collective(…, max_steps = …)]`";
         self.fail_with(Code::TooManySteps, tok, message, Some(help))

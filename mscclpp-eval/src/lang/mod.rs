@@ -91,13 +91,6 @@ impl Call {
     }
 }
 
-impl Builtin {
-    /// Its name.
-    pub(crate) fn name(&self) -> &'static str {
-        self.sig.split('(').next().unwrap_or(self.sig)
-    }
-}
-
 impl Table {
     /// The method of a name.
     pub(crate) fn find(&self, name: &str) -> Option<&'static Builtin> {

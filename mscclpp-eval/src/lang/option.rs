@@ -244,7 +244,7 @@ fn expect(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     match inner(call) {
         Some(value) => Ok(value),
         None => {
-            let message = fmt::display(&call.arg());
+            let message = format!("`expect` finds no value: {}", fmt::display(&call.arg()));
             Err(vm.fail(Code::Panicked, call.tok, message))
         }
     }

@@ -184,7 +184,7 @@ impl Lower<'_> {
             syn::Expr::Path(_) => "a path with `<… as …>`",
             _ => "this expression",
         };
-        let tok = self.tok(expr.span());
+        let tok = self.spans.tokens(expr);
         let help = format!("a collective is ordinary sequential code; {AT_RUN_TIME}");
         self.refused(tok, format!("{what} is not evaluated at compile time"), help)
     }

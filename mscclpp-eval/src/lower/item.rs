@@ -165,9 +165,8 @@ impl Lower<'_> {
         let body = self.block(block, None);
         let tok = self.tok(sig.ident.span());
         let slots = self.frame().slots;
-        let name = Arc::from(sig.ident.to_string());
         let changes_self = matches!(sig.inputs.first(), Some(syn::FnArg::Receiver(receiver)) if changes(receiver));
-        self.functions[pending.id as usize] = Some(Function { name, params, output, body, slots, changes_self, tok });
+        self.functions[pending.id as usize] = Some(Function { params, output, body, slots, changes_self, tok });
     }
 
     fn signature(&mut self, sig: &syn::Signature) {
@@ -249,7 +248,7 @@ impl Lower<'_> {
         let value = self.expression(&item.expr);
         let slots = self.frame().slots;
         (self.scope, self.frames, self.self_struct) = outer;
-        self.constants[id as usize] = Some(Constant { name: Arc::from(name), ty, value, slots });
+        self.constants[id as usize] = Some(Constant { ty, value, slots });
         id
     }
 

@@ -13,32 +13,65 @@ use crate::ast::{Arm, Expr, ExprKind, Message, Piece, Tok};
 /// Arguments of a macro: expressions, some with a name (`panic!("{x}", x = 1)`).
 type Args = Punctuated<syn::Expr, Token![,]>;
 
+/// What a macro does.
+enum Kind {
+    Assert,
+    /// Whether both sides shall be equal.
+    AssertEq(bool),
+    /// The message when none is given, or what comes before it.
+    Panic(&'static str),
+    Vec,
+    Matches,
+    Format,
+}
+
+/// All macros that are evaluated.
+const KNOWN: &[(&str, Kind)] = &[
+    ("assert", Kind::Assert),
+    ("assert_eq", Kind::AssertEq(true)),
+    ("assert_ne", Kind::AssertEq(false)),
+    ("debug_assert", Kind::Assert),
+    ("debug_assert_eq", Kind::AssertEq(true)),
+    ("debug_assert_ne", Kind::AssertEq(false)),
+    ("panic", Kind::Panic(PANIC)),
+    ("unreachable", Kind::Panic("internal error: entered unreachable code")),
+    ("todo", Kind::Panic("not yet implemented")),
+    ("unimplemented", Kind::Panic("not implemented")),
+    ("vec", Kind::Vec),
+    ("matches", Kind::Matches),
+    ("format", Kind::Format),
+];
+
+/// What a plain `panic!()` says.
+const PANIC: &str = "explicit panic";
+
+/// The names of the macros that are evaluated.
+pub(crate) fn macros() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|(name, _)| *name)
+}
+
 impl Lower<'_> {
     pub(super) fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
         let name = mac.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
         let tok = self.macro_tok(mac);
-        match name.as_str() {
-            "assert" | "debug_assert" => self.assert(mac, tok),
-            "assert_eq" | "debug_assert_eq" => self.assert_eq(mac, tok, true),
-            "assert_ne" | "debug_assert_ne" => self.assert_eq(mac, tok, false),
-            "panic" => self.panic(mac, tok, "explicit panic"),
-            "unreachable" => self.panic(mac, tok, "internal error: entered unreachable code"),
-            "todo" => self.panic(mac, tok, "not yet implemented"),
-            "unimplemented" => self.panic(mac, tok, "not implemented"),
-            "format" => {
+        match KNOWN.iter().find(|(known, _)| *known == name) {
+            Some((_, Kind::Assert)) => self.assert(mac, tok),
+            Some((_, Kind::AssertEq(equal))) => self.assert_eq(mac, tok, *equal),
+            Some((_, Kind::Panic(text))) => self.panic(mac, tok, text),
+            Some((_, Kind::Vec)) => self.vec(mac, tok),
+            Some((_, Kind::Matches)) => self.matches(mac, tok),
+            Some((_, Kind::Format)) => {
                 let args = self.macro_args(mac, tok);
                 let message = self.message(args.iter(), tok);
                 self.expr(ExprKind::Format(message), tok)
             }
-            "vec" => self.vec(mac, tok),
-            "matches" => self.matches(mac, tok),
-            "println" | "print" | "eprintln" | "eprint" | "dbg" => {
+            None if ["println", "print", "eprintln", "eprint", "dbg"].contains(&name.as_str()) => {
                 let help = format!(
                     "to look at a value while the crate compiles write `panic!(\"{{value:?}}\")`; {AT_RUN_TIME}"
                 );
                 self.refused(tok, format!("`{name}!` is not evaluated at compile time"), help)
             }
-            _ => {
+            None => {
                 let help = format!("write out what `{name}!` expands to, or make it a function; {AT_RUN_TIME}");
                 self.refused(tok, format!("the macro `{name}!` is not evaluated at compile time"), help)
             }
@@ -84,7 +117,7 @@ impl Lower<'_> {
         let mut message = self.message(args.iter(), tok);
         if message.pieces.is_empty() {
             message.pieces.push(Piece::Text(Arc::from(plain)));
-        } else if plain != "explicit panic" {
+        } else if plain != PANIC {
             message.pieces.insert(0, Piece::Text(Arc::from(format!("{plain}: "))));
         }
         self.expr(ExprKind::Panic(message), tok)

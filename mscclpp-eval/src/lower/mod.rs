@@ -25,6 +25,7 @@ use crate::spans::Spans;
 use scope::{Frame, Scope, StructItem};
 
 pub(crate) use item::Items;
+pub(crate) use macros::macros;
 
 /// How deep expressions, types and patterns may nest.
 const MAX_NESTING: u32 = 128;

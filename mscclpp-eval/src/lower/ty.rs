@@ -199,6 +199,13 @@ impl Lower<'_> {
                     last.to_lowercase()
                 ),
             ),
+            Outside::Function
+                if ["std", "core", "alloc"].iter().any(|name_of| name.starts_with(&format!("{name_of}::"))) =>
+            {
+                let help = format!("docs/subset.md lists the functions that are; {AT_RUN_TIME}");
+                self.refuse(tok, format!("the function `{name}` is not evaluated at compile time"), help);
+                return;
+            }
             Outside::Function => {
                 ("function", format!("declare `{last}` in one `#[collectives]` module with the collective"))
             }

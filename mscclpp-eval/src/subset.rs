@@ -1,0 +1,271 @@
+//! The page that says what is evaluated: `docs/subset.md`.
+
+use std::fmt::Write;
+
+use mscclpp_core::dsl::registry;
+
+use crate::args::{ARGUMENTS, KINDS};
+use crate::lang::{PATHS, TABLES};
+
+/// A construct of the language with an example, which a test runs.
+struct Construct {
+    name: &'static str,
+    /// A block; its value is that of `example`.
+    example: &'static str,
+    /// What `{:?}` writes of its value, or the slug of the error that refuses it.
+    outcome: Result<&'static str, &'static str>,
+    /// What to know about it, or what to write instead.
+    note: &'static str,
+}
+
+const fn evaluated(name: &'static str, example: &'static str, value: &'static str, note: &'static str) -> Construct {
+    Construct { name, example, outcome: Ok(value), note }
+}
+
+const fn refused(name: &'static str, example: &'static str, slug: &'static str, note: &'static str) -> Construct {
+    Construct { name, example, outcome: Err(slug), note }
+}
+
+/// Constructs of the language.
+const CONSTRUCTS: &[Construct] = &[
+    evaluated("integers", "7u8 + 0x10", "23", "all types of 8 to 64 bits; without a type they are `i32`"),
+    evaluated("booleans", "!(true && false) || true ^ true", "true", ""),
+    evaluated("tuples", "{ let mut t = (1, (2, 3)); t.1.0 += 5; t }", "(1, (7, 3))", ""),
+    evaluated("arrays, slices, `Vec`", "{ let mut v = vec![0; 3]; v[1] = 4; v[1..].to_vec() }", "[4, 0]", ""),
+    evaluated("ranges", "(1..=6).step_by(2).collect::<Vec<i32>>()", "[1, 3, 5]", "`..` and `..b` as indexes only"),
+    evaluated(
+        "`BTreeMap`, `BTreeSet`",
+        "{ let mut m = std::collections::BTreeMap::new(); m.insert((0, 1), 2); m[&(0, 1)] }",
+        "2",
+        "",
+    ),
+    evaluated(
+        "`HashMap`, `HashSet`",
+        "{ let mut m = std::collections::HashMap::new(); m.insert(1, 2); m.get(&1).copied() }",
+        "Some(2)",
+        "but not their order",
+    ),
+    evaluated(
+        "`Option`",
+        "Some(3).filter(|x| x % 2 == 0).or(Some(4))",
+        "Some(4)",
+        "and `?` in functions that return one",
+    ),
+    evaluated("`let` with patterns", "{ let (a, [b, ..]) = (1, [2, 3]); a + b }", "3", ""),
+    evaluated("`let … else`", "{ let Some(x) = Some(5) else { panic!() }; x }", "5", ""),
+    evaluated(
+        "patterns",
+        "match (3, Some(4)) { (1 | 2, _) => 0, (n @ 3..=9, Some(m)) if m > n => m, _ => 1 }",
+        "4",
+        "literals, ranges, constants, tuples, slices, structs, `|`, `@`, `_`, `..`, guards",
+    ),
+    evaluated("assignment", "{ let (mut a, mut b) = (1, 2); (a, b) = (b, a); a <<= 3; (a, b) }", "(16, 1)", ""),
+    evaluated("`if`, `if let`, chains", "if let Some(x) = Some(2) && x > 1 { x } else { 0 }", "2", ""),
+    evaluated("`match`", "match 7 % 3 { 0 => 'x: { break 'x 1; }, 1 => 2, _ => 3 }", "2", ""),
+    evaluated(
+        "`for`, `while`, `loop`",
+        "{ let mut n = 0; 'o: for i in 0.. { while n < i { n += 2; if n > 6 { break 'o; } } } n }",
+        "8",
+        "with labels, `break` with a value and `continue`",
+    ),
+    evaluated(
+        "closures",
+        "{ let mut n = 0; let mut add = |x: i32| n += x; add(2); add(3); n }",
+        "5",
+        "also with `move`",
+    ),
+    evaluated(
+        "functions",
+        "{ fn gcd(a: u32, b: u32) -> u32 { if b == 0 { a } else { gcd(b, a % b) } } gcd(12, 18) }",
+        "6",
+        "recursion up to 200 calls deep; parameters may be `impl Fn(…)`, `impl Iterator`, `impl IntoIterator`",
+    ),
+    evaluated(
+        "constants",
+        "{ const N: usize = 4; const M: usize = 2 * N; M }",
+        "8",
+        "of the body or the `#[collectives]` module",
+    ),
+    evaluated(
+        "structs with methods",
+        "{ struct P { x: i32 } impl P { fn twice(&self) -> i32 { 2 * self.x } } P { x: 4 }.twice() }",
+        "8",
+        "without type parameters; traits are derived",
+    ),
+    evaluated(
+        "references",
+        "{ let mut v = vec![1]; let r = &mut v; r.push(2); for x in v.iter_mut() { *x *= 3; } v }",
+        "[3, 6]",
+        "",
+    ),
+    evaluated("conversions", "(300usize as u16, u8::try_from(300).is_err(), u64::from(7u8))", "(300, true, 7)", ""),
+    evaluated("strings", "{ let name = \"ring\"; assert!(name == \"ring\", \"{name}\"); 1 }", "1", "for messages only"),
+    refused("`as` that changes the number", "(0 - 1) as usize", "lossy-cast", "`rem_euclid`, a mask, `try_from`"),
+    refused("overflow", "{ let n: usize = 0; n - 1 }", "overflow", "`checked_…`, `wrapping_…`, `saturating_…`"),
+    refused(
+        "order of a hash table",
+        "for x in std::collections::HashSet::from([1]) { let _ = x; }",
+        "not-in-subset",
+        "`BTreeSet`",
+    ),
+    refused("floating-point numbers", "1.5 * 2.0", "not-in-subset", "integers"),
+    refused("characters and text", "\"a\".to_uppercase()", "not-in-subset", ""),
+    refused("enums of your own", "{ enum E { A } let _ = E::A; }", "not-in-subset", "integers and constants"),
+    refused(
+        "generic functions",
+        "{ fn id<T>(x: T) -> T { x } id(1) }",
+        "not-in-subset",
+        "`impl Fn(…)`, or one function for each type",
+    ),
+    refused(
+        "traits implemented by hand",
+        "{ struct S; impl Drop for S { fn drop(&mut self) {} } let _ = S; 1 }",
+        "outside-name",
+        "functions",
+    ),
+    refused("`unsafe`", "unsafe { 1 }", "not-in-subset", ""),
+    refused("`async`, threads", "async { 1 }", "not-in-subset", ""),
+    refused(
+        "input and output",
+        "println!(\"x\")",
+        "not-in-subset",
+        "`panic!(\"{x:?}\")` shows a value while the crate compiles",
+    ),
+    refused("`#[cfg]` in a body", "{ #[cfg(unix)] let x = 1; 2 }", "not-in-subset", ""),
+    refused("names from outside", "OUTSIDE + 1", "outside-name", "a `#[collectives]` module, or `params(…)`"),
+    refused("endless loops", "loop {}", "too-many-steps", "`max_steps` raises the limit"),
+];
+
+/// The text of `docs/subset.md`.
+pub fn page() -> String {
+    let mut page = String::from(HEAD);
+    attribute(&mut page);
+    constructs(&mut page);
+    methods(&mut page);
+    api(&mut page);
+    page.push_str(TAIL);
+    page
+}
+
+const HEAD: &str = "\
+# What `#[collective]` evaluates
+
+<!-- Generated from mscclpp-eval/src/subset.rs by `MSCCLPP_BLESS=1 cargo test -p mscclpp-eval --test subset_page`. -->
+
+A function under `#[collective]` runs while the crate compiles: the macro evaluates its body and calls the authoring API as
+the function itself would. Everything on this page is evaluated with Rust's own meaning. Everything else is refused with an
+error, before anything has run: nothing is ever evaluated to another value than the compiled function would compute. A test
+that is generated beside each collective compares both.
+
+Two ways lead out. A name from outside, which the macro cannot see, goes into a module under `#[collectives]` together with the
+collective, or becomes a parameter with `params(…)`. What is beyond the subset runs at run time: `name::compile(spec)`
+builds the same plan with the same checks, from `main` or from `build.rs`.
+
+## The attribute
+
+`#[collective(Kind, ranks = …, …)]` on `fn name(p: &Program, …)`. Behind the program come parameters of integer type or
+`bool`, for which `params(…)` gives values; each combination of ranks and values is a plan. A parameter with several values adds
+`_`, its name and its value to the plan's name. Numbers are literals or arithmetic on literals.
+";
+
+const TAIL: &str = "
+## Exactly
+
+- **Integers** have the types that rustc gives them: the same inference runs over the body, and where nothing says more a literal is an `i32`.
+  `usize` has 64 bits. Overflow, division by zero, shifts by too many bits and indexes out of range are errors as in a debug build,
+  at the expression. `as` is an error where it would change the number.
+- **Order**: arguments, operands and lazy iterators are evaluated in Rust's order. Comparison, hashing and `sort` follow the
+  derived order of fields.
+- **Limits**: 5 000 000 steps (`max_steps`), 200 calls deep, 4 000 000 operations, 20 000 000 elements, 4096 plans for one collective.
+- **What the macro takes for granted**: `Vec`, `Some`, `vec!` and the like mean those of the standard library. A constant in
+  a pattern has an upper-case name or is declared where the macro sees it. Variables that a `macro_rules!` macro brings in are
+  told apart by name only.
+- **Not followed**: `rev` and `next_back` over adaptors that would have to run closures at another time than Rust does
+  (`take`, `skip` and `zip` over a `map`), and ranges kept in a variable and advanced there.
+";
+
+fn attribute(page: &mut String) {
+    let kinds: Vec<String> = KINDS.iter().map(|kind| format!("`{kind}`")).collect();
+    let _ = writeln!(page, "\nKinds: {}.\n\n| argument | meaning |\n|---|---|", kinds.join(", "));
+    for argument in ARGUMENTS {
+        let _ = writeln!(page, "| `{}` | {} |", argument.form, argument.about);
+    }
+}
+
+fn constructs(page: &mut String) {
+    let escape = |text: &str| text.replace('|', "\\|");
+    page.push_str("\n## The language\n\n| construct | example | gives | note |\n|---|---|---|---|\n");
+    for construct in CONSTRUCTS {
+        if let Ok(value) = construct.outcome {
+            let (example, note) = (escape(construct.example), escape(construct.note));
+            let _ = writeln!(page, "| {} | `{example}` | `{value}` | {note} |", construct.name);
+        }
+    }
+    page.push_str("\nRefused:\n\n| construct | example | error | instead |\n|---|---|---|---|\n");
+    for construct in CONSTRUCTS {
+        if let Err(slug) = construct.outcome {
+            let (example, note) = (escape(construct.example), escape(construct.note));
+            let _ = writeln!(page, "| {} | `{example}` | {slug} | {note} |", construct.name);
+        }
+    }
+    page.push_str("\nMacros: ");
+    let macros: Vec<String> = crate::lower::macros().map(|name| format!("`{name}!`")).collect();
+    let _ = writeln!(page, "{}. A failed assertion or a panic is a compile error with its message.", macros.join(", "));
+}
+
+fn methods(page: &mut String) {
+    page.push_str(
+        "\n## Methods and functions of the standard library\n\n`List` is any of `Vec`, `VecDeque`, array and slice, `Iter` any iterator, \
+         `Map` a `BTreeMap`, `Set` a `BTreeSet`. `Each<T>` takes whatever can be iterated over as `T`, `Collect<T>` is \
+         whatever can be collected from `T`. References are left out.\n",
+    );
+    for table in TABLES {
+        let list: Vec<String> = table.methods.iter().map(|method| format!("`{}`", method.sig)).collect();
+        let _ = writeln!(page, "\n**{}{}**: {}.", table.about[..1].to_uppercase(), &table.about[1..], list.join(", "));
+    }
+    let paths = PATHS.iter().map(|function| match function.qualifier {
+        "" => format!("`{}`", function.sig),
+        qualifier => format!("`{qualifier}::{}`", function.sig),
+    });
+    let paths: Vec<String> = paths.collect();
+    let _ = writeln!(page, "\n**Functions**: {}.", paths.join(", "));
+    page.push_str(
+        "\n**Values**: `usize::MIN`, `usize::MAX`, `usize::BITS` and those of the other integer types, `Ordering::Less`, `Equal`, \
+         `Greater`. **Conversions**: `usize::from(x)`, `usize::try_from(x)` and those of the other integer types; methods of \
+         integers also as functions (`usize::min(a, b)`).\n",
+    );
+}
+
+fn api(page: &mut String) {
+    page.push_str("\n## The authoring API\n\nEvery function of it; rustdoc says more.\n\n| function | what it does |\n|---|---|\n");
+    for ty in registry::TYPES {
+        for method in ty.methods() {
+            let params: Vec<&str> = method.params.iter().map(|param| param.name).collect();
+            let summary = method.doc.lines().next().unwrap_or_default().trim();
+            let _ = writeln!(page, "| `{}::{}({})` | {summary} |", ty.name, method.name, params.join(", "));
+        }
+    }
+    page.push_str("| `Program::pipeline(unit, num_chunks, closure)` | Records the operations of the closure as a loop over windows of the message. |\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CONSTRUCTS;
+    use crate::probe;
+
+    #[test]
+    fn every_example_does_what_the_page_says() {
+        for construct in CONSTRUCTS {
+            let source = format!("fn example() -> _ {{ {} }}", construct.example);
+            let found = probe::value(&source, "example");
+            match (construct.outcome, found) {
+                (Ok(expected), Ok(found)) => assert_eq!(found, expected, "{}", construct.example),
+                (Err(slug), Err(error)) => {
+                    let first = error.iter().next().expect("an error is not empty");
+                    assert_eq!(first.code.entry().slug, slug, "{}: {error}", construct.example);
+                }
+                (_, found) => panic!("{}: {found:?}", construct.example),
+            }
+        }
+    }
+}
