@@ -78,6 +78,16 @@ pub(crate) enum Error {
         /// The findings.
         findings: Diagnostics,
     },
+    /// A run that failed.
+    #[error("{what}")]
+    Run {
+        /// One sentence.
+        what: &'static str,
+        /// What was found: one diagnostic.
+        findings: Diagnostics,
+        /// The exit code.
+        code: u8,
+    },
     /// An output that cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
@@ -114,10 +124,36 @@ const LIST_HINT: &str = "\n         help: `mscclpp plan list` lists the algorith
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// What the executor refused or could not finish.
+    pub(crate) fn run(error: &mscclpp_exec::Error) -> Self {
+        use mscclpp_exec::Error as Exec;
+        let (what, code) = match error {
+            Exec::Stalled(_) => ("the run stalled", exit::NO),
+            Exec::Plan { .. } => ("the plan cannot be run", exit::NO),
+            Exec::TooLarge { .. } | Exec::Memory { .. } | Exec::Workers(_) | Exec::Internal(_) => {
+                ("the run is not possible here", exit::UNABLE)
+            }
+            _ => ("the plan cannot be run as asked", exit::UNREADABLE),
+        };
+        let mut finding = error.diagnostic();
+        // The executor's advice is for who calls it from Rust.
+        match error {
+            Exec::MessageSize { .. } => {
+                finding = finding.help("choose another size, or run it all the same with --any-size")
+            }
+            Exec::FixedReduction { .. } => {
+                finding = finding.help("leave --op out, or use a plan of sums, which takes any")
+            }
+            _ => {}
+        }
+        Self::Run { what, findings: finding.into(), code }
+    }
+
     /// The exit code; see [`exit`].
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Findings { .. } => exit::NO,
+            Self::Run { code, .. } => *code,
             Self::Usage(_)
             | Self::Build(_)
             | Self::Program { .. }
@@ -134,9 +170,10 @@ impl Error {
     /// The findings behind it, if it stands for some.
     pub(crate) fn findings(&self) -> Option<&Diagnostics> {
         match self {
-            Self::NotAPlan { findings, .. } | Self::Program { findings, .. } | Self::Findings { findings, .. } => {
-                Some(findings)
-            }
+            Self::NotAPlan { findings, .. }
+            | Self::Program { findings, .. }
+            | Self::Findings { findings, .. }
+            | Self::Run { findings, .. } => Some(findings),
             _ => None,
         }
     }

@@ -2,7 +2,6 @@
 //!
 //! Data goes to standard output, everything said about it to standard error; [`exit`] lists the exit codes.
 #![forbid(unsafe_code)]
-#![allow(dead_code, unused_imports, reason = "the commands land one after the other")]
 
 mod args;
 mod bandwidth;

@@ -4,24 +4,25 @@ use std::fs;
 
 use crate::error::{Error, Result};
 
-/// Bytes that can be allocated without pushing the machine into swap or over its container's limit; `None` where the
-/// system does not say.
-pub(crate) fn available() -> Option<u64> {
+/// What no address space of 47 bits can hold: the limit where the system does not say more.
+const ADDRESSABLE: u64 = 1 << 47;
+
+/// Bytes that can be allocated without pushing the machine into swap or over its container's limit.
+pub(crate) fn available() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| meminfo(&text));
     let container = control_group(
         fs::read_to_string("/sys/fs/cgroup/memory.max").ok().as_deref(),
         fs::read_to_string("/sys/fs/cgroup/memory.current").ok().as_deref(),
     );
-    machine.into_iter().chain(container).min()
+    machine.into_iter().chain(container).min().unwrap_or(ADDRESSABLE)
 }
 
 /// Refuses what does not fit, before anything is allocated.
 ///
 /// # Errors
-/// [`Error::Memory`] if `needed` bytes are more than [`available`]. Where that is unknown, what no address space of 47
-/// bits can hold is refused.
+/// [`Error::Memory`] if `needed` bytes are more than [`available`].
 pub(crate) fn require(what: impl FnOnce() -> String, needed: u64) -> Result<()> {
-    let available = available().unwrap_or(1 << 47);
+    let available = available();
     if needed > available { Err(Error::Memory { what: what(), needed, available }) } else { Ok(()) }
 }
 

@@ -1,5 +1,6 @@
 //! Writing: data to standard output, whole files atomically, messages to standard error.
 
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -12,22 +13,44 @@ use crate::error::{Error, Result};
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Standard output. Colours are stripped where it is no terminal; an early flush lets rows appear as they are made.
-pub(crate) fn stdout() -> anstream::AutoStream<io::StdoutLock<'static>> {
+/// Standard output. Colours are stripped where it is no terminal.
+fn stdout() -> anstream::AutoStream<io::StdoutLock<'static>> {
     anstream::AutoStream::auto(io::stdout()).lock()
 }
 
-/// Prints text to standard output.
+/// Prints something to standard output, and a line end if it has none.
+///
+/// It is written as it is made, so that a long text needs no memory and ends early when nobody reads on.
 ///
 /// # Errors
 /// [`Error::Closed`] if the reader is gone, [`Error::Output`] for any other failure.
-pub(crate) fn print(text: &str) -> Result<()> {
-    let mut out = stdout();
-    out.write_all(text.as_bytes())?;
-    if !text.ends_with('\n') {
+pub(crate) fn print(text: impl Display) -> Result<()> {
+    let mut out = Ended { out: io::BufWriter::new(stdout()), last: b'\n' };
+    write!(out, "{text}")?;
+    if out.last != b'\n' {
         out.write_all(b"\n")?;
     }
     Ok(out.flush()?)
+}
+
+/// A writer that knows what it wrote last.
+struct Ended<W> {
+    out: W,
+    last: u8,
+}
+
+impl<W: Write> Write for Ended<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        if let Some(last) = bytes[..written].last() {
+            self.last = *last;
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Prints JSON to standard output, indented by 2.
@@ -35,11 +58,11 @@ pub(crate) fn print(text: &str) -> Result<()> {
 /// # Errors
 /// As [`print`].
 pub(crate) fn print_json(value: &Value) -> Result<()> {
-    print(&format!("{value:#}"))
+    print(format_args!("{value:#}"))
 }
 
 /// A warning on standard error. What cannot be said there is lost.
-pub(crate) fn warn(text: &str) {
+pub(crate) fn warn(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{WARNING}warning{WARNING:#}: {text}");
 }
 

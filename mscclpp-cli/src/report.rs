@@ -49,6 +49,13 @@ pub(crate) struct Row {
     pub(crate) wrong: Option<u64>,
 }
 
+impl Row {
+    /// Whether nothing is known to be wrong.
+    pub(crate) fn is_right(&self) -> bool {
+        self.wrong.unwrap_or(0) == 0
+    }
+}
+
 impl Header {
     /// The lines above the rows.
     pub(crate) fn text(&self) -> String {
@@ -76,7 +83,7 @@ impl Header {
         text
     }
 
-    /// One row.
+    /// One row as text.
     pub(crate) fn row(&self, row: &Row) -> String {
         let root = self.root.map_or(-1, i64::from);
         let wrong = row.wrong.map_or_else(|| "not verified".into(), |wrong| wrong.to_string());
@@ -95,12 +102,13 @@ impl Header {
         )
     }
 
-    /// The lines below the rows.
-    pub(crate) fn closing(&self, rows: &[Row]) -> String {
+    /// The lines below the rows; `failed` if the run ended before its last row.
+    pub(crate) fn closing(&self, rows: &[Row], failed: bool) -> String {
         let mut text = String::new();
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).fold(0, u64::saturating_add);
         let unverified = rows.iter().any(|row| row.wrong.is_none());
         let _ = match (wrong, unverified) {
+            (0, _) if failed => writeln!(text, "# Wrong elements    : unknown, the run did not finish FAILED"),
             (0, false) => writeln!(text, "# Wrong elements    : 0 OK"),
             (0, true) => writeln!(text, "# Wrong elements    : not verified, the plan does not say what its result is"),
             (wrong, _) => writeln!(text, "# Wrong elements    : {wrong} FAILED"),
@@ -113,7 +121,7 @@ impl Header {
     pub(crate) fn json(&self, rows: &[Row], failure: Option<Value>) -> Value {
         let values: Vec<_> = rows.iter().map(|row| self.row_json(row)).collect();
         let verified = !rows.is_empty() && rows.iter().all(|row| row.wrong.is_some());
-        let right = rows.iter().all(|row| row.wrong.unwrap_or(0) == 0);
+        let right = rows.iter().all(Row::is_right);
         json!({
             "plan": self.plan,
             "collective": self.collective,
@@ -154,7 +162,8 @@ impl Header {
 
     /// Mean bus bandwidth over the rows; 0 without any.
     fn average(&self, rows: &[Row]) -> f64 {
-        rows.iter().map(|row| self.bandwidths(row).1).sum::<f64>() / rows.len().max(1) as f64
+        // An empty `sum` would be -0.
+        rows.iter().fold(0.0, |sum, row| sum + self.bandwidths(row).1) / rows.len().max(1) as f64
     }
 }
 
@@ -202,7 +211,7 @@ mod tests {
     #[test]
     fn the_table_has_the_columns_of_nccl_tests() {
         assert_eq!(
-            header().text() + &header().row(&row(Some(0))) + &header().closing(&[row(Some(0))]),
+            header().text() + &header().row(&row(Some(0))) + &header().closing(&[row(Some(0))], false),
             "\
 # ring: allreduce, 8 ranks, out of place, CPU executor, 1 warm-up and 5 timed launches, seed 0
 #
@@ -219,9 +228,10 @@ mod tests {
     fn wrong_and_unverified_rows_say_so() {
         let header = header();
         assert!(header.row(&row(Some(3))).ends_with(" 3\n"));
-        assert!(header.closing(&[row(Some(3)), row(Some(4))]).contains("7 FAILED"));
+        assert!(header.closing(&[row(Some(3)), row(Some(4))], false).contains("7 FAILED"));
         assert!(header.row(&row(None)).ends_with(" not verified\n"));
-        assert!(header.closing(&[row(None)]).contains("not verified"));
+        assert!(header.closing(&[row(None)], false).contains("not verified"));
+        assert!(header.closing(&[row(Some(0))], true).contains("did not finish"));
     }
 
     #[test]
@@ -232,6 +242,6 @@ mod tests {
         assert_eq!(header.json(&[row(Some(1))], None)["ok"], false);
         assert_eq!(header.json(&[row(None)], None)["verified"], false);
         assert_eq!(header.json(&[], Some(json!("stalled")))["ok"], false);
-        assert_eq!(header.json(&[], None)["avg_busbw_gbps"], 0.0);
+        assert_eq!(header.json(&[], None)["avg_busbw_gbps"].to_string(), "0.0");
     }
 }

@@ -14,6 +14,7 @@ use mscclpp_exec::algorithms::{self, Algorithm, BuildError, Placement};
 use crate::args::{BuildArgs, SourceArgs};
 use crate::error::{Error, Result, similar};
 use crate::memory;
+use crate::output::warn;
 use crate::progress::Progress;
 
 /// The longest plan file that is read, in bytes.
@@ -28,25 +29,38 @@ pub(crate) struct Source {
     pub(crate) plan: PlanTree,
     /// Keys that nobody knows, and the like.
     pub(crate) warnings: Vec<Diagnostic>,
+    /// Whether it was read from a file.
+    is_file: bool,
+}
+
+impl Source {
+    /// The plan; says on standard error what was noticed.
+    pub(crate) fn warned(self) -> PlanTree {
+        self.warnings.iter().for_each(warn);
+        self.plan
+    }
 }
 
 /// The plan that a command line asks for.
 ///
 /// # Errors
-/// As [`load_with`].
+/// As [`load_with`], and [`Error::Usage`] for arguments that contradict a plan file.
 pub(crate) fn load(args: &SourceArgs) -> Result<Source> {
-    load_with(&args.plan, &args.build)
+    let source = load_with(&args.plan, &args.build)?;
+    if source.is_file {
+        agree(&source.plan, &args.build)?;
+    }
+    Ok(source)
 }
 
 /// The plan of a name or a file. A name of an algorithm goes before a file of the same name; `./name` is the file.
 ///
 /// # Errors
 /// [`Error::UnknownName`]; for algorithms [`Error::Build`], [`Error::Program`] and [`Error::Memory`]; for files [`Error::Read`],
-/// [`Error::TooLong`] beyond 1 GiB, [`Error::NotAPlan`] with everything that is wrong, and [`Error::Usage`] for arguments
-/// that contradict the file.
+/// [`Error::TooLong`] beyond 1 GiB, and [`Error::NotAPlan`] with everything that is wrong.
 pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
     if let Some(algorithm) = algorithms::find(name) {
-        return Ok(Source { plan: named(algorithm, build)?, warnings: Vec::new() });
+        return Ok(Source { plan: named(algorithm, build)?, warnings: Vec::new(), is_file: false });
     }
     let path = Path::new(name);
     let is_path = name == "-" || name.contains(['/', '\\']) || name.ends_with(".json") || path.exists();
@@ -54,9 +68,7 @@ pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
         let known = algorithms::all().iter().map(Algorithm::name);
         return Err(Error::UnknownName { name: name.to_owned(), suggestions: similar(name, known) });
     }
-    let source = file(path)?;
-    agree(&source.plan, build)?;
-    Ok(source)
+    file(path)
 }
 
 fn named(algorithm: &Algorithm, build: &BuildArgs) -> Result<PlanTree> {
@@ -137,7 +149,7 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
 fn file(path: &Path) -> Result<Source> {
     let text = bytes(path)?;
     match json::read_bytes(&text, json::ReadOptions::default()) {
-        Ok((plan, warnings)) => Ok(Source { plan, warnings }),
+        Ok((plan, warnings)) => Ok(Source { plan, warnings, is_file: true }),
         Err(findings) => Err(Error::NotAPlan { path: path.to_owned(), findings }),
     }
 }

@@ -5,7 +5,7 @@ mod plan;
 mod run;
 
 pub(crate) use check::CheckArgs;
-pub(crate) use plan::{DiffArgs, ExportArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, Target};
+pub(crate) use plan::{DiffArgs, ExportArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, StatsArgs, Target};
 pub(crate) use run::{RunArgs, Sizes};
 
 use std::str::FromStr;
@@ -34,6 +34,8 @@ const STYLES: Styles = Styles::styled()
     after_help = format!("\
 Examples:
   mscclpp plan list                                     what there is to run
+  mscclpp run allreduce_ring --ranks 8 --size 1M        run it on the CPU and compare with a naive reference
+  mscclpp check plan.json                               prove a plan correct, or say what is wrong
   mscclpp explain                                       what every diagnostic means
 
 {}
@@ -50,6 +52,10 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run a plan on the CPU, compare it with a naive reference, print times and bandwidths
+    Run(RunArgs),
+    /// Check a plan: shapes, pairing, deadlocks, races, results, relaunch
+    Check(CheckArgs),
     /// List, show, measure, export and compare plans
     Plan(PlanArgs),
     /// Say what a diagnostic means and how to mend what it finds

@@ -13,7 +13,10 @@ use super::{BuildArgs, SourceArgs};
     after_help = "\
 Examples:
   mscclpp plan list
-  mscclpp plan export allreduce_ring --ranks 8 -o plan.json"
+  mscclpp plan show allreduce_ring --ranks 4
+  mscclpp plan stats plan.json
+  mscclpp plan export allreduce_ring --ranks 8 -o plan.json
+  mscclpp plan diff old.json new.json"
 )]
 pub(crate) struct PlanArgs {
     #[command(subcommand)]
@@ -25,8 +28,14 @@ pub(crate) struct PlanArgs {
 pub(crate) enum PlanCommand {
     /// List the algorithms that can be run, shown and exported by name
     List(ListArgs),
+    /// Show what every rank and thread block does, in readable form
+    Show(ShowArgs),
+    /// Count thread blocks, operations, channels, and the chunks that are moved
+    Stats(StatsArgs),
     /// Write a plan as JSON
     Export(ExportArgs),
+    /// Compare the meaning of two plans
+    Diff(DiffArgs),
 }
 
 /// Arguments of `mscclpp plan list`.
@@ -41,16 +50,36 @@ pub(crate) struct ListArgs {
     pub(crate) json: bool,
 }
 
-/// Arguments of `mscclpp plan show` and `mscclpp plan stats`.
+/// Arguments of `mscclpp plan show`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   mscclpp plan show allreduce_ring --ranks 4
-  mscclpp plan stats plan.json
+  mscclpp plan show plan.json --rank 3
   cat plan.json | mscclpp plan show -")]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
+    /// Show this rank only
+    #[arg(long, value_name = "RANK")]
+    pub(crate) rank: Option<u32>,
+}
+
+/// Arguments of `mscclpp plan stats`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp plan stats allreduce_ring --ranks 4
+  mscclpp plan stats plan.json --json | jq .total
+
+Data is counted in chunks: sent to other ranks, fetched from them, written to own buffers, combined with another
+operand. Data in packets counts twice, as it takes twice the bytes.")]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `mscclpp plan export`.
@@ -58,13 +87,19 @@ pub(crate) struct ShowArgs {
 #[command(after_help = "\
 Examples:
   mscclpp plan export allreduce_ring --ranks 8 -o plan.json
-  mscclpp plan export allreduce_ring --ranks 8 --compact | gzip > plan.json.gz")]
+  mscclpp plan export allreduce_ring --ranks 8 --compact | gzip > plan.json.gz
+  mscclpp plan export plan.json --target mscclpp -o for-mscclpp.json
+
+With --target mscclpp the plan is one that the MSCCL++ executor can hold, or the command says what it cannot hold.")]
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
     /// File to write, replaced as a whole; standard output without it
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    /// Executor that will read the plan
+    #[arg(long, value_enum, default_value_t = Target::Ours)]
+    pub(crate) target: Target,
     /// Write no white space
     #[arg(long)]
     pub(crate) compact: bool,
@@ -86,7 +121,7 @@ Examples:
   mscclpp plan diff old.json new.json
   mscclpp plan diff allreduce_ring plan.json --ranks 8
 
-Lists that stand for sets are compared as sets. Exit codes: 0 equal, 1 the plans differ, 2 a plan cannot be read")]
+Lists that stand for sets are compared as sets. --ranks and the like are for plans given by name. Exit codes: 0 equal, 1 the plans differ, 2 a plan cannot be read")]
 pub(crate) struct DiffArgs {
     /// First plan: a name, a file or `-`
     #[arg(value_name = "A")]
@@ -96,4 +131,7 @@ pub(crate) struct DiffArgs {
     pub(crate) b: String,
     #[command(flatten)]
     pub(crate) build: BuildArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::DataType;
 
 use super::{SourceArgs, reduce_op};
 use crate::error::{Error, Result};
@@ -37,8 +38,8 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..), requires = "begin")]
     pub(crate) factor: Option<u64>,
     /// Type of the elements
-    #[arg(long, value_name = "TYPE", default_value = "f32")]
-    pub(crate) dtype: String,
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = data_type)]
+    pub(crate) dtype: DataType,
     /// Reduction: sum, prod, min, max or avg [default: the plan's own]
     #[arg(long, value_name = "OP", value_parser = reduce_op)]
     pub(crate) op: Option<ReduceOp>,
@@ -51,6 +52,9 @@ pub(crate) struct RunArgs {
     /// Seed of the random inputs
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
+    /// Run sizes outside of the plan's range too
+    #[arg(long)]
+    pub(crate) any_size: bool,
     /// Run the plan without checking it first
     #[arg(long)]
     pub(crate) no_check: bool,
@@ -66,6 +70,14 @@ pub(crate) enum Sizes {
     Bytes(Vec<u64>),
     /// In elements.
     Count(u64),
+}
+
+/// Reads a type's name.
+fn data_type(text: &str) -> std::result::Result<DataType, String> {
+    DataType::from_name(&text.to_ascii_lowercase()).ok_or_else(|| {
+        let known: Vec<_> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
+        format!("expected one of {}", known.join(", "))
+    })
 }
 
 impl RunArgs {
@@ -91,5 +103,59 @@ impl RunArgs {
         // At most 64 sizes: the factor is 2 or more.
         let next = |size: &u64| size.checked_mul(factor).filter(|next| *next <= end && *next > *size);
         Ok(Sizes::Bytes(std::iter::successors(Some(begin), next).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn sizes(arguments: &str) -> Result<Sizes> {
+        let words = "mscclpp run x".split(' ').chain(arguments.split(' ').filter(|word| !word.is_empty()));
+        match Cli::try_parse_from(words).expect("clap accepts it").command {
+            Command::Run(run) => run.sizes(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn sweeps_multiply_and_stay_inside() {
+        assert_eq!(sizes("").unwrap(), Sizes::Bytes(vec![1 << 20]));
+        assert_eq!(sizes("--size 3K").unwrap(), Sizes::Bytes(vec![3072]));
+        assert_eq!(sizes("--count 7").unwrap(), Sizes::Count(7));
+        assert_eq!(sizes("--begin 1 --end 9").unwrap(), Sizes::Bytes(vec![1, 2, 4, 8]));
+        assert_eq!(sizes("--begin 5 --end 50 --factor 3").unwrap(), Sizes::Bytes(vec![5, 15, 45]));
+        assert_eq!(sizes("--begin 0 --end 0").unwrap(), Sizes::Bytes(vec![0]));
+        match sizes("--begin 1 --end 18446744073709551615").unwrap() {
+            Sizes::Bytes(all) => assert_eq!(all.len(), 64),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn sweeps_that_go_nowhere_are_refused() {
+        assert!(matches!(sizes("--begin 2 --end 1"), Err(Error::Usage(_))));
+        assert!(matches!(sizes("--begin 0 --end 1"), Err(Error::Usage(_))));
+    }
+
+    #[test]
+    fn contradictions_are_refused_by_clap() {
+        for arguments in [
+            "--size 1 --count 1",
+            "--begin 1",
+            "--end 1",
+            "--size 1 --begin 1 --end 2",
+            "--factor 2",
+            "--begin 1 --end 2 --factor 1",
+            "--size -1",
+            "--iters 0",
+            "--ranks 0",
+        ] {
+            let words = "mscclpp run x".split(' ').chain(arguments.split(' '));
+            assert!(Cli::try_parse_from(words).is_err(), "{arguments}");
+        }
     }
 }

@@ -16,11 +16,11 @@ use crate::output::{print, print_json};
 /// [`Error::UnknownCode`] with the codes that look like the one asked for; failures of standard output.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     match (&args.code, args.json) {
-        (None, false) => print(&list())?,
+        (None, false) => print(list())?,
         (None, true) => print_json(&Value::from_iter(Code::all().map(|(_, entry)| value(entry))))?,
         (Some(name), as_json) => {
             let entry = find(name)?.entry();
-            if as_json { print_json(&value(entry))? } else { print(&text(entry))? }
+            if as_json { print_json(&value(entry))? } else { print(text(entry))? }
         }
     }
     Ok(ExitCode::from(exit::DONE))

@@ -1,8 +1,13 @@
 //! One file per command.
 
+mod check;
 mod explain;
+mod plan_diff;
 mod plan_export;
 mod plan_list;
+mod plan_show;
+mod plan_stats;
+mod run;
 
 use std::process::ExitCode;
 
@@ -12,10 +17,15 @@ use crate::error::Result;
 /// Carries a command out and returns its exit code.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
-        Command::Explain(args) => explain::explain(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::check(&args),
         Command::Plan(plan) => match plan.command {
-            PlanCommand::Export(args) => plan_export::export(&args),
             PlanCommand::List(args) => plan_list::list(&args),
+            PlanCommand::Show(args) => plan_show::show(&args),
+            PlanCommand::Stats(args) => plan_stats::stats(&args),
+            PlanCommand::Export(args) => plan_export::export(&args),
+            PlanCommand::Diff(args) => plan_diff::diff(&args),
         },
+        Command::Explain(args) => explain::explain(&args),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
+use mscclpp_core::plan::export::for_reference;
 use mscclpp_core::plan::json::{self, Style};
 
-use crate::args::ExportArgs;
-use crate::error::Result;
-use crate::output::{print, warn, write_file};
+use crate::args::{ExportArgs, Target};
+use crate::error::{Error, Result};
+use crate::output::{print, write_file};
 use crate::{exit, source};
 
 /// Writes a plan to a file or to standard output.
@@ -14,15 +15,17 @@ use crate::{exit, source};
 /// # Errors
 /// What loading brings; findings if the target cannot hold the plan; failures of the output.
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
-    let source = source::load(&args.source)?;
-    for warning in &source.warnings {
-        warn(&warning.to_string());
+    let mut plan = source::load(&args.source)?.warned();
+    if args.target == Target::Mscclpp {
+        plan = for_reference(&plan).map_err(|findings| Error::Findings {
+            what: format!("plan `{}` was not exported: the MSCCL++ executor cannot run it", plan.name),
+            findings,
+        })?;
     }
-    let style = if args.compact { Style::Compact } else { Style::Pretty };
-    let text = json::write(&source.plan, style);
+    let text = json::write(&plan, if args.compact { Style::Compact } else { Style::Pretty });
     match args.output.as_deref() {
         Some(path) if path.as_os_str() != "-" => write_file(path, text.as_bytes())?,
-        _ => print(&text)?,
+        _ => print(text)?,
     }
     Ok(ExitCode::from(exit::DONE))
 }

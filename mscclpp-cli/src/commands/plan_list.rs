@@ -21,7 +21,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
     if args.json {
         print_json(&all.into_iter().map(value).collect())?;
     } else {
-        print(&text(&all))?;
+        print(text(&all))?;
     }
     Ok(ExitCode::from(exit::DONE))
 }

@@ -3,9 +3,9 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::compile::tree;
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::{PlanTree, json};
+use mscclpp_core::plan::{OpKind, PlanTree, json};
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::vocab::{ReduceOp, Sync};
 
 /// Two ranks swap their inputs through channels; `also` adds to the program.
 fn swap(kind: CollectiveKind, also: impl FnOnce(&Program)) -> PlanTree {
@@ -31,6 +31,42 @@ pub(crate) fn good() -> PlanTree {
 /// The same under the name `test`, which promises nothing.
 pub(crate) fn unverified() -> PlanTree {
     swap(CollectiveKind::Test { input: 1, output: 1 }, |_| ())
+}
+
+/// The same, but rank 1 forgets its last signal, so rank 0 waits for ever.
+pub(crate) fn stalling() -> PlanTree {
+    let mut plan = good();
+    let ops = &mut plan.ranks[1].blocks[0].ops;
+    let last = ops.iter().rposition(|op| op.kind == OpKind::Signal).expect("a signal");
+    ops.remove(last);
+    plan
+}
+
+/// An all-gather in which every rank keeps its part to itself.
+pub(crate) fn wrong() -> PlanTree {
+    let program = Program::new(AlgoSpec::new("selfish", CollectiveKind::AllGather, 2));
+    for rank in program.ranks() {
+        rank.copy(rank.output().chunk(rank.id()), rank.input().chunk(0), 0);
+    }
+    tree(program).expect("a good program")
+}
+
+/// Two ranks that take the larger of their inputs: a plan with a reduction of its own.
+pub(crate) fn max() -> PlanTree {
+    let mut spec = AlgoSpec::new("larger", CollectiveKind::AllReduce, 2);
+    spec.max_message_size = 1 << 20;
+    let program = Program::new(spec);
+    for rank in program.ranks() {
+        let peer = program.rank(1 - rank.id());
+        let channel = rank.memory_channel(peer);
+        channel.signal(0).relaxed();
+        channel.wait(0).relaxed().sync(Sync::After);
+        rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
+        channel.reduce(rank.output().chunk(..), peer.input().chunk(..), 0).with(ReduceOp::Max);
+        channel.signal(0).sync(Sync::Before);
+        channel.wait(0).sync(Sync::After);
+    }
+    tree(program).expect("a good program")
 }
 
 /// A plan as the text of a file.

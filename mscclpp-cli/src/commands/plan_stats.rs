@@ -1,0 +1,122 @@
+//! `mscclpp plan stats`: what a plan needs and does, counted.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::stats::{Chunks, Stats};
+use mscclpp_core::vocab::ChannelKind;
+use serde_json::{Value, json};
+
+use crate::args::StatsArgs;
+use crate::error::Result;
+use crate::output::{print, print_json};
+use crate::table::Columns;
+use crate::{exit, source};
+
+/// Counts a plan, per rank and in total.
+///
+/// # Errors
+/// What loading brings; failures of standard output.
+pub(crate) fn stats(args: &StatsArgs) -> Result<ExitCode> {
+    let plan = source::load(&args.source)?.warned();
+    let each = Stats::of_plan(&plan);
+    let total = Stats::sum(&each);
+    if args.json {
+        print_json(&json!({
+            "plan": plan.name,
+            "collective": plan.collective.kind.name(),
+            "total": value(&total),
+            "ranks": each.iter().map(value).collect::<Vec<_>>(),
+        }))?;
+    } else {
+        print(text(&plan, &each, &total))?;
+    }
+    Ok(ExitCode::from(exit::DONE))
+}
+
+fn value(stats: &Stats) -> Value {
+    let chunks = |chunks: &Chunks| json!({ "plain": chunks.plain, "packets": chunks.packets });
+    let by_channel = |all: &BTreeMap<ChannelKind, Chunks>| -> Value {
+        all.iter()
+            .map(|(kind, amount)| (kind.name().to_owned(), chunks(amount)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    let counts = |all: Vec<(&str, u64)>| -> Value {
+        all.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect::<serde_json::Map<_, _>>().into()
+    };
+    json!({
+        "thread_blocks": stats.blocks,
+        "ops": stats.num_ops(),
+        "syncs": stats.num_syncs(),
+        "ops_by_kind": counts(stats.ops.iter().map(|(kind, count)| (kind.name(), *count)).collect()),
+        "channels": counts(stats.channels.iter().map(|(kind, count)| (kind.name(), *count)).collect()),
+        "remote_buffers": stats.remote_buffers,
+        "semaphores": stats.semaphores,
+        "scratch_chunks": stats.scratch_chunks,
+        "sent": by_channel(&stats.sent),
+        "fetched": by_channel(&stats.fetched),
+        "written": chunks(&stats.written),
+        "reduced": chunks(&stats.reduced),
+    })
+}
+
+fn text(plan: &PlanTree, each: &[Stats], total: &Stats) -> String {
+    let mut ranks = Columns::new(&[
+        ">rank",
+        ">blocks",
+        ">ops",
+        ">syncs",
+        ">memory",
+        ">port",
+        ">switch",
+        ">semaphores",
+        ">scratch",
+        ">sent",
+        ">fetched",
+        ">written",
+        ">reduced",
+    ]);
+    for (rank, stats) in each.iter().enumerate() {
+        ranks.row(cells(rank.to_string(), stats));
+    }
+    ranks.row(cells("all".into(), total));
+    let mut kinds = Columns::new(&["operation", ">count"]);
+    for (kind, count) in &total.ops {
+        kinds.row([kind.name().to_owned(), count.to_string()]);
+    }
+    format!(
+        "{}: {} of {} ranks; channels by kind; scratch and data in chunks, data in packets counts twice\n\n{}\n\n{}\n",
+        plan.name,
+        plan.collective.kind.name(),
+        each.len(),
+        ranks.text(),
+        kinds.text()
+    )
+}
+
+fn cells(rank: String, stats: &Stats) -> Vec<String> {
+    let channels = |kind| stats.channels.get(&kind).copied().unwrap_or(0).to_string();
+    let moved = |all: &BTreeMap<ChannelKind, Chunks>| amount(all.values().map(Chunks::moved).fold(0.0, |a, b| a + b));
+    vec![
+        rank,
+        stats.blocks.to_string(),
+        stats.num_ops().to_string(),
+        stats.num_syncs().to_string(),
+        channels(ChannelKind::Memory),
+        channels(ChannelKind::Port),
+        channels(ChannelKind::Switch),
+        stats.semaphores.to_string(),
+        stats.scratch_chunks.to_string(),
+        moved(&stats.sent),
+        moved(&stats.fetched),
+        amount(stats.written.moved()),
+        amount(stats.reduced.moved()),
+    ]
+}
+
+/// Whole numbers as such, parts of a chunk with two decimals.
+fn amount(chunks: f64) -> String {
+    if (chunks - chunks.round()).abs() < 1e-6 { format!("{chunks:.0}") } else { format!("{chunks:.2}") }
+}

@@ -1,0 +1,260 @@
+//! `mscclpp run`: a plan on the CPU executor, compared with a naive reference.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use mscclpp_core::check;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::plan::{Op, Plan, PlanTree};
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::cpu::{Options, World};
+use mscclpp_exec::verify::Verifier;
+use mscclpp_exec::{DataType, Message};
+use serde_json::json;
+
+use crate::args::{RunArgs, Sizes};
+use crate::bandwidth::bus_factor;
+use crate::diagnostics::values;
+use crate::error::{Error, Result};
+use crate::output::{print, print_json, warn};
+use crate::progress::Progress;
+use crate::report::{Header, Row};
+use crate::size::human;
+use crate::{exit, memory, source};
+
+/// Runs a plan at every size asked for and reports each as soon as it is done; JSON comes at the end.
+///
+/// # Errors
+/// What loading brings; findings of the check; [`Error::Memory`] before anything runs if the largest size does not fit;
+/// [`Error::Run`] if a launch fails; failures of standard output.
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    let counts = Counts::of(args)?;
+    let plan = source::load(&args.source)?.warned();
+    examine(&plan, args.no_check)?;
+    let counts = counts.for_plan(&plan)?;
+    let bench = Bench::new(&plan, args, &counts)?;
+    let progress = Progress::new((counts.len() as u64).saturating_mul(bench.launches()));
+
+    let mut rows = Vec::new();
+    let mut failure = None;
+    if !args.json {
+        progress.aside(|| print(bench.header.text()))?;
+    }
+    for count in counts {
+        match bench.row(count, &progress) {
+            Ok(row) => {
+                if !args.json {
+                    progress.aside(|| print(bench.header.row(&row)))?;
+                }
+                rows.push(row);
+            }
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    drop(progress);
+    if args.json {
+        let failure = failure.as_ref().map(|error| {
+            json!({
+                "message": error.to_string(),
+                "findings": values(error.findings().into_iter().flat_map(|findings| findings.iter())),
+            })
+        });
+        print_json(&bench.header.json(&rows, failure))?;
+    } else {
+        print(bench.header.closing(&rows, failure.is_some()))?;
+    }
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(ExitCode::from(if rows.iter().all(Row::is_right) { exit::DONE } else { exit::NO })),
+    }
+}
+
+/// Checks a plan before it runs.
+fn examine(plan: &PlanTree, no_check: bool) -> Result<()> {
+    if no_check {
+        warn(format_args!("plan `{}` runs unchecked", plan.name));
+        return Ok(());
+    }
+    let findings = {
+        let _working = Progress::spinner(&format!("checking {}", plan.name));
+        check::check(plan)
+    };
+    let what = format!("plan `{}` was not run: {} found; --no-check runs it all the same", plan.name, findings.len());
+    findings.into_result(()).map_err(|findings| Error::Findings { what, findings })
+}
+
+/// Sizes in elements, before it is known whether they must divide.
+struct Counts {
+    counts: Vec<u64>,
+    dtype: DataType,
+}
+
+impl Counts {
+    fn of(args: &RunArgs) -> Result<Self> {
+        let size = args.dtype.size() as u64;
+        let counts = match args.sizes()? {
+            Sizes::Count(count) => vec![count],
+            Sizes::Bytes(bytes) => bytes.into_iter().map(|bytes| bytes.div_ceil(size)).collect(),
+        };
+        Ok(Self { counts, dtype: args.dtype })
+    }
+
+    /// Rounds up to equal parts where the collective is made of parts. Sizes that become equal are run once.
+    fn for_plan(self, plan: &PlanTree) -> Result<Vec<u64>> {
+        use CollectiveKind::{AllGather, AllToAll, ReduceScatter};
+        let parts = match plan.collective.kind {
+            AllGather | ReduceScatter | AllToAll => plan.ranks.len() as u64,
+            _ => 1,
+        };
+        let (dtype, mut counts) = (self.dtype, Vec::new());
+        for count in self.counts {
+            let round = count.checked_next_multiple_of(parts).filter(|round| bytes(*round, dtype).is_some());
+            counts.push(round.ok_or_else(|| too_large(plan, count, dtype))?);
+        }
+        counts.dedup();
+        Ok(counts)
+    }
+}
+
+fn bytes(count: u64, dtype: DataType) -> Option<u64> {
+    count.checked_mul(dtype.size() as u64)
+}
+
+fn too_large(plan: &PlanTree, count: u64, dtype: DataType) -> Error {
+    Error::Memory {
+        what: format!("`{}` with {count} elements of {dtype}", plan.name),
+        needed: u64::MAX,
+        available: memory::available(),
+    }
+}
+
+/// A plan ready to run at any size.
+struct Bench {
+    plan: Plan,
+    world: World,
+    kind: CollectiveKind,
+    dtype: DataType,
+    op: Option<ReduceOp>,
+    any_size: bool,
+    header: Header,
+}
+
+impl Bench {
+    fn new(plan: &PlanTree, args: &RunArgs, counts: &[u64]) -> Result<Self> {
+        let kind = plan.collective.kind;
+        let ranks = plan.ranks.len() as u32;
+        let largest = counts.iter().copied().max().unwrap_or(0);
+        let most = bytes(largest, args.dtype).and_then(|bytes| buffers(plan, bytes));
+        let most = most.ok_or_else(|| too_large(plan, largest, args.dtype))?;
+        let available = memory::available();
+        memory::require(|| format!("a run of `{}` with {largest} elements of {}", plan.name, args.dtype), most)?;
+        let options = Options { scratch_limit: available - most, ..Options::default() };
+        let header = Header {
+            plan: plan.name.clone(),
+            collective: kind.name(),
+            ranks,
+            in_place: plan.collective.in_place,
+            dtype: args.dtype.name(),
+            op: reduction(plan, args.op),
+            root: matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Reduce).then_some(plan.collective.root),
+            iters: args.iters,
+            warmup: args.warmup,
+            seed: args.seed,
+            bus_factor: bus_factor(kind, ranks),
+        };
+        Ok(Self {
+            plan: Plan::new(plan),
+            world: World::with_options(ranks, options),
+            kind,
+            dtype: args.dtype,
+            op: args.op,
+            any_size: args.any_size,
+            header,
+        })
+    }
+
+    /// Launches per size: the last one is not timed but verified.
+    fn launches(&self) -> u64 {
+        u64::from(self.header.warmup) + u64::from(self.header.iters) + 1
+    }
+
+    fn row(&self, count: u64, progress: &Progress) -> Result<Row> {
+        let Header { warmup, iters, seed, .. } = self.header;
+        let bytes = count * self.dtype.size() as u64;
+        progress.doing(human(bytes));
+        let mut message = Message::new(self.dtype, count);
+        message.op = self.op;
+        message.any_size = self.any_size;
+        let mut run = self.world.prepare(&self.plan, message).map_err(failed)?;
+        let mut buffers = run.buffers().map_err(failed)?;
+        let verifier = Verifier::new(&run, seed);
+        verifier.fill(&mut buffers);
+        let (mut total, mut min) = (Duration::ZERO, Duration::MAX);
+        for launch in 0..u64::from(warmup) + u64::from(iters) {
+            let start = Instant::now();
+            run.launch_buffers(&mut buffers).map_err(failed)?;
+            let time = start.elapsed();
+            if launch >= warmup.into() {
+                total += time;
+                min = min.min(time);
+            }
+            progress.step();
+        }
+        // Launches in place, and plans that work in their input, have changed it.
+        verifier.fill(&mut buffers);
+        run.launch_buffers(&mut buffers).map_err(failed)?;
+        let report = verifier.check(&buffers);
+        progress.step();
+        if let Some(first) = &report.first {
+            progress.aside(|| {
+                warn(format_args!("{} of {} elements are wrong; the first: {first}", report.wrong, report.checked))
+            });
+        }
+        let promises_nothing = matches!(self.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. });
+        let wrong = if promises_nothing { None } else { Some(report.wrong) };
+        Ok(Row { bytes, count, mean: total / iters, min, wrong })
+    }
+}
+
+/// Bytes of all ranks' inputs and outputs, where the larger of them has `bytes` on each rank.
+fn buffers(plan: &PlanTree, bytes: u64) -> Option<u64> {
+    let ranks = plan.ranks.len() as u64;
+    let each = match plan.collective.in_place {
+        true => bytes,
+        // A gather's input and a scatter's output are smaller, by a factor that may be 1.
+        false => bytes.checked_mul(2)?,
+    };
+    each.checked_mul(ranks)
+}
+
+/// The reduction that a run does, for the column: what was asked for, or what the plan says.
+fn reduction(plan: &PlanTree, asked: Option<ReduceOp>) -> &'static str {
+    fn visit(ops: &[Op], found: &mut Vec<ReduceOp>) {
+        for op in ops {
+            found.extend(op.kind.is_reduce().then(|| op.reduce.unwrap_or_default()));
+            visit(op.body.as_ref().map_or(&[], |body| &body.ops), found);
+            found.sort_unstable();
+            found.dedup();
+        }
+    }
+    let mut found = Vec::new();
+    plan.ranks.iter().flat_map(|rank| &rank.blocks).for_each(|block| visit(&block.ops, &mut found));
+    match found[..] {
+        [] => "none",
+        [ReduceOp::Sum] => asked.unwrap_or_default().name(),
+        [own] => own.name(),
+        _ => "mixed",
+    }
+}
+
+fn failed(error: mscclpp_exec::Error) -> Error {
+    match error {
+        mscclpp_exec::Error::Memory { plan, bytes, limit } => {
+            Error::Memory { what: format!("the scratch of `{plan}`"), needed: bytes, available: limit }
+        }
+        error => Error::run(&error),
+    }
+}

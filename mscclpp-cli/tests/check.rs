@@ -1,0 +1,74 @@
+//! `mscclpp check`.
+
+mod common;
+
+use common::plans::{good, stalling, text};
+use common::{mscclpp, mscclpp_reading};
+
+#[test]
+fn every_algorithm_is_accepted_in_every_form_it_has() {
+    for algorithm in mscclpp(["plan", "list", "--json"]).succeeds().json().as_array().unwrap() {
+        let name = algorithm["name"].as_str().unwrap();
+        let run = mscclpp(["check", name]).succeeds();
+        assert_eq!(run.stdout, format!("plan `{name}` is accepted\n"));
+        if algorithm["in_place"] == true {
+            mscclpp(["check", name, "--in-place", "--ranks", "4"]).succeeds();
+        }
+    }
+}
+
+#[test]
+fn findings_end_with_1_and_have_code_place_and_help() {
+    let plan = text(&stalling());
+    let run = mscclpp_reading(["check", "-"], &plan).ends_with(1);
+    for part in ["error: ", "[M0201 unmatched-wait]", "--> rank 0 / thread block 0 / operation", "help: "] {
+        assert!(run.stdout.contains(part), "{part}: {}", run.stdout);
+    }
+    assert!(run.stdout.ends_with("plan `swap` is refused: 1 finding\n"), "{}", run.stdout);
+    assert_eq!(run.stderr, "");
+
+    let json = mscclpp_reading(["check", "-", "--json"], &plan).ends_with(1).json();
+    assert_eq!((&json["plan"], &json["readable"], &json["accepted"]), (&"swap".into(), &true.into(), &false.into()));
+    let finding = &json["findings"][0];
+    assert_eq!((&finding["code"], &finding["slug"]), (&"M0201".into(), &"unmatched-wait".into()));
+    assert!(finding["place"]["path"].as_str().unwrap().starts_with("rank 0 / thread block 0"), "{finding}");
+    for key in ["message", "rule", "help"] {
+        assert!(finding[key].is_string(), "{key}: {finding}");
+    }
+}
+
+#[test]
+fn accepted_plans_end_with_0() {
+    let json = mscclpp_reading(["check", "-", "--json"], &text(&good())).succeeds().json();
+    let expected = serde_json::json!({
+        "plan": "swap", "readable": true, "accepted": true, "findings": [], "warnings": [],
+    });
+    assert_eq!(json, expected);
+}
+
+#[test]
+fn unreadable_plans_end_with_2() {
+    for (input, slug) in [("", "not-json"), ("{", "not-json"), ("[]", "wrong-type"), ("{}", "missing-key")] {
+        let run = mscclpp_reading(["check", "-"], input).ends_with(2);
+        assert!(run.stderr.contains(slug), "{input:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "");
+        let json = mscclpp_reading(["check", "-", "--json"], input).ends_with(2).json();
+        assert_eq!((&json["readable"], &json["accepted"]), (&false.into(), &false.into()));
+        assert_eq!(json["findings"][0]["slug"], slug, "{input:?}: {json}");
+    }
+    mscclpp(["check", "no/such/file.json"]).ends_with(2);
+    mscclpp(["check", "no_such_algorithm"]).ends_with(2);
+}
+
+#[test]
+fn unknown_keys_are_warnings_and_findings_when_strict() {
+    let plan = text(&good()).replacen('{', "{\"colour\": 1,", 1);
+    let run = mscclpp_reading(["check", "-"], &plan).succeeds();
+    assert!(run.stderr.starts_with("warning: ") && run.stderr.contains("colour"), "{}", run.stderr);
+    let json = mscclpp_reading(["check", "-", "--json"], &plan).succeeds().json();
+    assert_eq!(json["warnings"].as_array().unwrap().len(), 1);
+
+    let run = mscclpp_reading(["check", "-", "--strict"], &plan).ends_with(1);
+    assert!(run.stdout.contains("colour"), "{}", run.stdout);
+    assert_eq!(run.stderr, "");
+}

@@ -1,0 +1,134 @@
+//! `mscclpp plan show`, `plan stats`, `plan diff`, and `plan export --target mscclpp`.
+
+mod common;
+
+use std::fs;
+
+use common::plans::{good, text};
+use common::{mscclpp, mscclpp_reading};
+use serde_json::json;
+
+/// What `plan show` prints of the small plan: one line per operation, with ranks and buffers in words.
+const SHOWN: &str = "\
+swap: sendrecv of 2 ranks, out of place, protocol Simple
+  1024 threads per block, chunks aligned to 16 bytes, messages of any size
+
+rank 0: 1 input, 1 output, 0 scratch chunks
+  memory channels to ranks 1
+  thread block 0
+     0   nop
+     1   rlxsignal memory channel 0 (rank 1)
+     2   nop
+     3   rlxwait memory channel 0 (rank 1)
+     4   nop
+     5   put memory rank 1 output[0] <- input[0]
+     6   nop
+     7   signal memory channel 0 (rank 1)
+     8   wait memory channel 0 (rank 1)
+     9   nop
+";
+
+#[test]
+fn show_is_readable() {
+    let plan = text(&good());
+    let run = mscclpp_reading(["plan", "show", "-"], &plan).succeeds();
+    assert!(run.stdout.starts_with(SHOWN), "{}", run.stdout);
+    assert!(run.stdout.contains("\nrank 1: "), "{}", run.stdout);
+    assert_eq!(mscclpp_reading(["plan", "show", "-", "--rank", "0"], &plan).succeeds().stdout, SHOWN);
+    let run = mscclpp_reading(["plan", "show", "-", "--rank", "2"], &plan).ends_with(2);
+    assert!(run.stderr.contains("has ranks 0 to 1"), "{}", run.stderr);
+}
+
+#[test]
+fn every_algorithm_is_shown_counted_and_equal_to_itself() {
+    for algorithm in mscclpp(["plan", "list", "--json"]).succeeds().json().as_array().unwrap() {
+        let name = algorithm["name"].as_str().unwrap();
+        let shown = mscclpp(["plan", "show", name, "--ranks", "4"]).succeeds();
+        assert!(shown.stdout.starts_with(&format!("{name}: ")), "{}", shown.stdout);
+        let stats = mscclpp(["plan", "stats", name, "--ranks", "4", "--json"]).succeeds().json();
+        assert_eq!(stats["ranks"].as_array().unwrap().len(), 4);
+        let ops = shown.stdout.lines().filter(|line| line.trim().starts_with(|c: char| c.is_ascii_digit())).count();
+        // The second line of the head starts with a number, too.
+        assert_eq!(stats["total"]["ops"], ops - 1, "{name}");
+        mscclpp(["plan", "diff", name, name, "--ranks", "4"]).succeeds();
+    }
+}
+
+#[test]
+fn stats_count_what_is_there() {
+    let plan = text(&good());
+    let run = mscclpp_reading(["plan", "stats", "-"], &plan).succeeds();
+    let expected = "\
+swap: sendrecv of 2 ranks; channels by kind; scratch and data in chunks, data in packets counts twice
+
+rank  blocks  ops  syncs  memory  port  switch  semaphores  scratch  sent  fetched  written  reduced
+   0       1   10      9       1     0       0           0        0     1        0        0        0
+   1       1   10      9       1     0       0           0        0     1        0        0        0
+ all       2   20     18       2     0       0           0        0     2        0        0        0
+
+operation  count
+nop           10
+put            2
+signal         2
+wait           2
+rlxsignal      2
+rlxwait        2
+";
+    assert_eq!(run.stdout, expected);
+    let json = mscclpp_reading(["plan", "stats", "-", "--json"], &plan).succeeds().json();
+    assert_eq!(json["total"]["sent"], json!({ "memory": { "plain": 2.0, "packets": 0.0 } }));
+    assert_eq!(json["ranks"][1]["ops_by_kind"]["nop"], 5);
+}
+
+#[test]
+fn diff_compares_the_meaning() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.json");
+    let path = path.to_str().unwrap();
+    let plan = text(&good());
+    fs::write(path, &plan).unwrap();
+    // White space and the order of keys are no difference.
+    let value: serde_json::Value = serde_json::from_str(&plan).unwrap();
+    let run = mscclpp_reading(["plan", "diff", path, "-"], &value.to_string()).succeeds();
+    assert_eq!(run.stdout, "the plans mean the same\n");
+    assert_eq!(
+        mscclpp(["plan", "diff", path, path, "--json"]).succeeds().json(),
+        json!({ "equal": true, "differences": [] })
+    );
+
+    let other = plan.replace("\"swap\"", "\"swop\"");
+    let run = mscclpp_reading(["plan", "diff", path, "-"], &other).ends_with(1);
+    assert_eq!(run.stdout, "name: swap | swop\n1 difference\n");
+    let json = mscclpp_reading(["plan", "diff", path, "-", "--json"], &other).ends_with(1).json();
+    let difference = json!({ "rank": null, "threadblock": null, "op": null, "what": "name", "a": "swap", "b": "swop" });
+    assert_eq!(json, json!({ "equal": false, "differences": [difference] }));
+
+    mscclpp_reading(["plan", "diff", path, "-"], "{").ends_with(2);
+    mscclpp(["plan", "diff", path, "no/such.json"]).ends_with(2);
+    let run = mscclpp(["plan", "diff", "-", "-"]).ends_with(2);
+    assert!(run.stderr.contains("standard input"), "{}", run.stderr);
+}
+
+#[test]
+fn diff_builds_names_with_the_arguments_and_takes_files_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("ring.json");
+    let path = path.to_str().unwrap();
+    mscclpp(["plan", "export", "allreduce_ring", "--ranks", "3", "--instances", "2", "-o", path]).succeeds();
+    mscclpp(["plan", "diff", "allreduce_ring", path, "--ranks", "3", "--instances", "2"]).succeeds();
+    mscclpp(["plan", "diff", "allreduce_ring", path, "--ranks", "3"]).ends_with(1);
+}
+
+#[test]
+fn a_plan_for_the_reference_executor_keeps_its_limits() {
+    let ours = mscclpp(["plan", "export", "allreduce_ring", "--ranks", "4"]).succeeds();
+    let theirs = mscclpp(["plan", "export", "allreduce_ring", "--ranks", "4", "--target", "mscclpp"]).succeeds();
+    let keys = |text: &str| -> Vec<String> {
+        let value: serde_json::Value = serde_json::from_str(text).unwrap();
+        value.as_object().unwrap().keys().cloned().collect()
+    };
+    assert!(keys(&theirs.stdout).iter().all(|key| keys(&ours.stdout).contains(key)));
+    let run = mscclpp(["plan", "export", "allreduce_ring", "--ranks", "64", "--target", "mscclpp"]).ends_with(1);
+    assert_eq!(run.stdout, "");
+    assert!(run.stderr.contains("expected at most 64") && run.stderr.contains("was not exported"), "{}", run.stderr);
+}
