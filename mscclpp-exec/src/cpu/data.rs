@@ -115,9 +115,10 @@ impl<'a> Launch<'a> {
                 }
             }
             let operands = Operands { launch: self, srcs, dsts, spans: &spans, at };
+            let useful = operands.useful(run);
             let mut offset = 0;
-            while offset < run {
-                let wanted = BLOCK.min(run - offset);
+            while offset < useful {
+                let wanted = BLOCK.min(useful - offset);
                 let n = operands.ready(offset, wanted);
                 if n > 0 {
                     operands.combine(worker, instr, offset, n);
@@ -128,6 +129,7 @@ impl<'a> Launch<'a> {
                     return Step::Blocked;
                 }
             }
+            state.at.done += run - useful;
             if worker.is_tired() {
                 return Step::Paused;
             }
@@ -168,6 +170,16 @@ impl<'a> Operands<'_, 'a> {
         let operand = self.srcs.get(number).or_else(|| self.dsts.get(number - self.srcs.len()));
         let (span, _) = self.launch.span(operand.unwrap_or(&self.srcs[0]), self.at + offset, n);
         (span, 0)
+    }
+
+    /// How many of `run` bytes do anything: what lies behind the end of every destination would be dropped. Padding can be
+    /// much longer than the data. Packets are waited for and sent all the same.
+    fn useful(&self, run: u64) -> u64 {
+        if self.srcs.iter().chain(self.dsts).any(|operand| operand.space == Space::Packets) {
+            return run;
+        }
+        let end = |number| self.span(self.srcs.len() + number, 0, run).0.len() as u64;
+        (0..self.dsts.len()).map(end).max().unwrap_or(0).min(run)
     }
 
     /// How many of `wanted` bytes are there in every source; only packets can be missing.
