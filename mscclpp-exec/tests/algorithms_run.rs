@@ -1,6 +1,7 @@
 //! The algorithms of the library run on the CPU and compute what their collective says, on random orders of execution.
 
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_exec::algorithms::{self, Algorithm, Placement};
 use mscclpp_exec::cpu::{Options, Schedule, World};
@@ -117,7 +118,8 @@ fn every_single_node_algorithm_runs_on_many_ranks() {
             let mut spec = algorithm.spec(machine.0, machine.1);
             spec.instances = 1;
             spec.collective.root = if algorithm.kind() == CollectiveKind::Broadcast { 17 } else { 0 };
-            let plan = algorithm.compile(spec, &algorithm.arguments([]).expect("defaults")).expect("it is supported");
+            let trace = algorithm.record(spec, &algorithm.arguments([]).expect("defaults")).expect("it is supported");
+            let plan = lower(&trace).expect("it can be lowered");
             verify(algorithm.name(), &plan, 5 * u64::from(machine.0), Schedule::RoundRobin);
         }
     }
