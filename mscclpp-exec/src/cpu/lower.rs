@@ -1,5 +1,6 @@
 //! From a plan to a [`Program`]. Whatever the plan says, the result is safe to run: every index is checked here.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use mscclpp_core::plan::image::{BlockView, Numbers, OpView, RankView};
@@ -130,17 +131,22 @@ struct Tables {
     members: Vec<u32>,
     /// First of [`Program::semaphores`] and number.
     semaphores: (u32, u32),
-    /// Numbers of the barriers, ascending; their position counts on from `first_barrier`.
-    barriers: Vec<u32>,
-    first_barrier: u32,
+    /// Where the barriers seen so far are in [`Program::barriers`], by number.
+    barriers: BTreeMap<u32, u32>,
 }
 
 /// The thread block at hand.
 struct Block<'a> {
     rank: u32,
     /// By channel kind.
-    channels: [Numbers<'a>; 3],
-    remote: [Numbers<'a>; 3],
+    channels: [Option<Numbers<'a>>; 3],
+    remote: [Option<Numbers<'a>>; 3],
+}
+
+/// The number at a position of a table that may not be there; its length if it is too short.
+fn entry(table: &Option<Numbers<'_>>, at: u32) -> Result<u32, usize> {
+    let table = table.as_ref();
+    table.and_then(|table| table.get(at)).ok_or(table.map_or(0, Numbers::len))
 }
 
 /// Whose memory a reference names.
@@ -212,23 +218,19 @@ impl Lowering {
         program.semaphores.extend(semaphores.map(|(id, initial)| Semaphore { id: id as u32, initial }));
         tables.semaphores = (first, program.semaphores.len() as u32 - first);
         tables.barriers.clear();
-        tables.first_barrier = program.barriers.len() as u32;
-        let ops = view.blocks().flat_map(|block| block.ops());
-        tables.barriers.extend(ops.filter(|op| op.kind() == OpKind::Barrier).flat_map(|op| op.ids()));
-        tables.barriers.sort_unstable();
-        tables.barriers.dedup();
-        program.barriers.extend(tables.barriers.iter().map(|&id| Barrier { id }));
         Ok(())
     }
 
     /// Adds a block's operations; whether one of them uses the proxy.
     fn block(&mut self, rank: u32, block: u32, view: &BlockView<'_>) -> Result<bool, Error> {
         let start = self.program.instrs.len() as u32;
-        let of = Block {
-            rank,
-            channels: ChannelKind::ALL.map(|kind| view.channels(kind)),
-            remote: ChannelKind::ALL.map(|kind| view.remote_buffers(kind)),
-        };
+        let mut of = Block { rank, channels: [const { None }; 3], remote: [const { None }; 3] };
+        for (kind, numbers) in view.channel_tables() {
+            of.channels[kind as usize].get_or_insert(numbers);
+        }
+        for (kind, numbers) in view.remote_buffer_tables() {
+            of.remote[kind as usize].get_or_insert(numbers);
+        }
         // Flat index at which the loop at hand ends.
         let mut loop_end = 0;
         let mut uses_port = false;
@@ -387,10 +389,11 @@ impl Lowering {
                     let Some(kind) = view.channel() else {
                         return at.error("a remote reference without a kind of channel");
                     };
-                    let table = &of.remote[kind as usize];
-                    let Some(id) = table.get(number) else {
-                        let have = table.len();
-                        return at.error(format!("{kind} remote buffer {number}, its thread block has {have}"));
+                    let id = match entry(&of.remote[kind as usize], number) {
+                        Ok(id) => id,
+                        Err(have) => {
+                            return at.error(format!("{kind} remote buffer {number}, its thread block has {have}"));
+                        }
                     };
                     let Some(remote) = self.tables.remote.get(id as usize) else {
                         let have = self.tables.remote.len();
@@ -399,10 +402,11 @@ impl Lowering {
                     (remote.buffer, Owners::One(remote.rank))
                 }
                 Place::Switch(number) => {
-                    let table = &of.channels[ChannelKind::Switch as usize];
-                    let Some(id) = table.get(number) else {
-                        let have = table.len();
-                        return at.error(format!("switch channel {number}, its thread block has {have}"));
+                    let id = match entry(&of.channels[ChannelKind::Switch as usize], number) {
+                        Ok(id) => id,
+                        Err(have) => {
+                            return at.error(format!("switch channel {number}, its thread block has {have}"));
+                        }
                     };
                     let Some(&(buffer, first, len)) = self.tables.switches.get(id as usize) else {
                         let have = self.tables.switches.len();
@@ -508,9 +512,9 @@ impl Lowering {
         let first = self.program.ids.len();
         let (table, (start, have)) = (&of.channels[kind as usize], self.tables.channels[kind as usize]);
         for number in view.ids() {
-            let Some(id) = table.get(number) else {
-                let have = table.len();
-                return at.error(format!("{kind} channel {number}, its thread block has {have}"));
+            let id = match entry(table, number) {
+                Ok(id) => id,
+                Err(have) => return at.error(format!("{kind} channel {number}, its thread block has {have}")),
             };
             if id >= have {
                 return at.error(format!("{kind} channel {id}, its rank has {have}"));
@@ -543,8 +547,12 @@ impl Lowering {
         if instr.count == 0 {
             return at.error("a barrier of 0 thread blocks, expected at least 1");
         }
-        let position = self.tables.barriers.binary_search(&id).unwrap_or_default() as u32;
-        self.program.ids.push(self.tables.first_barrier + position);
+        let barriers = &mut self.program.barriers;
+        let position = *self.tables.barriers.entry(id).or_insert_with(|| {
+            barriers.push(Barrier { id });
+            barriers.len() as u32 - 1
+        });
+        self.program.ids.push(position);
         instr.ids = 1;
         Ok(instr)
     }
