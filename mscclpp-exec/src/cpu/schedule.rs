@@ -156,10 +156,6 @@ impl Launch<'_> {
             round.progress = true;
             self.count(&progress.events, AcqRel);
         }
-        if step == Step::Next {
-            // Last: whoever passes this agent over because it has finished must know of its event.
-            agent.finished.store(self.number, Release);
-        }
         // Last: a worker that passes a finished agent by must know of the progress, or it takes the launch for stalled.
         if step == Step::Next {
             agent.finished.store(self.number, Release);
