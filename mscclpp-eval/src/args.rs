@@ -1,6 +1,7 @@
 //! The arguments of `#[collective]`. [`ARGUMENTS`] is all of them: it decides what is accepted, and is what
 //! `docs/subset.md` lists.
 
+mod meant;
 mod value;
 
 use mscclpp_core::check::{Checks, Level};
@@ -14,6 +15,7 @@ use syn::parse::Parser;
 use crate::ast::Tok;
 use crate::report::Report;
 use crate::spans::Spans;
+use meant::meant;
 use value::{Given, Reader};
 
 /// Most combinations of ranks and parameters that one collective is built for.
@@ -203,10 +205,11 @@ pub(crate) fn parse(tokens: TokenStream, name: &Ident, spans: &mut Spans, report
             None => {
                 let names: Vec<&str> = ARGUMENTS.iter().map(|argument| argument.name).collect();
                 let message = format!("`#[collective]` has no argument `{}`", given.name);
-                reader
-                    .report
-                    .error(Code::BadAttribute, given.tok, message)
-                    .help(format!("it has {}", names.join(", ")));
+                reader.report.error(Code::BadAttribute, given.tok, message).help(format!(
+                    "{}it has {}",
+                    meant(&given.name, &names),
+                    names.join(", ")
+                ));
             }
             Some(argument) if seen.contains(&argument.name) => {
                 let message = format!("`{}` is given twice", argument.name);

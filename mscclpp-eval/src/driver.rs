@@ -103,3 +103,16 @@ fn on_own_stack<T: Send>(work: impl FnOnce() -> Result<T, Diagnostics> + Send) -
 fn internal(message: &str) -> Diagnostics {
     Diagnostics::from(Diagnostic::new(Code::Internal, report::at(u32::MAX), message))
 }
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_core::diag::Code;
+
+    use super::on_own_stack;
+
+    #[test]
+    fn a_panic_of_ours_is_an_internal_error() {
+        let found = on_own_stack::<()>(|| panic!("a mistake of ours")).expect_err("it panics");
+        assert_eq!(found.iter().map(|one| one.code).collect::<Vec<_>>(), [Code::Internal]);
+    }
+}

@@ -88,7 +88,9 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     let attribute = args::parse(args, &function.sig.ident, &mut spans, &mut report);
     let mut signature = Report::default();
     let params = parameters(&attribute, &function, &mut spans, &mut signature);
-    let callable = signature.is_empty();
+    let sig = &function.sig;
+    let plain = sig.asyncness.is_none() && sig.generics.params.is_empty();
+    let callable = signature.is_empty() && plain;
     report.extend_merged(signature.into_diagnostics());
     let combinations = attribute.combinations(&mut report);
     // The body is looked at even if the attribute is wrong, so that one build tells about both.

@@ -131,12 +131,14 @@ fn operation(at: &Placed) -> Option<(String, &'static str)> {
 #[cfg(test)]
 mod tests {
     use super::reference_limits;
+    use crate::diag::Code;
     use crate::testing::plan;
     use crate::vocab::ChannelKind;
 
     #[track_caller]
     fn limits(ops: &str) -> Vec<String> {
         let found = reference_limits(&plan(&[&[ops], &[""]]));
+        assert!(found.iter().all(|finding| finding.code == Code::ReferenceLimit), "{found}");
         found.iter().map(|finding| finding.message.clone()).collect()
     }
 

@@ -105,8 +105,11 @@ impl std::fmt::Display for Times {
                 (0, 1) => f.write_str("once")?,
                 (0, 2) => f.write_str("twice")?,
                 (0, count) => write!(f, "{count} times")?,
-                (span, 1) => write!(f, "once per iteration of a loop of {unit} bytes over {span} chunks")?,
-                (span, count) => write!(f, "{count} times per iteration of a loop of {unit} bytes over {span} chunks")?,
+                (span, count) => {
+                    let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+                    let chunks = if *span == 1 { "chunk" } else { "chunks" };
+                    write!(f, "{times} per iteration of a loop of {unit} bytes over {span} {chunks}")?;
+                }
             }
         }
         Ok(())
@@ -248,12 +251,13 @@ impl<'p> Sides<'p> {
 
     /// "…, so n and m times for chunks of b bytes", where the numbers alone do not show that they differ.
     fn example(&self, up: &str, down: &str) -> String {
+        let told = |count: u128, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let in_loops = self.up.units().chain(self.down.units()).next().is_some();
         match self.up.differs_at(&self.down) {
             Some(size) if in_loops => format!(
-                "; for chunks of {size} bytes that is {} {up} and {} {down}",
-                self.up.total(size),
-                self.down.total(size)
+                "; for chunks of {size} bytes that is {} and {}",
+                told(self.up.total(size), up),
+                told(self.down.total(size), down)
             ),
             _ => String::new(),
         }
@@ -267,7 +271,7 @@ fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides) -> Option<Dia
          rank {to}{}",
         sides.down.told("", "waits"),
         sides.up.told("", "signals"),
-        sides.example("signals", "waits")
+        sides.example("signal", "wait")
     );
     // The side that exists; if both do, the wait, which is what would hang.
     let at = sides.first_down.or(sides.first_up)?;
@@ -284,7 +288,7 @@ fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnos
         "semaphore {id} of rank {rank} {}, but {}{}: it does not end where it began",
         sides.up.told("is", "released"),
         sides.down.told("is", "acquired"),
-        sides.example("releases", "acquires")
+        sides.example("release", "acquire")
     );
     let at = sides.first_down.or(sides.first_up)?;
     let finding = Diagnostic::new(Code::SemaphoreDrift, at.site(plan), message)
@@ -348,7 +352,7 @@ mod tests {
     #[test]
     fn loops_must_agree_at_every_size() {
         let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["wait.m#0"]]);
-        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 1 waits"), "{message}");
+        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 1 wait"), "{message}");
         let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["loop 32x1 { wait.m#0 }"]]);
         assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 4 waits"), "{message}");
     }

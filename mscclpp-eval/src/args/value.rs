@@ -11,7 +11,7 @@ use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Ident, Token};
 
-use super::{KINDS, Param, parse_as};
+use super::{KINDS, Param, meant, parse_as};
 use crate::ast::{BinOp, IntTy, Tok};
 use crate::eval::arith::compute;
 use crate::report::Report;
@@ -131,9 +131,14 @@ impl Reader<'_> {
                     CollectiveKind::Test { input, output }
                 })
             }
+            (None, None) if given.name == "Custom" || given.name == "Test" => {
+                let message = format!("`{}` does not say how many chunks input and output have", given.name);
+                self.bad(given.tok, message, &format!("write `{}(input = 4, output = 8)`", given.name))
+            }
             _ => {
                 let message = format!("there is no kind of collective `{}`", given.name);
-                self.bad(given.tok, message, &format!("the kinds are {}", KINDS.join(", ")))
+                let help = format!("{}the kinds are {}", meant(&given.name, &KINDS), KINDS.join(", "));
+                self.bad(given.tok, message, &help)
             }
         }
     }
@@ -213,7 +218,13 @@ impl Reader<'_> {
                 break;
             }
         }
-        if numbers.is_empty() {
+        // A value that is no number has been reported as such.
+        let empty = match value {
+            syn::Expr::Array(list) => list.elems.is_empty(),
+            syn::Expr::Range(_) => numbers.is_empty(),
+            _ => false,
+        };
+        if empty {
             self.bad::<()>(given.tok, format!("`{}` has no value", given.name), "give at least one");
         }
         numbers

@@ -209,6 +209,10 @@ impl Lower<'_> {
             Outside::Function => {
                 ("function", format!("declare `{last}` in one `#[collectives]` module with the collective"))
             }
+            Outside::Type if ["f32", "f64"].contains(&last) => {
+                self.refuse(tok, "floating-point numbers are not evaluated at compile time", "compute with integers");
+                return;
+            }
             Outside::Type => (
                 "type",
                 "docs/subset.md lists the types; structs of your own go into a `#[collectives]` module".to_owned(),

@@ -43,7 +43,6 @@ impl Job {
             memory,
             number: self.number,
             flag: self.flag,
-            alone: self.workers == 1,
         }
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn tell(machine: &Machine) -> Option<Diagnostic> {
         message += &format!(" ({} thread blocks are stuck in all)", stuck.len());
     }
     let mut finding = Diagnostic::new(Code::Deadlock, first.site(machine.plan), message)
-        .help("move a signal in front of the wait that keeps it back");
+        .help(help(machine.agents[links[0]].need.as_ref()));
     for (i, &agent) in links.iter().enumerate().take(MOST_LINKS) {
         let next = links[(i + 1) % links.len()];
         if i > 0
@@ -58,6 +58,18 @@ pub(super) fn tell(machine: &Machine) -> Option<Diagnostic> {
         }
     }
     Some(finding)
+}
+
+/// What lets a wait end.
+fn help(need: Option<&Need>) -> &'static str {
+    match need {
+        Some(Need::Signal(_)) | None => "move a signal in front of the wait that keeps it back",
+        Some(Need::Semaphore(_)) => {
+            "move a release in front of the acquire that keeps it back, or start the semaphore higher"
+        }
+        Some(Need::Barrier(_)) => "let all thread blocks of the barrier come to it, and to all barriers in one order",
+        Some(Need::Packets(_)) => "put packets there in every launch, before this is waited for",
+    }
 }
 
 /// "`wait` (rank 0, thread block 0) waits for …".

@@ -130,7 +130,9 @@ fn what_the_reference_does_wrongly_is_refused() {
         dsts: [local(0)].into_iter().collect(),
         ..op(OpKind::Reduce, None)
     };
-    assert_eq!(messages(&plan(vec![max])), ["a re with max, where the reference always adds"]);
+    assert_eq!(messages(&plan(vec![max.clone()])), ["a re with max, where the reference always adds"]);
+    let found = for_reference(&plan(vec![max])).unwrap_err();
+    assert!(found.iter().all(|one| one.code == Code::NotInReference), "{found}");
     let get = Op {
         srcs: [Ref { index: 1, ..remote(0) }].into_iter().collect(),
         dsts: [local(0)].into_iter().collect(),

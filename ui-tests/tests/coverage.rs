@@ -1,0 +1,150 @@
+//! Every diagnostic has a case: a program that must not compile, or a test that brings it about.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use mscclpp_core::diag::Code;
+
+/// Codes that cannot come up while a collective compiles, by the file with tests that bring them about; each with its test.
+const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
+    (
+        "mscclpp-core/tests/recording.rs",
+        &[
+            (Code::NoRanks, "bad_specifications_are_refused_without_recording"),
+            (Code::ForeignHandle, "handles_of_another_program_are_refused"),
+        ],
+    ),
+    (
+        "mscclpp-core/tests/lang.rs",
+        &[
+            (Code::WrongChannel, "mistakes_are_collected_with_their_places"),
+            (Code::ChunksApart, "mistakes_are_collected_with_their_places"),
+        ],
+    ),
+    ("mscclpp-eval/src/driver.rs", &[(Code::Internal, "a_panic_of_ours_is_an_internal_error")]),
+    (
+        "mscclpp-core/src/check/shape/tests.rs",
+        &[
+            (Code::IndexOutOfRange, "indexes"),
+            (Code::BadOperands, "reference_lists"),
+            (Code::BadLoop, "loops"),
+            (Code::BarrierMismatch, "barriers"),
+            (Code::UnevenChunks, "chunk_counts"),
+        ],
+    ),
+    ("mscclpp-core/src/check/limits.rs", &[(Code::ReferenceLimit, "every_limit_is_told_with_its_numbers")]),
+    (
+        "mscclpp-core/src/plan/json/tests.rs",
+        &[
+            (Code::NotJson, "every_mistake_has_its_code_and_path"),
+            (Code::MissingKey, "every_mistake_has_its_code_and_path"),
+            (Code::WrongType, "every_mistake_has_its_code_and_path"),
+            (Code::UnknownName, "every_mistake_has_its_code_and_path"),
+            (Code::UnknownKey, "every_mistake_has_its_code_and_path"),
+            (Code::DuplicateKey, "every_mistake_has_its_code_and_path"),
+            (Code::Contradiction, "every_mistake_has_its_code_and_path"),
+            (Code::BadReference, "every_mistake_has_its_code_and_path"),
+            (Code::NestedLoop, "every_mistake_has_its_code_and_path"),
+        ],
+    ),
+    ("mscclpp-core/src/plan/image/tests.rs", &[(Code::BadImage, "a_damaged_section_names_its_rank")]),
+    (
+        "mscclpp-core/src/plan/export/tests.rs",
+        &[
+            (Code::OverReferenceLimit, "message_sizes_keep_offsets_in_32_bits"),
+            (Code::NotInReference, "what_the_reference_does_wrongly_is_refused"),
+        ],
+    ),
+    (
+        "mscclpp-exec/tests/errors.rs",
+        &[
+            (Code::Stalled, "a_plan_that_stalls"),
+            (Code::WrongNumberOfRanks, "a_world_of_another_size"),
+            (Code::MalformedPlan, "a_plan_whose_indexes_lead_nowhere"),
+            (Code::MessageOutOfRange, "a_message_outside_of_the_range"),
+            (Code::UnequalParts, "parts_that_are_not_equal"),
+            (Code::MessageTooLarge, "a_message_without_addresses"),
+            (Code::FixedReduction, "a_reduction_that_the_plan_does_not_do"),
+            (Code::NoSuchReduction, "a_type_that_cannot_be_added_up_so"),
+            (Code::WrongBuffers, "buffers_that_do_not_fit"),
+            (Code::WrongPlace, "two_buffers_for_one_and_one_for_two"),
+            (Code::ReadOnlyInput, "inputs_that_are_only_lent_for_reading"),
+            (Code::OutOfResources, "more_scratch_than_is_allowed"),
+            (Code::ExecutorFault, "a_fault_of_our_own"),
+        ],
+    ),
+];
+
+/// Programs that must not compile and their messages, by area and name.
+fn cases() -> BTreeMap<(String, String), PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fail");
+    let mut cases = BTreeMap::new();
+    for area in fs::read_dir(root).expect("the folder of programs").map(|entry| entry.expect("an area").path()) {
+        for file in fs::read_dir(&area).expect("an area").map(|entry| entry.expect("a program").path()) {
+            if file.extension().is_some_and(|extension| extension == "rs") {
+                let name = |path: &Path| path.file_stem().expect("a name").to_string_lossy().into_owned();
+                cases.insert((name(&area), name(&file)), file.with_extension("stderr"));
+            }
+        }
+    }
+    cases
+}
+
+fn area(number: &str) -> Option<&'static str> {
+    match &number[..3] {
+        "M00" => Some("record"),
+        "M01" => Some("evaluate"),
+        "M02" => Some("check"),
+        _ => None,
+    }
+}
+
+/// The tests in [`ELSEWHERE`] of a code: file and function.
+fn elsewhere(code: Code) -> Vec<(&'static str, &'static str)> {
+    let tests = ELSEWHERE.iter().flat_map(|(file, tests)| tests.iter().map(move |(code, test)| (*code, *file, *test)));
+    tests.filter(|(other, ..)| *other == code).map(|(_, file, test)| (file, test)).collect()
+}
+
+#[test]
+fn every_code_has_a_case() {
+    let cases = cases();
+    let mut missing = Vec::new();
+    for (code, entry) in Code::all() {
+        let told = format!("[{} {}]", entry.number, entry.slug);
+        let program = area(entry.number).map(|area| (area.to_owned(), entry.slug.to_owned()));
+        let elsewhere = elsewhere(code);
+        match program.and_then(|program| cases.get(&program)) {
+            Some(stderr) => {
+                let said = fs::read_to_string(stderr).unwrap_or_default();
+                assert!(said.contains(&told), "{} does not say {told}", stderr.display());
+                assert!(elsewhere.is_empty(), "{told} has a program and needs no other test");
+            }
+            None if elsewhere.is_empty() => missing.push(told),
+            None => elsewhere.iter().for_each(|(file, test)| names(code, file, test)),
+        }
+    }
+    assert!(missing.is_empty(), "no program in ui-tests/fail and no entry in ELSEWHERE: {missing:#?}");
+}
+
+/// Asserts that a file of this repository has a test, and names a code.
+fn names(code: Code, file: &str, test: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+    assert!(text.contains(&format!("fn {test}(")), "{file} has no test `{test}`");
+    let (name, entry) = (format!("{code:?}"), code.entry());
+    let named = [&name, entry.number, entry.slug].iter().any(|name| text.contains(*name));
+    assert!(named, "{file} does not name {name}");
+}
+
+#[test]
+fn every_program_has_a_message_of_ours() {
+    let cases = cases();
+    assert!(cases.len() >= 60, "{} programs that must not compile", cases.len());
+    for ((area, name), stderr) in &cases {
+        let said = fs::read_to_string(stderr).unwrap_or_else(|error| panic!("{}: {error}", stderr.display()));
+        assert!(said.contains("error"), "{area}/{name} says nothing");
+        let coded = said.lines().any(|line| line.contains("rule: ") && line.contains("[M0"));
+        assert!(coded || area == "types", "{area}/{name} names no rule: {said}");
+    }
+}
