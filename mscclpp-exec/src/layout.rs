@@ -95,7 +95,7 @@ impl View {
     }
 
     /// The piece that begins at padded byte `at` and stands for `1..=len` bytes (0 if `len` is 0).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn piece(&self, at: u64, len: u64) -> Piece {
         if !self.is_split() {
             return Piece { at, len: self.len.saturating_sub(at).min(len), run: len };

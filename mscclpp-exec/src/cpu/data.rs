@@ -119,12 +119,9 @@ impl<'a> Launch<'a> {
             let mut offset = 0;
             while offset < useful {
                 let wanted = BLOCK.min(useful - offset);
-                let n = operands.ready(offset, wanted);
-                if n > 0 {
-                    operands.combine(worker, instr, offset, n);
-                    offset += n;
-                    state.at.done += n;
-                }
+                let n = operands.combine(worker, instr, offset, wanted);
+                offset += n;
+                state.at.done += n;
                 if n < wanted {
                     return Step::Blocked;
                 }
@@ -139,13 +136,13 @@ impl<'a> Launch<'a> {
 
     /// Loads packets' payload into a block up to the first one that is not there; returns its bytes, in whole grains
     /// unless all are there.
-    fn load_packets(&self, block: &mut Block, from: Span<'_>, at: u64, n: u64) -> u64 {
+    pub(super) fn load_packets(&self, block: &mut Block, from: Span<'_>, at: u64, n: u64) -> u64 {
         let payload: &mut [u32] = bytemuck::cast_slice_mut(block);
         let found = from.load_packets(at as usize / 4, self.flag, &mut payload[..n as usize / 4]);
         self.whole_grains(4 * found as u64, n)
     }
 
-    pub(super) fn whole_grains(&self, found: u64, wanted: u64) -> u64 {
+    fn whole_grains(&self, found: u64, wanted: u64) -> u64 {
         if found >= wanted { wanted } else { found - found % self.params.grain }
     }
 }
@@ -182,45 +179,49 @@ impl<'a> Operands<'_, 'a> {
         (0..self.dsts.len()).map(end).max().unwrap_or(0).min(run)
     }
 
-    /// How many of `wanted` bytes are there in every source; only packets can be missing.
-    fn ready(&self, offset: u64, wanted: u64) -> u64 {
-        let mut ready = wanted;
-        for (number, src) in self.srcs.iter().enumerate() {
-            if src.space == Space::Packets && ready > 0 {
-                let (span, at) = self.span(number, offset, ready);
-                let found = 4 * span.ready_packets(at as usize / 4, self.launch.flag, ready as usize / 4) as u64;
-                ready = self.launch.whole_grains(found, ready);
-            }
-        }
-        ready
-    }
-
-    fn combine(&self, worker: &mut Worker, instr: &Instr, offset: u64, n: u64) {
+    /// Combines `n` bytes, fewer if packets of a source are missing; returns how many.
+    fn combine(&self, worker: &mut Worker, instr: &Instr, offset: u64, mut n: u64) -> u64 {
         let reducer = &self.launch.params.reducers[instr.reduce as usize];
         let Worker { block, acc, .. } = worker;
-        let lines = (n as usize).div_ceil(LINE);
         let alone = self.srcs.len() == 1;
         let mut first = true;
+        let mut take = |block: &Block, first: bool, n: u64| {
+            let lines = (n as usize).div_ceil(LINE);
+            if !alone {
+                (if first { reducer.start } else { reducer.add })(acc, block, lines);
+            }
+        };
         // The reference order: packets as listed, then the plain source; without packets all as listed.
-        for packets in [true, false] {
-            for (number, src) in self.srcs.iter().enumerate() {
-                if (src.space == Space::Packets) != packets {
-                    continue;
-                }
+        let mut number = 0;
+        while let Some(src) = self.srcs.get(number) {
+            if src.space == Space::Packets {
                 let (span, at) = self.span(number, offset, n);
-                if packets {
-                    self.launch.load_packets(block, span, at, n);
-                } else {
-                    load(block, span, at, n);
+                let found = self.launch.load_packets(block, span, at, n);
+                if found == 0 {
+                    return 0;
                 }
-                match (alone, first) {
-                    (true, _) => {}
-                    (false, true) => (reducer.start)(acc, block, lines),
-                    (false, false) => (reducer.add)(acc, block, lines),
+                if found < n {
+                    // Take no more of the sources before, either.
+                    n = found;
+                    if !first {
+                        (first, number) = (true, 0);
+                        continue;
+                    }
                 }
+                take(block, first, n);
+                first = false;
+            }
+            number += 1;
+        }
+        for (number, src) in self.srcs.iter().enumerate() {
+            if src.space != Space::Packets {
+                let (span, at) = self.span(number, offset, n);
+                load(block, span, at, n);
+                take(block, first, n);
                 first = false;
             }
         }
+        let lines = (n as usize).div_ceil(LINE);
         if !alone {
             (reducer.finish)(acc, block, lines);
         }
@@ -232,6 +233,7 @@ impl<'a> Operands<'_, 'a> {
                 store(block, span, at, n);
             }
         }
+        n
     }
 }
 

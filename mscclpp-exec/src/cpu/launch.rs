@@ -17,6 +17,8 @@ pub(super) struct Launch<'a> {
     pub(super) number: u64,
     /// What this launch's packets carry; never 0.
     pub(super) flag: u32,
+    /// Whether there is one worker only, so that counters need no locked instructions.
+    pub(super) alone: bool,
 }
 
 /// A worker's own memory, and how far it goes with an agent before it turns to the next.
@@ -128,7 +130,7 @@ impl<'a> Launch<'a> {
     }
 
     /// The bytes of an operand from `at` on, at most `len` of them, and how many padded bytes they stand for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn span(&self, operand: &Operand, at: u64, len: u64) -> (Span<'a>, u64) {
         let area = self.params.area(operand.rank, operand.space);
         let (first, len) = if area.wrap == 0 {

@@ -1,5 +1,6 @@
 //! From a plan to a [`Program`]. Whatever the plan says, the result is safe to run: every index is checked here.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use mscclpp_core::plan::image::{BlockView, Numbers, OpView, RankView};
@@ -130,17 +131,22 @@ struct Tables {
     members: Vec<u32>,
     /// First of [`Program::semaphores`] and number.
     semaphores: (u32, u32),
-    /// Numbers of the barriers, ascending; their position counts on from `first_barrier`.
-    barriers: Vec<u32>,
-    first_barrier: u32,
+    /// Where the barriers seen so far are in [`Program::barriers`], by number.
+    barriers: BTreeMap<u32, u32>,
 }
 
 /// The thread block at hand.
 struct Block<'a> {
     rank: u32,
     /// By channel kind.
-    channels: [Numbers<'a>; 3],
-    remote: [Numbers<'a>; 3],
+    channels: [Option<Numbers<'a>>; 3],
+    remote: [Option<Numbers<'a>>; 3],
+}
+
+/// The number at a position of a table that may not be there; its length if it is too short.
+fn entry(table: &Option<Numbers<'_>>, at: u32) -> Result<u32, usize> {
+    let table = table.as_ref();
+    table.and_then(|table| table.get(at)).ok_or(table.map_or(0, Numbers::len))
 }
 
 /// Whose memory a reference names.
@@ -212,23 +218,19 @@ impl Lowering {
         program.semaphores.extend(semaphores.map(|(id, initial)| Semaphore { id: id as u32, initial }));
         tables.semaphores = (first, program.semaphores.len() as u32 - first);
         tables.barriers.clear();
-        tables.first_barrier = program.barriers.len() as u32;
-        let ops = view.blocks().flat_map(|block| block.ops());
-        tables.barriers.extend(ops.filter(|op| op.kind() == OpKind::Barrier).flat_map(|op| op.ids()));
-        tables.barriers.sort_unstable();
-        tables.barriers.dedup();
-        program.barriers.extend(tables.barriers.iter().map(|&id| Barrier { id }));
         Ok(())
     }
 
     /// Adds a block's operations; whether one of them uses the proxy.
     fn block(&mut self, rank: u32, block: u32, view: &BlockView<'_>) -> Result<bool, Error> {
         let start = self.program.instrs.len() as u32;
-        let of = Block {
-            rank,
-            channels: ChannelKind::ALL.map(|kind| view.channels(kind)),
-            remote: ChannelKind::ALL.map(|kind| view.remote_buffers(kind)),
-        };
+        let mut of = Block { rank, channels: [const { None }; 3], remote: [const { None }; 3] };
+        for (kind, numbers) in view.channel_tables() {
+            of.channels[kind as usize].get_or_insert(numbers);
+        }
+        for (kind, numbers) in view.remote_buffer_tables() {
+            of.remote[kind as usize].get_or_insert(numbers);
+        }
         // Flat index at which the loop at hand ends.
         let mut loop_end = 0;
         let mut uses_port = false;
@@ -239,25 +241,30 @@ impl Lowering {
             if op == loop_end {
                 self.window = None;
             }
-            let instr = if kind == OpKind::Pipeline {
+            // Filled in where it is: it is too large to be handed around.
+            self.program.instrs.push(Instr {
+                kind,
+                op,
+                operands: self.program.operands.len() as u32,
+                first_id: self.program.ids.len() as u32,
+                ..Instr::NOTHING
+            });
+            if kind == OpKind::Pipeline {
                 if op < loop_end {
                     return at.error("a pipeline inside of a pipeline");
                 }
-                let instr = self.pipeline(at, &view, ops)?;
+                self.pipeline(at, &view, ops)?;
+                let instr = self.last();
                 loop_end = op + 1 + instr.body;
                 self.window = Some(instr.unit);
-                instr
             } else {
-                self.op(at, &of, &view)?
-            };
-            uses_port |=
-                matches!(instr.action, Action::Port { .. } | Action::PortForward | Action::PortSignal | Action::Flush);
-            self.program.instrs.push(instr);
+                uses_port |= self.op(at, &of, &view)?;
+            }
         }
         self.window = None;
         let end = u32::try_from(self.program.instrs.len()).unwrap_or(u32::MAX);
-        if end == u32::MAX || self.program.operands.len() > MOST_OPERANDS {
-            let what = format!("more than {MOST_OPERANDS} references in all, multicasts counted once per member");
+        if end == u32::MAX {
+            let what = "more operations in all ranks than have 32-bit numbers".into();
             return Err(Error::Plan { place: format!("rank {rank} / thread block {block}"), what });
         }
         if end > start {
@@ -267,25 +274,13 @@ impl Lowering {
         Ok(uses_port)
     }
 
-    fn instr(&self, at: At, action: Action) -> Instr {
-        Instr {
-            kind: at.kind,
-            action,
-            reduce: ReduceOp::Sum,
-            op: at.op,
-            operands: self.program.operands.len() as u32,
-            srcs: 0,
-            dsts: 0,
-            first_id: self.program.ids.len() as u32,
-            ids: 0,
-            slice: (0, 1),
-            count: 0,
-            body: 0,
-            unit: 0,
-        }
+    /// The instruction that is being filled in.
+    fn last(&mut self) -> &mut Instr {
+        let last = self.program.instrs.len() - 1;
+        &mut self.program.instrs[last]
     }
 
-    fn pipeline(&mut self, at: At, view: &OpView<'_>, ops: u32) -> Result<Instr, Error> {
+    fn pipeline(&mut self, at: At, view: &OpView<'_>, ops: u32) -> Result<(), Error> {
         let Some(header) = view.pipeline() else {
             return at.error("no body");
         };
@@ -300,17 +295,19 @@ impl Lowering {
         if header.num_chunks > most {
             return at.error(format!("covers {} chunks, no buffer has more than {most}", header.num_chunks));
         }
-        let mut instr = self.instr(at, Action::Loop);
+        let instr = self.last();
+        instr.action = Action::Loop;
         (instr.count, instr.body, instr.unit) = (header.num_chunks, header.body_len, header.unit);
-        Ok(instr)
+        Ok(())
     }
 
-    fn op(&mut self, at: At, of: &Block<'_>, view: &OpView<'_>) -> Result<Instr, Error> {
+    /// Fills in any operation but a pipeline; whether it uses the proxy.
+    fn op(&mut self, at: At, of: &Block<'_>, view: &OpView<'_>) -> Result<bool, Error> {
         use OpKind::*;
         let port = view.channel() == Some(ChannelKind::Port);
         // Which of the sources and destinations are packets: the first `plain` are not, the others are.
         let (action, plain_srcs, plain_dsts) = match at.kind {
-            Nop => return Ok(self.instr(at, Action::Nop)),
+            Nop => return Ok(false),
             Barrier => return self.barrier(at, view),
             // Ports have no relaxed forms.
             Signal | RelaxedSignal if port => return self.sync(at, Action::PortSignal, of, view),
@@ -344,11 +341,10 @@ impl Lowering {
             | SwitchBroadcast => (Action::Reduce, ALL, ALL),
             ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => (Action::Reduce, 1, 1),
         };
-        let mut instr = self.instr(at, action);
-        let (srcs, dsts) = (view.srcs(), view.dsts());
-        instr.srcs = self.operands(at, of, view, srcs, plain_srcs)?;
-        instr.dsts = self.operands(at, of, view, dsts, plain_dsts)?;
-        self.check_sizes(at, &instr)?;
+        let srcs = self.operands(at, of, view, view.srcs(), plain_srcs)?;
+        let dsts = self.operands(at, of, view, view.dsts(), plain_dsts)?;
+        let instr = self.last();
+        (instr.action, instr.srcs, instr.dsts) = (action, srcs, dsts);
         if let Some(slice) = view.slice() {
             if slice.index >= slice.of {
                 return at.error(format!("part {} of {} parts", slice.index, slice.of));
@@ -357,16 +353,19 @@ impl Lowering {
         }
         if at.kind.is_reduce() {
             instr.reduce = view.reduce().unwrap_or_default();
-            self.reductions |= 1 << instr.reduce as u8;
+            let bit = 1 << instr.reduce as u8;
+            self.reductions |= bit;
         }
         if let Action::Port { signal: true, .. } = action {
-            instr.ids = self.channel_ids(at, ChannelKind::Port, of, view)?;
-            if instr.ids != instr.srcs {
-                return at.error(format!("{} channels for {} transfers", instr.ids, instr.srcs));
+            let ids = self.channel_ids(at, ChannelKind::Port, of, view)?;
+            self.last().ids = ids;
+            if ids != srcs {
+                return at.error(format!("{ids} channels for {srcs} transfers"));
             }
         }
-        self.note_scratch(at, &instr);
-        Ok(instr)
+        self.check_sizes(at)?;
+        self.note_scratch();
+        Ok(matches!(action, Action::Port { .. } | Action::PortForward))
     }
 
     /// Resolves one side's references; from number `plain` on they are packets.
@@ -387,10 +386,11 @@ impl Lowering {
                     let Some(kind) = view.channel() else {
                         return at.error("a remote reference without a kind of channel");
                     };
-                    let table = &of.remote[kind as usize];
-                    let Some(id) = table.get(number) else {
-                        let have = table.len();
-                        return at.error(format!("{kind} remote buffer {number}, its thread block has {have}"));
+                    let id = match entry(&of.remote[kind as usize], number) {
+                        Ok(id) => id,
+                        Err(have) => {
+                            return at.error(format!("{kind} remote buffer {number}, its thread block has {have}"));
+                        }
                     };
                     let Some(remote) = self.tables.remote.get(id as usize) else {
                         let have = self.tables.remote.len();
@@ -399,10 +399,11 @@ impl Lowering {
                     (remote.buffer, Owners::One(remote.rank))
                 }
                 Place::Switch(number) => {
-                    let table = &of.channels[ChannelKind::Switch as usize];
-                    let Some(id) = table.get(number) else {
-                        let have = table.len();
-                        return at.error(format!("switch channel {number}, its thread block has {have}"));
+                    let id = match entry(&of.channels[ChannelKind::Switch as usize], number) {
+                        Ok(id) => id,
+                        Err(have) => {
+                            return at.error(format!("switch channel {number}, its thread block has {have}"));
+                        }
                     };
                     let Some(&(buffer, first, len)) = self.tables.switches.get(id as usize) else {
                         let have = self.tables.switches.len();
@@ -439,13 +440,18 @@ impl Lowering {
             let end = u64::from(index) + u64::from(size);
             return at.error(format!("chunks {index}..{end} of rank {rank}'s {buffer}, which has {have} chunks"));
         }
+        if self.program.operands.len() >= MOST_OPERANDS {
+            return at
+                .error(format!("more than {MOST_OPERANDS} references in all, a multicast's counted for each member"));
+        }
         self.program.operands.push(Operand { rank, index, size, space });
         Ok(())
     }
 
     /// Pairs must be of equal sizes, and all references of an operation that combines or forwards.
-    fn check_sizes(&self, at: At, instr: &Instr) -> Result<(), Error> {
-        let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
+    fn check_sizes(&mut self, at: At) -> Result<(), Error> {
+        let instr = *self.last();
+        let (srcs, dsts) = (self.program.srcs(&instr), self.program.dsts(&instr));
         if srcs.is_empty() || dsts.is_empty() {
             return at.error(format!("{} sources and {} destinations, expected both", srcs.len(), dsts.len()));
         }
@@ -470,10 +476,10 @@ impl Lowering {
     }
 
     /// Notes which memories an operation uses, and how.
-    fn note_scratch(&mut self, at: At, instr: &Instr) {
+    fn note_scratch(&mut self) {
+        let Instr { operands, srcs, slice, .. } = *self.last();
         let program = &mut self.program;
-        let start = instr.operands as usize;
-        let (srcs, dsts) = program.operands[start..].split_at(instr.srcs as usize);
+        let (srcs, dsts) = program.operands[operands as usize..].split_at(srcs as usize);
         let plain = srcs.iter().chain(dsts).any(|operand| operand.space == Space::Scratch);
         let packets = srcs.iter().chain(dsts).any(|operand| operand.space == Space::Packets);
         program.writes_input |= dsts.iter().any(|operand| operand.space == Space::Input);
@@ -481,7 +487,7 @@ impl Lowering {
         program.shape.packets |= packets;
         if plain || packets {
             // Wrapping is done for plain data in windows of whole references only.
-            let whole = instr.slice.1 <= 1 && !packets && !matches!(at.kind, OpKind::SwitchBroadcastPackets);
+            let whole = slice.1 <= 1 && !packets;
             program.windowed_scratch = match (program.windowed_scratch, self.window) {
                 (Some(largest), Some(window)) if whole => Some(largest.max(window)),
                 _ => None,
@@ -489,8 +495,7 @@ impl Lowering {
         }
     }
 
-    fn sync(&mut self, at: At, action: Action, of: &Block<'_>, view: &OpView<'_>) -> Result<Instr, Error> {
-        let mut instr = self.instr(at, action);
+    fn sync(&mut self, at: At, action: Action, of: &Block<'_>, view: &OpView<'_>) -> Result<bool, Error> {
         let kind = match view.channel() {
             Some(kind @ (ChannelKind::Memory | ChannelKind::Port)) => kind,
             Some(ChannelKind::Switch) => return at.error("a switch channel, which has no signals"),
@@ -499,8 +504,10 @@ impl Lowering {
         if action == Action::Flush && kind != ChannelKind::Port {
             return at.error(format!("a flush of a {kind} channel, expected a port channel"));
         }
-        instr.ids = self.channel_ids(at, kind, of, view)?;
-        Ok(instr)
+        let ids = self.channel_ids(at, kind, of, view)?;
+        let instr = self.last();
+        (instr.action, instr.ids) = (action, ids);
+        Ok(matches!(action, Action::PortSignal | Action::Flush))
     }
 
     /// Adds an operation's channels to the ids.
@@ -508,9 +515,9 @@ impl Lowering {
         let first = self.program.ids.len();
         let (table, (start, have)) = (&of.channels[kind as usize], self.tables.channels[kind as usize]);
         for number in view.ids() {
-            let Some(id) = table.get(number) else {
-                let have = table.len();
-                return at.error(format!("{kind} channel {number}, its thread block has {have}"));
+            let id = match entry(table, number) {
+                Ok(id) => id,
+                Err(have) => return at.error(format!("{kind} channel {number}, its thread block has {have}")),
             };
             if id >= have {
                 return at.error(format!("{kind} channel {id}, its rank has {have}"));
@@ -520,33 +527,38 @@ impl Lowering {
         Ok((self.program.ids.len() - first) as u32)
     }
 
-    fn semaphore(&mut self, at: At, action: Action, view: &OpView<'_>) -> Result<Instr, Error> {
-        let mut instr = self.instr(at, action);
+    fn semaphore(&mut self, at: At, action: Action, view: &OpView<'_>) -> Result<bool, Error> {
         let (first, have) = self.tables.semaphores;
         for id in view.ids() {
             if id >= have {
                 return at.error(format!("semaphore {id}, its rank has {have}"));
             }
             self.program.ids.push(first + id);
-            instr.ids += 1;
         }
-        Ok(instr)
+        let ids = view.ids().len() as u32;
+        let instr = self.last();
+        (instr.action, instr.ids) = (action, ids);
+        Ok(false)
     }
 
-    fn barrier(&mut self, at: At, view: &OpView<'_>) -> Result<Instr, Error> {
-        let mut instr = self.instr(at, Action::Barrier);
-        instr.count = view.blocks();
+    fn barrier(&mut self, at: At, view: &OpView<'_>) -> Result<bool, Error> {
+        let count = view.blocks();
         let mut ids = view.ids();
         let (Some(id), None) = (ids.next(), ids.next()) else {
             return at.error("a barrier with more or less than one number");
         };
-        if instr.count == 0 {
+        if count == 0 {
             return at.error("a barrier of 0 thread blocks, expected at least 1");
         }
-        let position = self.tables.barriers.binary_search(&id).unwrap_or_default() as u32;
-        self.program.ids.push(self.tables.first_barrier + position);
-        instr.ids = 1;
-        Ok(instr)
+        let barriers = &mut self.program.barriers;
+        let position = *self.tables.barriers.entry(id).or_insert_with(|| {
+            barriers.push(Barrier { id });
+            barriers.len() as u32 - 1
+        });
+        self.program.ids.push(position);
+        let instr = self.last();
+        (instr.action, instr.count, instr.ids) = (Action::Barrier, count, 1);
+        Ok(false)
     }
 }
 

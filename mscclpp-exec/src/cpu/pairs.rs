@@ -1,24 +1,28 @@
 //! Which channel a signal arrives at.
 
-use super::program::{Channel, NOWHERE};
+use super::program::Channel;
 
 /// Pairs channel k from a to b with channel k from b to a, of the same kind, counted in the order of their numbers.
 pub(super) fn pair_channels(channels: &mut [Channel]) {
-    // By rank, peer and kind; numbers ascend within each.
-    let key = |channel: &Channel| (channel.rank, channel.peer, channel.kind as u8);
-    let mut order: Vec<u32> = (0..channels.len() as u32).collect();
-    order.sort_by_key(|&at| key(&channels[at as usize]));
-    let mut start = 0;
-    while start < order.len() {
-        let first = &channels[order[start] as usize];
-        let (this, other) = (key(first), (first.peer, first.rank, first.kind as u8));
-        let len = order[start..].iter().take_while(|&&at| key(&channels[at as usize]) == this).count();
-        let peers = order.partition_point(|&at| key(&channels[at as usize]) < other);
-        for k in 0..len {
-            let pair = order.get(peers + k).filter(|&&at| key(&channels[at as usize]) == other);
-            channels[order[start + k] as usize].pair = pair.copied().unwrap_or(NOWHERE);
+    // By the two ranks, the kind and the direction; positions ascend last, so that numbers do.
+    let mut order: Vec<(u64, u64)> = channels
+        .iter()
+        .enumerate()
+        .map(|(at, channel)| {
+            let (low, high) = (channel.rank.min(channel.peer), channel.rank.max(channel.peer));
+            let upwards = u64::from(channel.rank == low);
+            (u64::from(low) << 32 | u64::from(high), (channel.kind as u64) << 33 | upwards << 32 | at as u64)
+        })
+        .collect();
+    order.sort_unstable();
+    let group = |&(ranks, rest): &(u64, u64)| (ranks, rest >> 33);
+    for entries in order.chunk_by(|left, right| group(left) == group(right)) {
+        let (down, up) = entries.split_at(entries.partition_point(|entry| entry.1 >> 32 & 1 == 0));
+        for (&(_, down), &(_, up)) in down.iter().zip(up) {
+            let (down, up) = (down as u32, up as u32);
+            channels[down as usize].pair = up;
+            channels[up as usize].pair = down;
         }
-        start += len;
     }
 }
 
@@ -27,6 +31,7 @@ mod tests {
     use mscclpp_core::vocab::ChannelKind::{self, Memory, Port};
 
     use super::*;
+    use crate::cpu::program::NOWHERE;
 
     #[test]
     fn the_k_th_channels_pair_up() {

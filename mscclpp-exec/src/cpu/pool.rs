@@ -43,6 +43,7 @@ impl Job {
             memory,
             number: self.number,
             flag: self.flag,
+            alone: self.workers == 1,
         }
     }
 }

@@ -26,8 +26,7 @@ impl Launch<'_> {
         while state.at.done < window.len {
             let wanted = (window.len - state.at.done).min((LINE * LINES) as u64);
             let (from, run) = self.span(src, window.start + state.at.done, wanted);
-            let found = 4 * from.ready_packets(0, self.flag, run as usize / 4) as u64;
-            let n = self.whole_grains(found, run);
+            let n = self.load_packets(&mut worker.block, from, 0, run);
             state.at.done += n;
             if n < run {
                 return Step::Blocked;

@@ -117,6 +117,25 @@ pub(super) struct Instr {
     pub(super) unit: u64,
 }
 
+impl Instr {
+    /// An operation that does nothing.
+    pub(super) const NOTHING: Self = Self {
+        kind: OpKind::Nop,
+        action: Action::Nop,
+        reduce: ReduceOp::Sum,
+        op: 0,
+        operands: 0,
+        srcs: 0,
+        dsts: 0,
+        first_id: 0,
+        ids: 0,
+        slice: (0, 1),
+        count: 0,
+        body: 0,
+        unit: 0,
+    };
+}
+
 /// The memory of a rank that an operand lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -3,7 +3,7 @@
 //! # Why a stall is found exactly
 //!
 //! A worker visits an agent under its lock, and counts an event before it unlocks if the agent got on. A worker that
-//! finds every agent either finished, or unlocked and unable to get on, and that sees the same number of events before
+//! finds every agent either finished (its last event counted), or unlocked and unable to get on, and that sees the same number of events before
 //! and behind that round, has proved a stall. For suppose an agent got on during the round, and take the first one that
 //! did. It was not being visited when the round reached it, or its lock would have been taken. If that visit ended before,
 //! its event was counted in the round, and the number differs. If it began after, the agent could not get on when the round
@@ -154,7 +154,7 @@ impl Launch<'_> {
         }
         if state.at != before || step == Step::Next {
             round.progress = true;
-            progress.events.fetch_add(1, AcqRel);
+            self.count(&progress.events, AcqRel);
         }
         // Last: a worker that passes a finished agent by must know of the progress, or it takes the launch for stalled.
         if step == Step::Next {

@@ -1,17 +1,29 @@
 //! Operations that wait for others or release them.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use super::context::State;
 use super::launch::{Launch, Step};
 use super::program::{Instr, NOWHERE};
 
 impl Launch<'_> {
+    /// Adds one to a counter and returns what it was.
+    #[inline]
+    pub(super) fn count(&self, counter: &AtomicU64, order: Ordering) -> u64 {
+        if !self.alone {
+            return counter.fetch_add(1, order);
+        }
+        let value = counter.load(Relaxed);
+        counter.store(value + 1, Relaxed);
+        value
+    }
+
     /// Adds one to the counter at the other end of a channel.
     pub(super) fn deliver(&self, channel: u32, relaxed: bool) {
         let pair = self.program.channels[channel as usize].pair;
         if pair != NOWHERE {
-            self.context.inbound[pair as usize].fetch_add(1, if relaxed { Relaxed } else { Release });
+            self.count(&self.context.inbound[pair as usize], if relaxed { Relaxed } else { Release });
         }
     }
 
@@ -27,7 +39,7 @@ impl Launch<'_> {
         let order = if relaxed { Relaxed } else { Acquire };
         while let Some(&channel) = self.program.ids(instr).get(state.at.number as usize) {
             if !state.at.waiting {
-                state.ticket = self.context.expected[channel as usize].fetch_add(1, Relaxed) + 1;
+                state.ticket = self.count(&self.context.expected[channel as usize], Relaxed) + 1;
                 state.at.waiting = true;
             }
             if self.context.inbound[channel as usize].load(order) < state.ticket {

@@ -1,6 +1,6 @@
 //! Ranks in this process.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mscclpp_core::plan::Plan;
 
@@ -87,7 +87,9 @@ impl World {
 
     /// A world.
     pub fn with_options(ranks: u32, options: Options) -> Self {
-        let available = || std::thread::available_parallelism().map_or(1, usize::from);
+        // Asks the system once: that takes longer than to prepare a plan.
+        static AVAILABLE: OnceLock<usize> = OnceLock::new();
+        let available = || *AVAILABLE.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
         let workers = match options.schedule {
             Schedule::RoundRobin => options.workers.unwrap_or_else(available).max(1),
             Schedule::Seeded(_) => 1,

@@ -15,23 +15,17 @@ pub(crate) struct Span<'m> {
     /// First byte of the range.
     base: *mut u8,
     len: usize,
-    /// The lent slice: units are words inside of it, bytes at its ends.
-    slice: *mut u8,
-    slice_len: usize,
-    shared: bool,
-    memory: PhantomData<&'m Lent>,
+    /// The slice that it lies in: units are words inside of it, bytes at its ends.
+    lent: &'m Lent,
 }
 
 impl<'m> Span<'m> {
     /// A span of no bytes.
-    pub(crate) const EMPTY: Self = {
-        let nowhere = std::ptr::dangling_mut();
-        Self { base: nowhere, len: 0, slice: nowhere, slice_len: 0, shared: true, memory: PhantomData }
-    };
+    pub(crate) const EMPTY: Self = Self { base: Lent::NOTHING.base, len: 0, lent: &Lent::NOTHING };
 
+    #[inline]
     pub(super) fn new(lent: &'m Lent) -> Self {
-        let Lent { base, len, shared } = *lent;
-        Self { base, len, slice: base, slice_len: len, shared, memory: PhantomData }
+        Self { base: lent.base, len: lent.len, lent }
     }
 
     /// Number of bytes.
@@ -41,12 +35,12 @@ impl<'m> Span<'m> {
     }
 
     /// The bytes `at..at + len`, cut off at the end of this span.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn range(self, at: u64, len: u64) -> Self {
         let at = at.min(self.len as u64) as usize;
         let len = len.min((self.len - at) as u64) as usize;
         // SAFETY: `at` is at most the span's length, so the sum stays in the slice or one behind it.
-        Self { base: unsafe { self.base.add(at) }, len, ..self }
+        Self { base: unsafe { self.base.add(at) }, len, lent: self.lent }
     }
 
     /// `n` bytes from `at` on, at most a line; the rest of the line is zero.
@@ -55,7 +49,7 @@ impl<'m> Span<'m> {
         if n == LINE && self.has_line(at) {
             // SAFETY: the line lies in the span and begins on a word. The span lies in a slice that is lent for at least
             // `'m`; if shared nobody writes to it, else all accesses are in units, and words inside a slice are units.
-            return unsafe { unit::load_line(self.base.add(at), self.shared) };
+            return unsafe { unit::load_line(self.base.add(at), self.lent.shared) };
         }
         self.load_units(at, n)
     }
@@ -63,7 +57,7 @@ impl<'m> Span<'m> {
     /// Writes the first `n` bytes of a line from `at` on.
     #[inline(always)]
     pub(crate) fn store(self, at: usize, n: usize, line: Line) {
-        if n == LINE && self.has_line(at) && !self.shared {
+        if n == LINE && self.has_line(at) && !self.lent.shared {
             // SAFETY: as in `load`, and not shared.
             return unsafe { unit::store_line(self.base.add(at), line) };
         }
@@ -75,28 +69,58 @@ impl<'m> Span<'m> {
         at.checked_add(LINE).is_some_and(|end| end <= self.len) && (self.base.addr().wrapping_add(at)) % 8 == 0
     }
 
-    #[cold]
+    /// Words that `n` bytes from `at` on begin with, if they begin on one.
+    #[inline(always)]
+    fn whole_words(self, at: usize, n: usize) -> usize {
+        let aligned = self.base.addr().wrapping_add(at) % 8 == 0;
+        if aligned { n.min(LINE).min(self.len.saturating_sub(at)) / 8 } else { 0 }
+    }
+
     #[inline(never)]
     fn load_units(self, at: usize, n: usize) -> Line {
-        let mut bytes = [0; LINE];
+        let mut line = Line::ZERO;
+        let words = self.whole_words(at, n);
+        for (i, word) in line.0[..words].iter_mut().enumerate() {
+            // SAFETY: the word lies in the span; the rest is as in `load`.
+            *word = unsafe { unit::load_word(self.base.add(at + 8 * i), self.lent.shared) };
+        }
+        if 8 * words < n.min(LINE) { self.load_rest(at, n, line) } else { line }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_rest(self, at: usize, n: usize, line: Line) -> Line {
+        let mut bytes: [u8; LINE] = bytemuck::cast(line);
         self.for_each_unit(at, n, |unit, skip, count, done| {
             let value = match unit {
                 // SAFETY: the word lies in the slice; the rest is as in `load`.
-                Unit::Word(at) => unsafe { unit::load_word(at, self.shared) }.to_ne_bytes(),
+                Unit::Word(at) => unsafe { unit::load_word(at, self.lent.shared) }.to_ne_bytes(),
                 // SAFETY: the byte lies in the slice, and its word does not; the rest is as in `load`.
-                Unit::Byte(at) => [unsafe { unit::load_byte(at, self.shared) }; 8],
+                Unit::Byte(at) => [unsafe { unit::load_byte(at, self.lent.shared) }; 8],
             };
             bytes[done..done + count].copy_from_slice(&value[skip..skip + count]);
         });
         bytemuck::cast(bytes)
     }
 
-    #[cold]
     #[inline(never)]
     fn store_units(self, at: usize, n: usize, line: Line) {
-        if self.shared {
+        if self.lent.shared {
             return;
         }
+        let words = self.whole_words(at, n);
+        for (i, &word) in line.0[..words].iter().enumerate() {
+            // SAFETY: the word lies in the span, whose slice is lent for writing and accessed in units only.
+            unsafe { unit::store_word(self.base.add(at + 8 * i), word, u64::MAX) };
+        }
+        if 8 * words < n.min(LINE) {
+            self.store_rest(at, n, line);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn store_rest(self, at: usize, n: usize, line: Line) {
         let bytes: [u8; LINE] = bytemuck::cast(line);
         self.for_each_unit(at, n, |unit, skip, count, done| {
             let bytes = &bytes[done..done + count];
@@ -118,7 +142,8 @@ impl<'m> Span<'m> {
     #[inline(always)]
     fn for_each_unit(self, at: usize, n: usize, mut f: impl FnMut(Unit, usize, usize, usize)) {
         let n = n.min(LINE).min(self.len.saturating_sub(at));
-        let (first, end) = (self.slice.addr(), self.slice.addr() + self.slice_len);
+        let slice = self.lent.base;
+        let (first, end) = (slice.addr(), slice.addr() + self.lent.len);
         let start = self.base.addr() + at;
         let mut done = 0;
         while done < n {
@@ -127,35 +152,43 @@ impl<'m> Span<'m> {
             // Provenance stays that of the slice; the offset lies in it.
             if word >= first && word + 8 <= end {
                 let (skip, count) = (here - word, (8 - (here - word)).min(n - done));
-                f(Unit::Word(self.slice.wrapping_add(word - first)), skip, count, done);
+                f(Unit::Word(slice.wrapping_add(word - first)), skip, count, done);
                 done += count;
             } else {
-                f(Unit::Byte(self.slice.wrapping_add(here - first)), 0, 1, done);
+                f(Unit::Byte(slice.wrapping_add(here - first)), 0, 1, done);
                 done += 1;
             }
         }
     }
 
     /// Copies the payloads of packets, 4 bytes each, from packet `at` on into `payload`, up to the first one that does not
-    /// carry `flag`; returns how many it copied.
+    /// carry `flag`; returns how many it copied. What lies behind those in `payload` may be overwritten too.
     #[inline]
     pub(crate) fn load_packets(self, at: usize, flag: u32, payload: &mut [u32]) -> usize {
         let words = self.words(at, payload.len());
-        for (i, payload) in payload[..words.len].iter_mut().enumerate() {
-            let packet = words.load(i);
+        let payload = &mut payload[..words.len];
+        let (lines, rest) = payload.as_chunks_mut::<WORDS>();
+        for (i, line) in lines.iter_mut().enumerate() {
+            let packets = words.load_line(i * WORDS);
+            let mut others = 0;
+            for (payload, packet) in line.iter_mut().zip(packets.0) {
+                *payload = packet as u32;
+                others |= (packet >> 32) as u32 ^ flag;
+            }
+            if others != 0 {
+                let first = packets.0.iter().position(|packet| (packet >> 32) as u32 != flag);
+                return i * WORDS + first.unwrap_or(WORDS);
+            }
+        }
+        let whole = lines.len() * WORDS;
+        for (i, payload) in rest.iter_mut().enumerate() {
+            let packet = words.load(whole + i);
             if (packet >> 32) as u32 != flag {
-                return i;
+                return whole + i;
             }
             *payload = packet as u32;
         }
         words.len
-    }
-
-    /// How many of the `count` packets from packet `at` on carry `flag`, up to the first one that does not.
-    #[inline]
-    pub(crate) fn ready_packets(self, at: usize, flag: u32, count: usize) -> usize {
-        let words = self.words(at, count);
-        (0..words.len).find(|&i| (words.load(i) >> 32) as u32 != flag).unwrap_or(words.len)
     }
 
     /// The flag of a packet, for messages; 0 behind the end.
@@ -168,15 +201,20 @@ impl<'m> Span<'m> {
     #[inline]
     pub(crate) fn store_packets(self, at: usize, flag: u32, payload: &[u32]) {
         let words = self.words(at, payload.len());
-        for (i, &payload) in payload[..words.len].iter().enumerate() {
-            words.store(i, u64::from(payload) | u64::from(flag) << 32);
+        let packet = |payload: u32| u64::from(payload) | u64::from(flag) << 32;
+        let (lines, rest) = payload[..words.len].as_chunks::<WORDS>();
+        for (i, line) in lines.iter().enumerate() {
+            words.store_line(i * WORDS, Line(line.map(packet)));
+        }
+        for (i, &payload) in rest.iter().enumerate() {
+            words.store(lines.len() * WORDS + i, packet(payload));
         }
     }
 
     /// `count` words from word `at` on, cut off at the end; none in a span that is shared or does not begin on a word.
     #[inline(always)]
     fn words(self, at: usize, count: usize) -> Words<'m> {
-        let usable = !self.shared && self.base.addr() % 8 == 0;
+        let usable = !self.lent.shared && self.base.addr() % 8 == 0;
         let have = if usable { (self.len / 8).saturating_sub(at) } else { 0 };
         Words { base: self.base.wrapping_add(at.saturating_mul(8)), len: count.min(have), memory: PhantomData }
     }
@@ -198,6 +236,22 @@ impl Words<'_> {
         unsafe { unit::word(self.base.add(8 * i)) }.load(Relaxed)
     }
 
+    /// Eight words from word `i` on.
+    #[inline(always)]
+    fn load_line(self, i: usize) -> Line {
+        assert!(self.len >= WORDS && i <= self.len - WORDS, "words from {i} of {}", self.len);
+        // SAFETY: the words lie in the slice; the rest is as in `load`. Each is read at once, data and flag together.
+        unsafe { unit::load_line(self.base.add(8 * i), false) }
+    }
+
+    /// Writes eight words from word `i` on.
+    #[inline(always)]
+    fn store_line(self, i: usize, line: Line) {
+        assert!(self.len >= WORDS && i <= self.len - WORDS, "words from {i} of {}", self.len);
+        // SAFETY: as in `load_line`; each word is written at once.
+        unsafe { unit::store_line(self.base.add(8 * i), line) };
+    }
+
     #[inline(always)]
     fn store(self, i: usize, value: u64) {
         assert!(i < self.len, "word {i} of {}", self.len);
@@ -205,6 +259,9 @@ impl Words<'_> {
         unsafe { unit::word(self.base.add(8 * i)) }.store(value, Relaxed);
     }
 }
+
+/// Words of a line.
+const WORDS: usize = LINE / 8;
 
 enum Unit {
     Word(*mut u8),

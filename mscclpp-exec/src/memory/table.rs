@@ -20,6 +20,11 @@ pub(super) struct Lent {
     pub(super) shared: bool,
 }
 
+impl Lent {
+    /// A slice of no bytes.
+    pub(super) const NOTHING: Self = Self { base: std::ptr::dangling_mut::<u64>().cast(), len: 0, shared: true };
+}
+
 // SAFETY: the pointer is only used through `Memory`, in atomic units (see the module), which any thread may do at any time.
 unsafe impl Send for Lent {}
 // SAFETY: as above.
