@@ -1,5 +1,6 @@
 //! What an agent knows to be over.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Per agent, how many of its operations are over. Agents of which nothing is known are left out. Cheap to clone.
@@ -32,40 +33,52 @@ impl Clock {
         }
     }
 
+    /// Whether both are one list, so that what happens to one happens to the other.
+    fn is(&self, other: &Self) -> bool {
+        match (&self.counts, &other.counts) {
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+            (None, None) => true,
+            _ => false,
+        }
+    }
+
     /// Learns all that another one knows.
     pub(super) fn join(&mut self, other: &Self) {
-        let same = matches!((&self.counts, &other.counts), (Some(a), Some(b)) if Arc::ptr_eq(a, b));
-        if same || other.list().iter().all(|&(agent, count)| self.get(agent) >= count) {
+        if self.is(other) || other.counts.is_none() {
             return;
         }
-        if self.list().iter().all(|&(agent, count)| other.get(agent) >= count) {
+        if self.counts.is_none() || is_within(self.list(), other.list()) {
             *self = other.clone();
-            return;
+        } else if !is_within(other.list(), self.list()) {
+            self.counts = Some(Arc::new(merged(self.list(), other.list())));
         }
-        let (mut a, mut b) = (self.list().iter().copied().peekable(), other.list().iter().copied().peekable());
-        let mut merged = Vec::with_capacity(self.list().len() + other.list().len());
-        while let (Some(&x), Some(&y)) = (a.peek(), b.peek()) {
-            merged.push((
-                x.0.min(y.0),
-                if x.0 == y.0 {
-                    x.1.max(y.1)
-                } else if x.0 < y.0 {
-                    x.1
-                } else {
-                    y.1
-                },
-            ));
-            if x.0 <= y.0 {
-                a.next();
-            }
-            if y.0 <= x.0 {
-                b.next();
-            }
-        }
-        merged.extend(a);
-        merged.extend(b);
-        self.counts = Some(Arc::new(merged));
     }
+}
+
+/// Whether everything that `a` says is also said by `b`.
+fn is_within(a: &[(u32, u64)], b: &[(u32, u64)]) -> bool {
+    let mut rest = b.iter();
+    a.len() <= b.len()
+        && a.iter().all(|(agent, count)| {
+            rest.find(|(other, _)| other >= agent).is_some_and(|(other, most)| other == agent && most >= count)
+        })
+}
+
+fn merged(a: &[(u32, u64)], b: &[(u32, u64)]) -> Vec<(u32, u64)> {
+    let mut out = Vec::with_capacity(a.len() + b.len());
+    let (mut i, mut j) = (0, 0);
+    while let (Some(&x), Some(&y)) = (a.get(i), b.get(j)) {
+        out.push(match x.0.cmp(&y.0) {
+            Ordering::Less => x,
+            Ordering::Greater => y,
+            Ordering::Equal => (x.0, x.1.max(y.1)),
+        });
+        i += usize::from(x.0 <= y.0);
+        j += usize::from(y.0 <= x.0);
+    }
+    out.extend_from_slice(&a[i..]);
+    out.extend_from_slice(&b[j..]);
+    out
 }
 
 /// What is over, and what of it can also be seen.
@@ -80,13 +93,27 @@ pub(super) struct Knowledge {
 
 impl Knowledge {
     pub(super) fn join(&mut self, other: &Self) {
+        // Mostly all that is over can be seen, and both are one list.
+        let one = self.over.is(&self.seen) && other.over.is(&other.seen);
         self.over.join(&other.over);
-        self.seen.join(&other.seen);
+        if one {
+            self.seen = self.over.clone();
+        } else {
+            self.seen.join(&other.seen);
+        }
     }
 
     pub(super) fn learn(&mut self, agent: u32, count: u64) {
+        let one = self.over.is(&self.seen);
+        if one {
+            self.seen = Clock::default();
+        }
         self.over.learn(agent, count);
-        self.seen.learn(agent, count);
+        if one {
+            self.seen = self.over.clone();
+        } else {
+            self.seen.learn(agent, count);
+        }
     }
 }
 

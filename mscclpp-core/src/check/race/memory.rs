@@ -40,50 +40,44 @@ pub(super) enum Grain {
     Packet,
 }
 
-impl PartialEq for Access<'_> {
-    fn eq(&self, other: &Self) -> bool {
-        (self.agent, self.count, self.write, &self.threads) == (other.agent, other.count, other.write, &other.threads)
-    }
-}
-
-impl Eq for Access<'_> {}
-
-/// The accesses of a byte that later ones may collide with: the last writes, and the reads since.
+/// The accesses of a byte that later ones may collide with, by their numbers: the last writes, and the reads since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Cell<'p> {
-    pub(super) writes: SmallVec<[Access<'p>; 1]>,
-    pub(super) reads: SmallVec<[Access<'p>; 1]>,
+pub(super) struct Cell {
+    pub(super) writes: SmallVec<[u32; 2]>,
+    pub(super) reads: SmallVec<[u32; 4]>,
 }
 
 /// One memory. Positions are fractions of bytes.
 #[derive(Default)]
-pub(super) struct Memory<'p> {
-    cells: RangeMap<u128, Cell<'p>>,
+pub(super) struct Memory {
+    cells: RangeMap<u128, Cell>,
 }
 
-impl<'p> Memory<'p> {
+impl Memory {
     /// What has touched a range, piece by piece.
-    pub(super) fn touched(&self, range: &Range<u128>) -> impl Iterator<Item = (u128, &Cell<'p>)> {
+    pub(super) fn touched(&self, range: &Range<u128>) -> impl Iterator<Item = (u128, &Cell)> {
         let start = range.start;
         self.cells.overlapping(range.clone()).map(move |(piece, cell)| (piece.start.max(start), cell))
     }
 
-    /// Notes an access that has been compared with all others. A write takes the place of what it was compared with;
-    /// a read that of earlier reads by the same agent that are over by then (`epoch`).
-    pub(super) fn note(&mut self, range: Range<u128>, access: &Access<'p>, epoch: u64) {
+    /// Notes a write that has been compared with all that touched the range, in whose place it comes.
+    pub(super) fn write(&mut self, range: Range<u128>, number: u32) {
+        if !range.is_empty() {
+            self.cells.insert(range, Cell { writes: SmallVec::from_elem(number, 1), reads: SmallVec::new() });
+        }
+    }
+
+    /// Notes a read, in the place of those reads that it makes `superfluous`.
+    pub(super) fn read(&mut self, range: Range<u128>, number: u32, superfluous: impl Fn(u32) -> bool) {
         if range.is_empty() {
             return;
         }
-        if access.write {
-            let cell = Cell { writes: SmallVec::from_elem(access.clone(), 1), reads: SmallVec::new() };
-            return self.cells.insert(range, cell);
-        }
-        let add = |mut cell: Cell<'p>| {
-            cell.reads.retain(|old| old.agent != access.agent || old.count >= epoch && old.threads != access.threads);
-            cell.reads.push(access.clone());
+        let add = |mut cell: Cell| {
+            cell.reads.retain(|old| !superfluous(*old));
+            cell.reads.push(number);
             cell
         };
-        let mut pieces: Vec<_> = self.cells.gaps(&range).map(|gap| (gap, add(Cell::default()))).collect();
+        let mut pieces: SmallVec<[_; 2]> = self.cells.gaps(&range).map(|gap| (gap, add(Cell::default()))).collect();
         for (piece, cell) in self.cells.overlapping(range.clone()) {
             pieces.push((piece.start.max(range.start)..piece.end.min(range.end), add(cell.clone())));
         }

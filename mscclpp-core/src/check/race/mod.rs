@@ -34,7 +34,7 @@ use super::pairing::{signals, waits};
 use super::place::{Placed, home};
 use crate::diag::Diagnostics;
 use crate::plan::{OpKind, PlanTree};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::vocab::ChannelKind;
 use clock::Knowledge;
 use memory::{Access, Grain, Mapping, Memory};
 
@@ -55,7 +55,10 @@ struct Races<'p> {
     /// Thread blocks in the order of the machine's agents, then one for every channel end, of which those of ports act.
     agents: Vec<Agent>,
     blocks: usize,
-    memories: BTreeMap<(u32, BufferKind, bool), Memory<'p>>,
+    /// Per rank its input, output, scratch as plain data, and scratch as packets.
+    memories: Vec<[Memory; 4]>,
+    /// All accesses, by number.
+    accesses: Vec<Access<'p>>,
     /// What the signals say that nobody has waited for yet, per counter.
     signals: Vec<VecDeque<Knowledge>>,
     /// The same for the releases of semaphores, behind the units that are there from the start.
@@ -180,7 +183,8 @@ impl<'p> Races<'p> {
             plan,
             agents,
             blocks,
-            memories: BTreeMap::new(),
+            memories: plan.ranks.iter().map(|_| Default::default()).collect(),
+            accesses: Vec::new(),
             signals,
             releases: BTreeMap::new(),
             found: Diagnostics::default(),
@@ -265,16 +269,17 @@ impl<'p> Races<'p> {
             at: *at,
             carries: None,
         };
-        let buffer = if effect.packets { BufferKind::Scratch } else { buffer };
-        let memory = self.memories.entry((effect.owner, buffer, effect.packets)).or_default();
+        let memory = &mut self.memories[effect.owner as usize][if effect.packets { 3 } else { buffer as usize }];
         let state = &self.agents[by];
         // A port's operations are in order; those of a block only across block syncs.
         let epoch = if block { state.epoch } else { u64::MAX };
         // Waiting for a packet's flag takes the place of an order.
         let waits = effect.packets && !effect.write && block;
         let mut heard = Vec::new();
-        'cells: for (place, cell) in memory.touched(&range) {
-            for old in &cell.writes {
+        let mut race = None;
+        for (place, cell) in memory.touched(&range) {
+            for &old in &cell.writes {
+                let old = &self.accesses[old as usize];
                 if waits {
                     heard.extend(old.carries.clone());
                     continue;
@@ -282,21 +287,22 @@ impl<'p> Races<'p> {
                 // What an order of execution is worth for packets: their flags make them visible.
                 let over = ordered(old, &access, epoch, &state.knows.over);
                 let fine = if effect.packets { over } else { ordered(old, &access, epoch, &state.knows.seen) };
-                if !fine && self.found.len() < MOST_FINDINGS {
-                    let chunk = place / (u128::from(machine.chunk_bytes()) * u128::from(machine.parts()));
-                    let finding = story::tell(self.plan, self.blocks, old, &access, (effect, buffer, chunk), over);
-                    self.found.push(finding);
-                    break 'cells;
+                if !fine {
+                    race.get_or_insert((old, place, over));
                 }
             }
-            for old in cell.reads.iter().filter(|_| effect.write) {
-                if !ordered(old, &access, epoch, &state.knows.over) && self.found.len() < MOST_FINDINGS {
-                    let chunk = place / (u128::from(machine.chunk_bytes()) * u128::from(machine.parts()));
-                    let finding = story::tell(self.plan, self.blocks, old, &access, (effect, buffer, chunk), false);
-                    self.found.push(finding);
-                    break 'cells;
+            for &old in cell.reads.iter().filter(|_| effect.write) {
+                let old = &self.accesses[old as usize];
+                if !ordered(old, &access, epoch, &state.knows.over) {
+                    race.get_or_insert((old, place, false));
                 }
             }
+        }
+        if let Some((old, place, over)) = race
+            && self.found.len() < MOST_FINDINGS
+        {
+            let chunk = place / (u128::from(machine.chunk_bytes()) * u128::from(machine.parts()));
+            self.found.push(story::tell(self.plan, self.blocks, old, &access, (effect, buffer, chunk), over));
         }
         let state = &mut self.agents[by];
         heard.iter().for_each(|over| state.knows.over.join(over));
@@ -305,7 +311,18 @@ impl<'p> Races<'p> {
             over.learn(by as u32, count + 1);
             access.carries = Some(over);
         }
-        memory.note(range, &access, epoch);
+        let number = self.accesses.len() as u32;
+        if effect.write {
+            memory.write(range, number);
+        } else {
+            let (accesses, new) = (&self.accesses, &access);
+            // A later read of the same agent stands for earlier ones that are over by then, or in the same threads.
+            memory.read(range, number, |old| {
+                let old = &accesses[old as usize];
+                old.agent == new.agent && (old.count < epoch || old.threads == new.threads)
+            });
+        }
+        self.accesses.push(access);
     }
 }
 
