@@ -14,7 +14,7 @@ use crate::vocab::ChannelKind;
 /// A plan while it runs.
 pub(super) struct Machine<'p> {
     pub(super) plan: &'p PlanTree,
-    pub(super) pairs: Pairs,
+    pub(super) pairs: &'p Pairs,
     pub(super) agents: Vec<Agent<'p>>,
     chunk_bytes: u64,
     /// Signals sent and not waited for yet.
@@ -78,19 +78,35 @@ struct Waiting {
 /// Iterations of the loop that has most: enough to use up semaphores that start above 0, within reason.
 const MOST_TRIPS: u64 = 16;
 
-/// The sizes of a chunk, in bytes, at which a plan is worth running: a few iterations of the loop that has most, and
-/// one iteration of every loop. Plans without loops run the same at every size.
-pub(super) fn sizes(plan: &PlanTree) -> Vec<u64> {
-    let highest = plan.ranks.iter().flat_map(|rank| &rank.semaphores).max().copied().unwrap_or(0);
-    let trips = u64::try_from(highest).unwrap_or(0).saturating_add(2).clamp(3, MOST_TRIPS);
-    let mut most = None;
-    each(plan, &mut |at| {
-        if let Some(body) = &at.op.body {
-            let size = trips.saturating_mul(body.unit) / u64::from(body.num_chunks.max(1));
-            most = Some(most.unwrap_or(u64::MAX).min(size.max(1)));
+/// What is to be known of a plan before it runs.
+pub(super) struct Survey {
+    /// The sizes of a chunk, in bytes, at which the plan is worth running: a few iterations of the loop that has most,
+    /// and one iteration of every loop. Plans without loops run the same at every size.
+    pub(super) sizes: Vec<u64>,
+    /// Parts of a chunk, so that slices of all groups begin and end at one.
+    parts: u64,
+}
+
+impl Survey {
+    pub(super) fn of(plan: &PlanTree) -> Self {
+        let highest = plan.ranks.iter().flat_map(|rank| &rank.semaphores).max().copied().unwrap_or(0);
+        let trips = u64::try_from(highest).unwrap_or(0).saturating_add(2).clamp(3, MOST_TRIPS);
+        let mut most = None;
+        let mut groups = BTreeSet::new();
+        each(plan, &mut |at| {
+            if let Some(body) = &at.op.body {
+                let size = trips.saturating_mul(body.unit) / u64::from(body.num_chunks.max(1));
+                most = Some(most.unwrap_or(u64::MAX).min(size.max(1)));
+            }
+            if let Some(slice) = at.op.slice {
+                groups.insert(slice.of);
+            }
+        });
+        Self {
+            sizes: most.into_iter().chain([1]).collect(),
+            parts: groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size))),
         }
-    });
-    most.into_iter().chain([1]).collect()
+    }
 }
 
 /// Slices of more members than this share parts.
@@ -98,8 +114,7 @@ const MOST_PARTS: u64 = 1 << 20;
 
 impl<'p> Machine<'p> {
     /// A plan about to run, with chunks of so many bytes.
-    pub(super) fn new(plan: &'p PlanTree, chunk_bytes: u64) -> Self {
-        let pairs = Pairs::of(plan);
+    pub(super) fn new(plan: &'p PlanTree, pairs: &'p Pairs, survey: &Survey, chunk_bytes: u64) -> Self {
         let mut agents = Vec::new();
         for (rank, tables) in plan.ranks.iter().enumerate() {
             for (block, list) in tables.blocks.iter().enumerate() {
@@ -107,9 +122,6 @@ impl<'p> Machine<'p> {
                 agents.push(Agent { rank, block, ops, next: 0, inner: (0, 0), served: Vec::new(), need: None });
             }
         }
-        let mut groups = BTreeSet::new();
-        each(plan, &mut |at| groups.extend(at.op.slice.map(|slice| slice.of)));
-        let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
         Self {
             plan,
             chunk_bytes,
@@ -117,7 +129,7 @@ impl<'p> Machine<'p> {
             semaphores: plan.ranks.iter().map(|tables| tables.semaphores.clone()).collect(),
             barriers: BTreeMap::new(),
             packets: vec![RangeSet::new(); plan.ranks.len()],
-            parts,
+            parts: survey.parts,
             waiting: Waiting {
                 signal: vec![Vec::new(); pairs.counters()],
                 semaphore: plan.ranks.iter().map(|tables| vec![Vec::new(); tables.semaphores.len()]).collect(),

@@ -28,6 +28,10 @@ pub use limits::reference_limits;
 
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
+use machine::{Machine, Survey, Watch};
+use pairing::Pairs;
+use place::Placed;
+use race::Races;
 
 /// How much is checked, and what is let pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,27 +57,62 @@ pub enum Level {
 impl Checks {
     /// Checks a plan as [`check`] does, with only the rules of this level and without what is allowed.
     pub fn run(&self, plan: &PlanTree) -> Diagnostics {
-        let rules = match self.level {
-            Level::Full => RULES,
-            Level::Basic => &RULES[..2],
-            Level::Off => &[],
-        };
-        let mut left = Diagnostics::default();
-        for (number, rule) in rules.iter().enumerate() {
-            let found = rule(plan);
-            // The other rules look things up as the first one has found them to be, allowed or not.
-            let unsound = number == 0 && !found.is_empty();
-            left.extend(found.into_iter().filter(|finding| !self.allow.contains(&finding.code)));
-            if unsound || !left.is_empty() {
-                break;
-            }
+        if self.level == Level::Off {
+            return Diagnostics::default();
         }
+        let found = shape::check(plan);
+        if !found.is_empty() {
+            // The other rules look things up as this one finds them to be, so they are not asked even if all is allowed.
+            return self.left(found);
+        }
+        let pairs = Pairs::of(plan);
+        let found = self.left(pairing::check(plan, &pairs));
+        if !found.is_empty() || self.level == Level::Basic {
+            return found;
+        }
+        let (deadlocks, races) = deadlocks_and_races(plan, &pairs);
+        let found = self.left(deadlocks);
+        if found.is_empty() { self.left(races) } else { found }
+    }
+
+    /// What is not allowed of some findings.
+    fn left(&self, found: Diagnostics) -> Diagnostics {
+        let mut left = Diagnostics::default();
+        left.extend(found.into_iter().filter(|finding| !self.allow.contains(&finding.code)));
         left
     }
 }
 
-/// The rules, in the order in which they rely on each other.
-const RULES: &[fn(&PlanTree) -> Diagnostics] = &[shape::check, pairing::check, deadlock::check, race::check];
+/// Rules 3 and 4, for which the plan runs in the abstract.
+fn deadlocks_and_races(plan: &PlanTree, pairs: &Pairs) -> (Diagnostics, Diagnostics) {
+    let survey = Survey::of(plan);
+    let mut races = None;
+    for &chunk_bytes in &survey.sizes {
+        let mut machine = Machine::new(plan, pairs, &survey, chunk_bytes);
+        match races {
+            // The first size is the one with most iterations; others show no other races.
+            None => {
+                let mut watch = Races::new(plan, &machine);
+                machine.run(&mut watch);
+                races = Some(watch.found());
+            }
+            Some(_) => machine.run(&mut Nobody),
+        }
+        if let Some(finding) = deadlock::check(&machine) {
+            return (finding.into(), races.unwrap_or_default());
+        }
+    }
+    (Diagnostics::default(), races.unwrap_or_default())
+}
+
+/// Looks on without looking.
+struct Nobody;
+
+impl<'p> Watch<'p> for Nobody {
+    fn done(&mut self, _: &Machine<'p>, _: usize, _: &Placed<'p>) {}
+
+    fn met(&mut self, _: &[usize]) {}
+}
 
 /// Checks a plan. Accepts it if no finding comes back.
 ///

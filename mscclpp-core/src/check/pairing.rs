@@ -16,8 +16,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{OpKind, PlanTree};
 use crate::vocab::ChannelKind;
 
-pub(super) fn check(plan: &PlanTree) -> Diagnostics {
-    let pairs = Pairs::of(plan);
+pub(super) fn check(plan: &PlanTree, pairs: &Pairs) -> Diagnostics {
     let mut channels: Vec<Sides> = Vec::new();
     channels.resize_with(pairs.counters(), Sides::default);
     let mut semaphores: BTreeMap<(usize, u32), Sides> = BTreeMap::new();
@@ -301,9 +300,13 @@ fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnos
 
 #[cfg(test)]
 mod tests {
-    use super::check;
+    use super::{Diagnostics, PlanTree};
     use crate::diag::Code;
     use crate::testing::plan;
+
+    fn check(plan: &PlanTree) -> Diagnostics {
+        super::check(plan, &super::Pairs::of(plan))
+    }
 
     #[track_caller]
     fn finding(ranks: &[&[&str]]) -> (Code, String) {

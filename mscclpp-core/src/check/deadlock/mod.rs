@@ -6,31 +6,96 @@
 //! always finishes what it was given. Loops run a few iterations, as often as their spans and units say relative to
 //! each other, and in a second run one iteration each.
 
-mod story;
+use super::machine::{Machine, Need};
+use crate::diag::{Code, Diagnostic};
 
-use super::machine::{Machine, Watch, sizes};
-use super::place::Placed;
-use crate::diag::Diagnostics;
-use crate::plan::PlanTree;
+/// Links of a chain that are told; the cycle is in them unless it is longer.
+const MOST_LINKS: usize = 12;
 
-pub(super) fn check(plan: &PlanTree) -> Diagnostics {
-    for chunk_bytes in sizes(plan) {
-        let mut machine = Machine::new(plan, chunk_bytes);
-        machine.run(&mut Nobody);
-        if let Some(finding) = story::tell(&machine) {
-            return finding.into();
+/// The finding about a finished run, if some agents wait for ever: a cycle of them, or the chain to one that waits for
+/// what nobody has left to give.
+pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
+    let stuck: Vec<usize> = (0..machine.agents.len()).filter(|&agent| machine.agents[agent].need.is_some()).collect();
+    let mut chain = vec![*stuck.first()?];
+    let mut cycle = None;
+    loop {
+        let last = *chain.last()?;
+        let agent = &machine.agents[last];
+        let Some(need) = &agent.need else { break };
+        let server =
+            stuck.iter().copied().find(|&other| other != last && machine.server(other, agent.rank, need).is_some());
+        // Waiting for itself: what would help comes after the wait, in the same block.
+        let server = server.or_else(|| machine.server(last, agent.rank, need).map(|_| last));
+        let Some(server) = server else { break };
+        if let Some(start) = chain.iter().position(|&known| known == server) {
+            cycle = Some(start);
+            break;
+        }
+        chain.push(server);
+    }
+    let told = cycle.map_or(chain.len().saturating_sub(1), |start| start);
+    let links = &chain[told..];
+    let first = machine.position(links[0])?;
+    let mut message = format!("{} for ever", waits(machine, links[0]));
+    message += &match (cycle, links.len()) {
+        (None, _) => ", and nobody has one left to give".to_owned(),
+        (Some(_), 1) => ", which it would give itself only afterwards".to_owned(),
+        (Some(_), count) => format!(": {count} thread blocks wait for each other"),
+    };
+    if stuck.len() > links.len() {
+        message += &format!(" ({} thread blocks are stuck in all)", stuck.len());
+    }
+    let mut finding = Diagnostic::new(Code::Deadlock, first.site(machine.plan), message)
+        .help(help(machine.agents[links[0]].need.as_ref()));
+    for (i, &agent) in links.iter().enumerate().take(MOST_LINKS) {
+        let next = links[(i + 1) % links.len()];
+        if i > 0
+            && let Some(at) = machine.position(agent)
+        {
+            finding = finding.also(waits(machine, agent), at.site(machine.plan));
+        }
+        let state = &machine.agents[agent];
+        if cycle.is_some()
+            && let Some(need) = &state.need
+            && let Some(server) = machine.server(next, state.rank, need)
+        {
+            let what = format!("`{}` ({}) would give it, behind its own wait", server.op.kind.name(), server.agent());
+            finding = finding.also(what, server.site(machine.plan));
         }
     }
-    Diagnostics::default()
+    Some(finding)
 }
 
-/// Looks on without looking.
-struct Nobody;
+/// What lets a wait end.
+fn help(need: Option<&Need>) -> &'static str {
+    match need {
+        Some(Need::Signal(_)) | None => "move a signal in front of the wait that keeps it back",
+        Some(Need::Semaphore(_)) => {
+            "move a release in front of the acquire that keeps it back, or start the semaphore higher"
+        }
+        Some(Need::Barrier(_)) => "let all thread blocks of the barrier come to it, and to all barriers in one order",
+        Some(Need::Packets(_)) => "put packets there in every launch, before this is waited for",
+    }
+}
 
-impl<'p> Watch<'p> for Nobody {
-    fn done(&mut self, _: &Machine<'p>, _: usize, _: &Placed<'p>) {}
-
-    fn met(&mut self, _: &[usize]) {}
+/// "`wait` (rank 0, thread block 0) waits for …".
+fn waits(machine: &Machine, agent: usize) -> String {
+    let state = &machine.agents[agent];
+    let (rank, block) = (state.rank, state.block);
+    let name = machine.position(agent).map_or("an operation", |at| at.op.kind.name());
+    let what = match &state.need {
+        Some(Need::Signal(counter)) => {
+            let direction = machine.pairs.direction(*counter);
+            format!("a signal of rank {} on {} channel {}", direction.from, direction.kind, direction.number)
+        }
+        Some(Need::Semaphore(id)) => format!("a unit of semaphore {id}"),
+        Some(Need::Barrier(id)) => format!("the other thread blocks of barrier {id}"),
+        Some(Need::Packets(range)) => {
+            format!("the packets of scratch chunk {}", range.start / machine.parts())
+        }
+        None => "nothing".to_owned(),
+    };
+    format!("`{name}` (rank {rank}, thread block {block}) waits for {what}")
 }
 
 #[cfg(test)]

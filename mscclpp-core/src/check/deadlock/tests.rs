@@ -1,9 +1,13 @@
 //! Plans that run to their end, and plans that do not.
 
-use super::check;
-use crate::diag::{Code, Site};
+use crate::check::{Pairs, deadlocks_and_races};
+use crate::diag::{Code, Diagnostics, Site};
 use crate::plan::PlanTree;
 use crate::testing::plan;
+
+fn check(plan: &PlanTree) -> Diagnostics {
+    deadlocks_and_races(plan, &Pairs::of(plan)).0
+}
 
 #[track_caller]
 fn runs(ranks: &[&[&str]]) {

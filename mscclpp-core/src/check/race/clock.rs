@@ -7,12 +7,12 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     /// By agent, ascending.
-    counts: Option<Arc<Vec<(u32, u64)>>>,
+    counts: Option<Arc<[(u32, u64)]>>,
 }
 
 impl Clock {
     fn list(&self) -> &[(u32, u64)] {
-        self.counts.as_deref().map_or(&[], Vec::as_slice)
+        self.counts.as_deref().unwrap_or_default()
     }
 
     /// How many operations of an agent are over.
@@ -26,11 +26,16 @@ impl Clock {
         if count <= self.get(agent) {
             return;
         }
-        let list = Arc::make_mut(self.counts.get_or_insert_default());
-        match list.binary_search_by_key(&agent, |(agent, _)| *agent) {
-            Ok(place) => list[place].1 = count,
-            Err(place) => list.insert(place, (agent, count)),
-        }
+        let list = self.list();
+        let new = [(agent, count)];
+        self.counts = Some(match list.binary_search_by_key(&agent, |(agent, _)| *agent) {
+            Ok(place) => {
+                let mut known = self.counts.take().unwrap_or_default();
+                Arc::make_mut(&mut known)[place].1 = count;
+                known
+            }
+            Err(place) => list[..place].iter().chain(&new).chain(&list[place..]).copied().collect(),
+        });
     }
 
     /// Whether both are one list, so that what happens to one happens to the other.
@@ -50,7 +55,7 @@ impl Clock {
         if self.counts.is_none() || is_within(self.list(), other.list()) {
             *self = other.clone();
         } else if !is_within(other.list(), self.list()) {
-            self.counts = Some(Arc::new(merged(self.list(), other.list())));
+            self.counts = Some(merged(self.list(), other.list()).into());
         }
     }
 }

@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 
 use super::MOST_FINDINGS;
 use super::effect::{Effect, effects};
-use super::machine::{Machine, Watch, sizes};
+use super::machine::{Machine, Watch};
 use super::pairing::{signals, waits};
 use super::place::{Placed, home};
 use crate::diag::Diagnostics;
@@ -38,19 +38,12 @@ use crate::vocab::ChannelKind;
 use clock::Knowledge;
 use memory::{Access, Grain, Mapping, Memory};
 
-pub(super) fn check(plan: &PlanTree) -> Diagnostics {
-    // The first size is the one with most iterations; others show nothing new.
-    let mut machine = Machine::new(plan, sizes(plan).first().copied().unwrap_or(1));
-    let mut races = Races::new(plan, &machine);
-    machine.run(&mut races);
-    races.found
-}
-
 /// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
 /// ranges belong to equal threads.
 const VECTOR_BYTES: u32 = 16;
 
-struct Races<'p> {
+/// Looks on while a plan runs, and finds its races.
+pub(super) struct Races<'p> {
     plan: &'p PlanTree,
     /// Thread blocks in the order of the machine's agents, then one for every channel end, of which those of ports act.
     agents: Vec<Agent>,
@@ -173,7 +166,7 @@ impl<'p> Watch<'p> for Races<'p> {
 }
 
 impl<'p> Races<'p> {
-    fn new(plan: &'p PlanTree, machine: &Machine<'p>) -> Self {
+    pub(super) fn new(plan: &'p PlanTree, machine: &Machine<'p>) -> Self {
         let blocks = machine.agents.len();
         let mut agents = Vec::new();
         agents.resize_with(blocks + machine.pairs.counters(), Agent::default);
@@ -189,6 +182,11 @@ impl<'p> Races<'p> {
             releases: BTreeMap::new(),
             found: Diagnostics::default(),
         }
+    }
+
+    /// What the run has shown.
+    pub(super) fn found(self) -> Diagnostics {
+        self.found
     }
 
     fn signal(&mut self, counter: usize, mut word: Knowledge, relaxed: bool) {

@@ -1,10 +1,14 @@
 //! What races, and what only looks like it.
 
-use super::check;
+use crate::check::{Pairs, deadlocks_and_races};
 use crate::collective::CollectiveKind;
-use crate::diag::{Code, Diagnostic};
+use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::PlanTree;
 use crate::testing::plan;
+
+fn check(plan: &PlanTree) -> Diagnostics {
+    deadlocks_and_races(plan, &Pairs::of(plan)).1
+}
 
 /// Remote buffers 0, 1, 2 are the other rank's scratch, input, output.
 #[track_caller]
