@@ -130,3 +130,6 @@ pub fn check(plan: &PlanTree) -> Diagnostics {
 
 /// Findings of one rule that are kept; a plan with more is wrong enough.
 const MOST_FINDINGS: usize = 100;
+
+#[cfg(test)]
+mod tests;
