@@ -1,4 +1,5 @@
 //! Snippets that run natively and evaluated, and must agree: on the value, or on panicking.
+#![allow(clippy::undocumented_unsafe_blocks, reason = "the one there is refused")]
 #![allow(
     clippy::all,
     arithmetic_overflow,

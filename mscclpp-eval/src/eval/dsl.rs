@@ -16,11 +16,11 @@ use crate::ast::{Expr, MethodCall, Tok};
 impl<'t> Vm<'t> {
     pub(super) fn dsl_method(&mut self, method: &Method, expr: &'t Expr, call: &'t MethodCall) -> Eval {
         let receiver = self.eval(&call.receiver)?;
-        let receiver = self.to_core(receiver, call.receiver.tok)?;
+        let receiver = self.encode(receiver, call.receiver.tok)?;
         let mut args: SmallVec<[dsl::Value; 4]> = SmallVec::new();
         for arg in &call.args {
             let value = self.eval(arg)?;
-            args.push(self.to_core(value, arg.tok)?);
+            args.push(self.encode(value, arg.tok)?);
         }
         self.set_place(expr.tok, call);
         let Some(program) = self.program else { return Err(self.ill_typed(expr.tok)) };
@@ -38,8 +38,8 @@ impl<'t> Vm<'t> {
             return Err(self.fail_with(Code::TooManySteps, expr.tok, message, Some(help)));
         }
         // All of the API's lists are iterators to the code that gets them.
-        let value = self.from_core(value);
-        if matches!(value, Value::List(_)) { self.into_iter(value, expr.tok) } else { Ok(value) }
+        let value = self.decode(value);
+        if matches!(value, Value::List(_)) { self.iterate(value, expr.tok) } else { Ok(value) }
     }
 
     pub(super) fn pipeline(&mut self, expr: &'t Expr, call: &'t MethodCall) -> Eval {
@@ -71,7 +71,7 @@ impl<'t> Vm<'t> {
     }
 
     /// A value as the authoring API takes it.
-    fn to_core(&mut self, value: Value, tok: Tok) -> Eval<dsl::Value> {
+    fn encode(&mut self, value: Value, tok: Tok) -> Eval<dsl::Value> {
         Ok(match value {
             Value::Handle(handle) => (*handle).clone(),
             Value::Int(int) => dsl::Value::Int(int),
@@ -81,25 +81,25 @@ impl<'t> Vm<'t> {
             Value::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
                 for item in items.iter() {
-                    list.push(self.to_core(item.clone(), tok)?);
+                    list.push(self.encode(item.clone(), tok)?);
                 }
                 dsl::Value::List(Rc::new(list))
             }
             Value::Iter(iter) => {
                 let items = self.drain(&iter, tok)?;
-                self.to_core(Value::list(items), tok)?
+                self.encode(Value::list(items), tok)?
             }
-            Value::Place(place) => self.to_core(place.get(), tok)?,
+            Value::Place(place) => self.encode(place.get(), tok)?,
             _ => return Err(self.ill_typed(tok)),
         })
     }
 
-    fn from_core(&self, value: dsl::Value) -> Value {
+    fn decode(&self, value: dsl::Value) -> Value {
         match value {
             dsl::Value::Unit => Value::Unit,
             dsl::Value::Int(int) => Value::Int(int),
             dsl::Value::Bool(bool) => Value::Bool(bool),
-            dsl::Value::List(list) => Value::list(list.iter().map(|value| self.from_core(value.clone())).collect()),
+            dsl::Value::List(list) => Value::list(list.iter().map(|value| self.decode(value.clone())).collect()),
             handle => Value::handle(handle),
         }
     }

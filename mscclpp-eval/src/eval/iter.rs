@@ -627,7 +627,7 @@ impl<'t> Vm<'t> {
     }
 
     /// The same as a value.
-    pub(crate) fn into_iter(&mut self, value: Value, tok: Tok) -> Eval {
+    pub(crate) fn iterate(&mut self, value: Value, tok: Tok) -> Eval {
         Ok(Value::Iter(self.make_iter(value, tok)?))
     }
 

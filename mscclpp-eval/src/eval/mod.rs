@@ -94,6 +94,7 @@ pub(crate) struct Vm<'t> {
 ///
 /// # Errors
 /// What stopped the evaluation.
+#[allow(clippy::result_large_err, reason = "it is returned once per evaluation")]
 pub(crate) fn run(
     tree: &Tree,
     types: &Types,
@@ -349,7 +350,7 @@ impl<'t> Vm<'t> {
     /// A value where a type is written: what is to be an iterator becomes one.
     fn coerced(&mut self, value: Value, ty: &TypeExpr, tok: Tok) -> Eval {
         match ty {
-            TypeExpr::Each(_) | TypeExpr::Con(Con::Iter, _) => self.into_iter(value, tok),
+            TypeExpr::Each(_) | TypeExpr::Con(Con::Iter, _) => self.iterate(value, tok),
             _ => Ok(value),
         }
     }

@@ -336,6 +336,7 @@ pub(crate) fn collect(vm: &mut Vm<'_>, call: &Call, iter: &Shared, made: Option<
 }
 
 /// Makes a collection from items.
+#[allow(clippy::mutable_key_type, reason = "rustc lets no key be changed while it is in a map")]
 pub(crate) fn gather(vm: &mut Vm<'_>, call: &Call, items: Vec<Value>, made: Option<Con>) -> Eval {
     match made {
         Some(Con::List) => Ok(Value::list(items)),

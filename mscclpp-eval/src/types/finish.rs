@@ -50,7 +50,7 @@ impl Infer<'_> {
                 }
             }
             Check::Int { ty, tok } => {
-                if !self.store.is_int(ty) && !(self.failed && matches!(self.store.node(ty), Node::Var)) {
+                if !(self.store.is_int(ty) || self.failed && matches!(self.store.node(ty), Node::Var)) {
                     let shown = self.store.show(ty, &self.tree.structs);
                     self.error(tok, format!("expected an integer, found `{shown}`, so no plan was built"));
                 }
