@@ -14,7 +14,7 @@ use crate::size;
 Examples:
   mscclpp run allreduce_ring --ranks 8 --size 1M
   mscclpp run allreduce_ring --ranks 4 --begin 1K --end 64M --factor 4
-  mscclpp run allgather --ranks 4 --count 1001 --dtype bf16 --in-place
+  mscclpp run allgather_ring --ranks 4 --count 1001 --dtype bf16 --in-place
   mscclpp run plan.json --op max --iters 50 --json
 
 A size is a whole number with K, M, G or T for powers of 1024. It counts the larger of a rank's input and output.

@@ -51,7 +51,13 @@ fn value(entry: &Entry) -> Value {
 }
 
 fn text(entry: &Entry) -> String {
-    format!("{} {}\n\nRule: {}.\n\n{}\n", entry.number, entry.slug, entry.rule, wrapped(entry.explanation, 100))
+    format!(
+        "{} {}\n\nRule: {}.\n\n{}\n",
+        entry.number,
+        entry.slug,
+        entry.rule,
+        wrapped(entry.explanation, 100).trim_end()
+    )
 }
 
 fn list() -> String {

@@ -5,8 +5,9 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::show::{Operation, Scope};
-use super::{Op, OpKind, PlanTree, RankPlan, ThreadBlock};
+use super::show::{Numbers, Operation, Scope};
+use super::{ChannelTable, Op, OpKind, PlanTree, RankPlan, RemoteBuffer, ThreadBlock};
+use crate::vocab::ChannelKind;
 
 /// The longest lists of operations that are aligned to each other; longer ones are compared position by position.
 const ALIGNED: usize = 2000;
@@ -32,11 +33,14 @@ impl Display for Difference {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (name, number) in [("rank", self.rank), ("thread block", self.block), ("operation", self.op)] {
             if let Some(number) = number {
-                write!(f, "{name} {number} / ")?;
+                let last = name == "operation";
+                write!(f, "{name} {number}{}", if last { "" } else { " / " })?;
             }
         }
         let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".into());
-        write!(f, "{}: {} | {}", self.what, value(&self.left), value(&self.right))
+        // The way to an operation says already what differs.
+        let what = if self.op.is_some() { "" } else { self.what };
+        write!(f, "{what}: {} | {}", value(&self.left), value(&self.right))
     }
 }
 
@@ -85,11 +89,11 @@ impl Differences {
     }
 
     /// Compares a list entry by entry.
-    fn entries<T: PartialEq + fmt::Debug>(&mut self, what: &'static str, [left, right]: [&[T]; 2]) {
+    fn entries<T: PartialEq + Entry>(&mut self, what: &'static str, [left, right]: [&[T]; 2]) {
         for i in 0..left.len().max(right.len()) {
             let pair = [left.get(i), right.get(i)];
             if pair[0] != pair[1] {
-                self.add(None, what, pair.map(|entry| entry.map(|entry| format!("{i}: {entry:?}"))));
+                self.add(None, what, pair.map(|entry| entry.map(|entry| format!("{i}: {}", entry.text()))));
             }
         }
     }
@@ -128,6 +132,48 @@ impl Differences {
             };
             self.add(Some(at as u32), "operation", pair);
         }
+    }
+}
+
+/// An entry of a table, in words.
+trait Entry {
+    fn text(&self) -> String;
+}
+
+impl Entry for i64 {
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Entry for ChannelTable {
+    fn text(&self) -> String {
+        match self {
+            Self::Memory(peers) => format!("memory to ranks {}", Numbers(peers)),
+            Self::Port(peers) => format!("port to ranks {}", Numbers(peers)),
+            Self::Switch { buffer, groups } => {
+                let groups: Vec<_> = groups.iter().map(|group| format!("ranks {}", Numbers(group))).collect();
+                format!("switch over {buffer} of {}", groups.join(" and of "))
+            }
+        }
+    }
+}
+
+impl Entry for RemoteBuffer {
+    fn text(&self) -> String {
+        let kinds = match (self.memory, self.port) {
+            (true, true) => "memory and port",
+            (true, false) => "memory",
+            (false, true) => "port",
+            (false, false) => "no",
+        };
+        format!("rank {} {}, {kinds} access", self.rank, self.buffer)
+    }
+}
+
+impl Entry for (ChannelKind, Vec<u32>) {
+    fn text(&self) -> String {
+        format!("{} {}", self.0, Numbers(&self.1))
     }
 }
 
@@ -227,7 +273,6 @@ mod tests {
 
     use super::*;
     use crate::plan::json::{ReadOptions, read};
-    use crate::vocab::ChannelKind;
 
     fn pair() -> PlanTree {
         read(include_str!("pair.json"), ReadOptions::default()).unwrap().0
@@ -250,6 +295,8 @@ mod tests {
         let (left, mut right) = (pair(), pair());
         right.max_message_size = 5;
         right.ranks[0].scratch_chunks = 3;
+        right.ranks[0].remote_buffers.pop();
+        right.ranks[0].blocks[0].channels[0].1.push(1);
         right.ranks[0].blocks[0].ops[3].kind = OpKind::RelaxedWait;
         let found: Vec<String> = diff(&left, &right).iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -257,8 +304,10 @@ mod tests {
             [
                 "max message size: 1048576 | 5",
                 "rank 0 / scratch chunks: 1 | 3",
-                "rank 0 / thread block 0 / operation 3 / operation: wait memory channel 0 (rank 1) | rlxwait memory \
-                 channel 0 (rank 1)",
+                "rank 0 / remote buffers: 1: rank 1 input, memory access | none",
+                "rank 0 / thread block 0 / channels: 0: memory 0 | 0: memory 0, 1",
+                "rank 0 / thread block 0 / operation 3: wait memory channel 0 (rank 1) | rlxwait memory channel 0 \
+                 (rank 1)",
             ]
         );
     }

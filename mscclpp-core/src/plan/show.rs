@@ -201,7 +201,7 @@ impl Scope<'_> {
 }
 
 /// Numbers with commas between them.
-struct Numbers<'a>(&'a [u32]);
+pub(super) struct Numbers<'a>(pub(super) &'a [u32]);
 
 impl Display for Numbers<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
