@@ -53,3 +53,12 @@ fn the_page_is_not_stale() {
         "docs/errors.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test errors_page` and look at the change"
     );
 }
+
+#[test]
+fn every_explanation_shows_a_wrong_program_and_its_repair() {
+    // A fault of ours has no program that would be wrong.
+    for (_, entry) in Code::all().filter(|(code, _)| !matches!(code, Code::Internal | Code::ExecutorFault)) {
+        let shows = entry.explanation.contains("Wrong") && entry.explanation.contains("Right");
+        assert!(shows, "{} {} has no `Wrong: … Right: …`", entry.number, entry.slug);
+    }
+}

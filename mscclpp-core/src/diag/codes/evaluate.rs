@@ -4,7 +4,7 @@ use crate::diag::catalogue::{Code, Entry, codes};
 
 codes! {
     BadAttribute = "M0101" "bad-attribute": "the arguments of `#[collective]` are the documented ones",
-        "See `docs/subset.md` for the arguments.";
+        "The kind of collective comes first, then arguments with values that are literals: a macro cannot see constants. `docs/subset.md` lists all arguments.\n\nWrong: `#[collective(AllGather, ranks = N, inplace)]`. Right: `#[collective(AllGather, ranks = 8, in_place)]`.";
     BadSignature = "M0102" "bad-signature": "a collective is a function of a program, and of parameters that the attribute gives values for",
         "The macro calls the function with a `&Program`, and with every combination of the values that `params(…)` lists, in the function's order. It records operations and returns nothing.\n\nWrong: `#[collective(AllReduce, ranks = 8)] fn ring(p: &Program, tbg: usize)`. Right: `#[collective(AllReduce, ranks = 8, params(tbg = [1, 2]))] fn ring(p: &Program, tbg: usize)`.";
     NotInSubset = "M0103" "not-in-subset": "a collective is written in the subset of Rust that is evaluated at compile time",
@@ -12,7 +12,7 @@ codes! {
     OutsideName = "M0104" "outside-name": "a collective reads nothing but its own tokens",
         "The macro sees the function, not the crate around it, so it cannot know what a constant or function outside stands for.\n\nWrong: `const N: usize = 4; #[collective(AllGather, ranks = 4)] fn f(p: &Program) { for i in 0..N { … } }`. Right: put both into a module under `#[collectives]`, or make it a parameter: `#[collective(…, params(n = [4]))] fn f(p: &Program, n: usize)`.";
     TypeError = "M0105" "type-error": "a collective passes the compiler's own checks",
-        "The evaluator found types that do not fit, or could not find one. The compiler checks the same function and explains such errors better; read its message first. If it has none, write the type out where this message points: `let x: usize = …`, `collect::<Vec<_>>()`.";
+        "The evaluator found types that do not fit, or could not find one. The compiler checks the same function and explains such errors better; read its message first. If it has none, write the type out where this message points.\n\nWrong: `let peers = p.ranks().map(Rank::id).collect();`. Right: `let peers: Vec<usize> = p.ranks().map(|rank| rank.id()).collect();`.";
     Panicked = "M0106" "panicked": "a collective does not panic for the sizes that it is built for",
         "`assert!`, `panic!`, `unwrap` and `expect` state what a collective needs; when it is evaluated and does not get it, that is an error at compile time.\n\nWrong: `ranks = [2, 3]` with `assert!(p.num_ranks().is_power_of_two())`. Right: `ranks = [2, 4]`.";
     Overflow = "M0107" "overflow": "arithmetic does not overflow",

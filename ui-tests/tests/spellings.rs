@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use mscclpp_core::collective::{Collective, CollectiveKind};
-use mscclpp_core::dsl::{Program, registry};
+use mscclpp::exec::cpu::Run;
+use mscclpp::exec::{algorithms, cpu};
+use mscclpp::prelude::*;
+use mscclpp_core::compile::compile;
+use mscclpp_core::dsl::registry;
 use mscclpp_core::lang::{self, ChannelType::Sm};
-use mscclpp_core::plan::Plan;
-use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::{Protocol, Replication};
 
 /// Names with an expression that compiles only if they are there.
 macro_rules! names {
@@ -32,7 +32,6 @@ macro_rules! fields {
 fn names() -> BTreeSet<&'static str> {
     let names = names! {
         "Program::new" => Program::new;
-        "Program::finish" => Program::finish;
         "Program::pipeline" => |p: &Program| p.pipeline(16, 1, || ());
         "Protocol::Simple" => Protocol::Simple;
         "Protocol::LL" => Protocol::LL;
@@ -45,6 +44,18 @@ fn names() -> BTreeSet<&'static str> {
         "CollectiveKind::Custom" => CollectiveKind::Custom { input: 1, output: 1 };
         "AlgoSpec" => |spec: AlgoSpec| spec;
         "Plan" => |_: &Plan| ();
+        "Plan::tags" => |plan: &Plan| _ = plan.tags().count();
+        "compile" => |spec: AlgoSpec| compile(spec, |_| ());
+        "DataType" => DataType::ALL;
+        "Message::of" => Message::of::<f32>;
+        "Message::op" => Message::op;
+        "World::new" => World::new;
+        "World::prepare" => cpu::World::prepare;
+        "Run::launch" => |run: &mut Run| run.launch(&[[0_i32]], &mut [[0_i32]]);
+        "algorithms::all" => algorithms::all;
+        "algorithms::find" => algorithms::find;
+        "algorithms::Algorithm::kind" => algorithms::Algorithm::kind;
+        "algorithms::Algorithm::name" => algorithms::Algorithm::name;
         "lang::MscclppProgram::new" => |c: lang::Collective| _ = lang::MscclppProgram::new("", c, 1, 1);
         "lang::MscclppProgram::record" => |p: lang::MscclppProgram| p.record(|_| ());
         "lang::MscclppProgram::protocol" => lang::MscclppProgram::protocol;
