@@ -158,6 +158,11 @@ impl Layout {
         (start, end - start)
     }
 
+    /// A loop's window in whole units, so that no element and no packet is cut.
+    pub(crate) fn window(&self, unit: u64) -> u64 {
+        unit.checked_next_multiple_of(self.unit).unwrap_or(u64::MAX)
+    }
+
     /// Iterations of a pipelined loop over `chunks` chunks in windows of `unit` bytes.
     pub(crate) fn trips(&self, chunks: u32, unit: u64) -> u64 {
         (u128::from(self.stride) * u128::from(chunks)).div_ceil(u128::from(unit.max(1))).min(u64::MAX.into()) as u64

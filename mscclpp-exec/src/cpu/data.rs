@@ -26,11 +26,19 @@ impl<'a> Launch<'a> {
             let Window { start, len } = self.window(instr, src.size, state);
             while state.at.done < len {
                 let at = start + state.at.done;
-                let (from, run) = self.span(src, at, (len - state.at.done).min(worker.quantum));
+                let (from, run) = self.span(src, at, len - state.at.done);
                 let (to, run) = self.span(dst, at, run);
-                let done = step(worker, from, to, run);
+                let packets = src.space == Space::Packets || dst.space == Space::Packets;
+                let useful = if packets { run } else { run.min(to.len() as u64) };
+                if useful == 0 {
+                    // Padding, which can be much longer than the data.
+                    state.at.done += run;
+                    continue;
+                }
+                let wanted = useful.min(worker.quantum);
+                let done = step(worker, from, to, wanted);
                 state.at.done += done;
-                if done < run {
+                if done < wanted {
                     return Step::Blocked;
                 }
                 if worker.is_tired() {
@@ -105,7 +113,7 @@ impl<'a> Launch<'a> {
         while state.at.done < len {
             let at = start + state.at.done;
             // As far as every operand is one piece.
-            let mut run = (len - state.at.done).min(worker.quantum);
+            let mut run = len - state.at.done;
             let mut spans = [Span::EMPTY; CACHED];
             for (number, operand) in srcs.iter().chain(dsts).enumerate() {
                 let (span, shorter) = self.span(operand, at, run);
@@ -116,9 +124,14 @@ impl<'a> Launch<'a> {
             }
             let operands = Operands { launch: self, srcs, dsts, spans: &spans, at };
             let useful = operands.useful(run);
+            if useful == 0 {
+                state.at.done += run;
+                continue;
+            }
+            let turn = useful.min(worker.quantum);
             let mut offset = 0;
-            while offset < useful {
-                let wanted = BLOCK.min(useful - offset);
+            while offset < turn {
+                let wanted = BLOCK.min(turn - offset);
                 let n = operands.combine(worker, instr, offset, wanted);
                 offset += n;
                 state.at.done += n;
@@ -126,7 +139,6 @@ impl<'a> Launch<'a> {
                     return Step::Blocked;
                 }
             }
-            state.at.done += run - useful;
             if worker.is_tired() {
                 return Step::Paused;
             }

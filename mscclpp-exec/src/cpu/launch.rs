@@ -98,7 +98,7 @@ impl<'a> Launch<'a> {
             Action::Release => self.release(instr),
             Action::Barrier => self.barrier(instr, state),
             Action::Loop => {
-                state.unit = self.window_unit(instr.unit);
+                state.unit = self.params.layout.window(instr.unit);
                 state.loop_start = state.at.instr + 1;
                 state.loop_end = state.loop_start + instr.body;
                 state.trips = self.params.layout.trips(instr.count, state.unit);
@@ -110,11 +110,6 @@ impl<'a> Launch<'a> {
                 Step::Next
             }
         }
-    }
-
-    /// A window of whole units, so that no element and no packet is cut.
-    fn window_unit(&self, unit: u64) -> u64 {
-        unit.checked_next_multiple_of(self.params.layout.unit).unwrap_or(u64::MAX)
     }
 
     /// What an operation on references of `size` chunks works on: its slice, and of that the loop's window.

@@ -41,6 +41,7 @@ pub(super) fn lower(plan: &Plan) -> Result<Program, Error> {
             semaphores: Vec::new(),
             barriers: Vec::new(),
             proxies: Vec::new(),
+            loops: Vec::new(),
         },
         chunks: plan.ranks().map(|rank| BufferKind::ALL.map(|buffer| rank.chunks(buffer))).collect(),
         tables: Tables::default(),
@@ -291,10 +292,7 @@ impl Lowering {
         if header.body_len > left {
             return at.error(format!("a body of {} operations, {left} follow", header.body_len));
         }
-        let most = self.chunks.iter().flatten().copied().max().unwrap_or(0);
-        if header.num_chunks > most {
-            return at.error(format!("covers {} chunks, no buffer has more than {most}", header.num_chunks));
-        }
+        self.program.loops.push(self.program.instrs.len() as u32 - 1);
         let instr = self.last();
         instr.action = Action::Loop;
         (instr.count, instr.body, instr.unit) = (header.num_chunks, header.body_len, header.unit);

@@ -50,6 +50,7 @@ impl Params {
     pub(super) fn new(program: &Program, message: Message, scratch_limit: u64, pool: u64) -> Result<Self, Error> {
         let layout = Layout::new(&program.shape, &message)?;
         check_size(program, &message, &layout)?;
+        check_loops(program, &layout)?;
         let op = reduction(program, &message)?;
         let reducer = |op| Reducer::new(message.dtype, op, message.accumulate);
         let no_reducer = || Error::Accumulator { dtype: message.dtype, accumulate: message.accumulate };
@@ -100,6 +101,22 @@ fn check_size(program: &Program, message: &Message, layout: &Layout) -> Result<(
         return Ok(());
     }
     Err(Error::MessageSize { plan: plan.name().to_owned(), bytes, least, most })
+}
+
+/// Most iterations of a loop. Each takes a few nanoseconds at least, so more would look like a hang; 64 GiB in windows of
+/// 1 KiB are a quarter of it.
+const MOST_TRIPS: u64 = 1 << 28;
+
+fn check_loops(program: &Program, layout: &Layout) -> Result<(), Error> {
+    for &at in &program.loops {
+        let instr = &program.instrs[at as usize];
+        let trips = layout.trips(instr.count, layout.window(instr.unit));
+        if trips > MOST_TRIPS {
+            let what = format!("{trips} iterations with this message, expected at most {MOST_TRIPS}");
+            return Err(Error::Plan { place: program.path(at), what });
+        }
+    }
+    Ok(())
 }
 
 /// The reduction of a launch.

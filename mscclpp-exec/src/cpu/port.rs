@@ -113,10 +113,14 @@ impl Launch<'_> {
         };
         while state.at.done < trigger.len {
             let at = trigger.at + state.at.done;
-            let (from, run) = self.span(src, at, (trigger.len - state.at.done).min(worker.quantum));
+            let (from, run) = self.span(src, at, trigger.len - state.at.done);
             let (to, run) = self.span(dst, at, run);
-            copy(from, to, if src.space == Space::Packets { 2 * run } else { run });
-            state.at.done += run;
+            let scale = if src.space == Space::Packets { 2 } else { 1 };
+            // Bytes that are more than padding.
+            let useful = run.min(to.len() as u64 / scale);
+            let n = if useful == 0 { run } else { useful.min(worker.quantum) };
+            copy(from, to, scale * n);
+            state.at.done += n;
             if state.at.done < trigger.len && worker.is_tired() {
                 return Step::Paused;
             }

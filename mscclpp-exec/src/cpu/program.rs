@@ -3,6 +3,7 @@
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_core::vocab::{ChannelKind, ReduceOp};
 
+use crate::error::path;
 use crate::layout::Shape;
 
 /// A plan made ready for launches of any size.
@@ -30,6 +31,8 @@ pub(super) struct Program {
     pub(super) barriers: Vec<Barrier>,
     /// Ranks that use port channels, ascending: each has a proxy.
     pub(super) proxies: Vec<u32>,
+    /// Positions of the loops among the instructions.
+    pub(super) loops: Vec<u32>,
 }
 
 /// How a plan reduces.
@@ -196,6 +199,14 @@ impl Program {
 
     pub(super) fn dsts(&self, instr: &Instr) -> &[Operand] {
         &self.operands[(instr.operands + instr.srcs) as usize..][..instr.dsts as usize]
+    }
+
+    /// `rank 3 / thread block 0 / operation 5 (put)`.
+    pub(super) fn path(&self, instr: u32) -> String {
+        let code = self.agents.iter().find(|code| (code.start..code.end).contains(&instr));
+        let (rank, block) = code.map_or((0, 0), |code| (code.rank, code.block));
+        let Instr { op, kind, .. } = self.instrs[instr as usize];
+        path(rank, block, op, kind)
     }
 
     pub(super) fn ids(&self, instr: &Instr) -> &[u32] {

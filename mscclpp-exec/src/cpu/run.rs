@@ -28,9 +28,6 @@ enum Slot<'a> {
     Write(&'a mut [u8]),
 }
 
-/// Bytes of all ranks from which on a launch asks for helpers.
-const PARALLEL_FROM: u64 = 1 << 20;
-
 impl Run {
     pub(super) fn new(world: Arc<Inner>, context: Arc<Context>, params: Arc<Params>) -> Result<Self, Error> {
         let run = Self { world, context, params };
@@ -232,7 +229,11 @@ impl Run {
         }
         let all =
             (self.params.layout.input.len + self.params.layout.output.len).saturating_mul(self.world.ranks.into());
-        let workers = if all < PARALLEL_FROM { 1 } else { self.world.workers.min(self.context.agents.len()).max(1) };
+        let workers = if all < self.world.options.parallel_from {
+            1
+        } else {
+            self.world.workers.min(self.context.agents.len()).max(1)
+        };
         if workers > 1 && gate.pool.is_none() {
             gate.pool = Some(Pool::new(self.world.workers - 1)?);
         }

@@ -40,9 +40,11 @@ pub struct World {
 /// Settings of a [`World`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Worker threads of a launch, the calling one included; `None` for as many as the process may use at once. Small messages
-    /// are left to the calling thread alone: waking another one takes longer.
+    /// Worker threads of a launch, the calling one included; `None` for as many as the process may use at once.
     pub workers: Option<usize>,
+    /// Bytes of all ranks' inputs and outputs below which a launch is left to the calling thread alone: to wake another
+    /// one takes longer than it would save.
+    pub parallel_from: u64,
     /// The order in which agents are visited.
     pub schedule: Schedule,
     /// Most bytes of scratch of a plan, all ranks together.
@@ -54,7 +56,13 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { workers: None, schedule: Schedule::RoundRobin, scratch_limit: 1 << 36, scratch_pool: 1 << 26 }
+        Self {
+            workers: None,
+            parallel_from: 1 << 20,
+            schedule: Schedule::RoundRobin,
+            scratch_limit: 1 << 36,
+            scratch_pool: 1 << 26,
+        }
     }
 }
 
