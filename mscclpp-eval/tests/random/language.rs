@@ -56,7 +56,7 @@ impl Writer {
     }
 
     fn int(&mut self) -> &'static str {
-        *self.rng.pick(&INTS)
+        INTS[self.rng.below(INTS.len())]
     }
 
     fn ty(&mut self) -> Ty {

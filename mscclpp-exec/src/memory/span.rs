@@ -66,13 +66,13 @@ impl<'m> Span<'m> {
 
     #[inline(always)]
     fn has_line(self, at: usize) -> bool {
-        at.checked_add(LINE).is_some_and(|end| end <= self.len) && (self.base.addr().wrapping_add(at)) % 8 == 0
+        at.checked_add(LINE).is_some_and(|end| end <= self.len) && self.base.addr().wrapping_add(at).is_multiple_of(8)
     }
 
     /// Words that `n` bytes from `at` on begin with, if they begin on one.
     #[inline(always)]
     fn whole_words(self, at: usize, n: usize) -> usize {
-        let aligned = self.base.addr().wrapping_add(at) % 8 == 0;
+        let aligned = self.base.addr().wrapping_add(at).is_multiple_of(8);
         if aligned { n.min(LINE).min(self.len.saturating_sub(at)) / 8 } else { 0 }
     }
 
@@ -214,7 +214,7 @@ impl<'m> Span<'m> {
     /// `count` words from word `at` on, cut off at the end; none in a span that is shared or does not begin on a word.
     #[inline(always)]
     fn words(self, at: usize, count: usize) -> Words<'m> {
-        let usable = !self.lent.shared && self.base.addr() % 8 == 0;
+        let usable = !self.lent.shared && self.base.addr().is_multiple_of(8);
         let have = if usable { (self.len / 8).saturating_sub(at) } else { 0 };
         Words { base: self.base.wrapping_add(at.saturating_mul(8)), len: count.min(have), memory: PhantomData }
     }
