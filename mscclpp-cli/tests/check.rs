@@ -41,7 +41,7 @@ fn findings_end_with_1_and_have_code_place_and_help() {
 fn accepted_plans_end_with_0() {
     let json = mscclpp_reading(["check", "-", "--json"], &text(&good())).succeeds().json();
     let expected = serde_json::json!({
-        "plan": "swap", "readable": true, "accepted": true, "findings": [], "warnings": [],
+        "plan": "swap", "readable": true, "accepted": true, "error": null, "findings": [], "warnings": [],
     });
     assert_eq!(json, expected);
 }
@@ -57,6 +57,11 @@ fn unreadable_plans_end_with_2() {
         assert_eq!(json["findings"][0]["slug"], slug, "{input:?}: {json}");
     }
     mscclpp(["check", "no/such/file.json"]).ends_with(2);
+    let json = mscclpp(["check", "no/such/file.json", "--json"]).ends_with(2).json();
+    assert!(
+        json["error"].as_str().unwrap().contains("cannot read") && json["findings"] == serde_json::json!([]),
+        "{json}"
+    );
     mscclpp(["check", "no_such_algorithm"]).ends_with(2);
 }
 

@@ -91,6 +91,13 @@ fn json_has_the_same_keys_whatever_happens() {
     assert_eq!(keys(&failed), of_run);
     assert_eq!((&failed["ok"], &failed["rows"]), (&false.into(), &json!([])));
     assert_eq!(failed["failure"]["findings"][0]["slug"], "stalled");
+
+    // What ends before there is a plan to speak of.
+    let refused = mscclpp_reading(["run", "-", "--json"], &text(&stalling())).ends_with(1).json();
+    assert_eq!((&refused["ok"], &refused["rows"]), (&false.into(), &json!([])));
+    assert_eq!(refused["failure"]["findings"][0]["slug"], "unmatched-wait");
+    let missing = mscclpp(["run", "no/such/file.json", "--json"]).ends_with(2).json();
+    assert!(missing["failure"]["message"].as_str().unwrap().contains("cannot read"), "{missing}");
 }
 
 #[test]

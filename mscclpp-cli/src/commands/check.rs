@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::args::CheckArgs;
 use crate::diagnostics::values;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::output::{print, print_json, warn};
 use crate::progress::Progress;
 use crate::{exit, source};
@@ -25,8 +25,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         Ok(source) => source,
         Err(error) => {
             // A plan that cannot be read has findings too, and scripts look for them in the same place.
-            if let (true, Some(findings)) = (args.json, error.findings()) {
-                print_json(&report(None, findings, &json!([])))?;
+            if args.json {
+                let none = Diagnostics::default();
+                print_json(&report(Err(&error), error.findings().unwrap_or(&none), &json!([])))?;
             }
             return Err(error);
         }
@@ -42,7 +43,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
         findings.extend(check::check(plan));
     }
     if args.json {
-        print_json(&report(Some(&plan.name), &findings, &values(&warnings)))?;
+        print_json(&report(Ok(&plan.name), &findings, &values(&warnings)))?;
     } else {
         warnings.iter().for_each(warn);
         print(text(&plan.name, &findings))?;
@@ -50,11 +51,13 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if findings.is_empty() { exit::DONE } else { exit::NO }))
 }
 
-fn report(plan: Option<&str>, findings: &Diagnostics, warnings: &Value) -> Value {
+/// `plan`: its name, or why it cannot be read.
+fn report(plan: std::result::Result<&str, &Error>, findings: &Diagnostics, warnings: &Value) -> Value {
     json!({
-        "plan": plan,
-        "readable": plan.is_some(),
-        "accepted": plan.is_some() && findings.is_empty(),
+        "plan": plan.ok(),
+        "readable": plan.is_ok(),
+        "accepted": plan.is_ok() && findings.is_empty(),
+        "error": plan.err().map(ToString::to_string),
         "findings": values(findings.iter()),
         "warnings": warnings,
     })

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use mscclpp_core::check;
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::{Op, Plan, PlanTree};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::cpu::{Options, World};
 use mscclpp_exec::verify::Verifier;
 use mscclpp_exec::{DataType, Message};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{RunArgs, Sizes};
 use crate::bandwidth::bus_factor;
@@ -28,15 +29,20 @@ use crate::{exit, memory, source};
 /// What loading brings; findings of the check; [`Error::Memory`] before anything runs if the largest size does not fit;
 /// [`Error::Run`] if a launch fails; failures of standard output.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
-    let counts = Counts::of(args)?;
-    let plan = source::load(&args.source)?.warned();
-    examine(&plan, args.no_check)?;
-    let counts = counts.for_plan(&plan)?;
-    let bench = Bench::new(&plan, args, &counts)?;
+    let (bench, counts) = match prepare(args) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            if args.json {
+                print_json(&json!({
+                    "plan": null, "ok": false, "verified": false, "rows": [], "failure": failure(&error),
+                }))?;
+            }
+            return Err(error);
+        }
+    };
     let progress = Progress::new((counts.len() as u64).saturating_mul(bench.launches()));
-
     let mut rows = Vec::new();
-    let mut failure = None;
+    let mut failed = None;
     if !args.json {
         progress.aside(|| print(bench.header.text()))?;
     }
@@ -49,27 +55,38 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
                 rows.push(row);
             }
             Err(error) => {
-                failure = Some(error);
+                failed = Some(error);
                 break;
             }
         }
     }
     drop(progress);
     if args.json {
-        let failure = failure.as_ref().map(|error| {
-            json!({
-                "message": error.to_string(),
-                "findings": values(error.findings().into_iter().flat_map(|findings| findings.iter())),
-            })
-        });
-        print_json(&bench.header.json(&rows, failure))?;
+        print_json(&bench.header.json(&rows, failed.as_ref().map(failure)))?;
     } else {
-        print(bench.header.closing(&rows, failure.is_some()))?;
+        print(bench.header.closing(&rows, failed.is_some()))?;
     }
-    match failure {
+    match failed {
         Some(error) => Err(error),
         None => Ok(ExitCode::from(if rows.iter().all(Row::is_right) { exit::DONE } else { exit::NO })),
     }
+}
+
+/// What ended a run early, as JSON.
+fn failure(error: &Error) -> Value {
+    json!({
+        "message": error.to_string(),
+        "findings": values(error.findings().into_iter().flat_map(Diagnostics::iter)),
+    })
+}
+
+/// Everything up to the first launch: the plan, checked, and the sizes in elements.
+fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
+    let counts = Counts::of(args)?;
+    let plan = source::load(&args.source)?.warned();
+    examine(&plan, args.no_check)?;
+    let counts = counts.for_plan(&plan)?;
+    Ok((Bench::new(&plan, args, &counts)?, counts))
 }
 
 /// Checks a plan before it runs.
