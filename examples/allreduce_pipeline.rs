@@ -13,7 +13,7 @@ mod pipeline {
 
     /// While one window is reduced, the next is copied in and the one before is copied out.
     #[collective(AllReduce, ranks = [2, 4])]
-    pub fn allreduce_pipeline(p: &Program) {
+    pub(crate) fn allreduce_pipeline(p: &Program) {
         let ranks = p.num_ranks();
         let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks)).collect();
         let switch = p.switch_channel(p.ranks(), BufferKind::Scratch);

@@ -8,7 +8,7 @@ use proc_macro::TokenStream;
 
 /// Evaluates the function while the crate compiles, checks the plan that it describes, and embeds it.
 ///
-/// ```ignore
+/// ```text
 /// #[collective(AllGather, ranks = [2, 4, 8], in_place)]
 /// fn all_pairs(p: &Program) { … }
 /// ```
@@ -38,7 +38,7 @@ pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Lets the collectives of a module use its constants, functions and structs.
 ///
-/// ```ignore
+/// ```text
 /// #[collectives]
 /// mod rings {
 ///     use mscclpp::prelude::*;
