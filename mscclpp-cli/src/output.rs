@@ -56,7 +56,7 @@ impl<W: Write> Write for Ended<W> {
 /// Prints JSON to standard output, indented by 2.
 ///
 /// # Errors
-/// As [`print`].
+/// As [`print()`].
 pub(crate) fn print_json(value: &Value) -> Result<()> {
     print(format_args!("{value:#}"))
 }

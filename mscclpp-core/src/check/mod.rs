@@ -1,13 +1,13 @@
 //! What a plan must keep, checked on the plan as it stands: one of our own lowering, or one from a file that a stranger
 //! wrote.
 //!
-//! 1. [`shape`]: every number points at something that is there, every chunk lies in its buffer, and every operation has
+//! 1. `shape`: every number points at something that is there, every chunk lies in its buffer, and every operation has
 //!    the references and channels that its kind demands (M0202 to M0206,
 //!    and the recorder's own codes).
-//! 2. [`pairing`]: on every channel pair there are as many waits as signals, and semaphores end where they began, for
+//! 2. `pairing`: on every channel pair there are as many waits as signals, and semaphores end where they began, for
 //!    every message size (M0201, M0207).
-//! 3. [`deadlock`]: every thread block runs to its end (M0208).
-//! 4. [`race`]: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210).
+//! 3. `deadlock`: every thread block runs to its end (M0208).
+//! 4. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210).
 //!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. [`reference_limits`]
 //! stands apart: it binds only plans that the reference system's executor is to run.
@@ -48,7 +48,7 @@ pub enum Level {
     /// All of them.
     #[default]
     Full,
-    /// [`shape`] and [`pairing`].
+    /// `shape` and `pairing`.
     Basic,
     /// None. The plan may hang or compute nonsense; executors still refuse what would leave its memory.
     Off,

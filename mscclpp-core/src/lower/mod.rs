@@ -2,17 +2,17 @@
 //!
 //! A list of passes, each a pure function over one thread block or the whole tree, each in its own file:
 //!
-//! 1. [`group`]: recorded operations become per-rank, per-block lists; a pipelined loop becomes one operation per block.
-//! 2. [`fuse`] (if the program asks for it): neighbouring operations of a block become one. It comes first, while the
+//! 1. `group`: recorded operations become per-rank, per-block lists; a pipelined loop becomes one operation per block.
+//! 2. `fuse` (if the program asks for it): neighbouring operations of a block become one. It comes first, while the
 //!    authors' order is still visible and before block syncs stand between operations.
-//! 3. [`dependency`] (if asked for): operations that touch the same memory as an earlier one of their block ask for a
+//! 3. `dependency` (if asked for): operations that touch the same memory as an earlier one of their block ask for a
 //!    block sync in front of them, unless the sync attributes that fusion left put one there already.
-//! 4. [`data_sync`]: the sync attributes become `nop`s.
-//! 5. [`split`] (more than one instance): chunk ranges that cannot be interleaved as they stand become single chunks.
-//! 6. [`number`]: rank-level numbers of channels and remote buffers become indexes into the thread block's tables.
-//! 7. [`replicate`] (more than one instance): every block becomes one block per instance.
+//! 4. `data_sync`: the sync attributes become `nop`s.
+//! 5. `split` (more than one instance): chunk ranges that cannot be interleaved as they stand become single chunks.
+//! 6. `number`: rank-level numbers of channels and remote buffers become indexes into the thread block's tables.
+//! 7. `replicate` (more than one instance): every block becomes one block per instance.
 //!
-//! Until [`number`] has run, references and channels carry rank-level numbers. The result is canonical: it holds exactly
+//! Until `number` has run, references and channels carry rank-level numbers. The result is canonical: it holds exactly
 //! what plan JSON can hold, so that writing and reading it gives an equal tree.
 
 mod access;

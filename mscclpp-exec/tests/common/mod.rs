@@ -1,6 +1,6 @@
 //! Plans by hand: every rank has a memory and a port channel to every other rank, access to all their buffers, and a
 //! switch channel over all ranks for each buffer. Every thread block's tables are its rank's.
-#![allow(dead_code, reason = "each test file uses its own part of this")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
@@ -16,7 +16,7 @@ pub type Chunks = [u32; 3];
 
 /// A plan of a custom collective from the thread blocks of each rank.
 pub fn tree(ranks: u32, chunks: Chunks, blocks: impl Fn(u32) -> Vec<Vec<Op>>) -> PlanTree {
-    let [input, output, scratch] = chunks;
+    let [input, output, _] = chunks;
     PlanTree {
         name: "by hand".into(),
         collective: Collective::new(CollectiveKind::Custom { input, output }),
