@@ -189,7 +189,7 @@ impl Writer {
                 let (a, b) = (self.typed(int, d), self.number(int, d));
                 format!("{{ let (a, b) = ({a}, {b}); if a < b {{ a }} else {{ b }} }}")
             }
-            20 => format!("apply(|x: {int}| x / 2, {})", self.number(int, d)).replace("apply", &format!("apply_{int}")),
+            20 => format!("apply_{int}(|x: {int}| x / 2, {})", self.number(int, d)),
             _ => self.typed(int, d),
         }
     }
@@ -321,7 +321,7 @@ impl Writer {
                         2 => format!("{var}.swap({}, 0);", self.rng.below(2)),
                         3 => format!("{var}.extend([{value}, 1]);"),
                         4 => format!("{var}.truncate({});", self.rng.below(6)),
-                        _ => format!("if let Some(x) = {var}.last_mut() {{ *x = {value}; }}"),
+                        _ => format!("{{ let y = {value}; if let Some(x) = {var}.last_mut() {{ *x = y; }} }}"),
                     };
                     self.line(&stmt);
                 }

@@ -225,9 +225,10 @@ impl Maker {
             15 if !self.lists.is_empty() => {
                 // The list is borrowed while the loop runs, so nothing in it may push.
                 let (index, item) = (self.name("i"), self.name("x"));
-                let list = self.lists.remove(self.rng.below(self.lists.len()));
+                let at = self.rng.below(self.lists.len());
+                let list = self.lists.remove(at);
                 let body = self.with(&index, |this| this.with(&item, |this| this.block(depth - 1, true)));
-                self.lists.push(list.clone());
+                self.lists.insert(at, list.clone());
                 Stmt::Over(index, item, list, body)
             }
             16 => {
