@@ -54,7 +54,7 @@ fn a_reduction_can_be_sent_elsewhere_and_changed() {
         let rank = p.rank(0);
         let (input, output) = (rank.input(), rank.output());
         let group = p.thread_block_group(0..2);
-        rank.reduce(input.chunk(0), &[input.chunk(1)], &group).to(output.chunk(1)).with(ReduceOp::Max);
+        rank.reduce(input.chunk(0), [input.chunk(1)], &group).to(output.chunk(1)).with(ReduceOp::Max);
         rank.reduce(input.chunk(0), vec![input.chunk(1).any(), output.chunk(0).any()], 3);
     })
     .expect("both are right");
