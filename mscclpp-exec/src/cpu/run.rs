@@ -301,3 +301,35 @@ impl std::fmt::Debug for Run {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_core::lower::lower;
+    use mscclpp_core::plan::Plan;
+
+    use crate::cpu::World;
+    use crate::cpu::world::lock;
+    use crate::verify::Verifier;
+    use crate::{DataType, Message, algorithms};
+
+    #[test]
+    fn packets_stay_apart_when_flags_start_again() {
+        let algorithm = algorithms::find("allreduce_packets").expect("an algorithm");
+        let trace = algorithm.record(algorithm.spec(3, 3), &[]).expect("three ranks");
+        let world = World::new(3);
+        let mut run = world
+            .prepare(&Plan::new(&lower(&trace).expect("a plan")), Message::new(DataType::I32, 300).any_size())
+            .expect("a run");
+        let mut buffers = run.buffers().expect("memory");
+        let mut launch = |seed| {
+            let verifier = Verifier::new(&run, seed);
+            verifier.fill(&mut buffers);
+            run.launch_buffers(&mut buffers).expect("it runs");
+            assert!(verifier.check(&buffers).is_correct(), "{seed}");
+        };
+        (0..3).for_each(&mut launch);
+        // The flags of these go up to the largest one, then begin with 1 again, which is what stale packets carry.
+        lock(&world.inner.gate).launches = u64::from(u32::MAX) - 2;
+        (3..9).for_each(&mut launch);
+    }
+}

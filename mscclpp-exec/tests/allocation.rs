@@ -1,0 +1,56 @@
+//! A launch allocates nothing, on no thread.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::Plan;
+use mscclpp_exec::cpu::{Options, World};
+use mscclpp_exec::{Message, algorithms};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: hands every call to the system's allocator, which keeps the contract.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, SeqCst);
+        // SAFETY: the caller keeps the contract of `alloc`.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller keeps the contract of `dealloc`, and `at` came from `System`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn launches_do_not_allocate() {
+    let names =
+        ["allreduce_all_pairs", "allreduce_packets", "allgather_two_nodes", "allreduce_switch_pipeline", "send_recv"];
+    for name in names {
+        let algorithm = algorithms::find(name).expect(name);
+        let mut spec = algorithm.spec(8, algorithm.ranks_per_node(8).expect("eight ranks make nodes"));
+        spec.instances = 1;
+        let trace = algorithm.record(spec, &algorithm.arguments([]).expect("defaults")).expect(name);
+        let plan = Plan::new(&lower(&trace).expect(name));
+        for parallel_from in [0, u64::MAX] {
+            let options = Options { workers: Some(3), parallel_from, ..Options::default() };
+            let message = Message::of::<f32>(8 * 1000).any_size();
+            let mut run = World::with_options(8, options).prepare(&plan, message).expect(name);
+            let mut buffers = run.buffers().expect("memory");
+            // The first launch starts the helpers, which get their own memory when they first run, and makes room in tables.
+            run.launch_buffers(&mut buffers).expect(name);
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            (0..20).for_each(|_| run.launch_buffers(&mut buffers).expect(name));
+            let before = ALLOCATIONS.load(SeqCst);
+            (0..50).for_each(|_| run.launch_buffers(&mut buffers).expect(name));
+            assert_eq!(ALLOCATIONS.load(SeqCst) - before, 0, "{name}, {parallel_from}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! All types, reductions, accumulators, packet kinds, sizes, numbers of workers and schedules against the oracle.
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::Plan;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::algorithms::{self, Algorithm, Placement};
+use mscclpp_exec::cpu::{Options, Schedule, World};
+use mscclpp_exec::verify::{Pattern, Verifier};
+use mscclpp_exec::{Accumulate, DataType, Message, Packet};
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+
+fn build(algorithm: &Algorithm, ranks: u32, in_place: bool) -> Option<Plan> {
+    let mut spec = algorithm.spec(ranks, algorithm.ranks_per_node(ranks)?);
+    spec.instances = spec.instances.min(2);
+    spec.collective.in_place = match algorithm.placement() {
+        Placement::InPlace => true,
+        Placement::OutOfPlace => false,
+        Placement::Either => in_place,
+    };
+    let trace = algorithm.record(spec, &algorithm.arguments([]).expect("defaults")).ok()?;
+    Some(Plan::new(&lower(&trace).expect("it can be lowered")))
+}
+
+fn schedules() -> impl Strategy<Value = (Schedule, usize, u64)> {
+    prop_oneof![
+        2 => any::<u64>().prop_map(|seed| (Schedule::Seeded(seed), 1, 0)),
+        2 => (1..5_usize).prop_map(|workers| (Schedule::RoundRobin, workers, 0)),
+        1 => Just((Schedule::RoundRobin, 2, 1 << 20)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 300 } else { 3000 }, ..ProptestConfig::default() })]
+    #[test]
+    fn results_are_right(
+        algorithm in any::<Index>(), ranks in 2..9_u32, in_place: bool, part in prop_oneof![0..40_u64, 0..3000_u64],
+        odd in 0..5_u64, dtype in select(DataType::ALL), op in select(ReduceOp::ALL.to_vec()),
+        accumulate in select(vec![Accumulate::Native, Accumulate::F32, Accumulate::F64]),
+        packet in select(vec![Packet::LL16, Packet::LL8]), pattern in select(vec![Pattern::Exact, Pattern::Real]),
+        (schedule, workers, parallel_from) in schedules(), seed: u64,
+    ) {
+        let algorithm = algorithm.get(algorithms::all());
+        let Some(plan) = build(algorithm, ranks, in_place) else { return Ok(()) };
+        // Where parts need not be equal, any count.
+        let free = matches!(algorithm.kind(), CollectiveKind::AllReduce | CollectiveKind::SendRecv);
+        let count = part * u64::from(ranks) + if free { odd } else { 0 };
+        let accumulate = if accumulate.supports(dtype) { accumulate } else { Accumulate::Native };
+        let message = Message { packet, accumulate, ..Message::new(dtype, count).op(op).any_size() };
+        let options = Options { schedule, workers: Some(workers), parallel_from, ..Options::default() };
+        let mut run = World::with_options(ranks, options).prepare(&plan, message).expect("a message that fits");
+        let mut buffers = run.buffers().expect("little memory");
+        for launch in 0..2 {
+            let verifier = Verifier::with_pattern(&run, seed.wrapping_add(launch), pattern);
+            verifier.fill(&mut buffers);
+            run.launch_buffers(&mut buffers).unwrap_or_else(|error| panic!("{}: {error}", algorithm.name()));
+            let report = verifier.check(&buffers);
+            prop_assert!(report.is_correct(), "{} on {} ranks, {:?}: {}", algorithm.name(), ranks, message, report);
+            prop_assert!(count == 0 || !report.is_unverified());
+        }
+    }
+}
+
+#[test]
+fn the_oracle_notices_a_wrong_element() {
+    let algorithm = algorithms::find("allreduce_ring").expect("a ring");
+    let plan = build(algorithm, 4, true).expect("four ranks");
+    for &dtype in DataType::ALL {
+        let mut run = World::new(4).prepare(&plan, Message::new(dtype, 1001).any_size()).expect("a plan");
+        let mut buffers = run.buffers().expect("memory");
+        let verifier = Verifier::new(&run, 5);
+        verifier.fill(&mut buffers);
+        assert!(!verifier.check(&buffers).is_correct(), "{dtype}: nothing was done yet");
+        run.launch_buffers(&mut buffers).expect("it runs");
+        assert!(verifier.check(&buffers).is_correct(), "{dtype}");
+        let size = dtype.size();
+        buffers.output_mut(2)[777 * size..778 * size].iter_mut().for_each(|byte| *byte ^= 0x41);
+        let report = verifier.check(&buffers);
+        let first = report.first.expect("one is wrong");
+        assert_eq!((report.wrong, first.rank, first.element), (1, 2, 777), "{dtype}");
+    }
+}
