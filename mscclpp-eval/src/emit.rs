@@ -46,6 +46,8 @@ pub(crate) fn module(
     let (name, vis) = (&function.sig.ident, &function.vis);
     let text = name.to_string();
     let about = format!("The plans of [`{text}`](fn@{text}), built and checked while this crate was compiled.");
+    // A function that is compiled on some conditions has its module on the same ones.
+    let conditions = function.attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
     let private = match &attribute.krate {
         Some(krate) => quote!(#krate::__private),
         None => quote!(::mscclpp::__private),
@@ -88,6 +90,7 @@ pub(crate) fn module(
     });
     // `p` is one name for many, so that the expansion of a small collective is small.
     quote! {
+        #(#conditions)*
         #[doc = #about]
         #[allow(dead_code, unreachable_pub, unused_imports, unused_variables, unreachable_code, clippy::all, clippy::pedantic)]
         #vis mod #name {

@@ -10,6 +10,7 @@ use quote::{ToTokens, quote};
 
 use crate::args::{self, Attribute, Combination};
 use crate::ast::IntTy;
+use crate::depth;
 use crate::driver::{self, Checked};
 use crate::emit::{self, Parameter};
 use crate::eval::Limits;
@@ -22,6 +23,9 @@ use crate::spans::Spans;
 /// The result is the item as it is, beside it a module of its name with the plans, and a `compile_error!` for everything
 /// that is wrong.
 pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
+    if let Some(errors) = too_deep(&args).or_else(|| too_deep(&item)) {
+        return quote!(#item #errors);
+    }
     match syn::parse2::<syn::ItemFn>(item.clone()) {
         Ok(function) => {
             let expansion = one(args, Rc::new(function), &Items::default());
@@ -36,6 +40,9 @@ pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
 /// Expands `#[collectives] mod name { … }`: every function in it under `#[collective]` may use the module's constants,
 /// functions and structs.
 pub fn collectives(args: TokenStream, item: TokenStream) -> TokenStream {
+    if let Some(errors) = too_deep(&item) {
+        return quote!(#item #errors);
+    }
     let help = "write `#[collectives] mod name { … }`, with `#[collective(…)]` on functions in it";
     let Ok(mut module) = syn::parse2::<syn::ItemMod>(item.clone()) else {
         return misplaced(&item, "`#[collectives]` belongs on a module", help);
@@ -60,6 +67,17 @@ pub fn collectives(args: TokenStream, item: TokenStream) -> TokenStream {
         list.push(syn::Item::Verbatim(one(args, function, &items)));
     }
     module.into_token_stream()
+}
+
+/// The error for tokens that nest too deep to be parsed.
+fn too_deep(tokens: &TokenStream) -> Option<TokenStream> {
+    let span = depth::too_deep(tokens)?;
+    let (mut spans, mut report) = (Spans::default(), Report::default());
+    let tok = spans.one(span);
+    report
+        .error(Code::NotInSubset, tok, "this is nested too deep to be read")
+        .help("take parts of it into `let` statements or functions");
+    Some(report.into_compile_errors(&spans))
 }
 
 fn is_collective(attribute: &syn::Attribute) -> bool {
@@ -89,7 +107,8 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     let mut signature = Report::default();
     let params = parameters(&attribute, &function, &mut spans, &mut signature);
     let sig = &function.sig;
-    let plain = sig.asyncness.is_none() && sig.generics.params.is_empty();
+    let lifetime = |param: &syn::GenericParam| matches!(param, syn::GenericParam::Lifetime(_));
+    let plain = sig.asyncness.is_none() && sig.generics.params.iter().all(lifetime);
     let callable = signature.is_empty() && plain;
     report.extend_merged(signature.into_diagnostics());
     let combinations = attribute.combinations(&mut report);

@@ -12,6 +12,7 @@
 
 mod args;
 mod ast;
+mod depth;
 mod driver;
 mod emit;
 mod eval;

@@ -547,6 +547,14 @@ values! {
         for i in 0..3 { fs.push(move |x: usize| x * 10 + i); }
         fs.iter().map(|f| f(1)).collect()
     }
+    fn iterators_in_tuples_clone_independently() -> (Vec<i32>, Vec<i32>, usize) {
+        let v = [1, 2, 3];
+        let mut pair = (v.iter(), Some(7));
+        pair.0.next();
+        let mut other = pair.clone();
+        other.0.next();
+        (pair.0.copied().collect(), other.0.copied().collect(), v.len())
+    }
     fn iterators_clone_independently() -> (Vec<i32>, Vec<i32>) {
         let v = [1, 2, 3];
         let mut a = v.iter().map(|x| x * 2);
@@ -618,5 +626,12 @@ refused! {
         Odd(1) == Odd(1)
     } => NotInSubset
     fn conditional_compilation() -> i32 { #[cfg(test)] let x = 1; #[cfg(not(test))] let x = 2; x } => NotInSubset
+    fn conditional_calls() -> i32 { let mut v = vec![1]; #[cfg(any())] v.push(2); v[0] } => NotInSubset
+    fn conditional_fields() -> i32 { struct S { #[cfg(all())] x: i32 } S { x: 1 }.x } => NotInSubset
+    fn conditional_functions() -> i32 {
+        #[cfg(all())] fn f() -> i32 { 1 }
+        #[cfg(any())] fn f() -> i32 { 2 }
+        f()
+    } => NotInSubset
     fn big_integers() -> i32 { (1u128 << 100 >> 99) as i32 } => NotInSubset
 }

@@ -86,6 +86,23 @@ mod rings {
     }
 }
 
+/// The program's lifetime may have a name, and a function conditions.
+#[collective(SendRecv, ranks = 2)]
+#[cfg(test)]
+fn with_lifetime<'p>(p: &'p Program) {
+    fn neighbour<'p>(p: &'p Program, rank: Rank<'p>) -> Rank<'p> {
+        p.rank(1 - rank.id())
+    }
+    for rank in p.ranks() {
+        let channel = rank.memory_channel(neighbour(p, rank));
+        channel.signal(0).relaxed();
+        channel.wait(0).relaxed().sync(Sync::After);
+        channel.put(neighbour(p, rank).output().chunk(0), rank.input().chunk(0), 0);
+        channel.signal(0).sync(Sync::Before);
+        channel.wait(0).sync(Sync::After);
+    }
+}
+
 #[test]
 fn plans_are_found_by_ranks_and_parameters() {
     let plan = simple_allgather::plan(2);

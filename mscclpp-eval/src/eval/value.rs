@@ -132,11 +132,29 @@ impl Value {
         }
     }
 
-    /// Whether a clone of this shares nothing that could be changed through it: iterators advance.
+    /// A clone that shares nothing that could be changed through it: iterators advance.
     pub(crate) fn deep_clone(&self) -> Self {
         match self {
             Self::Iter(iter) => iter.try_borrow().map_or(Self::Unit, |iter| Self::iter(iter.deep_clone())),
+            Self::Tuple(items) if items.iter().any(Self::has_state) => {
+                Self::tuple(items.iter().map(Self::deep_clone).collect())
+            }
+            Self::List(items) if items.first().is_some_and(Self::has_state) => {
+                Self::list(items.iter().map(Self::deep_clone).collect())
+            }
+            Self::Some(value) if value.has_state() => Self::some(value.deep_clone()),
             value => value.clone(),
+        }
+    }
+
+    /// Whether an iterator is in it. The items of a list are of one type, so one of them tells.
+    fn has_state(&self) -> bool {
+        match self {
+            Self::Iter(_) => true,
+            Self::Tuple(items) => items.iter().any(Self::has_state),
+            Self::List(items) => items.first().is_some_and(Self::has_state),
+            Self::Some(value) => value.has_state(),
+            _ => false,
         }
     }
 

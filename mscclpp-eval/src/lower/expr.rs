@@ -6,7 +6,7 @@ use mscclpp_core::diag::Code;
 use syn::spanned::Spanned;
 
 use super::scope::TypeItem;
-use super::{AT_RUN_TIME, Lower, Outside};
+use super::{AT_RUN_TIME, Lower, Outside, attributes};
 use crate::ast::{Assignee, BinOp, CmpOp, Expr, ExprKind, For, IntTy, RangeEnd, Slot, Tok};
 
 impl Lower<'_> {
@@ -28,11 +28,9 @@ impl Lower<'_> {
     }
 
     fn expression_here(&mut self, expr: &syn::Expr) -> Expr {
+        self.attributes(attributes::of_expr(expr));
         match expr {
-            syn::Expr::Paren(inner) => {
-                self.attributes(&inner.attrs);
-                self.expression(&inner.expr)
-            }
+            syn::Expr::Paren(inner) => self.expression(&inner.expr),
             syn::Expr::Group(inner) => self.expression(&inner.expr),
             syn::Expr::Lit(inner) => {
                 let tok = self.tok(inner.lit.span());
@@ -103,18 +101,15 @@ impl Lower<'_> {
 
     fn control(&mut self, expr: &syn::Expr) -> Expr {
         match expr {
-            syn::Expr::Block(inner) => {
-                self.attributes(&inner.attrs);
-                match &inner.label {
-                    None => self.block(&inner.block, None),
-                    Some(label) => {
-                        let id = self.open_label(Some(label), false);
-                        let block = self.block(&inner.block, Some(id));
-                        self.close_label();
-                        block
-                    }
+            syn::Expr::Block(inner) => match &inner.label {
+                None => self.block(&inner.block, None),
+                Some(label) => {
+                    let id = self.open_label(Some(label), false);
+                    let block = self.block(&inner.block, Some(id));
+                    self.close_label();
+                    block
                 }
-            }
+            },
             syn::Expr::Const(inner) => self.block(&inner.block, None),
             syn::Expr::If(inner) => self.if_else(inner),
             syn::Expr::Let(inner) => {
@@ -320,6 +315,7 @@ impl Lower<'_> {
             return self.expr(ExprKind::Error, tok);
         };
         let fields = expr.fields.iter().filter_map(|field| {
+            self.attributes(&field.attrs);
             let index = self.field_number(id, &field.member)?;
             Some((index, self.expression(&field.expr)))
         });
@@ -345,7 +341,6 @@ impl Lower<'_> {
     }
 
     fn if_else(&mut self, expr: &syn::ExprIf) -> Expr {
-        self.attributes(&expr.attrs);
         let tok = self.tok(expr.if_token.span);
         let (condition, then) = self.scoped(|this| {
             let condition = this.boxed_expression(&expr.cond);
@@ -356,7 +351,6 @@ impl Lower<'_> {
     }
 
     fn match_arms(&mut self, expr: &syn::ExprMatch) -> Expr {
-        self.attributes(&expr.attrs);
         let tok = self.tok(expr.match_token.span);
         let value = self.boxed_expression(&expr.expr);
         let mut arms = Vec::with_capacity(expr.arms.len());
@@ -377,7 +371,6 @@ impl Lower<'_> {
     }
 
     fn for_loop(&mut self, expr: &syn::ExprForLoop) -> Expr {
-        self.attributes(&expr.attrs);
         let tok = self.tok(expr.for_token.span);
         let over = self.expression(&expr.expr);
         let label = self.open_label(expr.label.as_ref(), true);

@@ -56,9 +56,12 @@ fn scope_of<'a>(items: impl Iterator<Item = &'a syn::Item> + Clone) -> Scope {
             syn::Item::Type(item) => ty(&item.ident, TypeItem::Alias(Rc::new(item.clone()))),
             syn::Item::Enum(item) => ty(&item.ident, TypeItem::Other("an enum")),
             syn::Item::Union(item) => ty(&item.ident, TypeItem::Other("a union")),
-            syn::Item::Struct(item) => {
-                structs.push(StructItem { item: item.clone(), methods: Vec::new(), has_trait: false })
-            }
+            syn::Item::Struct(item) => structs.push(StructItem {
+                item: item.clone(),
+                methods: Vec::new(),
+                attrs: item.attrs.iter().chain(item.fields.iter().flat_map(|field| &field.attrs)).cloned().collect(),
+                has_trait: false,
+            }),
             _ => {}
         }
     }
@@ -69,6 +72,7 @@ fn scope_of<'a>(items: impl Iterator<Item = &'a syn::Item> + Clone) -> Scope {
             && let Some(found) = structs.iter_mut().find(|found| found.item.ident == last.ident)
         {
             found.has_trait |= block.trait_.is_some();
+            found.attrs.extend(block.attrs.iter().cloned());
             found.methods.extend(block.items.iter().filter_map(|item| match item {
                 syn::ImplItem::Fn(method) => Some((method.sig.ident.to_string(), Rc::new(method.clone()))),
                 _ => None,
@@ -197,6 +201,7 @@ impl Lower<'_> {
     fn param(&mut self, input: &syn::FnArg) -> (Pattern, TypeExpr) {
         match input {
             syn::FnArg::Receiver(receiver) => {
+                self.attributes(&receiver.attrs);
                 let tok = self.tok(receiver.self_token.span);
                 let slot = self.declare("self".to_owned());
                 let ty = match self.self_struct {
@@ -206,6 +211,7 @@ impl Lower<'_> {
                 (self.pat(crate::ast::PatternKind::Bind(slot, None), tok), ty)
             }
             syn::FnArg::Typed(typed) => {
+                self.attributes(&typed.attrs);
                 let ty = self.ty(&typed.ty);
                 (self.pattern(&typed.pat), ty)
             }
@@ -261,6 +267,7 @@ impl Lower<'_> {
         let id = self.structs.len() as StructId;
         self.structs.push(Struct { name: Arc::from(name), fields: Vec::new(), methods: Vec::new() });
         self.scopes[scope].types.insert(name.to_owned(), TypeItem::Struct(Rc::clone(&found), Some(id)));
+        self.attributes(&found.attrs);
         for param in &found.item.generics.params {
             if !matches!(param, syn::GenericParam::Lifetime(_)) {
                 let tok = self.spans.tokens(param);

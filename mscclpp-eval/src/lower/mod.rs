@@ -1,6 +1,7 @@
 //! From `syn` to the tree that is evaluated. Everything outside the subset is refused here or by type inference, in the
 //! whole body and before its first step runs.
 
+mod attributes;
 mod call;
 mod closure;
 mod expr;
@@ -136,23 +137,6 @@ impl Lower<'_> {
         let result = inner(self);
         self.nesting -= 1;
         result
-    }
-
-    /// Refuses attributes that change what is compiled.
-    fn attributes(&mut self, attrs: &[syn::Attribute]) {
-        const HARMLESS: [&str; 10] =
-            ["allow", "expect", "warn", "deny", "forbid", "doc", "rustfmt", "clippy", "inline", "must_use"];
-        for attr in attrs {
-            let first = attr.path().segments.first().map(|segment| segment.ident.to_string()).unwrap_or_default();
-            if !HARMLESS.contains(&first.as_str()) && first != "derive" && first != "cold" && first != "track_caller" {
-                let tok = self.spans.pair(attr.pound_token.span, attr.bracket_token.span.close());
-                self.refuse(
-                    tok,
-                    format!("the attribute `{first}` is not evaluated at compile time"),
-                    "take it away; what a collective does must not depend on how it is compiled",
-                );
-            }
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use mscclpp_core::diag::Code;
 
 use super::scope::Item;
-use super::{Lower, Outside};
+use super::{Lower, Outside, attributes};
 use crate::ast::{Con, Expr, ExprKind, Pattern, PatternKind, RangeEnd, Slot, StructId, Tok, TypeExpr};
 
 /// The variables that a pattern has bound so far.
@@ -19,6 +19,7 @@ impl Lower<'_> {
     /// `names` are the variables that this pattern has bound so far: the alternatives of `a | b` bind the same ones.
     fn pattern_in(&mut self, pattern: &syn::Pat, names: &mut Names) -> Pattern {
         let tok = self.spans.tokens(pattern);
+        self.attributes(attributes::of_pattern(pattern));
         self.nested(
             tok,
             |this| this.pat(PatternKind::Wild, tok),
@@ -179,6 +180,7 @@ impl Lower<'_> {
             return PatternKind::Wild;
         };
         let fields = pattern.fields.iter().filter_map(|field| {
+            self.attributes(&field.attrs);
             let index = self.field_number(id, &field.member)?;
             Some((index, self.pattern_in(&field.pat, names)))
         });

@@ -63,6 +63,8 @@ pub(super) enum TypeItem {
 pub(super) struct StructItem {
     pub(crate) item: syn::ItemStruct,
     pub(crate) methods: Vec<(String, Rc<syn::ImplItemFn>)>,
+    /// The attributes of all of these.
+    pub attrs: Vec<syn::Attribute>,
     /// Whether it implements a trait by hand.
     pub(crate) has_trait: bool,
 }

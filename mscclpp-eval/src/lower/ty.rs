@@ -141,6 +141,7 @@ impl Lower<'_> {
             },
             TypeItem::Alias(alias) => {
                 let tok = self.tok(segment.ident.span());
+                self.attributes(&alias.attrs);
                 let outer = std::mem::replace(&mut self.scope, scope);
                 let ty = self.nested(tok, |_| TypeExpr::Infer, |this| this.ty(&alias.ty));
                 self.scope = outer;
