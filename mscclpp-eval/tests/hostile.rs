@@ -95,8 +95,8 @@ fn ordinary_nesting_is_not_refused() {
 fn nesting_within_the_limit_is_evaluated_at_any_depth_of_calls() {
     let sum = nested("(1 + ", "0", ")", 50);
     let body = format!(
-        "fn g(n: i32) -> i32 {{ if n == 0 {{ {sum} }} else {{ {} }} }} g(150)",
-        nested("(0 + ", "g(n - 1)", ")", 50)
+        "fn g(n: i32) -> i32 {{ if n == 0 {{ {sum} }} else {{ {} }} }} g(190)",
+        nested("if true { (0 + ", "g(n - 1)", ") } else { 0 }", 38)
     );
     let value = as_in_the_compiler(|| probe::value(&format!("fn f() -> i32 {{ {body} }}"), "f"));
     assert_eq!(value.as_deref(), Ok("50"));
