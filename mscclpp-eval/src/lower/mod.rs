@@ -4,9 +4,11 @@
 mod attributes;
 mod call;
 mod closure;
+mod control;
 mod expr;
 mod item;
 mod macros;
+mod path;
 mod pattern;
 mod scope;
 mod stmt;

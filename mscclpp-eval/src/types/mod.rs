@@ -6,6 +6,7 @@
 //! type, and an integer that nothing constrains is an `i32` here for the same reason as there.
 
 mod call;
+mod control;
 mod expr;
 mod finish;
 mod pattern;

@@ -1,0 +1,86 @@
+//! The syntax tree that is evaluated: the subset of Rust of `docs/subset.md`, names resolved to numbers.
+//!
+//! References are not part of it: `&x` is `x` (shared borrows cannot be told from copies where nothing has interior
+//! mutability), `&mut x` is a place. rustc checks the borrows, it compiles the same tokens. The tree holds no spans, so it
+//! can travel to the thread that evaluates it; a [`Tok`] finds them again in [`Spans`](crate::spans::Spans).
+
+mod expr;
+mod pattern;
+mod ty;
+
+use std::sync::Arc;
+
+pub(crate) use expr::*;
+pub(crate) use pattern::{Pattern, PatternKind};
+pub(crate) use ty::{Con, IntTy, TypeExpr};
+
+/// Number of a place in the user's source.
+pub(crate) type Tok = u32;
+/// Number of an expression or pattern, for the tables that type inference fills.
+pub(crate) type NodeId = u32;
+/// Number of a variable in its function's frame.
+pub(crate) type Slot = u32;
+/// Number of a function of [`Tree::functions`].
+pub(crate) type FnId = u32;
+/// Number of a closure of [`Tree::closures`].
+pub(crate) type ClosureId = u32;
+/// Number of a constant of [`Tree::constants`].
+pub(crate) type ConstId = u32;
+/// Number of a struct of [`Tree::structs`].
+pub(crate) type StructId = u32;
+/// Number of a loop or labelled block within its function or closure body.
+pub(crate) type LabelId = u32;
+
+/// Everything that one collective can reach.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    /// Functions; the collective itself is number 0.
+    pub(crate) functions: Vec<Function>,
+    /// Closures.
+    pub(crate) closures: Vec<Closure>,
+    /// Constants.
+    pub(crate) constants: Vec<Constant>,
+    /// Structs.
+    pub(crate) structs: Vec<Struct>,
+    /// How many nodes there are.
+    pub(crate) nodes: u32,
+}
+
+/// A function, or the body of a closure.
+#[derive(Debug)]
+pub(crate) struct Function {
+    /// Its parameters in order, `self` included.
+    pub(crate) params: Vec<(Pattern, TypeExpr)>,
+    /// What it returns.
+    pub(crate) output: TypeExpr,
+    /// What it does.
+    pub(crate) body: Expr,
+    /// Number of variables.
+    pub(crate) slots: u32,
+    /// Whether it takes `&mut self`.
+    pub(crate) changes_self: bool,
+    /// Its name in the source.
+    pub(crate) tok: Tok,
+}
+
+/// A constant.
+#[derive(Debug)]
+pub(crate) struct Constant {
+    /// Its type.
+    pub(crate) ty: TypeExpr,
+    /// Its value.
+    pub(crate) value: Expr,
+    /// Number of variables in its value.
+    pub(crate) slots: u32,
+}
+
+/// A struct with named or numbered fields.
+#[derive(Debug)]
+pub(crate) struct Struct {
+    /// Its name.
+    pub(crate) name: Arc<str>,
+    /// Its fields in order of declaration; numbered ones are named `0`, `1`, ….
+    pub(crate) fields: Vec<(Arc<str>, TypeExpr)>,
+    /// Its methods and associated functions.
+    pub(crate) methods: Vec<(Arc<str>, FnId)>,
+}

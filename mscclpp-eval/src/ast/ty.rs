@@ -1,0 +1,160 @@
+//! Types.
+
+use super::StructId;
+
+/// A type as written, without references and lifetimes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TypeExpr {
+    /// `_`, or nothing.
+    Infer,
+    /// An integer type.
+    Int(IntTy),
+    /// A type constructor with its arguments.
+    Con(Con, Vec<TypeExpr>),
+    /// `impl IntoIterator<Item = T>`.
+    Each(Box<TypeExpr>),
+}
+
+/// Integer types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "they are Rust's")]
+pub(crate) enum IntTy {
+    I8,
+    I16,
+    #[default]
+    I32,
+    I64,
+    Isize,
+    U8,
+    U16,
+    U32,
+    U64,
+    Usize,
+}
+
+impl IntTy {
+    /// All of them, in the order of their discriminants.
+    pub(crate) const ALL: [Self; 10] = [
+        Self::I8,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::Isize,
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::Usize,
+    ];
+
+    /// The name in Rust.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::I8 => "i8",
+            Self::I16 => "i16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+            Self::Isize => "isize",
+            Self::U8 => "u8",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::U64 => "u64",
+            Self::Usize => "usize",
+        }
+    }
+
+    /// The type of a name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|ty| ty.name() == name)
+    }
+
+    /// Width in bits; `usize` and `isize` have 64, as on every host of a GPU.
+    pub(crate) const fn bits(self) -> u32 {
+        match self {
+            Self::I8 | Self::U8 => 8,
+            Self::I16 | Self::U16 => 16,
+            Self::I32 | Self::U32 => 32,
+            Self::I64 | Self::U64 | Self::Isize | Self::Usize => 64,
+        }
+    }
+
+    /// Whether it has negative values.
+    pub(crate) const fn signed(self) -> bool {
+        matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Isize)
+    }
+
+    /// The unsigned type of the same width.
+    pub(crate) const fn unsigned(self) -> Self {
+        match self {
+            Self::I8 | Self::U8 => Self::U8,
+            Self::I16 | Self::U16 => Self::U16,
+            Self::I32 | Self::U32 => Self::U32,
+            Self::I64 | Self::U64 => Self::U64,
+            Self::Isize | Self::Usize => Self::Usize,
+        }
+    }
+
+    /// Smallest value.
+    pub(crate) const fn min(self) -> i128 {
+        if self.signed() { -(1 << (self.bits() - 1)) } else { 0 }
+    }
+
+    /// Largest value.
+    pub(crate) const fn max(self) -> i128 {
+        if self.signed() { (1 << (self.bits() - 1)) - 1 } else { (1 << self.bits()) - 1 }
+    }
+
+    /// Whether a value is one of this type.
+    pub(crate) const fn holds(self, value: i128) -> bool {
+        self.min() <= value && value <= self.max()
+    }
+}
+
+/// Type constructors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Con {
+    /// `()`
+    Unit,
+    /// `bool`
+    Bool,
+    /// `&str` and `String`: for messages only.
+    Str,
+    /// `std::cmp::Ordering`
+    Ordering,
+    /// A tuple of two or more.
+    Tuple,
+    /// `Vec`, `VecDeque`, arrays and slices.
+    List,
+    /// `BTreeMap`
+    Map,
+    /// `HashMap`: as `Map`, but nothing may depend on its order.
+    HashMap,
+    /// `BTreeSet`
+    Set,
+    /// `HashSet`
+    HashSet,
+    /// `Option`
+    Option,
+    /// `Result` of the conversions of `std`; the error says nothing.
+    Result,
+    /// Ranges with a start and an end.
+    Range,
+    /// `a..`
+    RangeFrom,
+    /// `..b` and `..=b`
+    RangeTo,
+    /// `..`
+    RangeFull,
+    /// Any iterator.
+    Iter,
+    /// An entry of a map.
+    Entry,
+    /// A closure, function or function pointer: parameters, then the result.
+    Fn,
+    /// A struct of the user.
+    Struct(StructId),
+    /// `Program`
+    Program,
+    /// A handle or enum of the authoring API, by name.
+    Handle(&'static str),
+}
