@@ -54,7 +54,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a plan on the CPU, compare it with a naive reference, print times and bandwidths
     Run(RunArgs),
-    /// Check a plan: shapes, pairing, deadlocks, races, results, relaunch
+    /// Check a plan: shapes, pairing, deadlocks, races
     Check(CheckArgs),
     /// List, show, measure, export and compare plans
     Plan(PlanArgs),

@@ -283,10 +283,15 @@ impl Recorder {
         Ref { place: Place::Remote(number), index: chunk.index, size: chunk.size }
     }
 
-    /// Resolves a range of a buffer to numbers; files what is wrong. `more` says how the buffer gets longer.
-    fn range(&mut self, what: &str, len: u32, range: RangeValue, more: &str) -> Option<(u32, u32)> {
+    /// Resolves a range of a buffer to numbers; files what is wrong. `what` names the buffer, only if something is; `more`
+    /// says how the buffer gets longer.
+    fn range(&mut self, what: impl FnOnce() -> String, len: u32, range: RangeValue, more: &str) -> Option<(u32, u32)> {
         let start = range.start.unwrap_or(0);
         let end = range.end.unwrap_or(i128::from(len));
+        if 0 <= start && start < end && end <= i128::from(len) {
+            return Some((start as u32, (end - start) as u32));
+        }
+        let what = what();
         if start > end {
             self.file(
                 Code::ReversedSlice,
@@ -307,14 +312,12 @@ impl Recorder {
                     _ => format!("use chunks in 0..{len}, or {more}"),
                 },
             );
-        } else if start == end {
+        } else {
             self.file(
                 Code::EmptyChunk,
                 format!("the range {start}..{end} of {what} is empty"),
                 "leave the operation out, or select at least one chunk",
             );
-        } else {
-            return Some((start as u32, (end - start) as u32));
         }
         None
     }

@@ -116,8 +116,8 @@ impl Recorder {
         let shortest =
             known.members.iter().map(|&(member, _)| member).min_by_key(|&member| self.len(member, buffer))?;
         let len = self.len(shortest, buffer);
-        let what = format!("the switch channel's {buffer} of rank {shortest}, the shortest of its members");
-        let (index, size) = self.range(&what, len, range, "make that buffer longer")?;
+        let what = || format!("the switch channel's {buffer} of rank {shortest}, the shortest of its members");
+        let (index, size) = self.range(what, len, range, "make that buffer longer")?;
         if size != local.size {
             let message = format!(
                 "`{call}` expects as many chunks locally as on the switch channel, found {} and {size}",

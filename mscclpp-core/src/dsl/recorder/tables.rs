@@ -90,11 +90,15 @@ impl Recorder {
         if buffer.rank == POISON {
             return ChunkValue::POISON;
         }
-        let (what, more) = match buffer.buffer {
-            BufferKind::Scratch => (format!("this scratch of rank {}", buffer.rank), "allocate more scratch"),
-            kind => (describe_buffer(kind, buffer.rank), "a larger `chunk_factor`"),
+        let what = || match buffer.buffer {
+            BufferKind::Scratch => format!("this scratch of rank {}", buffer.rank),
+            kind => describe_buffer(kind, buffer.rank),
         };
-        match self.range(&what, buffer.len, range, more) {
+        let more = match buffer.buffer {
+            BufferKind::Scratch => "allocate more scratch",
+            _ => "a larger `chunk_factor`",
+        };
+        match self.range(what, buffer.len, range, more) {
             Some((start, size)) => {
                 ChunkValue { rank: buffer.rank, buffer: buffer.buffer, index: buffer.start + start, size }
             }
