@@ -19,7 +19,7 @@ use meant::meant;
 use value::{Given, Reader};
 
 /// Most combinations of ranks and parameters that one collective is built for.
-const MOST_PLANS: usize = 4096;
+pub(crate) const MOST_PLANS: usize = 4096;
 
 /// What an attribute says.
 pub(crate) struct Attribute {

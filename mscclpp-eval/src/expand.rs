@@ -28,7 +28,7 @@ pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
     }
     match syn::parse2::<syn::ItemFn>(item.clone()) {
         Ok(function) => {
-            let expansion = one(args, Rc::new(function), &Items::default());
+            let expansion = guarded(|| one(args, Rc::new(function), &Items::default()));
             quote!(#item #expansion)
         }
         Err(_) => {
@@ -64,9 +64,20 @@ pub fn collectives(args: TokenStream, item: TokenStream) -> TokenStream {
     }
     let items = Items::of_module(list);
     for (args, function) in found {
-        list.push(syn::Item::Verbatim(one(args, function, &items)));
+        list.push(syn::Item::Verbatim(guarded(|| one(args, function, &items))));
     }
     module.into_token_stream()
+}
+
+/// An expansion, or the error that we have made a mistake: a panic would take the user's item with it.
+fn guarded(expand: impl FnOnce() -> TokenStream) -> TokenStream {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(expand)).unwrap_or_else(|_| {
+        let (mut spans, mut report) = (Spans::default(), Report::default());
+        let tok = spans.one(proc_macro2::Span::call_site());
+        let message = format!("the expansion panicked in mscclpp-eval {}", env!("CARGO_PKG_VERSION"));
+        report.error(Code::Internal, tok, message).help("please report it with the function that shows it");
+        report.into_compile_errors(&spans)
+    })
 }
 
 /// The error for tokens that nest too deep to be parsed.

@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use mscclpp_core::dsl::registry;
 
-use crate::args::{ARGUMENTS, KINDS};
+use crate::args::{ARGUMENTS, KINDS, MOST_PLANS};
+use crate::eval::Limits;
 use crate::lang::{PATHS, TABLES};
 
 /// A construct of the language with an example, which a test runs.
@@ -119,8 +120,8 @@ const CONSTRUCTS: &[Construct] = &[
     ),
     refused(
         "traits implemented by hand",
-        "{ struct S; impl Drop for S { fn drop(&mut self) {} } let _ = S; 1 }",
-        "outside-name",
+        "{ struct S(i32); impl Drop for S { fn drop(&mut self) {} } let _ = S(1); }",
+        "not-in-subset",
         "functions",
     ),
     refused("`unsafe`", "unsafe { 1 }", "not-in-subset", ""),
@@ -143,7 +144,7 @@ pub fn page() -> String {
     constructs(&mut page);
     methods(&mut page);
     api(&mut page);
-    page.push_str(TAIL);
+    exactly(&mut page);
     page
 }
 
@@ -154,7 +155,7 @@ const HEAD: &str = "\
 
 A function under `#[collective]` runs while the crate compiles: the macro evaluates its body and calls the authoring API as
 the function itself would. Everything on this page is evaluated with Rust's own meaning. Everything else is refused with an
-error, before anything has run: nothing is ever evaluated to another value than the compiled function would compute. A test
+error, constructs before anything has run: nothing is ever evaluated to another value than the compiled function would compute. A test
 that is generated beside each collective compares both.
 
 Two ways lead out. A name from outside, which the macro cannot see, goes into a module under `#[collectives]` together with the
@@ -168,7 +169,11 @@ builds the same plan with the same checks, from `main` or from `build.rs`.
 `_`, its name and its value to the plan's name. Numbers are literals or arithmetic on literals.
 ";
 
-const TAIL: &str = "
+fn exactly(page: &mut String) {
+    let Limits { steps, depth, operations, elements } = Limits::default();
+    let _ = write!(
+        page,
+        "
 ## Exactly
 
 - **Integers** have the types that rustc gives them: the same inference runs over the body, and where nothing says more a literal is an `i32`.
@@ -176,13 +181,15 @@ const TAIL: &str = "
   at the expression. `as` is an error where it would change the number.
 - **Order**: arguments, operands and lazy iterators are evaluated in Rust's order. Comparison, hashing and `sort` follow the
   derived order of fields.
-- **Limits**: 5 000 000 steps (`max_steps`), 200 calls deep, 4 000 000 operations, 20 000 000 elements, 4096 plans for one collective.
+- **Limits**: {steps} steps (`max_steps`), {depth} calls deep, {operations} operations, {elements} elements, {MOST_PLANS} plans for one collective.
 - **What the macro takes for granted**: `Vec`, `Some`, `vec!` and the like mean those of the standard library. A constant in
   a pattern has an upper-case name or is declared where the macro sees it. Variables that a `macro_rules!` macro brings in are
-  told apart by name only.
+  told apart by name only. Items within a function body cannot be collectives.
 - **Not followed**: `rev` and `next_back` over adaptors that would have to run closures at another time than Rust does
   (`take`, `skip` and `zip` over a `map`), and ranges kept in a variable and advanced there.
-";
+"
+    );
+}
 
 fn attribute(page: &mut String) {
     let kinds: Vec<String> = KINDS.iter().map(|kind| format!("`{kind}`")).collect();
@@ -241,11 +248,24 @@ fn api(page: &mut String) {
     for ty in registry::TYPES {
         for method in ty.methods() {
             let params: Vec<&str> = method.params.iter().map(|param| param.name).collect();
-            let summary = method.doc.lines().next().unwrap_or_default().trim();
+            let summary = summary(method.doc);
             let _ = writeln!(page, "| `{}::{}({})` | {summary} |", ty.name, method.name, params.join(", "));
         }
     }
     page.push_str("| `Program::pipeline(unit, num_chunks, closure)` | Records the operations of the closure as a loop over windows of the message. |\n");
+}
+
+/// The first paragraph of a documentation text, without the targets of its links.
+fn summary(doc: &str) -> String {
+    let lines: Vec<&str> = doc.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let mut text = lines.join(" ");
+    while let Some((open, close)) = text.find("](").and_then(|open| Some((open, open + text[open..].find(')')?))) {
+        text.replace_range(open..=close, "");
+        if let Some(bracket) = text[..open].rfind('[') {
+            text.remove(bracket);
+        }
+    }
+    text
 }
 
 #[cfg(test)]
