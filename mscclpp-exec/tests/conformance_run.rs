@@ -41,9 +41,10 @@ fn is_wrong_itself(entry: &Value) -> bool {
     })
 }
 
-/// Elements of the larger buffer: one for each rank, an odd number, one that divides evenly.
+/// Elements of the larger buffer: one for each rank, an odd number of them, and a number that divides evenly. Fewer on many
+/// ranks, where there is enough to do anyway.
 fn counts(ranks: u64) -> [u64; 3] {
-    [ranks, ranks * 1237, ranks * 2048]
+    if ranks <= 4 { [ranks, ranks * 1237, ranks * 2048] } else { [ranks, ranks * 137, ranks * 256] }
 }
 
 fn run(plan: &Plan, world: &World, message: Message, launches: u64) -> Result<String, String> {

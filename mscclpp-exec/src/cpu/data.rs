@@ -4,7 +4,7 @@ use super::context::State;
 use super::launch::{Launch, Step, Window, Worker};
 use super::program::{Instr, Operand, Space};
 use crate::memory::Span;
-use crate::numeric::{Block, LINE, LINES};
+use crate::numeric::{Block, LINE, LINES, Line};
 
 /// Bytes of a block.
 const BLOCK: u64 = (LINE * LINES) as u64;
@@ -171,7 +171,7 @@ struct Operands<'l, 'a> {
 
 impl<'a> Operands<'_, 'a> {
     /// `n` bytes of an operand, and where they begin in the span.
-    #[inline]
+    #[inline(always)]
     fn span(&self, number: usize, offset: u64, n: u64) -> (Span<'a>, u64) {
         if let Some(span) = self.spans.get(number) {
             return (*span, offset);
@@ -197,12 +197,6 @@ impl<'a> Operands<'_, 'a> {
         let Worker { block, acc, .. } = worker;
         let alone = self.srcs.len() == 1;
         let mut first = true;
-        let mut take = |block: &Block, first: bool, n: u64| {
-            let lines = (n as usize).div_ceil(LINE);
-            if !alone {
-                (if first { reducer.start } else { reducer.add })(acc, block, lines);
-            }
-        };
         // The reference order: packets as listed, then the plain source; without packets all as listed.
         let mut number = 0;
         while let Some(src) = self.srcs.get(number) {
@@ -220,7 +214,9 @@ impl<'a> Operands<'_, 'a> {
                         continue;
                     }
                 }
-                take(block, first, n);
+                if !alone {
+                    (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
+                }
                 first = false;
             }
             number += 1;
@@ -228,21 +224,37 @@ impl<'a> Operands<'_, 'a> {
         for (number, src) in self.srcs.iter().enumerate() {
             if src.space != Space::Packets {
                 let (span, at) = self.span(number, offset, n);
-                load(block, span, at, n);
-                take(block, first, n);
+                match (span.lines(at as usize, n as usize), reducer.add_lines) {
+                    // Straight into the accumulator, which holds elements as they are.
+                    (Some(lines), Some(_)) if first && !alone => lines.load_into(acc),
+                    (Some(lines), Some(add_lines)) if !alone => add_lines(acc, lines),
+                    (lines, _) => {
+                        match lines {
+                            Some(lines) => lines.load_into(block),
+                            None => load(block, span, at, n),
+                        }
+                        if !alone {
+                            (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
+                        }
+                    }
+                }
                 first = false;
             }
         }
-        let lines = (n as usize).div_ceil(LINE);
-        if !alone {
-            (reducer.finish)(acc, block, lines);
-        }
+        let result: &[Line] = match reducer.finish {
+            _ if alone => block,
+            Some(finish) => {
+                finish(acc, block, lines_of(n));
+                block
+            }
+            None => acc,
+        };
         for (number, dst) in self.dsts.iter().enumerate() {
             let (span, at) = self.span(self.srcs.len() + number, offset, n);
             if dst.space == Space::Packets {
-                store_packets(block, span, at, n, self.launch.flag);
+                store_packets(result, span, at, n, self.launch.flag);
             } else {
-                store(block, span, at, n);
+                store(result, span, at, n);
             }
         }
         n
@@ -253,13 +265,23 @@ impl<'a> Operands<'_, 'a> {
 pub(super) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     // What lies behind the end of the destination would be dropped anyway.
     let len = len.min(to.len() as u64) as usize;
-    for at in (0..len).step_by(LINE) {
+    let whole = len - len % LINE;
+    let mut done = 0;
+    if let (Some(from), Some(to)) = (from.lines(0, whole), to.lines(0, whole)) {
+        from.copy_to(to);
+        done = whole;
+    }
+    for at in (done..len).step_by(LINE) {
         let n = LINE.min(len - at);
         to.store(at, n, from.load(at, n));
     }
 }
 
-#[inline]
+/// Lines that a number of bytes touches.
+fn lines_of(n: u64) -> usize {
+    (n as usize).div_ceil(LINE)
+}
+
 fn load(block: &mut Block, from: Span<'_>, at: u64, n: u64) {
     let (at, n) = (at as usize, n as usize);
     for (i, line) in block.iter_mut().enumerate().take(n.div_ceil(LINE)) {
@@ -268,15 +290,18 @@ fn load(block: &mut Block, from: Span<'_>, at: u64, n: u64) {
 }
 
 #[inline]
-fn store(block: &Block, to: Span<'_>, at: u64, n: u64) {
+fn store(block: &[Line], to: Span<'_>, at: u64, n: u64) {
     let (at, n) = (at as usize, n as usize);
+    if let Some(lines) = to.lines(at, n) {
+        return lines.store_from(block);
+    }
     for (i, &line) in block.iter().enumerate().take(n.div_ceil(LINE)) {
         to.store(at + i * LINE, LINE.min(n - i * LINE), line);
     }
 }
 
 #[inline]
-fn store_packets(block: &Block, to: Span<'_>, at: u64, n: u64, flag: u32) {
+fn store_packets(block: &[Line], to: Span<'_>, at: u64, n: u64, flag: u32) {
     let payload: &[u32] = bytemuck::cast_slice(block);
     to.store_packets(at as usize / 4, flag, &payload[..n as usize / 4]);
 }

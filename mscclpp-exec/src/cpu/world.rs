@@ -21,14 +21,18 @@ use crate::message::Message;
 /// Each thread block of each rank is an agent that a few worker threads take turns to run; one that has to wait costs no
 /// thread. Worlds are cheap to clone; clones are the same world.
 ///
-/// ```no_run
-/// # fn main() -> Result<(), mscclpp_exec::Error> {
-/// # let plan: mscclpp_core::plan::Plan = unimplemented!();
-/// use mscclpp_exec::cpu::World;
+/// ```
+/// use mscclpp_core::plan::Plan;
+/// use mscclpp_exec::{algorithms, cpu::World};
 ///
-/// let inputs = vec![vec![1.0_f32; 1000]; 8];
-/// let mut outputs = vec![vec![0.0_f32; 1000]; 8];
-/// World::new(8).run(&plan, &inputs, &mut outputs)?;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
+/// let plan = Plan::new(&ring.compile(ring.spec(2, 2), &[])?);
+///
+/// let inputs = [[1.0_f32, 2.0, 3.0], [10.0, 20.0, 30.0]];
+/// let mut outputs = [[0.0; 3]; 2];
+/// World::new(2).run(&plan, &inputs, &mut outputs)?;
+/// assert_eq!(outputs, [[11.0, 22.0, 33.0]; 2]);
 /// # Ok(())
 /// # }
 /// ```

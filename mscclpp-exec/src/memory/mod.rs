@@ -20,5 +20,5 @@ mod span;
 mod table;
 mod unit;
 
-pub(crate) use span::Span;
+pub(crate) use span::{Lines, Span};
 pub(crate) use table::{Memory, Table};

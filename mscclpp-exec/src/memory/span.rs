@@ -64,6 +64,15 @@ impl<'m> Span<'m> {
         self.store_units(at, n, line);
     }
 
+    /// The bytes `at..at + n` as whole lines, if they are that and begin on a word. Much faster than line by line.
+    #[inline(always)]
+    pub(crate) fn lines(self, at: usize, n: usize) -> Option<Lines<'m>> {
+        let inside = at.checked_add(n).is_some_and(|end| end <= self.len);
+        let base = self.base.wrapping_add(at);
+        let whole = inside && n % LINE == 0 && base.addr() % 8 == 0;
+        whole.then_some(Lines { base, len: n / LINE, lent: self.lent })
+    }
+
     #[inline(always)]
     fn has_line(self, at: usize) -> bool {
         at.checked_add(LINE).is_some_and(|end| end <= self.len) && self.base.addr().wrapping_add(at).is_multiple_of(8)
@@ -217,6 +226,61 @@ impl<'m> Span<'m> {
         let usable = !self.lent.shared && self.base.addr().is_multiple_of(8);
         let have = if usable { (self.len / 8).saturating_sub(at) } else { 0 };
         Words { base: self.base.wrapping_add(at.saturating_mul(8)), len: count.min(have), memory: PhantomData }
+    }
+}
+
+/// Whole lines of a span, each beginning on a word.
+#[derive(Clone, Copy)]
+pub(crate) struct Lines<'m> {
+    base: *mut u8,
+    len: usize,
+    lent: &'m Lent,
+}
+
+impl Lines<'_> {
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(&self, i: usize) -> Line {
+        assert!(i < self.len, "line {i} of {}", self.len);
+        // SAFETY: as in `Span::load`: the line lies in the span and begins on a word.
+        unsafe { unit::load_line(self.base.add(LINE * i), self.lent.shared) }
+    }
+
+    /// Reads as many lines as both have.
+    #[inline(always)]
+    pub(crate) fn load_into(self, block: &mut [Line]) {
+        for (i, line) in block.iter_mut().take(self.len).enumerate() {
+            *line = self.load(i);
+        }
+    }
+
+    /// Writes as many lines as both have; none if the slice is lent for reading only.
+    #[inline(always)]
+    pub(crate) fn store_from(self, block: &[Line]) {
+        if self.lent.shared {
+            return;
+        }
+        for (i, &line) in block.iter().take(self.len).enumerate() {
+            // SAFETY: as in `Span::store`: `i` is less than the number of lines, so the line lies in the span; it begins
+            // on a word, and the slice is not shared.
+            unsafe { unit::store_line(self.base.add(LINE * i), line) };
+        }
+    }
+
+    /// Copies as many lines as both have.
+    #[inline(always)]
+    pub(crate) fn copy_to(self, to: Lines<'_>) {
+        if to.lent.shared {
+            return;
+        }
+        for i in 0..self.len.min(to.len) {
+            // SAFETY: as in `store_from`.
+            unsafe { unit::store_line(to.base.add(LINE * i), self.load(i)) };
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The pieces in which data goes through a worker: lines of 64 bytes, blocks of eight lines.
+//! The pieces in which data goes through a worker: lines of 64 bytes, blocks of some lines.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -6,7 +6,7 @@ use bytemuck::{Pod, Zeroable};
 pub(crate) const LINE: usize = 64;
 
 /// Lines of a block.
-pub(crate) const LINES: usize = 8;
+pub(crate) const LINES: usize = 16;
 
 /// A piece of a message in a worker's own memory. A line holds whole elements of any type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]

@@ -8,6 +8,7 @@ use super::number::{MAX, MIN, Number, PROD, SUM, combine};
 use super::small::Via;
 use super::{Accumulate, Accumulator, Block, LINE, LINES, Line, zeroed};
 use crate::dtype::DataType;
+use crate::memory::Lines;
 
 /// How sources are combined: `start` with the first, `add` each other one, `finish`. Elements behind the data that a
 /// caller's last block holds are computed as well and mean nothing.
@@ -15,7 +16,10 @@ use crate::dtype::DataType;
 pub(crate) struct Reducer {
     pub(crate) start: fn(&mut Accumulator, &Block, usize),
     pub(crate) add: fn(&mut Accumulator, &Block, usize),
-    pub(crate) finish: fn(&Accumulator, &mut Block, usize),
+    /// `None` if the accumulator's first lines are the result as they are.
+    pub(crate) finish: Option<fn(&Accumulator, &mut Block, usize)>,
+    /// `add` straight from memory, for types that compute themselves.
+    pub(crate) add_lines: Option<fn(&mut Accumulator, Lines<'_>)>,
 }
 
 /// Divides the elements of a block by the number of ranks.
@@ -66,36 +70,37 @@ pub(crate) fn divider(dtype: DataType) -> Divider {
 
 /// Picks the functions for an operation.
 macro_rules! by_op {
-    ($op:expr, $start:expr, $add:ident::<$($type:ty),*>, $finish:expr) => {
-        Reducer {
-            start: $start,
-            add: match $op {
-                ReduceOp::Sum | ReduceOp::Avg => $add::<$($type,)* SUM>,
-                ReduceOp::Prod => $add::<$($type,)* PROD>,
-                ReduceOp::Min => $add::<$($type,)* MIN>,
-                ReduceOp::Max => $add::<$($type,)* MAX>,
-            },
-            finish: $finish,
+    ($op:expr, $add:ident::<$($type:ty),*>) => {
+        match $op {
+            ReduceOp::Sum | ReduceOp::Avg => $add::<$($type,)* SUM>,
+            ReduceOp::Prod => $add::<$($type,)* PROD>,
+            ReduceOp::Min => $add::<$($type,)* MIN>,
+            ReduceOp::Max => $add::<$($type,)* MAX>,
         }
     };
 }
 
 /// Types that compute themselves.
 fn native<T: Number>(op: ReduceOp) -> Reducer {
-    by_op!(op, start, add::<T>, finish)
+    Reducer { start, add: by_op!(op, add::<T>), finish: None, add_lines: Some(by_op!(op, add_lines::<T>)) }
 }
 
 /// Types that compute in a wider one.
 fn small<T: Via<f32> + Via<f64>>(op: ReduceOp, accumulate: Accumulate) -> Reducer {
     match accumulate {
-        Accumulate::Native => by_op!(op, start, add_rounding::<T>, finish),
+        Accumulate::Native => Reducer { start, add: by_op!(op, add_rounding::<T>), finish: None, add_lines: None },
         Accumulate::F32 => via::<T, f32>(op),
         Accumulate::F64 => via::<T, f64>(op),
     }
 }
 
 fn via<T: Via<A>, A: Number>(op: ReduceOp) -> Reducer {
-    by_op!(op, start_via::<T, A>, add_via::<T, A>, finish_via::<T, A>)
+    Reducer {
+        start: start_via::<T, A>,
+        add: by_op!(op, add_via::<T, A>),
+        finish: Some(finish_via::<T, A>),
+        add_lines: None,
+    }
 }
 
 fn elements<T: bytemuck::Pod>(lines: &[Line]) -> &[T] {
@@ -119,8 +124,14 @@ fn add<T: Number, const OP: u8>(acc: &mut Accumulator, block: &Block, lines: usi
     }
 }
 
-fn finish(acc: &Accumulator, block: &mut Block, lines: usize) {
-    block[..lines].copy_from_slice(&acc[..lines]);
+fn add_lines<T: Number, const OP: u8>(acc: &mut Accumulator, lines: Lines<'_>) {
+    for (i, acc) in acc.iter_mut().enumerate().take(lines.len()) {
+        let line = lines.load(i);
+        let acc = elements_mut::<T>(std::slice::from_mut(acc));
+        for (acc, &value) in acc.iter_mut().zip(elements::<T>(std::slice::from_ref(&line))) {
+            *acc = combine::<T, OP>(*acc, value);
+        }
+    }
 }
 
 /// Every step in f32 and back.
@@ -196,7 +207,10 @@ mod tests {
         let (mut acc, mut out) = (zeroed(), zeroed());
         (reducer.start)(&mut acc, &sources[0], LINES);
         sources[1..].iter().for_each(|source| (reducer.add)(&mut acc, source, LINES));
-        (reducer.finish)(&acc, &mut out, LINES);
+        match reducer.finish {
+            Some(finish) => finish(&acc, &mut out, LINES),
+            None => out.copy_from_slice(&acc[..LINES]),
+        }
         elements::<T>(&out).to_vec()
     }
 

@@ -3,12 +3,14 @@
 //! A send-receive promises that every rank gets the input of the rank a fixed distance before it. The distance is the
 //! plan's: 1 on one node, more where a plan sends to the same position of the next node.
 //!
-//! ```no_run
-//! # fn main() -> Result<(), mscclpp_exec::Error> {
-//! # let plan: mscclpp_core::plan::Plan = unimplemented!();
-//! use mscclpp_exec::{Message, cpu::World, verify::Verifier};
+//! ```
+//! use mscclpp_core::plan::Plan;
+//! use mscclpp_exec::{Message, algorithms, cpu::World, verify::Verifier};
 //!
-//! let mut run = World::new(8).prepare(&plan, Message::of::<f32>(1001))?;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let ring = algorithms::find("allreduce_ring").expect("it is in the library");
+//! let plan = Plan::new(&ring.compile(ring.spec(4, 4), &[])?);
+//! let mut run = World::new(4).prepare(&plan, Message::of::<f32>(1001))?;
 //! let mut buffers = run.buffers()?;
 //! let verifier = Verifier::new(&run, 42);
 //! verifier.fill(&mut buffers);
