@@ -418,3 +418,27 @@ fn a_custom_plan_copies_what_it_says() {
     let plan = tree(1, [2, 4, 0], |_| vec![vec![op(Copy, &[i(0, 2)], &[o(2, 2)])]]);
     check(&plan, |rank, chunk, e, input| (chunk >= 2).then(|| input(rank, chunk - 2, e)));
 }
+
+/// Also for Miri, which finds no data race in it.
+#[test]
+fn a_plan_that_races_gives_one_value_or_the_other() {
+    // Both ranks write rank 0's output, while two blocks of it copy that on, one as packets.
+    let plan = tree(2, [1, 2, 1], |rank| match rank {
+        0 => vec![
+            vec![op(Copy, &[i(0, 1)], &[o(0, 1)])],
+            vec![op(Copy, &[o(0, 1)], &[o(1, 1)])],
+            vec![op(CopyPackets, &[o(0, 1)], &[s(0, 1)]), op(UnpackPackets, &[s(0, 1)], &[o(1, 1)])],
+        ],
+        _ => vec![vec![op(Put, &[i(0, 1)], &[at(1, 0, o(0, 1))]).memory()]],
+    });
+    let options = Options { workers: Some(3), parallel_from: 0, ..Options::default() };
+    let world = World::with_options(2, options);
+    let (launches, count) = if cfg!(miri) { (2, 60) } else { (300, 3000) };
+    let mut case = common::Case::new(&world, &Plan::new(&plan), Message::of::<i32>(count)).expect("a plan");
+    for _ in 0..launches {
+        let outputs = case.launch().expect("nothing waits");
+        for (index, &found) in outputs[0][..count / 2].iter().enumerate() {
+            assert!([input(0, index), input(1, index)].contains(&found), "{index}: {found}");
+        }
+    }
+}
