@@ -130,9 +130,11 @@ impl Error {
         let (what, code) = match error {
             Exec::Stalled(_) => ("the run stalled", exit::NO),
             Exec::Plan { .. } => ("the plan cannot be run", exit::NO),
-            Exec::TooLarge { .. } | Exec::Memory { .. } | Exec::Workers(_) | Exec::Internal(_) => {
-                ("the run is not possible here", exit::UNABLE)
-            }
+            Exec::TooLarge { .. }
+            | Exec::Memory { .. }
+            | Exec::NoMemory { .. }
+            | Exec::Workers(_)
+            | Exec::Internal(_) => ("the run is not possible here", exit::UNABLE),
             _ => ("the plan cannot be run as asked", exit::UNREADABLE),
         };
         let mut finding = error.diagnostic();

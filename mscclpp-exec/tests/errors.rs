@@ -183,3 +183,12 @@ fn padding_costs_no_time() {
     // 4 GiB of zeros per rank take a minute to add.
     assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
 }
+
+#[test]
+fn buffers_larger_than_the_machine() {
+    let world = World::new(2);
+    let run =
+        world.prepare(&plan(all_reduce(), copy), Message::of::<f64>(1 << 40)).expect("sizes alone take no memory");
+    let error = run.buffers().map(|_| ()).expect_err("32 TiB");
+    told(&error, Code::OutOfResources, &["bytes of buffers are needed", "help"]);
+}

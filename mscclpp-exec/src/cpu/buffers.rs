@@ -28,16 +28,18 @@ struct Rank {
 pub(super) type Part = (usize, usize, usize);
 
 impl Buffers {
-    /// `parts`: input and output of each rank.
+    /// `lens`: bytes of each rank's slots; `parts`: input and output of each rank.
     pub(super) fn new(
         dtype: DataType,
-        lens: [usize; 2],
-        parts: impl Iterator<Item = (Part, Part)>,
-    ) -> Result<Self, usize> {
+        lens: [u64; 2],
+        parts: impl ExactSizeIterator<Item = (Part, Part)>,
+    ) -> Result<Self, Error> {
+        const PURPOSE: &str = "buffers";
+        check_available((lens[0].saturating_add(lens[1])).saturating_mul(parts.len() as u64), PURPOSE)?;
         let mut ranks = Vec::new();
         for (input, output) in parts {
-            let lines = [zeroed_lines(lens[0])?, zeroed_lines(lens[1])?];
-            ranks.push(Rank { lines, lens, input, output });
+            let lines = [zeroed_lines(lens[0], PURPOSE)?, zeroed_lines(lens[1], PURPOSE)?];
+            ranks.push(Rank { lines, lens: lens.map(|len| len as usize), input, output });
         }
         Ok(Self { dtype, ranks })
     }
@@ -127,7 +129,29 @@ fn elements<T: Element>(bytes: &mut [u8]) -> &mut [T] {
     bytemuck::try_cast_slice_mut(bytes).unwrap_or_default()
 }
 
-/// Zeroed memory for a number of bytes; the bytes if there is not so much.
-pub(super) fn zeroed_lines(bytes: usize) -> Result<Vec<Line>, usize> {
-    bytemuck::allocation::try_zeroed_vec(bytes.div_ceil(LINE)).map_err(|()| bytes)
+/// Zeroed memory for a number of bytes.
+pub(super) fn zeroed_lines(bytes: u64, purpose: &'static str) -> Result<Vec<Line>, Error> {
+    let lines = usize::try_from(bytes.div_ceil(LINE as u64)).ok();
+    let memory = lines.and_then(|lines| bytemuck::allocation::try_zeroed_vec(lines).ok());
+    memory.ok_or_else(|| Error::NoMemory { purpose, bytes, available: available().unwrap_or(0) })
+}
+
+/// Refuses what the machine does not have. Systems promise more memory than that and kill a process that uses it.
+///
+/// # Errors
+/// [`Error::NoMemory`].
+pub(super) fn check_available(bytes: u64, purpose: &'static str) -> Result<(), Error> {
+    // Not worth a look into a file.
+    const SMALL: u64 = 1 << 28;
+    match if bytes > SMALL { available() } else { None } {
+        Some(available) if bytes > available => Err(Error::NoMemory { purpose, bytes, available }),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes that can be used without swapping, where the system tells.
+fn available() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mscclpp_core::collective::Collective;
 use mscclpp_core::vocab::ReduceOp;
 
-use super::buffers::{Buffers, Part, zeroed_lines};
+use super::buffers::{Buffers, Part, check_available, zeroed_lines};
 use super::context::{Context, Outcome, Scratch};
 use super::params::Params;
 use super::pool::{Job, Pool};
@@ -14,6 +14,7 @@ use super::world::{Gate, Inner, lock};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::message::Message;
+use crate::numeric::Line;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 pub struct Run {
@@ -82,15 +83,14 @@ impl Run {
     /// Buffers for this run, zeroed.
     ///
     /// # Errors
-    /// [`Error::Memory`] if there is not enough of it.
+    /// [`Error::NoMemory`] if the machine does not have so much.
     pub fn buffers(&self) -> Result<Buffers, Error> {
         let part = |rank: u32, space: Space| -> Part {
             let area = self.params.area(rank, space);
             (area.slice as usize % 4, area.base as usize, area.view.len as usize)
         };
         let parts = (0..self.world.ranks).map(|rank| (part(rank, Space::Input), part(rank, Space::Output)));
-        let lens = self.lens();
-        Buffers::new(self.params.message.dtype, lens, parts).map_err(|bytes| self.no_memory(bytes as u64))
+        Buffers::new(self.params.message.dtype, self.params.buffers(self.program()), parts)
     }
 
     /// Launches out of place: `inputs[r]` and `outputs[r]` belong to rank `r`. Returns when every rank is done.
@@ -193,24 +193,26 @@ impl Run {
         Ok(())
     }
 
-    fn no_memory(&self, bytes: u64) -> Error {
-        Error::Memory { plan: self.program().plan.name().to_owned(), bytes, limit: self.world.options.scratch_limit }
-    }
-
     /// Gives the plan as much scratch as this message needs. What it has is kept: it belongs to other runs too.
     fn grow_scratch(&self) -> Result<(), Error> {
         let [plain, packets] = self.params.scratch;
         if plain == 0 && packets == 0 {
             return Ok(());
         }
+        const PURPOSE: &str = "scratch";
         let mut scratch = lock(&self.context.scratch);
         scratch.resize_with(self.world.ranks as usize, Scratch::default);
+        let have = |lines: &[Line]| size_of_val(lines) as u64;
+        if scratch.iter().all(|rank| have(&rank.plain) >= plain && have(&rank.packets) >= packets) {
+            return Ok(());
+        }
+        check_available((plain + packets).saturating_mul(self.world.ranks.into()), PURPOSE)?;
         for rank in scratch.iter_mut() {
             for (lines, bytes) in [(&mut rank.plain, plain), (&mut rank.packets, packets)] {
-                if (size_of_val(&lines[..]) as u64) < bytes {
+                if have(lines) < bytes {
                     // Packets of earlier launches may be dropped: their flags are past.
                     *lines = Vec::new();
-                    *lines = zeroed_lines(bytes as usize).map_err(|bytes| self.no_memory(bytes as u64))?;
+                    *lines = zeroed_lines(bytes, PURPOSE)?;
                 }
             }
         }

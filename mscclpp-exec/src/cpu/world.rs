@@ -131,7 +131,7 @@ impl World {
     ///
     /// # Errors
     /// [`Error::Ranks`], [`Error::Plan`], [`Error::MessageSize`], [`Error::UnequalParts`], [`Error::TooLarge`],
-    /// [`Error::FixedReduction`], [`Error::Accumulator`], [`Error::Memory`].
+    /// [`Error::FixedReduction`], [`Error::Accumulator`], [`Error::Memory`], [`Error::NoMemory`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<Run, Error> {
         let context = self.inner.context(plan)?;
         let Options { scratch_limit, scratch_pool, .. } = self.inner.options;

@@ -129,15 +129,25 @@ pub enum Error {
         /// The plan.
         plan: String,
     },
-    /// Scratch that cannot be had.
+    /// More scratch than the world allows.
     #[error("plan `{plan}` needs {bytes} bytes of scratch for this message, the limit is {limit} bytes")]
     Memory {
         /// The plan.
         plan: String,
         /// Bytes of all ranks together; `u64::MAX` if that is not even a number of bytes.
         bytes: u64,
-        /// What the world allows, or what the machine gave.
+        /// What the world allows.
         limit: u64,
+    },
+    /// Memory that cannot be had.
+    #[error("{bytes} bytes of {purpose} are needed, {available} bytes are available")]
+    NoMemory {
+        /// What for.
+        purpose: &'static str,
+        /// Bytes of all ranks together.
+        bytes: u64,
+        /// What the system says it could give.
+        available: u64,
     },
     /// A worker thread could not be started.
     #[error("cannot start a worker thread: {0}")]
@@ -162,7 +172,7 @@ impl Error {
             Self::BufferSize { .. } | Self::BufferCount { .. } | Self::ElementType { .. } => Code::WrongBuffers,
             Self::InPlace { .. } => Code::WrongPlace,
             Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
-            Self::Memory { .. } | Self::Workers(_) => Code::OutOfResources,
+            Self::Memory { .. } | Self::NoMemory { .. } | Self::Workers(_) => Code::OutOfResources,
             Self::Internal(_) => Code::ExecutorFault,
         }
     }
@@ -187,6 +197,7 @@ impl Error {
             Self::InPlace { .. } => "launch with inputs and outputs".into(),
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
             Self::Memory { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
+            Self::NoMemory { .. } => "send smaller messages, or use fewer ranks".into(),
             _ => return None,
         })
     }

@@ -69,7 +69,7 @@ impl<'m> Span<'m> {
     pub(crate) fn lines(self, at: usize, n: usize) -> Option<Lines<'m>> {
         let inside = at.checked_add(n).is_some_and(|end| end <= self.len);
         let base = self.base.wrapping_add(at);
-        let whole = inside && n % LINE == 0 && base.addr() % 8 == 0;
+        let whole = inside && n.is_multiple_of(LINE) && base.addr().is_multiple_of(8);
         whole.then_some(Lines { base, len: n / LINE, lent: self.lent })
     }
 

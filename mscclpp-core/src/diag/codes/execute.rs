@@ -25,8 +25,8 @@ codes! {
         "In place, input and output are one memory, and the plan relies on it.\n\nWrong: `run.launch(&inputs, &mut outputs)` with a plan made with `in_place`. Right: `run.launch_in_place(&mut buffers)`.";
     ReadOnlyInput = "M0411" "read-only-input": "inputs that a plan overwrites are lent for writing",
         "Some out-of-place plans use the input as scratch.\n\nWrong: `run.launch(&inputs, &mut outputs)` with such a plan. Right: `run.launch_buffers(&mut buffers)`, which may overwrite both.";
-    OutOfResources = "M0412" "out-of-resources": "scratch and threads stay within what the machine and the world allow",
-        "Scratch grows with the message: chunks of scratch times bytes per chunk, twice that for packets, twice again with double scratch.\n\nWrong: 64 ranks with 4096 chunks of scratch each and 1 GiB per message. Right: smaller messages, or a higher `World::scratch_limit`.";
+    OutOfResources = "M0412" "out-of-resources": "buffers, scratch and threads stay within what the machine and the world allow",
+        "Scratch grows with the message: chunks of scratch times bytes per chunk, twice that for packets, twice again with double scratch.\n\nWrong: 64 ranks with 4096 chunks of scratch each and 1 GiB per message. Right: smaller messages, or a higher `Options::scratch_limit`.";
     ExecutorFault = "M0413" "executor-fault": "the executor itself never fails",
         "This is an error of mscclpp, not of a plan. Please report it, with the plan.";
 }
