@@ -89,6 +89,7 @@ mod rings {
 /// The program's lifetime may have a name, and a function conditions.
 #[collective(SendRecv, ranks = 2)]
 #[cfg(test)]
+#[allow(clippy::needless_lifetimes, reason = "a named lifetime is what is tried")]
 fn with_lifetime<'p>(p: &'p Program) {
     fn neighbour<'p>(p: &'p Program, rank: Rank<'p>) -> Rank<'p> {
         p.rank(1 - rank.id())
