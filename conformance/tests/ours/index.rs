@@ -1,7 +1,5 @@
 //! The reference's plans: `index.json` and what it says about each.
 
-use std::path::{Path, PathBuf};
-
 use serde_json::{Map, Value};
 
 /// One plan of the conformance set.
@@ -33,25 +31,9 @@ impl Entry {
     }
 }
 
-/// Where the conformance set lies, if it is at hand.
-pub(crate) fn directory() -> Option<PathBuf> {
-    if let Some(path) = std::env::var_os("MSCCLPP_CONFORMANCE") {
-        return Some(path.into());
-    }
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/conformance");
-    beside.join("index.json").exists().then_some(beside)
-}
-
 /// Reads `index.json`.
-pub(crate) fn read(directory: &Path) -> Vec<Entry> {
-    let Value::Array(entries) = json(&directory.join("index.json")) else { panic!("index.json is not a list") };
-    entries.iter().map(entry).collect()
-}
-
-/// Reads a JSON file.
-pub(crate) fn json(path: &Path) -> Value {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+pub(crate) fn read() -> Vec<Entry> {
+    conformance::index().iter().map(entry).collect()
 }
 
 fn entry(value: &Value) -> Entry {

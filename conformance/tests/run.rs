@@ -1,8 +1,4 @@
 //! The plans of the reference system run on the CPU and give right results.
-//!
-//! Set `MSCCLPP_CONFORMANCE` to the folder with `index.json` to run this; without it the test says so and passes.
-
-use std::path::{Path, PathBuf};
 
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::json::{self, ReadOptions};
@@ -11,21 +7,8 @@ use mscclpp_exec::verify::Verifier;
 use mscclpp_exec::{DataType, Error, Message};
 use serde_json::Value;
 
-fn folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("MSCCLPP_CONFORMANCE").map(PathBuf::from);
-    if folder.is_none() {
-        println!("skipped: MSCCLPP_CONFORMANCE does not name the folder of the reference plans");
-    }
-    folder
-}
-
-fn index(folder: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(folder.join("index.json")).expect("index.json");
-    serde_json::from_str(&text).expect("a list of plans")
-}
-
-fn plan(folder: &Path, slug: &str) -> Plan {
-    let text = std::fs::read_to_string(folder.join(format!("{slug}.json"))).expect(slug);
+fn plan(slug: &str) -> Plan {
+    let text = conformance::text(&format!("{slug}.json"));
     let (tree, _) = json::read(&text, ReadOptions::default()).unwrap_or_else(|error| panic!("{slug}: {error}"));
     Plan::new(&tree)
 }
@@ -65,17 +48,15 @@ fn run(plan: &Plan, world: &World, message: Message, launches: u64) -> Result<St
 }
 
 #[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn reference_plans_give_right_results() {
-    let Some(folder) = folder() else {
-        return;
-    };
     let (mut right, mut failures) = (0, Vec::new());
-    for entry in index(&folder) {
+    for entry in conformance::index() {
         let slug = entry["slug"].as_str().expect("a name");
         if slug.starts_with("unit-") || is_wrong_itself(&entry) {
             continue;
         }
-        let plan = plan(&folder, slug);
+        let plan = plan(slug);
         let ranks = plan.num_ranks();
         for schedule in [Schedule::RoundRobin, Schedule::Seeded(11)] {
             let world = World::with_options(ranks, Options { schedule, workers: Some(2), ..Options::default() });
@@ -92,17 +73,15 @@ fn reference_plans_give_right_results() {
 }
 
 #[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn fragments_load_and_run_or_say_what_they_wait_for() {
-    let Some(folder) = folder() else {
-        return;
-    };
     let mut seen = [0; 2];
-    for entry in index(&folder) {
+    for entry in conformance::index() {
         let slug = entry["slug"].as_str().expect("a name");
         if !slug.starts_with("unit-") {
             continue;
         }
-        let plan = plan(&folder, slug);
+        let plan = plan(slug);
         let world = World::new(plan.num_ranks());
         for count in counts(plan.num_ranks().into()) {
             let mut run = world.prepare(&plan, Message::new(DataType::F32, count).any_size()).expect(slug);

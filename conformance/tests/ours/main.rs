@@ -1,7 +1,7 @@
 //! Our plans against those of the reference system, for the same programs, arguments and overrides.
 //!
 //! Every plan must be equal as a JSON value, with the set-valued lists taken as sets, or differ exactly as
-//! `docs/differences.md` says. The plans lie outside the repository; without them the test says that it was skipped.
+//! `docs/differences.md` says.
 
 mod cases;
 mod compare;
@@ -20,16 +20,13 @@ use mscclpp_core::trace::Trace;
 use crate::cases::{Call, Case};
 
 #[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn plans_equal_those_of_the_reference() {
-    let Some(directory) = index::directory() else {
-        println!("skipped: set MSCCLPP_CONFORMANCE to the directory of the reference's plans");
-        return;
-    };
-    let entries = index::read(&directory);
+    let entries = index::read();
     let (mut equal, mut known) = (0, 0);
     let mut failures = String::new();
     for entry in &entries {
-        let mut theirs = index::json(&directory.join(format!("{}.json", entry.slug)));
+        let mut theirs = conformance::json(&format!("{}.json", entry.slug));
         compare::normalise(&mut theirs);
         for (variant, overrides) in std::iter::once(&entry.overrides).chain(&entry.identical_under).enumerate() {
             let mut name = entry.slug.clone();
@@ -60,13 +57,10 @@ fn plans_equal_those_of_the_reference() {
 }
 
 #[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn programs_evaluate_to_what_they_record() {
-    let Some(directory) = index::directory() else {
-        println!("skipped: set MSCCLPP_CONFORMANCE to the directory of the reference's plans");
-        return;
-    };
     let mut programs = 0;
-    for entry in index::read(&directory).iter().filter(|entry| entry.overrides.is_empty()) {
+    for entry in index::read().iter().filter(|entry| entry.overrides.is_empty()) {
         let case = cases::case(entry).unwrap_or_else(|| panic!("no program for {}", entry.source));
         let native = recorded(&case).unwrap_or_else(|error| panic!("{}: {error}", entry.slug));
         let Call { source, function, arguments, .. } = &case.call;
@@ -91,14 +85,11 @@ fn is_wrong(slug: &str) -> bool {
 }
 
 #[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn our_plans_pass_the_checks() {
-    let Some(directory) = index::directory() else {
-        println!("skipped: set MSCCLPP_CONFORMANCE to the directory of the reference's plans");
-        return;
-    };
     let mut accepted = 0;
     // Fragments were not simulated: half a program is not expected to be right.
-    for entry in index::read(&directory).iter().filter(|entry| entry.simulated) {
+    for entry in index::read().iter().filter(|entry| entry.simulated) {
         let case = cases::case(entry).unwrap_or_else(|| panic!("no program for {}", entry.source));
         let trace = recorded(&case).unwrap_or_else(|error| panic!("{}: {error}", entry.slug));
         let found = check(&lower(&trace).unwrap_or_else(|error| panic!("{}: {error}", entry.slug)));
