@@ -69,7 +69,7 @@ pub fn reference_limits(plan: &PlanTree) -> Diagnostics {
     }
     each(plan, &mut |at| {
         if let Some((message, help)) = operation(&at) {
-            file(at.site(plan), format!("`{}` ({}) {message}", at.op.kind.name(), at.agent()), help);
+            file(at.site(plan), format!("{} ({}) {message}", at.called(plan), at.agent()), help);
         }
     });
     found

@@ -1,7 +1,7 @@
 //! Operations with their places in a plan.
 
 use crate::diag::Site;
-use crate::plan::{Op, PlanTree, RemoteBuffer};
+use crate::plan::{Op, OpKind, PlanTree, RemoteBuffer};
 use crate::vocab::{BufferKind, ChannelKind};
 
 /// An operation and where it stands.
@@ -46,9 +46,53 @@ impl Placed<'_> {
         })
     }
 
+    /// What its author calls it, for messages: the function that was called where the plan knows its source, else the
+    /// name in the plan. An operation into which others were fused is called by all of them.
+    pub(super) fn called(&self, plan: &PlanTree) -> String {
+        match plan.origins.get(self.op.origin) {
+            Some(_) => functions(self.op.kind).to_owned(),
+            None => format!("`{}`", self.op.kind.name()),
+        }
+    }
+
     /// Who executes it, for messages: `rank 1, thread block 0`.
     pub(super) fn agent(&self) -> String {
         format!("rank {}, thread block {}", self.rank, self.block)
+    }
+}
+
+/// The functions of the authoring API whose calls a kind stands for.
+const fn functions(kind: OpKind) -> &'static str {
+    use OpKind as K;
+    match kind {
+        K::Nop => "a block sync",
+        K::Barrier => "`barrier`",
+        K::Copy => "`copy`",
+        K::CopyPackets => "`copy_packets`",
+        K::UnpackPackets => "`unpack_packets`",
+        K::Put => "`put`",
+        K::PutWithSignal => "`put_with_signal`",
+        K::PutWithSignalAndFlush => "`put_with_signal_and_flush`",
+        K::PutPackets => "`put_packets`",
+        K::ReadPutPackets => "`read_put_packets`",
+        K::Get => "`get`",
+        K::Reduce | K::ReadReduce | K::SwitchReduce => "`reduce`",
+        K::ReduceSend | K::ReadReduceSend => "`reduce` with `put`",
+        K::ReducePackets => "`reduce_packets`",
+        K::ReduceSendPackets => "`reduce_packets` with `put_packets`",
+        K::ReduceCopyPackets => "`reduce_packets` with `copy_packets`",
+        K::ReduceCopySendPackets => "`reduce_packets` with `copy_packets` and `put_packets`",
+        K::SwitchReduceBroadcast => "`reduce` with `broadcast`",
+        K::SwitchBroadcast => "`broadcast`",
+        K::SwitchBroadcastPackets => "`broadcast_packets`",
+        K::Signal => "`signal`",
+        K::Wait => "`wait`",
+        K::RelaxedSignal => "the relaxed `signal`",
+        K::RelaxedWait => "the relaxed `wait`",
+        K::Flush => "`flush`",
+        K::SemaphoreAcquire => "`acquire`",
+        K::SemaphoreRelease => "`release`",
+        K::Pipeline => "`pipeline`",
     }
 }
 
@@ -76,4 +120,30 @@ pub(super) fn home(plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -
     let tables = &plan.ranks[rank as usize];
     let part = tables.input_chunks.min(tables.output_chunks);
     plan.collective.canonical(rank, buffer, index, part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::each;
+    use crate::plan::PlanTree;
+    use crate::testing::plan;
+
+    fn names(plan: &PlanTree) -> Vec<String> {
+        let mut names = Vec::new();
+        each(plan, &mut |at| names.push(at.called(plan)));
+        names
+    }
+
+    #[test]
+    fn operations_are_called_as_their_author_calls_them() {
+        let mut plan = plan(&[&["upkt s0 > i0; respkt.m i0 s0 > i0 r0:0; rlxwait.m#0; loop 16x1 { sem_release#0 }"]]);
+        assert_eq!(names(&plan), ["`upkt`", "`respkt`", "`rlxwait`", "`pipeline`", "`sem_release`"]);
+        let origin = plan.origins.add(std::panic::Location::caller().into());
+        for op in &mut plan.ranks[0].blocks[0].ops {
+            op.origin = origin;
+            op.body.iter_mut().flat_map(|body| &mut body.ops).for_each(|op| op.origin = origin);
+        }
+        let reduce = "`reduce_packets` with `put_packets`";
+        assert_eq!(names(&plan), ["`unpack_packets`", reduce, "the relaxed `wait`", "`pipeline`", "`release`"]);
+    }
 }

@@ -59,7 +59,7 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
             && let Some(need) = &state.need
             && let Some(server) = machine.server(next, state.rank, need)
         {
-            let what = format!("`{}` ({}) would give it, behind its own wait", server.op.kind.name(), server.agent());
+            let what = format!("{} ({}) would give it, behind its own wait", server.called(machine.plan), server.agent());
             finding = finding.also(what, server.site(machine.plan));
         }
     }
@@ -82,7 +82,7 @@ fn help(need: Option<&Need>) -> &'static str {
 fn waits(machine: &Machine, agent: usize) -> String {
     let state = &machine.agents[agent];
     let (rank, block) = (state.rank, state.block);
-    let name = machine.position(agent).map_or("an operation", |at| at.op.kind.name());
+    let name = machine.position(agent).map_or("an operation".to_owned(), |at| at.called(machine.plan));
     let what = match &state.need {
         Some(Need::Signal(counter)) => {
             let direction = machine.pairs.direction(*counter);
@@ -95,7 +95,7 @@ fn waits(machine: &Machine, agent: usize) -> String {
         }
         None => "nothing".to_owned(),
     };
-    format!("`{name}` (rank {rank}, thread block {block}) waits for {what}")
+    format!("{name} (rank {rank}, thread block {block}) waits for {what}")
 }
 
 #[cfg(test)]

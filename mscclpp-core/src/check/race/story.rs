@@ -17,9 +17,9 @@ pub(super) fn tell(
 ) -> Diagnostic {
     let does = |access: &Access| if access.write { "writes" } else { "reads" };
     let packets = if effect.packets { "the packets of " } else { "" };
-    let (name, other) = (new.at.op.kind.name(), old.at.op.kind.name());
+    let (name, other) = (new.at.called(plan), old.at.called(plan));
     let message = format!(
-        "`{name}` ({}) {} {packets}{buffer} chunk {chunk} of rank {}, and `{other}` ({}) {} it, with nothing to order the two",
+        "{name} ({}) {} {packets}{buffer} chunk {chunk} of rank {}, and {other} ({}) {} it, with nothing to order the two",
         new.at.agent(),
         does(new),
         effect.owner,
@@ -38,6 +38,6 @@ pub(super) fn tell(
     } else {
         "signal behind the one and wait in front of the other, each with a block sync on the side of the data"
     };
-    let what = format!("`{other}` {}", does(old));
+    let what = format!("{other} {}", does(old));
     Diagnostic::new(Code::Race, new.at.site(plan), message).also(what, old.at.site(plan)).help(help)
 }

@@ -13,7 +13,7 @@ use crate::vocab::{BufferKind, ChannelKind, Sync};
 pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
     let rules = [kind, counts, ids, loops, references, channels, overlaps];
     if let Some((code, message)) = rules.iter().find_map(|rule| rule(plan, at).err()) {
-        let message = format!("`{}` ({}) {message}", at.op.kind.name(), at.agent());
+        let message = format!("{} ({}) {message}", at.called(plan), at.agent());
         found.push(Diagnostic::new(code, at.site(plan), message));
     }
 }
