@@ -59,7 +59,8 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
             && let Some(need) = &state.need
             && let Some(server) = machine.server(next, state.rank, need)
         {
-            let what = format!("{} ({}) would give it, behind its own wait", server.called(machine.plan), server.agent());
+            let what =
+                format!("{} ({}) would give it, behind its own wait", server.called(machine.plan), server.agent());
             finding = finding.also(what, server.site(machine.plan));
         }
     }
