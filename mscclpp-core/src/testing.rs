@@ -13,7 +13,7 @@ use crate::plan::{
 };
 use crate::spec::AlgoSpec;
 use crate::trace::{LoopHeader, RankTables, Recorded, Trace};
-use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
+use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp, Sync};
 
 /// The operations of a text.
 pub(crate) fn ops(text: &str) -> Vec<Op> {
@@ -143,10 +143,11 @@ fn reference_text(range: &Ref) -> String {
 
 /// A trace of a `test` collective with 8 input and 8 output chunks: per rank, the text of every block. Each rank has
 /// 8 chunks of scratch, four memory and four port channels to the next rank, four switch channels over all ranks'
-/// scratch, four semaphores, and the next rank's scratch, input and output as remote buffers 0, 1 and 2.
+/// scratch, four semaphores, protocol `LL`, and the next rank's scratch, input and output as remote buffers 0, 1 and 2.
 pub(crate) fn trace(ranks: &[&[&str]]) -> Trace {
     let count = ranks.len() as u32;
-    let spec = AlgoSpec::new("test", CollectiveKind::Test { input: 8, output: 8 }, count);
+    let mut spec = AlgoSpec::new("test", CollectiveKind::Test { input: 8, output: 8 }, count);
+    spec.protocol = Protocol::LL;
     let mut trace = Trace { spec, ranks: Vec::new(), ops: Vec::new(), loops: Vec::new(), origins: Default::default() };
     for (rank, blocks) in (0..).zip(ranks) {
         let next = (rank + 1) % count;

@@ -4,10 +4,11 @@
 //! 1. `shape`: every number points at something that is there, every chunk lies in its buffer, and every operation has
 //!    the references and channels that its kind demands (M0202 to M0206,
 //!    and the recorder's own codes).
-//! 2. `pairing`: on every channel pair there are as many waits as signals, and semaphores end where they began, for
+//! 2. `layout`: packets and plain data keep apart in scratch (M0219 to M0221).
+//! 3. `pairing`: on every channel pair there are as many waits as signals, and semaphores end where they began, for
 //!    every message size (M0201, M0207).
-//! 3. `deadlock`: every thread block runs to its end (M0208).
-//! 4. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210).
+//! 4. `deadlock`: every thread block runs to its end (M0208).
+//! 5. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210).
 //!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. [`reference_limits`]
 //! stands apart: it binds only plans that the reference system's executor is to run.
@@ -17,6 +18,7 @@
 
 mod deadlock;
 mod effect;
+mod layout;
 mod limits;
 mod machine;
 mod pairing;
@@ -48,7 +50,7 @@ pub enum Level {
     /// All of them.
     #[default]
     Full,
-    /// `shape` and `pairing`.
+    /// `shape`, `layout` and `pairing`.
     Basic,
     /// None. The plan may hang or compute nonsense; executors still refuse what would leave its memory.
     Off,
@@ -64,6 +66,10 @@ impl Checks {
         if !found.is_empty() {
             // The other rules look things up as this one finds them to be, so they are not asked even if all is allowed.
             return self.left(found);
+        }
+        let found = self.left(layout::check(plan));
+        if !found.is_empty() {
+            return found;
         }
         let pairs = Pairs::of(plan);
         let found = self.left(pairing::check(plan, &pairs));
@@ -83,7 +89,7 @@ impl Checks {
     }
 }
 
-/// Rules 3 and 4, for which the plan runs in the abstract.
+/// `deadlock` and `race`, for which the plan runs in the abstract.
 fn deadlocks_and_races(plan: &PlanTree, pairs: &Pairs) -> (Diagnostics, Diagnostics) {
     let survey = Survey::of(plan);
     let mut races = None;

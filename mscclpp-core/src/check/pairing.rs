@@ -1,4 +1,4 @@
-//! Rule 2: as many waits as signals, and semaphores that end where they began.
+//! Rule 3: as many waits as signals, and semaphores that end where they began.
 //!
 //! Channel k from a to b of a kind is paired with channel k from b to a of that kind, in rank-level order; k counts the
 //! channels from a to b only. Signals inside a loop come once per iteration, and the number of iterations depends on

@@ -1,4 +1,4 @@
-//! Rule 3: every thread block runs to its end.
+//! Rule 4: every thread block runs to its end.
 //!
 //! All blocks of all ranks run in turns, each until it must wait: for a signal, a semaphore, the other blocks of a
 //! barrier, or packets that nobody has written yet in this launch. Signals and semaphores only count up for whoever

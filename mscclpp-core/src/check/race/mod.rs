@@ -1,4 +1,4 @@
-//! Rule 4: no two accesses collide that nothing orders.
+//! Rule 5: no two accesses collide that nothing orders.
 //!
 //! Two accesses collide if they touch the same bytes and one of them writes. The plan runs once in the abstract, and
 //! every agent keeps what it knows to be over, and what of it it can see ([`clock::Knowledge`]):

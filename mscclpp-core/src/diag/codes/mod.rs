@@ -85,6 +85,9 @@ variants! {
     Deadlock,
     ReferenceLimit,
     Race,
+    PacketsWithoutRoom,
+    SharedScratch,
+    PlainDoubleScratch,
     // format
     NotJson,
     MissingKey,

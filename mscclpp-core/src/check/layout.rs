@@ -1,0 +1,258 @@
+//! Rule 2: packets and plain data keep apart in scratch.
+//!
+//! A packet carries a flag beside its data and takes twice the bytes: packet chunk k of scratch lies where plain chunks 2k
+//! and 2k + 1 lie. The rule proves that
+//!
+//! 1. a plan with packets has protocol `LL`, which makes room for them (M0219);
+//! 2. no byte of a rank's scratch holds plain data in one operation and a packet in another (M0220);
+//! 3. with double scratch, plain data stays in the scratch of the rank that handles it: only packets and a rank's own
+//!    references move to the other half in every second launch, on all executors (M0221).
+//!
+//! It looks at every operation's references and at nothing else, so it is sound for every schedule and message size: chunks
+//! are equally long, hence bytes that differ by the chunk numbers differ by address.
+//!
+//! It refuses more than it must. Bytes that hold plain data first and packets much later are refused as well, since a packet's
+//! flag could be anything that the plain data left there; so are members of a thread-block group that keep apart only within
+//! a chunk. Our CPU executor keeps packets in a memory of their own and moves every reference to the other half, so it runs
+//! what this rule refuses; executors that follow the reference system do not.
+
+use super::MOST_FINDINGS;
+use super::effect::{Effect, effects};
+use super::place::{Placed, each};
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::plan::{Place, PlanTree};
+use crate::vocab::{BufferKind, Protocol};
+
+pub(super) fn check(plan: &PlanTree) -> Diagnostics {
+    let mut found = Diagnostics::default();
+    let mut first_packets = None;
+    let mut plain: Vec<Vec<Use>> = Vec::new();
+    plain.resize_with(plan.ranks.len(), Vec::new);
+    each(plan, &mut |at| {
+        let mut afar = None;
+        effects(plan, &at, &mut |effect| {
+            if effect.packets {
+                first_packets.get_or_insert(at);
+            } else if effect.buffer == BufferKind::Scratch {
+                plain[effect.owner as usize].push(Use::plain(at, effect));
+                if !matches!(effect.range.place, Place::Local(_)) {
+                    afar.get_or_insert(effect);
+                }
+            }
+        });
+        if let Some(effect) = afar.filter(|_| plan.double_scratch && found.len() < MOST_FINDINGS) {
+            found.push(single_buffered(plan, &at, &effect));
+        }
+    });
+    let Some(first) = first_packets else { return found };
+    if plan.protocol != Protocol::LL {
+        found.push(no_room(plan, &first));
+    }
+    let plain: Vec<_> = plain.into_iter().map(disjoint).collect();
+    if plain.iter().all(Vec::is_empty) {
+        return found;
+    }
+    each(plan, &mut |at| {
+        effects(plan, &at, &mut |effect| {
+            if effect.buffer == BufferKind::Scratch && effect.packets && found.len() < MOST_FINDINGS {
+                let pieces = &plain[effect.owner as usize];
+                let (start, end) = (2 * u64::from(effect.range.index), 2 * end(&effect));
+                let next = pieces.partition_point(|piece| piece.end <= start);
+                if let Some(piece) = pieces.get(next).filter(|piece| piece.start < end) {
+                    found.push(shared(plan, piece, &at, &effect));
+                }
+            }
+        });
+    });
+    found
+}
+
+/// Plain chunks of a rank's scratch that an operation uses.
+struct Use<'p> {
+    start: u64,
+    end: u64,
+    at: Placed<'p>,
+    effect: Effect,
+}
+
+impl<'p> Use<'p> {
+    fn plain(at: Placed<'p>, effect: Effect) -> Self {
+        Self { start: u64::from(effect.range.index), end: end(&effect), at, effect }
+    }
+}
+
+fn end(effect: &Effect) -> u64 {
+    u64::from(effect.range.index) + u64::from(effect.range.size)
+}
+
+/// The same chunks in ascending order and each once, with the operation that was met there first.
+fn disjoint(mut uses: Vec<Use>) -> Vec<Use> {
+    // Stable, so that of equal ones the first is kept.
+    uses.sort_by_key(|piece| piece.start);
+    let mut covered = 0;
+    uses.retain_mut(|piece| {
+        piece.start = piece.start.max(covered);
+        covered = covered.max(piece.end);
+        piece.start < piece.end
+    });
+    uses
+}
+
+fn no_room(plan: &PlanTree, at: &Placed) -> Diagnostic {
+    let message = format!(
+        "{} ({}) handles packets, but the protocol is {}, under which scratch is half as long as packets need",
+        at.called(plan),
+        at.agent(),
+        plan.protocol.name()
+    );
+    Diagnostic::new(Code::PacketsWithoutRoom, at.site(plan), message).help("give the collective `protocol = LL`")
+}
+
+fn shared(plan: &PlanTree, plain: &Use, packets: &Placed, effect: &Effect) -> Diagnostic {
+    let (first, last) = (u64::from(effect.range.index), end(effect));
+    let (from, to) = (u64::from(plain.effect.range.index), end(&plain.effect));
+    let does = |effect: &Effect, what: &str| match effect.write {
+        true => format!("writes {what} to"),
+        false => format!("reads {what} from"),
+    };
+    let message = format!(
+        "{} ({}) {} scratch {} of rank {}, and {} ({}) {} {}, which take the bytes of plain {}",
+        plain.at.called(plan),
+        plain.at.agent(),
+        does(&plain.effect, "plain data"),
+        chunks(from, to),
+        effect.owner,
+        packets.called(plan),
+        packets.agent(),
+        does(effect, "packets"),
+        chunks(first, last),
+        chunks(2 * first, 2 * last),
+    );
+    let help = if from < last && first < to {
+        "a chunk that holds packets is written by `put_packets` or `copy_packets` and read by `unpack_packets` or \
+         `reduce_packets`"
+    } else {
+        "make the scratch for plain data in front of the scratch for packets"
+    };
+    Diagnostic::new(Code::SharedScratch, plain.at.site(plan), message)
+        .also(format!("{} handles packets", packets.called(plan)), packets.site(plan))
+        .help(help)
+}
+
+fn single_buffered(plan: &PlanTree, at: &Placed, effect: &Effect) -> Diagnostic {
+    let message = format!(
+        "{} ({}) {} scratch {} of rank {}, but only packets alternate between the two halves of another rank's scratch",
+        at.called(plan),
+        at.agent(),
+        if effect.write { "writes plain data to" } else { "reads plain data from" },
+        chunks(effect.range.index.into(), end(effect)),
+        effect.owner,
+    );
+    Diagnostic::new(Code::PlainDoubleScratch, at.site(plan), message)
+        .help("move packets; or leave out `double_scratch`, and signal when the scratch has been read")
+}
+
+/// "chunk 2", "chunks 2..4".
+fn chunks(start: u64, end: u64) -> String {
+    match end - start {
+        1 => format!("chunk {start}"),
+        _ => format!("chunks {start}..{end}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::check;
+    use crate::diag::Code;
+    use crate::plan::PlanTree;
+    use crate::testing::plan;
+    use crate::vocab::Protocol;
+
+    fn packets(ops: &str) -> PlanTree {
+        plan(&[&[ops], &[""]])
+    }
+
+    #[track_caller]
+    fn finding(plan: &PlanTree) -> (Code, String) {
+        let found = check(plan);
+        assert_eq!(found.len(), 1, "{found}");
+        let finding = found.iter().next().unwrap();
+        (finding.code, finding.message.clone())
+    }
+
+    #[test]
+    fn packets_need_room() {
+        for ops in ["cpkt i0 > s0", "upkt s0 > i0", "ppkt.p#0 s0 > r0:0", "repkt i0 s1 > i0", "gstorepkt.w s0 > w0:0"] {
+            let mut plan = packets(ops);
+            assert_eq!(check(&plan), Default::default(), "{ops}");
+            plan.protocol = Protocol::Simple;
+            let (code, message) = finding(&plan);
+            assert_eq!(code, Code::PacketsWithoutRoom);
+            assert!(message.ends_with("the protocol is Simple, under which scratch is half as long as packets need"));
+        }
+        let mut plain = packets("copy i0 > s0; put.m i0 > r0:0");
+        plain.protocol = Protocol::Simple;
+        assert_eq!(check(&plain), Default::default());
+    }
+
+    #[test]
+    fn a_packet_chunk_takes_two_plain_chunks() {
+        for (ops, clash) in [
+            ("copy i0 > s0; cpkt i0 > s1", false),
+            ("copy i0 > s1; cpkt i0 > s1", false),
+            ("copy i0 > s2; cpkt i0 > s1", true),
+            ("copy i0 > s3; cpkt i0 > s1", true),
+            ("copy i0 > s4; cpkt i0 > s1", false),
+            ("copy s0+4 > i0+4; copy s1 > o0; cpkt i0 > s1", true),
+            ("copy s6+2 > i0+2; cpkt i0+2 > s1+2; copy s0+2 > i0+2", false),
+            ("cpkt i0 > s0; copy s1 > o0", true),
+            ("repkt s4 s2 > i0", true),
+            ("repkt s4 s3 > i0", false),
+        ] {
+            let found = check(&packets(ops));
+            assert_eq!(!found.is_empty(), clash, "{ops}: {found}");
+            assert!(found.iter().all(|finding| finding.code == Code::SharedScratch));
+        }
+        let (_, message) = finding(&packets("cpkt i0 > s0; copy s1 > o0"));
+        assert_eq!(
+            message,
+            "`copy` (rank 0, thread block 0) reads plain data from scratch chunk 1 of rank 0, and `cpkt` (rank 0, thread \
+             block 0) writes packets to chunk 0, which take the bytes of plain chunks 0..2"
+        );
+    }
+
+    #[test]
+    fn ranks_have_scratch_of_their_own() {
+        assert_eq!(check(&packets("ppkt.m i0 > r0:0; copy i0 > s0")), Default::default());
+        assert_eq!(finding(&packets("ppkt.m i0 > r0:0; gstore.w i0 > w0:1")).0, Code::SharedScratch);
+    }
+
+    #[test]
+    fn plain_data_of_others_has_no_second_half() {
+        for (ops, fine) in [
+            ("ppkt.m i0 > r0:0; copy i0 > s4", true),
+            ("put.m i0 > r1:0", true),
+            ("put.m i0 > r0:0", false),
+            ("put.p#0 i0 > r0:0", false),
+            ("get.m#0 r0:0 > i0", false),
+            ("rres.m i0 r1:0 > i0 r0:0", false),
+            ("gstore.w i0 > w0:0", false),
+            ("gstorepkt.w s0 > w0:0", true),
+        ] {
+            let mut plan = packets(ops);
+            assert_eq!(check(&plan), Default::default(), "{ops}");
+            plan.double_scratch = true;
+            let found = check(&plan);
+            assert_eq!(found.is_empty(), fine, "{ops}: {found}");
+            assert!(found.iter().all(|finding| finding.code == Code::PlainDoubleScratch));
+        }
+    }
+
+    #[test]
+    fn huge_chunk_numbers_do_no_harm() {
+        let mut plan = packets("copy i0 > s0; cpkt i0 > s0");
+        let op = &mut plan.ranks[0].blocks[0].ops[1];
+        (op.dsts[0].index, op.dsts[0].size) = (u32::MAX, u32::MAX);
+        assert_eq!(check(&plan), Default::default());
+    }
+}
