@@ -2,21 +2,19 @@
 //!
 //! `cargo run --release --example load_json_plan [-- PLAN.json]`
 
-use mscclpp::core::check::check;
-use mscclpp::core::plan::json;
+use mscclpp::core::plan::LoadOptions;
 use mscclpp::prelude::*;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let text = match std::env::args().nth(1) {
-        Some(path) => std::fs::read_to_string(&path).map_err(|error| format!("cannot read `{path}`: {error}"))?,
-        None => include_str!("plans/pair_sum.json").to_owned(),
+    let file = match std::env::args().nth(1) {
+        Some(path) => std::fs::read(&path).map_err(|error| format!("cannot read `{path}`: {error}"))?,
+        None => include_bytes!("plans/pair_sum.json").to_vec(),
     };
-    let (tree, warnings) = json::read(&text, json::ReadOptions::default())?;
+    // A plan from a file was checked by nobody yet: loading checks it, unless the options say otherwise.
+    let (plan, warnings) = Plan::load_with(&file, &LoadOptions::default())?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }
-    // A plan from a file was checked by nobody yet.
-    check(&tree).into_result(())?;
-    examples::demonstrate(&Plan::new(&tree), &[1 << 10, 1 << 20])?;
+    examples::demonstrate(&plan, &[1 << 10, 1 << 20])?;
     Ok(())
 }

@@ -77,3 +77,66 @@ fn unknown_keys_are_warnings_and_findings_when_strict() {
     assert!(run.stdout.contains("colour"), "{}", run.stdout);
     assert_eq!(run.stderr, "");
 }
+
+#[test]
+fn levels_ask_what_they_say_and_the_answer_says_no_more() {
+    let plan = text(&stalling());
+    let run = |words: &[&str]| mscclpp_reading(["check", "-"].iter().chain(words), &plan);
+    run(&["--level", "full"]).ends_with(1);
+    run(&["--level", "basic"]).ends_with(1);
+    assert_eq!(run(&["--level", "off"]).succeeds().stdout, "plan `swap` can be read; nothing was checked\n");
+    run(&["--level", "most"]).ends_with(2);
+    let basic = mscclpp_reading(["check", "-", "--level=basic"], &text(&good())).succeeds().stdout;
+    assert_eq!(basic, "plan `swap` is accepted as far as shapes and pairing go; nothing else was checked\n");
+}
+
+#[test]
+fn what_is_allowed_passes() {
+    let plan = text(&stalling());
+    let run = |words: &[&str]| mscclpp_reading(["check", "-"].iter().chain(words), &plan);
+    let basic = run(&["--level", "basic", "--allow", "unmatched-wait"]).succeeds().stdout;
+    assert!(basic.ends_with(", with unmatched-wait let pass\n"), "{basic}");
+    // Without its signal the wait never ends.
+    let full = run(&["--allow", "unmatched_wait"]).ends_with(1).stdout;
+    assert!(full.contains("[M0208 deadlock]"), "{full}");
+    run(&["--allow", "race", "--allow", "M0208"]).ends_with(1);
+    let unknown = run(&["--allow", "rase"]).ends_with(2);
+    assert!(unknown.stderr.contains("did you mean `race`?"), "{}", unknown.stderr);
+    let fixed = run(&["--allow", "bad-operands"]).ends_with(2);
+    assert!(fixed.stderr.contains("cannot be allowed"), "{}", fixed.stderr);
+}
+
+#[test]
+fn several_plans_and_directories_end_with_a_table() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let (right, wrong, other) = (file("a.json", &text(&good())), file("b.json", &text(&stalling())), file("c.txt", ""));
+    let all = directory.path().to_str().unwrap();
+
+    let run = mscclpp(["check", all]).ends_with(1);
+    let lines: Vec<_> = run.stdout.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+    for line in
+        [&format!("{right} accepted"), &format!("{wrong} refused 1 unmatched-wait"), "2 plans: 1 accepted, 1 refused"]
+    {
+        assert!(lines.iter().any(|found| found == line), "{line}: {}", run.stdout);
+    }
+    assert!(run.stdout.starts_with(&format!("{wrong}:\n\nerror: ")), "{}", run.stdout);
+
+    mscclpp(["check", &right, "allreduce_ring"]).succeeds();
+    let run = mscclpp(["check", &right, &wrong, &other]).ends_with(2);
+    assert!(run.stdout.contains("1 unreadable") && run.stderr.contains("c.txt"), "{}{}", run.stdout, run.stderr);
+
+    let json = mscclpp(["check", all, &other, "--json"]).ends_with(2).json();
+    assert_eq!((&json["accepted"], &json["plans"][0]["source"]), (&false.into(), &right.as_str().into()));
+    let accepted: Vec<_> = json["plans"].as_array().unwrap().iter().map(|plan| plan["accepted"] == true).collect();
+    assert_eq!(accepted, [true, false, false]);
+
+    let empty = tempfile::tempdir().unwrap();
+    let run = mscclpp(["check", empty.path().to_str().unwrap()]).ends_with(2);
+    assert!(run.stderr.contains("holds no plan file"), "{}", run.stderr);
+    mscclpp(["check"]).ends_with(2);
+}

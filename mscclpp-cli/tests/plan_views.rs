@@ -60,6 +60,7 @@ fn stats_count_what_is_there() {
     let run = mscclpp_reading(["plan", "stats", "-"], &plan).succeeds();
     let expected = "\
 swap: sendrecv of 2 ranks; channels by kind; scratch and data in chunks, data in packets counts twice
+checks: accepted
 
 rank  blocks  ops  syncs  memory  port  switch  semaphores  scratch  sent  fetched  written  reduced
    0       1   10      9       1     0       0           0        0     1        0        0        0

@@ -1,5 +1,6 @@
 //! A collective that was compiled into a program: its plans, and the function to build more.
 
+use crate::check::{Checks, Level};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::Plan;
 use crate::spec::AlgoSpec;
@@ -12,6 +13,8 @@ pub struct Algorithm {
     plans: &'static [Plan],
     spec: fn(u32, &[i128]) -> AlgoSpec,
     compile: fn(AlgoSpec, &[i128]) -> Result<Plan, Diagnostics>,
+    level: Level,
+    allow: &'static [&'static str],
 }
 
 /// A parameter of a collective's function behind the program.
@@ -33,7 +36,13 @@ impl Algorithm {
         spec: fn(u32, &[i128]) -> AlgoSpec,
         compile: fn(AlgoSpec, &[i128]) -> Result<Plan, Diagnostics>,
     ) -> Self {
-        Self { name, params, plans, spec, compile }
+        Self { name, params, plans, spec, compile, level: Level::Full, allow: &[] }
+    }
+
+    /// Meant for generated code: other checks than the default, with the numbers of what is allowed.
+    #[doc(hidden)]
+    pub const fn with_checks(self, level: Level, allow: &'static [&'static str]) -> Self {
+        Self { level, allow, ..self }
     }
 
     /// The name of its function.
@@ -49,6 +58,11 @@ impl Algorithm {
     /// The plans that were built with the program, ranks slowest, in the order of the attribute.
     pub fn plans(&self) -> &'static [Plan] {
         self.plans
+    }
+
+    /// What its attribute had its plans checked for: everything, unless it says `check = …` or `allow(…)`.
+    pub fn checks(&self) -> Checks {
+        Checks { level: self.level, allow: self.allow.iter().filter_map(|number| Code::find(number)).collect() }
     }
 
     /// The specification that its attribute gives for so many ranks and these arguments, which need not be ones that a

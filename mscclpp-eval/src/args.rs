@@ -144,7 +144,7 @@ pub(crate) const ARGUMENTS: &[Argument] = arguments! {
             attribute.checks.level = [Level::Full, Level::Basic, Level::Off][index];
         }
     };
-    "allow" "allow(unmatched_wait)" "Findings of the checks that the author has judged and lets pass, by slug or number." => |attribute, reader, given| {
+    "allow" "allow(unmatched_wait)" "Findings of the checks that the author has judged and lets pass, by slug (with `_` for `-`) or number. Not those without which a plan means nothing (M0202 to M0206)." => |attribute, reader, given| {
         attribute.checks.allow = reader.codes(given);
     };
     "max_steps" "max_steps = 50_000_000" "Most steps of one evaluation. 5 000 000 unless given." => |attribute, reader, given| {

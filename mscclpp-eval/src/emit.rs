@@ -1,6 +1,6 @@
 //! The expansion: beside the function, which stays as it is, a module of its name with its plans.
 
-use mscclpp_core::check::Level;
+use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::vocab::{Protocol, Replication};
@@ -45,7 +45,7 @@ pub(crate) fn module(
 ) -> TokenStream {
     let (name, vis) = (&function.sig.ident, &function.vis);
     let text = name.to_string();
-    let about = format!("The plans of [`{text}`](fn@{text}), built and checked while this crate was compiled.");
+    let about = format!("The plans of [`{text}`](fn@{text}), {}.", how_checked(&attribute.checks));
     // A function that is compiled on some conditions has its module on the same ones.
     let conditions = function.attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
     let private = match &attribute.krate {
@@ -67,7 +67,9 @@ pub(crate) fn module(
     });
     let asked = params.iter().map(|param| format!(", {0} = {{{0}}}", param.name)).collect::<String>();
     let asked = format!("{{ranks}} ranks{asked}");
-    let checks = checks(attribute);
+    let (level, allowed) = (level(&attribute.checks), allowed(&attribute.checks));
+    let checks = quote!(p::checks(#level, #allowed));
+    let noted = (attribute.checks != Checks::default()).then(|| quote!(.with_checks(#level, #allowed)));
     let spec = spec(attribute, params, &text);
     let erased = erased(params);
     let param_table = attribute.params.iter().map(|param| {
@@ -140,7 +142,7 @@ pub(crate) fn module(
 
             /// The collective as data, for registries and tools.
             pub fn algorithm() -> p::Algorithm {
-                p::Algorithm::new(#text, &[#(#param_table),*], &PLANS, #erased)
+                p::Algorithm::new(#text, &[#(#param_table),*], &PLANS, #erased)#noted
             }
 
             #[cfg(test)]
@@ -173,14 +175,34 @@ fn erased(params: &[Parameter]) -> TokenStream {
     }
 }
 
-fn checks(attribute: &Attribute) -> TokenStream {
-    let level = match attribute.checks.level {
-        Level::Full => quote!(Full),
-        Level::Basic => quote!(Basic),
-        Level::Off => quote!(Off),
+/// What the documentation of the module says of its plans.
+fn how_checked(checks: &Checks) -> String {
+    let mut text = match checks.level {
+        Level::Full => "built and checked while this crate was compiled".to_owned(),
+        Level::Basic => "built while this crate was compiled, and checked in part only (`check = basic`): not for \
+                         deadlocks, races and results"
+            .to_owned(),
+        Level::Off => "built while this crate was compiled, and not checked (`check = off`)".to_owned(),
     };
-    let allow = attribute.checks.allow.iter().map(|code| code.entry().number);
-    quote!(p::checks(p::Level::#level, &[#(#allow),*]))
+    for (i, code) in checks.allow.iter().enumerate() {
+        let comma = if i == 0 { "; its author lets pass " } else { ", " };
+        text += &format!("{comma}`{}`", code.entry().slug);
+    }
+    text
+}
+
+fn level(checks: &Checks) -> TokenStream {
+    match checks.level {
+        Level::Full => quote!(p::Level::Full),
+        Level::Basic => quote!(p::Level::Basic),
+        Level::Off => quote!(p::Level::Off),
+    }
+}
+
+/// The numbers of what is allowed.
+fn allowed(checks: &Checks) -> TokenStream {
+    let allow = checks.allow.iter().map(|code| code.entry().number);
+    quote!(&[#(#allow),*])
 }
 
 /// Code that makes a specification: what differs from the defaults is set.

@@ -1,8 +1,10 @@
 //! Arguments of `mscclpp check`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use mscclpp_core::check;
+use mscclpp_core::diag::Code;
 
-use super::SourceArgs;
+use super::BuildArgs;
 
 /// Arguments of `mscclpp check`.
 #[derive(Debug, Args)]
@@ -10,17 +12,62 @@ use super::SourceArgs;
 Examples:
   mscclpp check plan.json
   mscclpp check allreduce_ring --ranks 8
+  mscclpp check plans/ more/plan.json --allow race
   mscclpp check plan.json --json | jq '.findings[].code'
   mscclpp plan export allreduce_ring --ranks 4 | mscclpp check -
 
-Exit codes: 0 accepted, 1 findings, 2 the plan cannot be read")]
+Of several plans, and of all plan files (*.json) in a directory, the command prints a table at the end.
+Exit codes: 0 accepted, 1 findings, 2 a plan cannot be read")]
 pub(crate) struct CheckArgs {
+    /// Names of algorithms (see `mscclpp plan list`), plan files, directories of plan files, or `-` for a plan on
+    /// standard input
+    #[arg(value_name = "NAME|PLAN.json|DIRECTORY", required = true)]
+    pub(crate) plans: Vec<String>,
     #[command(flatten)]
-    pub(crate) source: SourceArgs,
+    pub(crate) build: BuildArgs,
+    /// How much is checked; basic is shapes and pairing, off is whether the plan can be read
+    #[arg(long, value_enum, default_value_t = Level::Full)]
+    pub(crate) level: Level,
+    #[command(flatten)]
+    pub(crate) allow: AllowArgs,
     /// Take warnings as findings, such as keys of a plan file that nobody knows
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// How much is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    // Documented variants would make the whole help text the long one.
+    Full,
+    Basic,
+    Off,
+}
+
+/// What is let pass.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AllowArgs {
+    /// Let findings of this kind pass, such as race; may be given several times
+    #[arg(long, value_name = "SLUG", value_parser = allowed)]
+    pub(crate) allow: Vec<Code>,
+}
+
+impl CheckArgs {
+    /// What is asked of each plan.
+    pub(crate) fn checks(&self) -> check::Checks {
+        let level = match self.level {
+            Level::Full => check::Level::Full,
+            Level::Basic => check::Level::Basic,
+            Level::Off => check::Level::Off,
+        };
+        check::Checks { level, allow: self.allow.allow.clone() }
+    }
+}
+
+/// Reads the name of a finding.
+fn allowed(text: &str) -> Result<Code, check::NotAllowable> {
+    check::allow(text)
 }

@@ -4,7 +4,7 @@ mod check;
 mod plan;
 mod run;
 
-pub(crate) use check::CheckArgs;
+pub(crate) use check::{AllowArgs, CheckArgs, Level};
 pub(crate) use plan::{DiffArgs, ExportArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, StatsArgs, Target};
 pub(crate) use run::{RunArgs, Sizes};
 
@@ -54,7 +54,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a plan on the CPU, compare it with a naive reference, print times and bandwidths
     Run(RunArgs),
-    /// Check a plan: shapes, pairing, deadlocks, races
+    /// Check plans: shapes, pairing, deadlocks, races
     Check(CheckArgs),
     /// List, show, measure, export and compare plans
     Plan(PlanArgs),

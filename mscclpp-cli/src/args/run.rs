@@ -4,7 +4,7 @@ use clap::Args;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::DataType;
 
-use super::{SourceArgs, reduce_op};
+use super::{AllowArgs, SourceArgs, reduce_op};
 use crate::error::{Error, Result};
 use crate::size;
 
@@ -56,8 +56,10 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) any_size: bool,
     /// Run the plan without checking it first
-    #[arg(long)]
+    #[arg(long, conflicts_with = "allow")]
     pub(crate) no_check: bool,
+    #[command(flatten)]
+    pub(crate) allow: AllowArgs,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,73 +1,221 @@
-//! `mscclpp check`: whether a plan is correct, and if not, why.
+//! `mscclpp check`: whether plans are correct, and if not, why.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
-use mscclpp_core::check;
-use mscclpp_core::diag::Diagnostics;
+use mscclpp_core::check::Checks;
+use mscclpp_core::diag::{Diagnostic, Diagnostics};
+use mscclpp_core::plan::PlanTree;
+use mscclpp_exec::algorithms;
 use serde_json::{Value, json};
 
-use crate::args::CheckArgs;
+use crate::args::{CheckArgs, Level, SourceArgs};
 use crate::diagnostics::values;
 use crate::error::{Error, Result};
-use crate::output::{print, print_json, warn};
+use crate::output::{self, print, print_json, warn};
 use crate::progress::Progress;
+use crate::table::Columns;
 use crate::{exit, source};
 
 /// The most findings of one code that are printed for people.
 const MOST: usize = 5;
 
-/// Checks a plan and prints what was found. Findings are what was asked for, so they go to standard output.
+/// Checks plans and prints what was found. Findings are what was asked for, so they go to standard output.
 ///
 /// # Errors
-/// What loading brings, and failures of standard output.
+/// What loading the only plan brings, contradictory usage, and failures of standard output.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
-    let source = match source::load(&args.source) {
-        Ok(source) => source,
-        Err(error) => {
-            // A plan that cannot be read has findings too, and scripts look for them in the same place.
-            if args.json {
-                let none = Diagnostics::default();
-                print_json(&report(Err(&error), error.findings().unwrap_or(&none), &json!([])))?;
-            }
-            return Err(error);
+    let names = names(&args.plans)?;
+    match &names[..] {
+        [name] if args.plans == names => one(args, name),
+        _ => many(args, &names),
+    }
+}
+
+/// What was asked for, with the files of each directory in its place.
+fn names(asked: &[String]) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for name in asked {
+        let path = Path::new(name);
+        if algorithms::find(name).is_some() || !path.is_dir() {
+            names.push(name.clone());
+            continue;
         }
-    };
-    let mut findings = Diagnostics::default();
-    let mut warnings = source.warnings;
-    if args.strict {
-        findings.extend(warnings.drain(..));
+        let failed = |source| Error::Read { path: path.to_owned(), source };
+        let mut files = Vec::new();
+        for entry in path.read_dir().map_err(failed)? {
+            let file = entry.map_err(failed)?.path();
+            if file.extension().is_some_and(|extension| extension == "json") && !file.is_dir() {
+                let text = file
+                    .to_str()
+                    .ok_or_else(|| Error::Usage(format!("{} has a name in no known text", file.display())))?;
+                files.push(text.to_owned());
+            }
+        }
+        if files.is_empty() {
+            return Err(Error::Usage(format!("the directory `{name}` holds no plan file: none ends with `.json`")));
+        }
+        files.sort();
+        names.extend(files);
     }
-    let plan = &source.plan;
-    {
-        let _working = Progress::spinner(&format!("checking {}", plan.name));
-        findings.extend(check::check(plan));
+    Ok(names)
+}
+
+/// What became of one plan.
+struct Verdict {
+    /// The plan's own name, or why it cannot be read.
+    plan: std::result::Result<String, Error>,
+    findings: Diagnostics,
+    warnings: Vec<Diagnostic>,
+}
+
+impl Verdict {
+    /// # Errors
+    /// Arguments that a plan file contradicts.
+    fn of(args: &CheckArgs, name: &str) -> Result<Self> {
+        let source = match source::load(&SourceArgs { plan: name.to_owned(), build: args.build.clone() }) {
+            Ok(source) => source,
+            Err(error @ Error::Usage(_)) => return Err(error),
+            Err(error) => {
+                // A plan that cannot be read has findings too, and scripts look for them in the same place.
+                let findings = error.findings().cloned().unwrap_or_default();
+                return Ok(Self { plan: Err(error), findings, warnings: Vec::new() });
+            }
+        };
+        let (mut findings, mut warnings) = (Diagnostics::default(), source.warnings);
+        if args.strict {
+            findings.extend(warnings.drain(..));
+        }
+        findings.extend(checked(&source.plan, &args.checks()));
+        Ok(Self { plan: Ok(source.plan.name), findings, warnings })
     }
+
+    fn word(&self) -> &'static str {
+        match (&self.plan, self.findings.is_empty()) {
+            (Err(_), _) => "unreadable",
+            (Ok(_), false) => "refused",
+            (Ok(_), true) => "accepted",
+        }
+    }
+
+    fn exit(&self) -> u8 {
+        match (&self.plan, self.findings.is_empty()) {
+            (Err(_), _) => exit::UNREADABLE,
+            (Ok(_), false) => exit::NO,
+            (Ok(_), true) => exit::DONE,
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "plan": self.plan.as_ref().ok(),
+            "readable": self.plan.is_ok(),
+            "accepted": self.exit() == exit::DONE,
+            "error": self.plan.as_ref().err().map(ToString::to_string),
+            "findings": values(self.findings.iter()),
+            "warnings": values(&self.warnings),
+        })
+    }
+
+    /// The findings for people, each with a blank line behind it.
+    fn text(&self) -> String {
+        self.findings.condensed(MOST).iter().map(|finding| format!("error: {finding}\n\n")).collect()
+    }
+}
+
+/// What the checks find in a plan.
+pub(super) fn checked(plan: &PlanTree, checks: &Checks) -> Diagnostics {
+    let _working = Progress::spinner(&format!("checking {}", plan.name));
+    checks.run(plan)
+}
+
+fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
+    let verdict = Verdict::of(args, name)?;
     if args.json {
-        print_json(&report(Ok(&plan.name), &findings, &values(&warnings)))?;
-    } else {
+        print_json(&verdict.json())?;
+    }
+    let (code, text) = (verdict.exit(), verdict.text());
+    let Verdict { plan, findings, warnings } = verdict;
+    let plan = plan?;
+    if !args.json {
         warnings.iter().for_each(warn);
-        print(text(&plan.name, &findings))?;
+        let end = match findings.len() {
+            0 => accepted(args),
+            1 => "is refused: 1 finding".to_owned(),
+            n => format!("is refused: {n} findings"),
+        };
+        print(format!("{text}plan `{plan}` {end}\n"))?;
     }
-    Ok(ExitCode::from(if findings.is_empty() { exit::DONE } else { exit::NO }))
+    Ok(ExitCode::from(code))
 }
 
-/// `plan`: its name, or why it cannot be read.
-fn report(plan: std::result::Result<&str, &Error>, findings: &Diagnostics, warnings: &Value) -> Value {
-    json!({
-        "plan": plan.ok(),
-        "readable": plan.is_ok(),
-        "accepted": plan.is_ok() && findings.is_empty(),
-        "error": plan.err().map(ToString::to_string),
-        "findings": values(findings.iter()),
-        "warnings": warnings,
-    })
+/// What is said of a plan without findings: no more than was asked.
+fn accepted(args: &CheckArgs) -> String {
+    let mut text = match args.level {
+        Level::Full => "is accepted".to_owned(),
+        Level::Basic => "is accepted as far as shapes and pairing go; nothing else was checked".to_owned(),
+        Level::Off => "can be read; nothing was checked".to_owned(),
+    };
+    if args.level != Level::Off && !args.allow.allow.is_empty() {
+        let slugs: Vec<_> = args.allow.allow.iter().map(|code| code.entry().slug).collect();
+        let _ = write!(text, ", with {} let pass", slugs.join(", "));
+    }
+    text
 }
 
-fn text(plan: &str, findings: &Diagnostics) -> String {
-    let each: String = findings.condensed(MOST).iter().map(|finding| format!("error: {finding}\n\n")).collect();
-    match findings.len() {
-        0 => format!("plan `{plan}` is accepted\n"),
-        1 => format!("{each}plan `{plan}` is refused: 1 finding\n"),
-        n => format!("{each}plan `{plan}` is refused: {n} findings\n"),
+fn many(args: &CheckArgs, names: &[String]) -> Result<ExitCode> {
+    let progress = Progress::new(names.len() as u64);
+    let mut table = Columns::new(&["plan", "verdict", "findings"]);
+    let (mut list, mut counts, mut worst) = (Vec::new(), BTreeMap::new(), exit::DONE);
+    for name in names {
+        progress.doing(name.clone());
+        let verdict = Verdict::of(args, name)?;
+        if args.json {
+            let mut value = verdict.json();
+            value["source"] = json!(name);
+            list.push(value);
+        } else {
+            progress.aside(|| tell(name, &verdict))?;
+            table.row([name.clone(), verdict.word().to_owned(), by_slug(&verdict.findings)]);
+        }
+        *counts.entry(verdict.word()).or_insert(0) += 1;
+        worst = worst.max(verdict.exit());
+        progress.step();
     }
+    drop(progress);
+    if args.json {
+        print_json(&json!({ "accepted": worst == exit::DONE, "plans": list }))?;
+    } else {
+        let counts: Vec<_> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
+        print(format!("{}\n\n{} plans: {}\n", table.text(), names.len(), counts.join(", ")))?;
+    }
+    Ok(ExitCode::from(worst))
+}
+
+/// What is wrong with one of several plans, as soon as it is known.
+fn tell(name: &str, verdict: &Verdict) -> Result<()> {
+    verdict.warnings.iter().for_each(|warning| warn(format_args!("{name}: {warning}")));
+    match &verdict.plan {
+        Err(error) => {
+            output::report(error);
+            Ok(())
+        }
+        Ok(_) if verdict.findings.is_empty() => Ok(()),
+        Ok(_) => print(format!("{name}:\n\n{}", verdict.text())),
+    }
+}
+
+/// `1 deadlock, 2 race`; nothing if there is no finding.
+pub(super) fn by_slug(findings: &Diagnostics) -> String {
+    let counts: Vec<_> = counts(findings).into_iter().map(|(slug, count)| format!("{count} {slug}")).collect();
+    counts.join(", ")
+}
+
+/// How many findings there are of each kind.
+pub(super) fn counts(findings: &Diagnostics) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    findings.iter().for_each(|finding| *counts.entry(finding.code.entry().slug).or_insert(0) += 1);
+    counts
 }

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use mscclpp_core::check::Checks;
+use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::PlanTree;
 use mscclpp_core::plan::stats::{Chunks, Stats};
 use mscclpp_core::vocab::ChannelKind;
 use serde_json::{Value, json};
 
+use super::check::{by_slug, checked, counts};
 use crate::args::StatsArgs;
 use crate::error::Result;
 use crate::output::{print, print_json};
@@ -22,15 +25,17 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<ExitCode> {
     let plan = source::load(&args.source)?.warned();
     let each = Stats::of_plan(&plan);
     let total = Stats::sum(&each);
+    let findings = checked(&plan, &Checks::default());
     if args.json {
         print_json(&json!({
             "plan": plan.name,
             "collective": plan.collective.kind.name(),
+            "checks": { "accepted": findings.is_empty(), "findings": counts(&findings) },
             "total": value(&total),
             "ranks": each.iter().map(value).collect::<Vec<_>>(),
         }))?;
     } else {
-        print(text(&plan, &each, &total))?;
+        print(text(&plan, &findings, &each, &total))?;
     }
     Ok(ExitCode::from(exit::DONE))
 }
@@ -62,7 +67,7 @@ fn value(stats: &Stats) -> Value {
     })
 }
 
-fn text(plan: &PlanTree, each: &[Stats], total: &Stats) -> String {
+fn text(plan: &PlanTree, findings: &Diagnostics, each: &[Stats], total: &Stats) -> String {
     let mut ranks = Columns::new(&[
         ">rank",
         ">blocks",
@@ -86,8 +91,13 @@ fn text(plan: &PlanTree, each: &[Stats], total: &Stats) -> String {
     for (kind, count) in &total.ops {
         kinds.row([kind.name().to_owned(), count.to_string()]);
     }
+    // However little was asked when the plan was built, this is whether it is right.
+    let verdict = match findings.is_empty() {
+        true => "accepted".to_owned(),
+        false => format!("refused, {}; `mscclpp check` says where and why", by_slug(findings)),
+    };
     format!(
-        "{}: {} of {} ranks; channels by kind; scratch and data in chunks, data in packets counts twice\n\n{}\n\n{}\n",
+        "{}: {} of {} ranks; channels by kind; scratch and data in chunks, data in packets counts twice\nchecks: {verdict}\n\n{}\n\n{}\n",
         plan.name,
         plan.collective.kind.name(),
         each.len(),

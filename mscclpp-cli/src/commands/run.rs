@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use mscclpp_core::check;
+use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::{Op, Plan, PlanTree};
@@ -84,20 +84,20 @@ fn failure(error: &Error) -> Value {
 fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
     let counts = Counts::of(args)?;
     let plan = source::load(&args.source)?.warned();
-    examine(&plan, args.no_check)?;
+    examine(&plan, args)?;
     let counts = counts.for_plan(&plan)?;
     Ok((Bench::new(&plan, args, &counts)?, counts))
 }
 
 /// Checks a plan before it runs.
-fn examine(plan: &PlanTree, no_check: bool) -> Result<()> {
-    if no_check {
+fn examine(plan: &PlanTree, args: &RunArgs) -> Result<()> {
+    if args.no_check {
         warn(format_args!("plan `{}` runs unchecked", plan.name));
         return Ok(());
     }
     let findings = {
         let _working = Progress::spinner(&format!("checking {}", plan.name));
-        check::check(plan)
+        Checks { level: Level::Full, allow: args.allow.allow.clone() }.run(plan)
     };
     let what = format!("plan `{}` was not run: {} found; --no-check runs it all the same", plan.name, findings.len());
     findings.into_result(()).map_err(|findings| Error::Findings { what, findings })

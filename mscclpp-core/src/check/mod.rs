@@ -16,6 +16,7 @@
 //! Nothing here is shared with lowering or the executors except the types of a plan: the rules would hardly find
 //! mistakes in arithmetic that they use themselves.
 
+mod allow;
 mod deadlock;
 mod effect;
 mod layout;
@@ -26,6 +27,7 @@ mod place;
 mod race;
 mod shape;
 
+pub use allow::{NotAllowable, allow, allowable};
 pub use limits::reference_limits;
 
 use crate::diag::{Code, Diagnostics};

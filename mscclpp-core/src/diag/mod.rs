@@ -2,8 +2,10 @@
 
 mod catalogue;
 mod codes;
+mod near;
 
 pub use catalogue::{Code, Entry};
+pub use near::near;
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -9,11 +9,13 @@ pub mod diff;
 pub mod export;
 pub mod image;
 pub mod json;
+mod load;
 mod op;
 pub mod show;
 pub mod stats;
 
 pub use image::Plan;
+pub use load::LoadOptions;
 pub use op::{Ids, LoopBody, Op, OpKind, Place, Ref, Refs, Slice};
 
 use std::collections::BTreeMap;

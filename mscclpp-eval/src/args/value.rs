@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use mscclpp_core::check::allow;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use proc_macro2::{Span, TokenStream};
@@ -340,19 +341,9 @@ impl Reader<'_> {
         };
         let mut codes = Vec::new();
         for inner in self.arguments(list.clone()).unwrap_or_default() {
-            let name = inner.name.replace('_', "-");
-            match Code::find(&name) {
-                Some(code) if code.entry().number.starts_with("M02") => codes.push(code),
-                Some(code) => {
-                    let entry = code.entry();
-                    let message = format!("`{}` ({}) cannot be allowed", entry.slug, entry.number);
-                    let help = "only findings of the checks (M02xx) leave a plan that could be built";
-                    self.bad::<()>(inner.tok, message, help);
-                }
-                None => {
-                    let message = format!("there is no finding `{}`", inner.name);
-                    self.bad::<()>(inner.tok, message, "`mscclpp explain` lists them by number and name");
-                }
+            match allow(&inner.name) {
+                Ok(code) => codes.push(code),
+                Err(why) => drop(self.bad::<()>(inner.tok, why.message, &why.help)),
             }
         }
         codes

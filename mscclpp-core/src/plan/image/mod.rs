@@ -74,7 +74,12 @@ impl Plan {
         Self { image: Bytes::Shared(encode::encode(tree).into()), origins: Bytes::Shared(origins::encode(tree).into()) }
     }
 
-    /// Takes bytes from anywhere, after checking all of them.
+    /// Whether bytes begin like an image; plan files in JSON do not.
+    pub fn is_image(bytes: &[u8]) -> bool {
+        bytes.starts_with(&MAGIC)
+    }
+
+    /// Takes bytes from anywhere, after checking all of them. Whether the plan is right is not asked; [`Plan::load`] does.
     ///
     /// # Errors
     /// Whatever makes the bytes differ from an image that [`Plan::new`] writes: another format or version, missing or

@@ -41,7 +41,8 @@ pub enum Style {
 /// Reads a plan file; also gives the warnings.
 ///
 /// The tree says what the file says, right or wrong: whether numbers point at something, and whether the plan does
-/// what its collective promises, is for the checker. Time and memory are linear in the length of the text.
+/// what its collective promises, is for the checker, which [`Plan::load`](super::Plan::load) asks. Time and memory are
+/// linear in the length of the text.
 ///
 /// # Errors
 /// Text that is not JSON; keys that are missing, double, or (when strict) unknown; values of the wrong type, out of range,

@@ -1,0 +1,86 @@
+//! Which findings an author may let pass.
+
+use crate::diag::{Code, Entry, near};
+
+/// Findings without which nothing else can be said of a plan, and those that only an export is refused for.
+const FIXED: &[Code] = &[
+    Code::IndexOutOfRange,
+    Code::BadOperands,
+    Code::BadLoop,
+    Code::BarrierMismatch,
+    Code::UnevenChunks,
+    Code::ReferenceLimit,
+];
+
+/// The findings that [`Checks::allow`](super::Checks::allow) may name: those of all rules but `shape`, on which the other
+/// rules and the executors rely.
+pub fn allowable() -> impl Iterator<Item = (Code, &'static Entry)> {
+    Code::all().filter(|(code, entry)| entry.number.starts_with("M02") && !FIXED.contains(code))
+}
+
+/// The finding that `allow(name)` names, by number or slug, with `_` or `-` between words.
+///
+/// # Errors
+/// What is wrong with the name, and what to write instead.
+pub fn allow(name: &str) -> Result<Code, NotAllowable> {
+    let slug = name.replace('_', "-");
+    let slugs = || allowable().map(|(_, entry)| entry.slug);
+    match Code::find(&slug) {
+        Some(code) if allowable().any(|(other, _)| other == code) => Ok(code),
+        Some(code) => {
+            let Entry { number, slug, .. } = code.entry();
+            let why = match number.starts_with("M02") {
+                true => "what it finds leaves no plan that anything else could be said of",
+                false => "only findings of the checks leave a plan that could be built",
+            };
+            let message = format!("`{slug}` ({number}) cannot be allowed: {why}");
+            Err(NotAllowable { message, help: format!("mend what it finds; what can be allowed: {}", list(slugs())) })
+        }
+        None => {
+            let meant = near(&slug, slugs()).map(|slug| format!("did you mean `{slug}`? ")).unwrap_or_default();
+            let message = format!("there is no finding `{name}`");
+            Err(NotAllowable { message, help: format!("{meant}what can be allowed: {}", list(slugs())) })
+        }
+    }
+}
+
+fn list<'a>(slugs: impl Iterator<Item = &'a str>) -> String {
+    slugs.collect::<Vec<_>>().join(", ")
+}
+
+/// Why a name cannot stand in `allow`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}; {help}")]
+pub struct NotAllowable {
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub help: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_of_judgement_are_found_by_any_spelling() {
+        for name in ["race", "M0210", "m0210"] {
+            assert_eq!(allow(name), Ok(Code::Race));
+        }
+        for name in ["unmatched_wait", "unmatched-wait"] {
+            assert_eq!(allow(name), Ok(Code::UnmatchedWait));
+        }
+        assert!(allowable().count() >= 4);
+    }
+
+    #[test]
+    fn other_names_say_what_there_is() {
+        let unknown = allow("unmatched_waits").unwrap_err();
+        assert!(unknown.help.contains("did you mean `unmatched-wait`?"), "{unknown}");
+        let strange = allow("colour").unwrap_err();
+        assert!(strange.help.contains("deadlock") && !strange.help.contains("mean"), "{strange}");
+        for fixed in ["bad-operands", "reversed-slice", "M0101"] {
+            assert!(allow(fixed).unwrap_err().message.contains("cannot be allowed"), "{fixed}");
+        }
+    }
+}

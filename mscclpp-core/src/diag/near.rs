@@ -1,0 +1,57 @@
+//! What somebody who misspelt a name may have meant.
+
+/// Most letters that a misspelt name differs in.
+const MOST_DIFFERENCES: usize = 2;
+
+/// The known name that comes close to a misspelt one, if any does. Case, `_` and `-` do not count.
+///
+/// # Cost
+/// The product of the names' lengths for each known name.
+pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let name = plain(name);
+    let close = known.into_iter().map(|known| (distance(&name, &plain(known)), known)).min();
+    close
+        .filter(|(distance, known)| *distance <= MOST_DIFFERENCES && *distance < known.len() / 2)
+        .map(|(_, known)| known)
+}
+
+fn plain(name: &str) -> Vec<char> {
+    name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
+}
+
+/// How many letters are to be added, left out or changed to get from one name to the other.
+fn distance(from: &[char], to: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.iter().enumerate() {
+        let mut corner = i;
+        row[0] = i + 1;
+        for (j, b) in to.iter().enumerate() {
+            let changed = corner + usize::from(a != b);
+            corner = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::near;
+
+    #[test]
+    fn close_names_are_found_and_others_are_not() {
+        let known = ["ranks", "in_place", "protocol", "AllReduce", "unmatched-wait"];
+        for (name, expected) in [
+            ("protocl", Some("protocol")),
+            ("inplace", Some("in_place")),
+            ("allreduce", Some("AllReduce")),
+            ("rank", Some("ranks")),
+            ("unmatched_waits", Some("unmatched-wait")),
+            ("colour", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(near(name, known), expected, "{name}");
+        }
+    }
+}

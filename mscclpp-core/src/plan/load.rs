@@ -1,0 +1,132 @@
+//! Plans from outside: read, and checked before anybody runs them.
+
+use super::json::{self, ReadOptions};
+use super::{Plan, PlanTree};
+use crate::check::{Checks, Level};
+use crate::diag::{Diagnostic, Diagnostics};
+
+/// What is asked of a plan from outside.
+///
+/// The default is right for files that somebody else wrote: unknown keys are warnings, and all checks are made. To run
+/// a plan unchecked, say so: [`LoadOptions::unchecked`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadOptions {
+    /// Whether keys that the format does not have are errors. They are warnings otherwise.
+    pub strict: bool,
+    /// What is checked.
+    pub checks: Checks,
+}
+
+impl LoadOptions {
+    /// Options with which a plan is only read: whether it is right is not asked.
+    pub fn unchecked() -> Self {
+        Self { checks: Checks { level: Level::Off, allow: Vec::new() }, ..Self::default() }
+    }
+}
+
+impl Plan {
+    /// A plan from the bytes of a file: MSCCL++ JSON, or an image; checked in full.
+    ///
+    /// # Cost
+    /// Reading is linear in the length; the checks cost what [`check`](fn@crate::check::check) says.
+    ///
+    /// # Errors
+    /// Everything that makes the bytes no plan, or else everything that the checks find.
+    pub fn load(bytes: &[u8]) -> Result<Self, Diagnostics> {
+        Self::load_with(bytes, &LoadOptions::default()).map(|(plan, _)| plan)
+    }
+
+    /// [`load`](Self::load) with other checks; also gives the warnings.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), less what the options leave out.
+    pub fn load_with(bytes: &[u8], options: &LoadOptions) -> Result<(Self, Vec<Diagnostic>), Diagnostics> {
+        let (plan, tree, warnings) = read(bytes, options.strict)?;
+        options.checks.run(&tree).into_result((plan, warnings))
+    }
+}
+
+/// Reads an image or JSON, whichever the bytes begin like.
+fn read(bytes: &[u8], strict: bool) -> Result<(Plan, PlanTree, Vec<Diagnostic>), Diagnostics> {
+    if Plan::is_image(bytes) {
+        let plan = Plan::from_bytes(bytes.to_vec()).map_err(|error| Diagnostics::from(Diagnostic::from(error)))?;
+        let tree = plan.tree();
+        return Ok((plan, tree, Vec::new()));
+    }
+    let (tree, warnings) = json::read_bytes(bytes, ReadOptions { strict })?;
+    Ok((Plan::new(&tree), tree, warnings))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::collective::CollectiveKind;
+    use crate::diag::Code;
+    use crate::dsl::Program;
+    use crate::lower::lower;
+    use crate::plan::OpKind;
+    use crate::spec::AlgoSpec;
+    use crate::vocab::Sync;
+
+    fn swap() -> PlanTree {
+        let program = Program::new(AlgoSpec::new("swap", CollectiveKind::SendRecv, 2));
+        for rank in program.ranks() {
+            let peer = program.rank(1 - rank.id());
+            let channel = rank.memory_channel(peer);
+            channel.signal(0).relaxed();
+            channel.wait(0).relaxed().sync(Sync::After);
+            channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
+            channel.signal(0).sync(Sync::Before);
+            channel.wait(0).sync(Sync::After);
+        }
+        lower(&program.finish().unwrap()).unwrap()
+    }
+
+    /// The files that hold a plan.
+    fn files(tree: &PlanTree) -> [Vec<u8>; 2] {
+        [json::write(tree, json::Style::Compact).into_bytes(), Plan::new(tree).image().to_vec()]
+    }
+
+    #[test]
+    fn right_plans_load_from_both_formats() {
+        let tree = swap();
+        for file in files(&tree) {
+            assert_eq!(Plan::load(&file).unwrap().image(), Plan::new(&tree).image());
+        }
+    }
+
+    #[test]
+    fn wrong_plans_load_only_if_nobody_asks() {
+        let mut tree = swap();
+        let ops = &mut tree.ranks[1].blocks[0].ops;
+        let last = ops.iter().rposition(|op| op.kind == OpKind::Signal).unwrap();
+        ops.remove(last);
+        for file in files(&tree) {
+            let found = Plan::load(&file).unwrap_err();
+            assert!(found.iter().all(|finding| finding.code == Code::UnmatchedWait), "{found}");
+            assert!(Plan::load_with(&file, &LoadOptions::unchecked()).is_ok());
+            let checks = Checks { level: Level::Basic, allow: vec![Code::UnmatchedWait] };
+            assert!(Plan::load_with(&file, &LoadOptions { checks, ..LoadOptions::default() }).is_ok());
+        }
+    }
+
+    #[test]
+    fn unknown_keys_are_warnings_unless_strict() {
+        let text = json::write(&swap(), json::Style::Compact).replacen('{', "{\"colour\": 1,", 1);
+        let (_, warnings) = Plan::load_with(text.as_bytes(), &LoadOptions::default()).unwrap();
+        assert!(warnings.len() == 1 && warnings[0].code == Code::UnknownKey);
+        let strict = LoadOptions { strict: true, ..LoadOptions::default() };
+        let found = Plan::load_with(text.as_bytes(), &strict).unwrap_err();
+        assert!(found.iter().any(|finding| finding.code == Code::UnknownKey), "{found}");
+    }
+
+    #[test]
+    fn bytes_that_are_no_plan_say_so() {
+        let [_, mut image] = files(&swap());
+        let middle = image.len() / 2;
+        image[middle] ^= 1;
+        assert_eq!(Plan::load(&image).unwrap_err().iter().next().unwrap().code, Code::BadImage);
+        assert_eq!(Plan::load(b"").unwrap_err().iter().next().unwrap().code, Code::NotJson);
+        assert_eq!(Plan::load(&[0xff, 0]).unwrap_err().iter().next().unwrap().code, Code::NotJson);
+    }
+}
