@@ -5,8 +5,8 @@
 //!    the references and channels that its kind demands (M0202 to M0206,
 //!    and the recorder's own codes).
 //! 2. `layout`: packets and plain data keep apart in scratch (M0219 to M0221).
-//! 3. `pairing`: on every channel pair there are as many waits as signals, and semaphores end where they began, for
-//!    every message size (M0201, M0207).
+//! 3. `pairing`: on every channel pair there are as many waits as signals, semaphores end where they began, and blocks
+//!    come to their barriers equally often, for every message size (M0201, M0205, M0207).
 //! 4. `deadlock`: every thread block runs to its end (M0208).
 //! 5. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210).
 //!

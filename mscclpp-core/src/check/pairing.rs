@@ -1,10 +1,16 @@
-//! Rule 3: as many waits as signals, and semaphores that end where they began.
+//! Rule 3: both sides of everything that is counted do the same number of times, at every message size. It proves that
 //!
-//! Channel k from a to b of a kind is paired with channel k from b to a of that kind, in rank-level order; k counts the
-//! channels from a to b only. Signals inside a loop come once per iteration, and the number of iterations depends on
-//! the message size, so the two sides must agree for every size: what one side does in loops of some span per unit, the
-//! other must do in loops of the same span per unit. Counters live on between launches, hence a surplus is a mistake
-//! even where nobody waits for it.
+//! 1. a channel gets as many signals as its partner has waits (M0201). Channel k from a to b of a kind is paired with channel
+//!    k from b to a of that kind, in rank-level order; k counts the channels from a to b only;
+//! 2. a semaphore is released as often as it is acquired, so that it ends where it began (M0207);
+//! 3. the thread blocks of a barrier come to it equally often (M0205).
+//!
+//! Something inside a loop happens once per iteration, ⌈span × bytes of a chunk / unit⌉ times. These numbers are equal at
+//! every size exactly if span per unit is, so what one side does in loops of some span per unit, the other must do in loops
+//! of the same, whatever sizes the launches have. Counters live on between launches, hence a surplus is a mistake even where
+//! nobody waits for it.
+//!
+//! Sides whose numbers agree at every size though those of their loops do not one by one would be refused; none are known.
 
 use std::collections::BTreeMap;
 
@@ -20,6 +26,7 @@ pub(super) fn check(plan: &PlanTree, pairs: &Pairs) -> Diagnostics {
     let mut channels: Vec<Sides> = Vec::new();
     channels.resize_with(pairs.counters(), Sides::default);
     let mut semaphores: BTreeMap<(usize, u32), Sides> = BTreeMap::new();
+    let mut barriers: BTreeMap<(usize, u32), BTreeMap<usize, (Times, Placed)>> = BTreeMap::new();
     each(plan, &mut |at| {
         let (ids, kind) = (&at.op.ids, at.op.kind);
         if signals(kind) {
@@ -34,6 +41,9 @@ pub(super) fn check(plan: &PlanTree, pairs: &Pairs) -> Diagnostics {
             for &id in ids {
                 semaphores.entry((at.rank, id)).or_default().add(at, kind == OpKind::SemaphoreRelease);
             }
+        } else if kind == OpKind::Barrier {
+            let blocks = barriers.entry((at.rank, ids[0])).or_default();
+            blocks.entry(at.block).or_insert((Times::default(), at)).0.add(&at);
         }
     });
     let mut found = Diagnostics::default();
@@ -45,6 +55,8 @@ pub(super) fn check(plan: &PlanTree, pairs: &Pairs) -> Diagnostics {
     for (&(rank, id), sides) in unequal.take(MOST_FINDINGS) {
         found.extend(drift(plan, rank, id, sides));
     }
+    let mut out_of_step = barriers.iter().filter_map(|(&(_, id), blocks)| apart(plan, id, blocks));
+    found.extend(out_of_step.by_ref().take(MOST_FINDINGS));
     found
 }
 
@@ -248,18 +260,22 @@ impl<'p> Sides<'p> {
         first.get_or_insert(at);
     }
 
-    /// "…, so n and m times for chunks of b bytes", where the numbers alone do not show that they differ.
     fn example(&self, up: &str, down: &str) -> String {
-        let told = |count: u128, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        let in_loops = self.up.units().chain(self.down.units()).next().is_some();
-        match self.up.differs_at(&self.down) {
-            Some(size) if in_loops => format!(
-                "; for chunks of {size} bytes that is {} and {}",
-                told(self.up.total(size), up),
-                told(self.down.total(size), down)
-            ),
-            _ => String::new(),
-        }
+        example((&self.up, up), (&self.down, down))
+    }
+}
+
+/// "; for chunks of b bytes that is n of these and m of those", where the numbers alone do not show that they differ.
+fn example((one, these): (&Times, &str), (other, those): (&Times, &str)) -> String {
+    let told = |count: u128, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let in_loops = one.units().chain(other.units()).next().is_some();
+    match one.differs_at(other) {
+        Some(size) if in_loops => format!(
+            "; for chunks of {size} bytes that is {} and {}",
+            told(one.total(size), these),
+            told(other.total(size), those)
+        ),
+        _ => String::new(),
     }
 }
 
@@ -296,6 +312,21 @@ fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnos
         Some(other) => finding.also("a release", other.site(plan)),
         None => finding,
     })
+}
+
+/// The finding about thread blocks that do not come to a barrier equally often.
+fn apart(plan: &PlanTree, id: u32, blocks: &BTreeMap<usize, (Times, Placed)>) -> Option<Diagnostic> {
+    let (one, (first, at)) = blocks.first_key_value()?;
+    let (other, (times, place)) = blocks.iter().find(|(_, (times, _))| times != first)?;
+    let message = format!(
+        "thread block {one} comes to barrier {id} of rank {} {first}, but thread block {other} {times}{}",
+        at.rank,
+        example((first, "time"), (times, "time")),
+    );
+    let finding = Diagnostic::new(Code::BarrierMismatch, at.site(plan), message)
+        .also(format!("thread block {other} comes"), place.site(plan))
+        .help("let all of them come equally often, in loops of equal unit and span");
+    Some(finding)
 }
 
 #[cfg(test)]
@@ -370,6 +401,21 @@ mod tests {
             found.iter().next().unwrap().message.starts_with("rank 0 waits once on its memory channel 3"),
             "{found}"
         );
+    }
+
+    #[test]
+    fn blocks_come_to_a_barrier_equally_often() {
+        for blocks in [
+            ["barrier#0=2; barrier#0=2", "barrier#0=2; nop; barrier#0=2"],
+            ["loop 64x1 { barrier#0=2 }", "loop 128x2 { barrier#0=2 }"],
+        ] {
+            assert_eq!(check(&plan(&[&blocks])), Default::default());
+        }
+        let (code, message) = finding(&[&["barrier#0=2; barrier#0=2", "barrier#0=2"]]);
+        assert_eq!(code, Code::BarrierMismatch);
+        assert_eq!(message, "thread block 0 comes to barrier 0 of rank 0 twice, but thread block 1 once");
+        let (_, message) = finding(&[&["loop 64x1 { barrier#0=2 }", "loop 80x1 { barrier#0=2 }"]]);
+        assert!(message.ends_with("; for chunks of 160 bytes that is 3 times and 2 times"), "{message}");
     }
 
     #[test]

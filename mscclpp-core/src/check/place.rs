@@ -1,7 +1,7 @@
 //! Operations with their places in a plan.
 
 use crate::diag::Site;
-use crate::plan::{Op, OpKind, PlanTree, RemoteBuffer};
+use crate::plan::{Op, PlanTree, RemoteBuffer};
 use crate::vocab::{BufferKind, ChannelKind};
 
 /// An operation and where it stands.
@@ -50,7 +50,7 @@ impl Placed<'_> {
     /// name in the plan. An operation into which others were fused is called by all of them.
     pub(super) fn called(&self, plan: &PlanTree) -> String {
         match plan.origins.get(self.op.origin) {
-            Some(_) => functions(self.op.kind).to_owned(),
+            Some(_) => self.op.kind.functions().to_owned(),
             None => format!("`{}`", self.op.kind.name()),
         }
     }
@@ -58,41 +58,6 @@ impl Placed<'_> {
     /// Who executes it, for messages: `rank 1, thread block 0`.
     pub(super) fn agent(&self) -> String {
         format!("rank {}, thread block {}", self.rank, self.block)
-    }
-}
-
-/// The functions of the authoring API whose calls a kind stands for.
-const fn functions(kind: OpKind) -> &'static str {
-    use OpKind as K;
-    match kind {
-        K::Nop => "a block sync",
-        K::Barrier => "`barrier`",
-        K::Copy => "`copy`",
-        K::CopyPackets => "`copy_packets`",
-        K::UnpackPackets => "`unpack_packets`",
-        K::Put => "`put`",
-        K::PutWithSignal => "`put_with_signal`",
-        K::PutWithSignalAndFlush => "`put_with_signal_and_flush`",
-        K::PutPackets => "`put_packets`",
-        K::ReadPutPackets => "`read_put_packets`",
-        K::Get => "`get`",
-        K::Reduce | K::ReadReduce | K::SwitchReduce => "`reduce`",
-        K::ReduceSend | K::ReadReduceSend => "`reduce` with `put`",
-        K::ReducePackets => "`reduce_packets`",
-        K::ReduceSendPackets => "`reduce_packets` with `put_packets`",
-        K::ReduceCopyPackets => "`reduce_packets` with `copy_packets`",
-        K::ReduceCopySendPackets => "`reduce_packets` with `copy_packets` and `put_packets`",
-        K::SwitchReduceBroadcast => "`reduce` with `broadcast`",
-        K::SwitchBroadcast => "`broadcast`",
-        K::SwitchBroadcastPackets => "`broadcast_packets`",
-        K::Signal => "`signal`",
-        K::Wait => "`wait`",
-        K::RelaxedSignal => "the relaxed `signal`",
-        K::RelaxedWait => "the relaxed `wait`",
-        K::Flush => "`flush`",
-        K::SemaphoreAcquire => "`acquire`",
-        K::SemaphoreRelease => "`release`",
-        K::Pipeline => "`pipeline`",
     }
 }
 

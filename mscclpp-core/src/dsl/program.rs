@@ -62,7 +62,7 @@ impl Program {
     /// Records the operations of `body` as a loop over windows of the message.
     ///
     /// # Shapes and units
-    /// `unit` is the window per iteration in bytes, a multiple of the buffer alignment. `num_chunks` is how many chunks
+    /// `unit` is the window per iteration in bytes, a multiple of 16 and of the buffer alignment. `num_chunks` is how many chunks
     /// the loop spans; every data operation in it covers just as many.
     ///
     /// # Errors

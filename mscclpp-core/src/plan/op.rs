@@ -96,6 +96,41 @@ op_kinds! {
 }
 
 impl OpKind {
+    /// The functions of the authoring API whose calls this kind stands for, for messages.
+    pub(crate) const fn functions(self) -> &'static str {
+        use OpKind as K;
+        match self {
+            K::Nop => "a block sync",
+            K::Barrier => "`barrier`",
+            K::Copy => "`copy`",
+            K::CopyPackets => "`copy_packets`",
+            K::UnpackPackets => "`unpack_packets`",
+            K::Put => "`put`",
+            K::PutWithSignal => "`put_with_signal`",
+            K::PutWithSignalAndFlush => "`put_with_signal_and_flush`",
+            K::PutPackets => "`put_packets`",
+            K::ReadPutPackets => "`read_put_packets`",
+            K::Get => "`get`",
+            K::Reduce | K::ReadReduce | K::SwitchReduce => "`reduce`",
+            K::ReduceSend | K::ReadReduceSend => "`reduce` with `put`",
+            K::ReducePackets => "`reduce_packets`",
+            K::ReduceSendPackets => "`reduce_packets` with `put_packets`",
+            K::ReduceCopyPackets => "`reduce_packets` with `copy_packets`",
+            K::ReduceCopySendPackets => "`reduce_packets` with `copy_packets` and `put_packets`",
+            K::SwitchReduceBroadcast => "`reduce` with `broadcast`",
+            K::SwitchBroadcast => "`broadcast`",
+            K::SwitchBroadcastPackets => "`broadcast_packets`",
+            K::Signal => "`signal`",
+            K::Wait => "`wait`",
+            K::RelaxedSignal => "the relaxed `signal`",
+            K::RelaxedWait => "the relaxed `wait`",
+            K::Flush => "`flush`",
+            K::SemaphoreAcquire => "`acquire`",
+            K::SemaphoreRelease => "`release`",
+            K::Pipeline => "`pipeline`",
+        }
+    }
+
     /// Whether this is one of the operations that carry a [`Sync`] while a program is lowered.
     pub const fn is_sync(self) -> bool {
         matches!(

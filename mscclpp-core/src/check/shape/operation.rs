@@ -2,6 +2,9 @@
 
 use std::fmt::Write;
 
+use smallvec::SmallVec;
+
+use super::super::effect::effects;
 use super::super::place::{Placed, channel, home, remote, switch};
 use super::Findings;
 use super::operands::{Count, Ids, Packets, Side, demand};
@@ -120,6 +123,10 @@ fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
     if !(expected.0..=expected.1).contains(&count) {
         return bad(Code::BadOperands, format!("names {count} {what}, expected {}", amount(expected)));
     }
+    if count > plan.threads_per_block as usize {
+        let threads = plan.threads_per_block;
+        return bad(Code::TooFewThreads, format!("names {count} {what}, each for a thread, expected at most {threads}"));
+    }
     if (op.blocks > 0) != (demand == Ids::Barrier) {
         return bad(Code::BadOperands, format!("is for {} thread blocks", op.blocks));
     }
@@ -165,7 +172,9 @@ fn loops(plan: &PlanTree, at: &Placed) -> Verdict {
         return bad(Code::BadLoop, "stands inside another pipeline".to_owned());
     }
     if let Some(body) = &op.body {
-        let alignment = u64::from(plan.buffer_alignment);
+        // Windows hold whole vectors, packets and elements of every type, so that nothing rounds them: loops whose units
+        // and spans are proportional make equally many iterations.
+        let alignment = u64::from(plan.buffer_alignment.max(16));
         if body.unit == 0 || body.unit % alignment != 0 {
             let message = format!("has a unit of {} bytes, expected a positive multiple of {alignment}", body.unit);
             return bad(Code::BadLoop, message);
@@ -270,25 +279,63 @@ fn channels(plan: &PlanTree, at: &Placed) -> Verdict {
     Ok(())
 }
 
-/// No source overlaps a destination partly: threads move elements in no order.
+/// What an operation writes overlaps nothing else of it partly: threads move elements in no order, so that only of equal
+/// ranges each thread has the same elements. Ports are given their pairs by different threads, so nothing may overlap at all.
 fn overlaps(plan: &PlanTree, at: &Placed) -> Verdict {
     let op = at.op;
-    let packets = |side: Packets, position: usize| side == Packets::All || side == Packets::Rest && position > 0;
-    let demand = demand(op.kind);
-    for (i, src) in op.srcs.iter().enumerate() {
-        let Place::Local(from) = src.place else { break };
-        for (j, dst) in op.dsts.iter().enumerate() {
-            let Place::Local(to) = dst.place else { break };
-            if packets(demand.srcs.packets, i) != packets(demand.dsts.packets, j) {
-                continue;
-            }
-            let (from, a) = home(plan, at.rank as u32, from, src.index);
-            let (to, b) = home(plan, at.rank as u32, to, dst.index);
-            if from == to && a != b && a.abs_diff(b) < src.size {
-                let message = format!("reads {from} chunks from {a} and writes those from {b}, {} each", src.size);
-                return bad(Code::OverlappingCopy, message);
+    if op.srcs.len() + op.dsts.len() < 2 {
+        return Ok(());
+    }
+    let port = op.channel == Some(ChannelKind::Port);
+    let mut all: SmallVec<[Touched; 8]> = SmallVec::new();
+    effects(plan, at, &mut |effect| {
+        let (buffer, start) = home(plan, effect.owner, effect.buffer, effect.range.index);
+        let end = u64::from(start) + u64::from(effect.range.size);
+        let memory = (effect.owner, buffer, effect.packets);
+        all.push(Touched { memory, start: start.into(), end, writes: effect.write });
+    });
+    all.sort_unstable();
+    if port && let Some(pair) = all.windows(2).find(|pair| pair[0] == pair[1] && pair[0].writes) {
+        return in_no_order(&pair[0], &pair[1]);
+    }
+    all.dedup_by(|new, old| {
+        let same = (new.memory, new.start, new.end) == (old.memory, old.start, old.end);
+        old.writes |= same && new.writes;
+        same
+    });
+    // Of what has been met, what reaches farthest: of all, and of the writes.
+    let mut farthest: [Option<Touched>; 2] = [None; 2];
+    for new in all {
+        let against = &farthest[usize::from(!new.writes)];
+        if let Some(old) = against.filter(|old| old.memory == new.memory && new.start < old.end) {
+            return in_no_order(&old, &new);
+        }
+        for (slot, counts) in farthest.iter_mut().zip([true, new.writes]) {
+            if counts && slot.is_none_or(|old| old.memory != new.memory || old.end < new.end) {
+                *slot = Some(new);
             }
         }
     }
     Ok(())
+}
+
+fn in_no_order(one: &Touched, other: &Touched) -> Verdict {
+    let (owner, buffer, _) = one.memory;
+    bad(Code::OverlappingCopy, format!("{one} and {other} of the {buffer} of rank {owner}, in no order"))
+}
+
+/// What an operation touches: owner, buffer, whether packets; chunks; whether it writes. The order is that of the sweep.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Touched {
+    memory: (u32, BufferKind, bool),
+    start: u64,
+    end: u64,
+    writes: bool,
+}
+
+impl std::fmt::Display for Touched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let does = if self.writes { "writes" } else { "reads" };
+        write!(f, "{does} chunks {}..{}", self.start, self.end)
+    }
 }

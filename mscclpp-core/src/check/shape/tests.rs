@@ -135,6 +135,7 @@ fn reference_lists() {
     refused_op(Code::BadOperands, OpKind::Signal, |op| op.ids.clear());
     refused_op(Code::BadOperands, OpKind::Signal, |op| op.ids.push(0));
     refused_op(Code::BadOperands, OpKind::SemaphoreAcquire, |op| op.ids.clear());
+    refused(Code::TooFewThreads, |plan| plan.threads_per_block = 1);
 }
 
 #[test]
@@ -185,6 +186,30 @@ fn sources_and_destinations_do_not_overlap_partly() {
         plan.collective.in_place = true;
         plan.ranks[0].blocks[0].ops[0].dsts[0] = Ref::local(BufferKind::Output, 1, 2);
     });
+    for (ops, fine) in [
+        ("re i0+2 s0+2 > i0+2", true),
+        ("re s0+2 s1+2 > i0+2", true),
+        ("re s0+2 i1+2 > i0+2", false),
+        ("re i0+2 i1+2 > i1+2", false),
+        ("re i0+2 i1+2 > o1+2", true),
+        ("put.m i0+2 i2+2 > r0:0+2 r0:0+2", true),
+        ("put.m i0+2 i2+2 > r0:0+2 r0:1+2", false),
+        ("put.m i0+2 i2 > r0:0+2 r0:0", false),
+        ("put.m i0+2 i2+2 > r0:0+2 r1:1+2", true),
+        ("put.p#0,0 i0 i1 > r0:0 r0:0", false),
+        ("put.p#0,0 i0 i1 > r0:0 r0:1", true),
+        ("rres.m i0+2 r0:0+2 > i0+2 r0:1+2", false),
+        ("rres.m i0+2 r0:0+2 > i0+2 r0:0+2", true),
+        ("glres.w w0:0+2 > w0:1+2", false),
+        ("gstore.w s0+2 > w0:1+2", false),
+        ("recpkt i0+2 s0+2 > i0+2 s1+2", false),
+        ("recpkt s4 s4 > s4 s5", true),
+        ("cpkt s0+2 > s1+2", true),
+    ] {
+        let found = check(&crate::testing::plan(&[&[ops], &[""]]));
+        assert_eq!(found.is_empty(), fine, "{ops}: {found}");
+        assert!(found.iter().all(|finding| finding.code == Code::OverlappingCopy), "{ops}: {found}");
+    }
 }
 
 #[test]
@@ -192,6 +217,10 @@ fn loops() {
     let body = |op: &mut crate::plan::Op, change: fn(&mut LoopBody)| change(op.body.as_mut().unwrap());
     refused_op(Code::BadLoop, OpKind::Pipeline, |op| body(op, |body| body.unit = 0));
     refused_op(Code::BadLoop, OpKind::Pipeline, |op| body(op, |body| body.unit = 24));
+    refused(Code::BadLoop, |plan| plan.buffer_alignment = 128);
+    let mut plan = crate::testing::plan(&[&["loop 24x1 { copy i0 > s0 }"], &[""]]);
+    plan.buffer_alignment = 8;
+    assert_eq!(check(&plan).into_iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::BadLoop]);
     refused_op(Code::BadLoop, OpKind::Pipeline, |op| body(op, |body| body.num_chunks = 0));
     refused_op(Code::BadLoop, OpKind::Pipeline, |op| body(op, |body| body.num_chunks = 4));
     refused_op(Code::BadLoop, OpKind::Pipeline, |op| {

@@ -9,10 +9,10 @@ codes! {
         "Operations name channels and remote buffers of their thread block, the block those of its rank, the rank its peers. A number beyond its table would make an executor read foreign memory.\n\nWrong: `\"channel_ids\": [2]` in a thread block that lists two channels. Right: `\"channel_ids\": [1]`.";
     BadOperands = "M0203" "bad-operands": "an operation has the references, channels and attributes of its kind",
         "The table in `docs/plan-format.md` says what each kind has.\n\nWrong: a `copy` with two sources. Right: two `copy` operations, or one `re`.";
-    BadLoop = "M0204" "bad-loop": "a pipeline has a unit that is a positive multiple of the buffer alignment, does not nest, and its operations cover as many chunks as it says",
+    BadLoop = "M0204" "bad-loop": "a pipeline has a unit that is a positive multiple of 16 bytes and of the buffer alignment, does not nest, and its operations cover as many chunks as it says",
         "Iteration j works on bytes j × unit to (j + 1) × unit of every reference, until the longest one is done.\n\nWrong: `\"num_chunks\": 4` over a copy of one chunk. Right: `\"num_chunks\": 1`.";
-    BarrierMismatch = "M0205" "barrier-mismatch": "a barrier is used by as many thread blocks as it says",
-        "With fewer it never opens, with more it opens early.\n\nWrong: `\"num_threadblocks\": 3` on a barrier that two thread blocks have. Right: 2.";
+    BarrierMismatch = "M0205" "barrier-mismatch": "a barrier is used by as many thread blocks as it says, and by all of them equally often",
+        "With fewer thread blocks it never opens, with more it opens early; and a block that comes once more than the others waits for ever. In loops, that is a matter of the message size, unless unit and span are equal.\n\nWrong: `\"num_threadblocks\": 3` on a barrier that two thread blocks have. Right: 2.";
     UnevenChunks = "M0206" "uneven-chunks": "all ranks have the same chunk counts, and those fit the collective",
         "A chunk is as long on every rank, so that a range of one rank's buffer can go into another's.\n\nWrong: an all-gather over 4 ranks with 1 input and 3 output chunks. Right: 4 output chunks.";
     SemaphoreDrift = "M0207" "semaphore-drift": "every launch releases a semaphore as often as it acquires it",
@@ -29,4 +29,6 @@ codes! {
         "Packet chunk k of scratch takes the bytes of plain chunks 2k and 2k + 1. Plain data there would be taken for packets, flags included, and the other way round.\n\nWrong:\n\n```rust\nlet slot = rank.scratch(1);\nrank.copy_packets(slot.chunk(0), rank.input().chunk(0), 0);\nrank.copy(rank.output().chunk(0), slot.chunk(0), 0);\n```\n\nRight: `rank.unpack_packets(rank.output().chunk(0), slot.chunk(0), 0)`. Where a program needs both, it makes the scratch for plain data first.";
     PlainDoubleScratch = "M0221" "plain-double-scratch": "with double scratch, ranks exchange packets, no plain data, in each other's scratch",
         "Double scratch lets a rank begin the next launch while others still read what it sent in this one: launches take turns with two halves. Packets go to the half of their launch. Plain data that is put into another rank's scratch does not on every executor, while the rank itself reads from the half of its launch.\n\nWrong, with `double_scratch`: `channel.put(peer.scratch(1).chunk(0), mine, 0)`. Right: `channel.put_packets(…)`, or no `double_scratch` and a closing handshake.";
+    TooFewThreads = "M0222" "too-few-threads": "a thread block has a thread for every channel or semaphore of an operation",
+        "A signal, wait, flush, release or acquire of n channels or semaphores is executed by n threads, a port put of n pairs as well. What has no thread would not happen.\n\nWrong: `threads_per_block = 4` with signals to 7 peers behind each other, which become one operation. Right: `threads_per_block = 32`.";
 }

@@ -88,6 +88,7 @@ variants! {
     PacketsWithoutRoom,
     SharedScratch,
     PlainDoubleScratch,
+    TooFewThreads,
     // format
     NotJson,
     MissingKey,

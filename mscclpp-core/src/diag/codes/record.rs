@@ -35,7 +35,7 @@ codes! {
         "Wrong: `p.switch_channel([0, 1], BufferKind::Input).at(p.rank(2))`. Right: add rank 2 to the channel.";
     NestedPipeline = "M0016" "nested-pipeline": "pipelined loops do not nest",
         "A plan has one level of loops. Wrong: `p.pipeline(u, 1, || p.pipeline(v, 1, || …))`. Right: one loop after the other.";
-    BadPipeline = "M0017" "bad-pipeline": "a pipelined loop has a unit that is a multiple of the buffer alignment, and its operations cover the chunks that it spans",
+    BadPipeline = "M0017" "bad-pipeline": "a pipelined loop has a unit that is a multiple of 16 bytes and of the buffer alignment, and its operations cover the chunks that it spans",
         "Iteration j works on bytes j × unit to (j + 1) × unit of every reference, so all references in a loop must be as long as the loop's span.\n\nWrong: `p.pipeline(1000, 4, || rank.copy(out.chunk(0), inp.chunk(0), 0))`. Right: `p.pipeline(1 << 20, 1, || …)`.";
     TooLarge = "M0018" "too-large": "a program stays within 32-bit numbers of chunks, channels and operations",
         "Chunk counts are ranks × chunk factor × instances. A program that needs more than 2^32 - 1 of anything is refused rather than cut short.\n\nWrong: `rank.scratch(1 << 40)`. Right: `rank.scratch(8)`; chunks have no size of their own, the message is divided among them.";

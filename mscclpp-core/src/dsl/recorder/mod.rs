@@ -24,6 +24,10 @@ use crate::vocab::{BufferKind, ChannelKind};
 /// Thread blocks are numbered below this. Using block k creates all blocks below it, so the number is bounded.
 const MAX_BLOCKS: i128 = 1 << 16;
 
+/// Bytes of which a loop's unit is a multiple at least, so that its windows hold whole vectors, packets and elements of
+/// every type.
+const LEAST_LOOP_ALIGNMENT: u32 = 16;
+
 /// Diagnostics kept; a program that files more is wrong enough.
 const MAX_DIAGNOSTICS: usize = 200;
 
@@ -140,7 +144,7 @@ impl Recorder {
             self.report(diagnostic);
             return;
         }
-        let alignment = u64::from(self.spec().buffer_alignment.max(1));
+        let alignment = u64::from(self.spec().buffer_alignment.max(LEAST_LOOP_ALIGNMENT));
         let span = u32::try_from(num_chunks).unwrap_or(0);
         if unit == 0 || !unit.is_multiple_of(alignment) {
             self.file(
@@ -210,8 +214,8 @@ impl Recorder {
                 self.file(
                     Code::BadPipeline,
                     format!(
-                        "expected `{}` over {}, as many as its loop spans, found {size}",
-                        op.kind.name(),
+                        "expected {} over {}, as many as its loop spans, found {size}",
+                        op.kind.functions(),
                         chunks(span)
                     ),
                     format!("give the loop {}, or the operation {}", chunks(size), chunks(span)),
