@@ -125,7 +125,10 @@ fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
     }
     if count > plan.threads_per_block as usize {
         let threads = plan.threads_per_block;
-        return bad(Code::TooFewThreads, format!("names {count} {what}, each for a thread, expected at most {threads}"));
+        return bad(
+            Code::TooFewThreads,
+            format!("names {count} {what}, each for a thread, expected at most {threads}"),
+        );
     }
     if (op.blocks > 0) != (demand == Ids::Barrier) {
         return bad(Code::BadOperands, format!("is for {} thread blocks", op.blocks));
