@@ -4,6 +4,8 @@
 mod meant;
 mod value;
 
+use std::collections::BTreeMap;
+
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
@@ -30,6 +32,8 @@ pub(crate) struct Attribute {
     pub(crate) ranks: Vec<u32>,
     /// Where they are given.
     ranks_tok: Tok,
+    /// Where each argument is given.
+    places: BTreeMap<&'static str, Tok>,
     /// Parameters of the function with the values that plans are built for.
     pub(crate) params: Vec<Param>,
     /// What is checked.
@@ -175,6 +179,7 @@ pub(crate) fn parse(tokens: TokenStream, name: &Ident, spans: &mut Spans, report
         ranks_per_node: None,
         ranks: Vec::new(),
         ranks_tok: spans.one(proc_macro2::Span::call_site()),
+        places: BTreeMap::new(),
         params: Vec::new(),
         checks: Checks::default(),
         max_steps: None,
@@ -198,7 +203,6 @@ pub(crate) fn parse(tokens: TokenStream, name: &Ident, spans: &mut Spans, report
             return attribute;
         }
     }
-    let mut seen: Vec<&'static str> = Vec::new();
     for given in given {
         let found = ARGUMENTS.iter().find(|argument| argument.name == given.name);
         match found {
@@ -211,17 +215,17 @@ pub(crate) fn parse(tokens: TokenStream, name: &Ident, spans: &mut Spans, report
                     names.join(", ")
                 ));
             }
-            Some(argument) if seen.contains(&argument.name) => {
+            Some(argument) if attribute.places.contains_key(argument.name) => {
                 let message = format!("`{}` is given twice", argument.name);
                 drop(reader.report.error(Code::BadAttribute, given.tok, message));
             }
             Some(argument) => {
-                seen.push(argument.name);
+                attribute.places.insert(argument.name, given.tok);
                 (argument.set)(&mut attribute, &mut reader, &given);
             }
         }
     }
-    if !seen.contains(&"ranks") {
+    if !attribute.places.contains_key("ranks") {
         let help = "write `ranks = 8` or `ranks = [2, 4, 8]`; for sizes known only at run time there is `compile`";
         reader.report.error(Code::BadAttribute, attribute.ranks_tok, "the number of ranks is missing").help(help);
     }
@@ -268,6 +272,15 @@ impl Attribute {
             }
         }
         spec
+    }
+
+    /// The argument that a field of the specification comes from, if it is given.
+    pub(crate) fn place(&self, field: &str) -> Option<Tok> {
+        let name = match field.rsplit('.').next().unwrap_or(field) {
+            "min_message_size" | "max_message_size" => "message_size",
+            name => name,
+        };
+        self.places.get(name).copied()
     }
 
     /// Ranks per node, if they are given.

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use mscclpp_core::compile;
-use mscclpp_core::diag::{Code, Diagnostic};
+use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::plan::Plan;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -15,7 +15,7 @@ use crate::driver::{self, Checked};
 use crate::emit::{self, Parameter};
 use crate::eval::Limits;
 use crate::lower::Items;
-use crate::report::Report;
+use crate::report::{self, Report};
 use crate::spans::Spans;
 
 /// Expands `#[collective(args)] item`.
@@ -163,8 +163,20 @@ fn build(
             Err(found) => findings.extend(found),
         }
     }
+    findings.iter_mut().for_each(|found| point_at_argument(attribute, found));
     report.extend_merged(findings);
     plans
+}
+
+/// Lets a finding about a field of the specification point at the argument that the field comes from.
+fn point_at_argument(attribute: &Attribute, found: &mut Diagnostic) {
+    let field = match &found.site {
+        Site::Path(path) => path.strip_prefix("spec."),
+        _ => None,
+    };
+    if let Some(field) = field {
+        found.site = attribute.place(field).map_or(Site::None, report::at);
+    }
 }
 
 /// Says which combination a finding is about.
@@ -206,7 +218,8 @@ fn parameters(attribute: &Attribute, function: &syn::ItemFn, spans: &mut Spans, 
                     }
                     None => {
                         let message = format!("the attribute gives no values for the parameter `{}`", param.name);
-                        let help = format!("add `params({} = [1, 2])`", param.name);
+                        let values = if param.int.is_some() { "1, 2" } else { "false, true" };
+                        let help = format!("add `params({} = [{values}])`", param.name);
                         report.error(Code::BadSignature, tok, message).help(help);
                     }
                 }

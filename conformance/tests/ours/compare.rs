@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Operations whose channel list is a set.
 const SETS: [&str; 5] = ["signal", "wait", "rlxsignal", "rlxwait", "flush"];
 
-/// What our plan files say on top: the reference has no key for it.
+/// What our plan files say on top (DIFF-21 of `docs/differences.md`): the reference has no key for it.
 const OWN: [&str; 4] = ["chunk_factor", "ranks_per_node", "root", "tags"];
 
 /// Takes the keys of our own out of a plan.

@@ -45,7 +45,7 @@ pub fn lower(trace: &Trace) -> Result<PlanTree, Diagnostics> {
     let spec = &trace.spec;
     if spec.instances > 1 && spec.replication == Replication::None {
         let message = format!("{} instances were asked for under `replication = none`", spec.instances);
-        return Err(Diagnostic::new(Code::BadSpec, Site::None, message)
+        return Err(Diagnostic::new(Code::BadSpec, Site::Path("spec.replication".into()), message)
             .help("leave `replication` out, or ask for one instance")
             .into());
     }

@@ -8,7 +8,7 @@ use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
 /// Declares [`OpKind`] with its plan names.
 macro_rules! op_kinds {
     ($($(#[doc = $doc:literal])* $kind:ident = $name:literal,)*) => {
-        /// What an operation does. `docs`: the table in `docs/plan-format.md`.
+        /// What an operation does. `docs/plan-format.md` lists the references, channels and attributes of each kind.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum OpKind { $($(#[doc = $doc])* $kind,)* }

@@ -122,7 +122,11 @@ impl Display for Operation<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (op, scope) = (self.op, self.scope);
         f.write_str(op.kind.name())?;
-        if let Some(kind) = op.channel {
+        // A reference through a switch says so itself.
+        let by_switch = op.srcs.iter().chain(&op.dsts).any(|at| matches!(at.place, Place::Switch(_)));
+        if let Some(kind) = op.channel
+            && !(by_switch && kind == ChannelKind::Switch)
+        {
             write!(f, " {kind}")?;
         }
         if let Some(reduce) = op.reduce {
@@ -255,7 +259,7 @@ rank 0: 2 input, 2 output, 1 scratch chunks
      5   res memory sum input[0], rank 1 input[0] <- input[0], scratch[0], part 0 of 2
      6   sem_acquire 0
      7   pipeline of 2 chunks in steps of 1024 bytes
-     8     glres switch max switch 0 input[0..2] <- switch 0 input[0..2]
+     8     glres max switch 0 input[0..2] <- switch 0 input[0..2]
   thread block 1
 ";
         let shown = Show::rank(&tree, 0).to_string();

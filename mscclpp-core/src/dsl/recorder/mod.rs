@@ -130,8 +130,11 @@ impl Recorder {
 
     /// Files a finding at the place of the current call.
     fn file(&mut self, code: Code, message: impl Into<String>, help: impl Into<String>) {
-        let diagnostic = Diagnostic::new(code, self.site(), message).help(help);
-        self.report(diagnostic);
+        self.file_at(self.site(), code, message, help);
+    }
+
+    fn file_at(&mut self, site: Site, code: Code, message: impl Into<String>, help: impl Into<String>) {
+        self.report(Diagnostic::new(code, site, message).help(help));
     }
 
     pub(super) fn begin_pipeline(&mut self, unit: u64, num_chunks: usize) {
