@@ -1,6 +1,7 @@
 //! Executors, memory and default algorithms.
 #![deny(unsafe_code)]
 
+pub mod adversary;
 pub mod algorithms;
 pub mod cpu;
 pub mod dtype;

@@ -1,0 +1,167 @@
+//! What happens between the launches of a rank, and at the end of all.
+
+use super::Failure;
+use super::machine::{Machine, Step, Thread};
+use super::program::{Action, Role};
+use super::value::{rubbish, token};
+
+/// Lines of a stall's report.
+const MOST_LINES: usize = 6;
+
+impl Machine<'_> {
+    /// A rank's caller: looks at the results of one launch, then begins the next one.
+    pub(super) fn caller(&mut self, actor: u32, rank: u32) -> Step {
+        let program = self.program;
+        let state = &self.ranks[rank as usize];
+        let tables = &program.ranks[rank as usize];
+        let launch = state.launch;
+        if state.ended == launch && launch > 0 {
+            self.look(rank, launch);
+            if launch == self.launches {
+                // So that nobody takes it for running.
+                self.ranks[rank as usize].launch += 1;
+                return Step::Off;
+            }
+            // What it does next it does later.
+            let state = &mut self.ranks[rank as usize];
+            state.launch += 1;
+            return Step::On;
+        }
+        if launch > self.launches {
+            return Step::Off;
+        }
+        // Begin.
+        let launch = launch.max(1);
+        if self.scale.poisons {
+            for cell in 0..tables.outputs * self.scale.chunk as u32 {
+                self.caller_writes(rank, tables.output + cell, rubbish(launch, tables.output + cell));
+            }
+        }
+        for cell in 0..tables.inputs * self.scale.chunk as u32 {
+            self.caller_writes(rank, tables.input + cell, token(launch, rank, cell.into()));
+        }
+        let clock = self.actors[actor as usize].clock.clone();
+        let mut running = 0;
+        for block in program.blocks.iter().filter(|block| block.rank == rank) {
+            for thread in block.first..block.first + block.threads {
+                self.threads[thread as usize] = Thread::default();
+                self.actors[thread as usize].clock.join(&clock);
+                self.schedule.wake(thread);
+                running += 1;
+            }
+        }
+        let state = &mut self.ranks[rank as usize];
+        (state.launch, state.started, state.running) = (launch, self.time, running);
+        if running == 0 {
+            state.ended = launch;
+            return Step::On;
+        }
+        Step::Off
+    }
+
+    /// Looks at everything that a rank's memory holds after a launch.
+    fn look(&mut self, rank: u32, launch: u32) {
+        let program = self.program;
+        let tables = &program.ranks[rank as usize];
+        let caller = (program.first_caller + rank) as usize;
+        for block in program.blocks.iter().filter(|block| block.rank == rank) {
+            for thread in block.first..block.first + block.threads {
+                let clock = self.word(thread);
+                self.actors[caller].clock.join(&clock);
+            }
+        }
+        for cell in tables.memory.0..tables.memory.1 {
+            self.memory[cell as usize].settle();
+        }
+        let chunk = self.scale.chunk;
+        let ranks = program.ranks.len();
+        for cell in 0..u64::from(tables.outputs) * chunk {
+            let found = self.memory[(tables.output + cell as u32) as usize].last().map_or(0, |write| write.value);
+            if let Some(results) = &mut self.results {
+                results[(launch - 1) as usize * ranks + rank as usize].push(found);
+                continue;
+            }
+            match self.oracle.output(launch, rank, cell) {
+                Some(expected) if expected != found => {
+                    let what = self.oracle.explain(launch, found, expected);
+                    self.failure =
+                        Some(Failure::Wrong { launch, rank, buffer: "output", chunk: (cell / chunk) as u32, what });
+                    return;
+                }
+                _ => {}
+            }
+        }
+        if self.in_place || self.results.is_some() {
+            return;
+        }
+        for cell in 0..u64::from(tables.inputs) * chunk {
+            let found = self.memory[(tables.input + cell as u32) as usize].last().map_or(0, |write| write.value);
+            let expected = token(launch, rank, cell);
+            if found != expected {
+                self.failure = Some(Failure::Wrong {
+                    launch,
+                    rank,
+                    buffer: "input",
+                    chunk: (cell / chunk) as u32,
+                    what: format!("has changed: it {}", self.oracle.explain(launch, found, expected)),
+                });
+                return;
+            }
+        }
+    }
+
+    /// What is wrong when nobody can go on any more.
+    pub(super) fn at_the_end(&mut self) -> Option<Failure> {
+        if self.ranks.iter().any(|rank| rank.launch <= self.launches) {
+            return Some(Failure::Stalled { waiting: self.waiting() });
+        }
+        let program = self.program;
+        for (end, counter) in program.ends.iter().zip(&self.counters) {
+            if counter.arrived != counter.expected {
+                let (rank, left) = (end.rank, counter.arrived - counter.expected);
+                return Some(Failure::Drift { what: format!("{left} signals to rank {rank} are never waited for") });
+            }
+        }
+        for (number, (semaphore, initial)) in self.semaphores.iter().zip(&program.semaphores).enumerate() {
+            if semaphore.value != *initial {
+                let value = semaphore.value;
+                return Some(Failure::Drift {
+                    what: format!("semaphore {number} of all began at {initial} and ends at {value}"),
+                });
+            }
+        }
+        None
+    }
+
+    fn waiting(&mut self) -> Vec<String> {
+        let program = self.program;
+        let mut lines: Vec<String> = Vec::new();
+        for actor in 0..program.actors.len() as u32 {
+            let Role::Thread { block, thread } = program.actors[actor as usize] else { continue };
+            let code = &program.blocks[block as usize];
+            let (state, rank) = (self.threads[actor as usize], &self.ranks[code.rank as usize]);
+            let launch = rank.launch;
+            if rank.ended >= launch {
+                continue;
+            }
+            let Some(instr) = code.instrs.get(state.instr as usize) else { continue };
+            // Threads that only wait for others of their block say nothing new.
+            if matches!(instr.action, Action::Sync) {
+                continue;
+            }
+            let mut line = format!("launch {launch}, {}, thread {thread}", program.path(block, state.instr));
+            if let Some((&cell, _)) = self.packets.iter().find(|(_, waiting)| waiting.contains(&actor)) {
+                let flag = self.memory[cell as usize].last().map_or(0, |write| write.flag);
+                line += &match flag {
+                    0 => ": no packet has come".to_owned(),
+                    flag => format!(": finds the packet of launch {flag}"),
+                };
+            }
+            lines.push(line);
+            if lines.len() == MOST_LINES {
+                break;
+            }
+        }
+        lines
+    }
+}

@@ -1,0 +1,393 @@
+//! The machine that runs a miniature.
+
+use std::collections::{HashMap, VecDeque};
+
+use mscclpp_core::plan::PlanTree;
+
+use super::clock::Clock;
+use super::memory::{Cell, Write};
+use super::program::{Move, Program, Role};
+use super::scale::Scale;
+use super::schedule::Schedule;
+use super::value::{Oracle, mangled, rubbish};
+use super::{Failure, Outcome};
+use crate::cpu::Random;
+
+/// Everything that changes while a plan runs.
+pub(super) struct Machine<'p> {
+    pub(super) program: &'p Program,
+    pub(super) scale: Scale,
+    pub(super) launches: u32,
+    pub(super) in_place: bool,
+    pub(super) random: Random,
+    pub(super) schedule: Schedule,
+    pub(super) oracle: Oracle<'p>,
+    /// Results, if they are wanted as an example; per launch and rank.
+    pub(super) results: Option<Vec<Vec<u64>>>,
+    pub(super) memory: Vec<Cell>,
+    pub(super) actors: Vec<Actor>,
+    /// The rank of each actor.
+    pub(super) rank_of: Vec<u32>,
+    pub(super) threads: Vec<Thread>,
+    pub(super) blocks: Vec<u32>,
+    /// Per barrier, the blocks that have arrived.
+    pub(super) barriers: Vec<Vec<u32>>,
+    pub(super) counters: Vec<Counter>,
+    pub(super) ports: Vec<Port>,
+    pub(super) semaphores: Vec<Semaphore>,
+    pub(super) ranks: Vec<RankState>,
+    /// Actors that wait for a packet in a cell.
+    pub(super) packets: HashMap<u32, Vec<u32>>,
+    pub(super) time: u64,
+    pub(super) unordered: u64,
+    pub(super) failure: Option<Failure>,
+}
+
+pub(super) struct Actor {
+    /// What it has seen of the others.
+    pub(super) clock: Clock,
+    /// Its own count of the occasions on which it has told others something.
+    pub(super) epoch: u32,
+}
+
+/// Where a thread is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Thread {
+    pub(super) instr: u32,
+    /// Iteration and cells of a window, in a loop.
+    pub(super) window: Option<(u64, u64)>,
+    /// Elements of the operation that are done.
+    pub(super) done: u64,
+    /// What it waits for has this number.
+    pub(super) ticket: Option<u64>,
+    /// Whether it stands at a block sync.
+    pub(super) met: bool,
+}
+
+/// Signals that arrive at a channel.
+#[derive(Default)]
+pub(super) struct Counter {
+    pub(super) arrived: u64,
+    pub(super) expected: u64,
+    /// What every signal tells, together with those before it, until it is waited for.
+    pub(super) words: Vec<Option<Clock>>,
+    pub(super) last: Option<Clock>,
+    pub(super) waiting: Vec<u32>,
+}
+
+#[derive(Default)]
+pub(super) struct Port {
+    pub(super) queue: VecDeque<Request>,
+    pub(super) pushed: u64,
+    pub(super) handled: u64,
+    /// Elements of the first request that are done.
+    pub(super) done: u64,
+    pub(super) waiting: Vec<u32>,
+}
+
+/// A trigger of an instruction, as it was pushed.
+pub(super) struct Request {
+    pub(super) block: u32,
+    pub(super) instr: u32,
+    pub(super) number: u32,
+    pub(super) window: Option<(u64, u64)>,
+    pub(super) launch: u32,
+    pub(super) clock: Clock,
+}
+
+#[derive(Default)]
+pub(super) struct Semaphore {
+    pub(super) value: i64,
+    pub(super) clock: Option<Clock>,
+    pub(super) waiting: Vec<u32>,
+}
+
+#[derive(Default)]
+pub(super) struct RankState {
+    /// The launch that runs, or has ended last.
+    pub(super) launch: u32,
+    pub(super) ended: u32,
+    /// When it began.
+    pub(super) started: u64,
+    /// Threads that are not done.
+    pub(super) running: u32,
+}
+
+/// How a step came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// There is more to do.
+    On,
+    /// Waits, or has nothing to do.
+    Off,
+}
+
+/// Who touches memory, as what.
+#[derive(Clone, Copy)]
+pub(super) struct Touch {
+    pub(super) by: u32,
+    pub(super) launch: u32,
+    /// What was written before is seen.
+    pub(super) since: u64,
+    /// Whether it is a port, whose writes no kernel's end makes visible.
+    pub(super) port: bool,
+}
+
+impl<'p> Machine<'p> {
+    pub(super) fn new(
+        plan: &'p PlanTree,
+        program: &'p Program,
+        scale: &Scale,
+        launches: u32,
+        mut random: Random,
+        example: Option<Vec<Vec<u64>>>,
+    ) -> Self {
+        let schedule = Schedule::adverse(program, &mut random);
+        let mut machine = Self::with(plan, program, scale, launches, schedule, example);
+        machine.random = random;
+        machine
+    }
+
+    /// A machine that gives a plan an easy time, and notes its results.
+    pub(super) fn calm(plan: &'p PlanTree, program: &'p Program, scale: &Scale, launches: u32) -> Self {
+        let schedule = Schedule::calm(program.actors.len());
+        let mut machine = Self::with(plan, program, scale, launches, schedule, None);
+        machine.results = Some(vec![Vec::new(); launches as usize * plan.ranks.len()]);
+        machine
+    }
+
+    fn with(
+        plan: &'p PlanTree,
+        program: &'p Program,
+        scale: &Scale,
+        launches: u32,
+        schedule: Schedule,
+        example: Option<Vec<Vec<u64>>>,
+    ) -> Self {
+        let clock = Clock::new(program.actors.len());
+        let mut machine = Self {
+            program,
+            scale: *scale,
+            launches,
+            in_place: plan.collective.in_place,
+            random: Random(0),
+            schedule,
+            oracle: Oracle::new(plan, program, scale, example),
+            results: None,
+            memory: vec![Cell::default(); program.cells],
+            actors: program.actors.iter().map(|_| Actor { clock: clock.clone(), epoch: 1 }).collect(),
+            rank_of: Vec::new(),
+            threads: vec![Thread::default(); program.first_caller as usize],
+            blocks: vec![0; program.blocks.len()],
+            barriers: vec![Vec::new(); program.barriers],
+            counters: program.ends.iter().map(|_| Counter::default()).collect(),
+            ports: program.ends.iter().map(|_| Port::default()).collect(),
+            semaphores: program.semaphores.iter().map(|&value| Semaphore { value, ..Semaphore::default() }).collect(),
+            ranks: program.ranks.iter().map(|_| RankState::default()).collect(),
+            packets: HashMap::new(),
+            time: 0,
+            unordered: 0,
+            failure: None,
+        };
+        machine.rank_of = program
+            .actors
+            .iter()
+            .map(|role| match *role {
+                Role::Thread { block, .. } => program.blocks[block as usize].rank,
+                Role::Port { end } => program.ends[end as usize].rank,
+                Role::Caller { rank } => rank,
+            })
+            .collect();
+        for (rank, tables) in (0..).zip(&program.ranks) {
+            for cell in tables.memory.0..tables.memory.1 {
+                machine.caller_writes(rank, cell, rubbish(0, cell));
+            }
+            machine.schedule.wake(program.first_caller + rank);
+        }
+        machine
+    }
+
+    /// Runs until nobody can go on.
+    pub(super) fn run(mut self, most_steps: u64) -> Outcome {
+        match self.go(most_steps) {
+            false => Outcome::Undecided,
+            true => match self.failure.take() {
+                Some(failure) => Outcome::Broken(failure),
+                None => Outcome::Withstood { unordered: self.unordered },
+            },
+        }
+    }
+
+    /// The results of an easy run.
+    pub(super) fn example(mut self, most_steps: u64) -> Result<Vec<Vec<u64>>, Outcome> {
+        if !self.go(most_steps) {
+            return Err(Outcome::Undecided);
+        }
+        match (self.failure, self.results) {
+            (Some(failure), _) => Err(Outcome::Broken(failure)),
+            (None, results) => Ok(results.unwrap_or_default()),
+        }
+    }
+
+    /// Whether it ended in time.
+    fn go(&mut self, most_steps: u64) -> bool {
+        while self.failure.is_none() {
+            let Some((actor, turn)) = self.schedule.next(self.program, &mut self.random) else {
+                self.failure = self.at_the_end();
+                return true;
+            };
+            for left in (0..turn).rev() {
+                self.time += 1;
+                if self.step(actor) == Step::Off {
+                    break;
+                }
+                if left == 0 {
+                    self.schedule.wake(actor);
+                }
+                if self.time > most_steps {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn step(&mut self, actor: u32) -> Step {
+        match self.program.actors[actor as usize] {
+            Role::Thread { block, thread } => self.thread(actor, block, thread),
+            Role::Port { end } => self.port(actor, end),
+            Role::Caller { rank } => self.caller(actor, rank),
+        }
+    }
+
+    /// What an actor tells others: all that it has seen and done.
+    pub(super) fn word(&mut self, actor: u32) -> Clock {
+        let Actor { clock, epoch } = &mut self.actors[actor as usize];
+        clock.set(actor, *epoch);
+        *epoch += 1;
+        clock.clone()
+    }
+
+    /// Moves one element. If a packet is not there: its cell.
+    pub(super) fn element(&mut self, touch: Touch, transfer: &Move, at: u64, cells: u64) -> Result<(), u32> {
+        let launch = touch.launch;
+        if !transfer.raw {
+            for cell in at..at + cells {
+                for src in transfer.srcs.iter().filter(|src| src.packets) {
+                    let cell = src.cell(cell, launch);
+                    self.find_packet(touch, cell)?;
+                    if self.program.mixed {
+                        self.find_packet(touch, cell + 1)?;
+                    }
+                }
+            }
+        }
+        for cell in at..at + cells {
+            let (mut value, mut flag) = (0_u64, 0);
+            for src in &transfer.srcs {
+                let place = src.cell(cell, launch);
+                let found = if src.packets && !transfer.raw {
+                    self.memory[place as usize].last().map_or((0, 0), |write| (write.value, write.flag))
+                } else {
+                    self.read(touch, place)
+                };
+                value = value.wrapping_add(match found.1 {
+                    0 => found.0,
+                    _ if src.packets => found.0,
+                    flag => mangled(found.0, flag),
+                });
+                flag = found.1;
+            }
+            for dst in &transfer.dsts {
+                let place = dst.cell(cell, launch);
+                let flag = match (dst.packets, transfer.raw) {
+                    (false, _) => 0,
+                    (true, true) => flag,
+                    (true, false) => launch,
+                };
+                self.write(touch, place, value, flag);
+                if dst.packets && self.program.mixed {
+                    self.write(touch, place + 1, value, flag);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn find_packet(&mut self, touch: Touch, cell: u32) -> Result<(), u32> {
+        let found = self.memory[cell as usize].last().filter(|write| write.flag == touch.launch).ok_or(cell)?;
+        if found.by != touch.by {
+            found.arrived = true;
+        }
+        Ok(())
+    }
+
+    /// Reads a cell: anything that may be seen. Its value, and its flag.
+    fn read(&mut self, touch: Touch, place: u32) -> (u64, u32) {
+        let Self { memory, actors, ranks, rank_of, program, random, .. } = self;
+        let cell = &mut memory[place as usize];
+        let clock = &actors[touch.by as usize].clock;
+        let choices = cell.choices(|write| settled(write, touch, clock, ranks, rank_of, program.first_caller));
+        let back = if choices > 1 && self.results.is_none() {
+            self.unordered += 1;
+            match random.below(2) {
+                0 => choices - 1,
+                _ => random.below(choices as u64) as usize,
+            }
+        } else {
+            0
+        };
+        let Some(found) = cell.back(back) else { return (0, 0) };
+        if found.by != touch.by {
+            found.arrived = true;
+        }
+        (found.value, found.flag)
+    }
+
+    fn write(&mut self, touch: Touch, place: u32, value: u64, flag: u32) {
+        let Self { memory, actors, ranks, rank_of, program, random, .. } = self;
+        let cell = &mut memory[place as usize];
+        let Actor { clock, epoch } = &actors[touch.by as usize];
+        let overtakes = cell.overtakes(|write| settled(write, touch, clock, ranks, rank_of, program.first_caller));
+        let before = if overtakes > 0 && self.results.is_none() {
+            self.unordered += u64::from(flag == 0);
+            match random.below(2) {
+                0 => overtakes,
+                _ => random.below(overtakes as u64 + 1) as usize,
+            }
+        } else {
+            0
+        };
+        let launch = if touch.port { u32::MAX } else { touch.launch };
+        let (by, epoch, time) = (touch.by, *epoch, self.time);
+        cell.write(Write { value, flag, by, epoch, launch, time, arrived: false }, before);
+        if flag != 0 {
+            for waiting in self.packets.remove(&place).unwrap_or_default() {
+                self.schedule.wake(waiting);
+            }
+        }
+    }
+
+    /// Writes as a rank's caller: everybody sees it at once.
+    pub(super) fn caller_writes(&mut self, rank: u32, place: u32, value: u64) {
+        let by = self.program.first_caller + rank;
+        let write = Write { value, flag: 0, by, epoch: 0, launch: 0, time: self.time, arrived: true };
+        self.memory[place as usize].write(write, 0);
+    }
+}
+
+/// Whether somebody who touches a cell must know of a write there.
+fn settled(
+    write: &Write,
+    touch: Touch,
+    clock: &Clock,
+    ranks: &[RankState],
+    rank_of: &[u32],
+    first_caller: u32,
+) -> bool {
+    write.by == touch.by
+        || write.by >= first_caller
+        || write.time <= touch.since
+        || ranks[rank_of[write.by as usize] as usize].ended >= write.launch
+        || clock.get(write.by) >= write.epoch
+}

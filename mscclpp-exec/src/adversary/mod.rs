@@ -1,0 +1,147 @@
+//! An adversary of plans: runs them in the worst orders that the machine allows, with the weakest memory that it has.
+//!
+//! It is the witness that the checker does not know: it proves nothing, but what it breaks is broken. The plan is run as a
+//! miniature (chunks of a few vectors, blocks of a few threads) over several launches, and every result is compared with
+//! what the collective promises, contribution by contribution.
+//!
+//! What it models:
+//!
+//! * **Threads.** Every thread of a block is on its own between two block syncs. An operation gives the elements of its
+//!   range to threads in turn: vectors of two cells in plain operations, cells in packet operations. Control operations
+//!   are executed by thread i for their i-th channel or semaphore.
+//! * **Weak memory.** A write is visible to another thread once a chain of block syncs, signals, waits, releases,
+//!   acquires and barriers leads from one to the other; until then every read takes either value, and of two writes in no
+//!   such order either may stay. Relaxed signals and waits order execution, but carry nothing. When a kernel has ended its
+//!   writes are visible to everyone, and a starting kernel sees what was written before.
+//! * **Ports.** A channel is an agent with a queue, which reads its sources and writes as late as it likes, across
+//!   launches too. A flush waits for it.
+//! * **Packets** carry the launch in their flag. One that is overwritten before it is read is never found. They lie in the
+//!   same scratch as plain data, packet `k` over cells `2k` and `2k + 1`, if a plan has both.
+//! * **Launches.** A rank starts its next launch when its own blocks are done. In between its caller checks the outputs,
+//!   writes new inputs and often rubbish to the outputs.
+//! * **Switch channels** read and write every member's memory, element by element.
+//! * **Orders of execution** that starve somebody: a rank, a block, a thread, all ports, the callers.
+//!
+//! What it does not model: thread-block limits, byte offsets, padding of messages that do not divide, reductions other
+//! than sums (all are taken as sums, so that nothing is counted twice unseen), loads that are overtaken by
+//! later relaxed signals, wake-ups of a semaphore's waiters in another order than first come, first served.
+//!
+//! It shares nothing with the checker but the plan, and nothing with the executor.
+//!
+//! ```
+//! use mscclpp_exec::adversary::Adversary;
+//! use mscclpp_exec::algorithms;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let algorithm = algorithms::find("allreduce_packets").expect("it is in the library");
+//! let mut plan = algorithm.compile(algorithm.spec(2, 2), &[])?;
+//! assert_eq!(Adversary::new(&plan).hunt(0..50)?, None);
+//! // Without its first block sync the packets' sources change under way.
+//! plan.double_scratch = false;
+//! plan.ranks[1].blocks[0].ops.remove(0);
+//! assert!(Adversary::new(&plan).hunt(0..50)?.is_some());
+//! # Ok(())
+//! # }
+//! ```
+
+mod caller;
+mod clock;
+mod failure;
+mod lower;
+mod machine;
+mod memory;
+mod program;
+mod scale;
+mod schedule;
+mod step;
+mod value;
+
+use std::ops::Range;
+
+pub use failure::Failure;
+use mscclpp_core::plan::PlanTree;
+
+use crate::cpu::Random;
+use crate::error::Error;
+use machine::Machine;
+use scale::Scale;
+
+/// Runs a plan against its interests.
+#[derive(Clone, Copy, Debug)]
+pub struct Adversary<'p> {
+    plan: &'p PlanTree,
+    launches: u32,
+    most_steps: u64,
+}
+
+/// How an attack came out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every launch ended with the right results.
+    Withstood {
+        /// Reads and overwrites of plain data that nothing ordered, though the results are right.
+        unordered: u64,
+    },
+    /// The plan is wrong.
+    Broken(Failure),
+    /// It took too many steps.
+    Undecided,
+}
+
+impl<'p> Adversary<'p> {
+    /// An adversary of a plan: three launches in a row, 20 million steps at most.
+    pub fn new(plan: &'p PlanTree) -> Self {
+        Self { plan, launches: 3, most_steps: 20_000_000 }
+    }
+
+    /// With another number of launches.
+    #[must_use]
+    pub fn launches(mut self, launches: u32) -> Self {
+        self.launches = launches.max(1);
+        self
+    }
+
+    /// With another bound for the steps of an attack; a step is an element moved or an attempt to get on.
+    #[must_use]
+    pub fn most_steps(mut self, steps: u64) -> Self {
+        self.most_steps = steps;
+        self
+    }
+
+    /// Runs the plan once. The seed decides on the miniature's sizes and on everything that happens; the same seed does
+    /// the same on every machine.
+    ///
+    /// # Cost
+    /// The plan's elements in the miniature, about as many steps as there are vectors in a few hundred bytes per chunk, per launch.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] for a plan that cannot be run at all, which the checker's first rule refuses.
+    pub fn attack(&self, seed: u64) -> Result<Outcome, Error> {
+        let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let scale = Scale::random(self.plan, &mut random);
+        let program = lower::lower(self.plan, &scale)?;
+        let example = if value::needs_example(self.plan) {
+            match Machine::calm(self.plan, &program, &scale, self.launches).example(self.most_steps) {
+                Ok(results) => Some(results),
+                Err(outcome) => return Ok(outcome),
+            }
+        } else {
+            None
+        };
+        let machine = Machine::new(self.plan, &program, &scale, self.launches, random, example);
+        Ok(machine.run(self.most_steps))
+    }
+
+    /// Runs the plan with seed after seed until one breaks it.
+    ///
+    /// # Errors
+    /// As [`attack`](Self::attack).
+    pub fn hunt(&self, seeds: Range<u64>) -> Result<Option<(u64, Failure)>, Error> {
+        for seed in seeds {
+            if let Outcome::Broken(failure) = self.attack(seed)? {
+                return Ok(Some((seed, failure)));
+            }
+        }
+        Ok(None)
+    }
+}

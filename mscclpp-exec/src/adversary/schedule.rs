@@ -1,0 +1,94 @@
+//! Whose turn it is.
+
+use std::collections::VecDeque;
+
+use super::program::{Program, Role};
+use crate::cpu::Random;
+
+/// Actors that can go on. The lazy ones get a turn when nobody else can.
+pub(super) struct Schedule {
+    ready: VecDeque<u32>,
+    lazy: VecDeque<u32>,
+    is_queued: Vec<bool>,
+    is_lazy: Vec<bool>,
+    /// The longest turn, in steps.
+    longest: u64,
+    /// One out of so many turns finds other actors lazy.
+    moods: u64,
+    calm: bool,
+}
+
+impl Schedule {
+    /// Everybody in turn, each as far as it goes.
+    pub(super) fn calm(actors: usize) -> Self {
+        Self {
+            ready: VecDeque::new(),
+            lazy: VecDeque::new(),
+            is_queued: vec![false; actors],
+            is_lazy: vec![false; actors],
+            longest: u64::MAX,
+            moods: u64::MAX,
+            calm: true,
+        }
+    }
+
+    pub(super) fn adverse(program: &Program, random: &mut Random) -> Self {
+        let longest = [1, 4, 32, 1000][random.below(4) as usize];
+        let moods = [50, 1000, 20_000][random.below(3) as usize];
+        let mut schedule = Self { longest, moods, calm: false, ..Self::calm(program.actors.len()) };
+        schedule.change(program, random);
+        schedule
+    }
+
+    pub(super) fn wake(&mut self, actor: u32) {
+        if !std::mem::replace(&mut self.is_queued[actor as usize], true) {
+            if self.is_lazy[actor as usize] { &mut self.lazy } else { &mut self.ready }.push_back(actor);
+        }
+    }
+
+    /// The next actor, which leaves the queue, and for how many steps it may run.
+    pub(super) fn next(&mut self, program: &Program, random: &mut Random) -> Option<(u32, u64)> {
+        let found = if self.calm {
+            (self.ready.pop_front()?, u64::MAX)
+        } else {
+            if random.below(self.moods) == 0 || self.ready.is_empty() && random.below(16) == 0 {
+                self.change(program, random);
+            }
+            let turn = 1 + random.below(self.longest);
+            let (queue, turn) =
+                if self.ready.is_empty() { (&mut self.lazy, turn.min(4)) } else { (&mut self.ready, turn) };
+            let index = random.below(queue.len().max(1) as u64) as usize;
+            (queue.swap_remove_back(index)?, turn)
+        };
+        self.is_queued[found.0 as usize] = false;
+        Some(found)
+    }
+
+    /// Finds other actors lazy.
+    fn change(&mut self, program: &Program, random: &mut Random) {
+        let (kind, salt) = (random.below(10), random.next());
+        // One in so many of what the mood is about.
+        let rarity = [2, 4, 1 << 40][random.below(3) as usize];
+        let (ranks, blocks) = (program.ranks.len() as u64, program.blocks.len().max(1) as u64);
+        let (one_rank, one_block, one_actor) =
+            (random.below(ranks.max(1)), random.below(blocks), random.below(program.actors.len() as u64));
+        let draw = |number: u64, one: u64| number == one || Random(salt ^ number).next() % rarity == 0;
+        for (number, role) in (0..).zip(&program.actors) {
+            self.is_lazy[number as usize] = match (kind, *role) {
+                (0..=2, Role::Thread { block, .. }) => draw(program.blocks[block as usize].rank.into(), one_rank),
+                (0..=2, Role::Port { end }) => draw(program.ends[end as usize].rank.into(), one_rank),
+                (0..=1, Role::Caller { rank }) => draw(rank.into(), one_rank),
+                (3..=4, Role::Thread { block, .. }) => draw(block.into(), one_block),
+                (5..=6, _) => draw(number, one_actor),
+                (7, Role::Thread { thread, .. }) => draw(thread.into(), 0),
+                (8, Role::Port { .. }) => true,
+                (9, Role::Caller { .. }) => true,
+                _ => false,
+            };
+        }
+        let all: Vec<u32> = self.ready.drain(..).chain(self.lazy.drain(..)).collect();
+        for actor in all {
+            if self.is_lazy[actor as usize] { &mut self.lazy } else { &mut self.ready }.push_back(actor);
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What threads and ports do in one step.
+
+use super::machine::{Machine, Request, Step, Touch};
+use super::program::{Action, Grain, Move};
+use super::scale::VECTOR;
+
+impl Machine<'_> {
+    pub(super) fn thread(&mut self, actor: u32, block: u32, thread: u32) -> Step {
+        let program = self.program;
+        let code = &program.blocks[block as usize];
+        let state = self.threads[actor as usize];
+        let launch = self.ranks[code.rank as usize].launch;
+        let Some(instr) = code.instrs.get(state.instr as usize) else {
+            let rank = &mut self.ranks[code.rank as usize];
+            rank.running -= 1;
+            if rank.running == 0 {
+                rank.ended = rank.launch;
+                self.schedule.wake(program.first_caller + code.rank);
+            }
+            return Step::Off;
+        };
+        match &instr.action {
+            Action::Sync => return self.meet(actor, block, None),
+            Action::Barrier { id, blocks } => return self.meet(actor, block, Some((*id, *blocks))),
+            Action::Move(transfer) => {
+                let (start, len) = transfer.window(state.window);
+                let Some((element, at, cells)) = next_element(transfer, len, state.done, thread, code.threads) else {
+                    self.advance(actor);
+                    return Step::On;
+                };
+                let since = self.ranks[code.rank as usize].started;
+                let touch = Touch { by: actor, launch, since, port: false };
+                if let Err(cell) = self.element(touch, transfer, start + at, cells) {
+                    self.packets.entry(cell).or_default().push(actor);
+                    return Step::Off;
+                }
+                self.threads[actor as usize].done = element + 1;
+                return Step::On;
+            }
+            Action::Push(triggers) => {
+                if let Some(trigger) = triggers.get(thread as usize) {
+                    let end = trigger.end as usize;
+                    if state.ticket.is_none() {
+                        let clock = self.word(actor);
+                        let port = &mut self.ports[end];
+                        port.pushed += 1;
+                        port.queue.push_back(Request {
+                            block,
+                            instr: state.instr,
+                            number: thread,
+                            window: state.window,
+                            launch,
+                            clock,
+                        });
+                        self.threads[actor as usize].ticket = Some(port.pushed);
+                        if let Some(port) = program.ends[end].port {
+                            self.schedule.wake(port);
+                        }
+                        return Step::On;
+                    }
+                    if trigger.flush && state.ticket > Some(self.ports[end].handled) {
+                        self.ports[end].waiting.push(actor);
+                        return Step::Off;
+                    }
+                }
+            }
+            Action::Flush { ends } => {
+                if let Some(&end) = ends.get(thread as usize) {
+                    let port = &mut self.ports[end as usize];
+                    let ticket = *self.threads[actor as usize].ticket.get_or_insert(port.pushed);
+                    if ticket > port.handled {
+                        port.waiting.push(actor);
+                        return Step::Off;
+                    }
+                }
+            }
+            Action::Signal { ends, relaxed } => {
+                if let Some(&end) = ends.get(thread as usize) {
+                    self.signal(actor, end, *relaxed);
+                }
+            }
+            Action::Wait { ends, relaxed } => {
+                if let Some(&end) = ends.get(thread as usize) {
+                    let counter = &mut self.counters[end as usize];
+                    let ticket = match state.ticket {
+                        Some(ticket) => ticket,
+                        None => {
+                            counter.expected += 1;
+                            self.threads[actor as usize].ticket = Some(counter.expected);
+                            counter.expected
+                        }
+                    };
+                    if counter.arrived < ticket {
+                        counter.waiting.push(actor);
+                        return Step::Off;
+                    }
+                    let word = counter.words[ticket as usize - 1].take();
+                    if let Some(word) = word.filter(|_| !relaxed) {
+                        self.actors[actor as usize].clock.join(&word);
+                    }
+                }
+            }
+            Action::Acquire { semaphores } => {
+                if let Some(&id) = semaphores.get(thread as usize) {
+                    let semaphore = &mut self.semaphores[id as usize];
+                    if semaphore.value <= 0 {
+                        semaphore.waiting.push(actor);
+                        return Step::Off;
+                    }
+                    semaphore.value -= 1;
+                    if let Some(word) = &semaphore.clock {
+                        self.actors[actor as usize].clock.join(word);
+                    }
+                }
+            }
+            Action::Release { semaphores } => {
+                if let Some(&id) = semaphores.get(thread as usize) {
+                    let word = self.word(actor);
+                    let semaphore = &mut self.semaphores[id as usize];
+                    match &mut semaphore.clock {
+                        Some(clock) => clock.join(&word),
+                        none => *none = Some(word),
+                    }
+                    semaphore.value += 1;
+                    for waiting in std::mem::take(&mut semaphore.waiting) {
+                        self.schedule.wake(waiting);
+                    }
+                }
+            }
+            Action::Loop { window, trips, end } => {
+                let state = &mut self.threads[actor as usize];
+                let first = state.window.map_or(0, |(iteration, _)| iteration + 1);
+                if first < *trips {
+                    state.window = Some((first, *window));
+                } else {
+                    state.window = None;
+                    state.instr = *end;
+                    return Step::On;
+                }
+            }
+            Action::Again { start } => {
+                self.threads[actor as usize].instr = *start;
+                return Step::On;
+            }
+        }
+        self.advance(actor);
+        Step::On
+    }
+
+    fn advance(&mut self, actor: u32) {
+        let state = &mut self.threads[actor as usize];
+        state.instr += 1;
+        state.done = 0;
+        state.ticket = None;
+    }
+
+    fn signal(&mut self, actor: u32, end: u32, relaxed: bool) {
+        let word = (!relaxed).then(|| self.word(actor));
+        let Some(pair) = self.program.ends[end as usize].pair else { return };
+        let counter = &mut self.counters[pair as usize];
+        counter.arrived += 1;
+        if let Some(mut word) = word {
+            if let Some(last) = &counter.last {
+                word.join(last);
+            }
+            counter.last = Some(word);
+        }
+        counter.words.push(counter.last.clone());
+        for waiting in std::mem::take(&mut counter.waiting) {
+            self.schedule.wake(waiting);
+        }
+    }
+
+    /// A thread stands at a block sync, and goes on when all others do.
+    fn meet(&mut self, actor: u32, block: u32, barrier: Option<(u32, u32)>) -> Step {
+        let program = self.program;
+        if std::mem::replace(&mut self.threads[actor as usize].met, true) {
+            return Step::Off;
+        }
+        let arrived = &mut self.blocks[block as usize];
+        *arrived += 1;
+        if *arrived < program.blocks[block as usize].threads {
+            return Step::Off;
+        }
+        *arrived = 0;
+        let mut blocks = vec![block];
+        if let Some((id, count)) = barrier {
+            let there = &mut self.barriers[id as usize];
+            there.push(block);
+            if there.len() < count as usize {
+                return Step::Off;
+            }
+            blocks = std::mem::take(there);
+        }
+        let actors = || {
+            blocks.iter().flat_map(|&block| {
+                let block = &program.blocks[block as usize];
+                block.first..block.first + block.threads
+            })
+        };
+        let mut all = self.actors[actor as usize].clock.clone();
+        for other in actors() {
+            all.join(&self.actors[other as usize].clock);
+        }
+        for other in actors() {
+            all.set(other, self.actors[other as usize].epoch);
+        }
+        for other in actors() {
+            let state = &mut self.actors[other as usize];
+            state.clock = all.clone();
+            state.epoch += 1;
+            self.threads[other as usize].met = false;
+            self.advance(other);
+            self.schedule.wake(other);
+        }
+        Step::Off
+    }
+
+    pub(super) fn port(&mut self, actor: u32, end: u32) -> Step {
+        let program = self.program;
+        let Some(request) = self.ports[end as usize].queue.front() else { return Step::Off };
+        let Action::Push(triggers) = &program.blocks[request.block as usize].instrs[request.instr as usize].action
+        else {
+            return Step::Off;
+        };
+        let trigger = &triggers[request.number as usize];
+        self.actors[actor as usize].clock.join(&request.clock);
+        let done = self.ports[end as usize].done;
+        if let Some(transfer) = &trigger.transfer {
+            let (start, len) = transfer.window(request.window);
+            if done < len {
+                let touch = Touch { by: actor, launch: request.launch, since: 0, port: true };
+                // Nothing is waited for.
+                let _ = self.element(touch, transfer, start + done, 1);
+                self.ports[end as usize].done += 1;
+                return Step::On;
+            }
+        }
+        if trigger.signal {
+            self.signal(actor, end, false);
+        }
+        let port = &mut self.ports[end as usize];
+        port.done = 0;
+        port.handled += 1;
+        port.queue.pop_front();
+        for waiting in std::mem::take(&mut port.waiting) {
+            self.schedule.wake(waiting);
+        }
+        Step::On
+    }
+}
+
+/// The next element of a range that belongs to a thread: its number, first cell and cells.
+fn next_element(transfer: &Move, len: u64, done: u64, thread: u32, threads: u32) -> Option<(u64, u64, u64)> {
+    let (thread, threads) = (u64::from(thread), u64::from(threads));
+    let cells = if transfer.grain == Grain::Vector { VECTOR } else { 1 };
+    let owner = |element: u64| match transfer.grain {
+        Grain::Multicast => 2 * element % threads,
+        _ => element % threads,
+    };
+    let element = (done..len / cells).find(|&element| owner(element) == thread)?;
+    Some((element, element * cells, cells))
+}
