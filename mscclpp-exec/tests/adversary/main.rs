@@ -1,6 +1,8 @@
 //! The adversary breaks what is broken, and nothing that the checker accepts.
 
+#[path = "../corpus/mod.rs"]
 mod corpus;
+mod faults;
 
 use corpus::{Named, reference, shipped, size};
 use mscclpp_core::check::check;
