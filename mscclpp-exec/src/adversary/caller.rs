@@ -91,7 +91,7 @@ impl Machine<'_> {
                 _ => {}
             }
         }
-        if self.in_place || self.results.is_some() {
+        if !self.keeps_inputs || self.results.is_some() {
             return;
         }
         for cell in 0..u64::from(tables.inputs) * chunk {

@@ -9,7 +9,7 @@ use super::memory::{Cell, Write};
 use super::program::{Move, Program, Role};
 use super::scale::Scale;
 use super::schedule::Schedule;
-use super::value::{Oracle, mangled, rubbish};
+use super::value::{Oracle, is_free, mangled, rubbish};
 use super::{Failure, Outcome};
 use crate::cpu::Random;
 
@@ -18,7 +18,8 @@ pub(super) struct Machine<'p> {
     pub(super) program: &'p Program,
     pub(super) scale: Scale,
     pub(super) launches: u32,
-    pub(super) in_place: bool,
+    /// Whether inputs must survive.
+    pub(super) keeps_inputs: bool,
     pub(super) random: Random,
     pub(super) schedule: Schedule,
     pub(super) oracle: Oracle<'p>,
@@ -169,7 +170,7 @@ impl<'p> Machine<'p> {
             program,
             scale: *scale,
             launches,
-            in_place: plan.collective.in_place,
+            keeps_inputs: !plan.collective.in_place && !is_free(plan),
             random: Random(0),
             schedule,
             oracle: Oracle::new(plan, program, scale, example),

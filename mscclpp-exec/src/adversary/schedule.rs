@@ -72,7 +72,7 @@ impl Schedule {
         let (ranks, blocks) = (program.ranks.len() as u64, program.blocks.len().max(1) as u64);
         let (one_rank, one_block, one_actor) =
             (random.below(ranks.max(1)), random.below(blocks), random.below(program.actors.len() as u64));
-        let draw = |number: u64, one: u64| number == one || Random(salt ^ number).next() % rarity == 0;
+        let draw = |number: u64, one: u64| number == one || Random(salt ^ number).next().is_multiple_of(rarity);
         for (number, role) in (0..).zip(&program.actors) {
             self.is_lazy[number as usize] = match (kind, *role) {
                 (0..=2, Role::Thread { block, .. }) => draw(program.blocks[block as usize].rank.into(), one_rank),

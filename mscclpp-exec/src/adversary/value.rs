@@ -22,10 +22,14 @@ pub(super) fn mangled(value: u64, flag: u32) -> u64 {
     Random(value ^ u64::from(flag) << 32 ^ 0x5bd1_e995).next()
 }
 
-/// Whether nobody but the plan knows what it should compute.
+/// Whether the collective promises nothing.
+pub(super) fn is_free(plan: &PlanTree) -> bool {
+    matches!(plan.collective.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. })
+}
+
+/// Whether nobody but the plan knows what it should compute, or how far it sends.
 pub(super) fn needs_example(plan: &PlanTree) -> bool {
-    use CollectiveKind as K;
-    matches!(plan.collective.kind, K::SendRecv | K::Custom { .. } | K::Test { .. })
+    is_free(plan) || plan.collective.kind == CollectiveKind::SendRecv
 }
 
 /// Knows the right results.

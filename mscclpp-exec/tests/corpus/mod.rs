@@ -52,27 +52,49 @@ pub fn folder() -> Option<PathBuf> {
     folder
 }
 
-/// The reference plans that are whole programs and have no fault by their own simulator's judgement; none without their folder.
-pub fn reference() -> Vec<Named> {
+/// The reference plans for which `choose` gives something, with that; none without their folder.
+fn read<T>(choose: impl Fn(&Value) -> Option<T>) -> Vec<(Named, T)> {
     let Some(folder) = folder() else { return Vec::new() };
     let text = std::fs::read_to_string(folder.join("index.json")).expect("index.json");
     let index: Vec<Value> = serde_json::from_str(&text).expect("a list of plans");
-    let sound = index.iter().filter(|entry| {
-        let faults = |advisory: &Value| {
-            let advisory = advisory.as_str().expect("text");
-            !advisory.starts_with("limit:") && !advisory.starts_with("exec:")
-        };
-        let slug = entry["slug"].as_str().expect("a name");
-        let advisories = entry["advisories"].as_array().expect("a list");
-        entry["simulated"] == true && !slug.starts_with("unit-") && !advisories.iter().any(faults)
-    });
     let read = |entry: &Value| {
+        let chosen = choose(entry)?;
         let name = entry["slug"].as_str().expect("a name").to_owned();
         let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).expect("a plan");
         let (plan, _) = json::read(&text, ReadOptions::default()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        Named { name, plan }
+        Some((Named { name, plan }, chosen))
     };
-    sound.map(read).collect()
+    index.iter().filter_map(read).collect()
+}
+
+/// What the simulator found that is a fault of the plan; one word for each.
+fn faults(entry: &Value) -> Vec<String> {
+    let advisories = entry["advisories"].as_array().expect("a list");
+    let advisories = advisories.iter().map(|advisory| advisory.as_str().expect("text").to_owned());
+    advisories.filter(|advisory| !advisory.starts_with("limit:") && !advisory.starts_with("exec:")).collect()
+}
+
+/// The reference plans that are whole programs and have no fault by their own simulator's judgement.
+pub fn reference() -> Vec<Named> {
+    let sound = read(|entry| {
+        let whole = !entry["slug"].as_str().expect("a name").starts_with("unit-");
+        (entry["simulated"] == true && whole && faults(entry).is_empty()).then_some(())
+    });
+    sound.into_iter().map(|(named, ())| named).collect()
+}
+
+/// The reference's unit tests: fragments, in which the simulator found no fault or into which it did not look.
+pub fn fragments() -> Vec<Named> {
+    let fragments = read(|entry| {
+        let fragment = entry["slug"].as_str().expect("a name").starts_with("unit-");
+        (fragment && faults(entry).is_empty()).then_some(())
+    });
+    fragments.into_iter().map(|(named, ())| named).collect()
+}
+
+/// The reference plans in which the simulator found faults, with what it found.
+pub fn faulty() -> Vec<(Named, Vec<String>)> {
+    read(|entry| Some(faults(entry)).filter(|faults| !faults.is_empty()))
 }
 
 /// Operations of a plan, those of loops included.

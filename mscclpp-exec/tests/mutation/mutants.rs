@@ -219,7 +219,8 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
         }
         O::Size => {
             for range in sides {
-                range.size = if variant == 0 { range.size + 1 } else { range.size.checked_sub(1).filter(|&size| size > 0)? };
+                range.size =
+                    if variant == 0 { range.size + 1 } else { range.size.checked_sub(1).filter(|&size| size > 0)? };
             }
         }
         O::Weaken => {
