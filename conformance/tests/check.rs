@@ -1,8 +1,10 @@
 //! The checks accept every reference plan that is right, and say of the others what is wrong.
 
-use mscclpp_core::check::{check, reference_limits};
+use mscclpp_core::check::check;
+use mscclpp_core::check::limits::{DeviceProfile, limits};
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::export::for_reference;
 use mscclpp_core::plan::json::{ReadOptions, read};
 use serde_json::Value;
 
@@ -54,12 +56,13 @@ fn right_plans_are_accepted_and_wrong_ones_are_not() {
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn limits_of_the_reference_executor_are_found() {
     for plan in plans() {
-        let found = reference_limits(&plan.tree);
+        let mut found = limits(&plan.tree, &DeviceProfile::REFERENCE);
+        found.extend(for_reference(&plan.tree).err().unwrap_or_default());
         let told = |words: &str| found.iter().any(|finding| finding.message.contains(words));
         for (advisory, words) in [
-            ("limit:ops-per-tb", "operations, the reference"),
-            ("limit:channels-per-op", "channels, the reference"),
-            ("limit:buffers-per-op", "references on one side"),
+            ("limit:ops-per-tb", "operations, the reference executor has room for 64"),
+            ("limit:channels-per-op", "channels, the reference executor has room for 8"),
+            ("limit:buffers-per-op", "s, the reference executor has room for 10"),
             ("limit:glre", "only fused"),
         ] {
             let expected = plan.advisories.iter().any(|known| known == advisory);

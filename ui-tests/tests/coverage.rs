@@ -33,7 +33,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
             (Code::UnevenChunks, "chunk_counts"),
         ],
     ),
-    ("mscclpp-core/src/check/limits.rs", &[(Code::ReferenceLimit, "every_limit_is_told_with_its_numbers")]),
+    ("mscclpp-core/src/check/limits.rs", &[(Code::OverLimit, "every_limit_is_told_with_its_numbers")]),
     (
         "mscclpp-core/src/plan/json/tests.rs",
         &[
@@ -49,13 +49,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         ],
     ),
     ("mscclpp-core/src/plan/image/tests.rs", &[(Code::BadImage, "a_damaged_section_names_its_rank")]),
-    (
-        "mscclpp-core/src/plan/export/tests.rs",
-        &[
-            (Code::OverReferenceLimit, "message_sizes_keep_offsets_in_32_bits"),
-            (Code::NotInReference, "what_the_reference_does_wrongly_is_refused"),
-        ],
-    ),
+    ("mscclpp-core/src/plan/export/tests.rs", &[(Code::NotInReference, "what_the_reference_does_wrongly_is_refused")]),
     (
         "mscclpp-exec/tests/errors.rs",
         &[

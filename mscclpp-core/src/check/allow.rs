@@ -9,7 +9,8 @@ const FIXED: &[Code] = &[
     Code::BadLoop,
     Code::BarrierMismatch,
     Code::UnevenChunks,
-    Code::ReferenceLimit,
+    Code::OverLimit,
+    Code::TooFewThreads,
 ];
 
 /// The findings that [`Checks::allow`](super::Checks::allow) may name: those of all rules but `shape`, on which the other

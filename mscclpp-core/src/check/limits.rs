@@ -1,145 +1,279 @@
-//! What the reference system's executor can hold.
+//! The rule `limits`: a plan fits the device and the executor that it is meant for. It proves, for a [`DeviceProfile`], that
+//!
+//! 1. all thread blocks of a rank run at once. They wait for each other in loops, so one that starts only when another one
+//!    has ended would keep that one waiting for ever;
+//! 2. thread blocks, their tables and their operations are no longer than the executor's arrays for them, and a rank has no
+//!    more barriers;
+//! 3. at the largest message that the plan is meant for, scratch, byte offsets and iterations stay within theirs.
+//!
+//! Counts are compared as they stand in the plan. Bytes are found from the chunks: an offset is at most the end of the last
+//! chunk that is named, twice that for packets and twice again with double scratch. What executors round up messages by, to
+//! whole elements and packets in every chunk, is not counted.
+//!
+//! The rule stands apart from the others, because our own CPU executor has none of these limits: it binds whoever runs a
+//! plan on a device, or exports it for the reference system's executor.
 
 use super::MOST_FINDINGS;
+use super::effect::effects;
 use super::place::{Placed, each};
+use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
-use crate::plan::{Op, OpKind, PlanTree};
-use crate::vocab::ReduceOp;
+use crate::plan::{OpKind, PlanTree, RankPlan};
+use crate::vocab::{BufferKind, Protocol};
 
-/// Operations of a thread block; a pipeline and each operation in it count one.
-const OPS_PER_BLOCK: usize = 64;
-/// Channels of one kind, and remote buffers of one kind, of a thread block.
-const TABLE_ENTRIES: usize = 16;
-/// Channels of an operation.
-const CHANNELS_PER_OP: usize = 8;
-/// References on one side of an operation.
-const REFERENCES_PER_SIDE: usize = 10;
-/// Semaphores of an operation.
-const SEMAPHORES_PER_OP: usize = 16;
-/// Barriers of a rank.
-const BARRIERS: u32 = 16;
+/// What a device, or an executor on it, has room for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceProfile {
+    /// What messages call it: "an H100".
+    pub name: &'static str,
+    /// Thread blocks of a rank that run at once.
+    pub blocks: usize,
+    /// Threads of a thread block.
+    pub threads: u32,
+    /// Operations of a thread block; a pipeline and each operation in it count one.
+    pub ops: usize,
+    /// Channels of one kind of a thread block.
+    pub channels: usize,
+    /// Remote buffers of a thread block that it reaches over one kind of channel.
+    pub remote_buffers: usize,
+    /// Channels of an operation; references to other ranks on one of its sides, when it is split.
+    pub channels_per_op: usize,
+    /// References on one side of an operation.
+    pub references: usize,
+    /// Semaphores of an operation.
+    pub semaphores: usize,
+    /// Barriers of a rank: their numbers lie below this.
+    pub barriers: u32,
+    /// Iterations of a pipeline.
+    pub iterations: u64,
+    /// Bytes from the start of a buffer to the end of a chunk, and of a pipeline's unit.
+    pub offset_bytes: u64,
+    /// Bytes of a rank's scratch, both halves of double scratch counted.
+    pub scratch_bytes: u64,
+    /// What the smallest message of a plan may be, in bytes.
+    pub smallest_message: u64,
+}
 
-/// What keeps a plan from running on the reference system's executor, with numbers. Binds only when exporting for it: our
-/// own format and executors have none of these limits.
-///
-/// Meant for plans that [`check`](super::check) accepts; others give findings or not, but never a panic.
-pub fn reference_limits(plan: &PlanTree) -> Diagnostics {
-    let mut found = Diagnostics::default();
-    let mut file = |site: Site, message: String, help: &str| {
-        if found.len() < MOST_FINDINGS {
-            found.push(Diagnostic::new(Code::ReferenceLimit, site, message).help(help));
-        }
+impl DeviceProfile {
+    /// No limits: our CPU executor.
+    pub const UNLIMITED: Self = Self {
+        name: "this executor",
+        blocks: usize::MAX,
+        threads: u32::MAX,
+        ops: usize::MAX,
+        channels: usize::MAX,
+        remote_buffers: usize::MAX,
+        channels_per_op: usize::MAX,
+        references: usize::MAX,
+        semaphores: usize::MAX,
+        barriers: u32::MAX,
+        iterations: u64::MAX,
+        offset_bytes: u64::MAX,
+        scratch_bytes: u64::MAX,
+        smallest_message: u64::MAX,
     };
-    if plan.min_message_size > i32::MAX as u64 {
-        let message = format!(
-            "the smallest message is {} bytes; the reference executor reads this number in 31 bits",
-            plan.min_message_size
-        );
-        file(Site::None, message, "start the range at 2^31 - 1 bytes or less");
-    }
-    for (rank, tables) in plan.ranks.iter().enumerate() {
-        for (number, block) in tables.blocks.iter().enumerate() {
-            let site = || Site::Path(format!("rank {rank} / thread block {number}"));
-            let ops: usize = block.ops.iter().map(size).sum();
-            if ops > OPS_PER_BLOCK {
-                let message =
-                    format!("the thread block has {ops} operations, the reference executor holds {OPS_PER_BLOCK}");
-                file(site(), message, "spread the work over more thread blocks");
-            }
-            for (kind, list) in &block.channels {
-                if list.len() > TABLE_ENTRIES {
-                    let count = list.len();
-                    let message = format!(
-                        "the thread block uses {count} {kind} channels, the reference executor holds {TABLE_ENTRIES}"
-                    );
-                    file(site(), message, "spread the channels over more thread blocks");
-                }
-            }
-            for (kind, list) in &block.remote_buffers {
-                if list.len() > TABLE_ENTRIES {
-                    let count = list.len();
-                    let message = format!(
-                        "the thread block uses {count} remote buffers over {kind} channels, the reference executor holds \
-                         {TABLE_ENTRIES}"
-                    );
-                    file(site(), message, "spread the peers over more thread blocks");
-                }
-            }
+
+    /// The reference system's executor, on a device with room for any number of thread blocks. It copies plans into arrays of
+    /// these sizes without looking, so one that exceeds them overwrites what lies behind.
+    pub const REFERENCE: Self = Self {
+        name: "the reference executor",
+        threads: 1024,
+        ops: 64,
+        channels: 16,
+        remote_buffers: 16,
+        channels_per_op: 8,
+        references: 10,
+        semaphores: 16,
+        barriers: 16,
+        iterations: 65535,
+        offset_bytes: u32::MAX as u64,
+        // It reads the smallest size into 31 bits.
+        smallest_message: i32::MAX as u64,
+        ..Self::UNLIMITED
+    };
+
+    /// An NVIDIA A100: a thread block for each of its 108 multiprocessors.
+    pub const A100: Self = Self { name: "an A100", blocks: 108, threads: 1024, ..Self::UNLIMITED };
+
+    /// An NVIDIA H100 or H200 (SXM): a thread block for each of its 132 multiprocessors.
+    pub const H100: Self = Self { name: "an H100", blocks: 132, threads: 1024, ..Self::UNLIMITED };
+
+    /// An NVIDIA B200: a thread block for each of its 148 multiprocessors.
+    pub const B200: Self = Self { name: "a B200", blocks: 148, threads: 1024, ..Self::UNLIMITED };
+
+    /// The profile of a device's name, in any case: `a100`, `h100`, `h200`, `b200`, `mscclpp` for the reference executor.
+    pub fn find(name: &str) -> Option<Self> {
+        match name.to_ascii_lowercase().as_str() {
+            "a100" => Some(Self::A100),
+            "h100" => Some(Self::H100),
+            "h200" => Some(Self { name: "an H200", ..Self::H100 }),
+            "b200" => Some(Self::B200),
+            "mscclpp" => Some(Self::REFERENCE),
+            _ => None,
         }
     }
+}
+
+/// What of a plan a device has no room for, with numbers. Meant for plans that [`check`](super::check) accepts; others give
+/// findings or not, but never a panic.
+pub fn limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
+    let mut found = Findings { plan, profile, list: Diagnostics::default() };
+    let threads = plan.threads_per_block;
+    found.compare(
+        Site::None,
+        "",
+        threads.into(),
+        "threads in a thread block",
+        profile.threads.into(),
+        "use fewer threads",
+    );
+    let (least, help) = (plan.min_message_size, "let the range of messages begin lower");
+    found.compare(Site::None, "", least, "bytes as the smallest message", profile.smallest_message, help);
+    for (number, rank) in plan.ranks.iter().enumerate() {
+        found.rank(number, rank);
+    }
+    each(plan, &mut |at| found.operation(&at));
+    found.message_sizes();
+    found.list
+}
+
+/// The largest message, in bytes, for which a device has room, as far as the plan's operations tell.
+pub fn largest_message(plan: &PlanTree, profile: &DeviceProfile) -> u64 {
+    let longest = longest_chunk(plan, profile);
+    let largest = |rank: &RankPlan| {
+        let (input, output) = (rank.input_chunks, rank.output_chunks);
+        let chunks = match plan.collective.kind {
+            CollectiveKind::AllGather => output,
+            _ if input == 0 => output,
+            _ => input,
+        };
+        if chunks == 0 { u64::MAX } else { longest.saturating_mul(u64::from(chunks)) }
+    };
+    plan.ranks.iter().map(largest).min().unwrap_or(u64::MAX)
+}
+
+/// Bytes of the longest chunk with which scratch, offsets and iterations stay in range.
+fn longest_chunk(plan: &PlanTree, most: &DeviceProfile) -> u64 {
+    let halves = if plan.double_scratch { 2 } else { 1 };
+    let doubled = if plan.protocol == Protocol::LL { 2 } else { 1 };
+    let scratch = plan.ranks.iter().map(|rank| u64::from(rank.scratch_chunks)).max().unwrap_or(0) * doubled * halves;
+    let mut longest = most.offset_bytes.min(most.scratch_bytes) / scratch.max(1);
     each(plan, &mut |at| {
-        if let Some((message, help)) = operation(&at) {
-            file(at.site(plan), format!("{} ({}) {message}", at.called(plan), at.agent()), help);
+        effects(plan, &at, &mut |effect| {
+            let end = u64::from(effect.range.index) + u64::from(effect.range.size);
+            let halves = if effect.buffer == BufferKind::Scratch { halves } else { 1 };
+            let times = halves * if effect.packets { 2 } else { 1 };
+            longest = longest.min(most.offset_bytes / (end * times).max(1));
+        });
+        if let Some(body) = &at.op.body {
+            let bytes = most.iterations.saturating_mul(body.unit);
+            longest = longest.min(bytes / u64::from(body.num_chunks.max(1)));
         }
     });
-    found
+    longest
 }
 
-fn size(op: &Op) -> usize {
-    1 + op.body.as_ref().map_or(0, |body| body.ops.len())
+struct Findings<'a> {
+    plan: &'a PlanTree,
+    profile: &'a DeviceProfile,
+    list: Diagnostics,
 }
 
-/// What is too much about an operation, and what helps.
-fn operation(at: &Placed) -> Option<(String, &'static str)> {
-    let op = at.op;
-    match op.kind {
-        OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease if op.ids.len() > SEMAPHORES_PER_OP => {
-            let message =
-                format!("names {} semaphores, the reference executor holds {SEMAPHORES_PER_OP}", op.ids.len());
-            return Some((message, "export splits it; or write it as several operations"));
+impl Findings<'_> {
+    /// Compares a count with its limit.
+    fn compare(&mut self, site: Site, who: &str, count: u64, what: &str, limit: u64, help: &str) {
+        if count > limit && self.list.len() < MOST_FINDINGS {
+            let message = format!("{who}{count} {what}, {} has room for {limit}", self.profile.name);
+            self.list.push(Diagnostic::new(Code::OverLimit, site, message).help(help));
         }
-        OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => {}
-        OpKind::Barrier => {
-            let id = op.ids.first().copied().unwrap_or(0);
-            if id >= BARRIERS {
-                let message = format!("is barrier {id} of its rank, the reference executor has {BARRIERS}");
-                return Some((message, "use fewer different sets of thread blocks, or fewer instances"));
+    }
+
+    fn rank(&mut self, number: usize, rank: &RankPlan) {
+        let most = self.profile;
+        let who = format!("rank {number} has ");
+        let (site, blocks) = (Site::Path(format!("rank {number}")), rank.blocks.len());
+        let help = "use fewer thread blocks, or fewer instances: all of them must run at once";
+        self.compare(site, &who, blocks as u64, "thread blocks", most.blocks as u64, help);
+        for (number_of_block, block) in rank.blocks.iter().enumerate() {
+            let site = || Site::Path(format!("rank {number} / thread block {number_of_block}"));
+            let who = format!("thread block {number_of_block} of rank {number} has ");
+            let ops: usize = block.ops.iter().map(|op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len())).sum();
+            let spread = "spread the work over more thread blocks";
+            self.compare(site(), &who, ops as u64, "operations", most.ops as u64, spread);
+            for (kind, list) in &block.channels {
+                let what = format!("{kind} channels");
+                self.compare(site(), &who, list.len() as u64, &what, most.channels as u64, spread);
+            }
+            for (kind, list) in &block.remote_buffers {
+                let what = format!("remote buffers over {kind} channels");
+                self.compare(site(), &who, list.len() as u64, &what, most.remote_buffers as u64, spread);
             }
         }
-        OpKind::SwitchReduce => {
-            let message = "stands alone, and the reference executor knows it only fused with the broadcast behind it";
-            return Some((message.to_owned(), "broadcast the result where it was reduced, directly behind it"));
-        }
-        OpKind::Pipeline => {
-            let unit = op.body.as_ref().map_or(0, |body| body.unit);
-            if unit > u64::from(u32::MAX) {
-                let message = format!("has a unit of {unit} bytes, the reference executor counts in 32 bits");
-                return Some((message, "use a smaller unit"));
+    }
+
+    fn operation(&mut self, at: &Placed) {
+        let (op, most) = (at.op, self.profile);
+        let ids = op.ids.len() as u64;
+        let list = match op.kind {
+            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => (ids, "semaphores", most.semaphores),
+            OpKind::Barrier => {
+                // Numbered from 0.
+                let needed = op.ids.first().map_or(0, |&id| u64::from(id) + 1);
+                (needed, "barriers on its rank", most.barriers as usize)
+            }
+            _ => (ids, "channels", most.channels_per_op),
+        };
+        let (sources, destinations) = (op.srcs.len() as u64, op.dsts.len() as u64);
+        let unit = op.body.as_ref().map_or(0, |body| body.unit);
+        let several = "write it as several operations";
+        let fewer = "use fewer different sets of thread blocks in barriers, or fewer instances";
+        for (count, what, limit, help) in [
+            (list.0, list.1, list.2 as u64, if op.kind == OpKind::Barrier { fewer } else { several }),
+            (sources, "sources", most.references as u64, several),
+            (destinations, "destinations", most.references as u64, several),
+            (unit, "bytes as its unit", most.offset_bytes, "use a smaller unit"),
+        ] {
+            if count > limit {
+                let who = format!("{} ({}) has ", at.called(self.plan), at.agent());
+                self.compare(at.site(self.plan), &who, count, what, limit, help);
             }
         }
-        _ if op.ids.len() > CHANNELS_PER_OP => {
-            let message = format!("names {} channels, the reference executor holds {CHANNELS_PER_OP}", op.ids.len());
-            return Some((message, "export splits it; or write it as several operations"));
-        }
-        _ => {}
     }
-    let references = op.srcs.len().max(op.dsts.len());
-    if references > REFERENCES_PER_SIDE {
-        let message =
-            format!("has {references} references on one side, the reference executor holds {REFERENCES_PER_SIDE}");
-        return Some((message, "export splits it where it can; or write it as several operations"));
-    }
-    match op.reduce {
-        Some(reduce) if reduce != ReduceOp::Sum => {
-            let message = format!("reduces with {reduce}, and the reference executor always adds");
-            Some((message, "use `sum`"))
+
+    /// Whether the plan's messages are small enough.
+    fn message_sizes(&mut self) {
+        let (min, max) = (self.plan.min_message_size, self.plan.max_message_size);
+        let largest = largest_message(self.plan, self.profile);
+        if max == u64::MAX && min <= largest || max <= largest {
+            return;
         }
-        _ => None,
+        let message = format!(
+            "messages of up to {} bytes, {} has room for {largest}: beyond that scratch, an offset into a buffer or the \
+             iterations of a pipeline exceed their limits",
+            if max == u64::MAX { min } else { max },
+            self.profile.name
+        );
+        let help = format!("let the largest message have {largest} bytes");
+        self.list.push(Diagnostic::new(Code::OverLimit, Site::None, message).help(help));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::reference_limits;
+    use super::{DeviceProfile, largest_message, limits};
     use crate::diag::Code;
+    use crate::plan::PlanTree;
     use crate::testing::plan;
-    use crate::vocab::ChannelKind;
+    use crate::vocab::{ChannelKind, Protocol};
 
-    #[track_caller]
-    fn limits(ops: &str) -> Vec<String> {
-        let found = reference_limits(&plan(&[&[ops], &[""]]));
-        assert!(found.iter().all(|finding| finding.code == Code::ReferenceLimit), "{found}");
+    fn messages(plan: &PlanTree, profile: &DeviceProfile) -> Vec<String> {
+        let found = limits(plan, profile);
+        assert!(found.iter().all(|finding| finding.code == Code::OverLimit && finding.help.is_some()), "{found}");
         found.iter().map(|finding| finding.message.clone()).collect()
+    }
+
+    fn reference(ops: &str) -> Vec<String> {
+        messages(&plan(&[&[ops], &[""]]), &DeviceProfile::REFERENCE)
     }
 
     fn list(each: &str, count: usize) -> String {
@@ -155,27 +289,24 @@ mod tests {
             list("r0:", 10),
             list("s", 10)
         );
-        assert_eq!(limits(&ops), [""; 0]);
+        assert_eq!(reference(&ops), [""; 0]);
     }
 
     #[test]
     fn every_limit_is_told_with_its_numbers() {
+        let (room, signal) = ("the reference executor has room for", "`signal` (rank 0, thread block 0) has");
         for (ops, expected) in [
-            (vec!["nop"; 65].join("; "), "the thread block has 65 operations, the reference executor holds 64"),
-            (format!("loop 64x1 {{ {} }}", vec!["nop"; 64].join("; ")), "the thread block has 65 operations"),
-            ("signal.m#0,1,2,3,4,5,6,7,8".to_owned(), "names 9 channels, the reference executor holds 8"),
-            (format!("re{} > o0", list("s", 11)), "has 11 references on one side, the reference executor holds 10"),
-            (
-                format!("sem_acquire#{}", vec!["0"; 17].join(",")),
-                "names 17 semaphores, the reference executor holds 16",
-            ),
-            ("barrier#16=2".to_owned(), "is barrier 16 of its rank, the reference executor has 16"),
-            ("glre.w w0:0 > s0".to_owned(), "knows it only fused"),
-            ("re~max i0 s0 > i0".to_owned(), "reduces with max"),
-            ("loop 4294967296x1 { nop }".to_owned(), "has a unit of 4294967296 bytes"),
+            (vec!["nop"; 65].join("; "), format!("thread block 0 of rank 0 has 65 operations, {room} 64")),
+            (format!("loop 64x1 {{ {} }}", vec!["nop"; 64].join("; ")), format!("has 65 operations, {room} 64")),
+            ("signal.m#0,1,2,3,4,5,6,7,8".to_owned(), format!("{signal} 9 channels, {room} 8")),
+            (format!("re{} > o0", list("s", 11)), format!("has 11 sources, {room} 10")),
+            (format!("put.m{0} > {1}", list("i", 11), list("r0:", 11)), format!("has 11 destinations, {room} 10")),
+            (format!("sem_acquire#{}", vec!["0"; 17].join(",")), format!("has 17 semaphores, {room} 16")),
+            ("barrier#16=2".to_owned(), format!("has 17 barriers on its rank, {room} 16")),
+            ("loop 4294967296x1 { nop }".to_owned(), format!("has 4294967296 bytes as its unit, {room} 4294967295")),
         ] {
-            let found = limits(&ops);
-            assert!(found.len() == 1 && found[0].contains(expected), "{found:?}");
+            let found = reference(&ops);
+            assert!(found.iter().any(|message| message.contains(&expected)), "{found:?}");
         }
     }
 
@@ -184,7 +315,45 @@ mod tests {
         let mut plan = plan(&[&[""], &[""]]);
         plan.ranks[0].blocks[0].channels = vec![(ChannelKind::Memory, (0..17).collect())];
         plan.ranks[0].blocks[0].remote_buffers = vec![(ChannelKind::Port, (0..17).collect())];
-        plan.min_message_size = 1 << 31;
-        assert_eq!(reference_limits(&plan).len(), 3);
+        (plan.min_message_size, plan.protocol) = (1 << 31, Protocol::Simple);
+        assert_eq!(messages(&plan, &DeviceProfile::REFERENCE).len(), 3);
+    }
+
+    #[test]
+    fn all_thread_blocks_must_run_at_once() {
+        let blocks = [""; 133];
+        let plan = plan(&[&blocks, &blocks[..132]]);
+        assert_eq!(messages(&plan, &DeviceProfile::H100), ["rank 0 has 133 thread blocks, an H100 has room for 132"]);
+        assert_eq!(messages(&plan, &DeviceProfile::A100).len(), 2);
+        for fits in [DeviceProfile::B200, DeviceProfile::REFERENCE, DeviceProfile::UNLIMITED] {
+            assert_eq!(messages(&plan, &fits), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn scratch_bounds_the_message() {
+        let mut plan = plan(&[&["copy i0 > s0"], &[""]]);
+        let profile = DeviceProfile { scratch_bytes: 1 << 20, ..DeviceProfile::H100 };
+        // 8 chunks of the message in 8 chunks of scratch, for packets.
+        assert_eq!(largest_message(&plan, &profile), 1 << 19);
+        plan.double_scratch = true;
+        assert_eq!(largest_message(&plan, &profile), 1 << 18);
+        plan.protocol = Protocol::Simple;
+        assert_eq!(largest_message(&plan, &profile), 1 << 19);
+        assert_eq!(messages(&plan, &profile), [""; 0]);
+        plan.max_message_size = 1 << 19;
+        assert_eq!(messages(&plan, &profile), [""; 0]);
+        plan.max_message_size += 1;
+        assert!(
+            messages(&plan, &profile)[0].starts_with("messages of up to 524289 bytes, an H100 has room for 524288")
+        );
+        assert_eq!(largest_message(&plan, &DeviceProfile::UNLIMITED), u64::MAX / 16 * 8);
+    }
+
+    #[test]
+    fn devices_have_names() {
+        assert_eq!(DeviceProfile::find("H200").map(|profile| (profile.name, profile.blocks)), Some(("an H200", 132)));
+        assert_eq!(DeviceProfile::find("mscclpp"), Some(DeviceProfile::REFERENCE));
+        assert_eq!(DeviceProfile::find("abacus"), None);
     }
 }

@@ -10,8 +10,8 @@
 //! 4. `deadlock`: every thread block runs to its end (M0208).
 //! 5. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210).
 //!
-//! A rule relies on those before it, so the first one with findings is the last one that is asked. [`reference_limits`]
-//! stands apart: it binds only plans that the reference system's executor is to run.
+//! A rule relies on those before it, so the first one with findings is the last one that is asked. [`limits`] stands
+//! apart: it binds only plans that are to run on a device, or on the reference system's executor.
 //!
 //! Nothing here is shared with lowering or the executors except the types of a plan: the rules would hardly find
 //! mistakes in arithmetic that they use themselves.
@@ -20,18 +20,17 @@ mod allow;
 mod deadlock;
 mod effect;
 mod layout;
-mod limits;
+pub mod limits;
 mod machine;
 mod pairing;
 mod place;
 mod race;
+pub(crate) mod reference;
 mod shape;
-
-pub use allow::{NotAllowable, allow, allowable};
-pub use limits::reference_limits;
 
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
+pub use allow::{NotAllowable, allow, allowable};
 use machine::{Machine, Survey, Watch};
 use pairing::Pairs;
 use place::Placed;

@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{Checks, Level, Pairs, check, deadlocks_and_races, pairing, reference_limits};
+use super::limits::{DeviceProfile, limits};
+use super::{Checks, Level, Pairs, check, deadlocks_and_races, pairing, reference};
 use crate::collective::CollectiveKind;
 use crate::diag::Code;
 use crate::lower::lower;
@@ -92,7 +93,8 @@ proptest! {
     #[test]
     fn no_plan_is_too_strange(tree in tree()) {
         check(&tree);
-        reference_limits(&tree);
+        limits(&tree, &DeviceProfile::REFERENCE);
+        reference::faults(&tree);
         Checks { level: Level::Full, allow: Code::all().map(|(code, _)| code).collect() }.run(&tree);
     }
 

@@ -190,7 +190,8 @@ fn loops(plan: &PlanTree, at: &Placed) -> Verdict {
     if let Some(span) = span
         && let Some(range) = op.srcs.iter().chain(&op.dsts).find(|range| range.size != span)
     {
-        let message = format!("works on {} chunks inside a loop over {span}", range.size);
+        let chunks = if range.size == 1 { "chunk" } else { "chunks" };
+        let message = format!("works on {} {chunks} inside a loop over {span}", range.size);
         return bad(Code::BadLoop, message);
     }
     Ok(())

@@ -23,8 +23,6 @@ codes! {
         "The operations of a `pipeline` are repeated over windows of the message; there is no window of a window.\n\nWrong: a `pipeline` among the `ops` of a `pipeline`. Right: one behind the other.";
     BadImage = "M0310" "bad-image": "a plan image is what this version of mscclpp wrote, to the last bit",
         "Images are checked by length, hash and every position in them. A plan image of another version, or one that was cut off or changed on its way, has to be built again.\n\nWrong: a file of 4096 bytes that says it has 5120. Right: the whole file, or the plan built anew with this version.";
-    OverReferenceLimit = "M0311" "over-reference-limit": "a plan for the reference executor stays within its fixed arrays",
-        "MSCCL++'s executor has room for 64 operations and 16 channels and remote buffers of a kind in a thread block, 8 channels or remote buffers in an operation, 16 barriers on a rank, 1024 threads, and offsets below 4 GiB; beyond them it overwrites its own memory. Long operations are split on export; what cannot be split is refused.\n\nWrong: 17 channels in one block. Right: spread them over two blocks.";
     NotInReference = "M0312" "not-in-reference": "a plan for the reference executor uses only what it implements",
         "MSCCL++'s executor always adds, whatever the plan says; refuses a `glre` that was not fused with a broadcast into `glres`; divides by the number of input and output chunks; swaps the chunks of a `get`; and repeats packet operations in full for every window of a pipeline. A plan that would run wrongly there is not exported.\n\nWrong: exporting a plan that takes the maximum. Right: run it with this runtime.";
 }

@@ -83,7 +83,7 @@ variants! {
     UnevenChunks,
     SemaphoreDrift,
     Deadlock,
-    ReferenceLimit,
+    OverLimit,
     Race,
     PacketsWithoutRoom,
     SharedScratch,
@@ -100,7 +100,6 @@ variants! {
     BadReference,
     NestedLoop,
     BadImage,
-    OverReferenceLimit,
     NotInReference,
     // execute
     Stalled,

@@ -2,9 +2,11 @@
 
 use smallvec::smallvec;
 
-use super::room;
+use crate::check::limits::DeviceProfile;
 use crate::plan::{Ids, Op, OpKind, Ref, Refs};
 use crate::vocab::ChannelKind;
+
+const ROOM: DeviceProfile = DeviceProfile::REFERENCE;
 
 /// Splits what can be split, bodies of pipelines included. The pieces stand one behind the other, with no sync between
 /// them, as the entries of the whole had none.
@@ -22,14 +24,14 @@ pub(super) fn ops(list: &mut Vec<Op>) {
 fn split(op: Op, out: &mut Vec<Op>) {
     use OpKind::*;
     match op.kind {
-        Signal | Wait | RelaxedSignal | RelaxedWait | Flush => by_ids(op, room::PER_OP, out),
-        SemaphoreAcquire | SemaphoreRelease => by_ids(op, room::SEMAPHORES, out),
+        Signal | Wait | RelaxedSignal | RelaxedWait | Flush => by_ids(op, ROOM.channels_per_op, out),
+        SemaphoreAcquire | SemaphoreRelease => by_ids(op, ROOM.semaphores, out),
         Put | PutPackets | PutWithSignal | PutWithSignalAndFlush | Get => pairs(op, out),
         ReadPutPackets => copies(op, out),
-        Reduce | ReduceSend => sources(op, Reduce, room::REFS, out),
-        ReadReduce | ReadReduceSend => sources(op, ReadReduce, 1 + room::PER_OP, out),
+        Reduce | ReduceSend => sources(op, Reduce, ROOM.references, out),
+        ReadReduce | ReadReduceSend => sources(op, ReadReduce, 1 + ROOM.channels_per_op, out),
         ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => {
-            sources(op, ReducePackets, room::REFS, out);
+            sources(op, ReducePackets, ROOM.references, out);
         }
         _ => out.push(op),
     }
@@ -49,7 +51,7 @@ fn pairs(op: Op, out: &mut Vec<Op>) {
     let one_base = matches!(op.kind, OpKind::Put | OpKind::PutPackets) && op.channel == Some(ChannelKind::Memory);
     let ends = |start: usize| {
         let same = |at: &&Ref| !one_base || at.place == op.srcs[start].place;
-        start + op.srcs[start..].iter().take(room::PER_OP).take_while(same).count()
+        start + op.srcs[start..].iter().take(ROOM.channels_per_op).take_while(same).count()
     };
     if !paired || op.srcs.is_empty() || ends(0) == op.srcs.len() {
         return out.push(op);
@@ -73,11 +75,11 @@ fn pairs(op: Op, out: &mut Vec<Op>) {
 /// Operations that write one source to every destination.
 fn copies(op: Op, out: &mut Vec<Op>) {
     let listed = op.ids.is_empty() || op.ids.len() == op.dsts.len();
-    if op.dsts.len() <= room::PER_OP || !listed {
+    if op.dsts.len() <= ROOM.channels_per_op || !listed {
         return out.push(op);
     }
-    let mut ids = op.ids.chunks(room::PER_OP);
-    for dsts in op.dsts.chunks(room::PER_OP) {
+    let mut ids = op.ids.chunks(ROOM.channels_per_op);
+    for dsts in op.dsts.chunks(ROOM.channels_per_op) {
         let ids = ids.next().map(Ids::from_slice).unwrap_or_default();
         out.push(Op { dsts: Refs::from_slice(dsts), ids, ..op.clone() });
     }
@@ -101,7 +103,7 @@ fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
         last.srcs = std::iter::once(result).chain(rest).collect();
     }
     let local = last.dsts.iter().take_while(|at| !at.is_remote()).count();
-    let kept = last.dsts.len().min(local + room::PER_OP);
+    let kept = last.dsts.len().min(local + ROOM.channels_per_op);
     let rest = last.dsts.split_off_at(kept);
     let put = match last.kind {
         OpKind::ReduceSend | OpKind::ReadReduceSend => OpKind::Put,
@@ -114,7 +116,7 @@ fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
         dsts: Refs::from_slice(dsts),
         ..last.clone()
     };
-    let puts: Vec<Op> = rest.chunks(room::PER_OP).map(piece).collect();
+    let puts: Vec<Op> = rest.chunks(ROOM.channels_per_op).map(piece).collect();
     // Reductions and puts share the elements out to threads alike only where no tail is left.
     let sync = (!puts.is_empty()).then(|| Op::new(OpKind::Nop, last.origin));
     out.push(last);

@@ -1,5 +1,6 @@
 use super::*;
 use crate::diag::Code;
+use crate::origin::Origin;
 use crate::plan::json::{ReadOptions, read};
 use crate::plan::{Op, OpKind, Place, Ref, Refs};
 use crate::vocab::{BufferKind, ChannelKind, ReduceOp};
@@ -110,16 +111,25 @@ fn what_cannot_be_split_is_refused_with_count_and_limit() {
     let nops = |count| plan(vec![op(OpKind::Nop, None); count]);
     assert_eq!(messages(&nops(64)), [""; 0]);
     let found = for_reference(&nops(65)).unwrap_err().to_string();
-    assert!(found.starts_with("error: 65 operations, expected at most 64\n"), "{found}");
+    assert!(
+        found
+            .starts_with("error: thread block 0 of rank 0 has 65 operations, the reference executor has room for 64\n"),
+        "{found}"
+    );
     assert!(found.contains("--> rank 0 / thread block 0"), "{found}");
     let mut wide = nops(1);
     wide.ranks[0].blocks[0].channels[0].1 = (0..17).collect();
-    assert_eq!(messages(&wide), ["17 memory channels, expected at most 16"]);
+    assert_eq!(
+        messages(&wide),
+        ["thread block 0 of rank 0 has 17 memory channels, the reference executor has room for 16"]
+    );
     let barrier = Op { ids: [16].into_iter().collect(), blocks: 2, ..op(OpKind::Barrier, None) };
-    assert_eq!(messages(&plan(vec![barrier])), ["17 barriers on a rank, expected at most 16"]);
+    let message =
+        "`barrier` (rank 0, thread block 0) has 17 barriers on its rank, the reference executor has room for 16";
+    assert_eq!(messages(&plan(vec![barrier])), [message]);
     let mut threads = nops(1);
     threads.threads_per_block = 1025;
-    assert_eq!(messages(&threads), ["1025 threads in a thread block, expected at most 1024"]);
+    assert_eq!(messages(&threads), ["1025 threads in a thread block, the reference executor has room for 1024"]);
 }
 
 #[test]
@@ -130,7 +140,10 @@ fn what_the_reference_does_wrongly_is_refused() {
         dsts: [local(0)].into_iter().collect(),
         ..op(OpKind::Reduce, None)
     };
-    assert_eq!(messages(&plan(vec![max.clone()])), ["a re with max, where the reference always adds"]);
+    assert_eq!(
+        messages(&plan(vec![max.clone()])),
+        ["`re` (rank 0, thread block 0) reduces with max, where the reference always adds"]
+    );
     let found = for_reference(&plan(vec![max])).unwrap_err();
     assert!(found.iter().all(|one| one.code == Code::NotInReference), "{found}");
     let get = Op {
@@ -141,9 +154,13 @@ fn what_the_reference_does_wrongly_is_refused() {
     };
     assert_eq!(messages(&plan(vec![get])).len(), 1);
     assert_eq!(messages(&plan(vec![op(OpKind::SwitchReduce, Some(ChannelKind::Switch))])).len(), 1);
+    let mut halves = plan(Vec::new());
+    halves.double_scratch = true;
+    halves.ranks[1].scratch_chunks += 1;
+    assert_eq!(messages(&halves).len(), 1);
     let mut empty = plan(Vec::new());
     empty.ranks[1].output_chunks = 0;
-    assert_eq!(messages(&empty), ["no output chunks, by whose number the reference divides"]);
+    assert_eq!(messages(&empty), ["rank 1 has no output chunks, by whose number the reference divides"]);
 }
 
 #[test]
@@ -162,8 +179,8 @@ fn message_sizes_keep_offsets_in_32_bits() {
     assert_eq!(for_reference(&stated).unwrap().max_message_size, largest);
     stated.max_message_size = largest + 1;
     let found = for_reference(&stated).unwrap_err();
-    assert!(found.iter().all(|one| one.code == Code::OverReferenceLimit), "{found}");
-    assert!(found.to_string().contains(&format!("set the largest message size to {largest} bytes")), "{found}");
+    assert!(found.iter().all(|one| one.code == Code::OverLimit), "{found}");
+    assert!(found.to_string().contains(&format!("let the largest message have {largest} bytes")), "{found}");
 }
 
 #[test]
