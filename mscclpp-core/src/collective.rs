@@ -1,5 +1,9 @@
 //! Which collective a program implements: chunk counts, and which memory an in-place call shares.
 
+mod promise;
+
+pub use promise::{Content, Extent, Promise};
+
 use crate::vocab::BufferKind;
 
 /// The operation a program implements.

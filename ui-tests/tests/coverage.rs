@@ -33,6 +33,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
             (Code::UnevenChunks, "chunk_counts"),
         ],
     ),
+    ("mscclpp-core/src/check/dataflow/tests.rs", &[(Code::TooIntricate, "hostile_plans_take_no_longer_than_others")]),
     ("mscclpp-core/src/check/limits.rs", &[(Code::OverLimit, "every_limit_is_told_with_its_numbers")]),
     (
         "mscclpp-core/src/plan/json/tests.rs",

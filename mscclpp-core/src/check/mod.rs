@@ -9,6 +9,8 @@
 //!    come to their barriers equally often, for every message size (M0201, M0205, M0207).
 //! 4. `deadlock`: every thread block runs to its end (M0208).
 //! 5. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210).
+//! 6. `dataflow`: every output holds what the collective promises, nothing uninitialised is read, and inputs survive
+//!    unless in place (M0214 to M0218).
 //!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. [`limits`] stands
 //! apart: it binds only plans that are to run on a device, or on the reference system's executor.
@@ -17,6 +19,7 @@
 //! mistakes in arithmetic that they use themselves.
 
 mod allow;
+mod dataflow;
 mod deadlock;
 mod effect;
 mod layout;
@@ -31,6 +34,7 @@ mod shape;
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
 pub use allow::{NotAllowable, allow, allowable};
+pub use dataflow::{ReductionOrder, reduction_order};
 use machine::{Machine, Survey, Watch};
 use pairing::Pairs;
 use place::Placed;
@@ -79,7 +83,8 @@ impl Checks {
         }
         let (deadlocks, races) = deadlocks_and_races(plan, &pairs);
         let found = self.left(deadlocks);
-        if found.is_empty() { self.left(races) } else { found }
+        let found = if found.is_empty() { self.left(races) } else { found };
+        if found.is_empty() { self.left(dataflow::check(plan, &pairs)) } else { found }
     }
 
     /// What is not allowed of some findings.

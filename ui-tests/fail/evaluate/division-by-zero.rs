@@ -1,6 +1,6 @@
 use mscclpp::prelude::*;
 
-#[collective(AllGather, ranks = [1, 2])]
+#[collective(Test(input = 4, output = 4), ranks = [1, 2])]
 fn divides(p: &Program) {
     let others = p.num_ranks() - 1;
     let share = 64 / others;

@@ -1,0 +1,184 @@
+//! All memories while a plan runs.
+
+use std::ops::Range;
+
+use super::memory::{Memory, Piece, append};
+use super::values::{How, Node, UNKNOWN, Values};
+use crate::plan::{Op, OpKind};
+use crate::vocab::ReduceOp;
+
+/// A range of a memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    /// Number of the memory.
+    pub(super) memory: usize,
+    pub(super) range: Range<u64>,
+}
+
+/// What an operation does with what it reads.
+enum Flow {
+    /// The n-th source goes to the n-th destination.
+    Pairs,
+    /// The source goes to all destinations.
+    Spread,
+    /// The sources are combined, and the result goes to all destinations.
+    Combine(How),
+}
+
+/// What lies in every memory.
+pub(super) struct Contents {
+    pub(super) values: Values,
+    pub(super) memories: Vec<Memory>,
+    /// Pieces that may still be moved.
+    budget: u64,
+    pieces: Vec<Piece>,
+    operands: Vec<Piece>,
+    /// Per source, the next of its `operands`, the end of them, and what is done of the next one.
+    cursors: Vec<(usize, usize, u64)>,
+}
+
+/// Pieces that any plan may move, and those it may move per operation. Plans that mean something move one or two per
+/// operand; others could cut their memory into ever more pieces.
+const BUDGET: (u64, u64) = (1 << 18, 256);
+
+impl Contents {
+    pub(super) fn new(ranks: u32, memories: usize) -> Self {
+        Self {
+            values: Values::new(ranks),
+            memories: vec![Memory::default(); memories],
+            budget: BUDGET.0,
+            pieces: Vec::new(),
+            operands: Vec::new(),
+            cursors: Vec::new(),
+        }
+    }
+
+    /// Whether the budget is used up; what memories hold is then not followed any more.
+    pub(super) fn is_spent(&self) -> bool {
+        self.budget == 0
+    }
+
+    /// Lets a step happen; calls `unwritten` with the parts of its sources that hold nothing.
+    pub(super) fn step(
+        &mut self,
+        op: &Op,
+        by: u32,
+        reads: &[Spot],
+        writes: &[Spot],
+        mut unwritten: impl FnMut(usize, Range<u64>),
+    ) {
+        if self.is_spent() {
+            return;
+        }
+        if self.values.len() >> 31 > 0 {
+            self.budget = 0;
+            return;
+        }
+        self.budget = self.budget.saturating_add(BUDGET.1);
+        match flow(op) {
+            Flow::Pairs => {
+                for (read, write) in reads.iter().zip(writes) {
+                    self.pieces.clear();
+                    load(&self.memories, read, &mut self.pieces, &mut unwritten);
+                    self.store(std::slice::from_ref(write), by);
+                }
+            }
+            Flow::Spread => {
+                self.pieces.clear();
+                reads.iter().take(1).for_each(|read| load(&self.memories, read, &mut self.pieces, &mut unwritten));
+                self.store(writes, by);
+            }
+            Flow::Combine(how) => {
+                self.operands.clear();
+                self.cursors.clear();
+                // Packets come before the plain source.
+                let plain_last = reads_packets(op.kind) as usize;
+                for read in reads[plain_last.min(reads.len())..].iter().chain(&reads[..plain_last.min(reads.len())]) {
+                    let first = self.operands.len();
+                    load(&self.memories, read, &mut self.operands, &mut unwritten);
+                    self.cursors.push((first, self.operands.len(), 0));
+                }
+                self.spend(self.operands.len());
+                self.combine(how);
+                self.store(writes, by);
+            }
+        }
+    }
+
+    /// Combines the operands, as far apart as they are cut.
+    fn combine(&mut self, how: How) {
+        let Self { values, operands, cursors, pieces, budget, .. } = self;
+        pieces.clear();
+        while *budget > 0
+            && let Some(len) = cursors
+                .iter()
+                .map(|&(next, end, done)| if next < end { operands[next].len - done } else { 0 })
+                .min()
+                .filter(|len| *len > 0)
+        {
+            let terms = cursors.iter().map(|&(next, _, done)| {
+                let piece = &operands[next];
+                (piece.node, piece.at.wrapping_add(done))
+            });
+            let (node, at) = values.reduce(how, terms);
+            append(pieces, Piece { len, node, at, by: 0 });
+            *budget = budget.saturating_sub(cursors.len() as u64);
+            for (next, _, done) in cursors.iter_mut() {
+                *done += len;
+                if *done == operands[*next].len {
+                    (*next, *done) = (*next + 1, 0);
+                }
+            }
+        }
+    }
+
+    /// Writes `pieces` to every one of some ranges.
+    fn store(&mut self, writes: &[Spot], by: u32) {
+        self.pieces.iter_mut().for_each(|piece| piece.by = by);
+        for write in writes {
+            self.memories[write.memory].write(write.range.start, &self.pieces);
+            self.spend(self.pieces.len());
+        }
+    }
+
+    fn spend(&mut self, pieces: usize) {
+        self.budget = self.budget.saturating_sub(pieces as u64);
+    }
+
+    /// Puts a node, from its first coordinate on, where nothing is.
+    pub(super) fn set(&mut self, memory: usize, start: u64, len: u64, node: Node) {
+        if len > 0 {
+            self.memories[memory].write(start, &[Piece { len, node, at: 0, by: 0 }]);
+        }
+    }
+}
+
+/// Adds what lies in a range to a list.
+fn load(memories: &[Memory], spot: &Spot, pieces: &mut Vec<Piece>, unwritten: &mut impl FnMut(usize, Range<u64>)) {
+    let floor = pieces.len();
+    memories[spot.memory].read(spot.range.clone(), |range, piece| {
+        let piece = piece.unwrap_or_else(|| {
+            unwritten(spot.memory, range.clone());
+            Piece { len: range.end - range.start, node: UNKNOWN, at: 0, by: 0 }
+        });
+        // Pieces of another operand stay apart.
+        if pieces.len() > floor { append(pieces, piece) } else { pieces.push(piece) }
+    });
+}
+
+fn reads_packets(kind: OpKind) -> bool {
+    use OpKind as K;
+    matches!(kind, K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets)
+}
+
+fn flow(op: &Op) -> Flow {
+    use OpKind as K;
+    match op.kind {
+        K::ReadPutPackets | K::SwitchBroadcast | K::SwitchBroadcastPackets => Flow::Spread,
+        kind if kind.is_reduce() => Flow::Combine(How {
+            op: op.reduce.unwrap_or(ReduceOp::Sum),
+            switch: matches!(kind, K::SwitchReduce | K::SwitchReduceBroadcast),
+        }),
+        _ => Flow::Pairs,
+    }
+}

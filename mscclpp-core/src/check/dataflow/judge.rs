@@ -1,0 +1,300 @@
+//! What memory holds in the end against what was promised.
+
+use std::ops::Range;
+
+use super::contents::Contents;
+use super::leaves::{Leaves, all_ranks};
+use super::memory::Piece;
+use super::values::{How, Kind, Node};
+use crate::check::place::home;
+use crate::collective::{CollectiveKind, Content, Extent, Promise};
+use crate::plan::PlanTree;
+use crate::vocab::{BufferKind, ReduceOp};
+
+/// A part of an output, or of an input, that does not hold what it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) rank: u32,
+    pub(super) buffer: BufferKind,
+    /// Chunk of that buffer.
+    pub(super) chunk: u64,
+    /// Where that is in memory: the memory's number, and the first position.
+    pub(super) place: (usize, u64),
+    /// How much of the chunk it is, in positions.
+    pub(super) len: u64,
+    /// What should be there: inputs by rank and coordinate, in order.
+    pub(super) expected: Vec<(u32, u64)>,
+    pub(super) found: Found,
+}
+
+/// What is there instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing that anybody wrote.
+    Nothing,
+    /// Other inputs, or a combination of inputs, or too few of them.
+    Inputs(Piece, Leaves),
+    /// What should be there, combined in another way than another output is.
+    Mixed(Piece, How, How),
+}
+
+/// Compares outputs with promises.
+pub(super) struct Judge<'a> {
+    plan: &'a PlanTree,
+    contents: &'a Contents,
+    /// Positions of a chunk.
+    chunk: u64,
+    extent: Extent,
+    /// By node, what is known of it as a reduction over all ranks.
+    verdicts: Vec<Verdict>,
+    /// Per rank, the last node that was looked at; see [`all_ranks`].
+    seen: Vec<u32>,
+    /// How the first output is combined. All others are too.
+    how: Option<How>,
+    faults: Vec<Fault>,
+    /// Faults found, of which not all are kept.
+    pub(super) count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Open,
+    /// All ranks at one coordinate, so much from the node's own.
+    All(i64, Option<How>),
+    /// It depends on memory that was not written.
+    Unknown,
+    Other,
+}
+
+/// How something is not as it should be.
+enum Wrong {
+    Missing,
+    Inputs,
+    /// Combined in one way, and what was seen before in another.
+    Mixed(How, How),
+}
+
+/// Faults that are kept: each takes a while to explain.
+const MOST_FAULTS: usize = 64;
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(plan: &'a PlanTree, contents: &'a Contents, chunk: u64) -> Self {
+        let tables = plan.ranks.first();
+        let mut extent = Extent {
+            ranks: plan.ranks.len() as u32,
+            input: tables.map_or(0, |rank| rank.input_chunks),
+            output: tables.map_or(0, |rank| rank.output_chunks),
+            distance: 1,
+        };
+        if plan.collective.kind == CollectiveKind::SendRecv {
+            extent.distance = distance(plan, contents);
+        }
+        Self {
+            plan,
+            contents,
+            chunk,
+            extent,
+            verdicts: vec![Verdict::Open; contents.values.len()],
+            seen: vec![0; plan.ranks.len()],
+            how: None,
+            faults: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// Everything that is not as it should be.
+    pub(super) fn faults(mut self) -> (Vec<Fault>, u64) {
+        let collective = self.plan.collective;
+        for rank in 0..self.extent.ranks {
+            for promise in collective.promises(self.extent, rank) {
+                self.promise(rank, promise);
+            }
+            if !collective.in_place {
+                self.input(rank);
+            }
+        }
+        (self.faults, self.count)
+    }
+
+    /// Visits what the promised outputs of reductions hold, with the rank and the chunk and position in it.
+    pub(super) fn reductions(&self, mut visit: impl FnMut(u32, u64, Piece)) {
+        for rank in 0..self.extent.ranks {
+            for promise in self.plan.collective.promises(self.extent, rank) {
+                if let Content::Reduction { .. } = promise.content {
+                    let (memory, range) = self.output(rank, &promise);
+                    let first = u64::from(promise.chunk) * self.chunk;
+                    self.contents.memories[memory].read(range.clone(), |part, piece| {
+                        if let Some(piece) = piece {
+                            visit(rank, first + part.start - range.start, piece);
+                        }
+                    });
+                }
+            }
+        }
+    }
+
+    fn output(&self, rank: u32, promise: &Promise) -> (usize, Range<u64>) {
+        let (buffer, first) = home(self.plan, rank, BufferKind::Output, promise.chunk);
+        let start = u64::from(first) * self.chunk;
+        (super::memory_of(rank, buffer, false), start..start + u64::from(promise.len) * self.chunk)
+    }
+
+    fn promise(&mut self, rank: u32, promise: Promise) {
+        let contents = self.contents;
+        let (memory, range) = self.output(rank, &promise);
+        let chunk = match promise.content {
+            Content::Input { chunk, .. } | Content::Reduction { chunk } => chunk,
+        };
+        let origin = u64::from(chunk) * self.chunk;
+        contents.memories[memory].read(range.clone(), |part, piece| {
+            let at = origin + part.start - range.start;
+            let wrong = match (piece, promise.content) {
+                (None, _) => Some(Wrong::Missing),
+                (Some(piece), Content::Input { rank, .. }) => self.copy(piece, rank, at),
+                (Some(piece), Content::Reduction { .. }) => self.reduction(piece, at),
+            };
+            let Some(wrong) = wrong else { return };
+            let inputs = match promise.content {
+                Content::Input { rank, .. } => rank..rank + 1,
+                Content::Reduction { .. } => 0..self.extent.ranks,
+            };
+            let first = u64::from(promise.chunk) * self.chunk + part.start - range.start;
+            self.report((rank, BufferKind::Output), first, (memory, part), (inputs, at), piece, &wrong);
+        });
+    }
+
+    /// Notes what is wrong with a part of a buffer, chunk by chunk.
+    fn report(
+        &mut self,
+        (rank, buffer): (u32, BufferKind),
+        first: u64,
+        (memory, range): (usize, Range<u64>),
+        (inputs, at): (Range<u32>, u64),
+        piece: Option<Piece>,
+        wrong: &Wrong,
+    ) {
+        let len = range.end - range.start;
+        let mut done = 0;
+        while done < len {
+            let chunk = (first + done) / self.chunk;
+            let to = ((chunk + 1) * self.chunk - first).min(len);
+            let same = |fault: &Fault| (fault.rank, fault.buffer, fault.chunk) == (rank, buffer, chunk);
+            if let Some(known) = self.faults.last_mut().filter(|fault| same(fault)) {
+                known.len += to - done;
+                done = to;
+                continue;
+            }
+            if self.faults.len() >= MOST_FAULTS {
+                self.count += (len - done).div_ceil(self.chunk);
+                return;
+            }
+            self.count += 1;
+            let values = &self.contents.values;
+            let piece = piece.map(|piece| piece.part(done, to));
+            let inputs_in = |piece: Piece| Found::Inputs(piece, Leaves::of(values, piece.node, piece.at));
+            self.faults.push(Fault {
+                rank,
+                buffer,
+                chunk,
+                place: (memory, range.start + done),
+                len: to - done,
+                expected: inputs.clone().map(|rank| (rank, at + done)).collect(),
+                found: match (piece, wrong) {
+                    (Some(piece), Wrong::Mixed(how, usual)) => Found::Mixed(piece, *how, *usual),
+                    (Some(piece), _) => inputs_in(piece),
+                    (None, _) => Found::Nothing,
+                },
+            });
+            done = to;
+        }
+    }
+
+    fn copy(&self, piece: Piece, rank: u32, at: u64) -> Option<Wrong> {
+        match self.contents.values.kind(piece.node) {
+            // What comes from memory that was not written is told where it is read.
+            Kind::Unknown => None,
+            Kind::Input(other) if other == rank && piece.at == at => None,
+            _ => Some(Wrong::Inputs),
+        }
+    }
+
+    fn reduction(&mut self, piece: Piece, at: u64) -> Option<Wrong> {
+        let verdict = match self.verdicts[piece.node as usize] {
+            Verdict::Open => {
+                let verdict = self.verdict(piece.node);
+                self.verdicts[piece.node as usize] = verdict;
+                verdict
+            }
+            known => known,
+        };
+        match verdict {
+            Verdict::Unknown => None,
+            Verdict::All(distance, how) if piece.at.wrapping_add_signed(distance) == at => {
+                let how = how?;
+                let usual = *self.how.get_or_insert(how);
+                (usual.op != how.op).then_some(Wrong::Mixed(how, usual))
+            }
+            _ => Some(Wrong::Inputs),
+        }
+    }
+
+    fn verdict(&mut self, node: Node) -> Verdict {
+        let values = &self.contents.values;
+        if values.kind(node) == Kind::Unknown {
+            return Verdict::Unknown;
+        }
+        if let Some((distance, how)) = all_ranks(values, node, &mut self.seen, node) {
+            return Verdict::All(distance, how);
+        }
+        // The least of a number and itself is that number.
+        let leaves = Leaves::of(values, node, 0);
+        let Some(how) = leaves.how.filter(|how| matches!(how.op, ReduceOp::Min | ReduceOp::Max)) else {
+            return Verdict::Other;
+        };
+        let Some((_, at)) = leaves.counts.keys().next().copied() else { return Verdict::Other };
+        let all = leaves.counts.len() == self.seen.len() && leaves.counts.keys().all(|(_, other)| *other == at);
+        if all && leaves.mixed.is_none() && !leaves.unknown {
+            Verdict::All(at as i64, Some(how))
+        } else {
+            Verdict::Other
+        }
+    }
+
+    /// An input that a launch is not to change.
+    fn input(&mut self, rank: u32) {
+        let contents = self.contents;
+        let memory = super::memory_of(rank, BufferKind::Input, false);
+        let end = u64::from(self.plan.ranks[rank as usize].input_chunks) * self.chunk;
+        contents.memories[memory].read(0..end, |part, piece| {
+            let Some(piece) = piece else { return };
+            if contents.values.kind(piece.node) == Kind::Input(rank) && piece.at == part.start {
+                return;
+            }
+            let place = (memory, part.clone());
+            self.report(
+                (rank, BufferKind::Input),
+                part.start,
+                place,
+                (rank..rank + 1, part.start),
+                Some(piece),
+                &Wrong::Inputs,
+            );
+        });
+    }
+}
+
+/// How many ranks further a send-receive sends: what rank 0 has got says it. Plans send from group to group, too.
+fn distance(plan: &PlanTree, contents: &Contents) -> u32 {
+    let ranks = plan.ranks.len() as u32;
+    let (buffer, _) = home(plan, 0, BufferKind::Output, 0);
+    let mut sender = None;
+    contents.memories[super::memory_of(0, buffer, false)].read(0..1, |_, piece| {
+        if let Some(Kind::Input(rank)) = piece.map(|piece| contents.values.kind(piece.node)) {
+            sender = Some(rank);
+        }
+    });
+    match sender {
+        Some(rank) if rank != 0 && rank < ranks => ranks - rank,
+        _ => 1,
+    }
+}

@@ -1,0 +1,104 @@
+//! In which order a plan reduces: a fact about a plan, and no matter of right or wrong.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::deadlock;
+use super::super::machine::{Machine, Survey};
+use super::super::pairing::{self, Pairs};
+use super::super::shape;
+use super::values::mix;
+use super::{Dataflow, applies};
+use crate::plan::PlanTree;
+
+/// In which order a plan combines the inputs, element by element.
+///
+/// Sums of floats depend on it: equal orders give equal bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReductionOrder {
+    /// A number for all of it: equal for plans that reduce every element in the same order.
+    pub fingerprint: u64,
+    /// How many different orders there are.
+    pub orders: usize,
+    /// Ranks whose outputs are reduced in another order than the first rank's: their bits may differ. Empty for plans
+    /// that reduce every chunk once.
+    pub differing: Vec<u32>,
+    /// Whether every chunk has one order for all of its elements, at all message sizes.
+    pub whole_chunks: bool,
+    /// Whether a switch reduces, in an order of its own.
+    pub by_switch: bool,
+}
+
+impl ReductionOrder {
+    /// Whether all ranks that hold an element have the same bits for it.
+    pub fn is_same_on_all_ranks(&self) -> bool {
+        self.differing.is_empty()
+    }
+
+    /// Whether an element's bits stay the same when the message grows or shrinks around it, which moves it from chunk to
+    /// chunk.
+    pub fn is_same_for_all_sizes(&self) -> bool {
+        self.orders <= 1
+    }
+}
+
+/// The order in which a plan reduces; `None` if its results are no reductions, or if it does not run to its end.
+///
+/// # Cost
+/// As the check of the plan.
+///
+/// # Panics
+/// Never, whatever the plan says.
+pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
+    if !applies(plan) || !shape::check(plan).is_empty() {
+        return None;
+    }
+    let pairs = Pairs::of(plan);
+    if !pairing::check(plan, &pairs).is_empty() {
+        return None;
+    }
+    let survey = Survey::of(plan);
+    // By chunk of the output, what was found on which rank.
+    let mut chunks: BTreeMap<u64, BTreeMap<u32, BTreeSet<u64>>> = BTreeMap::new();
+    let mut by_switch = false;
+    for &chunk_bytes in &survey.sizes {
+        let mut machine = Machine::new(plan, &pairs, &survey, chunk_bytes);
+        let mut watch = Dataflow::new(plan, &machine, None);
+        machine.run(&mut watch);
+        if deadlock::check(&machine).is_some() || watch.contents.is_spent() {
+            return None;
+        }
+        let values = &watch.contents.values;
+        watch.judge().reductions(|rank, position, piece| {
+            let (first, last) = (position / watch.chunk, (position + piece.len - 1) / watch.chunk);
+            for chunk in first..=last {
+                let orders = chunks.entry(chunk).or_default().entry(rank).or_default();
+                orders.insert(values.fingerprint(piece.node));
+            }
+        });
+        by_switch |= values.has_switch();
+    }
+    let mut orders = BTreeSet::new();
+    let mut differing = BTreeSet::new();
+    let (mut fingerprint, mut whole_chunks) = (0, true);
+    for (chunk, ranks) in &chunks {
+        let usual = ranks.values().next();
+        for (rank, found) in ranks {
+            whole_chunks &= found.len() == 1;
+            orders.extend(found.iter().copied());
+            if Some(found) != usual {
+                differing.insert(*rank);
+            }
+            for order in found {
+                fingerprint = mix(fingerprint ^ mix(*chunk) ^ mix(u64::from(*rank) << 32) ^ order);
+            }
+        }
+    }
+    let differing = differing.into_iter().collect();
+    (!orders.is_empty()).then(|| ReductionOrder {
+        fingerprint,
+        orders: orders.len(),
+        differing,
+        whole_chunks,
+        by_switch,
+    })
+}

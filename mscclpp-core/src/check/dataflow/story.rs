@@ -1,0 +1,423 @@
+//! What to say about a plan that does not compute what it promises.
+
+use std::collections::BTreeMap;
+
+use super::contents::{Contents, Spot};
+use super::judge::{Fault, Found};
+use super::leaves::{Leaves, meeting};
+use super::memory::Piece;
+use super::values::{Kind, Node, Values};
+use super::{Dataflow, Misread};
+use crate::check::place::Placed;
+use crate::diag::{Code, Diagnostic, Diagnostics, Site};
+use crate::plan::PlanTree;
+use crate::vocab::{BufferKind, ReduceOp};
+
+/// What happened, step by step.
+#[derive(Default)]
+pub(super) struct Log<'p> {
+    steps: Vec<Logged<'p>>,
+}
+
+/// What one step read and wrote.
+struct Logged<'p> {
+    at: Placed<'p>,
+    number: u32,
+    reads: Vec<(Spot, Vec<Piece>)>,
+    writes: Vec<(Spot, Vec<Piece>)>,
+}
+
+impl<'p> Log<'p> {
+    pub(super) fn begin(&mut self, at: &Placed<'p>, number: u32, contents: &Contents, reads: &[Spot]) {
+        let reads = reads.iter().map(|spot| (spot.clone(), held(contents, spot))).collect();
+        self.steps.push(Logged { at: *at, number, reads, writes: Vec::new() });
+    }
+
+    pub(super) fn end(&mut self, contents: &Contents, writes: &[Spot]) {
+        if let Some(step) = self.steps.last_mut() {
+            step.writes = writes.iter().map(|spot| (spot.clone(), held(contents, spot))).collect();
+        }
+    }
+
+    fn step(&self, number: u32) -> Option<&Logged<'p>> {
+        self.steps.binary_search_by_key(&number, |step| step.number).ok().map(|i| &self.steps[i])
+    }
+}
+
+/// What a range holds, without gaps' places.
+fn held(contents: &Contents, spot: &Spot) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    contents.memories[spot.memory].read(spot.range.clone(), |range, piece| {
+        let gap = Piece { len: range.end - range.start, node: super::values::UNKNOWN, at: 0, by: 0 };
+        pieces.push(piece.unwrap_or(gap));
+    });
+    pieces
+}
+
+/// The finding about a plan whose data cannot be followed.
+pub(super) fn too_intricate() -> Diagnostic {
+    Diagnostic::new(Code::TooIntricate, Site::None, "the plan moves its data in more pieces than can be followed")
+        .help("use larger chunks, or units of loops that divide each other")
+}
+
+/// The findings about a plan that has run with a log.
+pub(super) fn tell(watch: &Dataflow) -> Diagnostics {
+    let mut found = Diagnostics::default();
+    let log = Log::default();
+    let story = Story {
+        plan: watch.plan,
+        values: &watch.contents.values,
+        chunk: watch.chunk,
+        log: watch.log.as_ref().unwrap_or(&log),
+    };
+    for misread in &watch.misreads {
+        let finding = story.misread(misread);
+        if !found.iter().any(|known| known.site == finding.site) {
+            found.push(finding);
+        }
+    }
+    let (faults, count) = watch.judge().faults();
+    let mut told: Vec<(Diagnostic, u64)> = Vec::new();
+    for fault in &faults {
+        let finding = story.fault(fault);
+        match told.iter_mut().find(|(known, _)| known.code == finding.code && known.site == finding.site) {
+            Some((_, more)) => *more += 1,
+            None => told.push((finding, 0)),
+        }
+    }
+    let untold = count - faults.len() as u64;
+    let last = told.len().saturating_sub(1);
+    for (i, (mut finding, more)) in told.into_iter().enumerate() {
+        let more = more + if i == last { untold } else { 0 };
+        if more > 0 {
+            finding.message += &format!(" (and {more} more like it)");
+        }
+        found.push(finding);
+    }
+    found
+}
+
+struct Story<'a, 'p> {
+    plan: &'p PlanTree,
+    values: &'a Values,
+    /// Positions of a chunk.
+    chunk: u64,
+    log: &'a Log<'p>,
+}
+
+/// A place where an input once was, alone or as a part of something.
+struct Holder {
+    memory: usize,
+    position: u64,
+    /// Steps that wrote, read and overwrote it; 0 where it was from the start.
+    written: u32,
+    read: bool,
+    gone: Option<u32>,
+}
+
+impl<'p> Story<'_, 'p> {
+    /// `` `copy` (rank 0, thread block 1) ``
+    fn actor(&self, at: &Placed) -> String {
+        format!("{} ({})", at.called(self.plan), at.agent())
+    }
+
+    /// `scratch chunk 7 of rank 1`
+    fn place(&self, memory: usize, position: u64) -> String {
+        let (rank, space) = (memory / 4, memory % 4);
+        let chunk = position / self.chunk;
+        match BufferKind::ALL.get(space) {
+            Some(buffer) => format!("{buffer} chunk {chunk} of rank {rank}"),
+            None => format!("the packets of scratch chunk {chunk} of rank {rank}"),
+        }
+    }
+
+    /// `input chunk 3 of rank 0`
+    fn input(&self, (rank, at): (u32, u64)) -> String {
+        format!("input chunk {} of rank {rank}", at / self.chunk)
+    }
+
+    fn misread(&self, misread: &Misread) -> Diagnostic {
+        let Misread { at, spot } = misread;
+        let place = self.place(spot.memory, spot.range.start);
+        let message = format!("{} reads {place}, which nothing has written before", self.actor(at));
+        let writes = |step: &&Logged| {
+            let mut writes = step.writes.iter();
+            writes.any(|(other, _)| other.memory == spot.memory && other.range.contains(&spot.range.start))
+        };
+        let finding = Diagnostic::new(Code::UninitialisedRead, at.site(self.plan), message);
+        let later = self.log.steps.iter().find(writes);
+        match later {
+            Some(step) => finding
+                .also(format!("{} writes it only later", self.actor(&step.at)), step.at.site(self.plan))
+                .help("read it after that, with a signal, barrier or block sync in between"),
+            None => finding.help("write it first, or read another chunk"),
+        }
+    }
+
+    fn fault(&self, fault: &Fault) -> Diagnostic {
+        match &fault.found {
+            Found::Nothing => self.missing(fault),
+            Found::Inputs(piece, _) if fault.buffer == BufferKind::Input => self.clobbered(fault, piece),
+            Found::Inputs(piece, leaves) => self.wrong(fault, piece, leaves),
+            Found::Mixed(piece, how, usual) => {
+                let message =
+                    format!("{} is reduced with {}, and other outputs with {}", self.output(fault), how.op, usual.op);
+                self.about(Code::WrongResult, piece, message).help("use one reduction throughout")
+            }
+        }
+    }
+
+    /// `output chunk 5 of rank 3`
+    fn output(&self, fault: &Fault) -> String {
+        let part = if fault.len < self.chunk { "a part of " } else { "" };
+        format!("{part}{} chunk {} of rank {}", fault.buffer, fault.chunk, fault.rank)
+    }
+
+    /// A finding about what the step that wrote a piece did.
+    fn about(&self, code: Code, piece: &Piece, message: String) -> Diagnostic {
+        let site = self.log.step(piece.by).map_or(Site::None, |step| step.at.site(self.plan));
+        Diagnostic::new(code, site, message)
+    }
+
+    fn missing(&self, fault: &Fault) -> Diagnostic {
+        let expected = match fault.expected[..] {
+            [input] => self.input(input),
+            [first, ..] => format!("the reduction of input chunk {} of all ranks", first.1 / self.chunk),
+            [] => "something".to_owned(),
+        };
+        let message = format!("{} is never written, expected {expected}", self.output(fault));
+        // Some other place that it was brought to is where its author would look.
+        let holders = fault.expected.last().map_or(Vec::new(), |input| self.trace(*input));
+        let sibling = holders.iter().rev().find_map(|holder| self.log.step(holder.written));
+        let site = sibling.map_or(Site::None, |step| step.at.site(self.plan));
+        let mut finding = Diagnostic::new(Code::WrongResult, site, message);
+        if let (Some(holder), [_]) = (holders.iter().rev().find(|holder| holder.written > 0), &fault.expected[..]) {
+            let step = self.log.step(holder.written);
+            let what = format!("it is brought to {}", self.place(holder.memory, holder.position));
+            finding = finding.also(what, step.map_or(Site::None, |step| step.at.site(self.plan)));
+        }
+        finding.help(format!("bring it to {}, too", self.output(fault)))
+    }
+
+    fn clobbered(&self, fault: &Fault, piece: &Piece) -> Diagnostic {
+        let by = self.log.step(piece.by).map_or("something".to_owned(), |step| self.actor(&step.at));
+        let message = format!("{by} overwrites {}, and the plan is not in place", self.output(fault));
+        self.about(Code::ClobberedInput, piece, message)
+            .help("write to output or scratch instead; or allow it, and callers must not need their inputs any more")
+    }
+
+    fn wrong(&self, fault: &Fault, piece: &Piece, leaves: &Leaves) -> Diagnostic {
+        let output = self.output(fault);
+        let count = |input| leaves.counts.get(input).copied().unwrap_or(0);
+        let wanted = |input: &&(u32, u64)| fault.expected.binary_search(input).is_ok();
+        let missing: Vec<_> = fault.expected.iter().filter(|input| count(input) == 0).collect();
+        let alien = leaves.counts.keys().find(|input| !wanted(input));
+        let twice = fault.expected.iter().find(|input| count(input) > 1);
+        if let [ref only] = fault.expected[..]
+            && count(only) < 2
+        {
+            let message = format!("{output} holds {}, expected {}", self.describe(leaves), self.input(*only));
+            return self.about(Code::WrongResult, piece, message).help(match alien {
+                Some(_) => "take the chunk that is expected there",
+                None => "move the data as it is",
+            });
+        }
+        if let Some(&&input) = missing.last() {
+            return self.lacks(fault, piece, input, missing.len() - 1, alien.copied());
+        }
+        let idempotent = leaves.how.is_some_and(|how| matches!(how.op, ReduceOp::Min | ReduceOp::Max));
+        match (alien, twice.filter(|_| !idempotent), leaves.mixed.zip(leaves.how)) {
+            (Some(&input), ..) => {
+                let message = format!("{output} also holds {}, which does not belong there", self.input(input));
+                self.about(Code::WrongResult, piece, message).help("leave that chunk out")
+            }
+            (None, Some(&input), _) => self.twice(fault, piece, input, count(&input)),
+            (None, None, Some((how, other))) => {
+                let message = format!("{output} is reduced partly with {} and partly with {}", how.op, other.op);
+                self.about(Code::WrongResult, piece, message).help("use one reduction throughout")
+            }
+            (None, None, None) => {
+                let message = format!("{output} holds {}, which is too much to be told apart", self.describe(leaves));
+                self.about(Code::WrongResult, piece, message)
+            }
+        }
+    }
+
+    /// What a value is, in words.
+    fn describe(&self, leaves: &Leaves) -> String {
+        let inputs: Vec<_> = leaves.counts.keys().collect();
+        match (leaves.how, &inputs[..]) {
+            (None, [input]) => self.input(**input),
+            (Some(how), [first, rest @ ..]) if inputs.len() <= 4 => {
+                let rest: String = rest.iter().map(|input| format!(" and {}", self.input(**input))).collect();
+                format!("the {} of {}{rest}", how.op, self.input(**first))
+            }
+            (how, _) => format!("the {} of {} input chunks", how.map_or(ReduceOp::Sum, |how| how.op), inputs.len()),
+        }
+    }
+
+    fn lacks(
+        &self,
+        fault: &Fault,
+        piece: &Piece,
+        input: (u32, u64),
+        more: usize,
+        alien: Option<(u32, u64)>,
+    ) -> Diagnostic {
+        let mut message = format!("{} lacks {}", self.output(fault), self.input(input));
+        if more > 0 {
+            message += &format!(" and of {more} more rank{}", if more == 1 { "" } else { "s" });
+        }
+        if let Some(alien) = alien {
+            message += &format!(", and holds {} instead", self.input(alien));
+        }
+        let holders = self.trace(input);
+        // Where it was and did not go on: rather on the rank itself than elsewhere, rather lost than still there.
+        let lost = holders.iter().filter(|holder| !holder.read).max_by_key(|holder| {
+            let here = holder.memory / 4 == fault.rank as usize && (holder.memory, holder.position) != fault.place;
+            let scratch = holder.memory % 4 >= 2;
+            (here, holder.gone.is_some() || scratch, holder.written)
+        });
+        let Some(holder) = lost else { return self.about(Code::WrongResult, piece, message) };
+        let place = self.place(holder.memory, holder.position);
+        let site = |number: u32| self.log.step(number).map_or(Site::None, |step| step.at.site(self.plan));
+        let actor =
+            |number: u32| self.log.step(number).map_or_else(|| "something".to_owned(), |step| self.actor(&step.at));
+        message += &match (holder.written, holder.gone) {
+            (0, Some(_)) => format!("; {} is overwritten before anything reads it", self.input(input)),
+            (0, None) => format!("; nothing reads {}", self.input(input)),
+            (_, Some(_)) => format!("; it was last in {place}, and overwritten there before anything read it"),
+            (_, None) => format!("; it was last in {place}, and never read there"),
+        };
+        let mut finding = self.about(Code::WrongResult, piece, message);
+        if finding.site == Site::None {
+            finding.site = site(holder.written);
+        }
+        if holder.written > 0 {
+            finding = finding.also(format!("{} writes {place}", actor(holder.written)), site(holder.written));
+        }
+        if let Some(gone) = holder.gone {
+            finding = finding.also(format!("{} overwrites it", actor(gone)), site(gone));
+        }
+        finding.help(match holder.gone {
+            Some(_) => "reduce it before it is overwritten",
+            None => "reduce it with the rest",
+        })
+    }
+
+    fn twice(&self, fault: &Fault, piece: &Piece, input: (u32, u64), count: u64) -> Diagnostic {
+        let times = if count == 2 { "twice".to_owned() } else { format!("{count} times") };
+        let mut message = format!("{} holds {} {times}", self.output(fault), self.input(input));
+        let meeting = meeting(self.values, piece.node, piece.at, input);
+        let made = meeting.and_then(|(node, at)| self.maker(node, at));
+        let Some((step, offset)) = made else { return self.about(Code::DoubleCounted, piece, message) };
+        // The operands in which it is.
+        let mut operands = Vec::new();
+        for (spot, pieces) in &step.reads {
+            let mut start = 0;
+            for piece in pieces {
+                if (start..start + piece.len).contains(&offset) {
+                    let leaves = Leaves::of(self.values, piece.node, piece.at.wrapping_add(offset - start));
+                    if leaves.counts.contains_key(&input) {
+                        operands.push((self.place(spot.memory, spot.range.start + offset), piece.by));
+                    }
+                }
+                start += piece.len;
+            }
+        }
+        if let [(first, _), .., (last, _)] = &operands[..] {
+            message += &format!("; {} adds {first} and {last}, which both hold it", self.actor(&step.at));
+        }
+        let mut finding = Diagnostic::new(Code::DoubleCounted, step.at.site(self.plan), message);
+        for (place, by) in &operands {
+            if let Some(writer) = self.log.step(*by) {
+                finding = finding.also(format!("{} writes {place}", self.actor(&writer.at)), writer.at.site(self.plan));
+            }
+        }
+        finding.help("reduce it only once")
+    }
+
+    /// The first step that made a node, and how far into its ranges the node has a coordinate.
+    fn maker(&self, node: Node, at: u64) -> Option<(&Logged<'p>, u64)> {
+        self.log.steps.iter().find_map(|step| {
+            let (_, pieces) = step.writes.first()?;
+            let mut start = 0;
+            for piece in pieces {
+                let inside = at.wrapping_sub(piece.at);
+                if piece.node == node && inside < piece.len {
+                    return Some((step, start + inside));
+                }
+                start += piece.len;
+            }
+            None
+        })
+    }
+
+    /// All places where an input was at some time, in the order in which it came there.
+    fn trace(&self, (rank, at): (u32, u64)) -> Vec<Holder> {
+        let shifts = self.shifts(rank);
+        let (buffer, first) = crate::check::place::home(self.plan, rank, BufferKind::Input, 0);
+        let start = super::memory_of(rank, buffer, false);
+        let position = u64::from(first) * self.chunk + at;
+        let mut holders = vec![Holder { memory: start, position, written: 0, read: false, gone: None }];
+        // Where it is at the moment.
+        let mut now = BTreeMap::from([((start, position), 0)]);
+        let mut kept = Vec::new();
+        for step in &self.log.steps {
+            for (spot, _) in &step.reads {
+                for (_, &holder) in now.range((spot.memory, spot.range.start)..(spot.memory, spot.range.end)) {
+                    kept.push(holder);
+                }
+            }
+            let mut carried = false;
+            for (spot, pieces) in &step.writes {
+                let over: Vec<_> = now
+                    .range((spot.memory, spot.range.start)..(spot.memory, spot.range.end))
+                    .map(|(k, v)| (*k, *v))
+                    .collect();
+                for (key, holder) in over {
+                    holders[holder].gone = Some(step.number);
+                    now.remove(&key);
+                }
+                let mut start = spot.range.start;
+                for piece in pieces {
+                    if let Some(shift) = shifts.get(piece.node as usize).copied().flatten() {
+                        let inside = at.wrapping_sub(piece.at.wrapping_add_signed(shift));
+                        if inside < piece.len {
+                            carried = true;
+                            now.insert((spot.memory, start + inside), holders.len());
+                            holders.push(Holder {
+                                memory: spot.memory,
+                                position: start + inside,
+                                written: step.number,
+                                read: false,
+                                gone: None,
+                            });
+                        }
+                    }
+                    start += piece.len;
+                }
+            }
+            for holder in kept.drain(..) {
+                holders[holder].read |= carried;
+            }
+        }
+        holders
+    }
+
+    /// Per node, how far from its own coordinate an input of a rank is in it, if it is.
+    fn shifts(&self, rank: u32) -> Vec<Option<i64>> {
+        let mut shifts: Vec<Option<i64>> = Vec::with_capacity(self.values.len());
+        for node in 0..self.values.len() {
+            let shift = match self.values.kind(node as Node) {
+                Kind::Unknown => None,
+                Kind::Input(other) => (other == rank).then_some(0),
+                Kind::Reduction(_, terms) => {
+                    terms.iter().find_map(|term| shifts[term.node as usize].map(|shift| term.shift.wrapping_add(shift)))
+                }
+            };
+            shifts.push(shift);
+        }
+        shifts
+    }
+}

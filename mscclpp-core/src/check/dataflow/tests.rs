@@ -1,0 +1,249 @@
+//! What plans compute, and what is said of those that compute something else.
+
+use super::{check, reduction_order};
+use crate::check::Pairs;
+use crate::collective::{Collective, CollectiveKind};
+use crate::diag::{Code, Diagnostics};
+use crate::plan::PlanTree;
+use crate::testing;
+
+/// A plan of a collective. Remote buffers 0, 1, 2 are the next rank's scratch, input, output.
+fn plan(kind: CollectiveKind, in_place: bool, ranks: &[&[&str]]) -> PlanTree {
+    let mut plan = testing::plan(ranks);
+    plan.collective = Collective { in_place, ..Collective::new(kind) };
+    let (input, output) = plan.collective.chunks(ranks.len() as u32).expect("few chunks");
+    for rank in &mut plan.ranks {
+        (rank.input_chunks, rank.output_chunks) = (input, output);
+    }
+    plan
+}
+
+fn found(plan: &PlanTree) -> Diagnostics {
+    check(plan, &Pairs::of(plan))
+}
+
+#[track_caller]
+fn fine(plan: &PlanTree) {
+    let found = found(plan);
+    assert!(found.is_empty(), "{found}");
+}
+
+/// The only finding: its code, its message, and the places that take part.
+#[track_caller]
+fn wrong(plan: &PlanTree) -> (Code, String, Vec<String>) {
+    let found = found(plan);
+    let list: Vec<_> = found.iter().collect();
+    assert_eq!(list.len(), 1, "{found}");
+    let also = list[0].also.iter().map(|(what, site)| format!("{what} at {site}")).collect();
+    (list[0].code, list[0].message.clone(), also)
+}
+
+use CollectiveKind::{AllGather, AllReduce, AllToAll, Broadcast, Custom, Reduce, ReduceScatter, SendRecv, Test};
+
+/// Both ranks send their chunks to the other's scratch and add.
+const ADD: &str = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0; nop; re i0+2 s0+2 > i0+2";
+
+#[test]
+fn every_collective_can_be_right() {
+    fine(&plan(AllReduce, true, &[&[ADD], &[ADD]]));
+    let gather = "put.m o0 > r2:0; signal.m#0; wait.m#0";
+    fine(&plan(AllGather, true, &[&[gather], &["put.m o1 > r2:1; signal.m#0; wait.m#0"]]));
+    let gather = |own: u32| format!("copy i0 > o{own}; put.m i0 > r2:{own}; nop; signal.m#0; wait.m#0");
+    fine(&plan(AllGather, false, &[&[&gather(0)], &[&gather(1)]]));
+    let scatter = |own: u32| format!("put.m i{} > r0:0; nop; signal.m#0; wait.m#0; nop; re i{own} s0 > o0", 1 - own);
+    fine(&plan(ReduceScatter, false, &[&[&scatter(0)], &[&scatter(1)]]));
+    fine(&plan(ReduceScatter, true, &[&[&scatter(0)], &[&scatter(1)]]));
+    let exchange = |own: u32| format!("copy i{own} > o{own}; put.m i{} > r2:{own}; nop; signal.m#0; wait.m#0", 1 - own);
+    fine(&plan(AllToAll, false, &[&[&exchange(0)], &[&exchange(1)]]));
+    let send = "put.m i0 > r2:0; signal.m#0; wait.m#0";
+    fine(&plan(SendRecv, false, &[&[send], &[send], &[send]]));
+    fine(&plan(Broadcast, false, &[&["copy i0+2 > o0+2; put.m i0+2 > r2:0+2; signal.m#0"], &["wait.m#0"]]));
+    let reduce = "wait.m#0; nop; re i0+2 s0+2 > o0+2";
+    fine(&plan(Reduce, false, &[&[reduce], &["put.m i0+2 > r0:0+2; nop; signal.m#0"]]));
+    fine(&plan(Custom { input: 1, output: 1 }, false, &[&[""], &[""]]));
+    fine(&plan(Test { input: 8, output: 8 }, false, &[&["copy s0 > i0"], &[""]]));
+    fine(&plan(AllReduce, false, &[&["copy i0 > o0"]]));
+}
+
+#[test]
+fn parts_of_chunks_are_followed() {
+    let looped = "loop 64x2 { put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0; nop; re i0+2 s0+2 > i0+2 }";
+    fine(&plan(AllReduce, true, &[&[looped], &[looped]]));
+    let half = |i| format!("put.m/{i}:2 i0+2 > r0:0+2; nop; signal.m#{i}; wait.m#{i}; nop; re/{i}:2 i0+2 s0+2 > i0+2");
+    let [one, two] = [half(0), half(1)];
+    fine(&plan(AllReduce, true, &[&[&one, &two], &[&one, &two]]));
+    let unread = "put.m/1:2 i0+2 > r0:0+2; nop; signal.m#1; wait.m#1";
+    let (code, message, _) = wrong(&plan(AllReduce, true, &[&[&one, &two], &[&one, unread]]));
+    assert_eq!(code, Code::WrongResult);
+    let lacking = "output chunk 1 of rank 1 lacks input chunk 1 of rank 0; it was last in scratch chunk 1 of rank 1, and \
+                   never read there";
+    assert_eq!(message, lacking);
+    let third = "put.m/0:3 i0 > r2:0; signal.m#0; wait.m#0";
+    let (_, message, also) = wrong(&plan(SendRecv, false, &[&[third], &[third]]));
+    assert_eq!(
+        message,
+        "a part of output chunk 0 of rank 0 is never written, expected input chunk 0 of rank 1 (and 1 more like it)"
+    );
+    assert_eq!(also, [""; 0]);
+}
+
+#[test]
+fn what_is_never_written_is_told() {
+    let ring = |next: &str| format!("{next}; nop; signal.m#0; wait.m#0");
+    let [all, none] = [ring("copy i0 > o0; put.m i0 > r2:0"), ring("copy i0 > o1")];
+    let (code, message, also) = wrong(&plan(AllGather, false, &[&[&all], &[&none]]));
+    assert_eq!(code, Code::WrongResult);
+    assert_eq!(message, "output chunk 1 of rank 0 is never written, expected input chunk 0 of rank 1");
+    assert_eq!(also, ["it is brought to output chunk 1 of rank 1 at rank 1 / thread block 0 / operation 0 (copy)"]);
+    let (_, message, also) = wrong(&plan(Reduce, false, &[&[""], &[""]]));
+    assert_eq!(
+        message,
+        "output chunk 0 of rank 0 is never written, expected the reduction of input chunk 0 of all ranks (and 1 more like \
+         it)"
+    );
+    assert_eq!(also, [""; 0]);
+}
+
+#[test]
+fn a_lost_contribution_is_told_with_its_last_place() {
+    let put = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0; nop; re i0 s0 > i0";
+    let (code, message, also) = wrong(&plan(AllReduce, true, &[&[put], &[ADD]]));
+    assert_eq!(code, Code::WrongResult);
+    assert_eq!(
+        message,
+        "output chunk 1 of rank 0 lacks input chunk 1 of rank 1; it was last in scratch chunk 1 of rank 0, and never read \
+         there"
+    );
+    assert_eq!(
+        also,
+        [
+            "`put` (rank 1, thread block 0) writes scratch chunk 1 of rank 0 at rank 1 / thread block 0 / operation 0 (put)"
+        ]
+    );
+    let over = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0; nop; copy i0+2 > s0+2; nop; re i0+2 s0+2 > i0+2";
+    let lost = found(&plan(AllReduce, true, &[&[over], &[ADD]]));
+    let lost = lost.iter().next().expect("a finding");
+    assert_eq!(
+        lost.message,
+        "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; it was last in scratch chunk 0 of rank 0, and overwritten \
+         there before anything read it (and 1 more like it)"
+    );
+    assert_eq!(lost.also.len(), 2);
+    let alone = found(&plan(Reduce, false, &[&["copy i0+2 > o0+2"], &[""]]));
+    let message = "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; nothing reads input chunk 0 of rank 1 (and 1 more like it)";
+    assert_eq!(alone.iter().next().expect("a finding").message, message);
+}
+
+#[test]
+fn what_is_counted_twice_is_told_with_its_ways() {
+    let twice = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0; nop; re i0+2 s0+2 > i0+2; re i1 s1 > i1";
+    let (code, message, also) = wrong(&plan(AllReduce, true, &[&[twice], &[ADD]]));
+    assert_eq!(code, Code::DoubleCounted);
+    assert_eq!(
+        message,
+        "output chunk 1 of rank 0 holds input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) adds input chunk 1 of \
+         rank 0 and scratch chunk 1 of rank 0, which both hold it"
+    );
+    assert_eq!(
+        also,
+        [
+            "`re` (rank 0, thread block 0) writes input chunk 1 of rank 0 at rank 0 / thread block 0 / operation 5 (re)",
+            "`put` (rank 1, thread block 0) writes scratch chunk 1 of rank 0 at rank 1 / thread block 0 / operation 0 (put)"
+        ]
+    );
+    let largest = twice.replace("re ", "re~max ");
+    fine(&plan(AllReduce, true, &[&[&largest], &[&ADD.replace("re ", "re~max ")]]));
+}
+
+#[test]
+fn wrong_chunks_are_told() {
+    let exchange = |own, from| format!("copy i{own} > o{own}; put.m i{from} > r2:{own}; nop; signal.m#0; wait.m#0");
+    let (code, message, _) = wrong(&plan(AllToAll, false, &[&[&exchange(0, 0)], &[&exchange(1, 0)]]));
+    assert_eq!(code, Code::WrongResult);
+    assert_eq!(message, "output chunk 0 of rank 1 holds input chunk 0 of rank 0, expected input chunk 1 of rank 0");
+    let other = ADD.replace("re i0+2 s0+2 > i0+2", "re i0 s1 > i0; re i1 s1 > i1");
+    let (_, message, _) = wrong(&plan(AllReduce, true, &[&[&other], &[ADD]]));
+    assert_eq!(
+        message,
+        "output chunk 0 of rank 0 lacks input chunk 0 of rank 1, and holds input chunk 1 of rank 1 instead; it was last in \
+         scratch chunk 0 of rank 0, and never read there"
+    );
+    let more = ADD.replace("re i0+2 s0+2 > i0+2", "re i0 s0 s1 > i0; re i1 s1 > i1");
+    let (_, message, _) = wrong(&plan(AllReduce, true, &[&[&more], &[ADD]]));
+    assert_eq!(message, "output chunk 0 of rank 0 also holds input chunk 1 of rank 1, which does not belong there");
+    let sum = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; re i0 s0 > o0";
+    let found = found(&plan(SendRecv, false, &[&[sum], &[sum]]));
+    let message = "output chunk 0 of rank 0 holds the sum of input chunk 0 of rank 0 and input chunk 0 of rank 1, expected \
+                   input chunk 0 of rank 1";
+    assert_eq!(found.iter().next().expect("a finding").message, message);
+}
+
+#[test]
+fn two_kinds_of_reduction_do_not_mix() {
+    let (code, message, _) = wrong(&plan(AllReduce, true, &[&[ADD], &[&ADD.replace("re ", "re~max ")]]));
+    assert_eq!(code, Code::WrongResult);
+    assert_eq!(
+        message,
+        "output chunk 0 of rank 1 is reduced with max, and other outputs with sum (and 1 more like it)"
+    );
+}
+
+#[test]
+fn reading_what_nobody_wrote_is_told() {
+    let early = plan(Custom { input: 1, output: 1 }, false, &[&["copy s0 > o0; nop; copy i0 > s0"]]);
+    let (code, message, also) = wrong(&early);
+    assert_eq!(code, Code::UninitialisedRead);
+    assert_eq!(
+        message,
+        "`copy` (rank 0, thread block 0) reads scratch chunk 0 of rank 0, which nothing has written before"
+    );
+    assert_eq!(
+        also,
+        ["`copy` (rank 0, thread block 0) writes it only later at rank 0 / thread block 0 / operation 2 (copy)"]
+    );
+    // What follows from it is not told again.
+    let scratch = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; re i0+2 s0+2 > i0+2; put.m i1 > r0:7";
+    let (_, message, _) = wrong(&plan(AllReduce, true, &[&[ADD], &[scratch]]));
+    assert!(message.contains("reads scratch chunk 1 of rank 0"), "{message}");
+}
+
+#[test]
+fn overwritten_inputs_are_told() {
+    let (code, message, _) = wrong(&plan(Custom { input: 2, output: 1 }, false, &[&["re i1 i0 > i1; copy i0 > o0"]]));
+    assert_eq!(code, Code::ClobberedInput);
+    assert_eq!(
+        message,
+        "`re` (rank 0, thread block 0) overwrites input chunk 1 of rank 0, and the plan is not in place"
+    );
+    fine(&plan(Custom { input: 2, output: 1 }, true, &[&["re i1 i0 > i1"]]));
+}
+
+#[test]
+fn hostile_plans_take_no_longer_than_others() {
+    let double = vec!["re i0 i0 > i0"; 300].join("; ");
+    let found = found(&plan(AllReduce, true, &[&[&double], &[""]]));
+    let first = found.iter().next().expect("a finding");
+    assert_eq!(first.code, Code::WrongResult);
+    assert!(first.message.contains("lacks input chunk 0 of rank 1"), "{first}");
+    // Every round doubles the pieces that the next one has to move.
+    let mut pieces = plan(Custom { input: 1, output: 1 }, true, &[&[""]]);
+    pieces.ranks[0].input_chunks = 1 << 31;
+    let mut ops: Vec<_> = (0..30).map(|i| format!("copy i0+{} > i{}+{}", 1 << i, 1 << i, 1 << i)).collect();
+    ops.insert(1, "re i0 i1 > i0".to_owned());
+    pieces.ranks[0].blocks[0].ops = testing::ops(&ops.join("; "));
+    assert_eq!(wrong(&pieces).0, Code::TooIntricate);
+}
+
+#[test]
+fn orders_of_reduction_are_told_apart() {
+    let both = reduction_order(&plan(AllReduce, true, &[&[ADD], &[ADD]])).expect("it reduces");
+    assert_eq!((both.orders, both.differing.as_slice()), (2, &[1][..]));
+    assert!(!both.is_same_on_all_ranks() && !both.is_same_for_all_sizes() && both.whole_chunks);
+    let send = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0";
+    let one = "wait.m#0; nop; re i0+2 s0+2 > i0+2; put.m i0+2 > r1:0+2; nop; signal.m#0";
+    let one = reduction_order(&plan(AllReduce, true, &[&[one], &[send]])).expect("it reduces");
+    assert!(one.is_same_on_all_ranks() && one.is_same_for_all_sizes());
+    assert_ne!(one.fingerprint, both.fingerprint);
+    assert_eq!(reduction_order(&plan(Broadcast, false, &[&["copy i0+2 > o0+2"], &[""]])), None);
+    assert_eq!(reduction_order(&plan(AllReduce, true, &[&["wait.m#0"], &[""]])), None);
+}

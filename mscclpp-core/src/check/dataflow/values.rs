@@ -1,0 +1,194 @@
+//! What memory can hold, in symbols.
+//!
+//! A value is a node of a graph, read from a coordinate on. The nodes of the inputs are there from the start; a node of
+//! their own have the results of reductions: an ordered list of terms, each a node and how much further on it is read than
+//! the first one. Equal reductions of different chunks are so the same node at different coordinates.
+
+use crate::vocab::ReduceOp;
+
+/// Number of a node. A reduction's number is above those of its terms.
+pub(super) type Node = u32;
+
+/// What depends on memory that nobody had written.
+pub(super) const UNKNOWN: Node = 0;
+
+/// How terms are combined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct How {
+    pub(super) op: ReduceOp,
+    /// By a switch, which takes them in an order of its own.
+    pub(super) switch: bool,
+}
+
+/// A term of a reduction: a node, and the distance of its coordinate from that of the first term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Term {
+    pub(super) node: Node,
+    pub(super) shift: i64,
+}
+
+/// All nodes.
+pub(super) struct Values {
+    ranks: u32,
+    reductions: Vec<Reduction>,
+    terms: Vec<Term>,
+    /// Nodes by a part of their hash, so that most equal reductions are found; never relied on.
+    recent: Vec<Node>,
+    /// The terms of the reduction being made.
+    fresh: Vec<Term>,
+}
+
+struct Reduction {
+    how: How,
+    /// End of its terms; they begin where those of the one before end.
+    end: usize,
+    hash: u64,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind<'v> {
+    Unknown,
+    Input(u32),
+    Reduction(How, &'v [Term]),
+}
+
+impl Values {
+    pub(super) fn new(ranks: u32) -> Self {
+        Self { ranks, reductions: Vec::new(), terms: Vec::new(), recent: vec![UNKNOWN; 1 << 8], fresh: Vec::new() }
+    }
+
+    /// The node of a rank's input.
+    pub(super) fn input(&self, rank: u32) -> Node {
+        if rank < self.ranks { rank + 1 } else { UNKNOWN }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        1 + self.ranks as usize + self.reductions.len()
+    }
+
+    /// Whether a switch has reduced anything.
+    pub(super) fn has_switch(&self) -> bool {
+        self.reductions.iter().any(|reduction| reduction.how.switch)
+    }
+
+    fn reduction(&self, node: Node) -> Option<usize> {
+        (node as usize).checked_sub(self.ranks as usize + 1)
+    }
+
+    pub(super) fn kind(&self, node: Node) -> Kind<'_> {
+        match self.reduction(node) {
+            Some(number) => {
+                let first = number.checked_sub(1).map_or(0, |before| self.reductions[before].end);
+                let Reduction { how, end, .. } = self.reductions[number];
+                Kind::Reduction(how, &self.terms[first..end])
+            }
+            None if node == UNKNOWN => Kind::Unknown,
+            None => Kind::Input(node - 1),
+        }
+    }
+
+    /// A number that is equal for equal trees: which inputs are combined how and in which order, whatever the coordinates.
+    pub(super) fn fingerprint(&self, node: Node) -> u64 {
+        self.reduction(node).map_or_else(|| mix(u64::from(node)), |number| self.reductions[number].hash)
+    }
+
+    /// The reduction of values in order, each a node read from a coordinate on.
+    pub(super) fn reduce(&mut self, how: How, values: impl Iterator<Item = (Node, u64)>) -> (Node, u64) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        fresh.clear();
+        let (mut at, mut unknown) = (0, false);
+        let mut hash = how.op as u64 | u64::from(how.switch) << 8;
+        for (i, (node, coordinate)) in values.enumerate() {
+            if i == 0 {
+                at = coordinate;
+            }
+            unknown |= node == UNKNOWN;
+            let shift = coordinate.wrapping_sub(at) as i64;
+            hash = mix(hash.rotate_left(23) ^ self.fingerprint(node) ^ mix(!shift as u64));
+            fresh.push(Term { node, shift });
+        }
+        let result = match fresh[..] {
+            [] => (UNKNOWN, 0),
+            _ if unknown => (UNKNOWN, 0),
+            [only] => (only.node, at),
+            _ => (self.node(how, hash, &fresh), at),
+        };
+        self.fresh = fresh;
+        result
+    }
+
+    fn node(&mut self, how: How, hash: u64, terms: &[Term]) -> Node {
+        let known = self.recent[hash as usize & (self.recent.len() - 1)];
+        if self.kind(known) == Kind::Reduction(how, terms) {
+            return known;
+        }
+        // Node numbers stay below 2^32: the budget of a run ends before.
+        let node = self.len() as Node;
+        self.terms.extend_from_slice(terms);
+        self.reductions.push(Reduction { how, end: self.terms.len(), hash });
+        if self.reductions.len() > self.recent.len() {
+            let mask = 2 * self.recent.len() - 1;
+            self.recent = vec![UNKNOWN; mask + 1];
+            for (node, reduction) in (self.ranks + 1..).zip(&self.reductions) {
+                self.recent[reduction.hash as usize & mask] = node;
+            }
+        }
+        let mask = self.recent.len() - 1;
+        self.recent[hash as usize & mask] = node;
+        node
+    }
+}
+
+/// Scrambles the bits of a number.
+pub(super) fn mix(number: u64) -> u64 {
+    let number = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    let number = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    number ^ number >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUM: How = How { op: ReduceOp::Sum, switch: false };
+
+    #[test]
+    fn equal_reductions_are_one_node_whatever_the_chunk() {
+        let mut values = Values::new(3);
+        let [a, b] = [values.input(0), values.input(1)];
+        let (sum, at) = values.reduce(SUM, [(a, 7), (b, 7)].into_iter());
+        assert_eq!(at, 7);
+        assert_eq!(values.reduce(SUM, [(a, 90), (b, 90)].into_iter()), (sum, 90));
+        let shifted = values.reduce(SUM, [(a, 7), (b, 8)].into_iter());
+        let swapped = values.reduce(SUM, [(b, 7), (a, 7)].into_iter());
+        let largest = values.reduce(How { op: ReduceOp::Max, switch: false }, [(a, 7), (b, 7)].into_iter());
+        let nodes = [sum, shifted.0, swapped.0, largest.0];
+        for (i, one) in nodes.iter().enumerate() {
+            assert!(nodes[..i].iter().all(|other| values.fingerprint(*other) != values.fingerprint(*one)));
+        }
+        let first = Term { node: a, shift: 0 };
+        assert_eq!(values.kind(shifted.0), Kind::Reduction(SUM, &[first, Term { node: b, shift: 1 }]));
+        assert_eq!(values.kind(b), Kind::Input(1));
+    }
+
+    #[test]
+    fn what_is_unknown_stays_so() {
+        let mut values = Values::new(2);
+        let a = values.input(0);
+        assert_eq!(values.reduce(SUM, [(a, 7), (UNKNOWN, 0)].into_iter()), (UNKNOWN, 0));
+        assert_eq!(values.reduce(SUM, [(a, 7)].into_iter()), (a, 7));
+        assert_eq!(values.input(2), UNKNOWN);
+    }
+
+    #[test]
+    fn many_nodes_are_still_found() {
+        let mut values = Values::new(2);
+        let [a, b] = [values.input(0), values.input(1)];
+        let make = |values: &mut Values, i| values.reduce(SUM, [(a, 0), (b, i)].into_iter()).0;
+        let nodes: Vec<_> = (0..5000).map(|i| make(&mut values, i)).collect();
+        let again: Vec<_> = (0..5000).map(|i| make(&mut values, i)).collect();
+        let same = nodes.iter().zip(&again).filter(|(a, b)| a == b).count();
+        assert!(same > 2500, "{same}");
+    }
+}

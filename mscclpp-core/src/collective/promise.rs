@@ -1,0 +1,103 @@
+//! What every collective promises about its outputs: the one place that says so.
+
+use super::{Collective, CollectiveKind};
+
+/// What a range of a rank's output holds when a launch is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// First chunk of the output.
+    pub chunk: u32,
+    /// Number of chunks.
+    pub len: u32,
+    /// What they hold.
+    pub content: Content,
+}
+
+/// What chunks of an output hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Chunks of one rank's input.
+    Input {
+        /// The rank.
+        rank: u32,
+        /// The first chunk.
+        chunk: u32,
+    },
+    /// The reduction of the same chunks of every rank's input, each taken once.
+    Reduction {
+        /// The first chunk.
+        chunk: u32,
+    },
+}
+
+/// The numbers on which promises depend, as a plan has them: instances are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Chunks of every rank's input.
+    pub input: u32,
+    /// Chunks of every rank's output.
+    pub output: u32,
+    /// How many ranks further a send-receive sends: 1, or more where a plan sends from group to group.
+    pub distance: u32,
+}
+
+impl Collective {
+    /// What is promised about the output of a rank, in ascending order of chunks; chunks that are not named may hold
+    /// anything. `Custom` and `Test` promise nothing.
+    pub fn promises(&self, extent: Extent, rank: u32) -> impl Iterator<Item = Promise> + use<> {
+        use CollectiveKind as K;
+        let Extent { ranks, input: _, output, distance } = extent;
+        let Self { kind, root, .. } = *self;
+        let (count, len) = match kind {
+            K::AllGather | K::AllToAll => (ranks, output / ranks.max(1)),
+            K::Reduce if rank != root => (0, 0),
+            K::AllReduce | K::Reduce | K::ReduceScatter | K::SendRecv | K::Broadcast => (1, output),
+            K::Custom { .. } | K::Test { .. } => (0, 0),
+        };
+        (0..count).map(move |from| {
+            let content = match kind {
+                K::AllGather => Content::Input { rank: from, chunk: 0 },
+                K::AllToAll => Content::Input { rank: from, chunk: rank.saturating_mul(len) },
+                K::Broadcast => Content::Input { rank: root, chunk: 0 },
+                K::SendRecv => {
+                    let ranks = u64::from(ranks.max(1));
+                    let sender = (u64::from(rank) + ranks - u64::from(distance) % ranks) % ranks;
+                    Content::Input { rank: sender as u32, chunk: 0 }
+                }
+                K::ReduceScatter => Content::Reduction { chunk: rank.saturating_mul(len) },
+                K::AllReduce | K::Reduce | K::Custom { .. } | K::Test { .. } => Content::Reduction { chunk: 0 },
+            };
+            Promise { chunk: from * len, len, content }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn promises(kind: CollectiveKind, input: u32, output: u32, rank: u32) -> Vec<(u32, u32, Content)> {
+        let extent = Extent { ranks: 3, input, output, distance: 1 };
+        let collective = Collective { root: 2, ..Collective::new(kind) };
+        collective.promises(extent, rank).map(|promise| (promise.chunk, promise.len, promise.content)).collect()
+    }
+
+    #[test]
+    fn every_collective_says_what_it_promises() {
+        use CollectiveKind as K;
+        let input = |rank, chunk| Content::Input { rank, chunk };
+        let gathered = [(0, 2, input(0, 0)), (2, 2, input(1, 0)), (4, 2, input(2, 0))];
+        assert_eq!(promises(K::AllGather, 2, 6, 1), gathered);
+        let exchanged = [(0, 2, input(0, 2)), (2, 2, input(1, 2)), (4, 2, input(2, 2))];
+        assert_eq!(promises(K::AllToAll, 6, 6, 1), exchanged);
+        assert_eq!(promises(K::AllReduce, 3, 3, 1), [(0, 3, Content::Reduction { chunk: 0 })]);
+        assert_eq!(promises(K::ReduceScatter, 6, 2, 1), [(0, 2, Content::Reduction { chunk: 2 })]);
+        assert_eq!(promises(K::Reduce, 3, 3, 1), []);
+        assert_eq!(promises(K::Reduce, 3, 3, 2), [(0, 3, Content::Reduction { chunk: 0 })]);
+        assert_eq!(promises(K::Broadcast, 3, 3, 0), [(0, 3, input(2, 0))]);
+        assert_eq!(promises(K::SendRecv, 1, 1, 0), [(0, 1, input(2, 0))]);
+        assert_eq!(promises(K::Custom { input: 1, output: 1 }, 1, 1, 0), []);
+    }
+}
