@@ -47,7 +47,7 @@ fn deep_nesting_is_refused() {
 /// What `#[collective]` makes of a body.
 fn expansion(body: &str) -> String {
     as_in_the_compiler(|| {
-        let args = "AllGather, ranks = 2".parse().expect("tokens");
+        let args = "Test(input = 1, output = 1), ranks = 2".parse().expect("tokens");
         let item = format!("fn f(p: &Program) {{ {body} }}").parse().expect("tokens");
         mscclpp_eval::collective(args, item).to_string()
     })

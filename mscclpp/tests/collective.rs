@@ -52,7 +52,7 @@ fn packets(p: &Program, copies: usize, backwards: bool) {
             .iter()
             .map(|peer| scratch[rank.id()].chunk(peer.id() * p.num_ranks()..(peer.id() + 1) * p.num_ranks()))
             .collect();
-        rank.reduce_packets(rank.input().chunk(..), arrived, 0);
+        rank.reduce_packets(rank.input().chunk(..), arrived, 0).to(rank.output().chunk(..));
     }
 }
 
