@@ -94,7 +94,7 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
         }
     }
     let differing = differing.into_iter().collect();
-    (!orders.is_empty()).then(|| ReductionOrder {
+    (!orders.is_empty()).then_some(ReductionOrder {
         fingerprint,
         orders: orders.len(),
         differing,
