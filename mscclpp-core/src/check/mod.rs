@@ -8,7 +8,8 @@
 //! 3. `pairing`: on every channel pair there are as many waits as signals, semaphores end where they began, and blocks
 //!    come to their barriers equally often, for every message size (M0201, M0205, M0207).
 //! 4. `deadlock`: every thread block runs to its end (M0208).
-//! 5. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210).
+//! 5. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210); the
+//!    same for those of the caller and of the next launch (M0211 to M0213).
 //! 6. `dataflow`: every output holds what the collective promises, nothing uninitialised is read, and inputs survive
 //!    unless in place (M0214 to M0218).
 //!
@@ -25,20 +26,20 @@ mod effect;
 mod layout;
 pub mod limits;
 mod machine;
+mod model;
 mod pairing;
 mod place;
 mod race;
 pub(crate) mod reference;
+mod run;
 mod shape;
 
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
 pub use allow::{NotAllowable, allow, allowable};
 pub use dataflow::{ReductionOrder, reduction_order};
-use machine::{Machine, Survey, Watch};
 use pairing::Pairs;
-use place::Placed;
-use race::Races;
+use run::{Verdict, run};
 
 /// How much is checked, and what is let pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,10 +82,9 @@ impl Checks {
         if !found.is_empty() || self.level == Level::Basic {
             return found;
         }
-        let (deadlocks, races) = deadlocks_and_races(plan, &pairs);
-        let found = self.left(deadlocks);
-        let found = if found.is_empty() { self.left(races) } else { found };
-        if found.is_empty() { self.left(dataflow::check(plan, &pairs)) } else { found }
+        let Verdict { deadlocks, races, results } = run(plan, &pairs);
+        let findings = [deadlocks, races, results].map(|found| self.left(found));
+        findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
     /// What is not allowed of some findings.
@@ -93,37 +93,6 @@ impl Checks {
         left.extend(found.into_iter().filter(|finding| !self.allow.contains(&finding.code)));
         left
     }
-}
-
-/// `deadlock` and `race`, for which the plan runs in the abstract.
-fn deadlocks_and_races(plan: &PlanTree, pairs: &Pairs) -> (Diagnostics, Diagnostics) {
-    let survey = Survey::of(plan);
-    let mut races = None;
-    for &chunk_bytes in &survey.sizes {
-        let mut machine = Machine::new(plan, pairs, &survey, chunk_bytes);
-        match races {
-            // The first size is the one with most iterations; others show no other races.
-            None => {
-                let mut watch = Races::new(plan, &machine);
-                machine.run(&mut watch);
-                races = Some(watch.found());
-            }
-            Some(_) => machine.run(&mut Nobody),
-        }
-        if let Some(finding) = deadlock::check(&machine) {
-            return (finding.into(), races.unwrap_or_default());
-        }
-    }
-    (Diagnostics::default(), races.unwrap_or_default())
-}
-
-/// Looks on without looking.
-struct Nobody;
-
-impl<'p> Watch<'p> for Nobody {
-    fn done(&mut self, _: &Machine<'p>, _: usize, _: &Placed<'p>) {}
-
-    fn met(&mut self, _: &[usize]) {}
 }
 
 /// Checks a plan. Accepts it if no finding comes back.

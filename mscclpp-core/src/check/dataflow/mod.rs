@@ -25,11 +25,9 @@ mod values;
 
 pub use order::{ReductionOrder, reduction_order};
 
-use std::ops::Range;
 
-use super::effect::effects;
-use super::machine::{Machine, Survey, Watch};
-use super::pairing::Pairs;
+use super::machine::{Machine, Watch};
+use super::model::{Model, Space, memory_number};
 use super::place::{Placed, home};
 use crate::collective::CollectiveKind;
 use crate::diag::Diagnostics;
@@ -39,7 +37,7 @@ use contents::{Contents, Spot};
 use judge::Judge;
 
 /// Looks on while a plan runs, and knows what its memories hold.
-struct Dataflow<'p> {
+pub(super) struct Dataflow<'p> {
     plan: &'p PlanTree,
     contents: Contents,
     /// Positions of a chunk.
@@ -64,7 +62,7 @@ const MOST_MISREADS: usize = 64;
 
 /// Number of a rank's memory: one for each buffer, and one for the packets in scratch.
 fn memory_of(rank: u32, buffer: BufferKind, packets: bool) -> usize {
-    rank as usize * 4 + if packets { 3 } else { buffer as usize }
+    memory_number(rank, Space::of(buffer, packets))
 }
 
 /// Whether anything is demanded of a plan's results.
@@ -72,44 +70,16 @@ fn applies(plan: &PlanTree) -> bool {
     !matches!(plan.collective.kind, CollectiveKind::Test { .. })
 }
 
-/// Follows the contents of all memories through a plan that runs to its end and has no races.
-pub(super) fn check(plan: &PlanTree, pairs: &Pairs) -> Diagnostics {
-    if !applies(plan) {
-        return Diagnostics::default();
-    }
-    let survey = Survey::of(plan);
-    for &chunk_bytes in &survey.sizes {
-        let end = run(plan, pairs, &survey, chunk_bytes, None);
-        if end.contents.is_spent() {
-            return story::too_intricate().into();
-        }
-        if !end.is_right() {
-            // Once more, and everything is noted down.
-            let log = Some(story::Log::default());
-            return story::tell(&run(plan, pairs, &survey, chunk_bytes, log));
-        }
-    }
-    Diagnostics::default()
-}
-
-fn run<'p>(
-    plan: &'p PlanTree,
-    pairs: &'p Pairs,
-    survey: &Survey,
-    chunk_bytes: u64,
-    log: Option<story::Log<'p>>,
-) -> Dataflow<'p> {
-    let mut machine = Machine::new(plan, pairs, survey, chunk_bytes);
-    let mut watch = Dataflow::new(plan, &machine, log);
-    machine.run(&mut watch);
-    watch
-}
-
 impl<'p> Dataflow<'p> {
-    fn new(plan: &'p PlanTree, machine: &Machine<'p>, log: Option<story::Log<'p>>) -> Self {
+    /// About to follow the contents of all memories through a plan, if anything is demanded of its results.
+    pub(super) fn of(model: &Model<'p>) -> Option<Self> {
+        applies(model.plan).then(|| Self::new(model, None))
+    }
+
+    fn new(model: &Model<'p>, log: Option<story::Log<'p>>) -> Self {
+        let (plan, chunk) = (model.plan, model.size.chunk());
         let ranks = plan.ranks.len() as u32;
-        let chunk = machine.chunk_bytes().saturating_mul(machine.parts());
-        let mut contents = Contents::new(ranks, 4 * ranks as usize);
+        let mut contents = Contents::new(ranks, Space::ALL.len() * ranks as usize);
         for (rank, tables) in (0..).zip(&plan.ranks) {
             let (buffer, first) = home(plan, rank, BufferKind::Input, 0);
             let input = contents.values.input(rank);
@@ -117,6 +87,20 @@ impl<'p> Dataflow<'p> {
             contents.set(memory_of(rank, buffer, false), start, len, input);
         }
         Self { plan, contents, chunk, steps: 0, misreads: Vec::new(), reads: Vec::new(), writes: Vec::new(), log }
+    }
+
+    /// What is wrong with the results of a plan that has run to its end and has no races.
+    pub(super) fn findings(self, model: &Model<'p>) -> Diagnostics {
+        if self.contents.is_spent() {
+            return story::too_intricate().into();
+        }
+        if self.is_right() {
+            return Diagnostics::default();
+        }
+        // Once more, and everything is noted down.
+        let mut again = Self::new(model, Some(story::Log::default()));
+        Machine::new(model).run(&mut again);
+        story::tell(&again)
     }
 
     /// Whether the plan, having run to its end, did what it should.
@@ -130,30 +114,26 @@ impl<'p> Dataflow<'p> {
 }
 
 impl<'p> Watch<'p> for Dataflow<'p> {
-    fn done(&mut self, machine: &Machine<'p>, agent: usize, at: &Placed<'p>) {
+    fn done(&mut self, model: &Model<'p>, agent: usize, step: usize) {
         self.steps = self.steps.saturating_add(1);
-        if !at.op.kind.is_data() {
-            return;
-        }
         let Self { reads, writes, .. } = self;
         reads.clear();
         writes.clear();
-        effects(self.plan, at, &mut |effect| {
-            let (buffer, index) = home(self.plan, effect.owner, effect.buffer, effect.range.index);
-            let range = extent(machine, agent, at, index, effect.range.size);
-            let memory = memory_of(effect.owner, buffer, effect.packets);
-            if effect.write { &mut *writes } else { &mut *reads }.push(Spot { memory, range });
-        });
+        for effect in model.effects(step) {
+            let memory = memory_number(effect.owner, effect.memory);
+            let spot = Spot { memory, range: model.range(effect) };
+            if effect.write { &mut *writes } else { &mut *reads }.push(spot);
+        }
         if reads.first().is_none_or(|spot| spot.range.is_empty()) {
             return;
         }
         if let Some(log) = &mut self.log {
-            log.begin(at, self.steps, &self.contents, reads);
+            log.begin(&model.placed(agent, step), self.steps, &self.contents, reads);
         }
         let misreads = &mut self.misreads;
-        self.contents.step(at.op, self.steps, reads, writes, |memory, range| {
+        self.contents.step(model.op(agent, step), self.steps, reads, writes, |memory, range| {
             if misreads.len() < MOST_MISREADS {
-                misreads.push(Misread { at: *at, spot: Spot { memory, range } });
+                misreads.push(Misread { at: model.placed(agent, step), spot: Spot { memory, range } });
             }
         });
         if let Some(log) = &mut self.log {
@@ -162,29 +142,6 @@ impl<'p> Watch<'p> for Dataflow<'p> {
     }
 
     fn met(&mut self, _: &[usize]) {}
-}
-
-/// Where a range of chunks lies at the size of this run: the slice of its operation, in the window of its loop.
-fn extent(machine: &Machine, agent: usize, at: &Placed, index: u32, size: u32) -> Range<u64> {
-    let parts = u128::from(machine.parts());
-    let chunk = u128::from(machine.chunk_bytes()) * parts;
-    let start = u128::from(index) * chunk;
-    let length = u128::from(size) * chunk;
-    let (from, to) = match at.op.slice {
-        None => (0, length),
-        Some(slice) => {
-            let cut = |number: u32| length * u128::from(number) / u128::from(slice.of.max(1));
-            (cut(slice.index), cut(slice.index + 1))
-        }
-    };
-    let (from, to) = match machine.window(agent) {
-        None => (from, to),
-        Some((iteration, unit)) => {
-            let begin = from + u128::from(iteration) * u128::from(unit) * parts;
-            (begin.min(to), (begin + u128::from(unit) * parts).min(to))
-        }
-    };
-    (start + from) as u64..(start + to) as u64
 }
 
 #[cfg(test)]

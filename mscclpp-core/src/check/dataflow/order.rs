@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::deadlock;
-use super::super::machine::{Machine, Survey};
+use super::super::machine::Machine;
+use super::super::model::{Model, sizes};
 use super::super::pairing::{self, Pairs};
 use super::super::shape;
 use super::values::mix;
@@ -56,13 +57,13 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
     if !pairing::check(plan, &pairs).is_empty() {
         return None;
     }
-    let survey = Survey::of(plan);
     // By chunk of the output, what was found on which rank.
     let mut chunks: BTreeMap<u64, BTreeMap<u32, BTreeSet<u64>>> = BTreeMap::new();
     let mut by_switch = false;
-    for &chunk_bytes in &survey.sizes {
-        let mut machine = Machine::new(plan, &pairs, &survey, chunk_bytes);
-        let mut watch = Dataflow::new(plan, &machine, None);
+    for size in sizes(plan)? {
+        let model = Model::of(plan, &pairs, size);
+        let mut machine = Machine::new(&model);
+        let mut watch = Dataflow::new(&model, None);
         machine.run(&mut watch);
         if deadlock::check(&machine).is_some() || watch.contents.is_spent() {
             return None;

@@ -1,7 +1,8 @@
 //! What plans compute, and what is said of those that compute something else.
 
-use super::{check, reduction_order};
+use super::reduction_order;
 use crate::check::Pairs;
+use crate::check::run::run;
 use crate::collective::{Collective, CollectiveKind};
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
@@ -19,7 +20,7 @@ fn plan(kind: CollectiveKind, in_place: bool, ranks: &[&[&str]]) -> PlanTree {
 }
 
 fn found(plan: &PlanTree) -> Diagnostics {
-    check(plan, &Pairs::of(plan))
+    run(plan, &Pairs::of(plan)).results
 }
 
 #[track_caller]

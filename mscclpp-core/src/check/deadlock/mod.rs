@@ -16,16 +16,17 @@ const MOST_LINKS: usize = 12;
 /// what nobody has left to give.
 pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
     let stuck: Vec<usize> = (0..machine.agents.len()).filter(|&agent| machine.agents[agent].need.is_some()).collect();
+    let model = machine.model;
     let mut chain = vec![*stuck.first()?];
     let mut cycle = None;
     loop {
         let last = *chain.last()?;
-        let agent = &machine.agents[last];
-        let Some(need) = &agent.need else { break };
+        let rank = model.agents[last].rank;
+        let Some(need) = &machine.agents[last].need else { break };
         let server =
-            stuck.iter().copied().find(|&other| other != last && machine.server(other, agent.rank, need).is_some());
+            stuck.iter().copied().find(|&other| other != last && machine.server(other, rank, need).is_some());
         // Waiting for itself: what would help comes after the wait, in the same block.
-        let server = server.or_else(|| machine.server(last, agent.rank, need).map(|_| last));
+        let server = server.or_else(|| machine.server(last, rank, need).map(|_| last));
         let Some(server) = server else { break };
         if let Some(start) = chain.iter().position(|&known| known == server) {
             cycle = Some(start);
@@ -45,23 +46,22 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
     if stuck.len() > links.len() {
         message += &format!(" ({} thread blocks are stuck in all)", stuck.len());
     }
-    let mut finding = Diagnostic::new(Code::Deadlock, first.site(machine.plan), message)
+    let mut finding = Diagnostic::new(Code::Deadlock, first.site(model.plan), message)
         .help(help(machine.agents[links[0]].need.as_ref()));
     for (i, &agent) in links.iter().enumerate().take(MOST_LINKS) {
         let next = links[(i + 1) % links.len()];
         if i > 0
             && let Some(at) = machine.position(agent)
         {
-            finding = finding.also(waits(machine, agent), at.site(machine.plan));
+            finding = finding.also(waits(machine, agent), at.site(model.plan));
         }
         let state = &machine.agents[agent];
         if cycle.is_some()
             && let Some(need) = &state.need
-            && let Some(server) = machine.server(next, state.rank, need)
+            && let Some(server) = machine.server(next, model.agents[agent].rank, need)
         {
-            let what =
-                format!("{} ({}) would give it, behind its own wait", server.called(machine.plan), server.agent());
-            finding = finding.also(what, server.site(machine.plan));
+            let what = format!("{} ({}) would give it, behind its own wait", server.called(model.plan), server.agent());
+            finding = finding.also(what, server.site(model.plan));
         }
     }
     Some(finding)
@@ -71,28 +71,28 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
 fn help(need: Option<&Need>) -> &'static str {
     match need {
         Some(Need::Signal(_)) | None => "move a signal in front of the wait that keeps it back",
-        Some(Need::Semaphore(_)) => {
+        Some(Need::Unit(_)) => {
             "move a release in front of the acquire that keeps it back, or start the semaphore higher"
         }
         Some(Need::Barrier(_)) => "let all thread blocks of the barrier come to it, and to all barriers in one order",
-        Some(Need::Packets(_)) => "put packets there in every launch, before this is waited for",
+        Some(Need::Packet(_)) => "put packets there in every launch, before this is waited for",
     }
 }
 
 /// "`wait` (rank 0, thread block 0) waits for …".
 fn waits(machine: &Machine, agent: usize) -> String {
-    let state = &machine.agents[agent];
-    let (rank, block) = (state.rank, state.block);
-    let name = machine.position(agent).map_or("an operation".to_owned(), |at| at.called(machine.plan));
-    let what = match &state.need {
+    let model = machine.model;
+    let super::model::Agent { rank, block, .. } = &model.agents[agent];
+    let name = machine.position(agent).map_or("an operation".to_owned(), |at| at.called(model.plan));
+    let what = match &machine.agents[agent].need {
         Some(Need::Signal(counter)) => {
-            let direction = machine.pairs.direction(*counter);
+            let direction = model.pairs.direction(*counter as usize);
             format!("a signal of rank {} on {} channel {}", direction.from, direction.kind, direction.number)
         }
-        Some(Need::Semaphore(id)) => format!("a unit of semaphore {id}"),
-        Some(Need::Barrier(id)) => format!("the other thread blocks of barrier {id}"),
-        Some(Need::Packets(range)) => {
-            format!("the packets of scratch chunk {}", range.start / machine.parts())
+        Some(Need::Unit(id)) => format!("a unit of semaphore {}", model.semaphore(*id).1),
+        Some(Need::Barrier(id)) => format!("the other thread blocks of barrier {}", model.barrier(*id)),
+        Some(Need::Packet(atom)) => {
+            format!("the packets of scratch chunk {}", model.atoms.range(*atom).start / model.size.chunk().max(1))
         }
         None => "nothing".to_owned(),
     };

@@ -1,12 +1,13 @@
 //! Plans that run to their end, and plans that do not.
 
-use crate::check::{Pairs, deadlocks_and_races};
+use crate::check::Pairs;
+use crate::check::run::run;
 use crate::diag::{Code, Diagnostics, Site};
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
 fn check(plan: &PlanTree) -> Diagnostics {
-    deadlocks_and_races(plan, &Pairs::of(plan)).0
+    run(plan, &Pairs::of(plan)).deadlocks
 }
 
 #[track_caller]

@@ -1,125 +1,143 @@
-//! What an agent knows to be over.
+//! What an agent knows to be over, and what of it can be seen.
 
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::ops::Range;
+use std::rc::Rc;
 
-/// Per agent, how many of its operations are over. Agents of which nothing is known are left out. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Clock {
-    /// By agent, ascending.
-    counts: Option<Arc<[(u32, u64)]>>,
-}
-
-impl Clock {
-    fn list(&self) -> &[(u32, u64)] {
-        self.counts.as_deref().unwrap_or_default()
-    }
-
-    /// How many operations of an agent are over.
-    pub(super) fn get(&self, agent: u32) -> u64 {
-        let list = self.list();
-        list.binary_search_by_key(&agent, |(agent, _)| *agent).map_or(0, |place| list[place].1)
-    }
-
-    /// Learns that so many operations of an agent are over.
-    pub(super) fn learn(&mut self, agent: u32, count: u64) {
-        if count <= self.get(agent) {
-            return;
-        }
-        let list = self.list();
-        let new = [(agent, count)];
-        self.counts = Some(match list.binary_search_by_key(&agent, |(agent, _)| *agent) {
-            Ok(place) => {
-                let mut known = self.counts.take().unwrap_or_default();
-                Arc::make_mut(&mut known)[place].1 = count;
-                known
-            }
-            Err(place) => list[..place].iter().chain(&new).chain(&list[place..]).copied().collect(),
-        });
-    }
-
-    /// Whether both are one list, so that what happens to one happens to the other.
-    fn is(&self, other: &Self) -> bool {
-        match (&self.counts, &other.counts) {
-            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
-            (None, None) => true,
-            _ => false,
-        }
-    }
-
-    /// Learns all that another one knows.
-    pub(super) fn join(&mut self, other: &Self) {
-        if self.is(other) || other.counts.is_none() {
-            return;
-        }
-        if self.counts.is_none() || is_within(self.list(), other.list()) {
-            *self = other.clone();
-        } else if !is_within(other.list(), self.list()) {
-            self.counts = Some(merged(self.list(), other.list()).into());
-        }
-    }
-}
-
-/// Whether everything that `a` says is also said by `b`.
-fn is_within(a: &[(u32, u64)], b: &[(u32, u64)]) -> bool {
-    let mut rest = b.iter();
-    a.len() <= b.len()
-        && a.iter().all(|(agent, count)| {
-            rest.find(|(other, _)| other >= agent).is_some_and(|(other, most)| other == agent && most >= count)
-        })
-}
-
-fn merged(a: &[(u32, u64)], b: &[(u32, u64)]) -> Vec<(u32, u64)> {
-    let mut out = Vec::with_capacity(a.len() + b.len());
-    let (mut i, mut j) = (0, 0);
-    while let (Some(&x), Some(&y)) = (a.get(i), b.get(j)) {
-        out.push(match x.0.cmp(&y.0) {
-            Ordering::Less => x,
-            Ordering::Greater => y,
-            Ordering::Equal => (x.0, x.1.max(y.1)),
-        });
-        i += usize::from(x.0 <= y.0);
-        j += usize::from(y.0 <= x.0);
-    }
-    out.extend_from_slice(&a[i..]);
-    out.extend_from_slice(&b[j..]);
-    out
-}
-
-/// What is over, and what of it can also be seen.
+/// Per agent, how many of its steps are over, and of how many the writes can also be seen. Agents of which nothing is
+/// known are left out. Whoever is known at all, even with no step over, has begun its launch. Cheap to clone.
 ///
 /// Relaxed signals and packets say that something is over, so that its memory may be overwritten; they do not make
 /// visible what it wrote. Whatever can be seen is over.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Knowledge {
-    pub(super) over: Clock,
-    pub(super) seen: Clock,
+pub(in super::super) struct Clock {
+    /// By agent, ascending.
+    facts: Option<Rc<[Fact]>>,
 }
 
-impl Knowledge {
-    pub(super) fn join(&mut self, other: &Self) {
-        // Mostly all that is over can be seen, and both are one list.
-        let one = self.over.is(&self.seen) && other.over.is(&other.seen);
-        self.over.join(&other.over);
-        if one {
-            self.seen = self.over.clone();
-        } else {
-            self.seen.join(&other.seen);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fact {
+    agent: u32,
+    over: u32,
+    seen: u32,
+}
+
+impl Clock {
+    /// What an agent knows when it begins: that it has.
+    pub(super) fn of(agent: u32) -> Self {
+        Self { facts: Some(Rc::new([Fact { agent, over: 0, seen: 0 }])) }
+    }
+
+    fn list(&self) -> &[Fact] {
+        self.facts.as_deref().unwrap_or_default()
+    }
+
+    fn get(&self, agent: u32) -> Option<&Fact> {
+        let list = self.list();
+        // Mostly short: no search beats a look.
+        if list.len() <= 8 {
+            return list.iter().find(|fact| fact.agent == agent);
+        }
+        list.binary_search_by_key(&agent, |fact| fact.agent).ok().map(|place| &list[place])
+    }
+
+    /// How many steps of an agent are over.
+    pub(in super::super) fn over(&self, agent: u32) -> u32 {
+        self.get(agent).map_or(0, |fact| fact.over)
+    }
+
+    /// How many steps of an agent are over and can be seen.
+    pub(super) fn seen(&self, agent: u32) -> u32 {
+        self.get(agent).map_or(0, |fact| fact.seen)
+    }
+
+    /// Whether some of these agents is known to have begun.
+    pub(in super::super) fn knows_any(&self, agents: &Range<usize>) -> bool {
+        let list = self.list();
+        let place = list.partition_point(|fact| (fact.agent as usize) < agents.start);
+        list.get(place).is_some_and(|fact| (fact.agent as usize) < agents.end)
+    }
+
+    /// The agents of which something is known.
+    pub(in super::super) fn agents(&self) -> impl Iterator<Item = u32> {
+        self.list().iter().map(|fact| fact.agent)
+    }
+
+    /// Learns that so many steps of an agent are over, and can be seen.
+    pub(super) fn learn(&mut self, agent: u32, count: u32) {
+        let new = Fact { agent, over: count, seen: count };
+        let list = self.list();
+        match list.binary_search_by_key(&agent, |fact| fact.agent) {
+            Ok(place) if list[place].over >= count && list[place].seen >= count => {}
+            Ok(place) => {
+                if let Some(facts) = &mut self.facts {
+                    let fact = &mut Rc::make_mut(facts)[place];
+                    *fact = Fact { agent, over: fact.over.max(count), seen: fact.seen.max(count) };
+                }
+            }
+            Err(place) => {
+                self.facts = Some(list[..place].iter().chain(&[new]).chain(&list[place..]).copied().collect());
+            }
         }
     }
 
-    pub(super) fn learn(&mut self, agent: u32, count: u64) {
-        let one = self.over.is(&self.seen);
-        if one {
-            self.seen = Clock::default();
+    /// Learns all that another one knows; of a relaxed word, only what is over.
+    pub(super) fn join(&mut self, other: &Self, relaxed: bool) {
+        let (Some(theirs), mine) = (&other.facts, self.list()) else { return };
+        if self.facts.as_ref().is_some_and(|facts| Rc::ptr_eq(facts, theirs)) || within(theirs, mine, relaxed) {
+            return;
         }
-        self.over.learn(agent, count);
-        if one {
-            self.seen = self.over.clone();
+        if !relaxed && within(mine, theirs, false) {
+            self.facts = Some(theirs.clone());
         } else {
-            self.seen.learn(agent, count);
+            self.facts = Some(merged(mine, theirs, relaxed));
         }
     }
+
+    /// All that any of several knows.
+    pub(super) fn union<'c>(clocks: impl Iterator<Item = &'c Self>) -> Self {
+        let mut facts: Vec<Fact> = clocks.flat_map(|clock| clock.list()).copied().collect();
+        facts.sort_unstable_by_key(|fact| fact.agent);
+        facts.dedup_by(|fact, kept| {
+            let same = fact.agent == kept.agent;
+            if same {
+                (kept.over, kept.seen) = (kept.over.max(fact.over), kept.seen.max(fact.seen));
+            }
+            same
+        });
+        Self { facts: Some(facts.into()) }
+    }
+}
+
+/// Whether everything that `a` says is also said by `b`.
+fn within(a: &[Fact], b: &[Fact], relaxed: bool) -> bool {
+    if a.len() > b.len() {
+        return false;
+    }
+    let mut rest = b.iter();
+    a.iter().all(|fact| {
+        rest.find(|other| other.agent >= fact.agent).is_some_and(|other| {
+            other.agent == fact.agent && other.over >= fact.over && (relaxed || other.seen >= fact.seen)
+        })
+    })
+}
+
+fn merged(a: &[Fact], b: &[Fact], relaxed: bool) -> Rc<[Fact]> {
+    let mut out = Vec::with_capacity(a.len() + b.len());
+    let told = |fact: Fact| Fact { seen: if relaxed { 0 } else { fact.seen }, ..fact };
+    let (mut i, mut j) = (0, 0);
+    while let (Some(&x), Some(&y)) = (a.get(i), b.get(j)) {
+        out.push(match x.agent.cmp(&y.agent) {
+            Ordering::Less => x,
+            Ordering::Greater => told(y),
+            Ordering::Equal => Fact { over: x.over.max(y.over), seen: x.seen.max(told(y).seen), ..x },
+        });
+        i += usize::from(x.agent <= y.agent);
+        j += usize::from(y.agent <= x.agent);
+    }
+    out.extend_from_slice(&a[i..]);
+    out.extend(b[j..].iter().copied().map(told));
+    out.into()
 }
 
 #[cfg(test)]
@@ -128,7 +146,7 @@ mod tests {
 
     use super::Clock;
 
-    fn clock(facts: &[(u32, u64)]) -> Clock {
+    fn clock(facts: &[(u32, u32)]) -> Clock {
         let mut clock = Clock::default();
         facts.iter().for_each(|&(agent, count)| clock.learn(agent, count));
         clock
@@ -137,16 +155,23 @@ mod tests {
     proptest! {
         #[test]
         fn a_join_knows_the_most_of_both(
-            a in prop::collection::vec((0..8_u32, 0..5_u64), 0..8),
-            b in prop::collection::vec((0..8_u32, 0..5_u64), 0..8),
+            a in prop::collection::vec((0..12_u32, 0..5_u32), 0..14),
+            b in prop::collection::vec((0..12_u32, 0..5_u32), 0..14),
         ) {
             let (x, y) = (clock(&a), clock(&b));
-            let mut joined = x.clone();
-            joined.join(&y);
-            for agent in 0..8 {
-                prop_assert_eq!(joined.get(agent), x.get(agent).max(y.get(agent)));
-                let most = a.iter().filter(|(other, _)| *other == agent).map(|(_, count)| *count).max();
-                prop_assert_eq!(x.get(agent), most.unwrap_or(0));
+            let (mut joined, mut relaxed) = (x.clone(), x.clone());
+            joined.join(&y, false);
+            relaxed.join(&y, true);
+            let union = Clock::union([&x, &y].into_iter());
+            for agent in 0..12 {
+                let most = x.over(agent).max(y.over(agent));
+                prop_assert_eq!(joined.over(agent), most);
+                prop_assert_eq!(joined.seen(agent), most);
+                prop_assert_eq!(union.seen(agent), most);
+                prop_assert_eq!(relaxed.over(agent), most);
+                prop_assert_eq!(relaxed.seen(agent), x.seen(agent));
+                let either = a.iter().chain(&b).any(|(other, _)| *other == agent);
+                prop_assert_eq!(joined.knows_any(&(agent as usize..agent as usize + 1)), either);
             }
         }
     }

@@ -1,368 +1,496 @@
 //! Rule 5: no two accesses collide that nothing orders.
 //!
 //! Two accesses collide if they touch the same bytes and one of them writes. The plan runs once in the abstract, and
-//! every agent keeps what it knows to be over, and what of it it can see ([`clock::Knowledge`]):
+//! every agent keeps what it knows to be over, and what of it it can see ([`clock::Clock`]):
 //!
-//! * Operations of one block between two block syncs (`nop`, barrier) are in no order, since threads run ahead of each
-//!   other, unless both give the colliding elements to the same threads.
-//! * A signal, wait, acquire or release is executed by single threads, one for each of its channels or semaphores. A
-//!   signal tells what its block had done before the last block sync, and what its own thread has waited for since; a
-//!   wait tells one thread, and the block from the next block sync on.
-//! * Relaxed signals and waits tell what is over, but make nothing visible. Overwriting what is over is fine; reading it,
-//!   or overwriting a write that is not visible, is not.
-//! * A port channel is an agent of its own. It does one thing after the other, later than it was told to: puts read and
-//!   write when it likes, its signals come behind its puts, and a flush waits until it has read its sources.
-//! * Packets carry their own flags. Reading one waits for its write, so those two need no order, and the reader knows
-//!   what the writer's thread had done to be over.
+//! 1. Operations of one block between two block syncs (`nop`, barrier) are in no order, since threads run ahead of each
+//!    other, unless both give the colliding elements to the same threads.
+//! 2. A signal, wait, acquire or release is executed by single threads, one for each of its channels or semaphores. A
+//!    signal tells what its block had done before the last block sync, and what its own thread has waited for since; a
+//!    wait tells one thread, and the block from the next block sync on.
+//! 3. Relaxed signals and waits tell what is over, but make nothing visible. Overwriting what is over is fine; reading it,
+//!    or overwriting a write that is not visible, is not.
+//! 4. A port channel is an agent of its own. It does one thing after the other, later than it was told to: puts read and
+//!    write when it likes, its signals come behind its puts, and a flush waits until it has read its sources.
+//! 5. Packets carry their own flags. Reading one waits for its write, so those two need no order. Who has read all that
+//!    one operation wrote knows, from its next block sync on, that those threads of the writer are done with what they
+//!    did before: all threads, for operations of the same block that are no longer than the one that was read. Before its
+//!    next block sync each of its threads knows as much of the elements that it read.
+//! 6. The caller owns input and output between launches. What another rank does to them must come after some word from a
+//!    rank that has begun, and must be over when the owner's launch is (M0212, M0213).
+//! 7. Whatever the next launch does first to scratch comes after what this one did last ([`relaunch`], M0211).
 //!
-//! Where several agents signal or release to one counter, the order of this run decides whose word a wait gets. A packet
-//! speaks for the whole operation that wrote it, though strictly each speaks for one thread.
+//! # Why this is sound
+//!
+//! A clock holds only what is over in every schedule. Where one thread raises a counter and one waits for it, the nth
+//! wait gets the nth signal, whatever the schedule; where several do, a wait learns what all schedules have in common
+//! ([`words::Words`]). So the one order in which the plan runs here stands for all: if it shows no two accesses that are
+//! unordered by these clocks, no order does. Of the accesses to a piece of memory only the last write and the reads since
+//! are kept, since whatever comes after these comes after all before.
+//!
+//! # What is refused though it could not fail
+//!
+//! Packets of which each of several readers reads a part teach them only what came before the writer's last block sync,
+//! until the launch ends.
+//! Elements that are given to threads in another way collide even where the threads would happen to be the same. Several
+//! who signal on one counter are believed only what all schedules have in common.
 
+mod cells;
 mod clock;
-mod memory;
+pub(super) mod relaunch;
 mod story;
-
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Range;
+mod words;
 
 use smallvec::SmallVec;
 
 use super::MOST_FINDINGS;
-use super::effect::{Effect, effects};
-use super::machine::{Machine, Watch};
+use super::machine::Watch;
+use super::model::{Effect, Model};
 use super::pairing::{signals, waits};
-use super::place::{Placed, home};
 use crate::diag::Diagnostics;
-use crate::plan::{OpKind, PlanTree};
-use crate::vocab::ChannelKind;
-use clock::Knowledge;
-use memory::{Access, Grain, Mapping, Memory};
+use crate::plan::OpKind;
+use cells::{Access, Cells, First, Grain, NONE};
+use clock::Clock;
+use words::{Word, Words};
 
 /// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
 /// ranges belong to equal threads.
 const VECTOR_BYTES: u32 = 16;
 
 /// Looks on while a plan runs, and finds its races.
-pub(super) struct Races<'p> {
-    plan: &'p PlanTree,
-    /// Thread blocks in the order of the machine's agents, then one for every channel end, of which those of ports act.
+pub(super) struct Races<'m, 'p> {
+    model: &'m Model<'p>,
+    /// Thread blocks in the order of the model's agents, then the ports that are used.
     agents: Vec<Agent>,
     blocks: usize,
-    /// Per rank its input, output, scratch as plain data, and scratch as packets.
-    memories: Vec<[Memory; 4]>,
+    /// Per channel end, its port among the agents.
+    ports: Vec<u32>,
+    cells: Cells,
     /// All accesses, by number.
-    accesses: Vec<Access<'p>>,
-    /// What the signals say that nobody has waited for yet, per counter.
-    signals: Vec<VecDeque<Knowledge>>,
-    /// The same for the releases of semaphores, behind the units that are there from the start.
-    releases: BTreeMap<(usize, u32), (i64, VecDeque<Knowledge>)>,
+    accesses: Vec<Access>,
+    signals: Words,
+    releases: Words,
+    /// What readers of packets learn.
+    carried: Vec<Carried>,
+    /// Accesses of scratch that nothing in the launch precedes, and what their agents knew.
+    firsts: Vec<First>,
+    knew: Vec<Clock>,
     found: Diagnostics,
+}
+
+/// What the readers of some packets learn to be over.
+struct Carried {
+    /// Whoever reads any.
+    by_any: Clock,
+    /// Who reads all.
+    by_all: Clock,
+    /// Who reads an element: of what packets take a thread at a time, the element at the same place of its range.
+    by_element: Clock,
+}
+
+/// What a block has learned from packets since the last block sync.
+struct Heard {
+    /// Length of the range that it read: as many of its threads know.
+    length: u64,
+    /// What each of them knows.
+    of_any: Clock,
+    /// What they know together.
+    of_all: Clock,
+    /// What each knows of its element, if its range began where the writer's did.
+    of_element: Clock,
 }
 
 #[derive(Default)]
 struct Agent {
     /// What all its threads know.
-    knows: Knowledge,
+    knows: Clock,
     /// What single threads have waited for since the last block sync.
-    threads: SmallVec<[(usize, Knowledge); 2]>,
-    /// Operations done.
-    count: u64,
-    /// Operations done at the last block sync.
-    epoch: u64,
+    threads: SmallVec<[(u32, Clock); 1]>,
+    /// What has been learned from packets since.
+    heard: Vec<Heard>,
+    /// Steps done.
+    count: u32,
+    /// Steps done at the last block sync.
+    epoch: u32,
+    /// Lengths of the longest ranges touched since, by step.
+    lengths: Vec<(u32, u64)>,
 }
 
 impl Agent {
     /// All threads meet.
-    fn meet(&mut self) {
+    fn meet(&mut self, number: u32) {
         for (_, knows) in std::mem::take(&mut self.threads) {
-            self.knows.join(&knows);
+            self.knows.join(&knows, false);
         }
+        match self.heard.as_slice() {
+            [] => {}
+            [one] => self.knows.join(&one.of_all, true),
+            all => {
+                let heard = Clock::union(all.iter().map(|heard| &heard.of_all));
+                self.knows.join(&heard, true);
+            }
+        }
+        self.heard.clear();
+        self.lengths.clear();
         self.epoch = self.count;
+        self.knows.learn(number, self.count);
+    }
+
+    /// What each thread knows that has an element of a range of some length.
+    fn sure(&self, length: u64) -> impl Iterator<Item = &Clock> {
+        let heard = self.heard.iter().filter(move |heard| heard.length >= length);
+        heard.map(|heard| &heard.of_any).chain([&self.knows])
     }
 
     /// What a thread can tell.
-    fn word(&self, number: u32, thread: usize) -> Knowledge {
+    fn word(&self, thread: u32) -> Clock {
         let mut word = self.knows.clone();
         for (_, knows) in self.threads.iter().filter(|(other, _)| *other == thread) {
-            word.join(knows);
+            word.join(knows, false);
         }
-        word.learn(number, self.epoch);
         word
     }
 
-    fn hear(&mut self, thread: usize, word: &Knowledge) {
+    fn hear(&mut self, thread: u32, word: &Clock, relaxed: bool) {
         match self.threads.iter_mut().find(|(other, _)| *other == thread) {
-            Some((_, knows)) => knows.join(word),
-            None => self.threads.push((thread, word.clone())),
+            Some((_, knows)) => knows.join(word, relaxed),
+            None => {
+                let mut knows = Clock::default();
+                knows.join(word, relaxed);
+                self.threads.push((thread, knows));
+            }
         }
     }
 }
 
-impl<'p> Watch<'p> for Races<'p> {
-    fn done(&mut self, machine: &Machine<'p>, agent: usize, at: &Placed<'p>) {
+impl<'p> Watch<'p> for Races<'_, 'p> {
+    fn done(&mut self, model: &Model<'p>, number: usize, step: usize) {
         use OpKind as K;
-        let kind = at.op.kind;
-        let port = at.op.channel == Some(ChannelKind::Port);
-        self.agents[agent].count += 1;
-        if kind == K::Nop {
-            self.agents[agent].meet();
-        } else if kind.is_data() {
-            if port {
-                self.push(machine, agent, at);
-            } else {
-                self.touch(machine, agent, at);
-            }
-        } else if signals(kind) {
-            for (thread, &id) in at.op.ids.iter().enumerate() {
-                let Some(end) = machine.pairs.outgoing(self.plan, at, id) else { continue };
-                let mut word = self.agents[agent].word(agent as u32, thread);
-                if port {
-                    word = self.tell_port(end, &word);
-                }
-                self.signal(end, word, kind == K::RelaxedSignal);
-            }
-        } else if waits(kind) {
-            for (thread, &id) in at.op.ids.iter().enumerate() {
-                let counter = machine.pairs.incoming(self.plan, at, id);
-                let Some(mut word) = counter.and_then(|counter| self.signals[counter].pop_front()) else { continue };
-                if kind == K::RelaxedWait {
-                    word.seen = Default::default();
-                }
-                self.agents[agent].hear(thread, &word);
-            }
-        } else if kind == K::Flush {
-            for (thread, &id) in at.op.ids.iter().enumerate() {
-                if let Some(end) = machine.pairs.outgoing(self.plan, at, id) {
-                    self.flush(agent, thread, end);
+        let &super::model::Step { kind, port, .. } = model.step_at(step);
+        let by = number as u32;
+        self.agents[number].count += 1;
+        match kind {
+            K::Nop => self.agents[number].meet(by),
+            K::SemaphoreRelease => {
+                for (thread, &id) in (0..).zip(model.ids(step)) {
+                    let word = Word { knows: self.agents[number].word(thread), relaxed: false };
+                    self.releases.send(id, (by, thread), word);
                 }
             }
-        } else if matches!(kind, K::SemaphoreAcquire | K::SemaphoreRelease) {
-            for (thread, &id) in at.op.ids.iter().enumerate() {
-                let initial = self.plan.ranks[at.rank].semaphores[id as usize];
-                let (free, words) = self.releases.entry((at.rank, id)).or_insert((initial, VecDeque::new()));
-                if kind == K::SemaphoreRelease {
-                    words.push_back(self.agents[agent].word(agent as u32, thread));
-                } else if *free > 0 {
-                    *free -= 1;
-                } else if let Some(word) = words.pop_front() {
-                    self.agents[agent].hear(thread, &word);
+            K::SemaphoreAcquire => {
+                for (thread, &id) in (0..).zip(model.ids(step)) {
+                    let agent = &mut self.agents[number];
+                    self.releases.receive(id, (by, thread), |thread, word| agent.hear(thread, &word.knows, false));
                 }
             }
+            K::Flush => {
+                for (thread, &id) in (0..).zip(model.ids(step)) {
+                    self.flush(number, thread, id);
+                }
+            }
+            _ if kind.is_data() && port => self.push(number, step),
+            _ if kind.is_data() => self.touch(number, step),
+            _ if signals(kind) => {
+                for (thread, &id) in (0..).zip(model.ids(step)) {
+                    let mut knows = self.agents[number].word(thread);
+                    if port {
+                        knows = self.tell_port(id, &knows);
+                    }
+                    let relaxed = kind == K::RelaxedSignal;
+                    self.signals.send(id, (by, thread), Word { knows, relaxed });
+                }
+            }
+            _ if waits(kind) => {
+                for (thread, &id) in (0..).zip(model.ids(step)) {
+                    let agent = &mut self.agents[number];
+                    let relaxed = kind == K::RelaxedWait;
+                    self.signals.receive(id, (by, thread), |thread, word| {
+                        agent.hear(thread, &word.knows, relaxed || word.relaxed);
+                    });
+                }
+            }
+            _ => {}
         }
     }
 
     fn met(&mut self, agents: &[usize]) {
-        let mut all = Knowledge::default();
-        for &number in agents {
-            let agent = &mut self.agents[number];
-            // The barrier itself counts when it is done, which is later.
-            agent.meet();
-            all.join(&agent.word(number as u32, 0));
-        }
-        for &agent in agents {
-            self.agents[agent].knows = all.clone();
-        }
+        // The barrier itself counts when it is done, which is later.
+        agents.iter().for_each(|&number| self.agents[number].meet(number as u32));
+        let all = match agents {
+            [one] => self.agents[*one].knows.clone(),
+            _ => Clock::union(agents.iter().map(|&number| &self.agents[number].knows)),
+        };
+        agents.iter().for_each(|&number| self.agents[number].knows = all.clone());
     }
 }
 
-impl<'p> Races<'p> {
-    pub(super) fn new(plan: &'p PlanTree, machine: &Machine<'p>) -> Self {
-        let blocks = machine.agents.len();
-        let mut agents = Vec::new();
-        agents.resize_with(blocks + machine.pairs.counters(), Agent::default);
-        let mut signals = Vec::new();
-        signals.resize_with(machine.pairs.counters(), VecDeque::new);
+impl<'m, 'p> Races<'m, 'p> {
+    pub(super) fn new(model: &'m Model<'p>) -> Self {
+        let blocks = model.agents.len();
+        let begun = |number| Agent { knows: Clock::of(number), ..Agent::default() };
         Self {
-            plan,
-            agents,
+            model,
+            agents: (0..blocks as u32).map(begun).collect(),
             blocks,
-            memories: plan.ranks.iter().map(|_| Default::default()).collect(),
+            ports: Vec::new(),
+            cells: Cells::new(model),
             accesses: Vec::new(),
-            signals,
-            releases: BTreeMap::new(),
+            signals: Words::of_channels(model),
+            releases: Words::of_semaphores(model),
+            carried: Vec::new(),
+            firsts: Vec::new(),
+            knew: Vec::new(),
             found: Diagnostics::default(),
         }
     }
 
-    /// What the run has shown.
-    pub(super) fn found(self) -> Diagnostics {
-        self.found
-    }
-
-    fn signal(&mut self, counter: usize, mut word: Knowledge, relaxed: bool) {
-        if relaxed {
-            word.seen = Default::default();
+    /// The port behind a channel end.
+    fn port(&mut self, end: u32) -> usize {
+        if self.ports.is_empty() {
+            self.ports.resize(self.model.pairs.counters(), NONE);
         }
-        self.signals[counter].push_back(word);
+        // A plan that passed the shape rule has all its channels.
+        let Some(port) = self.ports.get_mut(end as usize) else { return self.agents.len() - 1 };
+        if *port == NONE {
+            *port = self.agents.len() as u32;
+            self.agents.push(Agent { knows: Clock::of(*port), ..Agent::default() });
+        }
+        *port as usize
     }
 
     /// A port hears from a thread that gives it something to do; what it can tell afterwards, all before being done.
-    fn tell_port(&mut self, end: usize, word: &Knowledge) -> Knowledge {
-        let number = self.blocks + end;
+    fn tell_port(&mut self, end: u32, word: &Clock) -> Clock {
+        let number = self.port(end);
         let port = &mut self.agents[number];
-        port.knows.join(word);
+        port.knows.join(word, false);
         port.count += 1;
-        port.epoch = port.count;
-        port.word(number as u32, 0)
+        port.meet(number as u32);
+        port.knows.clone()
     }
 
     /// A thread waits until a port has done all that it was given.
-    fn flush(&mut self, agent: usize, thread: usize, end: usize) {
-        let number = self.blocks + end;
+    fn flush(&mut self, agent: usize, thread: u32, end: u32) {
+        let number = self.port(end);
         let port = &self.agents[number];
-        let mut word = Knowledge { over: port.knows.over.clone(), ..Default::default() };
-        word.over.learn(number as u32, port.count);
-        self.agents[agent].hear(thread, &word);
+        let mut word = port.knows.clone();
+        word.learn(number as u32, port.count);
+        self.agents[agent].hear(thread, &word, true);
     }
 
     /// A data operation of a block.
-    fn touch(&mut self, machine: &Machine<'p>, agent: usize, at: &Placed<'p>) {
-        effects(self.plan, at, &mut |effect| self.access(machine, agent, agent, at, &effect));
+    fn touch(&mut self, agent: usize, step: usize) {
+        for number in 0..self.model.effects(step).len() {
+            self.access(agent, agent, step, number);
+        }
+        if self.model.has_packets() {
+            let longest = self.model.effects(step).iter().map(|effect| self.model.length(effect)).max().unwrap_or(0);
+            let agent = &mut self.agents[agent];
+            agent.lengths.push((agent.count - 1, longest));
+        }
     }
 
     /// A data operation that a block gives to ports, one pair of source and destination per channel.
-    fn push(&mut self, machine: &Machine<'p>, agent: usize, at: &Placed<'p>) {
-        let mut all = Vec::new();
-        effects(self.plan, at, &mut |effect| all.push(effect));
-        if at.op.kind == OpKind::ReadPutPackets {
+    fn push(&mut self, agent: usize, step: usize) {
+        let model = self.model;
+        let kind = model.step_at(step).kind;
+        let (effects, forwards) = (model.effects(step), kind == OpKind::ReadPutPackets);
+        if forwards {
             // The block waits for the packets, and meets, before it pushes.
-            all.iter().filter(|effect| !effect.write).for_each(|effect| self.access(machine, agent, agent, at, effect));
-            self.agents[agent].meet();
+            for number in (0..effects.len()).filter(|number| !effects[*number].write) {
+                self.access(agent, agent, step, number);
+            }
+            self.agents[agent].meet(agent as u32);
         }
-        for (thread, &id) in at.op.ids.iter().enumerate() {
-            let Some(end) = machine.pairs.outgoing(self.plan, at, id) else { continue };
-            let word = self.agents[agent].word(agent as u32, thread);
-            self.agents[self.blocks + end].knows.join(&word);
-            for effect in &all {
-                let mine = effect.position == thread || at.op.kind == OpKind::ReadPutPackets && !effect.write;
-                if mine {
-                    self.access(machine, agent, self.blocks + end, at, effect);
+        for (thread, &end) in (0..).zip(model.ids(step)) {
+            let word = self.agents[agent].word(thread);
+            let port = self.port(end);
+            self.agents[port].knows.join(&word, false);
+            for (number, effect) in effects.iter().enumerate() {
+                if effect.position == thread || forwards && !effect.write {
+                    self.access(agent, port, step, number);
                 }
             }
-            let word = self.tell_port(end, &word);
-            if signals(at.op.kind) {
-                self.signal(end, word, false);
+            let knows = self.tell_port(end, &word);
+            if signals(kind) {
+                self.signals.send(end, (agent as u32, thread), Word { knows, relaxed: false });
             }
-            if at.op.kind == OpKind::PutWithSignalAndFlush {
+            if kind == OpKind::PutWithSignalAndFlush {
                 self.flush(agent, thread, end);
             }
         }
     }
 
-    /// One access by `by`, in an operation of the block `agent`.
-    fn access(&mut self, machine: &Machine<'p>, agent: usize, by: usize, at: &Placed<'p>, effect: &Effect) {
-        let (buffer, index) = home(self.plan, effect.owner, effect.buffer, effect.range.index);
-        let range = bytes(machine, agent, at, index, effect.range.size);
-        if range.is_empty() {
+    /// One access by `by`, in a step of the block `agent`.
+    fn access(&mut self, agent: usize, by: usize, step: usize, number: usize) {
+        let effect = self.model.effects(step)[number];
+        let atoms = effect.atoms();
+        if atoms.is_empty() {
             return;
         }
         let block = by < self.blocks;
-        let count = if block { self.agents[by].count - 1 } else { self.agents[by].count };
+        let state = &self.agents[by];
         let mut access = Access {
             agent: by as u32,
-            count,
-            threads: (block && self.plan.buffer_alignment.is_multiple_of(VECTOR_BYTES))
-                .then(|| Mapping { range: range.clone(), grain: grain(at.op.kind) }),
+            count: if block { state.count - 1 } else { state.count },
+            step: step as u32,
+            atoms: (atoms.start as u32, atoms.end as u32),
+            grain: if block { self.grain(step) } else { Grain::Unknown },
             write: effect.write,
-            at: *at,
-            carries: None,
+            carries: NONE,
         };
-        let memory = &mut self.memories[effect.owner as usize][if effect.packets { 3 } else { buffer as usize }];
-        let state = &self.agents[by];
         // A port's operations are in order; those of a block only across block syncs.
-        let epoch = if block { state.epoch } else { u64::MAX };
+        let epoch = if block { state.epoch } else { u32::MAX };
+        let packets = effect.packets();
+        let length = self.model.length(&effect);
+        // Whether the thread of each element has read a packet that says that the old access of the element is over.
+        let heard_of = |old: &Access| {
+            old.grain == Grain::Packet
+                && old.atoms == access.atoms
+                && access.grain == Grain::Packet
+                && state.heard.iter().any(|heard| heard.length >= length && heard.of_element.over(old.agent) > old.count)
+        };
         // Waiting for a packet's flag takes the place of an order.
-        let waits = effect.packets && !effect.write && block;
-        let mut heard = Vec::new();
+        let awaits = packets && !effect.write && block;
+        let foreign = effect.memory.is_callers() && effect.owner as usize != self.model.agents[agent].rank;
+        let mut heard: SmallVec<[u32; 2]> = SmallVec::new();
+        let (mut early, mut first) = (false, NONE);
         let mut race = None;
-        for (place, cell) in memory.touched(&range) {
-            for &old in &cell.writes {
-                let old = &self.accesses[old as usize];
-                if waits {
-                    heard.extend(old.carries.clone());
-                    continue;
+        // Neighbouring atoms mostly have the same past.
+        let mut fine_write = NONE;
+        for atom in atoms.clone() {
+            let write = self.cells.write(atom);
+            if write == NONE {
+                if effect.memory.is_callers() {
+                    let owner = &self.model.agents_of[effect.owner as usize];
+                    early |= foreign && !early && !state.sure(length).any(|clock| clock.knows_any(owner));
+                } else {
+                    if first == NONE {
+                        first = self.knew.len() as u32;
+                        self.knew.push(match state.sure(length).count() {
+                            1 => state.knows.clone(),
+                            _ => Clock::union(state.sure(length)),
+                        });
+                    }
+                    self.firsts.push(First { atom: atom as u32, access: self.accesses.len() as u32, knew: first });
                 }
+            } else if awaits {
+                if heard.last() != Some(&write) {
+                    heard.push(write);
+                }
+            } else if write != fine_write {
+                let old = &self.accesses[write as usize];
                 // What an order of execution is worth for packets: their flags make them visible.
-                let over = ordered(old, &access, epoch, &state.knows.over);
-                let fine = if effect.packets { over } else { ordered(old, &access, epoch, &state.knows.seen) };
-                if !fine {
-                    race.get_or_insert((old, place, over));
+                let known = if packets { state.knows.over(old.agent) } else { state.knows.seen(old.agent) };
+                if !(ordered(old, &access, epoch, known) || packets && heard_of(old)) {
+                    let over = ordered(old, &access, epoch, state.knows.over(old.agent));
+                    race = race.or(Some((write, atom, over)));
+                }
+                fine_write = write;
+            }
+            if effect.write {
+                for read in self.cells.reads(atom) {
+                    let old = &self.accesses[read as usize];
+                    if !ordered(old, &access, epoch, state.knows.over(old.agent)) && !heard_of(old) {
+                        race = race.or(Some((read, atom, false)));
+                    }
                 }
             }
-            for &old in cell.reads.iter().filter(|_| effect.write) {
+        }
+        if self.found.len() < MOST_FINDINGS {
+            if let Some((old, atom, over)) = race {
                 let old = &self.accesses[old as usize];
-                if !ordered(old, &access, epoch, &state.knows.over) {
-                    race.get_or_insert((old, place, false));
-                }
+                self.found.push(story::race(self.model, self.blocks, old, &access, atom, over));
+            } else if early {
+                self.found.push(story::early(self.model, &access));
             }
         }
-        if let Some((old, place, over)) = race
-            && self.found.len() < MOST_FINDINGS
-        {
-            let chunk = place / (u128::from(machine.chunk_bytes()) * u128::from(machine.parts()));
-            self.found.push(story::tell(self.plan, self.blocks, old, &access, (effect, buffer, chunk), over));
+        for old in heard {
+            self.hear_packets(by, &effect, old);
         }
-        let state = &mut self.agents[by];
-        heard.iter().for_each(|over| state.knows.over.join(over));
-        if effect.packets && effect.write {
-            let mut over = state.knows.over.clone();
-            over.learn(by as u32, count + 1);
-            access.carries = Some(over);
+        if packets && effect.write {
+            access.carries = self.carried.len() as u32;
+            let carried = self.carried(by, &effect);
+            self.carried.push(carried);
         }
-        let number = self.accesses.len() as u32;
-        if effect.write {
-            memory.write(range, number);
-        } else {
-            let (accesses, new) = (&self.accesses, &access);
-            // A later read of the same agent stands for earlier ones that are over by then, or in the same threads.
-            memory.read(range, number, |old| {
-                let old = &accesses[old as usize];
-                old.agent == new.agent && (old.count < epoch || old.threads == new.threads)
-            });
+        let new = self.accesses.len() as u32;
+        let (accesses, cells) = (&self.accesses, &mut self.cells);
+        for atom in atoms {
+            if effect.write {
+                cells.set_write(atom, new);
+            } else {
+                // A later read of the same agent stands for earlier ones that are over by then, or in the same threads.
+                cells.add_read(atom, new, |old| {
+                    let old = &accesses[old as usize];
+                    old.agent == access.agent && (old.count < epoch || old.is_mapped_as(&access))
+                });
+            }
         }
         self.accesses.push(access);
     }
+
+    /// A block has read packets that an access wrote.
+    fn hear_packets(&mut self, by: usize, effect: &Effect, old: u32) {
+        let old = &self.accesses[old as usize];
+        let Some(carried) = self.carried.get(old.carries as usize) else { return };
+        let atoms = effect.atoms();
+        let all = atoms.start <= old.atoms.0 as usize && old.atoms.1 as usize <= atoms.end;
+        let alike = atoms.start == old.atoms.0 as usize && atoms.end <= old.atoms.1 as usize;
+        let length = self.model.length(effect);
+        let of_any = carried.by_any.clone();
+        let of_all = if all { &carried.by_all } else { &carried.by_any }.clone();
+        let of_element = if alike { &carried.by_element } else { &carried.by_any }.clone();
+        self.agents[by].heard.push(Heard { length, of_any, of_all, of_element });
+    }
+
+    /// What the readers of packets learn that are about to be written.
+    fn carried(&self, by: usize, effect: &Effect) -> Carried {
+        let agent = &self.agents[by];
+        let by_any = agent.knows.clone();
+        if by >= self.blocks {
+            // It does one thing after the other, and this will be the next one.
+            let mut by_all = by_any.clone();
+            by_all.learn(by as u32, agent.count + 1);
+            return Carried { by_all, by_element: by_any.clone(), by_any };
+        }
+        let (mut by_all, mut by_element) = (by_any.clone(), by_any.clone());
+        // As many threads as write the packets had read those, and done that, before.
+        let length = self.model.length(effect);
+        if agent.heard.iter().any(|heard| heard.length <= length) {
+            let whole = agent.heard.iter().filter(|heard| heard.length <= length);
+            by_all = Clock::union(whole.map(|heard| &heard.of_all).chain([&by_any]));
+        }
+        let longer = agent.lengths.iter().find(|(_, other)| *other > length);
+        by_all.learn(by as u32, longer.map_or(agent.count, |(step, _)| *step));
+        // Whoever writes an element had read it.
+        if agent.heard.iter().any(|heard| heard.length >= length) {
+            let elements = agent.heard.iter().filter(|heard| heard.length >= length);
+            by_element = Clock::union(elements.map(|heard| &heard.of_element).chain([&by_any]));
+        }
+        by_element.learn(by as u32, agent.count);
+        Carried { by_any, by_all, by_element }
+    }
+
+    /// What the threads of a step take at a time.
+    fn grain(&self, step: usize) -> Grain {
+        use OpKind as K;
+        if !self.model.plan.buffer_alignment.is_multiple_of(VECTOR_BYTES) {
+            return Grain::Unknown;
+        }
+        match self.model.step_at(step).kind {
+            K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => Grain::Vector,
+            K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast => Grain::Multicast,
+            _ => Grain::Packet,
+        }
+    }
 }
 
-/// Whether an earlier access is over, or happens in the same thread, when a later one begins.
-fn ordered(old: &Access, new: &Access, epoch: u64, knows: &clock::Clock) -> bool {
+/// Whether an earlier access is over, or happens in the same thread, when a later one begins that knows of so many steps
+/// of the earlier one's agent.
+fn ordered(old: &Access, new: &Access, epoch: u32, known: u32) -> bool {
     if old.agent != new.agent {
-        return knows.get(old.agent) > old.count;
+        return known > old.count;
     }
-    old.count < epoch || old.count == new.count || old.threads.is_some() && old.threads == new.threads
-}
-
-/// Where a range of chunks lies at the size of this run: the slice of its operation, in the window of its loop.
-fn bytes(machine: &Machine, agent: usize, at: &Placed, index: u32, size: u32) -> Range<u128> {
-    let parts = u128::from(machine.parts());
-    let chunk = u128::from(machine.chunk_bytes()) * parts;
-    let start = u128::from(index) * chunk;
-    let length = u128::from(size) * chunk;
-    let (from, to) = match at.op.slice {
-        None => (0, length),
-        Some(slice) => {
-            let cut = |number: u32| length * u128::from(number) / u128::from(slice.of.max(1));
-            (cut(slice.index), cut(slice.index + 1))
-        }
-    };
-    match machine.window(agent) {
-        None => start + from..start + to,
-        Some((iteration, unit)) => {
-            let begin = from + u128::from(iteration) * u128::from(unit) * parts;
-            let end = begin + u128::from(unit) * parts;
-            start + begin.min(to)..start + end.min(to)
-        }
-    }
-}
-
-/// What the threads of an operation take at a time.
-fn grain(kind: OpKind) -> Grain {
-    use OpKind as K;
-    match kind {
-        K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => Grain::Vector,
-        K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast => Grain::Multicast,
-        _ => Grain::Packet,
-    }
+    old.count < epoch || old.is_mapped_as(new) || old.count == new.count && old.atoms == new.atoms
 }
 
 #[cfg(test)]

@@ -1,43 +1,120 @@
-//! What to say about two accesses that nothing orders.
+//! What to say about accesses that nothing orders.
 
-use super::super::effect::Effect;
-use super::memory::Access;
+use super::super::model::{Model, Space};
+use super::super::place::Placed;
+use super::cells::Access;
 use crate::diag::{Code, Diagnostic};
-use crate::plan::PlanTree;
-use crate::vocab::BufferKind;
 
-/// The finding about two colliding accesses at a chunk, given whether the earlier one is known to be over.
-pub(super) fn tell(
-    plan: &PlanTree,
-    blocks: usize,
-    old: &Access,
-    new: &Access,
-    (effect, buffer, chunk): (&Effect, BufferKind, u128),
-    over: bool,
-) -> Diagnostic {
-    let does = |access: &Access| if access.write { "writes" } else { "reads" };
-    let packets = if effect.packets { "the packets of " } else { "" };
-    let (name, other) = (new.at.called(plan), old.at.called(plan));
+/// An access in words.
+struct Told<'p> {
+    at: Placed<'p>,
+    /// "`put` (rank 0, thread block 1)".
+    who: String,
+    name: String,
+    does: &'static str,
+}
+
+fn told<'p>(model: &Model<'p>, access: &Access) -> Told<'p> {
+    let step = access.step as usize;
+    let at = model.placed(model.agent_of(step), step);
+    let name = at.called(model.plan);
+    Told { who: format!("{name} ({})", at.agent()), at, name, does: if access.write { "writes" } else { "reads" } }
+}
+
+/// "output chunk 3 of rank 1".
+pub(super) fn place(model: &Model, atom: usize) -> String {
+    let (rank, memory) = model.atoms.memory(atom);
+    let chunk = model.atoms.range(atom).start / model.size.chunk().max(1);
+    let packets = if memory == Space::Packets { "the packets of " } else { "" };
+    format!("{packets}{} chunk {chunk} of rank {rank}", memory.buffer())
+}
+
+/// The finding about two colliding accesses at an atom, given whether the earlier one is known to be over.
+pub(super) fn race(model: &Model, blocks: usize, old: &Access, new: &Access, atom: usize, over: bool) -> Diagnostic {
+    let (first, second) = (told(model, old), told(model, new));
     let message = format!(
-        "{name} ({}) {} {packets}{buffer} chunk {chunk} of rank {}, and {other} ({}) {} it, with nothing to order the two",
-        new.at.agent(),
-        does(new),
-        effect.owner,
-        old.at.agent(),
-        does(old),
+        "{} {} {}, and {} {} it, with nothing to order the two",
+        second.who,
+        second.does,
+        place(model, atom),
+        first.who,
+        first.does,
     );
     let by_port = |access: &Access| access.agent as usize >= blocks;
     let help = if over {
         "a relaxed signal says that something is over but makes nothing visible; use a normal signal and wait"
-    } else if by_port(old) && !by_port(new) && old.at.rank == new.at.rank {
+    } else if by_port(old) && !by_port(new) && first.at.rank == second.at.rank {
         "a port reads its source later; flush the channel or wait for the receiver's signal first"
     } else if old.agent == new.agent {
         "put a block sync between them: `rank.barrier([block])`, or a sync on the signal or wait in between"
-    } else if old.at.rank == new.at.rank {
+    } else if first.at.rank == second.at.rank {
         "let the thread blocks meet in a barrier, or hand over with a semaphore"
     } else {
         "signal behind the one and wait in front of the other, each with a block sync on the side of the data"
     };
-    let what = format!("{other} {}", does(old));
-    Diagnostic::new(Code::Race, new.at.site(plan), message).also(what, old.at.site(plan)).help(help)
+    Diagnostic::new(Code::Race, second.at.site(model.plan), message)
+        .also(format!("{} {}", first.name, first.does), first.at.site(model.plan))
+        .help(help)
+}
+
+/// The finding about an access of another rank's buffer before that rank is known to have begun.
+pub(super) fn early(model: &Model, access: &Access) -> Diagnostic {
+    let new = told(model, access);
+    let atom = access.atoms.0 as usize;
+    let (owner, memory) = model.atoms.memory(atom);
+    let caller = match (access.write, memory) {
+        (true, _) => "its caller may still use what is there",
+        (false, _) => "its caller may not have written it yet",
+    };
+    let message =
+        format!("{} {} {} before rank {owner} is known to have begun: {caller}", new.who, new.does, place(model, atom));
+    Diagnostic::new(Code::EarlyAccess, new.at.site(model.plan), message).help(format!(
+        "let rank {owner} signal first and wait for that, with a block sync behind the wait; both may be relaxed"
+    ))
+}
+
+/// The finding about an access of another rank's buffer that nothing makes that rank wait for.
+pub(super) fn late(model: &Model, blocks: usize, access: &Access, atom: usize) -> Diagnostic {
+    let old = told(model, access);
+    let (owner, _) = model.atoms.memory(atom);
+    let by_port = access.agent as usize >= blocks;
+    let through = if by_port { "'s port" } else { "" };
+    let doing = if access.write { "writing" } else { "reading" };
+    let message = format!(
+        "{}{through} may still be {doing} {} when the launch of rank {owner} is over and its caller goes on",
+        old.who,
+        place(model, atom)
+    );
+    let help = match (by_port, old.at.rank == owner as usize) {
+        (true, true) => "flush the channel, or wait for a signal that the receiver sends when it has the data".to_owned(),
+        _ => format!("signal rank {owner} behind it, and let rank {owner} wait for that signal before it ends"),
+    };
+    Diagnostic::new(Code::OpenEnd, old.at.site(model.plan), message).help(help)
+}
+
+/// The finding about an access in a later launch and one of this launch, at an atom of scratch.
+pub(super) fn relaunch(model: &Model, old: &Access, new: &Access, atom: usize) -> Diagnostic {
+    let (first, second) = (told(model, old), told(model, new));
+    let (which, halves) = match model.plan.double_scratch {
+        true => ("launch after the next", "with double scratch "),
+        false => ("next launch", ""),
+    };
+    let message = format!(
+        "in the {which}, {} {} {} {halves}while {} may still be {} it in this one",
+        second.who,
+        second.does,
+        place(model, atom),
+        first.who,
+        if old.write { "writing" } else { "reading" },
+    );
+    let help = match (model.atoms.memory(atom).1, model.plan.double_scratch) {
+        (Space::Packets, false) => {
+            "let launches alternate between two halves of scratch (`double_scratch`), or let the reader acknowledge what \
+             it has read before the writer's launch ends"
+        }
+        _ => "let the reader signal when it is done, and the writer wait for that before it ends or before it writes",
+    };
+    Diagnostic::new(Code::Relaunch, second.at.site(model.plan), message)
+        .also(format!("{} {}", first.name, first.does), first.at.site(model.plan))
+        .help(help)
 }

@@ -1,20 +1,25 @@
 //! What races, and what only looks like it.
 
-use crate::check::{Pairs, deadlocks_and_races};
+use crate::check::Pairs;
+use crate::check::run::{Verdict, run};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
+/// Races within one launch.
 fn check(plan: &PlanTree) -> Diagnostics {
-    deadlocks_and_races(plan, &Pairs::of(plan)).1
+    let Verdict { deadlocks, races, .. } = run(plan, &Pairs::of(plan));
+    let mut found = deadlocks;
+    found.extend(races.into_iter().filter(|finding| finding.code == Code::Race));
+    found
 }
 
 /// Remote buffers 0, 1, 2 are the other rank's scratch, input, output.
 #[track_caller]
 fn fine(ranks: &[&[&str]]) {
     let plan = plan(ranks);
-    let found = crate::check::check(&plan);
+    let found = check(&plan);
     assert!(found.is_empty(), "{found}");
 }
 

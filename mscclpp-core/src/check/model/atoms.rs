@@ -1,0 +1,135 @@
+//! Memory cut where effects begin and end.
+
+use std::ops::Range;
+
+use super::{Size, Space};
+use crate::plan::PlanTree;
+
+/// The pieces of all memories, numbered one memory after the other.
+#[derive(Default)]
+pub(in super::super) struct Atoms {
+    /// Per memory, its first atom; one more at the end.
+    first: Vec<u32>,
+    /// Per atom, where it begins in its memory. The last atom of a memory is empty and marks its end.
+    starts: Vec<u64>,
+    /// Where memories are small, per memory its first place in `index`.
+    base: Vec<usize>,
+    /// Where memories are small, the atom that begins at a position.
+    index: Vec<u32>,
+}
+
+/// The number of a rank's memory.
+pub(in super::super) fn number(rank: u32, memory: Space) -> usize {
+    rank as usize * Space::ALL.len() + memory as usize
+}
+
+impl Atoms {
+    /// Cuts where ranges of memories begin and end. Empty ranges cut nothing.
+    pub(super) fn cut(plan: &PlanTree, size: Size, ranges: &[(usize, Range<u64>)]) -> Self {
+        // Memories reach as far as their buffers; packets of a rank lie in its scratch.
+        let mut lengths = Vec::with_capacity(plan.ranks.len() * 4);
+        for tables in &plan.ranks {
+            let chunks = [tables.input_chunks, tables.output_chunks, tables.scratch_chunks, tables.scratch_chunks];
+            lengths.extend(chunks.map(|chunks| u64::from(chunks) * size.chunk()));
+        }
+        for (memory, range) in ranges {
+            lengths[*memory] = lengths[*memory].max(range.end);
+        }
+        let small = 8 * ranges.len() as u64 + (1 << 12);
+        match lengths.iter().try_fold(0u64, |sum, length| sum.checked_add(length + 1)).filter(|all| *all <= small) {
+            Some(all) => Self::cut_small(&lengths, all as usize, ranges),
+            None => Self::cut_large(&lengths, ranges),
+        }
+    }
+
+    /// Marks cuts position by position.
+    fn cut_small(lengths: &[u64], all: usize, ranges: &[(usize, Range<u64>)]) -> Self {
+        let mut base = Vec::with_capacity(lengths.len() + 1);
+        let mut index = vec![0u32; all];
+        let mut next = 0;
+        for length in lengths {
+            base.push(next);
+            index[next] = 1;
+            next += *length as usize + 1;
+            index[next - 1] = 1;
+        }
+        for (memory, range) in ranges.iter().filter(|(_, range)| !range.is_empty()) {
+            index[base[*memory] + range.start as usize] = 1;
+            index[base[*memory] + range.end as usize] = 1;
+        }
+        let mut atoms = Self { base, ..Self::default() };
+        for (&base, length) in atoms.base.iter().zip(lengths) {
+            atoms.first.push(atoms.starts.len() as u32);
+            for (position, place) in index[base..base + *length as usize + 1].iter_mut().enumerate() {
+                if *place == 1 {
+                    *place = atoms.starts.len() as u32;
+                    atoms.starts.push(position as u64);
+                }
+            }
+        }
+        atoms.first.push(atoms.starts.len() as u32);
+        atoms.index = index;
+        atoms
+    }
+
+    /// Sorts cuts.
+    fn cut_large(lengths: &[u64], ranges: &[(usize, Range<u64>)]) -> Self {
+        let mut cuts: Vec<Vec<u64>> = lengths.iter().map(|length| vec![0, *length]).collect();
+        for (memory, range) in ranges.iter().filter(|(_, range)| !range.is_empty()) {
+            cuts[*memory].extend([range.start, range.end]);
+        }
+        let mut atoms = Self::default();
+        for mut cuts in cuts {
+            atoms.first.push(atoms.starts.len() as u32);
+            cuts.sort_unstable();
+            cuts.dedup();
+            atoms.starts.extend(cuts);
+        }
+        atoms.first.push(atoms.starts.len() as u32);
+        atoms
+    }
+
+    /// The atoms of a range of a memory that was there when it was cut.
+    pub(super) fn numbers(&self, (memory, range): &(usize, Range<u64>)) -> (u32, u32) {
+        if range.is_empty() {
+            return (0, 0);
+        }
+        (self.at(*memory, range.start), self.at(*memory, range.end))
+    }
+
+    fn at(&self, memory: usize, position: u64) -> u32 {
+        if let Some(base) = self.base.get(memory) {
+            return self.index[base + position as usize];
+        }
+        let first = self.first[memory];
+        let starts = &self.starts[first as usize..self.first[memory + 1] as usize];
+        first + starts.partition_point(|start| *start < position) as u32
+    }
+
+    /// Numbers of atoms lie below this.
+    pub(in super::super) fn count(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The atoms of a memory.
+    pub(in super::super) fn of(&self, rank: u32, memory: Space) -> Range<usize> {
+        let number = number(rank, memory);
+        self.first[number] as usize..(self.first[number + 1] as usize).saturating_sub(1)
+    }
+
+    /// Where an atom begins in its memory.
+    pub(super) fn start(&self, atom: usize) -> u64 {
+        self.starts.get(atom).copied().unwrap_or(0)
+    }
+
+    /// Where an atom lies in its memory, in positions.
+    pub(in super::super) fn range(&self, atom: usize) -> Range<u64> {
+        self.starts[atom]..self.starts.get(atom + 1).copied().unwrap_or(self.starts[atom])
+    }
+
+    /// Rank and memory of an atom.
+    pub(in super::super) fn memory(&self, atom: usize) -> (u32, Space) {
+        let number = self.first.partition_point(|first| *first as usize <= atom) - 1;
+        ((number / Space::ALL.len()) as u32, Space::ALL[number % Space::ALL.len()])
+    }
+}

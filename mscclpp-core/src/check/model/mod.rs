@@ -1,0 +1,342 @@
+//! A plan spelled out for the rules that run it: loops unrolled, channels and semaphores resolved to counters, and memory
+//! cut into the pieces that operations touch.
+//!
+//! * A **step** is one operation of one thread block, in one iteration of its loop. Loops are unrolled for one size of a
+//!   chunk ([`sizes`]).
+//! * An **effect** is what a step does to one range of one memory. Every rank has four memories: input, output, scratch as
+//!   plain data, and scratch as packets. Input and output of an in-place plan are one.
+//! * An **atom** is a range of a memory that every effect touches wholly or not at all. Atoms are numbered through all
+//!   memories, so that what is known of them lies in plain arrays.
+
+mod atoms;
+mod size;
+mod traffic;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+pub(super) use atoms::{Atoms, number as memory_number};
+pub(super) use size::{Size, sizes, too_fine};
+pub(super) use traffic::Traffic;
+
+use super::effect::effects;
+use super::pairing::{Pairs, signals, waits};
+use super::place::{Placed, home};
+use crate::plan::{Op, OpKind, PlanTree};
+use crate::vocab::{BufferKind, ChannelKind};
+
+/// A plan spelled out.
+pub(super) struct Model<'p> {
+    pub(super) plan: &'p PlanTree,
+    pub(super) pairs: &'p Pairs,
+    pub(super) size: Size,
+    pub(super) agents: Vec<Agent>,
+    /// Per rank, its agents.
+    pub(super) agents_of: Vec<Range<usize>>,
+    pub(super) atoms: Atoms,
+    /// The steps of all agents, one agent after the other, and one more so that every step has a next one.
+    steps: Vec<Step>,
+    ids: Vec<u32>,
+    effects: Vec<Effect>,
+    /// The first semaphore of each rank.
+    semaphores: Vec<usize>,
+    /// Initial values of all semaphores.
+    pub(super) units: Vec<i64>,
+    /// Per counter and per semaphore, who uses it.
+    pub(super) counters: Vec<Traffic>,
+    pub(super) releases: Vec<Traffic>,
+    /// Barriers in use: rank and number.
+    barriers: Vec<(usize, u32)>,
+    has_packets: bool,
+}
+
+/// A thread block.
+#[derive(Clone, Debug)]
+pub(super) struct Agent {
+    pub(super) rank: usize,
+    pub(super) block: usize,
+    /// Its steps.
+    pub(super) steps: Range<usize>,
+}
+
+/// One operation of one thread block, in one iteration of its loop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) kind: OpKind,
+    /// Whether it goes through port channels.
+    pub(super) port: bool,
+    /// Position of the operation in its block.
+    index: u32,
+    /// Position in the pipeline, from 1; 0 outside of pipelines.
+    inner: u32,
+    first_id: u32,
+    first_effect: u32,
+}
+
+/// What a step does to one range of one memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effect {
+    /// The atoms, none if the slice or window is empty.
+    first: u32,
+    end: u32,
+    pub(super) owner: u32,
+    /// Position of the reference on its side of the operation.
+    pub(super) position: u32,
+    pub(super) memory: Space,
+    pub(super) write: bool,
+}
+
+impl Effect {
+    pub(super) fn atoms(&self) -> Range<usize> {
+        self.first as usize..self.end as usize
+    }
+
+    pub(super) fn packets(&self) -> bool {
+        self.memory == Space::Packets
+    }
+}
+
+/// A memory of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Space {
+    Input,
+    Output,
+    Scratch,
+    Packets,
+}
+
+impl Space {
+    pub(super) const ALL: [Self; 4] = [Self::Input, Self::Output, Self::Scratch, Self::Packets];
+
+    /// The memory behind a buffer.
+    pub(super) const fn of(buffer: BufferKind, packets: bool) -> Self {
+        match buffer {
+            _ if packets => Self::Packets,
+            BufferKind::Input => Self::Input,
+            BufferKind::Output => Self::Output,
+            BufferKind::Scratch => Self::Scratch,
+        }
+    }
+
+    pub(super) const fn buffer(self) -> BufferKind {
+        match self {
+            Self::Input => BufferKind::Input,
+            Self::Output => BufferKind::Output,
+            Self::Scratch | Self::Packets => BufferKind::Scratch,
+        }
+    }
+
+    /// Whether the caller owns it between launches.
+    pub(super) const fn is_callers(self) -> bool {
+        matches!(self, Self::Input | Self::Output)
+    }
+}
+
+/// The id of something that the plan does not have.
+pub(super) const NOTHING: u32 = u32::MAX;
+
+impl<'p> Model<'p> {
+    /// Spells out a plan that has passed the shape rule, for chunks of one size.
+    pub(super) fn of(plan: &'p PlanTree, pairs: &'p Pairs, size: Size) -> Self {
+        let mut semaphores = Vec::with_capacity(plan.ranks.len());
+        let mut units = Vec::new();
+        for tables in &plan.ranks {
+            semaphores.push(units.len());
+            units.extend_from_slice(&tables.semaphores);
+        }
+        let mut build = Build { ranges: Vec::new(), barriers: BTreeMap::new(), epoch: 0 };
+        let mut model = Self {
+            plan,
+            pairs,
+            size,
+            agents: Vec::new(),
+            agents_of: Vec::with_capacity(plan.ranks.len()),
+            atoms: Atoms::default(),
+            steps: Vec::new(),
+            ids: Vec::new(),
+            effects: Vec::new(),
+            semaphores,
+            counters: vec![Traffic::NONE; pairs.counters()],
+            releases: vec![Traffic::NONE; units.len()],
+            units,
+            barriers: Vec::new(),
+            has_packets: false,
+        };
+        for (rank, tables) in plan.ranks.iter().enumerate() {
+            let first = model.agents.len();
+            for (block, list) in tables.blocks.iter().enumerate() {
+                let begin = model.steps.len();
+                for (index, op) in list.ops.iter().enumerate() {
+                    let whole = Placed { rank, block, index, inside: None, op };
+                    let Some(body) = &op.body else {
+                        model.step(&mut build, &whole, None);
+                        continue;
+                    };
+                    for iteration in 0..size.trips(body) {
+                        for (i, inner) in body.ops.iter().enumerate() {
+                            let at = Placed { inside: Some((i, op)), op: inner, ..whole };
+                            model.step(&mut build, &at, Some((iteration, body.unit)));
+                        }
+                    }
+                }
+                model.agents.push(Agent { rank, block, steps: begin..model.steps.len() });
+            }
+            model.agents_of.push(first..model.agents.len());
+        }
+        model.begin_step(OpKind::Nop, false, 0, 0);
+        model.atoms = Atoms::cut(plan, size, &build.ranges);
+        for (effect, range) in model.effects.iter_mut().zip(&build.ranges) {
+            (effect.first, effect.end) = model.atoms.numbers(range);
+        }
+        model.barriers = vec![(0, 0); build.barriers.len()];
+        for (place, number) in build.barriers {
+            model.barriers[number as usize] = place;
+        }
+        model
+    }
+
+    fn begin_step(&mut self, kind: OpKind, port: bool, index: usize, inner: u32) {
+        let (first_id, first_effect) = (self.ids.len() as u32, self.effects.len() as u32);
+        self.steps.push(Step { kind, port, index: index as u32, inner, first_id, first_effect });
+    }
+
+    fn step(&mut self, build: &mut Build, at: &Placed<'p>, window: Option<(u64, u64)>) {
+        use OpKind as K;
+        let (plan, pairs, op) = (self.plan, self.pairs, at.op);
+        let port = op.channel == Some(ChannelKind::Port);
+        self.begin_step(op.kind, port, at.index, at.inside.map_or(0, |(i, _)| i as u32 + 1));
+        let number = |found: Option<usize>| found.map_or(NOTHING, |counter| counter as u32);
+        let (agent, epoch) = (self.agents.len() as u32, build.epoch);
+        let thread = |position| traffic::Thread { agent, position, epoch };
+        if matches!(op.kind, K::Nop | K::Barrier) {
+            build.epoch += 1;
+        }
+        match op.kind {
+            K::SemaphoreAcquire | K::SemaphoreRelease => {
+                let first = self.semaphores[at.rank] as u32;
+                for (position, id) in (0..).zip(&op.ids) {
+                    let traffic = &mut self.releases[(first + id) as usize];
+                    match op.kind {
+                        K::SemaphoreRelease => traffic.raise(thread(position)),
+                        _ => traffic.lower(thread(position)),
+                    }
+                    self.ids.push(first + id);
+                }
+            }
+            K::Barrier => {
+                let next = build.barriers.len() as u32;
+                let number = op.ids.first().copied().unwrap_or(0);
+                self.ids.push(*build.barriers.entry((at.rank, number)).or_insert(next));
+            }
+            kind if waits(kind) => {
+                for (position, &id) in (0..).zip(&op.ids) {
+                    let counter = pairs.incoming(plan, at, id);
+                    if let Some(counter) = counter {
+                        self.counters[counter].lower(thread(position));
+                    }
+                    self.ids.push(number(counter));
+                }
+            }
+            kind if signals(kind) || kind == K::Flush || port => {
+                for (position, &id) in (0..).zip(&op.ids) {
+                    let counter = pairs.outgoing(plan, at, id);
+                    if let Some(counter) = counter.filter(|_| signals(kind)) {
+                        self.counters[counter].raise(thread(position));
+                    }
+                    self.ids.push(number(counter));
+                }
+            }
+            _ => {}
+        }
+        if !op.kind.is_data() {
+            return;
+        }
+        let size = self.size;
+        effects(plan, at, &mut |effect| {
+            let (buffer, index) = home(plan, effect.owner, effect.buffer, effect.range.index);
+            let memory = Space::of(buffer, effect.packets);
+            let range = size.range(op.slice, window, index, effect.range.size);
+            let (owner, position, write) = (effect.owner, effect.position as u32, effect.write);
+            build.ranges.push((atoms::number(owner, memory), range));
+            self.has_packets |= effect.packets;
+            self.effects.push(Effect { first: 0, end: 0, owner, position, memory, write });
+        });
+    }
+
+    pub(super) fn step_at(&self, step: usize) -> &Step {
+        &self.steps[step]
+    }
+
+    /// What a step's ids stand for: counters for whatever uses channels, numbers of semaphores, the number of a barrier.
+    /// The position of an id is that of the thread that serves it.
+    pub(super) fn ids(&self, step: usize) -> &[u32] {
+        &self.ids[self.steps[step].first_id as usize..self.steps[step + 1].first_id as usize]
+    }
+
+    /// What a step does to memory, reads first, in the order of its references.
+    pub(super) fn effects(&self, step: usize) -> &[Effect] {
+        &self.effects[self.steps[step].first_effect as usize..self.steps[step + 1].first_effect as usize]
+    }
+
+    /// The operation of a step.
+    pub(super) fn op(&self, agent: usize, step: usize) -> &'p Op {
+        self.placed(agent, step).op
+    }
+
+    /// The operation of a step and where it stands.
+    pub(super) fn placed(&self, agent: usize, step: usize) -> Placed<'p> {
+        let Agent { rank, block, .. } = self.agents[agent];
+        let Step { index, inner, .. } = self.steps[step];
+        let op = &self.plan.ranks[rank].blocks[block].ops[index as usize];
+        let whole = Placed { rank, block, index: index as usize, inside: None, op };
+        match (&op.body, inner.checked_sub(1)) {
+            (Some(body), Some(i)) => Placed { inside: Some((i as usize, op)), op: &body.ops[i as usize], ..whole },
+            _ => whole,
+        }
+    }
+
+    /// The agent whose step this is.
+    pub(super) fn agent_of(&self, step: usize) -> usize {
+        self.agents.partition_point(|agent| agent.steps.end <= step)
+    }
+
+    /// Whether anything reads or writes packets.
+    pub(super) fn has_packets(&self) -> bool {
+        self.has_packets
+    }
+
+    /// The positions that an effect covers.
+    pub(super) fn range(&self, effect: &Effect) -> Range<u64> {
+        self.atoms.start(effect.first as usize)..self.atoms.start(effect.end as usize)
+    }
+
+    /// How many positions an effect covers.
+    pub(super) fn length(&self, effect: &Effect) -> u64 {
+        self.atoms.start(effect.end as usize) - self.atoms.start(effect.first as usize)
+    }
+
+    pub(super) fn barriers(&self) -> usize {
+        self.barriers.len()
+    }
+
+    /// The number of a barrier on its rank.
+    pub(super) fn barrier(&self, number: u32) -> u32 {
+        self.barriers[number as usize].1
+    }
+
+    /// Rank of a semaphore, and its number there.
+    pub(super) fn semaphore(&self, number: u32) -> (usize, u32) {
+        let rank = self.semaphores.partition_point(|&first| first <= number as usize) - 1;
+        (rank, number - self.semaphores[rank] as u32)
+    }
+}
+
+/// What is collected while a model is built.
+struct Build {
+    /// Per effect, the number of its memory and the range there.
+    ranges: Vec<(usize, Range<u64>)>,
+    barriers: BTreeMap<(usize, u32), u32>,
+    /// Block syncs so far.
+    epoch: u32,
+}

@@ -1,0 +1,110 @@
+//! The sizes of a chunk for which a plan is spelled out.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use super::super::place::each;
+use crate::diag::{Code, Diagnostic, Site};
+use crate::plan::{LoopBody, PlanTree, Slice};
+
+/// The size of a chunk, and how finely positions count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) struct Size {
+    /// Bytes of a chunk.
+    pub(in super::super) chunk_bytes: u64,
+    /// Positions to a byte, so that slices of all groups begin and end at one.
+    parts: u64,
+}
+
+/// Iterations of the loop that has most: enough to use up semaphores that start above 0, within reason.
+const MOST_TRIPS: u64 = 16;
+
+/// Positions to a byte beyond which slices of groups share one.
+const MOST_PARTS: u64 = 1 << 20;
+
+/// Positions of a memory; far more than a plan that means anything has.
+const MOST_POSITIONS: u128 = 1 << 60;
+
+/// The sizes at which a plan is worth running: a few iterations of the loop that has most, and one iteration of every
+/// loop. Plans without loops run the same at every size.
+///
+/// `None` if memories would have more positions than can be counted.
+pub(in super::super) fn sizes(plan: &PlanTree) -> Option<Vec<Size>> {
+    let highest = plan.ranks.iter().flat_map(|rank| &rank.semaphores).max().copied().unwrap_or(0);
+    let trips = u64::try_from(highest).unwrap_or(0).saturating_add(2).clamp(3, MOST_TRIPS);
+    let mut most: Option<u64> = None;
+    let mut groups = BTreeSet::new();
+    each(plan, &mut |at| {
+        if let Some(body) = &at.op.body {
+            let size = trips.saturating_mul(body.unit) / u64::from(body.num_chunks.max(1));
+            most = Some(most.unwrap_or(u64::MAX).min(size.max(1)));
+        }
+        if let Some(slice) = at.op.slice {
+            groups.insert(slice.of);
+        }
+    });
+    let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
+    let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
+    let chunks = chunks.max().unwrap_or(0);
+    let biggest = most.unwrap_or(1);
+    if u128::from(chunks) * u128::from(biggest) * u128::from(parts) > MOST_POSITIONS {
+        return None;
+    }
+    Some(most.into_iter().chain([1]).map(|chunk_bytes| Size { chunk_bytes, parts }).collect())
+}
+
+/// The finding about a plan of which [`sizes`] knows none.
+pub(in super::super) fn too_fine(plan: &PlanTree) -> Diagnostic {
+    let mut site = Site::None;
+    each(plan, &mut |at| {
+        if at.op.body.is_some() && site == Site::None {
+            site = at.site(plan);
+        }
+    });
+    let message = "the plan's loops and thread-block groups cut its memory into more pieces than can be counted";
+    Diagnostic::new(Code::BadLoop, site, message).help("take smaller units, or groups of fewer different sizes")
+}
+
+impl Size {
+    /// Positions of a chunk.
+    pub(in super::super) fn chunk(&self) -> u64 {
+        self.chunk_bytes * self.parts
+    }
+
+    /// Iterations of a loop.
+    pub(super) fn trips(&self, body: &LoopBody) -> u64 {
+        let span = u128::from(body.num_chunks) * u128::from(self.chunk_bytes);
+        span.div_ceil(u128::from(body.unit.max(1))) as u64
+    }
+
+    /// Where a range of chunks lies: the slice of its operation, in the window (iteration, unit) of its loop.
+    pub(super) fn range(&self, slice: Option<Slice>, window: Option<(u64, u64)>, index: u32, size: u32) -> Range<u64> {
+        let start = u64::from(index) * self.chunk();
+        let length = u64::from(size) * self.chunk();
+        let (from, to) = match slice {
+            None => (0, length),
+            Some(slice) => {
+                let cut = |number: u32| {
+                    (u128::from(length) * u128::from(number) / u128::from(slice.of.max(1))).min(length.into()) as u64
+                };
+                (cut(slice.index), cut(slice.index.saturating_add(1)))
+            }
+        };
+        match window {
+            None => start + from..start + to,
+            Some((iteration, unit)) => {
+                let unit = unit.saturating_mul(self.parts);
+                let begin = from.saturating_add(iteration.saturating_mul(unit));
+                start + begin.min(to)..start + begin.saturating_add(unit).min(to)
+            }
+        }
+    }
+}
+
+fn least_common_multiple(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b.max(1));
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x).saturating_mul(b.max(1)).min(MOST_PARTS)
+}

@@ -1,0 +1,61 @@
+//! Who raises and who lowers a counter.
+
+/// What all steps of a plan do to one counter or semaphore.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Traffic {
+    /// Signals or releases in one launch.
+    pub(in super::super) up: u32,
+    /// Waits or acquires in one launch.
+    pub(in super::super) down: u32,
+    signaller: Party,
+    waiter: Party,
+}
+
+/// A thread at work: its agent, its position in the operation, and how many block syncs the agent has behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thread {
+    pub(super) agent: u32,
+    pub(super) position: u32,
+    pub(super) epoch: u32,
+}
+
+/// Who does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Party {
+    Nobody,
+    /// Threads of one agent, one after the other. The last one.
+    One(Thread),
+    Several,
+}
+
+impl Party {
+    fn join(&mut self, new: Thread) {
+        *self = match *self {
+            Self::Nobody => Self::One(new),
+            // A block sync puts threads of a block in order.
+            Self::One(old) if old.agent == new.agent && (old.position == new.position || old.epoch != new.epoch) => {
+                Self::One(new)
+            }
+            _ => Self::Several,
+        };
+    }
+}
+
+impl Traffic {
+    pub(super) const NONE: Self = Self { up: 0, down: 0, signaller: Party::Nobody, waiter: Party::Nobody };
+
+    pub(super) fn raise(&mut self, thread: Thread) {
+        self.up = self.up.saturating_add(1);
+        self.signaller.join(thread);
+    }
+
+    pub(super) fn lower(&mut self, thread: Thread) {
+        self.down = self.down.saturating_add(1);
+        self.waiter.join(thread);
+    }
+
+    /// Whether one agent raises it and one lowers it, each in one order, so that the nth wait gets the nth signal in every schedule.
+    pub(in super::super) fn is_private(&self) -> bool {
+        self.signaller != Party::Several && self.waiter != Party::Several
+    }
+}

@@ -1,0 +1,101 @@
+//! Who has touched which atom.
+
+use super::super::model::Model;
+
+/// A read or write.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Access {
+    /// The agent, and which of its steps in the order in which it did them.
+    pub(in super::super) agent: u32,
+    pub(in super::super) count: u32,
+    pub(in super::super) step: u32,
+    /// Its atoms.
+    pub(super) atoms: (u32, u32),
+    /// How its elements are given to threads.
+    pub(super) grain: Grain,
+    pub(in super::super) write: bool,
+    /// For packets written: what their readers learn, by position in a list.
+    pub(super) carries: u32,
+}
+
+impl Access {
+    /// Whether both give each element to one thread.
+    pub(super) fn is_mapped_as(&self, other: &Self) -> bool {
+        self.grain != Grain::Unknown && self.grain == other.grain && self.atoms == other.atoms
+    }
+}
+
+/// What a thread takes at a time. Equal ranges are given to threads equally if what they take is equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grain {
+    /// A vector of plain data.
+    Vector,
+    /// What multicast instructions take.
+    Multicast,
+    /// The payload of a packet.
+    Packet,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// No access.
+pub(in super::super) const NONE: u32 = u32::MAX;
+
+/// The accesses of all atoms that later ones may collide with, by their numbers.
+pub(in super::super) struct Cells {
+    /// Per atom, its last write and the first of its reads since in `links`.
+    cells: Vec<(u32, u32)>,
+    /// Reads, each with the next one.
+    links: Vec<(u32, u32)>,
+}
+
+impl Cells {
+    pub(super) fn new(model: &Model) -> Self {
+        Self { cells: vec![(NONE, NONE); model.atoms.count()], links: Vec::new() }
+    }
+
+    /// The last write of an atom, or [`NONE`].
+    pub(in super::super) fn write(&self, atom: usize) -> u32 {
+        self.cells[atom].0
+    }
+
+    /// The reads of an atom since its last write.
+    pub(in super::super) fn reads(&self, atom: usize) -> impl Iterator<Item = u32> {
+        let mut next = self.cells[atom].1;
+        std::iter::from_fn(move || {
+            let (read, after) = *self.links.get(next as usize)?;
+            next = after;
+            Some(read)
+        })
+    }
+
+    /// Notes a write that has been compared with all that touched the atom, in whose place it comes.
+    pub(super) fn set_write(&mut self, atom: usize, access: u32) {
+        self.cells[atom] = (access, NONE);
+    }
+
+    /// Notes a read, in the place of one that it makes `superfluous` if there is one.
+    pub(super) fn add_read(&mut self, atom: usize, access: u32, superfluous: impl Fn(u32) -> bool) {
+        let first = self.cells[atom].1;
+        let mut next = first;
+        while next != NONE {
+            let (read, after) = &mut self.links[next as usize];
+            if superfluous(*read) {
+                *read = access;
+                return;
+            }
+            next = *after;
+        }
+        self.links.push((access, first));
+        self.cells[atom].1 = self.links.len() as u32 - 1;
+    }
+}
+
+/// An access of scratch before which the atom has not been written in this launch: what was done to it in an earlier
+/// launch must be over by then.
+pub(in super::super) struct First {
+    pub(in super::super) atom: u32,
+    pub(in super::super) access: u32,
+    /// What the agent knew, by position in a list.
+    pub(in super::super) knew: u32,
+}

@@ -1,0 +1,157 @@
+//! The end of a launch, and the next one.
+//!
+//! A rank begins its next launch when its own blocks are done, whatever the others do. So whoever knows that a rank has
+//! begun launch n + 1 knows all that this rank knew at its end of launch n; nothing else is known across launches. All
+//! launches are alike, which makes one run enough: what an agent knew when it first touched a piece of scratch is held
+//! against what all ranks know at their ends.
+//!
+//! 1. What others do to a rank's input and output, and what its own ports read there, is over when its blocks are done:
+//!    its caller goes on then.
+//! 2. What a launch does first to a piece of scratch comes after what the last launch did last there; with double scratch,
+//!    the last but one.
+//!
+//! Visibility is not asked for: the end of a kernel flushes what it wrote, so a relaxed signal may close a launch.
+//! Launches further apart need no look: their accesses come after the same accesses of those in between.
+
+use super::super::MOST_FINDINGS;
+use super::super::model::Space;
+use super::cells::{Access, First, NONE};
+use super::clock::Clock;
+use super::{Races, story};
+use crate::diag::Diagnostics;
+
+/// What a run has shown: races, and collisions with the caller and the next launch.
+pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
+    let mut found = std::mem::take(&mut races.found);
+    if !found.is_empty() {
+        return found;
+    }
+    let ends = Ends::of(&races);
+    late(&races, &ends, &mut found);
+    if found.is_empty() {
+        again(&races, &ends, &mut found);
+    }
+    found
+}
+
+/// What every rank knows when its blocks are done.
+struct Ends {
+    clocks: Vec<Clock>,
+    /// Per agent, its rank.
+    ranks: Vec<u32>,
+}
+
+impl Ends {
+    fn of(races: &Races) -> Self {
+        let clocks = races.model.agents_of.iter().map(|agents| {
+            let own = agents.clone().map(|agent| {
+                let mut clock = races.agents[agent].knows.clone();
+                clock.learn(agent as u32, races.agents[agent].count);
+                clock
+            });
+            let own: Vec<Clock> = own.collect();
+            let threads = agents.clone().flat_map(|agent| {
+                let agent = &races.agents[agent];
+                agent.threads.iter().map(|(_, clock)| clock)
+            });
+            Clock::union(own.iter().chain(threads))
+        });
+        let mut clocks: Vec<Clock> = clocks.collect();
+        // What a rank's blocks have read of some packets together tells as much as if one had read all.
+        let mut read: Vec<Vec<&Clock>> = vec![Vec::new(); clocks.len()];
+        for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.carries != NONE) {
+            let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
+            let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
+            if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
+                let (owner, _) = races.model.atoms.memory(access.atoms.0 as usize);
+                read[owner as usize].push(&races.carried[access.carries as usize].by_all);
+            }
+        }
+        for (clock, read) in clocks.iter_mut().zip(read).filter(|(_, read)| !read.is_empty()) {
+            let all = Clock::union(read.into_iter().chain([&*clock]));
+            *clock = all;
+        }
+        let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
+        // Ports have none: nobody waits for them.
+        ranks.resize(races.agents.len(), NONE);
+        Self { clocks, ranks }
+    }
+
+    /// Whether an access is over when a rank is done.
+    fn cover(&self, rank: u32, access: &Access) -> bool {
+        self.clocks[rank as usize].over(access.agent) > access.count
+    }
+
+    /// Ranks of which something is known.
+    fn begun<'c>(&'c self, clock: &'c Clock) -> impl Iterator<Item = u32> + 'c {
+        let mut last = NONE;
+        clock.agents().filter_map(move |agent| {
+            let rank = self.ranks[agent as usize];
+            (rank != NONE && rank != last).then(|| {
+                last = rank;
+                rank
+            })
+        })
+    }
+}
+
+fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
+    let model = races.model;
+    for rank in 0..model.plan.ranks.len() as u32 {
+        for memory in [Space::Input, Space::Output] {
+            for atom in model.atoms.of(rank, memory) {
+                let last = Some(races.cells.write(atom)).filter(|write| *write != NONE);
+                for access in last.into_iter().chain(races.cells.reads(atom)) {
+                    let access = &races.accesses[access as usize];
+                    let own = ends.ranks[access.agent as usize] == rank;
+                    if !own && !ends.cover(rank, access) && found.len() < MOST_FINDINGS {
+                        found.push(story::late(model, races.blocks, access, atom));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
+    let mut told = (NONE, NONE);
+    for First { atom, access, knew } in &races.firsts {
+        let new = &races.accesses[*access as usize];
+        let write = Some(races.cells.write(*atom as usize)).filter(|write| *write != NONE);
+        let reads = races.cells.reads(*atom as usize);
+        for old in write.into_iter().chain(reads).map(|old| &races.accesses[old as usize]) {
+            if !(old.write || new.write) || follows(races, ends, old, new, &races.knew[*knew as usize]) {
+                continue;
+            }
+            if told != (old.step, new.step) && found.len() < MOST_FINDINGS {
+                told = (old.step, new.step);
+                found.push(story::relaunch(races.model, old, new, *atom as usize));
+            }
+        }
+    }
+}
+
+/// Whether an access of a launch comes after one of the launch before, given what its agent knew of its own launch.
+fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: &Clock) -> bool {
+    let model = races.model;
+    let own = model.agents[model.agent_of(new.step as usize)].rank as u32;
+    if ends.cover(own, old) {
+        return true;
+    }
+    let its = ends.ranks[old.agent as usize];
+    let double = model.plan.double_scratch;
+    if its != NONE {
+        let agents = &model.agents_of[its as usize];
+        if knew.knows_any(agents) || double && ends.clocks[own as usize].knows_any(agents) {
+            return true;
+        }
+    }
+    let mut begun = ends.begun(knew).chain([own]);
+    begun.any(|rank| {
+        ends.cover(rank, old)
+            || double && ends.begun(&ends.clocks[rank as usize]).any(|other| ends.cover(other, old))
+    })
+}
+
+#[cfg(test)]
+mod tests;

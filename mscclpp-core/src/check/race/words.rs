@@ -1,0 +1,141 @@
+//! What signals and releases say, until somebody waits for them.
+
+use std::collections::BTreeMap;
+
+use super::clock::Clock;
+use crate::check::model::{Model, NOTHING};
+use crate::check::pairing::signals;
+use crate::plan::OpKind;
+
+/// What a signal tells who waits for it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Word {
+    pub(super) knows: Clock,
+    /// Whether it makes nothing visible.
+    pub(super) relaxed: bool,
+}
+
+/// A thread of an agent: its position in operations that several threads execute.
+pub(super) type Thread = (u32, u32);
+
+/// The words on all counters, or on all semaphores.
+///
+/// Where one thread raises a counter and one lowers it, the nth wait gets the nth signal. Elsewhere that depends on the
+/// schedule, and a wait learns only what holds in all of them: once a thread has waited n times, n signals have come,
+/// so each signaller has sent at least n less all that the others send in a launch.
+pub(super) struct Words {
+    /// Per counter, its first and its last word in `nodes`.
+    private: Vec<(u32, u32)>,
+    /// Words, each with the next one.
+    nodes: Vec<(Word, u32)>,
+    free: Vec<u32>,
+    shared: BTreeMap<u32, Shared>,
+}
+
+/// The words on a counter that several use, or that has units from the start.
+#[derive(Default)]
+struct Shared {
+    /// By signalling thread, how many signals it sends in a launch, and those it has sent.
+    sent: BTreeMap<Thread, (u64, Vec<Word>)>,
+    all: u64,
+    initial: u64,
+    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
+    /// whom they have heard.
+    waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// All threads of an agent, who share what they know from the next block sync on.
+const ALL: u32 = u32::MAX;
+
+impl Words {
+    /// On channels.
+    pub(super) fn of_channels(model: &Model) -> Self {
+        let shared = (0..).zip(&model.counters).filter(|(_, traffic)| !traffic.is_private());
+        Self::new(model, model.counters.len(), shared.map(|(counter, _)| (counter, 0)), signals)
+    }
+
+    /// On semaphores.
+    pub(super) fn of_semaphores(model: &Model) -> Self {
+        let all = (0..).zip(model.releases.iter().zip(&model.units));
+        let shared = all.filter(|(_, (traffic, units))| !traffic.is_private() || **units > 0);
+        let shared = shared.map(|(semaphore, (_, units))| (semaphore, u64::try_from(*units).unwrap_or(0)));
+        Self::new(model, model.releases.len(), shared, |kind| kind == OpKind::SemaphoreRelease)
+    }
+
+    fn new(
+        model: &Model,
+        counters: usize,
+        shared: impl Iterator<Item = (u32, u64)>,
+        raises: impl Fn(OpKind) -> bool,
+    ) -> Self {
+        let with = |initial| Shared { initial, ..Shared::default() };
+        let mut shared: BTreeMap<u32, Shared> = shared.map(|(counter, initial)| (counter, with(initial))).collect();
+        if !shared.is_empty() {
+            for (agent, steps) in (0..).zip(model.agents.iter().map(|agent| agent.steps.clone())) {
+                for step in steps.filter(|step| raises(model.step_at(*step).kind)) {
+                    for (thread, id) in (0..).zip(model.ids(step)) {
+                        let Some(shared) = shared.get_mut(id) else { continue };
+                        shared.sent.entry((agent, thread)).or_default().0 += 1;
+                        shared.all += 1;
+                    }
+                }
+            }
+        }
+        Self { private: vec![(NONE, NONE); counters], nodes: Vec::new(), free: Vec::new(), shared }
+    }
+
+    /// A thread signals.
+    pub(super) fn send(&mut self, counter: u32, from: Thread, word: Word) {
+        if counter == NOTHING {
+            return;
+        }
+        if let Some(shared) = self.shared.get_mut(&counter) {
+            shared.sent.entry(from).or_default().1.push(word);
+            return;
+        }
+        let node = self.free.pop().unwrap_or_else(|| {
+            self.nodes.push((Word::default(), NONE));
+            self.nodes.len() as u32 - 1
+        });
+        self.nodes[node as usize] = (word, NONE);
+        let (first, last) = &mut self.private[counter as usize];
+        match *last {
+            NONE => *first = node,
+            last => self.nodes[last as usize].1 = node,
+        }
+        *last = node;
+    }
+
+    /// A thread has waited; calls `hear` with what it learns, and what all threads of its agent learn together.
+    pub(super) fn receive(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, &Word)) {
+        if let Some(Shared { sent, all, initial, waits }) = self.shared.get_mut(&counter) {
+            for who in [by, (by.0, ALL)] {
+                let (waits, heard) = waits.entry(who).or_default();
+                *waits += 1;
+                for (thread, (total, words)) in &*sent {
+                    let sure = waits.saturating_sub(*initial).saturating_sub(*all - *total);
+                    let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
+                    let heard = heard.entry(*thread).or_default();
+                    words[sure.min(*heard)..sure].iter().for_each(|word| hear(who.1, word));
+                    *heard = sure.max(*heard);
+                }
+            }
+            return;
+        }
+        let Some((first, last)) = self.private.get_mut(counter as usize) else { return };
+        if *first == NONE {
+            return;
+        }
+        let node = *first;
+        let (word, next) = &mut self.nodes[node as usize];
+        hear(by.1, word);
+        *word = Word::default();
+        *first = *next;
+        if *first == NONE {
+            *last = NONE;
+        }
+        self.free.push(node);
+    }
+}

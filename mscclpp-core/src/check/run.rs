@@ -1,0 +1,70 @@
+//! The rules for which a plan runs in the abstract: `deadlock`, `race` and `dataflow`, all in one run.
+
+use super::dataflow::Dataflow;
+use super::deadlock;
+use super::machine::{Machine, Watch};
+use super::model::{Model, sizes, too_fine};
+use super::pairing::Pairs;
+use super::race::{Races, relaunch};
+use crate::diag::Diagnostics;
+use crate::plan::PlanTree;
+
+/// What the rules have found. Each relies on those before it to have found nothing.
+#[derive(Default)]
+pub(super) struct Verdict {
+    pub(super) deadlocks: Diagnostics,
+    pub(super) races: Diagnostics,
+    pub(super) results: Diagnostics,
+}
+
+/// Runs a plan that the rules before have accepted.
+pub(super) fn run(plan: &PlanTree, pairs: &Pairs) -> Verdict {
+    let mut verdict = Verdict::default();
+    let Some(sizes) = sizes(plan) else {
+        verdict.deadlocks.push(too_fine(plan));
+        return verdict;
+    };
+    for (number, size) in sizes.into_iter().enumerate() {
+        let model = Model::of(plan, pairs, size);
+        let mut machine = Machine::new(&model);
+        // The first size is the one with most iterations; others show no other races.
+        let mut rules = Rules { races: (number == 0).then(|| Races::new(&model)), dataflow: Dataflow::of(&model) };
+        machine.run(&mut rules);
+        if let Some(finding) = deadlock::check(&machine) {
+            verdict.deadlocks.push(finding);
+            return verdict;
+        }
+        if let Some(races) = rules.races {
+            verdict.races = relaunch::findings(races);
+        }
+        if let Some(dataflow) = rules.dataflow
+            && verdict.results.is_empty()
+        {
+            verdict.results = dataflow.findings(&model);
+        }
+    }
+    verdict
+}
+
+/// All that look on.
+struct Rules<'m, 'p> {
+    races: Option<Races<'m, 'p>>,
+    dataflow: Option<Dataflow<'p>>,
+}
+
+impl<'p> Watch<'p> for Rules<'_, 'p> {
+    fn done(&mut self, model: &Model<'p>, agent: usize, step: usize) {
+        if let Some(races) = &mut self.races {
+            races.done(model, agent, step);
+        }
+        if let Some(dataflow) = &mut self.dataflow {
+            dataflow.done(model, agent, step);
+        }
+    }
+
+    fn met(&mut self, agents: &[usize]) {
+        if let Some(races) = &mut self.races {
+            races.met(agents);
+        }
+    }
+}
