@@ -70,6 +70,14 @@ fn allgather_with_a_barrier() {
         let program = MscclppProgram::new("barrier", Collective::all_gather(3, 1, in_place), 3, 2);
         let body = |p: &Context<'_>| {
             for r in 0..n {
+                for peer in others(n, r) {
+                    p.chunk(r, Buffer::Input, 0, 1).signal(peer, Buffer::Output, r, r, Sm);
+                }
+                for peer in others(n, r) {
+                    p.chunk(r, Buffer::Output, peer, 1).wait(peer, Buffer::Input, 0, peer, Sm);
+                }
+            }
+            for r in 0..n {
                 let c = p.chunk(r, Buffer::Input, 0, 1);
                 c.copy(r, Buffer::Output, r, r);
                 for peer in others(n, r) {
@@ -153,6 +161,11 @@ fn allreduce_by_get() {
                     let c = p.chunk(rank, Buffer::Input, index, 1);
                     c.wait(peer, Buffer::Input, index, tb, Sm);
                     c.get(peer, Buffer::Input, index, tb, Sm);
+                    c.signal(peer, Buffer::Input, index, tb, Sm);
+                }
+                for peer in others(n, rank) {
+                    let index = rank * n + tb;
+                    p.chunk(rank, Buffer::Input, index, 1).wait(peer, Buffer::Input, index, tb, Sm);
                 }
             }
         }
@@ -197,6 +210,10 @@ fn allreduce_with_packets() {
 fn send_and_receive_over_a_proxy() {
     let program = MscclppProgram::new("send_recv", Collective::send_recv(2, 1, false), 2, 1);
     let body = |p: &Context<'_>| {
+        for r in 0..2 {
+            p.chunk(r, Buffer::Input, 0, 1).signal(1 - r, Buffer::Scratch, 1, 0, Proxy);
+            p.chunk(r, Buffer::Scratch, 1, 1).wait(1 - r, Buffer::Input, 0, 0, Proxy);
+        }
         for r in 0..2 {
             let c = p.chunk(r, Buffer::Input, 0, 1);
             c.put(1 - r, Buffer::Scratch, 1, 0, Proxy);
@@ -259,6 +276,14 @@ fn allreduce_of_fewer_chunks_than_ranks() {
     let n = 3;
     let program = MscclppProgram::new("two_chunks", Collective::all_reduce(3, 2, false), 3, 1);
     let body = |p: &Context<'_>| {
+        for r in 0..n {
+            for peer in others(n, r) {
+                p.chunk(r, Buffer::Input, 0, 1).signal(peer, Buffer::Scratch, 2 * r, 0, Sm);
+            }
+            for peer in others(n, r) {
+                p.chunk(r, Buffer::Scratch, 2 * peer, 1).wait(peer, Buffer::Input, 0, 0, Sm);
+            }
+        }
         for r in 0..n {
             let both = p.chunk(r, Buffer::Input, 0, 2);
             both.copy(r, Buffer::Output, 0, 0);

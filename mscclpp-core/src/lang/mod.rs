@@ -7,9 +7,17 @@
 //! ```
 //! use mscclpp_core::lang::{Buffer, ChannelType::Sm, Collective, MscclppProgram};
 //!
-//! // Every rank puts its chunk into every other rank's output.
+//! // Once all have begun, every rank puts its chunk into every other rank's output.
 //! let program = MscclppProgram::new("allgather", Collective::all_gather(4, 1, true), 4, 1);
 //! let plan = program.compile(|p| {
+//!     for r in 0..4 {
+//!         for peer in (0..4).filter(|peer| *peer != r) {
+//!             p.chunk(r, Buffer::Input, 0, 1).signal(peer, Buffer::Output, r, 0, Sm);
+//!         }
+//!         for peer in (0..4).filter(|peer| *peer != r) {
+//!             p.chunk(r, Buffer::Output, peer, 1).wait(peer, Buffer::Input, 0, 0, Sm);
+//!         }
+//!     }
 //!     for r in 0..4 {
 //!         let c = p.chunk(r, Buffer::Input, 0, 1);
 //!         for peer in (0..4).filter(|peer| *peer != r) {

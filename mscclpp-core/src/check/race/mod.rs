@@ -76,6 +76,8 @@ pub(super) struct Races<'m, 'p> {
     firsts: Vec<First>,
     knew: Vec<Clock>,
     found: Diagnostics,
+    /// Accesses of other ranks' buffers before those have begun.
+    early: Diagnostics,
 }
 
 /// What the readers of some packets learn to be over.
@@ -241,6 +243,7 @@ impl<'m, 'p> Races<'m, 'p> {
             firsts: Vec::new(),
             knew: Vec::new(),
             found: Diagnostics::default(),
+            early: Diagnostics::default(),
         }
     }
 
@@ -396,13 +399,14 @@ impl<'m, 'p> Races<'m, 'p> {
                 }
             }
         }
-        if self.found.len() < MOST_FINDINGS {
-            if let Some((old, atom, over)) = race {
-                let old = &self.accesses[old as usize];
-                self.found.push(story::race(self.model, self.blocks, old, &access, atom, over));
-            } else if early {
-                self.found.push(story::early(self.model, &access));
-            }
+        if let Some((old, atom, over)) = race
+            && self.found.len() < MOST_FINDINGS
+        {
+            let old = &self.accesses[old as usize];
+            self.found.push(story::race(self.model, self.blocks, old, &access, atom, over));
+        }
+        if early && self.early.len() < MOST_FINDINGS {
+            self.early.push(story::early(self.model, &access));
         }
         for old in heard {
             self.hear_packets(by, &effect, old);

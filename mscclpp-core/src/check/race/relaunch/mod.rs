@@ -26,6 +26,7 @@ pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
     if !found.is_empty() {
         return found;
     }
+    found = std::mem::take(&mut races.early);
     let ends = Ends::of(&races);
     late(&races, &ends, &mut found);
     if found.is_empty() {
