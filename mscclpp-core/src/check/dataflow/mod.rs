@@ -25,7 +25,6 @@ mod values;
 
 pub use order::{ReductionOrder, reduction_order};
 
-
 use super::machine::{Machine, Watch};
 use super::model::{Model, Space, memory_number};
 use super::place::{Placed, home};

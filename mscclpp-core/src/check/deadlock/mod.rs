@@ -23,8 +23,7 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
         let last = *chain.last()?;
         let rank = model.agents[last].rank;
         let Some(need) = &machine.agents[last].need else { break };
-        let server =
-            stuck.iter().copied().find(|&other| other != last && machine.server(other, rank, need).is_some());
+        let server = stuck.iter().copied().find(|&other| other != last && machine.server(other, rank, need).is_some());
         // Waiting for itself: what would help comes after the wait, in the same block.
         let server = server.or_else(|| machine.server(last, rank, need).map(|_| last));
         let Some(server) = server else { break };

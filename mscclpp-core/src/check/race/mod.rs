@@ -350,7 +350,10 @@ impl<'m, 'p> Races<'m, 'p> {
             old.grain == Grain::Packet
                 && old.atoms == access.atoms
                 && access.grain == Grain::Packet
-                && state.heard.iter().any(|heard| heard.length >= length && heard.of_element.over(old.agent) > old.count)
+                && state
+                    .heard
+                    .iter()
+                    .any(|heard| heard.length >= length && heard.of_element.over(old.agent) > old.count)
         };
         // Waiting for a packet's flag takes the place of an order.
         let awaits = packets && !effect.write && block;

@@ -86,7 +86,9 @@ pub(super) fn late(model: &Model, blocks: usize, access: &Access, atom: usize) -
         place(model, atom)
     );
     let help = match (by_port, old.at.rank == owner as usize) {
-        (true, true) => "flush the channel, or wait for a signal that the receiver sends when it has the data".to_owned(),
+        (true, true) => {
+            "flush the channel, or wait for a signal that the receiver sends when it has the data".to_owned()
+        }
         _ => format!("signal rank {owner} behind it, and let rank {owner} wait for that signal before it ends"),
     };
     Diagnostic::new(Code::OpenEnd, old.at.site(model.plan), message).help(help)

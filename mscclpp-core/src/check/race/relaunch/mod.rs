@@ -149,8 +149,7 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: &Clock)
     }
     let mut begun = ends.begun(knew).chain([own]);
     begun.any(|rank| {
-        ends.cover(rank, old)
-            || double && ends.begun(&ends.clocks[rank as usize]).any(|other| ends.cover(other, old))
+        ends.cover(rank, old) || double && ends.begun(&ends.clocks[rank as usize]).any(|other| ends.cover(other, old))
     })
 }
 

@@ -62,7 +62,10 @@ fn a_handshake_at_either_end_is_enough_for_scratch() {
     // Without the block sync only one thread has waited.
     refused(&both(&format!("rlxsignal.m#1; rlxwait.m#1; {transfer}")), Code::Relaunch);
     // The signal comes before the copy.
-    refused(&both(&format!("{}; rlxsignal.m#1; rlxwait.m#1; nop; copy s0 > o0", &transfer[..transfer.len() - 14])), Code::Relaunch);
+    refused(
+        &both(&format!("{}; rlxsignal.m#1; rlxwait.m#1; nop; copy s0 > o0", &transfer[..transfer.len() - 14])),
+        Code::Relaunch,
+    );
 }
 
 #[test]
