@@ -53,6 +53,20 @@ pub(crate) fn load(args: &SourceArgs) -> Result<Source> {
     Ok(source)
 }
 
+/// The rank that `--rank` asks for.
+///
+/// # Errors
+/// [`Error::Usage`] for a rank that the plan does not have.
+pub(crate) fn one_rank(plan: &PlanTree, asked: Option<u32>) -> Result<Option<u32>> {
+    let ranks = plan.ranks.len();
+    match asked {
+        Some(rank) if rank as usize >= ranks => {
+            Err(Error::Usage(format!("--rank {rank}: plan `{}` has ranks 0 to {}", plan.name, ranks - 1)))
+        }
+        asked => Ok(asked),
+    }
+}
+
 /// The plan of a name or a file. A name of an algorithm goes before a file of the same name; `./name` is the file.
 ///
 /// # Errors

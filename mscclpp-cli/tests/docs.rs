@@ -98,7 +98,9 @@ fn the_page_shows_what_the_commands_print() {
 #[test]
 fn the_page_names_every_command_and_exit_code() {
     let text = fs::read_to_string(page()).unwrap();
-    for command in ["run", "check", "plan list", "plan show", "plan stats", "plan export", "plan diff", "explain"] {
+    for command in
+        ["run", "check", "plan list", "plan show", "plan stats", "plan graph", "plan export", "plan diff", "explain"]
+    {
         assert!(text.contains(&format!("## `mscclpp {command}`")), "{command}");
         assert!(text.contains(&format!("\n$ mscclpp {command}")), "no example of {command}");
     }
@@ -116,9 +118,19 @@ fn the_examples_in_the_help_texts_name_what_there_is() {
     let list = common::mscclpp(["plan", "list", "--json"]).succeeds().json();
     let known: Vec<_> = list.as_array().unwrap().iter().map(|algorithm| algorithm["name"].as_str().unwrap()).collect();
     let mut seen = 0;
-    for command in
-        ["", "run", "check", "explain", "plan", "plan list", "plan show", "plan stats", "plan export", "plan diff"]
-    {
+    for command in [
+        "",
+        "run",
+        "check",
+        "explain",
+        "plan",
+        "plan list",
+        "plan show",
+        "plan stats",
+        "plan graph",
+        "plan export",
+        "plan diff",
+    ] {
         let help = common::mscclpp(command.split_whitespace().chain(["--help"])).succeeds().stdout;
         let examples = help.split("Examples:\n").nth(1).unwrap_or_else(|| panic!("`{command}` has no examples"));
         for word in examples.lines().filter(|line| line.starts_with("  mscclpp")).flat_map(str::split_whitespace) {

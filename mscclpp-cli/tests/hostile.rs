@@ -15,6 +15,7 @@ const WORDS: &[&str] = &[
     "list",
     "show",
     "stats",
+    "graph",
     "export",
     "diff",
     "explain",
@@ -182,7 +183,7 @@ proptest! {
 
     #[test]
     fn any_options_end_with_a_documented_code(
-        command in select(&["run", "check", "plan show", "plan stats", "plan export", "plan diff allreduce_ring"][..]),
+        command in select(&["run", "check", "plan show", "plan stats", "plan graph", "plan export", "plan diff allreduce_ring"][..]),
         algorithm in select(&["allreduce_ring", "allgather_two_nodes", "allreduce_one_shot_packets", "send_recv",
             "broadcast_scatter", "allreduce_switch_pipeline", "alltoall_rotated"][..]),
         options in prop::collection::vec(option(), 0..4),
@@ -202,7 +203,7 @@ proptest! {
         let numbers = numbers(&plan);
         let (start, len) = numbers[place.index(numbers.len())];
         plan.replace_range(start..start + len, number);
-        for words in [&["check", "-"][..], &["plan", "show", "-"], &["plan", "stats", "-"], &["plan", "export", "-"],
+        for words in [&["check", "-"][..], &["plan", "show", "-"], &["plan", "stats", "-"], &["plan", "graph", "-"], &["plan", "export", "-"],
                       &["run", "-", "--count", "7", "--no-check", "--iters", "1"], &["run", "-", "--count", "7"]] {
             let code = mscclpp_reading(words, &plan).code();
             prop_assert!([0, 1, 2, 3].contains(&code), "{:?} ended with {}:\n{}", words, code, plan);
@@ -211,7 +212,7 @@ proptest! {
 
     #[test]
     fn any_text_as_a_plan_ends_with_2(text in ".{0,64}") {
-        for command in [&["check", "-"][..], &["run", "-"], &["plan", "show", "-"], &["plan", "stats", "-"],
+        for command in [&["check", "-"][..], &["run", "-"], &["plan", "show", "-"], &["plan", "stats", "-"], &["plan", "graph", "-"],
                         &["plan", "export", "-"], &["plan", "diff", "-", "-"]] {
             mscclpp_reading(command, &text).ends_with(2);
         }

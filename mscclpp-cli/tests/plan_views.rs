@@ -1,4 +1,4 @@
-//! `mscclpp plan show`, `plan stats`, `plan diff`, and `plan export --target mscclpp`.
+//! `mscclpp plan show`, `plan stats`, `plan graph`, `plan diff`, and `plan export --target mscclpp`.
 
 mod common;
 
@@ -131,5 +131,22 @@ fn a_plan_for_the_reference_executor_keeps_its_limits() {
     assert!(keys(&theirs.stdout).iter().all(|key| keys(&ours.stdout).contains(key)));
     let run = mscclpp(["plan", "export", "allreduce_ring", "--ranks", "64", "--target", "mscclpp"]).ends_with(1);
     assert_eq!(run.stdout, "");
-    assert!(run.stderr.contains("expected at most 64") && run.stderr.contains("was not exported"), "{}", run.stderr);
+    assert!(run.stderr.contains("has room for 64") && run.stderr.contains("was not exported"), "{}", run.stderr);
+}
+
+#[test]
+fn graphs_are_drawings_on_standard_output_or_in_a_file() {
+    let plan = text(&good());
+    let run = mscclpp_reading(["plan", "graph", "-"], &plan).succeeds();
+    assert!(run.stdout.starts_with("<svg xmlns=") && run.stdout.ends_with("</svg>\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("put from rank 0 input[0] to rank 1 output[0]"), "{}", run.stdout);
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("graph.svg");
+    let run = mscclpp(["plan", "graph", "allreduce_ring", "--ranks", "8", "--rank", "3", "-o", file.to_str().unwrap()]);
+    assert_eq!(run.succeeds().stdout, "");
+    let drawn = fs::read_to_string(&file).unwrap();
+    assert!(drawn.contains("put from rank 2 to rank 3") && !drawn.contains("from rank 4 to rank 5"), "{drawn}");
+    let run = mscclpp_reading(["plan", "graph", "-", "--rank", "2"], &plan).ends_with(2);
+    assert!(run.stderr.contains("has ranks 0 to 1"), "{}", run.stderr);
 }

@@ -5,7 +5,7 @@ mod plan;
 mod run;
 
 pub(crate) use check::{AllowArgs, CheckArgs, Level};
-pub(crate) use plan::{DiffArgs, ExportArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, StatsArgs, Target};
+pub(crate) use plan::{DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, StatsArgs, Target};
 pub(crate) use run::{RunArgs, Sizes};
 
 use std::str::FromStr;
@@ -56,7 +56,7 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Check plans: shapes, pairing, deadlocks, races
     Check(CheckArgs),
-    /// List, show, measure, export and compare plans
+    /// List, show, measure, draw, export and compare plans
     Plan(PlanArgs),
     /// Say what a diagnostic means and how to mend what it finds
     Explain(ExplainArgs),

@@ -15,6 +15,7 @@ Examples:
   mscclpp plan list
   mscclpp plan show allreduce_ring --ranks 4
   mscclpp plan stats plan.json
+  mscclpp plan graph allreduce_ring --ranks 4 -o ring.svg
   mscclpp plan export allreduce_ring --ranks 8 -o plan.json
   mscclpp plan diff old.json new.json"
 )]
@@ -32,6 +33,8 @@ pub(crate) enum PlanCommand {
     Show(ShowArgs),
     /// Count thread blocks, operations, channels, and the chunks that are moved
     Stats(StatsArgs),
+    /// Draw which data moves between which ranks, as SVG
+    Graph(GraphArgs),
     /// Write a plan as JSON
     Export(ExportArgs),
     /// Compare the meaning of two plans
@@ -80,6 +83,26 @@ pub(crate) struct StatsArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `mscclpp plan graph`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp plan graph allreduce_ring --ranks 4 -o ring.svg
+  mscclpp plan graph plan.json --rank 3 > rank3.svg
+
+Up to 16 ranks stand in a circle, each with its buffers and their chunks, and an arrow for each kind of transfer between
+two of them; more ranks are a matrix. Exact numbers are in the tooltips.")]
+pub(crate) struct GraphArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+    /// Draw only what this rank sends and gets
+    #[arg(long, value_name = "RANK")]
+    pub(crate) rank: Option<u32>,
+    /// File to write, replaced as a whole; standard output without it
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Arguments of `mscclpp plan export`.

@@ -4,6 +4,7 @@ mod check;
 mod explain;
 mod plan_diff;
 mod plan_export;
+mod plan_graph;
 mod plan_list;
 mod plan_show;
 mod plan_stats;
@@ -23,6 +24,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
             PlanCommand::List(args) => plan_list::list(&args),
             PlanCommand::Show(args) => plan_show::show(&args),
             PlanCommand::Stats(args) => plan_stats::stats(&args),
+            PlanCommand::Graph(args) => plan_graph::graph(&args),
             PlanCommand::Export(args) => plan_export::export(&args),
             PlanCommand::Diff(args) => plan_diff::diff(&args),
         },

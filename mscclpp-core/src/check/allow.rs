@@ -35,18 +35,16 @@ pub fn allow(name: &str) -> Result<Code, NotAllowable> {
                 false => "only findings of the checks leave a plan that could be built",
             };
             let message = format!("`{slug}` ({number}) cannot be allowed: {why}");
-            Err(NotAllowable { message, help: format!("mend what it finds; what can be allowed: {}", list(slugs())) })
+            Err(NotAllowable { message, help: "mend what it finds".to_owned() })
         }
         None => {
-            let meant = near(&slug, slugs()).map(|slug| format!("did you mean `{slug}`? ")).unwrap_or_default();
-            let message = format!("there is no finding `{name}`");
-            Err(NotAllowable { message, help: format!("{meant}what can be allowed: {}", list(slugs())) })
+            let help = match near(&slug, slugs()) {
+                Some(slug) => format!("did you mean `{slug}`?"),
+                None => format!("what can be allowed: {}", slugs().collect::<Vec<_>>().join(", ")),
+            };
+            Err(NotAllowable { message: format!("there is no finding `{name}`"), help })
         }
     }
-}
-
-fn list<'a>(slugs: impl Iterator<Item = &'a str>) -> String {
-    slugs.collect::<Vec<_>>().join(", ")
 }
 
 /// Why a name cannot stand in `allow`.

@@ -7,6 +7,7 @@
 pub(crate) mod arbitrary;
 pub mod diff;
 pub mod export;
+pub mod graph;
 pub mod image;
 pub mod json;
 mod load;

@@ -1,0 +1,113 @@
+//! Plans as drawings: which data moves between which ranks, and how.
+
+mod circle;
+mod matrix;
+mod moves;
+mod svg;
+
+use std::collections::BTreeSet;
+use std::fmt::{self, Display, Formatter};
+
+use self::moves::{Amount, Moves, Way};
+use self::svg::{Escaped, Point, amount, counted, text};
+use super::PlanTree;
+
+/// Most ranks that are drawn one by one; more become a matrix.
+const MOST_RANKS: usize = 16;
+
+/// A plan, or what one rank has to do with the others, as an SVG document.
+///
+/// Up to 16 ranks stand in a circle (around the one that all is about, if it is about one), each with its buffers and their chunks, with an arrow for everything that goes from
+/// one to another, by kind of transfer; few transfers go from chunk to chunk. More ranks are a matrix of who sends how
+/// much to whom. Bodies of pipelines count once, signals do not move data. Exact numbers are in the tooltips.
+///
+/// # Cost
+/// Linear in the operations and their references, a multicast counting for each member of its group; the drawing's size
+/// is bounded for any number of ranks.
+#[derive(Clone, Copy, Debug)]
+pub struct Graph<'a> {
+    plan: &'a PlanTree,
+    rank: Option<u32>,
+}
+
+impl<'a> Graph<'a> {
+    /// All of a plan.
+    pub const fn plan(plan: &'a PlanTree) -> Self {
+        Self { plan, rank: None }
+    }
+
+    /// What goes to and from one rank; nothing if there is no such.
+    pub const fn rank(plan: &'a PlanTree, rank: u32) -> Self {
+        Self { plan, rank: Some(rank) }
+    }
+}
+
+impl Display for Graph<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let moves = Moves::of(self.plan, self.rank);
+        let ranks: Vec<u32> = match self.rank {
+            None => (0..self.plan.ranks.len() as u32).collect(),
+            Some(rank) => {
+                let ends = moves.between.keys().flat_map(|(from, to, _)| [*from, *to]);
+                let exists = |rank: &u32| (*rank as usize) < self.plan.ranks.len();
+                BTreeSet::from_iter(ends.chain([rank])).into_iter().filter(exists).collect()
+            }
+        };
+        let title = self.title();
+        match ranks.len() <= MOST_RANKS {
+            true => circle::draw(f, self.plan, &moves, &ranks, self.rank, &title),
+            false => matrix::draw(f, self.plan, &moves, &ranks, &title),
+        }
+    }
+}
+
+impl Graph<'_> {
+    fn title(&self) -> String {
+        let PlanTree { name, collective, ranks, .. } = self.plan;
+        let place = if collective.in_place { ", in place" } else { "" };
+        let only = self.rank.map_or(String::new(), |rank| format!(": what rank {rank} sends and gets"));
+        format!("{name}: {} of {} ranks{place}{only}", collective.kind.name(), ranks.len())
+    }
+}
+
+/// The ways that data goes here, with how much goes each.
+fn totals(moves: &Moves) -> Vec<(Way, Amount)> {
+    let total = |way: Way| {
+        let mut sum = Amount::default();
+        moves.between.iter().filter(|((.., other), _)| *other == way).for_each(|(_, amount)| sum.add(*amount));
+        (way, sum)
+    };
+    Way::ALL.into_iter().map(total).filter(|(_, amount)| amount.transfers > 0).collect()
+}
+
+/// One line for each way; returns how high they are.
+fn legend(f: &mut Formatter<'_>, moves: &Moves, mut at: Point) -> fmt::Result {
+    for (way, sum) in totals(moves) {
+        let Point { x, y } = at;
+        let colour = way.colour();
+        writeln!(f, "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"18\" height=\"4\" fill=\"{colour}\"/>", y - 6.0)?;
+        text(f, Point { x: x + 26.0, y }, "", Escaped(&format!("{}: {}", way.name(), said(&sum))))?;
+        at.y += LINE;
+    }
+    if moves.between.is_empty() {
+        text(f, at, "", "nothing moves between ranks")?;
+    }
+    Ok(())
+}
+
+/// The height of a legend.
+fn legend_height(moves: &Moves) -> f64 {
+    totals(moves).len().max(1) as f64 * LINE
+}
+
+/// Height of a line of text, in pixels.
+const LINE: f64 = 18.0;
+
+/// "4 transfers of 8 chunks".
+fn said(sum: &Amount) -> String {
+    let chunks = counted(&amount(sum.chunks), "chunk");
+    format!("{} of {chunks}", counted(&sum.transfers.to_string(), "transfer"))
+}
+
+#[cfg(test)]
+mod tests;
