@@ -1,7 +1,10 @@
 //! Arguments of `mscclpp check`.
 
+use std::path::PathBuf;
+
 use clap::{Args, ValueEnum};
 use mscclpp_core::check;
+use mscclpp_core::check::limits::DeviceProfile;
 use mscclpp_core::diag::Code;
 
 use super::BuildArgs;
@@ -13,6 +16,7 @@ Examples:
   mscclpp check plan.json
   mscclpp check allreduce_ring --ranks 8
   mscclpp check plans/ more/plan.json --allow race
+  mscclpp check plan.json --trace trace.json    a picture of the run, for https://ui.perfetto.dev
   mscclpp check plan.json --json | jq '.findings[].code'
   mscclpp plan export allreduce_ring --ranks 4 | mscclpp check -
 
@@ -33,6 +37,12 @@ pub(crate) struct CheckArgs {
     /// Take warnings as findings, such as keys of a plan file that nobody knows
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Also ask whether the plan fits a device: a100, h100, h200, b200, or mscclpp for the MSCCL++ executor
+    #[arg(long, value_name = "DEVICE", value_parser = device)]
+    pub(crate) device: Option<DeviceProfile>,
+    /// Write a run of the plan as a trace for Perfetto or chrome://tracing: who does what, and what waits for what
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -70,4 +80,9 @@ impl CheckArgs {
 /// Reads the name of a finding.
 fn allowed(text: &str) -> Result<Code, check::NotAllowable> {
     check::allow(text)
+}
+
+/// Reads the name of a device.
+fn device(text: &str) -> Result<DeviceProfile, String> {
+    DeviceProfile::find(text).ok_or_else(|| "expected one of a100, h100, h200, b200, mscclpp".to_owned())
 }

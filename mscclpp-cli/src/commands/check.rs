@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mscclpp_core::check::Checks;
+use mscclpp_core::check::limits::limits;
+use mscclpp_core::check::{Checks, trace};
 use mscclpp_core::diag::{Diagnostic, Diagnostics};
 use mscclpp_core::plan::PlanTree;
 use mscclpp_exec::algorithms;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use crate::args::{CheckArgs, Level, SourceArgs};
 use crate::diagnostics::values;
 use crate::error::{Error, Result};
-use crate::output::{self, print, print_json, warn};
+use crate::output::{self, print, print_json, warn, write_file};
 use crate::progress::Progress;
 use crate::table::Columns;
 use crate::{exit, source};
@@ -27,9 +28,13 @@ const MOST: usize = 5;
 /// # Errors
 /// What loading the only plan brings, contradictory usage, and failures of standard output.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
+    if args.trace.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+        return Err(Error::Usage("--trace -: standard output is for the findings; name a file".into()));
+    }
     let names = names(&args.plans)?;
     match &names[..] {
         [name] if args.plans == names => one(args, name),
+        _ if args.trace.is_some() => Err(Error::Usage(format!("--trace is for one plan, found {}", names.len()))),
         _ => many(args, &names),
     }
 }
@@ -65,8 +70,8 @@ fn names(asked: &[String]) -> Result<Vec<String>> {
 
 /// What became of one plan.
 struct Verdict {
-    /// The plan's own name, or why it cannot be read.
-    plan: std::result::Result<String, Error>,
+    /// The plan, or why it cannot be read.
+    plan: std::result::Result<PlanTree, Error>,
     findings: Diagnostics,
     warnings: Vec<Diagnostic>,
 }
@@ -89,7 +94,10 @@ impl Verdict {
             findings.extend(warnings.drain(..));
         }
         findings.extend(checked(&source.plan, &args.checks()));
-        Ok(Self { plan: Ok(source.plan.name), findings, warnings })
+        if let Some(device) = args.device.as_ref().filter(|_| findings.is_empty()) {
+            findings.extend(limits(&source.plan, device));
+        }
+        Ok(Self { plan: Ok(source.plan), findings, warnings })
     }
 
     fn word(&self) -> &'static str {
@@ -110,7 +118,7 @@ impl Verdict {
 
     fn json(&self) -> Value {
         json!({
-            "plan": self.plan.as_ref().ok(),
+            "plan": self.plan.as_ref().ok().map(|plan| &plan.name),
             "readable": self.plan.is_ok(),
             "accepted": self.exit() == exit::DONE,
             "error": self.plan.as_ref().err().map(ToString::to_string),
@@ -139,6 +147,9 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
     let (code, text) = (verdict.exit(), verdict.text());
     let Verdict { plan, findings, warnings } = verdict;
     let plan = plan?;
+    if let Some(path) = &args.trace {
+        write_trace(&plan, path, &findings)?;
+    }
     if !args.json {
         warnings.iter().for_each(warn);
         let end = match findings.len() {
@@ -146,9 +157,31 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
             1 => "is refused: 1 finding".to_owned(),
             n => format!("is refused: {n} findings"),
         };
-        print(format!("{text}plan `{plan}` {end}\n"))?;
+        print(format!("{text}plan `{}` {end}\n", plan.name))?;
     }
     Ok(ExitCode::from(code))
+}
+
+/// Writes a run of the plan, as far as it comes.
+///
+/// # Errors
+/// [`Error::Findings`] if it cannot run even in the abstract and the checks have not said so already; failures of the
+/// output.
+fn write_trace(plan: &PlanTree, path: &Path, findings: &Diagnostics) -> Result<()> {
+    let _working = Progress::spinner(&format!("tracing {}", plan.name));
+    let trace = match trace(plan) {
+        Ok(trace) => trace,
+        Err(_) if !findings.is_empty() => {
+            warn("no trace was written: the plan cannot run even in the abstract");
+            return Ok(());
+        }
+        Err(findings) => {
+            let what = format!("plan `{}` cannot be traced: it cannot run even in the abstract", plan.name);
+            return Err(Error::Findings { what, findings });
+        }
+    };
+    let text = serde_json::to_vec(&trace).map_err(|error| Error::Write { path: path.to_owned(), source: error.into() })?;
+    write_file(path, &text)
 }
 
 /// What is said of a plan without findings: no more than was asked.

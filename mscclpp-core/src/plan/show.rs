@@ -107,15 +107,15 @@ fn show_ops(ops: &[Op], scope: &Scope<'_>, depth: usize, at: &mut usize, f: &mut
 
 /// The tables that an operation's numbers go through.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scope<'a> {
-    pub(super) tables: &'a RankPlan,
-    pub(super) block: &'a ThreadBlock,
+pub(crate) struct Scope<'a> {
+    pub(crate) tables: &'a RankPlan,
+    pub(crate) block: &'a ThreadBlock,
 }
 
 /// An operation on one line, without a pipeline's body.
-pub(super) struct Operation<'a> {
-    pub(super) op: &'a Op,
-    pub(super) scope: Scope<'a>,
+pub(crate) struct Operation<'a> {
+    pub(crate) op: &'a Op,
+    pub(crate) scope: Scope<'a>,
 }
 
 impl Display for Operation<'_> {

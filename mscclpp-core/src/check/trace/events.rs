@@ -1,0 +1,182 @@
+//! Slices and arrows in the event format of Chrome and Perfetto.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use crate::plan::PlanTree;
+
+/// Microseconds that a step takes in the viewer.
+const STEP: u64 = 10;
+
+/// A trace of a plan, ready to be written as JSON.
+#[derive(Clone, Debug, Serialize)]
+pub struct Trace {
+    #[serde(rename = "displayTimeUnit")]
+    unit: &'static str,
+    #[serde(rename = "otherData")]
+    about: About,
+    #[serde(rename = "traceEvents")]
+    events: Vec<Event>,
+    #[serde(skip)]
+    stuck: usize,
+}
+
+impl Trace {
+    /// Thread blocks that never come to their end.
+    pub fn stuck(&self) -> usize {
+        self.stuck
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct About {
+    plan: String,
+    time: &'static str,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Event {
+    ph: &'static str,
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cat: Option<&'static str>,
+    pid: u32,
+    tid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ts: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dur: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<usize>,
+    /// Arrows end at the slice around them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bp: Option<&'static str>,
+    /// A colour of the viewer's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cname: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    args: Option<Said>,
+}
+
+impl Event {
+    const fn new(ph: &'static str, name: String, (pid, tid): (u32, u32)) -> Self {
+        Self { ph, name, cat: None, pid, tid, ts: None, dur: None, id: None, bp: None, cname: None, args: None }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+enum Said {
+    Name { name: String },
+    Order { sort_index: u32 },
+    Slice(Args),
+}
+
+/// What the viewer tells of a slice.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Args {
+    /// The operation, as `plan show` has it.
+    pub(super) op: String,
+    /// What it reads and writes.
+    pub(super) chunks: Vec<String>,
+    /// Where it was written.
+    pub(super) source: String,
+    /// Of the loop that it is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) iteration: Option<u64>,
+    /// What it waits for in vain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waits_for: Option<String>,
+}
+
+/// Events so far.
+pub(super) struct Events {
+    plan: String,
+    events: Vec<Event>,
+    /// Per slice, its place among the events.
+    slices: Vec<usize>,
+    arrows: usize,
+    end: u64,
+    stuck: usize,
+}
+
+impl Events {
+    /// The names of ranks and thread blocks.
+    pub(super) fn of(plan: &PlanTree) -> Self {
+        let (events, slices) = (Vec::new(), Vec::new());
+        let mut all = Self { plan: plan.name.clone(), events, slices, arrows: 0, end: 0, stuck: 0 };
+        for (rank, tables) in (0..).zip(&plan.ranks) {
+            all.named("process_name", (rank, 0), Said::Name { name: format!("rank {rank}") });
+            all.named("process_sort_index", (rank, 0), Said::Order { sort_index: rank });
+            for (block, _) in (0..).zip(&tables.blocks) {
+                all.thread(rank, block, format!("thread block {block}"));
+            }
+        }
+        all
+    }
+
+    /// Names a thread of a rank.
+    pub(super) fn thread(&mut self, rank: u32, thread: u32, name: String) {
+        self.named("thread_name", (rank, thread), Said::Name { name });
+        self.named("thread_sort_index", (rank, thread), Said::Order { sort_index: thread });
+    }
+
+    fn named(&mut self, what: &str, place: (u32, u32), args: Said) {
+        self.events.push(Event { args: Some(args), ..Event::new("M", what.to_owned(), place) });
+    }
+
+    /// Adds a slice of a rank's thread, in steps; returns its number.
+    pub(super) fn slice(
+        &mut self,
+        category: &'static str,
+        name: &str,
+        place: (u32, u32),
+        steps: Range<u64>,
+        args: Args,
+    ) -> usize {
+        self.end = self.end.max(steps.end);
+        self.stuck += usize::from(category == "stuck");
+        self.slices.push(self.events.len());
+        self.events.push(Event {
+            cat: Some(category),
+            ts: Some(steps.start * STEP),
+            dur: Some((steps.end - steps.start) * STEP),
+            cname: (category == "stuck").then_some("terrible"),
+            args: Some(Said::Slice(args)),
+            ..Event::new("X", name.to_owned(), place)
+        });
+        self.slices.len() - 1
+    }
+
+    /// When a slice ends, in steps.
+    pub(super) fn end_of(&self, slice: usize) -> u64 {
+        let event = &self.events[self.slices[slice]];
+        (event.ts.unwrap_or(0) + event.dur.unwrap_or(0)) / STEP
+    }
+
+    /// When the last slice ends, in steps.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// Adds an arrow from the end of one slice to the end of another.
+    pub(super) fn arrow(&mut self, what: &'static str, from: usize, to: usize) {
+        let id = self.arrows;
+        self.arrows += 1;
+        for (ph, bp, slice) in [("s", None, from), ("f", Some("e"), to)] {
+            let event = &self.events[self.slices[slice]];
+            // Just before the slice ends, so that the viewer takes it to be the slice's.
+            let ts = self.end_of(slice) * STEP - 1;
+            let place = (event.pid, event.tid);
+            let named = Event::new(ph, what.to_owned(), place);
+            self.events.push(Event { cat: Some(what), ts: Some(ts), id: Some(id), bp, ..named });
+        }
+    }
+
+    /// All of them.
+    pub(super) fn finish(self) -> Trace {
+        let about = About { plan: self.plan, time: "logical: an operation takes 10 us and ends 10 us after what it waits for" };
+        Trace { unit: "ms", about, events: self.events, stuck: self.stuck }
+    }
+}
