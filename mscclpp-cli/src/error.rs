@@ -146,6 +146,9 @@ impl Error {
             Exec::FixedReduction { .. } => {
                 finding = finding.help("leave --op out, or use a plan of sums, which takes any")
             }
+            Exec::Accumulator { .. } => {
+                finding = finding.help("leave --accumulate out; floats take f64, those of at most 32 bits f32")
+            }
             _ => {}
         }
         Self::Run { what, findings: finding.into(), code }

@@ -22,6 +22,8 @@ pub(crate) struct Header {
     pub(crate) dtype: &'static str,
     /// The reduction; `none` if nothing is reduced.
     pub(crate) op: &'static str,
+    /// The type in which an operation combines its sources.
+    pub(crate) accumulate: &'static str,
     /// The root, if the collective has one.
     pub(crate) root: Option<u32>,
     /// Timed launches per size.
@@ -59,13 +61,18 @@ impl Row {
 impl Header {
     /// The lines above the rows.
     pub(crate) fn text(&self) -> String {
+        let accumulated = match self.accumulate {
+            "native" => String::new(),
+            other => format!(", reductions in {other}"),
+        };
         let mut text = format!(
-            "# {}: {}, {} {}, {}, CPU executor, {} warm-up and {} timed {}, seed {}\n#\n",
+            "# {}: {}, {} {}, {}, CPU executor{}, {} warm-up and {} timed {}, seed {}\n#\n",
             self.plan,
             self.collective,
             self.ranks,
             if self.ranks == 1 { "rank" } else { "ranks" },
             if self.in_place { "in place" } else { "out of place" },
+            accumulated,
             self.warmup,
             self.iters,
             if self.iters == 1 { "launch" } else { "launches" },
@@ -130,6 +137,7 @@ impl Header {
             "executor": "cpu",
             "dtype": self.dtype,
             "redop": self.op,
+            "accumulate": self.accumulate,
             "root": self.root,
             "warmup": self.warmup,
             "iters": self.iters,
@@ -190,6 +198,7 @@ mod tests {
             in_place: false,
             dtype: "f32",
             op: "sum",
+            accumulate: "native",
             root: None,
             iters: 5,
             warmup: 1,

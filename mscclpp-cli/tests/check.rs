@@ -140,3 +140,59 @@ fn several_plans_and_directories_end_with_a_table() {
     assert!(run.stderr.contains("holds no plan file"), "{}", run.stderr);
     mscclpp(["check"]).ends_with(2);
 }
+
+#[test]
+fn a_trace_holds_every_operation_and_both_ends_of_every_arrow() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace.json");
+    let path = file.to_str().unwrap();
+    for algorithm in mscclpp(["plan", "list", "--json"]).succeeds().json().as_array().unwrap() {
+        let name = algorithm["name"].as_str().unwrap();
+        let run = mscclpp(["check", name, "--ranks", "4", "--trace", path]).succeeds();
+        assert_eq!(run.stdout, format!("plan `{name}` is accepted\n"));
+        let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let of = |phase: &'static str| events.iter().filter(move |event| event["ph"] == phase);
+        let ids =
+            |phase| of(phase).map(|event| event["id"].as_u64().unwrap()).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(ids("s"), ids("f"), "{name}");
+        let ops = of("X").filter(|event| event["cat"] == "op").count();
+        let stats = mscclpp(["plan", "stats", name, "--ranks", "4", "--json"]).succeeds().json();
+        let counted = stats["total"]["ops"].as_u64().unwrap() as usize;
+        let pipelines = stats["total"]["ops_by_kind"]["pipeline"].as_u64();
+        assert!(if pipelines.is_none() { ops == counted } else { ops > counted }, "{name}: {ops} of {counted}");
+        assert!(of("s").count() > 0, "{name}");
+    }
+}
+
+#[test]
+fn a_trace_of_a_wrong_plan_shows_what_is_stuck() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace.json");
+    let path = file.to_str().unwrap();
+    let plan = text(&stalling());
+    mscclpp_reading(["check", "-", "--trace", path], &plan).ends_with(1);
+    let trace = std::fs::read_to_string(&file).unwrap();
+    assert!(trace.contains("\"stuck: wait\"") && trace.contains("waits for a signal of rank 1"), "{trace}");
+    mscclpp(["check", "allreduce_ring", "send_recv", "--trace", path]).ends_with(2);
+    mscclpp(["check", "allreduce_ring", "--trace", "-"]).ends_with(2);
+    mscclpp(["check", "allreduce_ring", "--trace", directory.path().to_str().unwrap()]).ends_with(3);
+
+    // A plan whose numbers lead nowhere has no run.
+    let broken = plan.replace("\"index\": 0", "\"index\": 7");
+    assert_ne!(broken, plan);
+    std::fs::remove_file(&file).unwrap();
+    let run = mscclpp_reading(["check", "-", "--trace", path], &broken).ends_with(1);
+    assert!(run.stderr.contains("no trace was written") && !file.exists(), "{}", run.stderr);
+    let run = mscclpp_reading(["check", "-", "--level", "off", "--trace", path], &broken).ends_with(1);
+    assert!(run.stderr.contains("cannot be traced") && !file.exists(), "{}", run.stderr);
+}
+
+#[test]
+fn a_device_has_room_for_so_much() {
+    mscclpp(["check", "allreduce_ring", "--device", "h100"]).succeeds();
+    let run = mscclpp(["check", "allreduce_ring", "--ranks", "32", "--device", "mscclpp"]).ends_with(1);
+    assert!(run.stdout.contains("has room for 64") && run.stdout.contains("M0209"), "{}", run.stdout);
+    let run = mscclpp(["check", "allreduce_ring", "--device", "abacus"]).ends_with(2);
+    assert!(run.stderr.contains("expected one of a100"), "{}", run.stderr);
+}

@@ -248,3 +248,20 @@ fn bad_arguments_end_with_2() {
         assert!(run.stderr.contains(why), "{words:?}: {}", run.stderr);
     }
 }
+
+#[test]
+fn reductions_accumulate_as_asked() {
+    let run = |words: &[&str]| mscclpp(["run", "allreduce_ring", "--ranks", "3", "--count", "99"].iter().chain(words));
+    let wide = run(&["--dtype", "bf16", "--accumulate", "f32"]).succeeds();
+    assert!(
+        wide.stdout.starts_with("# allreduce_ring: ") && wide.stdout.contains(", reductions in f32,"),
+        "{}",
+        wide.stdout
+    );
+    let json = run(&["--accumulate", "f64", "--json"]).succeeds().json();
+    assert_eq!((&json["accumulate"], &json["ok"]), (&"f64".into(), &true.into()));
+    assert_eq!(run(&["--json"]).succeeds().json()["accumulate"], "native");
+    let integers = run(&["--dtype", "i32", "--accumulate", "f32"]).ends_with(2);
+    assert!(integers.stderr.contains("cannot be accumulated as f32") && integers.stderr.contains("--accumulate"));
+    run(&["--accumulate", "f16"]).ends_with(2);
+}

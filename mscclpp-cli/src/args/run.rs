@@ -2,7 +2,7 @@
 
 use clap::Args;
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::DataType;
+use mscclpp_exec::{Accumulate, DataType};
 
 use super::{AllowArgs, SourceArgs, reduce_op};
 use crate::error::{Error, Result};
@@ -43,6 +43,9 @@ pub(crate) struct RunArgs {
     /// Reduction: sum, prod, min, max or avg [default: the plan's own]
     #[arg(long, value_name = "OP", value_parser = reduce_op)]
     pub(crate) op: Option<ReduceOp>,
+    /// Type in which an operation combines its sources: native (that of the elements), f32 or f64
+    #[arg(long, value_name = "TYPE", default_value = "native", value_parser = accumulation)]
+    pub(crate) accumulate: Accumulate,
     /// Timed launches per size
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: u32,
@@ -80,6 +83,13 @@ fn data_type(text: &str) -> std::result::Result<DataType, String> {
         let known: Vec<_> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
         format!("expected one of {}", known.join(", "))
     })
+}
+
+/// Reads the name of an accumulation type.
+fn accumulation(text: &str) -> std::result::Result<Accumulate, String> {
+    let all = [Accumulate::Native, Accumulate::F32, Accumulate::F64];
+    let found = all.into_iter().find(|one| one.name() == text.to_ascii_lowercase());
+    found.ok_or_else(|| format!("expected one of {}", all.map(Accumulate::name).join(", ")))
 }
 
 impl RunArgs {

@@ -180,7 +180,8 @@ fn write_trace(plan: &PlanTree, path: &Path, findings: &Diagnostics) -> Result<(
             return Err(Error::Findings { what, findings });
         }
     };
-    let text = serde_json::to_vec(&trace).map_err(|error| Error::Write { path: path.to_owned(), source: error.into() })?;
+    let text =
+        serde_json::to_vec(&trace).map_err(|error| Error::Write { path: path.to_owned(), source: error.into() })?;
     write_file(path, &text)
 }
 

@@ -10,7 +10,7 @@ use mscclpp_core::plan::{Op, Plan, PlanTree};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::cpu::{Options, World};
 use mscclpp_exec::verify::Verifier;
-use mscclpp_exec::{DataType, Message};
+use mscclpp_exec::{Accumulate, DataType, Message};
 use serde_json::{Value, json};
 
 use crate::args::{RunArgs, Sizes};
@@ -155,6 +155,7 @@ struct Bench {
     kind: CollectiveKind,
     dtype: DataType,
     op: Option<ReduceOp>,
+    accumulate: Accumulate,
     any_size: bool,
     header: Header,
 }
@@ -176,6 +177,7 @@ impl Bench {
             in_place: plan.collective.in_place,
             dtype: args.dtype.name(),
             op: reduction(plan, args.op),
+            accumulate: args.accumulate.name(),
             root: matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Reduce).then_some(plan.collective.root),
             iters: args.iters,
             warmup: args.warmup,
@@ -188,6 +190,7 @@ impl Bench {
             kind,
             dtype: args.dtype,
             op: args.op,
+            accumulate: args.accumulate,
             any_size: args.any_size,
             header,
         })
@@ -205,6 +208,7 @@ impl Bench {
         let mut message = Message::new(self.dtype, count);
         message.op = self.op;
         message.any_size = self.any_size;
+        message.accumulate = self.accumulate;
         let mut run = self.world.prepare(&self.plan, message).map_err(failed)?;
         let mut buffers = run.buffers().map_err(failed)?;
         let verifier = Verifier::new(&run, seed);

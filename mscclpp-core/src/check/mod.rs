@@ -33,6 +33,7 @@ mod race;
 pub(crate) mod reference;
 mod run;
 mod shape;
+mod trace;
 
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
@@ -40,6 +41,7 @@ pub use allow::{NotAllowable, allow, allowable};
 pub use dataflow::{ReductionOrder, reduction_order};
 use pairing::Pairs;
 use run::{Verdict, run};
+pub use trace::{Trace, trace};
 
 /// How much is checked, and what is let pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -79,7 +79,7 @@ fn help(need: Option<&Need>) -> &'static str {
 }
 
 /// "`wait` (rank 0, thread block 0) waits for …".
-fn waits(machine: &Machine, agent: usize) -> String {
+pub(super) fn waits(machine: &Machine, agent: usize) -> String {
     let model = machine.model;
     let super::model::Agent { rank, block, .. } = &model.agents[agent];
     let name = machine.position(agent).map_or("an operation".to_owned(), |at| at.called(model.plan));

@@ -176,7 +176,8 @@ impl Events {
 
     /// All of them.
     pub(super) fn finish(self) -> Trace {
-        let about = About { plan: self.plan, time: "logical: an operation takes 10 us and ends 10 us after what it waits for" };
+        let about =
+            About { plan: self.plan, time: "logical: an operation takes 10 us and ends 10 us after what it waits for" };
         Trace { unit: "ms", about, events: self.events, stuck: self.stuck }
     }
 }

@@ -135,7 +135,9 @@ impl<'m, 'p> Tracer<'m, 'p> {
             }
         }
         let own = model.agents[agent].rank as u32;
-        for effect in model.effects(step).iter().filter(|effect| effect.packets() && !effect.write && effect.owner == own) {
+        for effect in
+            model.effects(step).iter().filter(|effect| effect.packets() && !effect.write && effect.owner == own)
+        {
             sources.extend(effect.atoms().filter_map(|atom| self.packets[atom]).map(|from| (from, "packets")));
         }
         sources
@@ -174,8 +176,8 @@ impl<'m, 'p> Tracer<'m, 'p> {
     }
 }
 
-impl Watch for Tracer<'_, '_> {
-    fn done(&mut self, model: &Model, agent: usize, step: usize) {
+impl<'p> Watch<'p> for Tracer<'_, 'p> {
+    fn done(&mut self, model: &Model<'p>, agent: usize, step: usize) {
         let &model::Step { kind, port, .. } = model.step_at(step);
         let args = self.args(agent, step);
         let sources = self.sources(agent, step);
@@ -217,7 +219,8 @@ impl Watch for Tracer<'_, '_> {
             model.ids(step).iter().for_each(|&id| self.releases[id as usize].push_back(slice));
         }
         for effect in model.effects(step).iter().filter(|effect| effect.packets() && effect.write) {
-            let by = by_port.iter().find(|(position, ..)| *position == effect.position).map_or(slice, |(.., done)| *done);
+            let by =
+                by_port.iter().find(|(position, ..)| *position == effect.position).map_or(slice, |(.., done)| *done);
             self.packets[effect.atoms()].fill(Some(by));
         }
     }

@@ -62,14 +62,14 @@ fn packets() -> PlanTree {
 fn pipeline() -> PlanTree {
     plan(2, |p| {
         for rank in p.ranks() {
-            let semaphore = rank.semaphore(0);
+            let (semaphore, scratch) = (rank.semaphore(0), rank.scratch(2));
             p.pipeline(1024, 2, || {
                 rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
                 semaphore.release(0).sync(Sync::Before);
             });
             p.pipeline(1024, 2, || {
                 semaphore.acquire(1).sync(Sync::After);
-                rank.copy(rank.output().chunk(..), rank.output().chunk(..), 1);
+                rank.copy(scratch.chunk(..), rank.output().chunk(..), 1);
             });
         }
     })
