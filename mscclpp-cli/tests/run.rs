@@ -56,6 +56,7 @@ fn json_has_the_same_keys_whatever_happens() {
         value.as_object().unwrap().keys().map(String::as_str).collect()
     }
     let of_run = [
+        "accumulate",
         "avg_busbw_gbps",
         "collective",
         "dtype",
@@ -78,7 +79,7 @@ fn json_has_the_same_keys_whatever_happens() {
     let right = mscclpp(words).succeeds().json();
     assert_eq!((keys(&right), keys(&right["rows"][0])), (of_run.to_vec(), of_row.to_vec()));
     let known = json!({
-        "collective": "broadcast", "dtype": "f32", "executor": "cpu", "failure": null, "in_place": true, "iters": 5,
+        "accumulate": "native", "collective": "broadcast", "dtype": "f32", "executor": "cpu", "failure": null, "in_place": true, "iters": 5,
         "ok": true, "plan": "broadcast_scatter", "ranks": 3, "redop": "none", "root": 2, "seed": 0, "verified": true,
         "warmup": 1,
     });
