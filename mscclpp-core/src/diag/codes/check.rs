@@ -4,47 +4,448 @@ use crate::diag::catalogue::{Code, Entry, codes};
 
 codes! {
     UnmatchedWait = "M0201" "unmatched-wait": "on every channel pair there are as many waits as signals",
-        "Channel k from a to b is paired with channel k from b to a, counting the channels of one kind between the two in the order in which they were made. Each wait on one takes one signal of the other, and what is left over is there in the next launch. Signals in a loop come once per iteration, which depends on the message size, so their waits must be in loops of the same unit and span.\n\nWrong, with two channels each way: rank 0 signals its first channel, rank 1 waits on its second. Right: rank 1 waits on its first.";
+        r#"Channel k from a to b is paired with channel k from b to a, counting the channels of one kind between the two in the order in which they were made. Each wait on one takes one signal of the other, and what is left over is there in the next launch. Signals in a loop come once per iteration, which depends on the message size, so their waits must be in loops of the same unit and span.
+
+Wrong, since each rank signals twice and waits once:
+
+```rust
+#[collective(AllGather, ranks = 2, in_place)]
+fn gather(p: &Program) {
+    for rank in p.ranks() {
+        let peer = p.rank(1 - rank.id());
+        let channel = rank.memory_channel(peer);
+        channel.signal(0);
+        channel.wait(0);
+        channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
+        channel.signal(0); // wrong
+    }
+}
+```
+
+Right:
+
+```rust
+        channel.signal(0);
+        channel.wait(0);
+```"#;
     IndexOutOfRange = "M0202" "index-out-of-range": "every number in a plan points at something that is there",
-        "Operations name channels and remote buffers of their thread block, the block those of its rank, the rank its peers. A number beyond its table would make an executor read foreign memory.\n\nWrong: `\"channel_ids\": [2]` in a thread block that lists two channels. Right: `\"channel_ids\": [1]`.";
+        r#"Operations name channels and remote buffers of their thread block, the block those of its rank, the rank its peers. A number beyond its table would make an executor read foreign memory.
+
+Wrong, in a thread block that lists one memory channel:
+
+```json
+{"name": "signal", "channel_type": "memory", "channel_ids": [1]}
+```
+
+Right:
+
+```json
+{"name": "signal", "channel_type": "memory", "channel_ids": [0]}
+```"#;
     BadOperands = "M0203" "bad-operands": "an operation has the references, channels and attributes of its kind",
-        "The table in `docs/plan-format.md` says what each kind has.\n\nWrong: a `copy` with two sources. Right: two `copy` operations, or one `re`.";
+        r#"The table in `docs/plan-format.md` says what each kind has.
+
+Wrong, since a copy has one source:
+
+```json
+{"name": "copy",
+ "src_buff": [{"type": "i", "index": 0, "size": 1}, {"type": "i", "index": 1, "size": 1}],
+ "dst_buff": [{"type": "o", "index": 0, "size": 1}]}
+```
+
+Right, if the sum is meant; else two copies:
+
+```json
+{"name": "re", "reduce_op": "sum",
+ "src_buff": [{"type": "i", "index": 0, "size": 1}, {"type": "i", "index": 1, "size": 1}],
+ "dst_buff": [{"type": "o", "index": 0, "size": 1}]}
+```"#;
     BadLoop = "M0204" "bad-loop": "a pipeline has a unit that is a positive multiple of 16 bytes and of the buffer alignment, does not nest, and its operations cover as many chunks as it says",
-        "Iteration j works on bytes j × unit to (j + 1) × unit of every reference, until the longest one is done.\n\nWrong: `\"num_chunks\": 4` over a copy of one chunk. Right: `\"num_chunks\": 1`.";
+        r#"Iteration j works on bytes j × unit to (j + 1) × unit of every reference, and there are as many iterations as the span has units. Windows are whole vectors, packets and elements of every type.
+
+Wrong, since the loop would run on behind the end of the chunk:
+
+```json
+{"name": "pipeline", "iter_context": {"unit_size": 1048576, "num_chunks": 4},
+ "ops": [{"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}],
+          "dst_buff": [{"type": "o", "index": 0, "size": 1}]}]}
+```
+
+Right:
+
+```json
+{"name": "pipeline", "iter_context": {"unit_size": 1048576, "num_chunks": 1},
+ "ops": [{"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}],
+          "dst_buff": [{"type": "o", "index": 0, "size": 1}]}]}
+```"#;
     BarrierMismatch = "M0205" "barrier-mismatch": "a barrier is used by as many thread blocks as it says, and by all of them equally often",
-        "With fewer thread blocks it never opens, with more it opens early; and a block that comes once more than the others waits for ever. In loops, that is a matter of the message size, unless unit and span are equal.\n\nWrong: `\"num_threadblocks\": 3` on a barrier that two thread blocks have. Right: 2.";
+        r#"With fewer thread blocks it never opens, with more it opens early; and a block that comes once more than the others waits for ever. In loops, that is a matter of the message size, unless unit and span are equal.
+
+Wrong, with two thread blocks that have the operation:
+
+```json
+{"name": "barrier", "barrier_id": 0, "num_threadblocks": 3}
+```
+
+Right:
+
+```json
+{"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
+```"#;
     UnevenChunks = "M0206" "uneven-chunks": "all ranks have the same chunk counts, and those fit the collective",
-        "A chunk is as long on every rank, so that a range of one rank's buffer can go into another's.\n\nWrong: an all-gather over 4 ranks with 1 input and 3 output chunks. Right: 4 output chunks.";
+        r#"A chunk is as long on every rank, so that a range of one rank's buffer can go into another's.
+
+Wrong, on the ranks of an all-gather over two:
+
+```json
+{"input_chunks": 1, "output_chunks": 3}
+```
+
+Right:
+
+```json
+{"input_chunks": 1, "output_chunks": 2}
+```"#;
     SemaphoreDrift = "M0207" "semaphore-drift": "every launch releases a semaphore as often as it acquires it",
-        "Semaphores are set once, so what a launch adds or takes is missing or left over in the next one. Releases in a loop need acquires in a loop of the same unit and span.\n\nWrong: two releases and one acquire. Right: one each.";
+        r#"Semaphores are set once, so what a launch adds or takes is missing or left over in the next one. Releases in a loop need acquires in a loop of the same unit and span.
+
+Wrong:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 1)]
+fn hand_over(p: &Program) {
+    let rank = p.rank(0);
+    let (slot, filled) = (rank.scratch(1).chunk(0), rank.semaphore(0));
+    rank.copy(slot, rank.input().chunk(0), 0);
+    filled.release(0); // wrong
+    filled.release(0); // wrong
+    filled.acquire(1);
+    rank.copy(rank.output().chunk(0), slot, 1);
+}
+```
+
+Right:
+
+```rust
+    filled.release(0);
+```"#;
     Deadlock = "M0208" "deadlock": "every thread block runs to its end",
-        "Signals, semaphores, barriers and packets must come before whoever waits for them can hold up whoever gives them.\n\nWrong: both ranks wait for the other's signal and signal afterwards. Right: signal first.";
+        r#"Signals, semaphores, barriers and packets must come before whoever waits for them can hold up whoever gives them.
+
+Wrong, since both ranks wait before they signal:
+
+```rust
+#[collective(AllGather, ranks = 2, in_place)]
+fn gather(p: &Program) {
+    for rank in p.ranks() {
+        let peer = p.rank(1 - rank.id());
+        let channel = rank.memory_channel(peer);
+        channel.wait(0); // wrong
+        channel.signal(0); // wrong
+        channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
+        channel.signal(0);
+        channel.wait(0);
+    }
+}
+```
+
+Right:
+
+```rust
+        channel.signal(0);
+        channel.wait(0);
+```"#;
     OverLimit = "M0209" "over-limit": "a plan fits the device and the executor that it is meant for",
         "All thread blocks of a rank run at once, so a device needs room for all of them. The reference system's executor has room for 64 operations, 16 channels and 16 remote buffers of a kind per thread block, 8 channels and 10 references a side per operation, 16 barriers per rank, and 32 bits for byte offsets; it does not look whether a plan has more, and overwrites its own memory. Our CPU executor has no such limits. Exporting splits long operations; what cannot be split is refused.\n\nWrong: exporting a thread block with 127 operations. Right: spread it over two thread blocks.";
     Race = "M0210" "race": "of two accesses to the same bytes, of which one writes, one is over before the other begins",
-        "Threads of a block run ahead of each other until they meet, thread blocks and ranks until they signal, ports as long as nobody flushes. Order comes from block syncs within a block, from barriers and semaphores within a rank, and from signals between ranks. A relaxed signal says that something is over, but does not make visible what it wrote.\n\nWrong: thread block 0 reduces a chunk, thread block 1 puts it. Right: a barrier of both in between.";
+        r#"Threads of a block run ahead of each other until they meet, thread blocks and ranks until they signal, ports as long as nobody flushes. Order comes from block syncs within a block, from barriers and semaphores within a rank, and from signals between ranks. A relaxed signal says that something is over, but does not make visible what it wrote.
+
+Wrong, since nothing makes thread block 1 wait for block 0:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 1)]
+fn hand_over(p: &Program) {
+    let rank = p.rank(0);
+    let slot = rank.scratch(1).chunk(0);
+    rank.copy(slot, rank.input().chunk(0), 0);
+    rank.copy(rank.output().chunk(0), slot, 1); // wrong
+}
+```
+
+Right:
+
+```rust
+    rank.barrier([0, 1]);
+    rank.copy(rank.output().chunk(0), slot, 1);
+```"#;
     Relaunch = "M0211" "relaunch": "what a launch does first to a piece of scratch comes after what the launch before did last there",
-        "A rank begins its next launch when its own thread blocks are done, whatever the others do. Packets that its peers have not read yet must not be overwritten then, nor plain data. A signal that says \"I have begun\" is enough, since it says that the launch before is over; so is any word from behind the last read, a packet with the result for example; and with double scratch launches use two halves in turn, so that only the launch before the last counts.\n\nWrong: every rank puts packets into its peers' scratch, reads those it got, and ends. Right: the same with `double_scratch`, or with a second exchange of packets behind the first.";
+        r#"A rank begins its next launch when its own thread blocks are done, whatever the others do. Packets that its peers have not read yet must not be overwritten then, nor plain data. A signal that says "I have begun" is enough, since it says that the launch before is over; so is any word from behind the last read, a packet with the result for example; and with double scratch launches use two halves in turn, so that only the launch before the last counts.
+
+Wrong, since a rank may begin again while its peer still reads the packets of this launch:
+
+```rust
+#[collective(AllReduce, ranks = 2, protocol = LL)] // wrong
+fn one_shot(p: &Program) {
+    let slots: Vec<_> = p.ranks().map(|rank| rank.scratch(2)).collect();
+    for rank in p.ranks() {
+        let (id, peer) = (rank.id(), 1 - rank.id());
+        let (input, output) = (rank.input().chunk(..), rank.output().chunk(..));
+        rank.memory_channel(peer).put_packets(slots[peer].chunk(..), input, 0);
+        rank.reduce_packets(input, slots[id].chunk(..), 0).to(output);
+    }
+}
+```
+
+Right:
+
+```rust
+#[collective(AllReduce, ranks = 2, protocol = LL, double_scratch)]
+```"#;
     EarlyAccess = "M0212" "early-access": "nobody touches a rank's input or output before that rank has begun",
-        "Before a rank begins, its caller may still use what the last launch left in its output, and may not have written its input. Any signal of the rank says that it has begun; a relaxed one is enough.\n\nWrong: a `put` into a peer's output as the first operation. Right: both ranks signal, wait with a block sync behind it, and then put.";
+        r#"Before a rank begins, its caller may still use what the last launch left in its output, and may not have written its input. Any signal of the rank says that it has begun; a relaxed one is enough.
+
+Wrong, since the peer may not have begun:
+
+```rust
+#[collective(AllGather, ranks = 2, in_place)]
+fn gather(p: &Program) {
+    for rank in p.ranks() {
+        let peer = p.rank(1 - rank.id());
+        let (channel, mine) = (rank.memory_channel(peer), rank.output().chunk(rank.id()));
+        channel.put(peer.output().chunk(rank.id()), mine, 0); // wrong
+        channel.signal(0);
+        channel.wait(0);
+    }
+}
+```
+
+Right:
+
+```rust
+        channel.signal(0).relaxed();
+        channel.wait(0).relaxed();
+        channel.put(peer.output().chunk(rank.id()), mine, 0);
+```"#;
     OpenEnd = "M0213" "open-end": "what is done to a rank's input and output is over when that rank's thread blocks are done",
-        "When a rank's launch is over, its caller reads the output and fills the input again. Another rank that still writes or reads there, or a port of its own that has not read its source yet, would collide with that.\n\nWrong: a `put` into a peer's output as the last operation. Right: a signal behind it, and a wait for that signal on the peer; behind a port's `put`, a flush on the sender too, or an acknowledgement.";
+        r#"When a rank's launch is over, its caller reads the output and fills the input again. Another rank that still writes or reads there, or a port of its own that has not read its source yet, would collide with that.
+
+Wrong, since a rank may be done before its peer has put:
+
+```rust
+#[collective(AllGather, ranks = 2, in_place)]
+fn gather(p: &Program) {
+    for rank in p.ranks() {
+        let peer = p.rank(1 - rank.id());
+        let (channel, mine) = (rank.memory_channel(peer), rank.output().chunk(rank.id()));
+        channel.signal(0).relaxed();
+        channel.wait(0).relaxed();
+        channel.put(peer.output().chunk(rank.id()), mine, 0); // wrong
+    }
+}
+```
+
+Right; behind a port's `put`, a flush of the sender as well:
+
+```rust
+        channel.put(peer.output().chunk(rank.id()), mine, 0);
+        channel.signal(0);
+        channel.wait(0);
+```"#;
     WrongResult = "M0214" "wrong-result": "at the end every output holds what the collective promises",
-        "The plan is followed symbolically from the inputs to the outputs. A chunk of an output that is not written, holds another chunk, lacks what some rank contributes, or is reduced in two ways is named with where the missing part was last and who put it there.\n\nWrong: an all-gather in which rank 2 puts its chunk to every rank but rank 1. Right: put it to rank 1, too.";
+        r#"The plan is followed symbolically from the inputs to the outputs. A chunk of an output that is not written, holds another chunk, lacks what some rank contributes, or is reduced in two ways is named with where the missing part was last and who put it there.
+
+Wrong, since every chunk ends one place too far:
+
+```rust
+#[collective(AllGather, ranks = 4)]
+fn gather(p: &Program) {
+    for rank in p.ranks() {
+        let (place, mine) = ((rank.id() + 1) % 4, rank.input().chunk(0)); // wrong
+        rank.copy(rank.output().chunk(place), mine, 0);
+        for peer in p.ranks().filter(|peer| peer.id() != rank.id()) {
+            let channel = rank.memory_channel(peer);
+            channel.signal(0);
+            channel.wait(0);
+            channel.put(peer.output().chunk(place), mine, 0);
+            channel.signal(0);
+            channel.wait(0);
+        }
+    }
+}
+```
+
+Right:
+
+```rust
+        let (place, mine) = (rank.id(), rank.input().chunk(0));
+```"#;
     DoubleCounted = "M0215" "double-counted": "a reduction takes every contribution once",
-        "What a rank contributes may arrive on several ways: by itself, and as a part of another rank's partial result. Reducing both counts it twice. `min` and `max` do not mind.\n\nWrong: two ranks add the other's chunk, and then once more the chunk that already holds their own. Right: one of the two additions.";
+        r#"What a rank contributes may arrive on several ways: by itself, and as a part of another rank's partial result. Reducing both counts it twice. `min` and `max` do not mind.
+
+Wrong, since the sum that rank 1 reads holds its own input already:
+
+```rust
+#[collective(AllReduce, ranks = 2, in_place)]
+fn in_turns(p: &Program) {
+    let (a, b) = (p.rank(0), p.rank(1));
+    let (to_b, to_a) = (a.memory_channel(b), b.memory_channel(a));
+    to_a.signal(0);
+    to_b.wait(0);
+    to_b.reduce(a.input().chunk(..), b.input().chunk(..), 0);
+    to_b.signal(0);
+    to_a.wait(0);
+    to_a.reduce(b.input().chunk(..), a.input().chunk(..), 0); // wrong
+    to_a.signal(0);
+    to_b.wait(0);
+}
+```
+
+Right:
+
+```rust
+    to_a.get(b.input().chunk(..), a.input().chunk(..), 0);
+```"#;
     UninitialisedRead = "M0216" "uninitialised-read": "nothing is read that nobody has written in this launch",
-        "Scratch and, out of place, outputs hold anything when a launch begins: what an earlier launch left, or another plan.\n\nWrong: a copy from scratch chunk 1 after a put to scratch chunk 0. Right: a copy from scratch chunk 0.";
+        r#"Scratch and, out of place, outputs hold anything when a launch begins: what an earlier launch left, or another plan.
+
+Wrong, since nobody writes the second chunk of scratch:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 1)]
+fn through_scratch(p: &Program) {
+    let rank = p.rank(0);
+    let scratch = rank.scratch(2);
+    rank.copy(scratch.chunk(0), rank.input().chunk(0), 0);
+    rank.copy(rank.output().chunk(0), scratch.chunk(1), 0); // wrong
+}
+```
+
+Right:
+
+```rust
+    rank.copy(rank.output().chunk(0), scratch.chunk(0), 0);
+```"#;
     ClobberedInput = "M0217" "clobbered-input": "out of place, a launch leaves its inputs as they were",
-        "A caller who hands in separate buffers expects to find the input unchanged, and may hand in memory that cannot be written.\n\nWrong: `rank.reduce(rank.input().chunk(0), others, 0)` in a plan that is not in place. Right: `.to(rank.output().chunk(0))` behind it.";
+        r#"A caller who hands in separate buffers expects to find the input unchanged, and may hand in memory that cannot be written.
+
+Wrong, since the sum goes into the input before it goes to the output:
+
+```rust
+#[collective(AllReduce, ranks = 2, protocol = LL, double_scratch)]
+fn one_shot(p: &Program) {
+    let slots: Vec<_> = p.ranks().map(|rank| rank.scratch(2)).collect();
+    for rank in p.ranks() {
+        let (id, peer) = (rank.id(), 1 - rank.id());
+        let (input, output) = (rank.input().chunk(..), rank.output().chunk(..));
+        rank.memory_channel(peer).put_packets(slots[peer].chunk(..), input, 0);
+        rank.reduce_packets(input, slots[id].chunk(..), 0); // wrong
+        rank.copy(output, input, 0); // wrong
+    }
+}
+```
+
+Right:
+
+```rust
+        rank.reduce_packets(input, slots[id].chunk(..), 0).to(output);
+```"#;
     TooIntricate = "M0218" "too-intricate": "the pieces in which a plan moves its data can be followed",
         "The checks keep account of every piece of memory that is moved or reduced on its own. A plan with ever more pieces than it has operations would take unbounded time.\n\nWrong: copying the front half of scratch behind itself, over and over, with the pieces all different. Right: chunks as large as what is moved.";
     PacketsWithoutRoom = "M0219" "packets-without-room": "a plan with packets has protocol `LL`",
-        "A packet carries a flag beside its data and takes twice the bytes. Protocol `LL` makes scratch twice as long; under `Simple` packets would run over its end.\n\nWrong: `#[collective(AllReduce, ranks = 2)]` on a function that calls `put_packets`. Right: `#[collective(AllReduce, ranks = 2, protocol = LL)]`.";
+        r#"A packet carries a flag beside its data and takes twice the bytes. Protocol `LL` makes scratch twice as long; under `Simple` packets would run over its end.
+
+Wrong:
+
+```rust
+#[collective(AllReduce, ranks = 2, double_scratch)] // wrong
+fn one_shot(p: &Program) {
+    let slots: Vec<_> = p.ranks().map(|rank| rank.scratch(2)).collect();
+    for rank in p.ranks() {
+        let (id, peer) = (rank.id(), 1 - rank.id());
+        let (input, output) = (rank.input().chunk(..), rank.output().chunk(..));
+        rank.memory_channel(peer).put_packets(slots[peer].chunk(..), input, 0);
+        rank.reduce_packets(input, slots[id].chunk(..), 0).to(output);
+    }
+}
+```
+
+Right:
+
+```rust
+#[collective(AllReduce, ranks = 2, protocol = LL, double_scratch)]
+```"#;
     SharedScratch = "M0220" "shared-scratch": "a byte of scratch holds packets or plain data, never both",
-        "Packet chunk k of scratch takes the bytes of plain chunks 2k and 2k + 1. Plain data there would be taken for packets, flags included, and the other way round.\n\nWrong:\n\n```rust\nlet slot = rank.scratch(1);\nrank.copy_packets(slot.chunk(0), rank.input().chunk(0), 0);\nrank.copy(rank.output().chunk(0), slot.chunk(0), 0);\n```\n\nRight: `rank.unpack_packets(rank.output().chunk(0), slot.chunk(0), 0)`. Where a program needs both, it makes the scratch for plain data first.";
+        r#"Packet chunk k of scratch takes the bytes of plain chunks 2k and 2k + 1. Plain data there would be taken for packets, flags included, and the other way round. Where a program needs both, it makes the scratch for plain data first.
+
+Wrong:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 1, protocol = LL)]
+fn through_packets(p: &Program) {
+    let rank = p.rank(0);
+    let slot = rank.scratch(1).chunk(0);
+    rank.copy_packets(slot, rank.input().chunk(0), 0);
+    rank.copy(rank.output().chunk(0), slot, 0); // wrong
+}
+```
+
+Right:
+
+```rust
+    rank.unpack_packets(rank.output().chunk(0), slot, 0);
+```"#;
     PlainDoubleScratch = "M0221" "plain-double-scratch": "with double scratch, ranks exchange packets, no plain data, in each other's scratch",
-        "Double scratch lets a rank begin the next launch while others still read what it sent in this one: launches take turns with two halves. Packets go to the half of their launch. Plain data that is put into another rank's scratch does not on every executor, while the rank itself reads from the half of its launch.\n\nWrong, with `double_scratch`: `channel.put(peer.scratch(1).chunk(0), mine, 0)`. Right: `channel.put_packets(…)`, or no `double_scratch` and a closing handshake.";
+        r#"Double scratch lets a rank begin the next launch while others still read what it sent in this one: launches take turns with two halves. Packets go to the half of their launch. Plain data that is put into another rank's scratch does not on every executor, while that rank reads from the half of its launch.
+
+Wrong:
+
+```rust
+#[collective(AllGather, ranks = 2, double_scratch)] // wrong
+fn gather(p: &Program) {
+    let slots: Vec<_> = p.ranks().map(|rank| rank.scratch(1)).collect();
+    for rank in p.ranks() {
+        let (id, peer) = (rank.id(), 1 - rank.id());
+        let channel = rank.memory_channel(peer);
+        rank.copy(rank.output().chunk(id), rank.input().chunk(0), 0);
+        channel.put(slots[peer].chunk(0), rank.input().chunk(0), 0);
+        channel.signal(0);
+        channel.wait(0);
+        rank.copy(rank.output().chunk(peer), slots[id].chunk(0), 0);
+        channel.signal(0);
+        channel.wait(0);
+    }
+}
+```
+
+Right, since the last signal says that the scratch has been read; or with packets:
+
+```rust
+#[collective(AllGather, ranks = 2)]
+```"#;
     TooFewThreads = "M0222" "too-few-threads": "a thread block has a thread for every channel or semaphore of an operation",
-        "A signal, wait, flush, release or acquire of n channels or semaphores is executed by n threads, a port put of n pairs as well. What has no thread would not happen.\n\nWrong: `threads_per_block = 4` with signals to 7 peers behind each other, which become one operation. Right: `threads_per_block = 32`.";
+        r#"A signal, wait, flush, release or acquire of n channels or semaphores is executed by n threads, a port put of n pairs as well. What has no thread would not happen. Such calls behind each other become one operation.
+
+Wrong:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 4)] // wrong
+fn meet(p: &Program) {
+    for rank in p.ranks() {
+        let peers: Vec<usize> = (0..8).filter(|&peer| peer != rank.id()).collect();
+        let channels: Vec<MemoryChannel> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        for channel in &channels {
+            channel.signal(0);
+        }
+        for channel in &channels {
+            channel.wait(0);
+        }
+    }
+}
+```
+
+Right:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 32)]
+```"#;
 }
