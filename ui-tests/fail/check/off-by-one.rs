@@ -1,0 +1,20 @@
+//! Every rank puts its chunk one place too far.
+use mscclpp::prelude::*;
+
+#[collective(AllGather, ranks = 4)]
+fn too_far(p: &Program) {
+    for rank in p.ranks() {
+        let (id, mine) = (rank.id(), rank.input().chunk(0));
+        rank.copy(rank.output().chunk((id + 1) % 4), mine, 0);
+        for peer in p.ranks().filter(|peer| peer.id() != id) {
+            let channel = rank.memory_channel(peer);
+            channel.signal(0).relaxed();
+            channel.wait(0).relaxed().sync(Sync::After);
+            channel.put(peer.output().chunk((id + 1) % 4), mine, 0);
+            channel.signal(0).sync(Sync::Before);
+            channel.wait(0).sync(Sync::After);
+        }
+    }
+}
+
+fn main() {}
