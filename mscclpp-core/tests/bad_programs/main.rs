@@ -7,6 +7,7 @@
 mod accepted;
 mod blocks;
 mod counters;
+mod files;
 mod layout;
 mod limits;
 mod loops;

@@ -7,8 +7,8 @@
 //!    members of a switch channel are distinct and all have it (M0202, M0012, M0014, M0015);
 //! 4. an operation has as many references, channels and numbers as its kind demands, each local or remote as it must be, on
 //!    channels that lead where its buffers are, and a thread for each of its channels (M0203, M0202, M0022, M0222);
-//! 5. references lie in their buffers, are equally long, are packets only in scratch, and what is written overlaps nothing
-//!    else of the operation partly (M0004, M0008, M0019, M0009);
+//! 5. references lie in their buffers, are equally long and not empty, are packets only in scratch, and what is written overlaps nothing
+//!    else of the operation partly (M0004, M0006, M0008, M0019, M0009);
 //! 6. loops have a unit that keeps vectors, packets and elements whole, do not nest, and every reference in them is as long
 //!    as they say, so that the last iteration ends where the chunks end (M0204);
 //! 7. a barrier is used by as many thread blocks of its rank as it says (M0205).

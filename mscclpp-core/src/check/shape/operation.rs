@@ -246,6 +246,9 @@ fn reference(plan: &PlanTree, at: &Placed, range: &Ref, packets: bool) -> Verdic
         },
     };
     let (buffer, owners) = owners;
+    if range.size == 0 {
+        return bad(Code::EmptyChunk, format!("uses no chunk at all from {buffer} chunk {} on", range.index));
+    }
     if packets && buffer != BufferKind::Scratch {
         return bad(Code::NotScratch, format!("takes packets in {buffer} chunk {}", range.index));
     }

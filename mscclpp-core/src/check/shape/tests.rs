@@ -144,6 +144,7 @@ fn indexes() {
     refused_op(Code::IndexOutOfRange, OpKind::SemaphoreRelease, |op| op.ids[0] = 4);
     refused_op(Code::IndexOutOfRange, OpKind::Put, |op| op.dsts[0].place = Place::Remote(3));
     refused_op(Code::IndexOutOfRange, OpKind::SwitchBroadcast, |op| op.dsts[0].place = Place::Switch(4));
+    refused_op(Code::EmptyChunk, OpKind::Copy, |op| op.srcs[0].size = 0);
     refused_op(Code::ChunkOutOfRange, OpKind::Copy, |op| op.srcs[0].index = 7);
     refused_op(Code::ChunkOutOfRange, OpKind::Copy, |op| op.srcs[0].index = u32::MAX);
     refused_op(Code::ChunkOutOfRange, OpKind::Put, |op| op.dsts[0].index = 8);
