@@ -25,6 +25,9 @@ use crate::vocab::{BufferKind, Protocol};
 
 pub(super) fn check(plan: &PlanTree) -> Diagnostics {
     let mut found = Diagnostics::default();
+    if plan.ranks.iter().all(|rank| rank.scratch_chunks == 0) {
+        return found;
+    }
     let mut first_packets = None;
     let mut plain: Vec<Vec<Use>> = Vec::new();
     plain.resize_with(plan.ranks.len(), Vec::new);
