@@ -8,6 +8,7 @@ mod accepted;
 mod blocks;
 mod counters;
 mod files;
+mod launches;
 mod layout;
 mod limits;
 mod loops;
