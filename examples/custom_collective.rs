@@ -19,6 +19,9 @@ fn halo_exchange(p: &Program) {
             channel.signal(block).relaxed();
             channel.wait(block).relaxed().sync(Sync::After);
         }
+        // What it is for, which the compiler proves.
+        p.expect(rank.output().chunk(0), left.input().chunk(3));
+        p.expect(rank.output().chunk(1), right.input().chunk(0));
         to_right.put(right.output().chunk(0), rank.input().chunk(3), 0);
         to_left.put(left.output().chunk(1), rank.input().chunk(0), 1);
         for (block, channel) in [to_right, to_left].into_iter().enumerate() {

@@ -64,6 +64,7 @@ fn all_pairs(ranks: u32, rounds: u32) -> PlanTree {
         ranks_per_node: ranks,
         tags: Default::default(),
         ranks: (0..ranks).map(rank).collect(),
+        expectations: Vec::new(),
         origins: Default::default(),
     }
 }

@@ -23,7 +23,8 @@ pub enum CollectiveKind {
     Broadcast,
     /// The root ends with the reduction of all inputs.
     Reduce,
-    /// Chunk counts chosen by the author; nothing is known about the result.
+    /// Chunk counts chosen by the author; results are what the program says with
+    /// [`expect`](crate::dsl::Program::expect).
     Custom {
         /// Chunks of every rank's input.
         input: u32,

@@ -148,7 +148,14 @@ pub(crate) fn trace(ranks: &[&[&str]]) -> Trace {
     let count = ranks.len() as u32;
     let mut spec = AlgoSpec::new("test", CollectiveKind::Test { input: 8, output: 8 }, count);
     spec.protocol = Protocol::LL;
-    let mut trace = Trace { spec, ranks: Vec::new(), ops: Vec::new(), loops: Vec::new(), origins: Default::default() };
+    let mut trace = Trace {
+        spec,
+        ranks: Vec::new(),
+        ops: Vec::new(),
+        loops: Vec::new(),
+        expectations: Vec::new(),
+        origins: Default::default(),
+    };
     for (rank, blocks) in (0..).zip(ranks) {
         let next = (rank + 1) % count;
         let remote = |buffer| RemoteBuffer { rank: next, buffer, memory: true, port: true };
@@ -221,6 +228,7 @@ pub(crate) fn plan(ranks: &[&[&str]]) -> PlanTree {
                 semaphores: tables.semaphores,
             })
             .collect(),
+        expectations: Vec::new(),
         origins: Default::default(),
     }
 }

@@ -1,7 +1,7 @@
 //! A program as recorded: what lowering starts from.
 
 use crate::origin::Origins;
-use crate::plan::{ChannelTable, Op, RemoteBuffer};
+use crate::plan::{ChannelTable, Expectation, Op, RemoteBuffer};
 use crate::spec::AlgoSpec;
 
 /// A recorded program. Equal traces lower to equal plans; places of origin do not count.
@@ -15,6 +15,8 @@ pub struct Trace {
     pub ops: Vec<Recorded>,
     /// Headers of the pipelined loops.
     pub loops: Vec<LoopHeader>,
+    /// What the program says about its outputs.
+    pub expectations: Vec<Expectation>,
     /// Where the operations were written.
     pub origins: Origins,
 }

@@ -3,7 +3,8 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::{Code, Diagnostics};
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::{Expectation, OpKind};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 use mscclpp_core::vocab::{BufferKind, ReduceOp, Sync};
@@ -46,6 +47,32 @@ fn quick_start_records_five_operations_a_rank() {
     assert_eq!(trace.ops[1].op.sync, Sync::After);
     let place = trace.origins.get(trace.ops[2].op.origin).expect("a native call has a place");
     assert!(place.file.ends_with("recording.rs") && place.line > 30, "{place}");
+}
+
+#[test]
+fn programs_say_what_they_expect() {
+    let mut spec = AlgoSpec::new("t", CollectiveKind::Custom { input: 4, output: 2 }, 2);
+    spec.instances = 2;
+    let trace = record(spec, |p| {
+        let (a, b) = (p.rank(0), p.rank(1));
+        p.expect(a.output().chunk(..), b.input().chunk(2..4));
+        p.expect(b.output().chunk(1), [a.input().chunk(3), b.input().chunk(0)]);
+    })
+    .expect("both are right");
+    let said = |plan: &[Expectation]| -> Vec<_> {
+        plan.iter().map(|said| (said.rank, said.chunk, said.len, said.inputs.clone())).collect()
+    };
+    assert_eq!(said(&trace.expectations), [(0, 0, 2, vec![(1, 2)]), (1, 1, 1, vec![(0, 3), (1, 0)])]);
+    // Two instances cut every chunk in two.
+    let plan = lower(&trace).expect("it has no operations");
+    assert_eq!(said(&plan.expectations), [(0, 0, 4, vec![(1, 4)]), (1, 2, 2, vec![(0, 6), (1, 0)])]);
+    let found = codes(record(all_reduce(2), |p| {
+        let (a, b) = (p.rank(0), p.rank(1));
+        p.expect(a.output().chunk(0), b.input().chunk(..));
+        p.expect(a.output().chunk(0), Vec::new());
+        p.expect(a.output().chunk(0), [b.input().chunk(1), p.rank(2).input().chunk(0)]);
+    }));
+    assert_eq!(found, [Code::SizeMismatch, Code::EmptyList, Code::RankOutOfRange]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::buffer::{BufferMarker, Chunk, Scratch};
+use super::buffer::{BufferMarker, Chunk, Input, Output, Scratch};
 use super::group::ThreadBlockGroup;
 use super::program::Program;
 use super::rank::{Rank, Ranks};
@@ -119,6 +119,25 @@ argument! {
         note = "plain data is reduced with `reduce`"
     )]
     PacketList -> ChunkValues
+}
+
+argument! {
+    /// A chunk of an output: what the caller gets back.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a chunk of an output",
+        label = "expected a `Chunk<Output>`, such as `rank.output().chunk(0)`",
+        note = "a collective promises something about what the caller gets back"
+    )]
+    OutputChunk -> ChunkValue
+}
+argument! {
+    /// One chunk of an input or several: what the caller hands in.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a list of chunks of inputs",
+        label = "expected a `Chunk<Input>`, `&[Chunk<Input>]` or `Vec<Chunk<Input>>`",
+        note = "a collective promises its results in terms of what the callers hand in"
+    )]
+    InputList -> ChunkValues
 }
 
 macro_rules! for_integers {
@@ -267,6 +286,12 @@ impl PacketChunk for Chunk<'_, Scratch> {
     }
 }
 
+impl OutputChunk for Chunk<'_, Output> {
+    fn resolve(self, program: &Program) -> ChunkValue {
+        self.value_in(program)
+    }
+}
+
 macro_rules! for_chunk_lists {
     ($trait:ident, [$($generics:tt)*] $chunk:ty) => {
         impl<'p, $($generics)*> $trait for $chunk {
@@ -304,6 +329,7 @@ macro_rules! for_chunk_lists {
 
 for_chunk_lists! { ChunkList, [S: BufferMarker,] Chunk<'p, S> }
 for_chunk_lists! { PacketList, [] Chunk<'p, Scratch> }
+for_chunk_lists! { InputList, [] Chunk<'p, Input> }
 
 /// Kinds of arguments: what the evaluator checks before it calls.
 #[doc(hidden)]
@@ -325,6 +351,8 @@ pub enum Kind {
     PacketChunk,
     ChunkList,
     PacketList,
+    OutputChunk,
+    InputList,
 }
 
 impl Kind {
@@ -346,12 +374,16 @@ impl Kind {
             Self::PacketChunk => "a `Chunk<Scratch>`",
             Self::ChunkList => "a `Chunk` or a list of chunks",
             Self::PacketList => "a `Chunk<Scratch>` or a list of them",
+            Self::OutputChunk => "a `Chunk<Output>`",
+            Self::InputList => "a `Chunk<Input>` or a list of them",
         }
     }
 
     /// Whether a value may stand there.
     pub(super) fn accepts(self, value: &Value) -> bool {
-        let in_scratch = |value: &Value| matches!(value, Value::Chunk(chunk) if chunk.buffer == BufferKind::Scratch);
+        let chunk_in = |buffer| move |value: &Value| matches!(value, Value::Chunk(chunk) if chunk.buffer == buffer);
+        let in_scratch = chunk_in(BufferKind::Scratch);
+        let in_input = chunk_in(BufferKind::Input);
         match (self, value) {
             (Self::usize, Value::Int(int)) => usize::try_from(*int).is_ok(),
             (Self::i64, Value::Int(int)) => i64::try_from(*int).is_ok(),
@@ -372,6 +404,9 @@ impl Kind {
             (Self::PacketChunk | Self::PacketList, value @ Value::Chunk(_)) => in_scratch(value),
             (Self::ChunkList, Value::List(list)) => list.iter().all(|value| matches!(value, Value::Chunk(_))),
             (Self::PacketList, Value::List(list)) => list.iter().all(in_scratch),
+            (Self::OutputChunk, value @ Value::Chunk(_)) => chunk_in(BufferKind::Output)(value),
+            (Self::InputList, value @ Value::Chunk(_)) => in_input(value),
+            (Self::InputList, Value::List(list)) => list.iter().all(in_input),
             _ => false,
         }
     }
@@ -446,4 +481,6 @@ for_dynamic! {
     PacketChunk -> ChunkValue: arg => arg.chunk();
     ChunkList -> ChunkValues: arg => arg.chunks();
     PacketList -> ChunkValues: arg => arg.chunks();
+    OutputChunk -> ChunkValue: arg => arg.chunk();
+    InputList -> ChunkValues: arg => arg.chunks();
 }

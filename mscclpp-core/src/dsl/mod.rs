@@ -21,7 +21,8 @@ mod switch;
 mod value;
 
 pub use args::{
-    AnyChunk, BlockArg, BlockList, Blocks, ChunkList, ChunkRange, PacketChunk, PacketList, RankArg, RankList,
+    AnyChunk, BlockArg, BlockList, Blocks, ChunkList, ChunkRange, InputList, OutputChunk, PacketChunk, PacketList,
+    RankArg, RankList,
 };
 pub use buffer::{AnyBuffer, Buffer, BufferMarker, Chunk, Input, Output, Scratch};
 pub use channel::{Channel, ChannelMarker, Memory, MemoryChannel, OnlyMemory, OnlyPort, Port, PortChannel, SyncCall};

@@ -3,7 +3,7 @@
 use std::cell::{RefCell, RefMut};
 use std::panic::Location;
 
-use super::args::{BlockList, RankList};
+use super::args::{BlockList, InputList, OutputChunk, RankList};
 use super::group::ThreadBlockGroup;
 use super::rank::{Rank, Ranks};
 use super::recorder::Recorder;
@@ -165,6 +165,22 @@ dsl! {
         /// Makes a switch channel over one buffer of several ranks.
         fn switch_channel(this, ranks: RankList, buffer: BufferKind) -> SwitchChannel<'_> {
             SwitchChannel::new(this, this.recorder().switch_channel(&ranks, buffer))
+        }
+
+        /// Says what a chunk of an output holds in the end: a chunk of an input, or the reduction of several, each as
+        /// often as it is named. The checks prove it.
+        ///
+        /// A `Custom` collective promises what its program says this way, and nothing else; other collectives promise it
+        /// besides what is theirs. It is no part of the plan's bytes: a plan that is loaded promises nothing but what is
+        /// its collective's.
+        ///
+        /// # Shapes and units
+        /// All have the same number of chunks.
+        ///
+        /// # Errors
+        /// Files M0008 for chunks of different sizes, M0010 for no inputs at all.
+        fn expect(this, output: OutputChunk, inputs: InputList) {
+            this.recorder().expect(output, &inputs);
         }
 
         /// Makes a group of thread blocks that split operations.

@@ -31,6 +31,7 @@ pub(super) fn group(trace: &Trace) -> Result<PlanTree, Diagnostics> {
         ranks_per_node: spec.ranks_per_node,
         tags: spec.tags.clone(),
         ranks: trace.ranks.iter().zip(&counts).map(|(tables, counts)| rank_plan(tables, counts)).collect(),
+        expectations: trace.expectations.clone(),
         origins: trace.origins.clone(),
     };
     // Per rank and block, the loop whose pipeline is the block's last operation.

@@ -28,6 +28,13 @@ pub(super) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagn
     for (number, rank) in plan.ranks.iter_mut().enumerate() {
         replicate_rank(number, rank, instances)?;
     }
+    for expectation in &mut plan.expectations {
+        // All instances together work on whole chunks. Chunks are below the counts of their buffers, which fit.
+        let inputs = expectation.inputs.iter_mut().map(|(_, chunk)| chunk);
+        for number in inputs.chain([&mut expectation.chunk, &mut expectation.len]) {
+            *number = number.saturating_mul(instances);
+        }
+    }
     Ok(())
 }
 

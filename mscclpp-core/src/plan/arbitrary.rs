@@ -169,6 +169,7 @@ pub(crate) fn tree() -> impl Strategy<Value = PlanTree> {
                     ranks_per_node: numbers.2,
                     tags,
                     ranks,
+                    expectations: Vec::new(),
                     origins: origins(),
                 }
             },

@@ -22,7 +22,7 @@ pub use op::{Ids, LoopBody, Op, OpKind, Place, Ref, Refs, Slice};
 use std::collections::BTreeMap;
 
 use crate::collective::Collective;
-use crate::origin::Origins;
+use crate::origin::{Origin, Origins};
 use crate::vocab::{BufferKind, ChannelKind, Protocol};
 
 /// A lowered plan as a tree of ranks, thread blocks and operations.
@@ -52,8 +52,26 @@ pub struct PlanTree {
     pub tags: BTreeMap<String, i64>,
     /// One entry per rank, in order.
     pub ranks: Vec<RankPlan>,
+    /// What the program says about its outputs, besides what its collective promises. For the checks: neither plan JSON
+    /// nor images keep it.
+    pub expectations: Vec<Expectation>,
     /// Where the operations were written.
     pub origins: Origins,
+}
+
+/// What chunks of an output hold in the end, as a program says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expectation {
+    /// The rank whose output it is.
+    pub rank: u32,
+    /// First chunk of the output.
+    pub chunk: u32,
+    /// Number of chunks.
+    pub len: u32,
+    /// Rank and first chunk of every input that goes into it: one for a copy, several for their reduction.
+    pub inputs: Vec<(u32, u32)>,
+    /// Where it was written.
+    pub origin: Origin,
 }
 
 /// What one rank needs and does.

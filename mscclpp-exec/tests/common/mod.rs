@@ -30,6 +30,7 @@ pub fn tree(ranks: u32, chunks: Chunks, blocks: impl Fn(u32) -> Vec<Vec<Op>>) ->
         ranks_per_node: ranks,
         tags: Default::default(),
         ranks: (0..ranks).map(|rank| rank_plan(ranks, rank, chunks, blocks(rank))).collect(),
+        expectations: Vec::new(),
         origins: Default::default(),
     }
 }

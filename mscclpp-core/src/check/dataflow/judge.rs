@@ -8,8 +8,9 @@ use super::memory::Piece;
 use super::values::{How, Kind, Node};
 use crate::check::place::home;
 use crate::collective::{CollectiveKind, Content, Extent, Promise};
-use crate::plan::PlanTree;
-use crate::vocab::{BufferKind, ReduceOp};
+use crate::origin::Origin;
+use crate::plan::{Expectation, PlanTree};
+use crate::vocab::BufferKind;
 
 /// A part of an output, or of an input, that does not hold what it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +23,10 @@ pub(super) struct Fault {
     pub(super) place: (usize, u64),
     /// How much of the chunk it is, in positions.
     pub(super) len: u64,
-    /// What should be there: inputs by rank and coordinate, in order.
+    /// What should be there: inputs by rank and coordinate, in order, each as often as it should.
     pub(super) expected: Vec<(u32, u64)>,
+    /// Where that was demanded, if by the program itself.
+    pub(super) demanded: Option<Origin>,
     pub(super) found: Found,
 }
 
@@ -64,6 +67,14 @@ enum Verdict {
     /// It depends on memory that was not written.
     Unknown,
     Other,
+}
+
+/// What should be somewhere.
+struct Demand {
+    /// Inputs by rank and coordinate, in order.
+    inputs: Vec<(u32, u64)>,
+    /// Where the program says so.
+    origin: Option<Origin>,
 }
 
 /// How something is not as it should be.
@@ -113,6 +124,9 @@ impl<'a> Judge<'a> {
                 self.input(rank);
             }
         }
+        for expectation in &self.plan.expectations {
+            self.expectation(expectation);
+        }
         (self.faults, self.count)
     }
 
@@ -121,7 +135,7 @@ impl<'a> Judge<'a> {
         for rank in 0..self.extent.ranks {
             for promise in self.plan.collective.promises(self.extent, rank) {
                 if let Content::Reduction { .. } = promise.content {
-                    let (memory, range) = self.output(rank, &promise);
+                    let (memory, range) = self.output(rank, promise.chunk, promise.len);
                     let first = u64::from(promise.chunk) * self.chunk;
                     self.contents.memories[memory].read(range.clone(), |part, piece| {
                         if let Some(piece) = piece {
@@ -133,15 +147,16 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn output(&self, rank: u32, promise: &Promise) -> (usize, Range<u64>) {
-        let (buffer, first) = home(self.plan, rank, BufferKind::Output, promise.chunk);
+    /// Where chunks of an output lie.
+    fn output(&self, rank: u32, chunk: u32, len: u32) -> (usize, Range<u64>) {
+        let (buffer, first) = home(self.plan, rank, BufferKind::Output, chunk);
         let start = u64::from(first) * self.chunk;
-        (super::memory_of(rank, buffer, false), start..start + u64::from(promise.len) * self.chunk)
+        (super::memory_of(rank, buffer, false), start..start + u64::from(len) * self.chunk)
     }
 
     fn promise(&mut self, rank: u32, promise: Promise) {
         let contents = self.contents;
-        let (memory, range) = self.output(rank, &promise);
+        let (memory, range) = self.output(rank, promise.chunk, promise.len);
         let chunk = match promise.content {
             Content::Input { chunk, .. } | Content::Reduction { chunk } => chunk,
         };
@@ -154,13 +169,56 @@ impl<'a> Judge<'a> {
                 (Some(piece), Content::Reduction { .. }) => self.reduction(piece, at),
             };
             let Some(wrong) = wrong else { return };
-            let inputs = match promise.content {
+            let ranks = match promise.content {
                 Content::Input { rank, .. } => rank..rank + 1,
                 Content::Reduction { .. } => 0..self.extent.ranks,
             };
             let first = u64::from(promise.chunk) * self.chunk + part.start - range.start;
-            self.report((rank, BufferKind::Output), first, (memory, part), (inputs, at), piece, &wrong);
+            let demand = Demand { inputs: ranks.map(|rank| (rank, at)).collect(), origin: None };
+            self.report((rank, BufferKind::Output), first, (memory, part), &demand, piece, &wrong);
         });
+    }
+
+    fn expectation(&mut self, expectation: &Expectation) {
+        let Expectation { rank, chunk, len, inputs, origin } = expectation;
+        let contents = self.contents;
+        if *rank >= self.extent.ranks {
+            return;
+        }
+        let (memory, range) = self.output(*rank, *chunk, *len);
+        contents.memories[memory].read(range.clone(), |part, piece| {
+            let offset = part.start - range.start;
+            let mut inputs: Vec<_> =
+                inputs.iter().map(|(rank, chunk)| (*rank, u64::from(*chunk) * self.chunk + offset)).collect();
+            inputs.sort_unstable();
+            let wrong = match (piece, &inputs[..]) {
+                (None, _) => Some(Wrong::Missing),
+                (Some(piece), [(rank, at)]) => self.copy(piece, *rank, *at),
+                (Some(piece), _) => self.combined(piece, &inputs),
+            };
+            let Some(wrong) = wrong else { return };
+            let first = u64::from(*chunk) * self.chunk + offset;
+            let demand = Demand { inputs, origin: Some(*origin) };
+            self.report((*rank, BufferKind::Output), first, (memory, part), &demand, piece, &wrong);
+        });
+    }
+
+    /// Whether a piece holds some inputs, in order, combined in one way.
+    fn combined(&self, piece: Piece, inputs: &[(u32, u64)]) -> Option<Wrong> {
+        let leaves = Leaves::of(&self.contents.values, piece.node, piece.at);
+        if leaves.unknown {
+            return None;
+        }
+        let idempotent = leaves.is_idempotent();
+        let mut left = inputs;
+        for (input, count) in &leaves.counts {
+            let due = left.iter().take_while(|due| *due == input).count();
+            if due == 0 || due as u64 != *count && !idempotent {
+                return Some(Wrong::Inputs);
+            }
+            left = &left[due..];
+        }
+        (!left.is_empty() || leaves.mixed.is_some()).then_some(Wrong::Inputs)
     }
 
     /// Notes what is wrong with a part of a buffer, chunk by chunk.
@@ -169,7 +227,7 @@ impl<'a> Judge<'a> {
         (rank, buffer): (u32, BufferKind),
         first: u64,
         (memory, range): (usize, Range<u64>),
-        (inputs, at): (Range<u32>, u64),
+        demand: &Demand,
         piece: Option<Piece>,
         wrong: &Wrong,
     ) {
@@ -198,7 +256,8 @@ impl<'a> Judge<'a> {
                 chunk,
                 place: (memory, range.start + done),
                 len: to - done,
-                expected: inputs.clone().map(|rank| (rank, at + done)).collect(),
+                expected: demand.inputs.iter().map(|(rank, at)| (*rank, at + done)).collect(),
+                demanded: demand.origin,
                 found: match (piece, wrong) {
                     (Some(piece), Wrong::Mixed(how, usual)) => Found::Mixed(piece, *how, *usual),
                     (Some(piece), _) => inputs_in(piece),
@@ -248,9 +307,7 @@ impl<'a> Judge<'a> {
         }
         // The least of a number and itself is that number.
         let leaves = Leaves::of(values, node, 0);
-        let Some(how) = leaves.how.filter(|how| matches!(how.op, ReduceOp::Min | ReduceOp::Max)) else {
-            return Verdict::Other;
-        };
+        let Some(how) = leaves.how.filter(|_| leaves.is_idempotent()) else { return Verdict::Other };
         let Some((_, at)) = leaves.counts.keys().next().copied() else { return Verdict::Other };
         let all = leaves.counts.len() == self.seen.len() && leaves.counts.keys().all(|(_, other)| *other == at);
         if all && leaves.mixed.is_none() && !leaves.unknown {
@@ -271,14 +328,8 @@ impl<'a> Judge<'a> {
                 return;
             }
             let place = (memory, part.clone());
-            self.report(
-                (rank, BufferKind::Input),
-                part.start,
-                place,
-                (rank..rank + 1, part.start),
-                Some(piece),
-                &Wrong::Inputs,
-            );
+            let demand = Demand { inputs: vec![(rank, part.start)], origin: None };
+            self.report((rank, BufferKind::Input), part.start, place, &demand, Some(piece), &Wrong::Inputs);
         });
     }
 }

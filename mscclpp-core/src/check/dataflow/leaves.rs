@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::values::{How, Kind, Node, Values};
+use crate::vocab::ReduceOp;
 
 /// The inputs in a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +44,18 @@ impl Leaves {
             }
         }
         leaves
+    }
+}
+
+impl Leaves {
+    /// How often an input is in it.
+    pub(super) fn count(&self, input: (u32, u64)) -> u64 {
+        self.counts.get(&input).copied().unwrap_or(0)
+    }
+
+    /// Whether it does not matter how often an input occurs.
+    pub(super) fn is_idempotent(&self) -> bool {
+        self.mixed.is_none() && self.how.is_some_and(|how| matches!(how.op, ReduceOp::Min | ReduceOp::Max))
     }
 }
 
@@ -111,7 +124,6 @@ pub(super) fn all_ranks(values: &Values, node: Node, seen: &mut [u32], mark: u32
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocab::ReduceOp;
 
     const SUM: How = How { op: ReduceOp::Sum, switch: false };
 

@@ -9,11 +9,12 @@
 //! * At the end every promised output ([`Collective::promises`](crate::collective::Collective::promises)) holds the inputs
 //!   it should, each once, combined with one reduction throughout. Sums are taken to be free of order, as collectives
 //!   take them; which order a plan sums in, [`order`] tells. Under `min` and `max` an input may occur several times.
+//! * The same holds for what a program says of its outputs itself ([`Expectation`](crate::plan::Expectation)).
 //! * Out of place, inputs hold at the end what they held at the start.
 //!
 //! The distance of a send-receive is what rank 0 receives over, since plans send from group to group as well as from rank
 //! to rank; all others must have the same. Fragments (`Test`) promise nothing and may read what others would write, so
-//! they are not followed.
+//! they are not followed unless they say what to expect.
 
 mod contents;
 mod judge;
@@ -66,7 +67,7 @@ fn memory_of(rank: u32, buffer: BufferKind, packets: bool) -> usize {
 
 /// Whether anything is demanded of a plan's results.
 fn applies(plan: &PlanTree) -> bool {
-    !matches!(plan.collective.kind, CollectiveKind::Test { .. })
+    !matches!(plan.collective.kind, CollectiveKind::Test { .. }) || !plan.expectations.is_empty()
 }
 
 impl<'p> Dataflow<'p> {

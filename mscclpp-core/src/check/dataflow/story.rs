@@ -6,12 +6,12 @@ use super::contents::{Contents, Spot};
 use super::judge::{Fault, Found};
 use super::leaves::{Leaves, meeting};
 use super::memory::Piece;
-use super::values::{Kind, Node, Values};
+use super::values::{How, Kind, Node, Values};
 use super::{Dataflow, Misread};
 use crate::check::place::Placed;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::PlanTree;
-use crate::vocab::{BufferKind, ReduceOp};
+use crate::vocab::BufferKind;
 
 /// What happened, step by step.
 #[derive(Default)]
@@ -155,6 +155,14 @@ impl<'p> Story<'_, 'p> {
     }
 
     fn fault(&self, fault: &Fault) -> Diagnostic {
+        let finding = self.about_fault(fault);
+        match fault.demanded.and_then(|origin| self.plan.origins.get(origin)) {
+            Some(place) => finding.also("it is expected", Site::Source(place.clone())),
+            None => finding,
+        }
+    }
+
+    fn about_fault(&self, fault: &Fault) -> Diagnostic {
         match &fault.found {
             Found::Nothing => self.missing(fault),
             Found::Inputs(piece, _) if fault.buffer == BufferKind::Input => self.clobbered(fault, piece),
@@ -182,6 +190,7 @@ impl<'p> Story<'_, 'p> {
     fn missing(&self, fault: &Fault) -> Diagnostic {
         let expected = match fault.expected[..] {
             [input] => self.input(input),
+            [_, ..] if fault.demanded.is_some() => self.combination(&fault.expected, None),
             [first, ..] => format!("the reduction of input chunk {} of all ranks", first.1 / self.chunk),
             [] => "something".to_owned(),
         };
@@ -208,13 +217,16 @@ impl<'p> Story<'_, 'p> {
 
     fn wrong(&self, fault: &Fault, piece: &Piece, leaves: &Leaves) -> Diagnostic {
         let output = self.output(fault);
-        let count = |input| leaves.counts.get(input).copied().unwrap_or(0);
-        let wanted = |input: &&(u32, u64)| fault.expected.binary_search(input).is_ok();
-        let missing: Vec<_> = fault.expected.iter().filter(|input| count(input) == 0).collect();
-        let alien = leaves.counts.keys().find(|input| !wanted(input));
-        let twice = fault.expected.iter().find(|input| count(input) > 1);
+        let count = |input| leaves.count(input);
+        let due = |input| fault.expected.iter().filter(|expected| **expected == input).count() as u64;
+        let idempotent = leaves.is_idempotent();
+        let too_few = |input| count(input) == 0 || count(input) < due(input) && !idempotent;
+        let mut missing: Vec<_> = fault.expected.iter().filter(|input| too_few(**input)).collect();
+        missing.dedup();
+        let alien = leaves.counts.keys().find(|input| fault.expected.binary_search(input).is_err());
+        let twice = fault.expected.iter().find(|input| count(**input) > due(**input) && !idempotent);
         if let [ref only] = fault.expected[..]
-            && count(only) < 2
+            && count(*only) < 2
         {
             let message = format!("{output} holds {}, expected {}", self.describe(leaves), self.input(*only));
             return self.about(Code::WrongResult, piece, message).help(match alien {
@@ -225,13 +237,12 @@ impl<'p> Story<'_, 'p> {
         if let Some(&&input) = missing.last() {
             return self.lacks(fault, piece, input, missing.len() - 1, alien.copied());
         }
-        let idempotent = leaves.how.is_some_and(|how| matches!(how.op, ReduceOp::Min | ReduceOp::Max));
-        match (alien, twice.filter(|_| !idempotent), leaves.mixed.zip(leaves.how)) {
+        match (alien, twice, leaves.mixed.zip(leaves.how)) {
             (Some(&input), ..) => {
                 let message = format!("{output} also holds {}, which does not belong there", self.input(input));
                 self.about(Code::WrongResult, piece, message).help("leave that chunk out")
             }
-            (None, Some(&input), _) => self.twice(fault, piece, input, count(&input)),
+            (None, Some(&input), _) => self.twice(fault, piece, input, count(input)),
             (None, None, Some((how, other))) => {
                 let message = format!("{output} is reduced partly with {} and partly with {}", how.op, other.op);
                 self.about(Code::WrongResult, piece, message).help("use one reduction throughout")
@@ -245,14 +256,22 @@ impl<'p> Story<'_, 'p> {
 
     /// What a value is, in words.
     fn describe(&self, leaves: &Leaves) -> String {
-        let inputs: Vec<_> = leaves.counts.keys().collect();
+        let inputs: Vec<_> = leaves.counts.keys().copied().collect();
         match (leaves.how, &inputs[..]) {
-            (None, [input]) => self.input(**input),
-            (Some(how), [first, rest @ ..]) if inputs.len() <= 4 => {
-                let rest: String = rest.iter().map(|input| format!(" and {}", self.input(**input))).collect();
-                format!("the {} of {}{rest}", how.op, self.input(**first))
+            (None, [input]) => self.input(*input),
+            (how, _) => self.combination(&inputs, how),
+        }
+    }
+
+    /// `the sum of input chunk 0 of rank 0 and input chunk 0 of rank 1`
+    fn combination(&self, inputs: &[(u32, u64)], how: Option<How>) -> String {
+        let name = how.map_or("reduction".to_owned(), |how| how.op.to_string());
+        match inputs {
+            [first, rest @ ..] if inputs.len() <= 4 => {
+                let rest: String = rest.iter().map(|input| format!(" and {}", self.input(*input))).collect();
+                format!("the {name} of {}{rest}", self.input(*first))
             }
-            (how, _) => format!("the {} of {} input chunks", how.map_or(ReduceOp::Sum, |how| how.op), inputs.len()),
+            _ => format!("the {name} of {} input chunks", inputs.len()),
         }
     }
 
@@ -266,7 +285,11 @@ impl<'p> Story<'_, 'p> {
     ) -> Diagnostic {
         let mut message = format!("{} lacks {}", self.output(fault), self.input(input));
         if more > 0 {
-            message += &format!(" and of {more} more rank{}", if more == 1 { "" } else { "s" });
+            let plural = if more == 1 { "" } else { "s" };
+            message += &match fault.demanded {
+                Some(_) => format!(" and {more} more input chunk{plural}"),
+                None => format!(" and of {more} more rank{plural}"),
+            };
         }
         if let Some(alien) = alien {
             message += &format!(", and holds {} instead", self.input(alien));
@@ -287,6 +310,9 @@ impl<'p> Story<'_, 'p> {
             (0, Some(_)) => format!("; {} is overwritten before anything reads it", self.input(input)),
             (0, None) => format!("; nothing reads {}", self.input(input)),
             (_, Some(_)) => format!("; it was last in {place}, and overwritten there before anything read it"),
+            (_, None) if holder.memory % 4 < 2 && holder.memory / 4 != fault.rank as usize => {
+                format!("; it goes no further than {place}")
+            }
             (_, None) => format!("; it was last in {place}, and never read there"),
         };
         let mut finding = self.about(Code::WrongResult, piece, message);

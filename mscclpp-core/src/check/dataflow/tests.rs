@@ -5,7 +5,7 @@ use crate::check::Pairs;
 use crate::check::run::run;
 use crate::collective::{Collective, CollectiveKind};
 use crate::diag::{Code, Diagnostics};
-use crate::plan::PlanTree;
+use crate::plan::{Expectation, PlanTree};
 use crate::testing;
 
 /// A plan of a collective. Remote buffers 0, 1, 2 are the next rank's scratch, input, output.
@@ -217,6 +217,69 @@ fn overwritten_inputs_are_told() {
         "`re` (rank 0, thread block 0) overwrites input chunk 1 of rank 0, and the plan is not in place"
     );
     fine(&plan(Custom { input: 2, output: 1 }, true, &[&["re i1 i0 > i1"]]));
+}
+
+/// A custom plan of two chunks each that says of rank 0's first output what it is made of.
+fn expecting(inputs: &[(u32, u32)], ranks: &[&[&str]]) -> PlanTree {
+    let mut plan = plan(Custom { input: 2, output: 2 }, false, ranks);
+    let origin = plan.origins.add(std::panic::Location::caller().into());
+    plan.expectations = vec![Expectation { rank: 0, chunk: 0, len: 1, inputs: inputs.to_vec(), origin }];
+    plan
+}
+
+#[test]
+fn programs_say_what_they_expect() {
+    let fetch = "put.m i1 > r0:0; signal.m#0; wait.m#0; nop; re i0 s0 > o0";
+    let both: &[&[&str]] = &[&[fetch], &[fetch]];
+    fine(&expecting(&[(1, 1), (0, 0)], both));
+    fine(&expecting(&[(0, 0), (0, 0)], &[&["re i0 i0 > o0"], &[""]]));
+    fine(&expecting(&[(0, 0), (0, 0), (0, 1)], &[&["re~max i0 i1 > o0"], &[""]]));
+    fine(&expecting(&[(0, 1)], &[&["copy i1 > o0"], &[""]]));
+    for (inputs, ops, code, message) in [
+        (
+            vec![(1, 0), (0, 0)],
+            fetch,
+            Code::WrongResult,
+            "output chunk 0 of rank 0 lacks input chunk 0 of rank 1, and holds input chunk 1 of rank 1 instead; it goes no \
+             further than output chunk 0 of rank 1",
+        ),
+        (
+            vec![(0, 0), (1, 1), (1, 0), (1, 0)],
+            fetch,
+            Code::WrongResult,
+            "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; it goes no further than output chunk 0 of rank \
+             1",
+        ),
+        (
+            vec![(1, 1)],
+            fetch,
+            Code::WrongResult,
+            "output chunk 0 of rank 0 holds the sum of input chunk 0 of rank 0 and input chunk 1 of rank 1, expected input \
+             chunk 1 of rank 1",
+        ),
+        (
+            vec![(0, 0), (1, 1)],
+            "put.m i1 > r0:0; signal.m#0; wait.m#0; nop; re i0 s0 s0 > o0",
+            Code::DoubleCounted,
+            "output chunk 0 of rank 0 holds input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) adds scratch chunk \
+             0 of rank 0 and scratch chunk 0 of rank 0, which both hold it",
+        ),
+        (
+            vec![(0, 0), (1, 1)],
+            "put.m i1 > r0:0; signal.m#0; wait.m#0",
+            Code::WrongResult,
+            "output chunk 0 of rank 0 is never written, expected the reduction of input chunk 0 of rank 0 and input chunk 1 \
+             of rank 1",
+        ),
+    ] {
+        let (found, said, also) = wrong(&expecting(&inputs, &[&[ops], &[ops]]));
+        assert_eq!((found, said.as_str()), (code, message));
+        assert!(also.last().is_some_and(|place| place.starts_with("it is expected at ")), "{also:?}");
+    }
+    // A fragment that says something is held to it.
+    let mut fragment = expecting(&[(0, 1)], &[&["copy i0 > o0"], &[""]]);
+    fragment.collective.kind = Test { input: 2, output: 2 };
+    assert_eq!(wrong(&fragment).0, Code::WrongResult);
 }
 
 #[test]

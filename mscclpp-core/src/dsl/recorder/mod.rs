@@ -1,5 +1,6 @@
 //! The untyped recorder below the handles: all logic and all checks of the authoring API.
 
+mod expect;
 mod moves;
 mod reduce;
 mod spec;
@@ -57,7 +58,14 @@ enum Here {
 impl Recorder {
     pub(super) fn new(spec: AlgoSpec) -> Self {
         let mut recorder = Self {
-            trace: Trace { spec, ranks: Vec::new(), ops: Vec::new(), loops: Vec::new(), origins: Default::default() },
+            trace: Trace {
+                spec,
+                ranks: Vec::new(),
+                ops: Vec::new(),
+                loops: Vec::new(),
+                expectations: Vec::new(),
+                origins: Default::default(),
+            },
             diagnostics: Diagnostics::default(),
             here: Here::Unknown,
             callers: BTreeMap::new(),

@@ -214,6 +214,7 @@ fn empty() -> PlanTree {
         ranks_per_node: 0,
         tags: Default::default(),
         ranks: Vec::new(),
+        expectations: Vec::new(),
         origins: Default::default(),
     }
 }

@@ -181,6 +181,7 @@ impl File {
             ranks_per_node: self.ranks_per_node.unwrap_or(number),
             tags: self.tags,
             ranks,
+            expectations: Vec::new(),
             origins: Origins::default(),
         }
     }
