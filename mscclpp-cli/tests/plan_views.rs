@@ -82,6 +82,36 @@ rlxwait        2
 }
 
 #[test]
+fn stats_say_in_which_order_a_plan_reduces() {
+    let order = |name: &str| {
+        let text = mscclpp(["plan", "stats", name, "--ranks", "4"]).succeeds().stdout;
+        let lines: Vec<_> = text.lines().skip(2).take(3).map(|line| line.trim().to_owned()).collect();
+        let json =
+            mscclpp(["plan", "stats", name, "--ranks", "4", "--json"]).succeeds().json()["reduction_order"].clone();
+        assert!(lines[0].contains(json["fingerprint"].as_str().unwrap()), "{text}");
+        (lines, json)
+    };
+    // Every rank adds its own last.
+    let (text, json) = order("allreduce_one_shot_packets");
+    assert!(text[0].ends_with(", 4 orders"), "{text:?}");
+    assert_eq!(text[1], "same bits on all ranks: no, 3 ranks reduce in other orders than the first: 1-3");
+    assert_eq!(text[2], "same bits for all message sizes: yes");
+    assert_eq!((&json["differing_ranks"], &json["same_on_all_ranks"]), (&json!([1, 2, 3]), &json!(false)));
+    // Every chunk is reduced once, and begins its way around the ring on another rank.
+    for name in ["allreduce_ring", "allreduce_packets", "reducescatter_ring"] {
+        let (text, json) = order(name);
+        assert_eq!(text[1], "same bits on all ranks: yes", "{name}");
+        assert_eq!(text[2], "same bits for all message sizes: no, the order changes from chunk to chunk", "{name}");
+        assert_eq!((&json["orders"], &json["by_switch"]), (&json!(4), &json!(false)));
+    }
+    let (text, json) = order("allreduce_switch");
+    assert!(text[0].ends_with(", 1 order; switches add in orders of their own"), "{text:?}");
+    assert_eq!(json["same_for_all_sizes"], true);
+    let none = mscclpp(["plan", "stats", "allgather_ring", "--ranks", "4", "--json"]).succeeds().json();
+    assert!(none["reduction_order"].is_null());
+}
+
+#[test]
 fn diff_compares_the_meaning() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a.json");

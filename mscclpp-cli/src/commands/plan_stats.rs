@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use mscclpp_core::check::Checks;
+use mscclpp_core::check::{Checks, ReductionOrder, reduction_order};
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::PlanTree;
 use mscclpp_core::plan::stats::{Chunks, Stats};
@@ -26,16 +26,18 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<ExitCode> {
     let each = Stats::of_plan(&plan);
     let total = Stats::sum(&each);
     let findings = checked(&plan, &Checks::default());
+    let order = reduction_order(&plan);
     if args.json {
         print_json(&json!({
             "plan": plan.name,
             "collective": plan.collective.kind.name(),
             "checks": { "accepted": findings.is_empty(), "findings": counts(&findings) },
+            "reduction_order": order.as_ref().map(order_value),
             "total": value(&total),
             "ranks": each.iter().map(value).collect::<Vec<_>>(),
         }))?;
     } else {
-        print(text(&plan, &findings, &each, &total))?;
+        print(text(&plan, &findings, order.as_ref(), &each, &total))?;
     }
     Ok(ExitCode::from(exit::DONE))
 }
@@ -67,7 +69,54 @@ fn value(stats: &Stats) -> Value {
     })
 }
 
-fn text(plan: &PlanTree, findings: &Diagnostics, each: &[Stats], total: &Stats) -> String {
+fn order_value(order: &ReductionOrder) -> Value {
+    json!({
+        "fingerprint": format!("{:016x}", order.fingerprint),
+        "orders": order.orders,
+        "same_on_all_ranks": order.is_same_on_all_ranks(),
+        "differing_ranks": order.differing,
+        "same_for_all_sizes": order.same_for_all_sizes,
+        "by_switch": order.by_switch,
+    })
+}
+
+/// Whether results have the same bits everywhere and always.
+fn order_text(order: &ReductionOrder) -> String {
+    let ReductionOrder { fingerprint, orders, differing, whole_chunks, same_for_all_sizes, by_switch } = order;
+    let plural = if *orders == 1 { "" } else { "s" };
+    let switch = if *by_switch { "; switches add in orders of their own" } else { "" };
+    let ranks = match &differing[..] {
+        [] => "yes".to_owned(),
+        [rank] => format!("no, rank {rank} reduces in another order"),
+        ranks => format!("no, {} ranks reduce in other orders than the first: {}", ranks.len(), list(ranks)),
+    };
+    let sizes = match (same_for_all_sizes, whole_chunks) {
+        (true, _) => "yes",
+        (false, true) => "no, the order changes from chunk to chunk",
+        (false, false) => "no, the order changes within chunks",
+    };
+    format!(
+        "reduction order: {fingerprint:016x}, {orders} order{plural}{switch}\n  same bits on all ranks: {ranks}\n  same \
+         bits for all message sizes: {sizes}\n"
+    )
+}
+
+/// Numbers, rows of them as ranges.
+fn list(numbers: &[u32]) -> String {
+    let rows = numbers.chunk_by(|a, b| a + 1 == *b).map(|row| match row {
+        [first, .., last] => format!("{first}-{last}"),
+        row => row.iter().map(u32::to_string).collect(),
+    });
+    rows.collect::<Vec<_>>().join(", ")
+}
+
+fn text(
+    plan: &PlanTree,
+    findings: &Diagnostics,
+    order: Option<&ReductionOrder>,
+    each: &[Stats],
+    total: &Stats,
+) -> String {
     let mut ranks = Columns::new(&[
         ">rank",
         ">blocks",
@@ -97,10 +146,11 @@ fn text(plan: &PlanTree, findings: &Diagnostics, each: &[Stats], total: &Stats) 
         false => format!("refused, {}; `mscclpp check` says where and why", by_slug(findings)),
     };
     format!(
-        "{}: {} of {} ranks; channels by kind; scratch and data in chunks, data in packets counts twice\nchecks: {verdict}\n\n{}\n\n{}\n",
+        "{}: {} of {} ranks; channels by kind; scratch and data in chunks, data in packets counts twice\nchecks: {verdict}\n{}\n{}\n\n{}\n",
         plan.name,
         plan.collective.kind.name(),
         each.len(),
+        order.map(order_text).unwrap_or_default(),
         ranks.text(),
         kinds.text()
     )

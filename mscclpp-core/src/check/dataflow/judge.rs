@@ -130,13 +130,13 @@ impl<'a> Judge<'a> {
         (self.faults, self.count)
     }
 
-    /// Visits what the promised outputs of reductions hold, with the rank and the chunk and position in it.
+    /// Visits what the promised outputs of reductions hold, with the rank and the coordinate of the inputs.
     pub(super) fn reductions(&self, mut visit: impl FnMut(u32, u64, Piece)) {
         for rank in 0..self.extent.ranks {
             for promise in self.plan.collective.promises(self.extent, rank) {
-                if let Content::Reduction { .. } = promise.content {
+                if let Content::Reduction { chunk } = promise.content {
                     let (memory, range) = self.output(rank, promise.chunk, promise.len);
-                    let first = u64::from(promise.chunk) * self.chunk;
+                    let first = u64::from(chunk) * self.chunk;
                     self.contents.memories[memory].read(range.clone(), |part, piece| {
                         if let Some(piece) = piece {
                             visit(rank, first + part.start - range.start, piece);

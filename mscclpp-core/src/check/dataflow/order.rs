@@ -25,6 +25,9 @@ pub struct ReductionOrder {
     pub differing: Vec<u32>,
     /// Whether every chunk has one order for all of its elements, at all message sizes.
     pub whole_chunks: bool,
+    /// Whether an element's bits stay the same when the message grows or shrinks around it, which moves it from chunk to
+    /// chunk.
+    pub same_for_all_sizes: bool,
     /// Whether a switch reduces, in an order of its own.
     pub by_switch: bool,
 }
@@ -33,12 +36,6 @@ impl ReductionOrder {
     /// Whether all ranks that hold an element have the same bits for it.
     pub fn is_same_on_all_ranks(&self) -> bool {
         self.differing.is_empty()
-    }
-
-    /// Whether an element's bits stay the same when the message grows or shrinks around it, which moves it from chunk to
-    /// chunk.
-    pub fn is_same_for_all_sizes(&self) -> bool {
-        self.orders <= 1
     }
 }
 
@@ -57,7 +54,7 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
     if !pairing::check(plan, &pairs).is_empty() {
         return None;
     }
-    // By chunk of the output, what was found on which rank.
+    // By chunk of the inputs, what was found on which rank.
     let mut chunks: BTreeMap<u64, BTreeMap<u32, BTreeSet<u64>>> = BTreeMap::new();
     let mut by_switch = false;
     for size in sizes(plan)? {
@@ -80,12 +77,14 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
     }
     let mut orders = BTreeSet::new();
     let mut differing = BTreeSet::new();
+    let mut of_rank: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
     let (mut fingerprint, mut whole_chunks) = (0, true);
     for (chunk, ranks) in &chunks {
         let usual = ranks.values().next();
         for (rank, found) in ranks {
             whole_chunks &= found.len() == 1;
             orders.extend(found.iter().copied());
+            of_rank.entry(*rank).or_default().extend(found.iter().copied());
             if Some(found) != usual {
                 differing.insert(*rank);
             }
@@ -94,12 +93,16 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
             }
         }
     }
+    // An element moves between the chunks of a rank, or between ranks where not all of them hold all chunks.
+    let everywhere = chunks.values().all(|ranks| ranks.len() == of_rank.len());
+    let same_for_all_sizes = orders.len() == 1 || everywhere && of_rank.values().all(|found| found.len() == 1);
     let differing = differing.into_iter().collect();
     (!orders.is_empty()).then_some(ReductionOrder {
         fingerprint,
         orders: orders.len(),
         differing,
         whole_chunks,
+        same_for_all_sizes,
         by_switch,
     })
 }
