@@ -23,6 +23,7 @@ pub(super) struct Machine<'m, 'p> {
     for_signal: Queues,
     for_unit: Queues,
     for_packets: Queues,
+    /// Agents to look at, those first that have to do with the last ones: what they touch is at hand.
     ready: VecDeque<usize>,
 }
 
@@ -80,10 +81,11 @@ impl Queues {
     }
 
     /// All who wait for a thing come free.
-    fn free(&mut self, thing: usize, ready: &mut VecDeque<usize>) {
+    fn free(&mut self, thing: usize, agents: &mut [State], ready: &mut VecDeque<usize>) {
         let mut agent = std::mem::replace(&mut self.first[thing], NOBODY);
         while agent != NOBODY {
-            ready.push_back(agent);
+            agents[agent].need = None;
+            ready.push_front(agent);
             agent = self.next[agent];
         }
     }
@@ -112,7 +114,9 @@ impl<'m, 'p> Machine<'m, 'p> {
     pub(super) fn run(&mut self, watch: &mut impl Watch<'p>) {
         let model = self.model;
         while let Some(agent) = self.ready.pop_front() {
-            self.agents[agent].need = None;
+            if self.agents[agent].need.is_some() {
+                continue;
+            }
             let end = model.agents[agent].steps.end;
             while self.agents[agent].next < end {
                 let step = self.agents[agent].next;
@@ -156,7 +160,7 @@ impl<'m, 'p> Machine<'m, 'p> {
             OpKind::SemaphoreRelease => {
                 for &id in model.ids(step) {
                     self.units[id as usize] += 1;
-                    self.for_unit.free(id as usize, &mut self.ready);
+                    self.for_unit.free(id as usize, &mut self.agents, &mut self.ready);
                 }
                 return Ok(());
             }
@@ -167,7 +171,7 @@ impl<'m, 'p> Machine<'m, 'p> {
         if signals(kind) {
             for &id in model.ids(step).iter().filter(|id| **id != NOTHING) {
                 self.counters[id as usize] += 1;
-                self.for_signal.free(id as usize, &mut self.ready);
+                self.for_signal.free(id as usize, &mut self.agents, &mut self.ready);
             }
         }
         Ok(())
@@ -213,7 +217,8 @@ impl<'m, 'p> Machine<'m, 'p> {
         for other in arrived {
             if other != agent {
                 self.agents[other].served.push(true);
-                self.ready.push_back(other);
+                self.agents[other].need = None;
+                self.ready.push_front(other);
             }
         }
         Ok(())
@@ -231,7 +236,7 @@ impl<'m, 'p> Machine<'m, 'p> {
         for effect in effects.iter().filter(|effect| effect.packets() && effect.write) {
             if !effect.atoms().is_empty() {
                 self.packets[effect.atoms()].fill(true);
-                self.for_packets.free(effect.owner as usize, &mut self.ready);
+                self.for_packets.free(effect.owner as usize, &mut self.agents, &mut self.ready);
             }
         }
         Ok(())
@@ -240,7 +245,12 @@ impl<'m, 'p> Machine<'m, 'p> {
     fn wait(&mut self, agent: usize, need: Need) {
         match need {
             Need::Signal(NOTHING) | Need::Barrier(_) => {}
-            Need::Signal(counter) => self.for_signal.push(counter as usize, agent),
+            Need::Signal(counter) => {
+                self.for_signal.push(counter as usize, agent);
+                if let Some(signaller) = self.model.counters[counter as usize].signaller() {
+                    self.ready.push_front(signaller);
+                }
+            }
             Need::Unit(semaphore) => self.for_unit.push(semaphore as usize, agent),
             Need::Packet(_) => self.for_packets.push(self.model.agents[agent].rank, agent),
         }

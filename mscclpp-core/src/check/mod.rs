@@ -39,6 +39,7 @@ use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
 pub use allow::{NotAllowable, allow, allowable};
 pub use dataflow::{ReductionOrder, reduction_order};
+use model::Model;
 use pairing::Pairs;
 use run::{Verdict, run};
 pub use trace::{Trace, trace};
@@ -75,16 +76,28 @@ impl Checks {
             // The other rules look things up as this one finds them to be, so they are not asked even if all is allowed.
             return self.left(found);
         }
-        let found = self.left(layout::check(plan));
-        if !found.is_empty() {
-            return found;
-        }
         let pairs = Pairs::of(plan);
-        let found = self.left(pairing::check(plan, &pairs));
-        if !found.is_empty() || self.level == Level::Basic {
-            return found;
+        if self.level == Level::Basic {
+            let findings = [layout::check(plan), pairing::check(plan, &pairs)].map(|found| self.left(found));
+            return findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
         }
-        let Verdict { deadlocks, races, results } = run(plan, &pairs);
+        let Some(sizes) = model::sizes(plan) else { return model::too_fine(plan).into() };
+        let mut models = sizes.into_iter().map(|size| Model::of(plan, &pairs, size));
+        // What the first model shows at a glance need not be looked at closely.
+        let first = models.next();
+        if first.as_ref().is_none_or(|model| model.has_packets() || plan.double_scratch) {
+            let found = self.left(layout::check(plan));
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        if !first.as_ref().is_some_and(Model::is_balanced) {
+            let found = self.left(pairing::check(plan, &pairs));
+            if !found.is_empty() {
+                return found;
+            }
+        }
+        let Verdict { deadlocks, races, results } = run(first.into_iter().chain(models));
         let findings = [deadlocks, races, results].map(|found| self.left(found));
         findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }

@@ -3,11 +3,9 @@
 use super::dataflow::Dataflow;
 use super::deadlock;
 use super::machine::{Machine, Watch};
-use super::model::{Model, sizes, too_fine};
-use super::pairing::Pairs;
+use super::model::Model;
 use super::race::{Races, relaunch};
 use crate::diag::Diagnostics;
-use crate::plan::PlanTree;
 
 /// What the rules have found. Each relies on those before it to have found nothing.
 #[derive(Default)]
@@ -17,15 +15,10 @@ pub(super) struct Verdict {
     pub(super) results: Diagnostics,
 }
 
-/// Runs a plan that the rules before have accepted.
-pub(super) fn run(plan: &PlanTree, pairs: &Pairs) -> Verdict {
+/// Runs a plan that the rules before have accepted, at some sizes.
+pub(super) fn run<'p>(models: impl Iterator<Item = Model<'p>>) -> Verdict {
     let mut verdict = Verdict::default();
-    let Some(sizes) = sizes(plan) else {
-        verdict.deadlocks.push(too_fine(plan));
-        return verdict;
-    };
-    for (number, size) in sizes.into_iter().enumerate() {
-        let model = Model::of(plan, pairs, size);
+    for (number, model) in models.enumerate() {
         let mut machine = Machine::new(&model);
         // The first size is the one with most iterations; others show no other races.
         let mut rules = Rules { races: (number == 0).then(|| Races::new(&model)), dataflow: Dataflow::of(&model) };
@@ -67,4 +60,12 @@ impl<'p> Watch<'p> for Rules<'_, 'p> {
             races.met(agents);
         }
     }
+}
+
+/// What the rules find in a plan, whatever the rules before them say.
+#[cfg(test)]
+pub(super) fn verdict(plan: &crate::plan::PlanTree) -> Verdict {
+    let pairs = super::Pairs::of(plan);
+    let sizes = super::model::sizes(plan).expect("a plan of few pieces");
+    run(sizes.into_iter().map(|size| Model::of(plan, &pairs, size)))
 }

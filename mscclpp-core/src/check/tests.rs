@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::limits::{DeviceProfile, limits};
-use super::{Checks, Level, Pairs, check, pairing, reference, run};
+use super::run::verdict;
+use super::{Checks, Level, Pairs, check, pairing, reference};
 use crate::collective::CollectiveKind;
 use crate::diag::Code;
 use crate::lower::lower;
@@ -104,7 +105,7 @@ proptest! {
         prop_assert!(super::shape::check(&plan).is_empty());
         let pairs = Pairs::of(&plan);
         pairing::check(&plan, &pairs);
-        run(&plan, &pairs);
+        verdict(&plan);
     }
 
     /// The checks know nothing of lowering: what automatic syncs leave unordered within a block, they find.
@@ -119,7 +120,7 @@ proptest! {
         trace.spec.collective.in_place = in_place;
         trace.spec.fuse = fuse;
         let plan = lower(&trace).expect("the trace is sound");
-        let races = run(&plan, &Pairs::of(&plan)).races;
+        let races = verdict(&plan).races;
         // Nothing in a block can order what it does to another rank's buffers.
         let own = |message: &str| message.matches("(rank 0, thread block 0)").count() == 2 && message.contains("of rank 0, and");
         let own: Vec<_> = races.iter().map(|race| &race.message).filter(|message| own(message)).collect();

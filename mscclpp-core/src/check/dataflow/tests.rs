@@ -1,8 +1,7 @@
 //! What plans compute, and what is said of those that compute something else.
 
 use super::reduction_order;
-use crate::check::Pairs;
-use crate::check::run::run;
+use crate::check::run::verdict;
 use crate::collective::{Collective, CollectiveKind};
 use crate::diag::{Code, Diagnostics};
 use crate::plan::{Expectation, PlanTree};
@@ -20,7 +19,7 @@ fn plan(kind: CollectiveKind, in_place: bool, ranks: &[&[&str]]) -> PlanTree {
 }
 
 fn found(plan: &PlanTree) -> Diagnostics {
-    run(plan, &Pairs::of(plan)).results
+    verdict(plan).results
 }
 
 #[track_caller]

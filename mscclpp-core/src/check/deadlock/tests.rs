@@ -1,13 +1,12 @@
 //! Plans that run to their end, and plans that do not.
 
-use crate::check::Pairs;
-use crate::check::run::run;
+use crate::check::run::verdict;
 use crate::diag::{Code, Diagnostics, Site};
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
 fn check(plan: &PlanTree) -> Diagnostics {
-    run(plan, &Pairs::of(plan)).deadlocks
+    verdict(plan).deadlocks
 }
 
 #[track_caller]

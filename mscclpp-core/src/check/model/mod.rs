@@ -48,6 +48,9 @@ pub(super) struct Model<'p> {
     /// Barriers in use: rank and number.
     barriers: Vec<(usize, u32)>,
     has_packets: bool,
+    has_loops: bool,
+    /// Whether the thread blocks of each barrier come to it equally often.
+    barriers_agree: bool,
 }
 
 /// A thread block.
@@ -145,7 +148,8 @@ impl<'p> Model<'p> {
             semaphores.push(units.len());
             units.extend_from_slice(&tables.semaphores);
         }
-        let mut build = Build { ranges: Vec::new(), barriers: BTreeMap::new(), epoch: 0 };
+        let operations: usize = plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| block.ops.len()).sum();
+        let mut build = Build { ranges: Vec::with_capacity(operations), barriers: BTreeMap::new(), arrivals: BTreeMap::new(), epoch: 0 };
         let mut model = Self {
             plan,
             pairs,
@@ -153,15 +157,17 @@ impl<'p> Model<'p> {
             agents: Vec::new(),
             agents_of: Vec::with_capacity(plan.ranks.len()),
             atoms: Atoms::default(),
-            steps: Vec::new(),
-            ids: Vec::new(),
-            effects: Vec::new(),
+            steps: Vec::with_capacity(operations + 1),
+            ids: Vec::with_capacity(operations),
+            effects: Vec::with_capacity(operations),
             semaphores,
             counters: vec![Traffic::NONE; pairs.counters()],
             releases: vec![Traffic::NONE; units.len()],
             units,
             barriers: Vec::new(),
             has_packets: false,
+            has_loops: false,
+            barriers_agree: true,
         };
         for (rank, tables) in plan.ranks.iter().enumerate() {
             let first = model.agents.len();
@@ -173,6 +179,7 @@ impl<'p> Model<'p> {
                         model.step(&mut build, &whole, None);
                         continue;
                     };
+                    model.has_loops = true;
                     for iteration in 0..size.trips(body) {
                         for (i, inner) in body.ops.iter().enumerate() {
                             let at = Placed { inside: Some((i, op)), op: inner, ..whole };
@@ -189,6 +196,8 @@ impl<'p> Model<'p> {
         for (effect, range) in model.effects.iter_mut().zip(&build.ranges) {
             (effect.first, effect.end) = model.atoms.numbers(range);
         }
+        let mut arrivals = build.arrivals.iter().zip(build.arrivals.iter().skip(1));
+        model.barriers_agree = arrivals.all(|((one, a), (other, b))| one.0 != other.0 || a == b);
         model.barriers = vec![(0, 0); build.barriers.len()];
         for (place, number) in build.barriers {
             model.barriers[number as usize] = place;
@@ -227,7 +236,9 @@ impl<'p> Model<'p> {
             K::Barrier => {
                 let next = build.barriers.len() as u32;
                 let number = op.ids.first().copied().unwrap_or(0);
-                self.ids.push(*build.barriers.entry((at.rank, number)).or_insert(next));
+                let barrier = *build.barriers.entry((at.rank, number)).or_insert(next);
+                *build.arrivals.entry((barrier, agent)).or_default() += 1;
+                self.ids.push(barrier);
             }
             kind if waits(kind) => {
                 for (position, &id) in (0..).zip(&op.ids) {
@@ -279,6 +290,11 @@ impl<'p> Model<'p> {
         &self.effects[self.steps[step].first_effect as usize..self.steps[step + 1].first_effect as usize]
     }
 
+    /// Effects of all steps.
+    pub(super) fn effect_count(&self) -> usize {
+        self.effects.len()
+    }
+
     /// The operation of a step.
     pub(super) fn op(&self, agent: usize, step: usize) -> &'p Op {
         self.placed(agent, step).op
@@ -299,6 +315,12 @@ impl<'p> Model<'p> {
     /// The agent whose step this is.
     pub(super) fn agent_of(&self, step: usize) -> usize {
         self.agents.partition_point(|agent| agent.steps.end <= step)
+    }
+
+    /// Whether all that is counted is seen to be done equally often on both sides, without a closer look at loops.
+    pub(super) fn is_balanced(&self) -> bool {
+        let mut traffic = self.counters.iter().chain(&self.releases);
+        !self.has_loops && self.barriers_agree && traffic.all(|traffic| traffic.up == traffic.down)
     }
 
     /// Whether anything reads or writes packets.
@@ -337,6 +359,8 @@ struct Build {
     /// Per effect, the number of its memory and the range there.
     ranges: Vec<(usize, Range<u64>)>,
     barriers: BTreeMap<(usize, u32), u32>,
+    /// How often an agent comes to a barrier.
+    arrivals: BTreeMap<(u32, u32), u32>,
     /// Block syncs so far.
     epoch: u32,
 }

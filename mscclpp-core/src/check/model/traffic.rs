@@ -54,6 +54,14 @@ impl Traffic {
         self.waiter.join(thread);
     }
 
+    /// The agent that raises it, if there is only one.
+    pub(in super::super) fn signaller(&self) -> Option<usize> {
+        match self.signaller {
+            Party::One(thread) => Some(thread.agent as usize),
+            _ => None,
+        }
+    }
+
     /// Whether one agent raises it and one lowers it, each in one order, so that the nth wait gets the nth signal in every schedule.
     pub(in super::super) fn is_private(&self) -> bool {
         self.signaller != Party::Several && self.waiter != Party::Several

@@ -236,7 +236,7 @@ impl<'m, 'p> Races<'m, 'p> {
             blocks,
             ports: Vec::new(),
             cells: Cells::new(model),
-            accesses: Vec::new(),
+            accesses: Vec::with_capacity(model.effect_count()),
             signals: Words::of_channels(model),
             releases: Words::of_semaphores(model),
             carried: Vec::new(),

@@ -1,7 +1,6 @@
 //! What races, and what only looks like it.
 
-use crate::check::Pairs;
-use crate::check::run::{Verdict, run};
+use crate::check::run::{Verdict, verdict};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::PlanTree;
@@ -9,7 +8,7 @@ use crate::testing::plan;
 
 /// Races within one launch.
 fn check(plan: &PlanTree) -> Diagnostics {
-    let Verdict { deadlocks, races, .. } = run(plan, &Pairs::of(plan));
+    let Verdict { deadlocks, races, .. } = verdict(plan);
     let mut found = deadlocks;
     found.extend(races.into_iter().filter(|finding| finding.code == Code::Race));
     found

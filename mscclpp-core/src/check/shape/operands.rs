@@ -48,6 +48,13 @@ pub(in super::super) enum Packets {
     Rest,
 }
 
+impl Side {
+    /// Whether it has no references.
+    pub(super) const fn is_nothing(&self) -> bool {
+        self.local.1 == 0 && self.remote.1 == 0 && self.switch.1 == 0
+    }
+}
+
 const MANY: usize = usize::MAX;
 const NOTHING: Side = side((0, 0), (0, 0), (0, 0), Packets::Nothing);
 
@@ -70,7 +77,22 @@ const fn result_and_remotes(locals: usize, packets: Packets) -> Side {
 const WINDOW: Side = side((0, 0), (0, 0), (1, 1), Packets::Nothing);
 
 /// The demands of a kind.
-pub(in super::super) fn demand(kind: OpKind) -> Demand {
+pub(in super::super) fn demand(kind: OpKind) -> &'static Demand {
+    &DEMANDS[kind as usize]
+}
+
+/// By kind.
+static DEMANDS: [Demand; OpKind::ALL.len()] = {
+    let mut all = [const { of(OpKind::Nop) }; OpKind::ALL.len()];
+    let mut number = 0;
+    while number < all.len() {
+        all[number] = of(OpKind::ALL[number]);
+        number += 1;
+    }
+    all
+};
+
+const fn of(kind: OpKind) -> Demand {
     use ChannelKind::{Memory, Port, Switch};
     use OpKind as K;
     use Packets::{All, Nothing, Rest};

@@ -14,8 +14,14 @@ use crate::vocab::{BufferKind, ChannelKind, Sync};
 
 /// Files the first thing that is wrong with an operation.
 pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
-    let rules = [kind, counts, ids, loops, references, channels, overlaps];
-    if let Some((code, message)) = rules.iter().find_map(|rule| rule(plan, at).err()) {
+    let verdict = kind(plan, at)
+        .and_then(|()| counts(plan, at))
+        .and_then(|()| ids(plan, at))
+        .and_then(|()| loops(plan, at))
+        .and_then(|()| references(plan, at))
+        .and_then(|()| channels(plan, at))
+        .and_then(|()| overlaps(plan, at));
+    if let Err((code, message)) = verdict {
         let message = format!("{} ({}) {message}", at.called(plan), at.agent());
         found.push(Diagnostic::new(code, at.site(plan), message));
     }
@@ -74,6 +80,9 @@ fn counts(_: &PlanTree, at: &Placed) -> Verdict {
 }
 
 fn side(name: &str, list: &[Ref], demand: &Side) -> Verdict {
+    if list.is_empty() && demand.is_nothing() {
+        return Ok(());
+    }
     let group = |range: &Ref| match range.place {
         Place::Local(_) => 0,
         Place::Remote(_) => 1,

@@ -1,21 +1,20 @@
 //! What the next launch and the caller may collide with.
 
-use crate::check::Pairs;
-use crate::check::run::{Verdict, run};
+use crate::check::run::{Verdict, verdict};
 use crate::diag::{Code, Diagnostic};
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
 #[track_caller]
 fn fine(plan: &PlanTree) {
-    let Verdict { deadlocks, races: found, .. } = run(plan, &Pairs::of(plan));
+    let Verdict { deadlocks, races: found, .. } = verdict(plan);
     assert!(deadlocks.is_empty(), "{deadlocks}");
     assert!(found.is_empty(), "{found}");
 }
 
 #[track_caller]
 fn refused(plan: &PlanTree, code: Code) -> Diagnostic {
-    let Verdict { deadlocks, races: found, .. } = run(plan, &Pairs::of(plan));
+    let Verdict { deadlocks, races: found, .. } = verdict(plan);
     assert!(deadlocks.is_empty(), "{deadlocks}");
     assert!(!found.is_empty() && found.iter().all(|finding| finding.code == code), "{found}");
     found.iter().next().unwrap().clone()
