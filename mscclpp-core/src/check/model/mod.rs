@@ -149,7 +149,12 @@ impl<'p> Model<'p> {
             units.extend_from_slice(&tables.semaphores);
         }
         let operations: usize = plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| block.ops.len()).sum();
-        let mut build = Build { ranges: Vec::with_capacity(operations), barriers: BTreeMap::new(), arrivals: BTreeMap::new(), epoch: 0 };
+        let mut build = Build {
+            ranges: Vec::with_capacity(operations),
+            barriers: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
+            epoch: 0,
+        };
         let mut model = Self {
             plan,
             pairs,
