@@ -54,7 +54,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a plan on the CPU, compare it with a naive reference, print times and bandwidths
     Run(RunArgs),
-    /// Check plans: shapes, pairing, deadlocks, races
+    /// Check plans: shapes, pairing, deadlocks, races, results, the next launch
     Check(CheckArgs),
     /// List, show, measure, draw, export and compare plans
     Plan(PlanArgs),
