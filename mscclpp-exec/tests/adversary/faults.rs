@@ -8,7 +8,7 @@ use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::vocab::{Protocol, Sync};
 use mscclpp_exec::adversary::{Adversary, Failure};
 
-use super::seeds;
+use super::attack::seeds;
 
 /// Seeds within which a fault must be found, and for which its repair must withstand.
 const SEEDS: u64 = 60;

@@ -45,7 +45,9 @@ fn placements(algorithm: &Algorithm) -> &'static [bool] {
 
 /// The folder of the reference plans.
 pub fn folder() -> Option<PathBuf> {
-    let folder = std::env::var_os("MSCCLPP_CONFORMANCE").map(PathBuf::from);
+    // Where the crate `conformance` has found them while it was built, or where the environment says now.
+    let found = option_env!("REFERENCE_PLANS").map(PathBuf::from);
+    let folder = found.or_else(|| std::env::var_os("MSCCLPP_CONFORMANCE").map(PathBuf::from));
     if folder.is_none() {
         println!("without the reference plans: MSCCLPP_CONFORMANCE does not name their folder");
     }

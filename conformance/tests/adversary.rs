@@ -1,0 +1,51 @@
+//! The adversary breaks the plans of the reference system that are broken, and none that the checker accepts.
+
+#[path = "../../mscclpp-exec/tests/adversary/attack.rs"]
+mod attack;
+#[path = "../../mscclpp-exec/tests/corpus/mod.rs"]
+mod corpus;
+
+use attack::{attack_all, limit, seeds};
+use corpus::{Named, faulty, fragments, reference};
+use mscclpp_core::check::check;
+use mscclpp_exec::adversary::Adversary;
+
+#[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
+fn accepted_reference_plans_withstand() {
+    let plans = reference();
+    let (broken, attacked, attacks) = attack_all(&plans, limit(700));
+    println!("{attacked} plans, {attacks} attacks");
+    assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));
+}
+
+/// What the checker does not refuse yet.
+fn is_expected(name: &str) -> bool {
+    name.starts_with("multi-send_recv") || name.starts_with("unit-tbg_reduce_send")
+}
+
+/// The reference system's simulator, the checker and the adversary are of one opinion: relaxed closing handshakes are fine, everything else
+/// that the simulator calls a fault is one.
+#[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
+fn faulty_reference_plans_break() {
+    for (Named { name, plan }, faults) in faulty() {
+        let sound = faults.iter().all(|fault| fault.ends_with("relaxed-only"));
+        let found = check(&plan);
+        let broken = Adversary::new(&plan).hunt(0..seeds(60)).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(broken.is_none(), sound, "{name}: {faults:?}, but {broken:?}");
+        assert!(found.is_empty() == sound || is_expected(&name), "{name}: {faults:?}, but {found}");
+    }
+}
+
+/// Fragments that the checker accepts do the same in every order, whatever that is.
+#[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
+fn accepted_fragments_withstand() {
+    let fragments = fragments();
+    let accepted: Vec<Named> =
+        fragments.into_iter().filter(|named| check(&named.plan).is_empty() && !is_expected(&named.name)).collect();
+    let (broken, attacked, attacks) = attack_all(&accepted, limit(700));
+    println!("{attacked} plans, {attacks} attacks");
+    assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));
+}

@@ -1,0 +1,49 @@
+//! Attacks on many plans.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
+
+use mscclpp_core::check::check;
+use mscclpp_exec::adversary::{Adversary, Outcome};
+
+use crate::corpus::{Named, size};
+
+/// Seeds per plan: `MSCCLPP_SEEDS`, or so many.
+pub fn seeds(default: u64) -> u64 {
+    std::env::var("MSCCLPP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Attacks every plan that the checker accepts; what broke, and how many plans and attacks there were.
+pub fn attack_all(plans: &[Named], operations: usize) -> (Vec<String>, usize, u64) {
+    let (mut broken, mut attacked, mut attacks) = (Vec::new(), 0, 0);
+    for Named { name, plan } in plans {
+        if size(plan) > operations {
+            continue;
+        }
+        let found = check(plan);
+        if !found.is_empty() {
+            broken.push(format!("{name} is refused: {found}"));
+            continue;
+        }
+        attacked += 1;
+        for seed in 0..seeds(6) {
+            attacks += 1;
+            match Adversary::new(plan).attack(seed).unwrap_or_else(|error| panic!("{name}: {error}")) {
+                Outcome::Withstood { unordered: 0 } => {}
+                Outcome::Withstood { unordered } => {
+                    broken.push(format!("{name}, seed {seed}: {unordered} accesses that nothing orders"));
+                    break;
+                }
+                Outcome::Broken(failure) => {
+                    broken.push(format!("{name}, seed {seed}: {failure}"));
+                    break;
+                }
+                Outcome::Undecided => broken.push(format!("{name}, seed {seed}: undecided")),
+            }
+        }
+    }
+    (broken, attacked, attacks)
+}
+
+/// Operations of the largest plan that is attacked.
+pub fn limit(default: usize) -> usize {
+    std::env::var("MSCCLPP_OPERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
