@@ -5,7 +5,7 @@ use super::super::model::Model;
 /// A read or write.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Access {
-    /// The agent, and which of its steps in the order in which it did them.
+    /// The agent, and which of its turns.
     pub(in super::super) agent: u32,
     pub(in super::super) count: u32,
     pub(in super::super) step: u32,

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Per agent, how many of its steps are over, and of how many the writes can also be seen. Agents of which nothing is
+/// Per agent, how many of its turns are over, and of how many the writes can also be seen. Agents of which nothing is
 /// known are left out. Whoever is known at all, even with no step over, has begun its launch. Cheap to clone.
 ///
 /// Relaxed signals and packets say that something is over, so that its memory may be overwritten; they do not make

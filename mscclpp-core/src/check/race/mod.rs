@@ -11,10 +11,12 @@
 //! 3. Relaxed signals and waits tell what is over, but make nothing visible. Overwriting what is over is fine; reading it,
 //!    or overwriting a write that is not visible, is not.
 //! 4. A port channel is an agent of its own. It does one thing after the other, later than it was told to: puts read and
-//!    write when it likes, its signals come behind its puts, and a flush waits until it has read its sources.
+//!    write when it likes, its signals come behind its puts, and a flush waits until it has read its sources. What several
+//!    threads give it comes in no order, unless one knows what the other gave it to be over.
 //! 5. Packets carry their own flags. Reading one waits for its write, so those two need no order. Who has read all that
 //!    one operation wrote knows, from its next block sync on, that those threads of the writer are done with what they
-//!    did before: all threads, for operations of the same block that are no longer than the one that was read. Before its
+//!    did before: all threads, for operations of the same block that are no longer than the one that was read, and of that
+//!    operation what a thread does before it writes there. A slot that is written twice orders nothing. Before its
 //!    next block sync each of its threads knows as much of the elements that it read.
 //! 6. The caller owns input and output between launches. What another rank does to them must come after some word from a
 //!    rank that has begun, and must be over when the owner's launch is (M0212, M0213).
@@ -41,6 +43,8 @@ pub(super) mod relaunch;
 mod story;
 mod words;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use smallvec::SmallVec;
 
 use super::MOST_FINDINGS;
@@ -63,8 +67,10 @@ pub(super) struct Races<'m, 'p> {
     /// Thread blocks in the order of the model's agents, then the ports that are used.
     agents: Vec<Agent>,
     blocks: usize,
-    /// Per channel end, its port among the agents.
-    ports: Vec<u32>,
+    /// Per channel end, its port as the threads see it that use it.
+    ports: BTreeMap<u32, Vec<Port>>,
+    /// Atoms of packets that are written more than once.
+    rewritten: BTreeSet<usize>,
     cells: Cells,
     /// All accesses, by number.
     accesses: Vec<Access>,
@@ -102,6 +108,16 @@ struct Heard {
     of_element: Clock,
 }
 
+/// A port as far as one thread uses it.
+struct Port {
+    agent: u32,
+    thread: u32,
+    /// The turn in which the thread used it last.
+    last: u32,
+    /// Its number among the agents.
+    number: usize,
+}
+
 #[derive(Default)]
 struct Agent {
     /// What all its threads know.
@@ -110,11 +126,11 @@ struct Agent {
     threads: SmallVec<[(u32, Clock); 1]>,
     /// What has been learned from packets since.
     heard: Vec<Heard>,
-    /// Steps done.
+    /// Turns done: each thread takes them one after the other, its elements in all of them.
     count: u32,
-    /// Steps done at the last block sync.
+    /// Turns done at the last block sync.
     epoch: u32,
-    /// Lengths of the longest ranges touched since, by step.
+    /// Lengths of the longest ranges touched since, by the first turn of the step.
     lengths: Vec<(u32, u64)>,
 }
 
@@ -170,7 +186,8 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
         use OpKind as K;
         let &super::model::Step { kind, port, .. } = model.step_at(step);
         let by = number as u32;
-        self.agents[number].count += 1;
+        let begun = self.agents[number].count;
+        self.agents[number].count += turns(model, step);
         match kind {
             K::Nop => self.agents[number].meet(by),
             K::SemaphoreRelease => {
@@ -187,16 +204,16 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             }
             K::Flush => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    self.flush(number, thread, id);
+                    self.flush((id, by, thread));
                 }
             }
-            _ if kind.is_data() && port => self.push(number, step),
-            _ if kind.is_data() => self.touch(number, step),
+            _ if kind.is_data() && port => self.push(number, step, begun),
+            _ if kind.is_data() => self.touch(number, step, begun),
             _ if signals(kind) => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let mut knows = self.agents[number].word(thread);
                     if port {
-                        knows = self.tell_port(id, &knows);
+                        knows = self.tell_port((id, by, thread), &knows);
                     }
                     let relaxed = kind == K::RelaxedSignal;
                     self.signals.send(id, (by, thread), Word { knows, relaxed });
@@ -234,7 +251,8 @@ impl<'m, 'p> Races<'m, 'p> {
             model,
             agents: (0..blocks as u32).map(begun).collect(),
             blocks,
-            ports: Vec::new(),
+            ports: BTreeMap::new(),
+            rewritten: BTreeSet::new(),
             cells: Cells::new(model),
             accesses: Vec::with_capacity(model.effect_count()),
             signals: Words::of_channels(model),
@@ -247,84 +265,91 @@ impl<'m, 'p> Races<'m, 'p> {
         }
     }
 
-    /// The port behind a channel end.
-    fn port(&mut self, end: u32) -> usize {
-        if self.ports.is_empty() {
-            self.ports.resize(self.model.pairs.counters(), NONE);
+    /// The port behind a channel end, as far as a thread knows what it does: what other threads gave it comes before what
+    /// this one gives it now only if that is over.
+    fn port(&mut self, (end, agent, thread): (u32, u32, u32), word: &Clock) -> usize {
+        let ports = self.ports.entry(end).or_default();
+        let own = ports.iter().position(|port| (port.agent, port.thread) == (agent, thread)).unwrap_or_else(|| {
+            let number = self.agents.len();
+            self.agents.push(Agent { knows: Clock::of(number as u32), ..Agent::default() });
+            ports.push(Port { agent, thread, last: 0, number });
+            ports.len() - 1
+        });
+        let mut knows = word.clone();
+        for other in ports.iter().filter(|other| word.over(other.agent) > other.last) {
+            knows.join(&self.agents[other.number].knows, false);
         }
-        // A plan that passed the shape rule has all its channels.
-        let Some(port) = self.ports.get_mut(end as usize) else { return self.agents.len() - 1 };
-        if *port == NONE {
-            *port = self.agents.len() as u32;
-            self.agents.push(Agent { knows: Clock::of(*port), ..Agent::default() });
-        }
-        *port as usize
+        ports[own].last = self.agents[agent as usize].count - 1;
+        let number = ports[own].number;
+        self.agents[number].knows.join(&knows, false);
+        number
     }
 
     /// A port hears from a thread that gives it something to do; what it can tell afterwards, all before being done.
-    fn tell_port(&mut self, end: u32, word: &Clock) -> Clock {
-        let number = self.port(end);
+    fn tell_port(&mut self, end: (u32, u32, u32), word: &Clock) -> Clock {
+        let number = self.port(end, word);
         let port = &mut self.agents[number];
-        port.knows.join(word, false);
         port.count += 1;
         port.meet(number as u32);
         port.knows.clone()
     }
 
     /// A thread waits until a port has done all that it was given.
-    fn flush(&mut self, agent: usize, thread: u32, end: u32) {
-        let number = self.port(end);
+    fn flush(&mut self, (end, agent, thread): (u32, u32, u32)) {
+        let word = self.agents[agent as usize].word(thread);
+        let number = self.port((end, agent, thread), &word);
         let port = &self.agents[number];
         let mut word = port.knows.clone();
         word.learn(number as u32, port.count);
-        self.agents[agent].hear(thread, &word, true);
+        self.agents[agent as usize].hear(thread, &word, true);
     }
 
-    /// A data operation of a block.
-    fn touch(&mut self, agent: usize, step: usize) {
-        for number in 0..self.model.effects(step).len() {
-            self.access(agent, agent, step, number);
+    /// A data operation of a block, of which so many turns are over when it begins.
+    fn touch(&mut self, agent: usize, step: usize, begun: u32) {
+        let model = self.model;
+        let kind = model.step_at(step).kind;
+        for (number, effect) in model.effects(step).iter().enumerate() {
+            self.access(agent, agent, step, number, begun + turn(kind, effect));
         }
-        if self.model.has_packets() {
-            let longest = self.model.effects(step).iter().map(|effect| self.model.length(effect)).max().unwrap_or(0);
-            let agent = &mut self.agents[agent];
-            agent.lengths.push((agent.count - 1, longest));
+        if model.has_packets() {
+            let longest = model.effects(step).iter().map(|effect| model.length(effect)).max().unwrap_or(0);
+            self.agents[agent].lengths.push((begun, longest));
         }
     }
 
     /// A data operation that a block gives to ports, one pair of source and destination per channel.
-    fn push(&mut self, agent: usize, step: usize) {
+    fn push(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
         let kind = model.step_at(step).kind;
         let (effects, forwards) = (model.effects(step), kind == OpKind::ReadPutPackets);
         if forwards {
             // The block waits for the packets, and meets, before it pushes.
             for number in (0..effects.len()).filter(|number| !effects[*number].write) {
-                self.access(agent, agent, step, number);
+                self.access(agent, agent, step, number, begun);
             }
             self.agents[agent].meet(agent as u32);
         }
         for (thread, &end) in (0..).zip(model.ids(step)) {
             let word = self.agents[agent].word(thread);
-            let port = self.port(end);
-            self.agents[port].knows.join(&word, false);
+            let end = (end, agent as u32, thread);
+            let port = self.port(end, &word);
             for (number, effect) in effects.iter().enumerate() {
                 if effect.position == thread || forwards && !effect.write {
-                    self.access(agent, port, step, number);
+                    self.access(agent, port, step, number, self.agents[port].count);
                 }
             }
             let knows = self.tell_port(end, &word);
             if signals(kind) {
-                self.signals.send(end, (agent as u32, thread), Word { knows, relaxed: false });
+                self.signals.send(end.0, (agent as u32, thread), Word { knows, relaxed: false });
             }
             if kind == OpKind::PutWithSignalAndFlush {
-                self.flush(agent, thread, end);
+                self.flush(end);
             }
         }
     }
 
-    /// One access by `by`, in a step of the block `agent`.
-    fn access(&mut self, agent: usize, by: usize, step: usize, number: usize) {
+    /// One access by `by`, in a step of the block `agent`, in a turn of `by`.
+    fn access(&mut self, agent: usize, by: usize, step: usize, number: usize, turn: u32) {
         let effect = self.model.effects(step)[number];
         let atoms = effect.atoms();
         if atoms.is_empty() {
@@ -334,7 +359,7 @@ impl<'m, 'p> Races<'m, 'p> {
         let state = &self.agents[by];
         let mut access = Access {
             agent: by as u32,
-            count: if block { state.count - 1 } else { state.count },
+            count: turn,
             step: step as u32,
             atoms: (atoms.start as u32, atoms.end as u32),
             grain: if block { self.grain(step) } else { Grain::Unknown },
@@ -379,7 +404,7 @@ impl<'m, 'p> Races<'m, 'p> {
                     }
                     self.firsts.push(First { atom: atom as u32, access: self.accesses.len() as u32, knew: first });
                 }
-            } else if awaits {
+            } else if awaits && !self.rewritten.contains(&atom) {
                 if heard.last() != Some(&write) {
                     heard.push(write);
                 }
@@ -415,9 +440,7 @@ impl<'m, 'p> Races<'m, 'p> {
             self.hear_packets(by, &effect, old);
         }
         if packets && effect.write {
-            access.carries = self.carried.len() as u32;
-            let carried = self.carried(by, &effect);
-            self.carried.push(carried);
+            access.carries = self.written(by, step, &effect, turn);
         }
         let new = self.accesses.len() as u32;
         let (accesses, cells) = (&self.accesses, &mut self.cells);
@@ -449,14 +472,35 @@ impl<'m, 'p> Races<'m, 'p> {
         self.agents[by].heard.push(Heard { length, of_any, of_all, of_element });
     }
 
+    /// Packets are written; where what their readers learn is found among `carried`.
+    fn written(&mut self, by: usize, step: usize, effect: &Effect, turn: u32) -> u32 {
+        use OpKind as K;
+        let forwards = matches!(self.model.step_at(step).kind, K::ReadPutPackets | K::SwitchBroadcastPackets);
+        for atom in effect.atoms() {
+            let old = self.cells.write(atom);
+            if old == NONE {
+                continue;
+            }
+            // A multicast may write what it reads: then a reader finds the same packet before and after.
+            let same = |other: &Effect| !other.write && other.atoms() == effect.atoms();
+            if forwards && self.model.effects(step).iter().any(same) {
+                return self.accesses[old as usize].carries;
+            }
+            self.rewritten.insert(atom);
+        }
+        let carried = self.carried(by, effect, turn + 1);
+        self.carried.push(carried);
+        self.carried.len() as u32 - 1
+    }
+
     /// What the readers of packets learn that are about to be written.
-    fn carried(&self, by: usize, effect: &Effect) -> Carried {
+    fn carried(&self, by: usize, effect: &Effect, done: u32) -> Carried {
         let agent = &self.agents[by];
         let by_any = agent.knows.clone();
         if by >= self.blocks {
             // It does one thing after the other, and this will be the next one.
             let mut by_all = by_any.clone();
-            by_all.learn(by as u32, agent.count + 1);
+            by_all.learn(by as u32, done);
             return Carried { by_all, by_element: by_any.clone(), by_any };
         }
         let (mut by_all, mut by_element) = (by_any.clone(), by_any.clone());
@@ -467,13 +511,13 @@ impl<'m, 'p> Races<'m, 'p> {
             by_all = Clock::union(whole.map(|heard| &heard.of_all).chain([&by_any]));
         }
         let longer = agent.lengths.iter().find(|(_, other)| *other > length);
-        by_all.learn(by as u32, longer.map_or(agent.count, |(step, _)| *step));
+        by_all.learn(by as u32, longer.map_or(done, |(begun, _)| *begun));
         // Whoever writes an element had read it.
         if agent.heard.iter().any(|heard| heard.length >= length) {
             let elements = agent.heard.iter().filter(|heard| heard.length >= length);
             by_element = Clock::union(elements.map(|heard| &heard.of_element).chain([&by_any]));
         }
-        by_element.learn(by as u32, agent.count);
+        by_element.learn(by as u32, done);
         Carried { by_any, by_all, by_element }
     }
 
@@ -491,13 +535,30 @@ impl<'m, 'p> Races<'m, 'p> {
     }
 }
 
+/// Turns of a step: a thread does one after the other.
+fn turns(model: &Model, step: usize) -> u32 {
+    let kind = model.step_at(step).kind;
+    model.effects(step).iter().map(|effect| turn(kind, effect) + 1).max().unwrap_or(1)
+}
+
+/// The turn of an effect in its step. Several pairs are moved one after the other; of all else a thread reads what belongs
+/// to an element, and then writes one destination after the other.
+fn turn(kind: OpKind, effect: &Effect) -> u32 {
+    use OpKind as K;
+    match kind {
+        K::Put | K::Get | K::PutPackets => effect.position,
+        _ if effect.write => 1 + effect.position,
+        _ => 0,
+    }
+}
+
 /// Whether an earlier access is over, or happens in the same thread, when a later one begins that knows of so many steps
 /// of the earlier one's agent.
 fn ordered(old: &Access, new: &Access, epoch: u32, known: u32) -> bool {
     if old.agent != new.agent {
         return known > old.count;
     }
-    old.count < epoch || old.is_mapped_as(new) || old.count == new.count && old.atoms == new.atoms
+    old.count < epoch || old.is_mapped_as(new) || old.step == new.step && old.atoms == new.atoms
 }
 
 #[cfg(test)]

@@ -144,6 +144,12 @@ fn ports_act_later() {
     // What is pushed is what the block had written before a sync.
     races(&[&["copy i0 > s0; put.p#0 s0 > r0:0"], IDLE]);
     fine(&[&["copy i0 > s0; nop; put.p#0 s0 > r0:0"], IDLE]);
+    // A port takes what two blocks, or two threads of one, give it in any order.
+    let receiver = "wait.p#0; nop; copy s0 > o0";
+    races(&[&["put.p#0 i0 > r0:0", "signal.p#0"], &[receiver]]);
+    fine(&[&["put.p#0 i0 > r0:0; barrier#0=2", "barrier#0=2; signal.p#0"], &[receiver]]);
+    races(&[&["put.p#0 i0 > r0:0; signal.p#1,0"], &["wait.p#1; nop; wait.p#0; nop; copy s0 > o0"]]);
+    fine(&[&["put.p#0 i0 > r0:0; nop; signal.p#1,0"], &["wait.p#1; nop; wait.p#0; nop; copy s0 > o0"]]);
     // One channel keeps its order, two do not.
     fine(&[&["put.p#0 i0 > r0:0; put.p#0 i1 > r0:0; signal.p#0"], &[ack.trim_end_matches("; nop; signal.p#0")]]);
     races(&[&["put.p#0 i0 > r0:0; put.p#1 i1 > r0:0; signal.p#0"], &[ack.trim_end_matches("; nop; signal.p#0")]]);
@@ -163,6 +169,13 @@ fn packets_order_their_readers() {
     fine(&[&[own], &["upkt s1 > o0"]]);
     // Two writers of one slot.
     races(&[&["ppkt.m i0 > r0:0", "ppkt.m i1 > r0:0"], &["upkt s0 > o0"]]);
+    // Of several puts in one operation those behind the packet may still be at work.
+    fine(&[&["ppkt.m i0 i1 > r0:0 r0:1", "upkt s2 > i0"], &["repkt i0 s0 > o0; ppkt.m o0 > r0:2"]]);
+    races(&[&["ppkt.m i0 i1 > r0:0 r0:1", "upkt s2 > i1"], &["repkt i0 s0 > o0; ppkt.m o0 > r0:2"]]);
+    fine(&[&["ppkt.m i0 i1 > r0:0 r0:1", "upkt s2 > i1"], &["repkt i0 s0 s1 > o0; ppkt.m o0 > r0:2"]]);
+    // Nobody knows which of two packets in one slot is read.
+    races(&[&["ppkt.m i0 > r0:0; nop; ppkt.m i1 > r0:0; nop; signal.m#0"], &["upkt s0 > o0; wait.m#0"]]);
+    races(&[&["ppkt.m i0 > r0:0; upkt s0 > o0; nop; ppkt.m i1 > r0:0; upkt s1 > o0"], &["ppkt.m i0 > r0:0; ppkt.m i0 > r0:1; upkt s0 > o0"]]);
     // A port puts packets unseen.
     races(&[&["cpkt i0 > s0; ppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
     fine(&[&["cpkt i0 > s0; nop; ppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
