@@ -175,7 +175,10 @@ fn packets_order_their_readers() {
     fine(&[&["ppkt.m i0 i1 > r0:0 r0:1", "upkt s2 > i1"], &["repkt i0 s0 s1 > o0; ppkt.m o0 > r0:2"]]);
     // Nobody knows which of two packets in one slot is read.
     races(&[&["ppkt.m i0 > r0:0; nop; ppkt.m i1 > r0:0; nop; signal.m#0"], &["upkt s0 > o0; wait.m#0"]]);
-    races(&[&["ppkt.m i0 > r0:0; upkt s0 > o0; nop; ppkt.m i1 > r0:0; upkt s1 > o0"], &["ppkt.m i0 > r0:0; ppkt.m i0 > r0:1; upkt s0 > o0"]]);
+    races(&[
+        &["ppkt.m i0 > r0:0; upkt s0 > o0; nop; ppkt.m i1 > r0:0; upkt s1 > o0"],
+        &["ppkt.m i0 > r0:0; ppkt.m i0 > r0:1; upkt s0 > o0"],
+    ]);
     // A port puts packets unseen.
     races(&[&["cpkt i0 > s0; ppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
     fine(&[&["cpkt i0 > s0; nop; ppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
