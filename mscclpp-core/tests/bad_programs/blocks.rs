@@ -2,10 +2,10 @@
 
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::{OpKind, PlanTree};
 use mscclpp_core::vocab::Sync;
 
-use super::{accepted, in_place, plan, refused, spec};
+use super::{accepted, in_place, operation, plan, refused, spec};
 
 /// Two thread blocks put a chunk together, block 0 tells the peer, whose block 0 then copies what has come.
 pub(super) fn group_put(p: &Program, barriers: bool) {
@@ -130,7 +130,20 @@ fn two_puts() -> PlanTree {
     })
 }
 
+/// As two operations they come in order; as one, two threads give them to the port in any order.
 #[test]
 fn two_puts_with_signal_stay_in_order() {
-    accepted(&two_puts());
+    let mut plan = two_puts();
+    accepted(&plan);
+    for rank in 0..2 {
+        let ops = &mut plan.ranks[rank].blocks[0].ops;
+        let first = ops.iter().position(|op| op.kind == OpKind::PutWithSignal).expect("a put");
+        let second = ops.remove(first + 1);
+        assert_eq!(second.kind, OpKind::PutWithSignal);
+        ops[first].srcs.extend(second.srcs);
+        ops[first].dsts.extend(second.dsts);
+        ops[first].ids.extend(second.ids);
+    }
+    assert_eq!(operation(&mut plan, |op| op.kind == OpKind::PutWithSignal).ids.len(), 2);
+    refused(&plan, "race", &["`copy` (rank 0", "`put_with_signal` (rank 1", "scratch chunk 0 of rank 0"]);
 }
