@@ -11,6 +11,7 @@
 mod atoms;
 mod size;
 mod traffic;
+mod uneven;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,6 +19,7 @@ use std::ops::Range;
 pub(super) use atoms::{Atoms, number as memory_number};
 pub(super) use size::{Size, sizes, too_fine};
 pub(super) use traffic::Traffic;
+pub(super) use uneven::uneven_sizes;
 
 use super::effect::effects;
 use super::pairing::{Pairs, signals, waits};

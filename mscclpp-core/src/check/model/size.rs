@@ -14,6 +14,9 @@ pub(in super::super) struct Size {
     pub(in super::super) chunk_bytes: u64,
     /// Positions to a byte, so that slices of all groups begin and end at one.
     parts: u64,
+    /// The positions of which slices have whole ones, the first slices one more where that does not come out even; 1 where it
+    /// does.
+    grain: u64,
 }
 
 /// Iterations of the loop that has most: enough to use up semaphores that start above 0, within reason.
@@ -50,7 +53,7 @@ pub(in super::super) fn sizes(plan: &PlanTree) -> Option<Vec<Size>> {
     if u128::from(chunks) * u128::from(biggest) * u128::from(parts) > MOST_POSITIONS {
         return None;
     }
-    Some(most.into_iter().chain([1]).map(|chunk_bytes| Size { chunk_bytes, parts }).collect())
+    Some(most.into_iter().chain([1]).map(|chunk_bytes| Size { chunk_bytes, parts, grain: 1 }).collect())
 }
 
 /// The finding about a plan of which [`sizes`] knows none.
@@ -66,6 +69,16 @@ pub(in super::super) fn too_fine(plan: &PlanTree) -> Diagnostic {
 }
 
 impl Size {
+    /// A chunk of so many units, of which slices have whole ones.
+    pub(super) fn uneven(units: u64, unit_bytes: u64) -> Self {
+        Self { chunk_bytes: units * unit_bytes, parts: 1, grain: unit_bytes }
+    }
+
+    /// Whether slices are cut as they are at no other size.
+    pub(in super::super) fn is_uneven(&self) -> bool {
+        self.grain > 1
+    }
+
     /// Positions of a chunk.
     pub(in super::super) fn chunk(&self) -> u64 {
         self.chunk_bytes * self.parts
@@ -84,8 +97,11 @@ impl Size {
         let (from, to) = match slice {
             None => (0, length),
             Some(slice) => {
+                let (units, of) = (u128::from(length / self.grain), u128::from(slice.of.max(1)));
                 let cut = |number: u32| {
-                    (u128::from(length) * u128::from(number) / u128::from(slice.of.max(1))).min(length.into()) as u64
+                    let number = u128::from(number);
+                    let begin = number * (units / of) + number.min(units % of);
+                    (begin * u128::from(self.grain)).min(length.into()) as u64
                 };
                 (cut(slice.index), cut(slice.index.saturating_add(1)))
             }
@@ -101,7 +117,7 @@ impl Size {
     }
 }
 
-fn least_common_multiple(a: u64, b: u64) -> u64 {
+pub(super) fn least_common_multiple(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b.max(1));
     while y != 0 {
         (x, y) = (y, x % y);

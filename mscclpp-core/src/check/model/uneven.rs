@@ -1,0 +1,178 @@
+//! Sizes at which the slices of thread-block groups are unequal.
+//!
+//! A slice is made of whole units of the alignment, so the first members of a group have one unit more wherever the units
+//! do not divide. Two ranges that are cut in the same way are cut at the same places whatever the size. But where a range
+//! that does not divide into whole chunks per member meets another one that begins or ends inside of it, or is cut
+//! otherwise, it depends on the size who touches what: of two chunks of three units each, the second of four members has
+//! one unit of the second chunk.
+//!
+//! Let u be the units of a chunk, g the members and L the chunks of a range, so that member k begins at unit
+//! b(u) = k ⌊Lu / g⌋ + min(k, Lu mod g), at most g / 4 units behind the k-th part, and b(u + g) = b(u) + kL. With G for the
+//! least common multiple of all members, what is behind another boundary at size u + 2G is so at u + G as well: from there
+//! on, what the plan does depends on u mod G only. So the sizes from 1 to 2G units stand for all. Where that would take
+//! too long, only the first of them are tried: the shift relative to a chunk is largest at one unit, and no plan is known
+//! that fails at others only.
+
+use std::collections::BTreeMap;
+
+use super::atoms::number;
+use super::size::{Size, least_common_multiple};
+use super::{Space, effects, home};
+use crate::check::place::each;
+use crate::plan::PlanTree;
+
+/// A range of chunks and into how many slices it is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cut {
+    start: u64,
+    end: u64,
+    of: u32,
+}
+
+impl Cut {
+    /// Whether its slices begin within chunks.
+    fn is_uneven(&self) -> bool {
+        !(self.end - self.start).is_multiple_of(u64::from(self.of))
+    }
+}
+
+/// Steps of a plan at all of its uneven sizes together, beyond which only the first sizes are tried.
+const MOST_STEPS: u64 = 1 << 16;
+
+/// Sizes that are tried whatever they cost.
+const LEAST_SIZES: u64 = 3;
+
+/// The sizes beyond the usual ones at which a plan must run, none for nearly all plans.
+pub(in super::super) fn uneven_sizes(plan: &PlanTree) -> impl Iterator<Item = Size> + use<> {
+    let (mut uneven, mut steps, mut groups) = (false, 0, 1);
+    each(plan, &mut |at| {
+        steps += 1;
+        if let Some(slice) = at.op.slice {
+            uneven |= at.op.srcs.iter().chain(&at.op.dsts).any(|range| range.size % slice.of.max(1) != 0);
+            groups = least_common_multiple(groups, slice.of.into());
+        }
+    });
+    let most = match uneven && cuts(plan).into_values().any(meet) {
+        true => (2 * groups).min(LEAST_SIZES.max(MOST_STEPS / steps)),
+        false => 0,
+    };
+    let grain = u64::from(plan.buffer_alignment.max(16));
+    (1..=most).map(move |units| Size::uneven(units, grain))
+}
+
+/// How every memory is cut.
+fn cuts(plan: &PlanTree) -> BTreeMap<usize, Vec<Cut>> {
+    let mut cuts: BTreeMap<usize, Vec<Cut>> = BTreeMap::new();
+    each(plan, &mut |at| {
+        let of = at.op.slice.map_or(1, |slice| slice.of.max(1));
+        effects(plan, &at, &mut |effect| {
+            let (buffer, start) = home(plan, effect.owner, effect.buffer, effect.range.index);
+            let memory = number(effect.owner, Space::of(buffer, effect.packets));
+            let end = u64::from(start) + u64::from(effect.range.size);
+            cuts.entry(memory).or_default().push(Cut { start: start.into(), end, of });
+        });
+    });
+    cuts
+}
+
+/// Whether an uneven cut meets one that begins or ends inside of it, or that cuts the same chunks otherwise. An operation that
+/// is not split meets all of its slices at once, if it covers it.
+fn meet(mut cuts: Vec<Cut>) -> bool {
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut whole_ends: Vec<u64> = cuts.iter().filter(|cut| cut.of == 1).map(|cut| cut.end).collect();
+    whole_ends.sort_unstable();
+    // How far they reach: those split in any way; uneven ones that begin before here; those that begin here.
+    let (mut split, mut before, mut here) = (0, 0, (0, 0));
+    for cut in cuts {
+        if here.0 != cut.start {
+            before = here.1.max(before);
+            here = (cut.start, 0);
+        }
+        if cut.start < before || cut.of > 1 && here.1 > 0 {
+            return true;
+        }
+        if cut.is_uneven() {
+            let next = whole_ends.partition_point(|&end| end <= cut.start);
+            if cut.start < split || whole_ends.get(next).is_some_and(|&end| end < cut.end) {
+                return true;
+            }
+            here.1 = here.1.max(cut.end);
+        }
+        if cut.of > 1 {
+            split = split.max(cut.end);
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::check;
+    use super::{Cut, meet, uneven_sizes};
+    use crate::diag::Code;
+    use crate::testing::plan;
+
+    fn sizes(ops: &[&str]) -> usize {
+        uneven_sizes(&plan(&[ops, &[""]])).count()
+    }
+
+    #[test]
+    fn equal_cuts_and_whole_ranges_need_no_sizes_of_their_own() {
+        for ops in [
+            &["copy i0+2 > s0+2", "copy s0 > o0"][..],
+            &["copy/0:2 i0+2 > s0+2", "copy/1:2 i0+2 > s0+2; copy s0 > o0"],
+            &["copy/0:4 i0+2 > s0+2", "copy/1:4 i0+2 > s0+2; nop; copy/1:4 s0+2 > o0+2", "copy s0+3 > o2+3"],
+            &["copy/0:2 i0 > s0", "copy/1:2 i0 > s0; copy/1:2 i1 > s1; copy s0+2 > o0+2"],
+        ] {
+            assert_eq!(sizes(ops), 0, "{ops:?}");
+        }
+        assert_eq!(sizes(&["copy/0:4 i0+2 > s0+2", "copy s1 > o0"]), 8);
+        assert_eq!(sizes(&["copy/0:4 i0+2 > s0+2", "copy/0:2 s0+2 > o0+2"]), 8);
+        assert_eq!(sizes(&["copy/0:2 i0 > s0", "copy/0:3 s0 > o0"]), 12);
+    }
+
+    /// Against the definition, pair by pair.
+    #[test]
+    fn cuts_meet_as_defined() {
+        let cut = |start, size, of| Cut { start, end: start + size, of };
+        let all: Vec<Cut> =
+            (0..3).flat_map(|start| (1..4).flat_map(move |size| (1..5).map(move |of| cut(start, size, of)))).collect();
+        for a in &all {
+            for b in &all {
+                let overlap = a.start < b.end && b.start < a.end;
+                let covers =
+                    |whole: &Cut, other: &Cut| whole.of == 1 && whole.start <= other.start && other.end <= whole.end;
+                let uneven = a.is_uneven() || b.is_uneven();
+                // Where only one is uneven, the other may be whole around it.
+                let fine = a == b || covers(a, b) || covers(b, a);
+                assert_eq!(meet(vec![*a, *b]), overlap && uneven && !fine, "{a:?} {b:?}");
+            }
+        }
+    }
+
+    /// Thread block 3 waits for block 2 only. In equal parts that would be enough for the second chunk.
+    #[test]
+    fn a_slice_that_reaches_into_the_next_chunk_is_seen() {
+        let blocks = |order: &'static str| {
+            let last = format!("copy/3:4 i0+2 > s0+2; {order}; nop; copy s1 > o0");
+            let found = check(&plan(&[
+                &[
+                    "copy/0:4 i0+2 > s0+2",
+                    "copy/1:4 i0+2 > s0+2; nop; sem_release#1",
+                    "copy/2:4 i0+2 > s0+2; nop; sem_release#0",
+                    &last,
+                ],
+                &[""],
+            ]));
+            found.into_iter().map(|finding| (finding.code, finding.message)).collect::<Vec<_>>()
+        };
+        assert_eq!(blocks("sem_acquire#0,1"), []);
+        let found = blocks("sem_acquire#0; nop; copy s1 > o1; sem_acquire#1");
+        assert!(
+            found.iter().all(|(code, message)| *code == Code::Race && message.contains("thread block 1")),
+            "{found:?}"
+        );
+        assert!(!found.is_empty());
+    }
+}
