@@ -82,7 +82,8 @@ impl Checks {
             return findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
         }
         let Some(sizes) = model::sizes(plan) else { return model::too_fine(plan).into() };
-        let mut models = sizes.into_iter().map(|size| Model::of(plan, &pairs, size));
+        let sizes = sizes.into_iter().chain(model::uneven_sizes(plan));
+        let mut models = sizes.map(|size| Model::of(plan, &pairs, size));
         // What the first model shows at a glance need not be looked at closely.
         let first = models.next();
         if first.as_ref().is_none_or(|model| model.has_packets() || plan.double_scratch) {

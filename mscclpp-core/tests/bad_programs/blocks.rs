@@ -1,6 +1,6 @@
 //! 5, 12: thread blocks out of step, and sources that are overwritten while a port reads them.
 
-use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
+use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce, Custom};
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::{OpKind, PlanTree};
 use mscclpp_core::vocab::Sync;
@@ -68,6 +68,32 @@ fn one_block_reduces_and_another_sends() {
         ["`put` (rank 0, thread block 1)", "`reduce` (rank 0, thread block 0)", "input chunk 0 of rank 0", "barrier"];
     refused(&hand_over(false), "race", &words);
     accepted(&hand_over(true));
+}
+
+/// Four thread blocks copy two chunks together. In equal parts, the last two have the second chunk to themselves; but where a
+/// chunk has an odd number of units, block 1 has one unit of it.
+fn halves(both: bool) -> PlanTree {
+    plan(spec(Custom { input: 2, output: 2 }, 1), |p| {
+        let (rank, group) = (p.rank(0), p.thread_block_group(0..4));
+        let (input, scratch, copied) = (rank.input(), rank.scratch(2), rank.semaphore(0));
+        rank.copy(scratch.chunk(..), input.chunk(..), &group);
+        for block in if both { 0..3 } else { 2..3 } {
+            copied.release(block);
+            copied.acquire(3);
+        }
+        rank.copy(rank.output().chunk(1), scratch.chunk(1), 3);
+    })
+}
+
+#[test]
+fn slices_that_end_within_the_next_chunk() {
+    let words = [
+        "`copy` (rank 0, thread block 3) reads scratch chunk 1",
+        "`copy` (rank 0, thread block 1) writes it",
+        "equal parts",
+    ];
+    refused(&halves(false), "race", &words);
+    accepted(&halves(true));
 }
 
 /// A port still reads what the block overwrites.

@@ -2,7 +2,7 @@
 //! cut into the pieces that operations touch.
 //!
 //! * A **step** is one operation of one thread block, in one iteration of its loop. Loops are unrolled for one size of a
-//!   chunk ([`sizes`]).
+//!   chunk ([`sizes`], [`uneven_sizes`]).
 //! * An **effect** is what a step does to one range of one memory. Every rank has four memories: input, output, scratch as
 //!   plain data, and scratch as packets. Input and output of an in-place plan are one.
 //! * An **atom** is a range of a memory that every effect touches wholly or not at all. Atoms are numbered through all

@@ -37,7 +37,7 @@ impl Cut {
 }
 
 /// Steps of a plan at all of its uneven sizes together, beyond which only the first sizes are tried.
-const MOST_STEPS: u64 = 1 << 16;
+const MOST_STEPS: u64 = 1 << 13;
 
 /// Sizes that are tried whatever they cost.
 const LEAST_SIZES: u64 = 3;
