@@ -54,6 +54,8 @@ pub(super) struct Judge<'a> {
     seen: Vec<u32>,
     /// How the first output is combined. All others are too.
     how: Option<How>,
+    /// Terms that may be looked at where reductions are not plain sums over all ranks.
+    budget: u64,
     faults: Vec<Fault>,
     /// Faults found, of which not all are kept.
     pub(super) count: u64,
@@ -85,6 +87,9 @@ enum Wrong {
     Mixed(How, How),
 }
 
+/// Far more than any plan needs; a plan that shares its partial results over and over would need ever more.
+const BUDGET: u64 = 1 << 24;
+
 /// Faults that are kept: each takes a while to explain.
 const MOST_FAULTS: usize = 64;
 
@@ -108,6 +113,7 @@ impl<'a> Judge<'a> {
             verdicts: vec![Verdict::Open; contents.values.len()],
             seen: vec![0; plan.ranks.len()],
             how: None,
+            budget: BUDGET,
             faults: Vec::new(),
             count: 0,
         }
@@ -204,9 +210,9 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether a piece holds some inputs, in order, combined in one way.
-    fn combined(&self, piece: Piece, inputs: &[(u32, u64)]) -> Option<Wrong> {
-        let leaves = Leaves::of(&self.contents.values, piece.node, piece.at);
-        if leaves.unknown {
+    fn combined(&mut self, piece: Piece, inputs: &[(u32, u64)]) -> Option<Wrong> {
+        let leaves = Leaves::within(&self.contents.values, piece.node, piece.at, &mut self.budget);
+        if self.budget > 0 && leaves.unknown {
             return None;
         }
         let idempotent = leaves.is_idempotent();
@@ -249,7 +255,9 @@ impl<'a> Judge<'a> {
             self.count += 1;
             let values = &self.contents.values;
             let piece = piece.map(|piece| piece.part(done, to));
-            let inputs_in = |piece: Piece| Found::Inputs(piece, Leaves::of(values, piece.node, piece.at));
+            let budget = &mut self.budget;
+            let mut inputs_in =
+                |piece: Piece| Found::Inputs(piece, Leaves::within(values, piece.node, piece.at, budget));
             self.faults.push(Fault {
                 rank,
                 buffer,
@@ -306,7 +314,7 @@ impl<'a> Judge<'a> {
             return Verdict::All(distance, how);
         }
         // The least of a number and itself is that number.
-        let leaves = Leaves::of(values, node, 0);
+        let leaves = Leaves::within(values, node, 0, &mut self.budget);
         let Some(how) = leaves.how.filter(|_| leaves.is_idempotent()) else { return Verdict::Other };
         let Some((_, at)) = leaves.counts.keys().next().copied() else { return Verdict::Other };
         let all = leaves.counts.len() == self.seen.len() && leaves.counts.keys().all(|(_, other)| *other == at);

@@ -21,6 +21,11 @@ impl Leaves {
     /// The inputs in a node that is read from a coordinate on. Counts saturate, and sub-expressions are visited once
     /// however often they occur, so that sums of sums of the same take no longer to count than to write.
     pub(super) fn of(values: &Values, node: Node, at: u64) -> Self {
+        Self::within(values, node, at, &mut { u64::MAX })
+    }
+
+    /// The same, with a budget of terms to look at; what lies behind its end is unknown.
+    pub(super) fn within(values: &Values, node: Node, at: u64, budget: &mut u64) -> Self {
         let mut leaves = Self::default();
         // Terms have lower numbers than the nodes they are in.
         let mut open = BTreeMap::from([((node, at), 1u64)]);
@@ -30,7 +35,13 @@ impl Leaves {
                 Kind::Input(rank) => {
                     leaves.counts.insert((rank, at), count);
                 }
+                Kind::Reduction(_, terms) if terms.len() as u64 > *budget => {
+                    *budget = 0;
+                    leaves.unknown = true;
+                    return leaves;
+                }
                 Kind::Reduction(how, terms) => {
+                    *budget -= terms.len() as u64;
                     match leaves.how {
                         Some(other) if other.op != how.op => leaves.mixed = Some(how),
                         Some(_) => {}

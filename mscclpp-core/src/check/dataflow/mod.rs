@@ -19,9 +19,11 @@
 mod contents;
 mod judge;
 mod leaves;
+mod log;
 mod memory;
 mod order;
 mod story;
+mod trail;
 mod values;
 
 pub use order::{ReductionOrder, reduction_order};
@@ -48,7 +50,7 @@ pub(super) struct Dataflow<'p> {
     reads: Vec<Spot>,
     writes: Vec<Spot>,
     /// All that happened, if somebody is to be told.
-    log: Option<story::Log<'p>>,
+    log: Option<log::Log<'p>>,
 }
 
 /// An operation that reads what nobody has written.
@@ -76,7 +78,7 @@ impl<'p> Dataflow<'p> {
         applies(model.plan).then(|| Self::new(model, None))
     }
 
-    fn new(model: &Model<'p>, log: Option<story::Log<'p>>) -> Self {
+    fn new(model: &Model<'p>, log: Option<log::Log<'p>>) -> Self {
         let (plan, chunk) = (model.plan, model.size.chunk());
         let ranks = plan.ranks.len() as u32;
         let mut contents = Contents::new(ranks, Space::ALL.len() * ranks as usize);
@@ -98,7 +100,7 @@ impl<'p> Dataflow<'p> {
             return Diagnostics::default();
         }
         // Once more, and everything is noted down.
-        let mut again = Self::new(model, Some(story::Log::default()));
+        let mut again = Self::new(model, Some(log::Log::default()));
         Machine::new(model).run(&mut again);
         story::tell(&again)
     }

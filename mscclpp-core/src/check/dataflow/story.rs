@@ -1,58 +1,15 @@
 //! What to say about a plan that does not compute what it promises.
 
-use std::collections::BTreeMap;
-
-use super::contents::{Contents, Spot};
 use super::judge::{Fault, Found};
 use super::leaves::{Leaves, meeting};
+use super::log::{Log, Logged};
 use super::memory::Piece;
-use super::values::{How, Kind, Node, Values};
+use super::values::{How, Values};
 use super::{Dataflow, Misread};
 use crate::check::place::Placed;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::PlanTree;
 use crate::vocab::BufferKind;
-
-/// What happened, step by step.
-#[derive(Default)]
-pub(super) struct Log<'p> {
-    steps: Vec<Logged<'p>>,
-}
-
-/// What one step read and wrote.
-struct Logged<'p> {
-    at: Placed<'p>,
-    number: u32,
-    reads: Vec<(Spot, Vec<Piece>)>,
-    writes: Vec<(Spot, Vec<Piece>)>,
-}
-
-impl<'p> Log<'p> {
-    pub(super) fn begin(&mut self, at: &Placed<'p>, number: u32, contents: &Contents, reads: &[Spot]) {
-        let reads = reads.iter().map(|spot| (spot.clone(), held(contents, spot))).collect();
-        self.steps.push(Logged { at: *at, number, reads, writes: Vec::new() });
-    }
-
-    pub(super) fn end(&mut self, contents: &Contents, writes: &[Spot]) {
-        if let Some(step) = self.steps.last_mut() {
-            step.writes = writes.iter().map(|spot| (spot.clone(), held(contents, spot))).collect();
-        }
-    }
-
-    fn step(&self, number: u32) -> Option<&Logged<'p>> {
-        self.steps.binary_search_by_key(&number, |step| step.number).ok().map(|i| &self.steps[i])
-    }
-}
-
-/// What a range holds, without gaps' places.
-fn held(contents: &Contents, spot: &Spot) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    contents.memories[spot.memory].read(spot.range.clone(), |range, piece| {
-        let gap = Piece { len: range.end - range.start, node: super::values::UNKNOWN, at: 0, by: 0 };
-        pieces.push(piece.unwrap_or(gap));
-    });
-    pieces
-}
 
 /// The finding about a plan whose data cannot be followed.
 pub(super) fn too_intricate() -> Diagnostic {
@@ -97,22 +54,12 @@ pub(super) fn tell(watch: &Dataflow) -> Diagnostics {
     found
 }
 
-struct Story<'a, 'p> {
-    plan: &'p PlanTree,
-    values: &'a Values,
+pub(super) struct Story<'a, 'p> {
+    pub(super) plan: &'p PlanTree,
+    pub(super) values: &'a Values,
     /// Positions of a chunk.
-    chunk: u64,
-    log: &'a Log<'p>,
-}
-
-/// A place where an input once was, alone or as a part of something.
-struct Holder {
-    memory: usize,
-    position: u64,
-    /// Steps that wrote, read and overwrote it; 0 where it was from the start.
-    written: u32,
-    read: bool,
-    gone: Option<u32>,
+    pub(super) chunk: u64,
+    pub(super) log: &'a Log<'p>,
 }
 
 impl<'p> Story<'_, 'p> {
@@ -122,7 +69,7 @@ impl<'p> Story<'_, 'p> {
     }
 
     /// `scratch chunk 7 of rank 1`
-    fn place(&self, memory: usize, position: u64) -> String {
+    pub(super) fn place(&self, memory: usize, position: u64) -> String {
         let (rank, space) = (memory / 4, memory % 4);
         let chunk = position / self.chunk;
         match BufferKind::ALL.get(space) {
@@ -229,7 +176,12 @@ impl<'p> Story<'_, 'p> {
             && count(*only) < 2
         {
             let message = format!("{output} holds {}, expected {}", self.describe(leaves), self.input(*only));
-            return self.about(Code::WrongResult, piece, message).help(match alien {
+            let mut finding = self.about(Code::WrongResult, piece, message);
+            for (step, place) in self.way(piece) {
+                finding =
+                    finding.also(format!("{} takes it from {place}", self.actor(&step.at)), step.at.site(self.plan));
+            }
+            return finding.help(match alien {
                 Some(_) => "take the chunk that is expected there",
                 None => "move the data as it is",
             });
@@ -361,89 +313,5 @@ impl<'p> Story<'_, 'p> {
             }
         }
         finding.help("reduce it only once")
-    }
-
-    /// The first step that made a node, and how far into its ranges the node has a coordinate.
-    fn maker(&self, node: Node, at: u64) -> Option<(&Logged<'p>, u64)> {
-        self.log.steps.iter().find_map(|step| {
-            let (_, pieces) = step.writes.first()?;
-            let mut start = 0;
-            for piece in pieces {
-                let inside = at.wrapping_sub(piece.at);
-                if piece.node == node && inside < piece.len {
-                    return Some((step, start + inside));
-                }
-                start += piece.len;
-            }
-            None
-        })
-    }
-
-    /// All places where an input was at some time, in the order in which it came there.
-    fn trace(&self, (rank, at): (u32, u64)) -> Vec<Holder> {
-        let shifts = self.shifts(rank);
-        let (buffer, first) = crate::check::place::home(self.plan, rank, BufferKind::Input, 0);
-        let start = super::memory_of(rank, buffer, false);
-        let position = u64::from(first) * self.chunk + at;
-        let mut holders = vec![Holder { memory: start, position, written: 0, read: false, gone: None }];
-        // Where it is at the moment.
-        let mut now = BTreeMap::from([((start, position), 0)]);
-        let mut kept = Vec::new();
-        for step in &self.log.steps {
-            for (spot, _) in &step.reads {
-                for (_, &holder) in now.range((spot.memory, spot.range.start)..(spot.memory, spot.range.end)) {
-                    kept.push(holder);
-                }
-            }
-            let mut carried = false;
-            for (spot, pieces) in &step.writes {
-                let over: Vec<_> = now
-                    .range((spot.memory, spot.range.start)..(spot.memory, spot.range.end))
-                    .map(|(k, v)| (*k, *v))
-                    .collect();
-                for (key, holder) in over {
-                    holders[holder].gone = Some(step.number);
-                    now.remove(&key);
-                }
-                let mut start = spot.range.start;
-                for piece in pieces {
-                    if let Some(shift) = shifts.get(piece.node as usize).copied().flatten() {
-                        let inside = at.wrapping_sub(piece.at.wrapping_add_signed(shift));
-                        if inside < piece.len {
-                            carried = true;
-                            now.insert((spot.memory, start + inside), holders.len());
-                            holders.push(Holder {
-                                memory: spot.memory,
-                                position: start + inside,
-                                written: step.number,
-                                read: false,
-                                gone: None,
-                            });
-                        }
-                    }
-                    start += piece.len;
-                }
-            }
-            for holder in kept.drain(..) {
-                holders[holder].read |= carried;
-            }
-        }
-        holders
-    }
-
-    /// Per node, how far from its own coordinate an input of a rank is in it, if it is.
-    fn shifts(&self, rank: u32) -> Vec<Option<i64>> {
-        let mut shifts: Vec<Option<i64>> = Vec::with_capacity(self.values.len());
-        for node in 0..self.values.len() {
-            let shift = match self.values.kind(node as Node) {
-                Kind::Unknown => None,
-                Kind::Input(other) => (other == rank).then_some(0),
-                Kind::Reduction(_, terms) => {
-                    terms.iter().find_map(|term| shifts[term.node as usize].map(|shift| term.shift.wrapping_add(shift)))
-                }
-            };
-            shifts.push(shift);
-        }
-        shifts
     }
 }

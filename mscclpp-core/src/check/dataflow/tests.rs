@@ -161,6 +161,17 @@ fn wrong_chunks_are_told() {
     let (code, message, _) = wrong(&plan(AllToAll, false, &[&[&exchange(0, 0)], &[&exchange(1, 0)]]));
     assert_eq!(code, Code::WrongResult);
     assert_eq!(message, "output chunk 0 of rank 1 holds input chunk 0 of rank 0, expected input chunk 1 of rank 0");
+    let around =
+        |own| format!("copy i{own} > o{own}; put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; copy s0 > o{}", 1 - own);
+    let (_, message, also) = wrong(&plan(AllToAll, false, &[&[&around(0)], &[&around(1)]]));
+    assert_eq!(message, "output chunk 0 of rank 1 holds input chunk 0 of rank 0, expected input chunk 1 of rank 0");
+    assert_eq!(
+        also,
+        [
+            "`put` (rank 0, thread block 0) takes it from input chunk 0 of rank 0 at rank 0 / thread block 0 / operation 1 (put)",
+            "`copy` (rank 1, thread block 0) takes it from scratch chunk 0 of rank 1 at rank 1 / thread block 0 / operation 6 (copy)"
+        ]
+    );
     let other = ADD.replace("re i0+2 s0+2 > i0+2", "re i0 s1 > i0; re i1 s1 > i1");
     let (_, message, _) = wrong(&plan(AllReduce, true, &[&[&other], &[ADD]]));
     assert_eq!(
@@ -295,6 +306,17 @@ fn hostile_plans_take_no_longer_than_others() {
     ops.insert(1, "re i0 i1 > i0".to_owned());
     pieces.ranks[0].blocks[0].ops = testing::ops(&ops.join("; "));
     assert_eq!(wrong(&pieces).0, Code::TooIntricate);
+}
+
+#[test]
+fn a_root_that_is_not_there_is_no_reason_to_panic() {
+    for kind in [Broadcast, Reduce] {
+        let mut plan = plan(kind, false, &[&["copy i0+2 > o0+2"], &[""]]);
+        plan.collective.root = 7;
+        assert_eq!(found(&plan).is_empty(), kind == Reduce);
+        plan.ranks[1].blocks.clear();
+        let _ = (crate::check::check(&plan), reduction_order(&plan));
+    }
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! What happened while a plan ran, for those who are to be told.
+
+use super::contents::{Contents, Spot};
+use super::memory::Piece;
+use crate::check::place::Placed;
+
+/// What happened, step by step.
+#[derive(Default)]
+pub(super) struct Log<'p> {
+    pub(super) steps: Vec<Logged<'p>>,
+}
+
+/// What one step read and wrote.
+pub(super) struct Logged<'p> {
+    pub(super) at: Placed<'p>,
+    pub(super) number: u32,
+    pub(super) reads: Vec<(Spot, Vec<Piece>)>,
+    pub(super) writes: Vec<(Spot, Vec<Piece>)>,
+}
+
+impl<'p> Log<'p> {
+    pub(super) fn begin(&mut self, at: &Placed<'p>, number: u32, contents: &Contents, reads: &[Spot]) {
+        let reads = reads.iter().map(|spot| (spot.clone(), held(contents, spot))).collect();
+        self.steps.push(Logged { at: *at, number, reads, writes: Vec::new() });
+    }
+
+    pub(super) fn end(&mut self, contents: &Contents, writes: &[Spot]) {
+        if let Some(step) = self.steps.last_mut() {
+            step.writes = writes.iter().map(|spot| (spot.clone(), held(contents, spot))).collect();
+        }
+    }
+
+    pub(super) fn step(&self, number: u32) -> Option<&Logged<'p>> {
+        self.steps.binary_search_by_key(&number, |step| step.number).ok().map(|i| &self.steps[i])
+    }
+}
+
+/// What a range holds, without gaps' places.
+fn held(contents: &Contents, spot: &Spot) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    contents.memories[spot.memory].read(spot.range.clone(), |range, piece| {
+        let gap = Piece { len: range.end - range.start, node: super::values::UNKNOWN, at: 0, by: 0 };
+        pieces.push(piece.unwrap_or(gap));
+    });
+    pieces
+}

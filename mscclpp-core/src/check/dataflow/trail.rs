@@ -1,0 +1,140 @@
+//! Where data came from, and where it went.
+
+use std::collections::BTreeMap;
+
+use super::log::Logged;
+use super::memory::Piece;
+use super::story::Story;
+use super::values::{Kind, Node};
+use crate::check::place::home;
+use crate::vocab::BufferKind;
+
+/// A place where an input once was, alone or as a part of something.
+pub(super) struct Holder {
+    pub(super) memory: usize,
+    pub(super) position: u64,
+    /// The step that wrote it there; 0 where it was from the start.
+    pub(super) written: u32,
+    /// Whether a step has taken it on from there.
+    pub(super) read: bool,
+    /// The step that overwrote it.
+    pub(super) gone: Option<u32>,
+}
+
+/// Steps of a way that are told.
+const LONGEST_WAY: usize = 8;
+
+impl<'p> Story<'_, 'p> {
+    /// All places where an input was at some time, in the order in which it came there.
+    pub(super) fn trace(&self, (rank, at): (u32, u64)) -> Vec<Holder> {
+        if rank as usize >= self.plan.ranks.len() {
+            return Vec::new();
+        }
+        let shifts = self.shifts(rank);
+        let (buffer, first) = home(self.plan, rank, BufferKind::Input, 0);
+        let start = super::memory_of(rank, buffer, false);
+        let position = u64::from(first) * self.chunk + at;
+        let mut holders = vec![Holder { memory: start, position, written: 0, read: false, gone: None }];
+        // Where it is at the moment.
+        let mut now = BTreeMap::from([((start, position), 0)]);
+        let mut kept = Vec::new();
+        for step in &self.log.steps {
+            for (spot, _) in &step.reads {
+                for (_, &holder) in now.range((spot.memory, spot.range.start)..(spot.memory, spot.range.end)) {
+                    kept.push(holder);
+                }
+            }
+            let mut carried = false;
+            for (spot, pieces) in &step.writes {
+                let over: Vec<_> = now
+                    .range((spot.memory, spot.range.start)..(spot.memory, spot.range.end))
+                    .map(|(k, v)| (*k, *v))
+                    .collect();
+                for (key, holder) in over {
+                    holders[holder].gone = Some(step.number);
+                    now.remove(&key);
+                }
+                let mut start = spot.range.start;
+                for piece in pieces {
+                    if let Some(shift) = shifts.get(piece.node as usize).copied().flatten() {
+                        let inside = at.wrapping_sub(piece.at.wrapping_add_signed(shift));
+                        if inside < piece.len {
+                            carried = true;
+                            now.insert((spot.memory, start + inside), holders.len());
+                            holders.push(Holder {
+                                memory: spot.memory,
+                                position: start + inside,
+                                written: step.number,
+                                read: false,
+                                gone: None,
+                            });
+                        }
+                    }
+                    start += piece.len;
+                }
+            }
+            for holder in kept.drain(..) {
+                holders[holder].read |= carried;
+            }
+        }
+        holders
+    }
+
+    /// Per node, how far from its own coordinate an input of a rank is in it, if it is.
+    fn shifts(&self, rank: u32) -> Vec<Option<i64>> {
+        let mut shifts: Vec<Option<i64>> = Vec::with_capacity(self.values.len());
+        for node in 0..self.values.len() {
+            let shift = match self.values.kind(node as Node) {
+                Kind::Unknown => None,
+                Kind::Input(other) => (other == rank).then_some(0),
+                Kind::Reduction(_, terms) => {
+                    terms.iter().find_map(|term| shifts[term.node as usize].map(|shift| term.shift.wrapping_add(shift)))
+                }
+            };
+            shifts.push(shift);
+        }
+        shifts
+    }
+
+    /// The first step that made a node, and how far into its ranges the node has a coordinate.
+    pub(super) fn maker(&self, node: Node, at: u64) -> Option<(&Logged<'p>, u64)> {
+        self.log.steps.iter().find_map(|step| {
+            let (_, pieces) = step.writes.first()?;
+            let mut start = 0;
+            for piece in pieces {
+                let inside = at.wrapping_sub(piece.at);
+                if piece.node == node && inside < piece.len {
+                    return Some((step, start + inside));
+                }
+                start += piece.len;
+            }
+            None
+        })
+    }
+
+    /// The steps that brought a value to where it is, the first one first, and from where each took it. A single one goes
+    /// without saying.
+    pub(super) fn way(&self, piece: &Piece) -> Vec<(&Logged<'p>, String)> {
+        let mut way = Vec::new();
+        let mut by = piece.by;
+        while let Some(step) = self.log.step(by).filter(|_| way.len() < LONGEST_WAY) {
+            let held =
+                |piece: &Piece, other: &Piece| piece.node == other.node && other.at.wrapping_sub(piece.at) < piece.len;
+            let from = step.reads.iter().find_map(|(spot, pieces)| {
+                let mut start = spot.range.start;
+                for other in pieces {
+                    if held(other, piece) {
+                        return Some((spot.memory, start + piece.at.wrapping_sub(other.at), other.by));
+                    }
+                    start += other.len;
+                }
+                None
+            });
+            let Some((memory, position, before)) = from else { break };
+            way.push((step, self.place(memory, position)));
+            by = before;
+        }
+        way.reverse();
+        if way.len() < 2 { Vec::new() } else { way }
+    }
+}
