@@ -34,14 +34,6 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         ],
     ),
     ("mscclpp-core/src/check/dataflow/tests.rs", &[(Code::TooIntricate, "hostile_plans_take_no_longer_than_others")]),
-    (
-        "mscclpp-core/src/check/race/relaunch/tests.rs",
-        &[
-            (Code::Relaunch, "packets_are_overwritten_by_the_next_launch"),
-            (Code::EarlyAccess, "buffers_of_others_need_a_handshake_at_both_ends"),
-            (Code::OpenEnd, "buffers_of_others_need_a_handshake_at_both_ends"),
-        ],
-    ),
     ("mscclpp-core/src/check/limits.rs", &[(Code::OverLimit, "every_limit_is_told_with_its_numbers")]),
     (
         "mscclpp-core/src/plan/json/tests.rs",
