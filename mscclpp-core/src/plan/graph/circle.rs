@@ -23,6 +23,8 @@ const MOST_CELLS: u64 = 32;
 /// Most arrows between single chunks, and most arrows that have their numbers written beside them.
 const MOST_CHUNK_ARROWS: usize = 24;
 const MOST_LABELS: usize = 40;
+/// Radius of a switch.
+const HUB: f64 = 34.0;
 /// Space around the circle.
 const MARGIN: f64 = 28.0;
 const TOP: f64 = 48.0;
@@ -93,7 +95,9 @@ pub(super) fn draw(
 ) -> fmt::Result {
     let mut cards: Vec<Card> = ranks.iter().filter_map(|rank| card(plan, moves, *rank)).collect();
     let (width, height) = place(&mut cards, centre, title);
-    let arrows = arrows(moves, &cards);
+    // The place of the switch is the centre; where a rank has that, its arrows lead to the other ranks themselves.
+    let hub = middle(&cards).filter(|_| centre.is_none() && cards.len() > 2 && !moves.by_switch.is_empty());
+    let arrows = arrows(moves, &cards, hub);
     let marks = marks(moves);
     let total = height + legend_height(moves) + 2.0 * LINE + 16.0;
     let colours: Vec<_> = super::totals(moves).iter().map(|(way, _)| way.colour()).collect();
@@ -103,6 +107,12 @@ pub(super) fn draw(
     let (behind, above): (Vec<_>, Vec<_>) = arrows.iter().partition(|arrow| arrow.between_ranks);
     behind.iter().try_for_each(|arrow| draw_arrow(f, arrow, labels))?;
     cards.iter().try_for_each(|card| draw_card(f, card, &marks))?;
+    if let Some(hub) = hub {
+        let Point { x, y } = hub;
+        writeln!(f, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{HUB}\" fill=\"#f6f7f9\" stroke=\"#9aa3ad\"/>")?;
+        let style = "font-weight=\"600\" text-anchor=\"middle\" dominant-baseline=\"middle\"";
+        text(f, hub, style, "switch")?;
+    }
     above.iter().try_for_each(|arrow| draw_arrow(f, arrow, labels))?;
     // That an arrow between two chunks stands for one goes without saying.
     for arrow in arrows.iter().filter(|arrow| labels && (arrow.between_ranks || arrow.amount.chunks != 1.0)) {
@@ -168,8 +178,15 @@ fn place(cards: &mut [Card<'_>], centre: Option<u32>, title: &str) -> (f64, f64)
     (width, bounds[3] - bounds[1] + TOP + 2.0 * MARGIN)
 }
 
-/// Arrows between chunks if there are few, else between ranks.
-fn arrows(moves: &Moves, cards: &[Card<'_>]) -> Vec<Arrow> {
+/// The middle of a circle of cards.
+fn middle(cards: &[Card<'_>]) -> Option<Point> {
+    let count = cards.len() as f64;
+    let sum = |of: fn(Point) -> f64| cards.iter().map(|card| of(card.centre())).sum::<f64>();
+    (!cards.is_empty()).then(|| Point { x: sum(|point| point.x) / count, y: sum(|point| point.y) / count })
+}
+
+/// Arrows between chunks if there are few, else between ranks, and between ranks and a switch.
+fn arrows(moves: &Moves, cards: &[Card<'_>], hub: Option<Point>) -> Vec<Arrow> {
     let by_rank: BTreeMap<u32, &Card<'_>> = cards.iter().map(|card| (card.rank, card)).collect();
     let between_ranks = moves.chunks.keys().all(|(from, to, _)| from.rank != to.rank);
     if moves.chunks.len() <= MOST_CHUNK_ARROWS && cards.len() <= 4 && between_ranks {
@@ -193,7 +210,22 @@ fn arrows(moves: &Moves, cards: &[Card<'_>]) -> Vec<Arrow> {
         let (from, to) = (source.border(target.centre()), target.border(source.centre()));
         Some(Arrow { from, to, bend, between_ranks: true, way: *way, amount: *amount, about })
     };
-    moves.between.iter().filter_map(arrow).collect()
+    let direct = moves.between.iter().filter(|((.., way), _)| hub.is_none() || !way.by_switch());
+    let mut arrows: Vec<Arrow> = direct.filter_map(arrow).collect();
+    let mut beside: BTreeMap<(u32, bool), u32> = BTreeMap::new();
+    for ((rank, gives, way), amount) in &moves.by_switch {
+        let (Some(hub), Some(card)) = (hub, by_rank.get(rank)) else { continue };
+        let before = beside.entry((*rank, *gives)).or_default();
+        let bend = 12.0 + 16.0 * f64::from(*before);
+        *before += 1;
+        let (border, length) = (card.border(hub), card.centre().distance(hub).max(1.0));
+        let switch = hub.towards(card.centre(), (HUB + 3.0) / length);
+        let (from, to) = if *gives { (border, switch) } else { (switch, border) };
+        let where_to = if *gives { "to the switch from" } else { "from the switch to" };
+        let about = format!("{} {where_to} rank {rank}", way.name());
+        arrows.push(Arrow { from, to, bend, between_ranks: true, way: *way, amount: *amount, about });
+    }
+    arrows
 }
 
 fn called(chunks: &Chunks) -> String {
@@ -213,9 +245,10 @@ impl Arrow {
         Point { x: middle.x + dy * self.bend * 2.0, y: middle.y - dx * self.bend * 2.0 }
     }
 
-    /// The middle of the curve.
-    fn middle(&self) -> Point {
-        self.from.towards(self.to, 0.5).towards(self.control(), 0.5)
+    /// Where the curve has its number: nearer to its start, so that those of crossing arrows lie apart.
+    fn label(&self) -> Point {
+        let (share, control) = (0.3, self.control());
+        self.from.towards(control, share).towards(control.towards(self.to, share), share)
     }
 }
 
@@ -239,7 +272,7 @@ fn draw_label(f: &mut Formatter<'_>, arrow: &Arrow) -> fmt::Result {
          stroke-width=\"4\" paint-order=\"stroke\"",
         arrow.way.colour()
     );
-    text(f, arrow.middle(), &style, amount(arrow.amount.chunks))
+    text(f, arrow.label(), &style, amount(arrow.amount.chunks))
 }
 
 /// Which chunks data leaves and arrives at, per rank and buffer.

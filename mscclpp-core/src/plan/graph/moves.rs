@@ -56,6 +56,11 @@ impl Way {
         }
     }
 
+    /// Whether it goes through a switch.
+    pub(super) const fn by_switch(self) -> bool {
+        matches!(self, Self::SwitchLoad | Self::SwitchStore)
+    }
+
     const fn of(channel: ChannelKind, packets: bool, write: bool) -> Self {
         match (channel, packets, write) {
             (ChannelKind::Switch, _, true) => Self::SwitchStore,
@@ -108,6 +113,9 @@ pub(super) struct Moves {
     pub(super) between: BTreeMap<(u32, u32, Way), Amount>,
     /// The same by chunks. A multicast has one end only here: the executing rank's.
     pub(super) chunks: BTreeMap<(Chunks, Chunks, Way), Amount>,
+    /// What ranks give to switches and get from them, by rank, whether to a switch, and way. What `between` says of
+    /// switches, said another way.
+    pub(super) by_switch: BTreeMap<(u32, bool, Way), Amount>,
     /// By rank, what it moves and combines in its own buffers: operations by name.
     pub(super) local: BTreeMap<u32, BTreeMap<&'static str, u64>>,
 }
@@ -164,6 +172,12 @@ impl Moves {
                     },
                 };
                 remote = true;
+                if matches!(at.place, Place::Switch(_)) {
+                    self.by_switch.entry((rank, write, way)).or_default().add(amount);
+                    for (member, _) in &others {
+                        self.by_switch.entry((*member, !write, way)).or_default().add(amount);
+                    }
+                }
                 for (other, buffer) in others {
                     let there = chunks(other, buffer, at);
                     let ends = if write { (rank, other) } else { (other, rank) };

@@ -111,6 +111,35 @@ fn few_transfers_go_from_chunk_to_chunk_and_more_from_rank_to_rank() {
     }
 }
 
+/// All ranks reduce a chunk each in a switch, and send the result back through it.
+#[test]
+fn switches_stand_in_the_middle() {
+    let program = Program::new(AlgoSpec::new("switched", CollectiveKind::AllReduce, 4));
+    let switch = program.switch_channel(0..4, crate::vocab::BufferKind::Input);
+    for rank in program.ranks() {
+        let chunk = rank.id();
+        switch.at(rank).reduce(rank.input().chunk(chunk), chunk, 0);
+        switch.at(rank).broadcast(chunk, rank.input().chunk(chunk), 0);
+    }
+    let plan = lower(&program.finish().unwrap()).unwrap();
+    let text = Graph::plan(&plan).to_string();
+    let counts = elements(&text).unwrap();
+    // Every rank gives to all reductions and its broadcast, and gets from its reduction and all broadcasts.
+    assert_eq!((counts["path"], counts["circle"]), (4 * 4 + 2, 1), "{text}");
+    for said in [
+        "switch reduce to the switch from rank 2: 4 transfers of 4 chunks",
+        "switch reduce from the switch to rank 2: 1 transfer of 1 chunk",
+        "switch broadcast to the switch from rank 2: 1 transfer of 1 chunk",
+        "switch broadcast from the switch to rank 2: 4 transfers of 4 chunks",
+        "switch reduce: 12 transfers of 12 chunks",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    let one = Graph::rank(&plan, 2).to_string();
+    assert!(one.contains("switch broadcast from rank 2 to rank 0: 1 transfer of 1 chunk"), "{one}");
+    assert_eq!(elements(&one).unwrap().get("circle"), None);
+}
+
 #[test]
 fn one_rank_has_its_own_arrows_only() {
     let plan = all_gather("all", 8);
@@ -142,9 +171,8 @@ fn amounts_are_those_of_the_statistics() {
             all.map(|(_, chunks)| chunks.plain + chunks.packets).sum::<f64>()
         };
         let moves = Moves::of(&plan, None);
-        let by_switch = |way: &Way| matches!(way, Way::SwitchLoad | Way::SwitchStore);
         let moved: f64 =
-            moves.between.iter().filter(|((.., way), _)| !by_switch(way)).map(|(_, amount)| amount.chunks).sum();
+            moves.between.iter().filter(|((.., way), _)| !way.by_switch()).map(|(_, amount)| amount.chunks).sum();
         assert_eq!(chunks(&stats.sent) + chunks(&stats.fetched), moved, "{moves:?}");
         assert!(moved > 1.0);
     }
