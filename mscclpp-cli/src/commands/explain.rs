@@ -76,14 +76,20 @@ fn list() -> String {
     text
 }
 
-/// Breaks long lines at blanks. Indented lines and fenced blocks are code and stay as they are.
+/// Breaks long lines at blanks. Code stays as it is: indented lines, and fenced blocks, which are indented instead.
 fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut fenced = false;
     for line in text.lines() {
-        fenced ^= line.trim_start().starts_with("```");
+        if line.starts_with("```") {
+            fenced = !fenced;
+            continue;
+        }
         let mut column = 0;
-        if fenced || line.starts_with(' ') {
+        if fenced {
+            out += if line.is_empty() { "" } else { "    " };
+            out += line;
+        } else if line.starts_with(' ') {
             out += line;
         } else {
             for word in line.split(' ') {
@@ -130,6 +136,6 @@ mod tests {
     #[test]
     fn long_lines_break_and_code_does_not() {
         assert_eq!(wrapped("aa bb cc\n    dd ee ff gg hh\n", 6), "aa bb\ncc\n    dd ee ff gg hh\n");
-        assert_eq!(wrapped("aa bb cc\n```\ndd ee ff\n```", 6), "aa bb\ncc\n```\ndd ee ff\n```\n");
+        assert_eq!(wrapped("aa bb cc\n```\ndd ee ff\n```", 6), "aa bb\ncc\n    dd ee ff\n");
     }
 }
