@@ -142,8 +142,9 @@ impl<'p> Machine<'p> {
         launches: u32,
         mut random: Random,
         example: Option<Vec<Vec<u64>>>,
+        focus: Option<(u32, u32)>,
     ) -> Self {
-        let schedule = Schedule::adverse(program, &mut random);
+        let schedule = Schedule::adverse(program, &mut random, focus);
         let mut machine = Self::with(plan, program, scale, launches, schedule, example);
         machine.random = random;
         machine
@@ -290,7 +291,10 @@ impl<'p> Machine<'p> {
                 let found = if src.packets && !transfer.raw {
                     self.memory[place as usize].last().map_or((0, 0), |write| (write.value, write.flag))
                 } else {
-                    self.read(touch, place)
+                    let (found, choices) = self.read(touch, place);
+                    // Packets have their flags.
+                    self.unordered += u64::from(choices > 1 && !src.packets);
+                    found
                 };
                 value = value.wrapping_add(match found.1 {
                     0 => found.0,
@@ -323,14 +327,13 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// Reads a cell: anything that may be seen. Its value, and its flag.
-    fn read(&mut self, touch: Touch, place: u32) -> (u64, u32) {
+    /// Reads a cell: anything that may be seen. Its value, its flag, and of how many it was one.
+    fn read(&mut self, touch: Touch, place: u32) -> ((u64, u32), usize) {
         let Self { memory, actors, ranks, rank_of, program, random, .. } = self;
         let cell = &mut memory[place as usize];
         let clock = &actors[touch.by as usize].clock;
         let choices = cell.choices(|write| settled(write, touch, clock, ranks, rank_of, program.first_caller));
         let back = if choices > 1 && self.results.is_none() {
-            self.unordered += 1;
             match random.below(2) {
                 0 => choices - 1,
                 _ => random.below(choices as u64) as usize,
@@ -338,11 +341,11 @@ impl<'p> Machine<'p> {
         } else {
             0
         };
-        let Some(found) = cell.back(back) else { return (0, 0) };
+        let Some(found) = cell.back(back) else { return ((0, 0), 1) };
         if found.by != touch.by {
             found.arrived = true;
         }
-        (found.value, found.flag)
+        ((found.value, found.flag), choices)
     }
 
     fn write(&mut self, touch: Touch, place: u32, value: u64, flag: u32) {

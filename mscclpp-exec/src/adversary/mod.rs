@@ -71,6 +71,7 @@ pub struct Adversary<'p> {
     plan: &'p PlanTree,
     launches: u32,
     most_steps: u64,
+    focus: Option<(u32, u32)>,
 }
 
 /// How an attack came out.
@@ -90,7 +91,7 @@ pub enum Outcome {
 impl<'p> Adversary<'p> {
     /// An adversary of a plan: three launches in a row, 20 million steps at most.
     pub fn new(plan: &'p PlanTree) -> Self {
-        Self { plan, launches: 3, most_steps: 20_000_000 }
+        Self { plan, launches: 3, most_steps: 20_000_000, focus: None }
     }
 
     /// With another number of launches.
@@ -104,6 +105,13 @@ impl<'p> Adversary<'p> {
     #[must_use]
     pub fn most_steps(mut self, steps: u64) -> Self {
         self.most_steps = steps;
+        self
+    }
+
+    /// With an eye on one thread block: its threads are the ones that are late most often.
+    #[must_use]
+    pub fn focus(mut self, rank: u32, block: u32) -> Self {
+        self.focus = Some((rank, block));
         self
     }
 
@@ -127,7 +135,7 @@ impl<'p> Adversary<'p> {
         } else {
             None
         };
-        let machine = Machine::new(self.plan, &program, &scale, self.launches, random, example);
+        let machine = Machine::new(self.plan, &program, &scale, self.launches, random, example, self.focus);
         Ok(machine.run(self.most_steps))
     }
 

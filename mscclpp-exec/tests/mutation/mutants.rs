@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mscclpp_core::plan::{ChannelTable, Op, OpKind, Place, PlanTree, Ref, Slice};
+use mscclpp_core::plan::{Op, OpKind, Place, PlanTree, Ref, Slice};
 use mscclpp_core::vocab::{BufferKind, ChannelKind};
 
 /// What a mutant is made by.
@@ -30,7 +30,7 @@ pub(crate) enum Operator {
 
 /// Where an operation stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place3 {
+pub(crate) struct Spot {
     pub(crate) rank: usize,
     pub(crate) block: usize,
     pub(crate) index: usize,
@@ -41,14 +41,14 @@ pub(crate) struct Place3 {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutation {
     pub(crate) operator: Operator,
-    pub(crate) at: Place3,
+    pub(crate) at: Spot,
     /// Which of several changes by this operator there.
     pub(crate) variant: usize,
 }
 
 impl fmt::Display for Mutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place3 { rank, block, index, inner } = self.at;
+        let Spot { rank, block, index, inner } = self.at;
         write!(f, "{:?}.{} at rank {rank} / block {block} / operation {index}", self.operator, self.variant)?;
         inner.map_or(Ok(()), |inner| write!(f, ".{inner}"))
     }
@@ -60,28 +60,28 @@ pub(crate) fn mutations(plan: &PlanTree) -> Vec<Mutation> {
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for (block, list) in tables.blocks.iter().enumerate() {
             for (index, op) in list.ops.iter().enumerate() {
-                let at = Place3 { rank, block, index, inner: None };
+                let at = Spot { rank, block, index, inner: None };
                 of_op(plan, at, &list.ops, index, &mut found);
                 if let Some(body) = &op.body {
                     for inner in 0..body.ops.len() {
-                        of_op(plan, Place3 { inner: Some(inner), ..at }, &body.ops, inner, &mut found);
+                        of_op(plan, Spot { inner: Some(inner), ..at }, &body.ops, inner, &mut found);
                     }
                 }
             }
         }
         for variant in 0..2 * tables.semaphores.len() {
-            let at = Place3 { rank, block: 0, index: 0, inner: None };
+            let at = Spot { rank, block: 0, index: 0, inner: None };
             found.push(Mutation { operator: Operator::Initial, at, variant });
         }
     }
     if plan.double_scratch {
-        let at = Place3 { rank: 0, block: 0, index: 0, inner: None };
+        let at = Spot { rank: 0, block: 0, index: 0, inner: None };
         found.push(Mutation { operator: Operator::Scratch, at, variant: 0 });
     }
     found
 }
 
-fn of_op(plan: &PlanTree, at: Place3, ops: &[Op], index: usize, found: &mut Vec<Mutation>) {
+fn of_op(plan: &PlanTree, at: Spot, ops: &[Op], index: usize, found: &mut Vec<Mutation>) {
     use Operator as O;
     let op = &ops[index];
     let mut add = |operator, variants: usize| {
@@ -172,7 +172,6 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
         _ => {}
     }
     let op = &mut ops[index];
-    let sources = op.srcs.len();
     let mut sides: Vec<&mut Ref> = op.srcs.iter_mut().chain(&mut op.dsts).collect();
     match operator {
         O::Channel => {
@@ -255,7 +254,6 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
         }
         _ => return None,
     }
-    let _ = sources;
     Some(plan)
 }
 
@@ -277,14 +275,8 @@ fn other_remote(
     (1..count).map(|step| (old + step) % count).find(|&new| suits(what(old), what(new)))
 }
 
-/// Whether a plan has channels over ports.
-#[allow(dead_code)]
-pub(crate) fn has_ports(plan: &PlanTree) -> bool {
-    plan.ranks.iter().flat_map(|rank| &rank.channels).any(|table| matches!(table, ChannelTable::Port(_)))
-}
-
 /// The operation at a place.
-pub(crate) fn op_at(plan: &PlanTree, at: Place3) -> Option<&Op> {
+pub(crate) fn op_at(plan: &PlanTree, at: Spot) -> Option<&Op> {
     let op = plan.ranks.get(at.rank)?.blocks.get(at.block)?.ops.get(at.index)?;
     match at.inner {
         None => Some(op),
