@@ -6,9 +6,14 @@ use mscclpp_exec::adversary::{Adversary, Outcome};
 
 use crate::corpus::{Named, size};
 
+/// A number from the environment.
+pub fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
 /// Seeds per plan: `MSCCLPP_SEEDS`, or so many.
 pub fn seeds(default: u64) -> u64 {
-    std::env::var("MSCCLPP_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    number("MSCCLPP_SEEDS", default)
 }
 
 /// Attacks every plan that the checker accepts; what broke, and how many plans and attacks there were.
@@ -45,5 +50,5 @@ pub fn attack_all(plans: &[Named], operations: usize) -> (Vec<String>, usize, u6
 
 /// Operations of the largest plan that is attacked.
 pub fn limit(default: usize) -> usize {
-    std::env::var("MSCCLPP_OPERATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+    usize::try_from(number("MSCCLPP_OPERATIONS", default as u64)).unwrap_or(usize::MAX)
 }

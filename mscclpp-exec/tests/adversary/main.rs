@@ -6,9 +6,15 @@ mod attack;
 #[path = "../corpus/mod.rs"]
 mod corpus;
 mod faults;
+mod small;
+#[path = "../../../mscclpp-core/src/testing.rs"]
+#[allow(dead_code, reason = "written for other tests")]
+mod testing;
 
 use attack::{attack_all, limit};
 use corpus::shipped;
+// `testing` finds these where the core has them.
+use mscclpp_core::{collective, origin, plan, spec, trace, vocab};
 
 #[test]
 fn shipped_algorithms_withstand() {

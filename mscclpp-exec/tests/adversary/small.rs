@@ -1,0 +1,234 @@
+//! Small plans of random events: what the checker accepts does the same in every order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use mscclpp_core::check::check;
+use mscclpp_core::plan::{OpKind, PlanTree};
+use mscclpp_exec::adversary::{Adversary, Outcome};
+
+use super::attack::{number, seeds};
+use super::testing;
+
+/// Numbers that look like chance, the same ones every time.
+pub(crate) struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
+        list[self.below(list.len() as u64) as usize]
+    }
+}
+
+/// The texts of two ranks of two blocks each. Events happen in an order that exists, so nothing waits in vain.
+pub(crate) struct Script {
+    texts: [[Vec<String>; 2]; 2],
+    packets: bool,
+}
+
+impl Script {
+    fn random(random: &mut Random) -> Self {
+        let mut script = Self { texts: Default::default(), packets: random.below(2) == 0 };
+        let closed = random.below(8) > 0;
+        if closed {
+            script.handshake("rlx", random);
+        }
+        for _ in 0..1 + random.below(6) {
+            script.event(random);
+        }
+        if closed {
+            let relaxed = random.of(&["", "", "rlx"]);
+            script.handshake(relaxed, random);
+        }
+        script
+    }
+
+    /// All blocks meet, both ranks meet, all blocks meet. Now and then something of it is missing.
+    fn handshake(&mut self, relaxed: &str, random: &mut Random) {
+        for rank in 0..2 {
+            self.both(rank, "barrier#7=2", random);
+            self.add(rank, 0, format!("{relaxed}signal.m#3"));
+        }
+        for rank in 0..2 {
+            self.add(rank, 0, format!("{relaxed}wait.m#3"));
+            self.both(rank, "barrier#7=2", random);
+        }
+    }
+
+    fn both(&mut self, rank: usize, text: &str, random: &mut Random) {
+        if random.below(24) > 0 {
+            (0..2).for_each(|block| self.add(rank, block, text.to_owned()));
+        }
+    }
+
+    fn add(&mut self, rank: usize, block: usize, text: String) {
+        self.texts[rank][block].push(text);
+    }
+
+    fn event(&mut self, random: &mut Random) {
+        let (rank, block, other) = (random.below(2) as usize, random.below(2) as usize, random.below(2) as usize);
+        let (a, b) = (random.below(3), random.below(3));
+        let port = random.below(2);
+        let relaxed = random.of(&["", "", "", "rlx"]);
+        let part = random.of(&["", "", "", "/0:2", "/1:2"]);
+        let local = random.of(&["i", "o", "s"]);
+        // Mostly with the syncs that they need.
+        let sync = |script: &mut Self, rank, block, random: &mut Random| {
+            if random.below(6) > 0 {
+                script.add(rank, block, "nop".into());
+            }
+        };
+        match random.below(if self.packets { 14 } else { 11 }) {
+            0 => self.add(rank, block, format!("copy{part} i{a} > {}{b}", random.of(&["o", "s"]))),
+            1 => self.add(rank, block, format!("copy{part} s{a} > o{b}")),
+            2 => self.add(rank, block, format!("re i{a} {}{b} > o{b}", random.of(&["s", "o"]))),
+            3 => self.add(rank, block, format!("put.m{part} {local}{a} > r{}:{b}", random.of(&["0", "2"]))),
+            4 => self.add(rank, block, format!("get.m#0 r{}:{a} > {}{b}", random.below(3), random.of(&["o", "s"]))),
+            5 | 6 => {
+                sync(self, rank, block, random);
+                self.add(rank, block, format!("{relaxed}signal.m#{port}"));
+                self.add(1 - rank, other, format!("{relaxed}wait.m#{port}"));
+                sync(self, 1 - rank, other, random);
+            }
+            7 => {
+                sync(self, rank, block, random);
+                let id = random.below(2);
+                self.add(rank, block, format!("sem_release#{id}"));
+                self.add(rank, 1 - block, format!("sem_acquire#{id}"));
+                sync(self, rank, 1 - block, random);
+            }
+            8 => self.both(rank, "barrier#0=2", random),
+            9 => {
+                sync(self, rank, block, random);
+                let name = random.of(&["pws", "pwsf"]);
+                self.add(rank, block, format!("{name}.p#{port} {local}{a} > r{}:{b}", random.of(&["0", "2"])));
+                self.add(1 - rank, other, format!("wait.p#{port}"));
+                sync(self, 1 - rank, other, random);
+            }
+            10 => {
+                self.add(rank, block, format!("flush.p#{port}"));
+                sync(self, rank, block, random);
+            }
+            // Packets lie in the upper chunks, plain data in the lower ones.
+            11 => {
+                self.add(rank, block, format!("ppkt.m{part} {}{a} > r0:{}", random.of(&["i", "o"]), 4 + b));
+                if random.below(3) > 0 {
+                    self.add(1 - rank, other, format!("upkt{part} s{} > o{a}", 4 + b));
+                }
+            }
+            12 => self.add(rank, block, format!("upkt{part} s{} > o{b}", 4 + a)),
+            _ => self.add(rank, block, format!("repkt{part} i{a} s{} > o{a}", 4 + b)),
+        }
+    }
+
+    fn plan(&self) -> PlanTree {
+        let texts = self.texts.each_ref().map(|blocks| blocks.each_ref().map(|ops| ops.join("; ")));
+        let blocks = texts.each_ref().map(|blocks| blocks.each_ref().map(String::as_str));
+        let mut plan = testing::plan(&[&blocks[0], &blocks[1]]);
+        plan.protocol = mscclpp_core::vocab::Protocol::LL;
+        plan
+    }
+
+    /// Removes what is not needed for a plan that is accepted and still breaks.
+    fn shrink(mut self, breaks: impl Fn(&PlanTree) -> bool) -> Self {
+        loop {
+            let mut smaller = None;
+            let places: Vec<_> = (0..4).map(|i| (i / 2, i % 2)).collect();
+            let all: Vec<_> =
+                places.iter().flat_map(|&(r, b)| (0..self.texts[r][b].len()).map(move |i| (r, b, i))).collect();
+            let without = |list: &[(usize, usize, usize)]| {
+                let mut texts = self.texts.clone();
+                let mut list = list.to_vec();
+                list.sort_unstable();
+                list.iter().rev().for_each(|&(r, b, i)| drop(texts[r][b].remove(i)));
+                Self { texts, packets: self.packets }
+            };
+            'found: for (n, &first) in all.iter().enumerate() {
+                let one = without(&[first]);
+                if breaks(&one.plan()) {
+                    smaller = Some(one);
+                    break 'found;
+                }
+                for &second in &all[n + 1..] {
+                    let two = without(&[first, second]);
+                    if breaks(&two.plan()) {
+                        smaller = Some(two);
+                        break 'found;
+                    }
+                }
+            }
+            match smaller {
+                Some(next) => self = next,
+                None => return self,
+            }
+        }
+    }
+}
+
+fn attack(plan: &PlanTree, seeds: u64) -> Option<String> {
+    for seed in 0..seeds {
+        match Adversary::new(plan).attack(seed).expect("it can be run") {
+            Outcome::Broken(failure) => return Some(format!("seed {seed}: {failure}")),
+            Outcome::Withstood { unordered: 0 } | Outcome::Undecided => {}
+            Outcome::Withstood { unordered } => return Some(format!("seed {seed}: {unordered} unordered accesses")),
+        }
+    }
+    None
+}
+
+/// What the checker gets wrong for a reason that is known.
+fn is_known(plan: &PlanTree) -> bool {
+    let mut users = BTreeMap::<_, BTreeSet<usize>>::new();
+    let mut slots = BTreeMap::<_, usize>::new();
+    for (rank, tables) in plan.ranks.iter().enumerate() {
+        for (block, list) in tables.blocks.iter().enumerate() {
+            for op in &list.ops {
+                for &id in &op.ids {
+                    let (what, id) = match op.kind {
+                        OpKind::Barrier | OpKind::Get | OpKind::Flush => continue,
+                        OpKind::Wait | OpKind::RelaxedWait => ("wait", id),
+                        OpKind::SemaphoreAcquire => ("acquire", id),
+                        OpKind::SemaphoreRelease => ("release", id),
+                        _ => ("signal", id),
+                    };
+                    users.entry((rank, op.channel, what, id)).or_default().insert(block);
+                }
+                if op.kind == OpKind::PutPackets {
+                    *slots.entry((rank, op.dsts[0].index)).or_default() += 1;
+                }
+            }
+        }
+    }
+    users.values().any(|blocks| blocks.len() > 1) || slots.values().any(|&writes| writes > 1)
+}
+
+#[test]
+fn accepted_small_plans_withstand() {
+    let (mut accepted, mut broken) = (0, Vec::new());
+    let first = number("MSCCLPP_FIRST", 0);
+    let scripts = number("MSCCLPP_SCRIPTS", 2000);
+    for script in first..first + scripts {
+        let script = Script::random(&mut Random(script));
+        let plan = script.plan();
+        if is_known(&plan) || !check(&plan).is_empty() {
+            continue;
+        }
+        accepted += 1;
+        if attack(&plan, seeds(8)).is_some() {
+            let small = script
+                .shrink(|plan| !is_known(plan) && check(plan).is_empty() && attack(plan, seeds(8).max(60)).is_some());
+            let how = attack(&small.plan(), 1000);
+            broken.push(format!("{:?}: {how:?}", small.texts));
+            if broken.len() as u64 == number("MSCCLPP_BROKEN", 5) {
+                break;
+            }
+        }
+    }
+    println!("{accepted} of {scripts} accepted");
+    assert!(broken.is_empty(), "{} of {accepted} accepted plans\n{}", broken.len(), broken.join("\n"));
+}
