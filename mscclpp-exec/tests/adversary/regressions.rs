@@ -1,0 +1,84 @@
+//! Plans that the checker once accepted, and that break. Each with what was overlooked.
+
+use mscclpp_core::check::check;
+use mscclpp_exec::adversary::Adversary;
+
+use super::testing;
+
+/// A plan, and whether the checker refuses it by now.
+struct Regression {
+    overlooked: &'static str,
+    ranks: &'static [&'static [&'static str]],
+    refused: bool,
+}
+
+const REGRESSIONS: &[Regression] = &[
+    Regression {
+        overlooked: "two blocks push to one port channel in no order, so either put may come last",
+        ranks: &[
+            &[
+                "rlxsignal.m#3; rlxwait.m#3; barrier#0=2; pwsf.p#0 i0 > r2:0; barrier#0=2; signal.m#3; wait.m#3",
+                "barrier#0=2; pwsf.p#0 i1 > r2:0; barrier#0=2",
+            ],
+            &["rlxsignal.m#3; rlxwait.m#3; wait.p#0; wait.p#0; nop; signal.m#3; wait.m#3"],
+        ],
+        refused: false,
+    },
+    Regression {
+        overlooked: "a slot that gets two packets in one launch: the reader takes either",
+        ranks: &[&["ppkt.m i0 > r0:4; ppkt.m i1 > r0:4; wait.m#3"], &["upkt s4 > o0; nop; signal.m#3"]],
+        refused: false,
+    },
+    Regression {
+        overlooked: "two blocks wait for signals of one channel: either may get the first one, and one of them must",
+        ranks: &[&["wait.m#1", "wait.m#1; rlxsignal.m#2"], &["signal.m#1; rlxwait.m#2; signal.m#1"]],
+        refused: false,
+    },
+    Regression {
+        overlooked: "two blocks acquire one semaphore: either may get the first unit, and one of them must",
+        ranks: &[
+            &["sem_acquire#0", "sem_acquire#0; sem_release#1", "sem_release#0; sem_acquire#1; sem_release#0"],
+            &[""],
+        ],
+        refused: false,
+    },
+    Regression {
+        overlooked: "a flush by another thread than the one that pushed, which may find nothing there yet",
+        ranks: &[&["rlxwait.m#3; nop; pws.p#0 i0 > r2:0; flush.p#1,0"], &["rlxsignal.m#3; wait.p#0"]],
+        refused: false,
+    },
+    Regression {
+        overlooked: "a flush by another block than the one that pushes, which may find nothing there yet",
+        ranks: &[
+            &["rlxwait.m#3; barrier#0=2; wait.m#1; flush.p#0", "barrier#0=2; pws.p#0 i0 > r2:0"],
+            &["rlxsignal.m#3; barrier#0=2; barrier#1=2", "barrier#0=2; barrier#1=2; signal.m#1; wait.p#0"],
+        ],
+        refused: false,
+    },
+    Regression {
+        overlooked: "a port's signal by another thread than the one that pushed the put, and before it",
+        ranks: &[
+            &["rlxwait.m#3; nop; put.p#0,1 i0 i1 > r2:0 r2:1; signal.p#1,0; nop; flush.p#0,1"],
+            &["rlxsignal.m#3; wait.p#0,1"],
+        ],
+        refused: false,
+    },
+    Regression {
+        overlooked: "the second half of a chunk of 16 bytes is empty, and its packets order nobody",
+        ranks: &[&["ppkt.m/1:2 i2 > r0:4; wait.p#0"], &["upkt/1:2 s4 > o2; nop; pwsf.p#0 i0 > r2:1"]],
+        refused: false,
+    },
+];
+
+#[test]
+fn what_was_overlooked_breaks_and_is_refused() {
+    for Regression { overlooked, ranks, refused } in REGRESSIONS {
+        let mut plan = testing::plan(ranks);
+        plan.protocol = mscclpp_core::vocab::Protocol::LL;
+        let broken = Adversary::new(&plan).hunt(0..400).expect("it can be run");
+        let found = check(&plan);
+        println!("{overlooked}: {broken:?}, {found}");
+        assert!(broken.is_some(), "{overlooked}: the adversary does not break it");
+        assert!(!found.is_empty() || !refused, "{overlooked}: accepted");
+    }
+}
