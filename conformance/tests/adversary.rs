@@ -19,11 +19,6 @@ fn accepted_reference_plans_withstand() {
     assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));
 }
 
-/// What the checker does not refuse yet.
-fn is_expected(name: &str) -> bool {
-    name.starts_with("multi-send_recv") || name.starts_with("unit-tbg_reduce_send")
-}
-
 /// The reference system's simulator, the checker and the adversary are of one opinion: relaxed closing handshakes are fine, everything else
 /// that the simulator calls a fault is one.
 #[test]
@@ -34,7 +29,7 @@ fn faulty_reference_plans_break() {
         let found = check(&plan);
         let broken = Adversary::new(&plan).hunt(0..seeds(60)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(broken.is_none(), sound, "{name}: {faults:?}, but {broken:?}");
-        assert!(found.is_empty() == sound || is_expected(&name), "{name}: {faults:?}, but {found}");
+        assert!(found.is_empty() == sound, "{name}: {faults:?}, but {found}");
     }
 }
 
@@ -43,8 +38,7 @@ fn faulty_reference_plans_break() {
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn accepted_fragments_withstand() {
     let fragments = fragments();
-    let accepted: Vec<Named> =
-        fragments.into_iter().filter(|named| check(&named.plan).is_empty() && !is_expected(&named.name)).collect();
+    let accepted: Vec<Named> = fragments.into_iter().filter(|named| check(&named.plan).is_empty()).collect();
     let (broken, attacked, attacks) = attack_all(&accepted, limit(700));
     println!("{attacked} plans, {attacks} attacks");
     assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));

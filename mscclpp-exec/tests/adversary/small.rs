@@ -212,42 +212,26 @@ fn attack(plan: &PlanTree, seeds: u64) -> Option<String> {
     None
 }
 
-/// What the checker gets wrong for a reason that is known.
+/// What the checker gets wrong for a reason that is known: several blocks wait at one counter, packets of a part that may be
+/// empty. See `regressions`.
 fn is_known(plan: &PlanTree) -> bool {
-    if std::env::var_os("MSCCLPP_KNOWN").is_some() {
-        return false;
-    }
-    let mut users = BTreeMap::<_, BTreeSet<usize>>::new();
-    let mut slots = BTreeMap::<_, usize>::new();
-    let mut flushes = false;
+    let mut takers = BTreeMap::<_, BTreeSet<usize>>::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for (block, list) in tables.blocks.iter().enumerate() {
             for op in &list.ops {
-                for &id in &op.ids {
-                    let (what, id) = match op.kind {
-                        OpKind::Barrier | OpKind::Get | OpKind::Flush => continue,
-                        OpKind::Wait | OpKind::RelaxedWait => ("wait", id),
-                        OpKind::SemaphoreAcquire => ("acquire", id),
-                        OpKind::SemaphoreRelease => ("release", id),
-                        _ => ("signal", id),
-                    };
-                    users.entry((rank, op.channel, what, id)).or_default().insert(block);
+                if matches!(op.kind, OpKind::Wait | OpKind::RelaxedWait | OpKind::SemaphoreAcquire) {
+                    for &id in &op.ids {
+                        takers.entry((rank, op.channel, id)).or_default().insert(block);
+                    }
                 }
-                // Parts of one chunk may be empty.
                 let packets = matches!(op.kind, OpKind::PutPackets | OpKind::UnpackPackets | OpKind::ReducePackets);
                 if packets && op.slice.is_some_and(|slice| slice.index > 0) {
                     return true;
                 }
-                if op.kind == OpKind::Flush {
-                    flushes = true;
-                }
-                if op.kind == OpKind::PutPackets {
-                    *slots.entry((rank, op.dsts[0].index)).or_default() += 1;
-                }
             }
         }
     }
-    flushes || users.values().any(|blocks| blocks.len() > 1) || slots.values().any(|&writes| writes > 1)
+    takers.values().any(|blocks| blocks.len() > 1)
 }
 
 #[test]
