@@ -396,6 +396,20 @@ fn scratch_is_double_and_wraps() {
             }
         }
     }
+    // Where nothing keeps the first block from overtaking the second, scratch is as long as the message.
+    let overtaking = tree(1, [2, 2, 2], |_| {
+        let into = vec![op(Copy, &[i(0, 2)], &[s(0, 2)]), op(Nop, &[], &[]), op(SemaphoreRelease, &[], &[]).ids(&[0])];
+        let out = vec![op(SemaphoreAcquire, &[], &[]).ids(&[0]), op(Nop, &[], &[]), op(Copy, &[s(0, 2)], &[o(0, 2)])];
+        vec![vec![pipeline(32, 2, into)], vec![pipeline(32, 2, out)]]
+    });
+    let overtaking = mscclpp_core::plan::PlanTree { reuse_resources: true, ..overtaking };
+    for seed in 0..20 {
+        let options = Options { scratch_pool: 64, schedule: Schedule::Seeded(seed), ..Options::default() };
+        let world = World::with_options(1, options);
+        let mut case = common::Case::new(&world, &Plan::new(&overtaking), Message::of::<i32>(1001)).expect("a plan");
+        let outputs = case.launch().expect("no stall");
+        assert_eq!(outputs[0], (0..1001).map(|index| input(0, index)).collect::<Vec<i32>>());
+    }
     // A limit on scratch holds where it does not wrap: 2 ranks with 2 halves of 2 chunks of 2000 bytes or more.
     plan.reuse_resources = false;
     let world = World::with_options(2, Options { scratch_limit: 16_000, ..Options::default() });

@@ -34,6 +34,7 @@ pub(crate) mod reference;
 mod run;
 mod shape;
 mod trace;
+mod wrap;
 
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
@@ -43,6 +44,7 @@ use model::Model;
 use pairing::Pairs;
 use run::{Verdict, run};
 pub use trace::{Trace, trace};
+pub use wrap::may_wrap_scratch;
 
 /// How much is checked, and what is let pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! What a launch must know besides the plan: sizes, and the functions for its type and reduction.
 
+use mscclpp_core::check::may_wrap_scratch;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::vocab::ReduceOp;
 
@@ -154,7 +155,8 @@ impl Scratch {
             // As much of a chunk as the pool has room for, in whole windows so that none is cut.
             let window = window.max(1).checked_next_multiple_of(layout.unit).unwrap_or(u64::MAX);
             let room = pool / u64::from(chunks.max(1)) / window * window;
-            if room > 0 {
+            // Proved here, since plans are right with scratch of their own length when they come.
+            if room > 0 && may_wrap_scratch(&program.plan.tree(), room / window) {
                 (plain_half, wrap) = (room * u64::from(chunks), room);
             }
         }

@@ -54,7 +54,7 @@ pub struct Options {
     /// Most bytes of scratch of a plan, all ranks together.
     pub scratch_limit: u64,
     /// Bytes per rank beyond which a plan with `reuse_resources` wraps its scratch, if it can: if all of it is used in
-    /// pipelined windows. Other plans get what they need.
+    /// pipelined windows, and no iteration overtakes the one that has the same window. Other plans get what they need.
     pub scratch_pool: u64,
 }
 

@@ -274,6 +274,8 @@ impl<'p> Model<'p> {
         effects(plan, at, &mut |effect| {
             let (buffer, index) = home(plan, effect.owner, effect.buffer, effect.range.index);
             let memory = Space::of(buffer, effect.packets);
+            let window =
+                window.map(|window| if memory == Space::Scratch { size.scratch_window(window) } else { window });
             let range = size.range(op.slice, window, index, effect.range.size);
             let (owner, position, write) = (effect.owner, effect.position as u32, effect.write);
             build.ranges.push((atoms::number(owner, memory), range));

@@ -17,6 +17,8 @@ pub(in super::super) struct Size {
     /// The positions of which slices have whole ones, the first slices one more where that does not come out even; 1 where it
     /// does.
     grain: u64,
+    /// Windows of scratch that the iterations of loops take turns with; each has its own if 0.
+    windows: u64,
 }
 
 /// Iterations of the loop that has most: enough to use up semaphores that start above 0, within reason.
@@ -46,14 +48,7 @@ pub(in super::super) fn sizes(plan: &PlanTree) -> Option<Vec<Size>> {
             groups.insert(slice.of);
         }
     });
-    let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
-    let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
-    let chunks = chunks.max().unwrap_or(0);
-    let biggest = most.unwrap_or(1);
-    if u128::from(chunks) * u128::from(biggest) * u128::from(parts) > MOST_POSITIONS {
-        return None;
-    }
-    Some(most.into_iter().chain([1]).map(|chunk_bytes| Size { chunk_bytes, parts, grain: 1 }).collect())
+    most.into_iter().chain([1]).map(|chunk_bytes| Size::even(plan, chunk_bytes, &groups)).collect()
 }
 
 /// The finding about a plan of which [`sizes`] knows none.
@@ -69,9 +64,33 @@ pub(in super::super) fn too_fine(plan: &PlanTree) -> Diagnostic {
 }
 
 impl Size {
+    /// A chunk of so many bytes, which groups of these sizes divide evenly. `None` if memories would have more positions than
+    /// can be counted.
+    fn even(plan: &PlanTree, chunk_bytes: u64, groups: &BTreeSet<u32>) -> Option<Self> {
+        let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
+        let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
+        let positions = u128::from(chunks.max().unwrap_or(0)) * u128::from(chunk_bytes) * u128::from(parts);
+        (positions <= MOST_POSITIONS).then_some(Self { chunk_bytes, parts, grain: 1, windows: 0 })
+    }
+
     /// A chunk of so many units, of which slices have whole ones.
     pub(super) fn uneven(units: u64, unit_bytes: u64) -> Self {
-        Self { chunk_bytes: units * unit_bytes, parts: 1, grain: unit_bytes }
+        Self { chunk_bytes: units * unit_bytes, parts: 1, grain: unit_bytes, windows: 0 }
+    }
+
+    /// A chunk of so many bytes, with so many windows of scratch and groups of these sizes. `None` as [`sizes`].
+    pub(in super::super) fn wrapped(
+        plan: &PlanTree,
+        chunk_bytes: u64,
+        windows: u64,
+        groups: &BTreeSet<u32>,
+    ) -> Option<Self> {
+        Some(Self { windows, ..Self::even(plan, chunk_bytes, groups)? })
+    }
+
+    /// The window of scratch that an iteration of a loop has.
+    pub(super) fn scratch_window(&self, (iteration, unit): (u64, u64)) -> (u64, u64) {
+        (iteration.checked_rem(self.windows).unwrap_or(iteration), unit)
     }
 
     /// Whether slices are cut as they are at no other size.

@@ -1,0 +1,103 @@
+//! Whether scratch may be shorter than the message: windows of a loop that take turns with the same bytes.
+//!
+//! With `reuse_resources`, launches of all sizes share a pool of scratch, and where a message is longer the windows of loops
+//! wrap: iteration i works in window i mod w. That is right only if the plan never lets an iteration overtake the one w
+//! before it. What this proves:
+//!
+//! 1. With so many windows, no two accesses of scratch race, nothing waits for ever, and outputs hold what they should.
+//! 2. With more windows neither: an iteration that knows that the one w before it is over knows it of all earlier ones, and
+//!    what a thread block knows it does not forget. So few windows are tried, whatever there are.
+//!
+//! It refuses plans whose loops differ in span or unit, and references that overlap without being equal, because their windows
+//! would meet in ways that depend on the size.
+
+use std::collections::BTreeSet;
+
+use super::effect::effects;
+use super::model::{Model, Size};
+use super::pairing::Pairs;
+use super::place::each;
+use super::run::run;
+use super::shape;
+use crate::plan::PlanTree;
+use crate::vocab::BufferKind;
+
+/// Windows that are tried at most.
+const MOST_WINDOWS: u64 = 16;
+
+/// Chunks of a loop; a loop over more is not tried.
+const MOST_CHUNKS: u32 = 64;
+
+/// Whether a plan is right if its plain scratch, all of it used in loops, holds only so many windows per reference.
+///
+/// # Cost
+/// That of a check, with some forty iterations of every loop.
+pub fn may_wrap_scratch(plan: &PlanTree, windows: u64) -> bool {
+    if windows == 0 || !shape::check(plan).is_empty() {
+        return false;
+    }
+    let (mut loops, mut groups, mut places) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    each(plan, &mut |at| {
+        if let Some(body) = &at.op.body {
+            loops.insert((body.unit, body.num_chunks));
+        }
+        groups.extend(at.op.slice.map(|slice| slice.of));
+        effects(plan, &at, &mut |effect| {
+            if effect.buffer == BufferKind::Scratch && !effect.packets {
+                places.insert((effect.owner, u64::from(effect.range.index)));
+            }
+        });
+    });
+    let (Some(&(unit, span)), 1) = (loops.first(), loops.len()) else { return false };
+    let mut neighbours = places.iter().zip(places.iter().skip(1));
+    if span > MOST_CHUNKS || neighbours.any(|(one, other)| one.0 == other.0 && other.1 - one.1 < span.into()) {
+        return false;
+    }
+    let windows = windows.min(MOST_WINDOWS);
+    // Long enough that every window is used again, and a whole number of bytes per chunk.
+    let trips = (2 * windows + 1).next_multiple_of(span.into());
+    let chunk_bytes = trips.saturating_mul(unit) / u64::from(span);
+    let Some(size) = Size::wrapped(plan, chunk_bytes, windows, &groups) else { return false };
+    let verdict = run(std::iter::once(Model::of(plan, &Pairs::of(plan), size)));
+    [verdict.deadlocks, verdict.races, verdict.results].iter().all(|found| found.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_wrap_scratch;
+    use crate::plan::PlanTree;
+    use crate::testing::plan;
+
+    /// Block 0 copies windows in, block 1 copies them out, and block 0 is at most `ahead` windows ahead; if 0, as far as it
+    /// likes.
+    fn pipeline(ahead: i64) -> PlanTree {
+        let (acquire, release) = if ahead > 0 { ("sem_acquire#1; nop;", "; nop; sem_release#1") } else { ("", "") };
+        let into = format!("loop 64x1 {{ {acquire} copy i0 > s0; nop; sem_release#0 }}");
+        let out = format!("loop 64x1 {{ sem_acquire#0; nop; copy s0 > o0{release} }}");
+        let mut plan = plan(&[&[&into, &out], &[""]]);
+        plan.ranks[0].semaphores[1] = ahead;
+        plan
+    }
+
+    #[test]
+    fn windows_wrap_behind_who_waits_for_them() {
+        for windows in [1, 2, 3, 16, 17, u64::MAX] {
+            assert!(!may_wrap_scratch(&pipeline(0), windows), "{windows}");
+            for ahead in [1, 2, 3] {
+                assert_eq!(may_wrap_scratch(&pipeline(ahead), windows), windows >= ahead as u64, "{windows} {ahead}");
+            }
+        }
+        assert!(!may_wrap_scratch(&pipeline(1), 0));
+    }
+
+    #[test]
+    fn other_loops_and_ranges_are_refused() {
+        let wraps = |ops: &str| may_wrap_scratch(&plan(&[&[ops], &[""]]), 1);
+        assert!(wraps("loop 64x2 { copy i0+2 > s0+2; copy s0+2 > o0+2 }"));
+        assert!(wraps("loop 64x2 { copy i0+2 > s0+2; copy s0+2 > o0+2; nop; copy i2+2 > s2+2; copy s2+2 > o2+2 }"));
+        assert!(!wraps("loop 64x2 { copy i0+2 > s0+2; copy s0+2 > o0+2; nop; copy i2+2 > s1+2; copy s1+2 > o2+2 }"));
+        assert!(!wraps("loop 64x1 { copy i0 > s0; copy s0 > o0 }; loop 32x1 { copy i0 > s0; copy s0 > o0 }"));
+        assert!(!wraps("copy i0 > o0"));
+        assert!(!wraps("loop 64x1 { copy i0 > s9 }"));
+    }
+}
