@@ -142,3 +142,31 @@ fn an_empty_loop_and_an_empty_plan_end() {
     runs(&[&["loop 64x1 {  }; signal.m#0"], &["wait.m#0"]]);
     runs(&[&[], &[]]);
 }
+
+/// Block 1 gives units back only when block 0 has taken all that it needs: more than there are, at large sizes.
+#[test]
+fn semaphores_that_start_high_run_out_at_large_sizes() {
+    for initial in [0, 1, 13, 14, 15, 20, 100, 1000] {
+        // The third block's loop makes ten iterations for each of the others'.
+        let ops = [
+            "loop 640x1 { sem_acquire#0 }; sem_release#1",
+            "sem_acquire#1; loop 640x1 { sem_release#0 }",
+            "loop 64x1 { nop }",
+        ];
+        let mut plan = plan(&[&ops, &[""]]);
+        plan.ranks[0].semaphores[0] = initial;
+        let found = crate::check::check(&plan);
+        assert_eq!(found.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::Deadlock], "{initial}");
+    }
+}
+
+/// What would have to be followed for millions of iterations is refused.
+#[test]
+fn loops_that_cannot_be_followed_are_refused() {
+    let mut plan = plan(&[&["loop 16x1 { nop }", "loop 17179869184x1 { nop }"], &[""]]);
+    let codes = |plan: &PlanTree| crate::check::check(plan).iter().map(|finding| finding.code).collect::<Vec<_>>();
+    assert_eq!(codes(&plan), [Code::BadLoop]);
+    plan.ranks[0].blocks[0].ops[0].body.as_mut().unwrap().num_chunks = u32::MAX;
+    plan.ranks[0].blocks[1].ops[0].body.as_mut().unwrap().unit = 1 << 60;
+    assert_eq!(codes(&plan), [Code::BadLoop]);
+}

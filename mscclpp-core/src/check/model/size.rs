@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::super::place::each;
 use crate::diag::{Code, Diagnostic, Site};
-use crate::plan::{LoopBody, PlanTree, Slice};
+use crate::plan::{LoopBody, OpKind, PlanTree, Slice};
 
 /// The size of a chunk, and how finely positions count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +21,11 @@ pub(in super::super) struct Size {
     windows: u64,
 }
 
-/// Iterations of the loop that has most: enough to use up semaphores that start above 0, within reason.
-const MOST_TRIPS: u64 = 16;
+/// Iterations that every loop makes at one size at least: of one that has windows before it and behind it.
+const LEAST_TRIPS: u64 = 3;
+
+/// Operations of all iterations; more would take too long.
+const MOST_STEPS: u128 = 1 << 20;
 
 /// Positions to a byte beyond which slices of groups share one.
 const MOST_PARTS: u64 = 1 << 20;
@@ -30,25 +33,35 @@ const MOST_PARTS: u64 = 1 << 20;
 /// Positions of a memory; far more than a plan that means anything has.
 const MOST_POSITIONS: u128 = 1 << 60;
 
-/// The sizes at which a plan is worth running: a few iterations of the loop that has most, and one iteration of every
-/// loop. Plans without loops run the same at every size.
+/// The sizes at which a plan is worth running. Where it has loops: one at which every loop makes a few iterations, enough to
+/// use up semaphores that start above 0, so that a thread block waits if it ever does; one at which only the loop of the
+/// smallest windows does; and one at which every loop makes one. Plans without loops run the same at every size.
 ///
-/// `None` if memories would have more positions than can be counted.
+/// `None` if memories would have more positions, or loops more iterations, than can be counted.
 pub(in super::super) fn sizes(plan: &PlanTree) -> Option<Vec<Size>> {
-    let highest = plan.ranks.iter().flat_map(|rank| &rank.semaphores).max().copied().unwrap_or(0);
-    let trips = u64::try_from(highest).unwrap_or(0).saturating_add(2).clamp(3, MOST_TRIPS);
-    let mut most: Option<u64> = None;
-    let mut groups = BTreeSet::new();
+    let (mut loops, mut groups, mut highest) = (Vec::new(), BTreeSet::new(), 0);
     each(plan, &mut |at| {
         if let Some(body) = &at.op.body {
-            let size = trips.saturating_mul(body.unit) / u64::from(body.num_chunks.max(1));
-            most = Some(most.unwrap_or(u64::MAX).min(size.max(1)));
+            loops.push(&**body);
         }
         if let Some(slice) = at.op.slice {
             groups.insert(slice.of);
         }
+        if at.inside.is_some() && at.op.kind == OpKind::SemaphoreAcquire {
+            let initial = at.op.ids.iter().filter_map(|&id| plan.ranks[at.rank].semaphores.get(id as usize));
+            highest = initial.fold(highest, |highest, &initial| highest.max(initial));
+        }
     });
-    most.into_iter().chain([1]).map(|chunk_bytes| Size::even(plan, chunk_bytes, &groups)).collect()
+    let trips = u64::try_from(highest).unwrap_or(0).saturating_add(2).max(LEAST_TRIPS);
+    let size = |body: &&LoopBody| (trips.saturating_mul(body.unit) / u64::from(body.num_chunks.max(1))).max(1);
+    let (longest, shortest) = (loops.iter().map(size).max(), loops.iter().map(size).min());
+    let mut sizes: Vec<u64> = longest.into_iter().chain(shortest).chain([1]).collect();
+    sizes.dedup();
+    let steps = |body: &&LoopBody| trips_of(body, sizes[0]).saturating_mul(body.ops.len().max(1) as u128);
+    if loops.iter().map(steps).fold(0, u128::saturating_add) > MOST_STEPS {
+        return None;
+    }
+    sizes.into_iter().map(|chunk_bytes| Size::even(plan, chunk_bytes, &groups)).collect()
 }
 
 /// The finding about a plan of which [`sizes`] knows none.
@@ -59,8 +72,10 @@ pub(in super::super) fn too_fine(plan: &PlanTree) -> Diagnostic {
             site = at.site(plan);
         }
     });
-    let message = "the plan's loops and thread-block groups cut its memory into more pieces than can be counted";
-    Diagnostic::new(Code::BadLoop, site, message).help("take smaller units, or groups of fewer different sizes")
+    let message = "the plan's loops make more iterations before they depend on each other, or cut its memory into more pieces \
+                   together with thread-block groups, than can be followed";
+    let help = "take units that differ less, semaphores that start lower, or groups of fewer different sizes";
+    Diagnostic::new(Code::BadLoop, site, message).help(help)
 }
 
 impl Size {
@@ -69,7 +84,7 @@ impl Size {
     fn even(plan: &PlanTree, chunk_bytes: u64, groups: &BTreeSet<u32>) -> Option<Self> {
         let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
         let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
-        let positions = u128::from(chunks.max().unwrap_or(0)) * u128::from(chunk_bytes) * u128::from(parts);
+        let positions = u128::from(chunks.max().unwrap_or(0).max(1)) * u128::from(chunk_bytes) * u128::from(parts);
         (positions <= MOST_POSITIONS).then_some(Self { chunk_bytes, parts, grain: 1, windows: 0 })
     }
 
@@ -105,8 +120,7 @@ impl Size {
 
     /// Iterations of a loop.
     pub(super) fn trips(&self, body: &LoopBody) -> u64 {
-        let span = u128::from(body.num_chunks) * u128::from(self.chunk_bytes);
-        span.div_ceil(u128::from(body.unit.max(1))) as u64
+        u64::try_from(trips_of(body, self.chunk_bytes)).unwrap_or(u64::MAX)
     }
 
     /// Where a range of chunks lies: the slice of its operation, in the window (iteration, unit) of its loop.
@@ -134,6 +148,11 @@ impl Size {
             }
         }
     }
+}
+
+/// Iterations of a loop over chunks of so many bytes.
+fn trips_of(body: &LoopBody, chunk_bytes: u64) -> u128 {
+    (u128::from(body.num_chunks) * u128::from(chunk_bytes)).div_ceil(u128::from(body.unit.max(1)))
 }
 
 pub(super) fn least_common_multiple(a: u64, b: u64) -> u64 {
