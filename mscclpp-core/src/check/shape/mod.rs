@@ -246,13 +246,22 @@ fn switch_groups(plan: &PlanTree, found: &mut Findings) {
         let lacking = group.iter().find(|&&member| counts.get(&(member as usize)).is_none_or(|&count| count < most));
         if let Some(&member) = lacking {
             let message = format!(
-                "ranks {group:?} have up to {most} switch channels over their {buffer}, expected {most} on rank {member} too, \
+                "ranks {} have up to {most} switch channels over their {buffer}, expected {most} on rank {member} too, \
                  found {}",
+                some(group),
                 counts.get(&(member as usize)).unwrap_or(&0)
             );
             found.at_rank(Code::NotAMember, member as usize, message);
         }
     }
+}
+
+/// The first of some ranks, and how many there are if those are not all.
+fn some(ranks: &[u32]) -> String {
+    const MOST: usize = 8;
+    let first: Vec<_> = ranks.iter().take(MOST).map(u32::to_string).collect();
+    let all = if ranks.len() > MOST { format!(", … ({} in all)", ranks.len()) } else { String::new() };
+    format!("{}{all}", first.join(", "))
 }
 
 /// Every barrier is used by as many blocks as it says.

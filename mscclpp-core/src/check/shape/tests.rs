@@ -243,3 +243,10 @@ fn a_plan_full_of_mistakes_gives_a_bounded_list() {
         (0..10_000).map(|i| crate::plan::Op { ids: [9 + i].into_iter().collect(), ..op.clone() }).collect();
     assert_eq!(check(&plan).len(), super::MOST_FINDINGS);
 }
+
+#[test]
+fn long_lists_of_ranks_are_cut() {
+    assert_eq!(super::some(&[3, 1]), "3, 1");
+    assert_eq!(super::some(&[7; 8]), "7, 7, 7, 7, 7, 7, 7, 7");
+    assert_eq!(super::some(&[7; 9]), "7, 7, 7, 7, 7, 7, 7, 7, … (9 in all)");
+}

@@ -22,8 +22,8 @@ const MOST_RANKS: usize = 16;
 /// much to whom. Bodies of pipelines count once, signals do not move data. Exact numbers are in the tooltips.
 ///
 /// # Cost
-/// Linear in the operations and their references, a multicast counting for each member of its group; the drawing's size
-/// is bounded for any number of ranks.
+/// Linear in the operations, their references and the groups of switch channels; the drawing's size is bounded for any
+/// number of ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Graph<'a> {
     plan: &'a PlanTree,

@@ -1,10 +1,12 @@
 //! What moves between ranks, and how.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::MOST_RANKS;
 use crate::plan::show::Scope;
-use crate::plan::{Op, OpKind, Place, PlanTree, Ref};
+use crate::plan::stats::writes_packets;
+use crate::plan::{Op, OpKind, Place, PlanTree, RankPlan, Ref};
 use crate::vocab::{BufferKind, ChannelKind};
 
 /// How data gets from one rank to another.
@@ -120,30 +122,49 @@ pub(super) struct Moves {
     pub(super) local: BTreeMap<u32, BTreeMap<&'static str, u64>>,
 }
 
+/// What one rank moves through one of its switch channels one way.
+type Switched = (u32, u32, Way);
+
+/// Collects what moves.
+struct Visit<'a> {
+    moves: Moves,
+    /// Multicasts, added up before they are spread over their groups, which may be long.
+    switched: BTreeMap<Switched, Amount>,
+    /// The rank that all is about.
+    only: Option<u32>,
+    /// Whether chunks of all ranks are wanted.
+    all_chunks: bool,
+    plan: &'a PlanTree,
+}
+
 impl Moves {
     /// What moves in a plan, or to and from one of its ranks.
     pub(super) fn of(plan: &PlanTree, only: Option<u32>) -> Self {
-        let mut moves = Self::default();
-        for (rank, tables) in plan.ranks.iter().enumerate() {
+        let all_chunks = plan.ranks.len() <= MOST_RANKS;
+        let mut visit = Visit { moves: Self::default(), switched: BTreeMap::new(), only, all_chunks, plan };
+        for (rank, tables) in (0..).zip(&plan.ranks) {
             for block in &tables.blocks {
-                moves.visit(&block.ops, rank as u32, &Scope { tables, block });
+                visit.ops(&block.ops, rank, &Scope { tables, block });
             }
         }
+        visit.spread();
+        let mut moves = visit.moves;
         if let Some(only) = only {
             moves.between.retain(|(from, to, _), _| [*from, *to].contains(&only));
-            moves.chunks.retain(|(from, to, _), _| [from.rank, to.rank].contains(&only));
             moves.local.retain(|rank, _| *rank == only);
         }
         moves
     }
+}
 
-    fn visit(&mut self, ops: &[Op], rank: u32, scope: &Scope<'_>) {
+impl Visit<'_> {
+    fn ops(&mut self, ops: &[Op], rank: u32, scope: &Scope<'_>) {
         for op in ops {
             if op.kind.is_data() {
                 self.op(op, rank, scope);
             }
             if let Some(body) = &op.body {
-                self.visit(&body.ops, rank, scope);
+                self.ops(&body.ops, rank, scope);
             }
         }
     }
@@ -156,45 +177,73 @@ impl Moves {
             let chosen = refs.get(at).filter(own).or_else(|| refs.iter().find(own));
             chosen.and_then(|at| Some(chunks(rank, at.local_buffer()?, at)))
         };
-        // What a reduction sends is its result, which is where its first destination says; what others send is a source.
-        let mut remote = false;
+        let mut within = true;
         for (write, refs, others) in [(false, &op.srcs, &op.dsts), (true, &op.dsts, &op.srcs)] {
             for (i, at) in refs.iter().enumerate() {
                 let amount = Amount { transfers: 1, chunks: f64::from(at.size) * part };
-                let way = Way::of(channel, write && super::super::stats::writes_packets(op.kind, i), write);
+                let way = Way::of(channel, write && writes_packets(op.kind, i), write);
+                // What a reduction sends is its result, which is where its first destination says; what others send is a
+                // source.
                 let own = if write && op.kind.is_reduce() { local(&op.dsts, 0) } else { local(others, i) };
-                let others: Vec<(u32, BufferKind)> = match at.place {
+                let group;
+                let (others, buffer) = match at.place {
                     Place::Local(_) => continue,
-                    Place::Remote(index) => scope.remote(index, op.channel).into_iter().collect(),
-                    Place::Switch(index) => match scope.switch(index) {
-                        Some((number, buffer)) => members(scope, number).iter().map(|rank| (*rank, buffer)).collect(),
-                        None => continue,
-                    },
+                    Place::Remote(index) => {
+                        let Some((other, buffer)) = scope.remote(index, op.channel) else { continue };
+                        if other != rank {
+                            self.moves.between.entry(ends(write, rank, other, way)).or_default().add(amount);
+                        }
+                        group = [other];
+                        (&group[..], buffer)
+                    }
+                    Place::Switch(index) => {
+                        let Some((number, buffer)) = scope.switch(index) else { continue };
+                        self.switched.entry((rank, number, way)).or_default().add(amount);
+                        (members(scope.tables, number), buffer)
+                    }
                 };
-                remote = true;
-                if matches!(at.place, Place::Switch(_)) {
-                    self.by_switch.entry((rank, write, way)).or_default().add(amount);
-                    for (member, _) in &others {
-                        self.by_switch.entry((*member, !write, way)).or_default().add(amount);
+                within = false;
+                for &other in others.iter().take(MOST_RANKS) {
+                    if !self.wants(rank, other) {
+                        continue;
                     }
-                }
-                for (other, buffer) in others {
                     let there = chunks(other, buffer, at);
-                    let ends = if write { (rank, other) } else { (other, rank) };
-                    if other != rank {
-                        self.between.entry((ends.0, ends.1, way)).or_default().add(amount);
-                    }
                     // A reduction within a switch has no chunk of its own in the rank that asks for it.
                     let own = own.clone().unwrap_or_else(|| Chunks { rank, ..there.clone() });
-                    let ends = if write { (own, there) } else { (there, own) };
-                    self.chunks.entry((ends.0, ends.1, way)).or_default().add(amount);
+                    let (from, to) = if write { (own, there) } else { (there, own) };
+                    self.moves.chunks.entry((from, to, way)).or_default().add(amount);
                 }
             }
         }
-        if !remote {
-            *self.local.entry(rank).or_default().entry(name(op.kind)).or_default() += 1;
+        if within {
+            *self.moves.local.entry(rank).or_default().entry(name(op.kind)).or_default() += 1;
         }
     }
+
+    /// Whether the chunks that go between two ranks are wanted.
+    fn wants(&self, rank: u32, other: u32) -> bool {
+        self.only.map_or(self.all_chunks, |only| [rank, other].contains(&only))
+    }
+
+    /// Counts multicasts for each member of their groups.
+    fn spread(&mut self) {
+        for ((rank, number, way), amount) in std::mem::take(&mut self.switched) {
+            let write = way == Way::SwitchStore;
+            let Some(tables) = self.plan.ranks.get(rank as usize) else { continue };
+            self.moves.by_switch.entry((rank, write, way)).or_default().add(amount);
+            for member in BTreeSet::from_iter(members(tables, number)) {
+                self.moves.by_switch.entry((*member, !write, way)).or_default().add(amount);
+                if *member != rank {
+                    self.moves.between.entry(ends(write, rank, *member, way)).or_default().add(amount);
+                }
+            }
+        }
+    }
+}
+
+/// Source and destination of what a rank reads of another one, or writes to it.
+const fn ends(write: bool, rank: u32, other: u32, way: Way) -> (u32, u32, Way) {
+    if write { (rank, other, way) } else { (other, rank, way) }
 }
 
 fn chunks(rank: u32, buffer: BufferKind, at: &Ref) -> Chunks {
@@ -202,8 +251,8 @@ fn chunks(rank: u32, buffer: BufferKind, at: &Ref) -> Chunks {
     Chunks { rank, buffer, start, end: start + u64::from(at.size) }
 }
 
-fn members<'a>(scope: &Scope<'a>, number: u32) -> &'a [u32] {
-    scope.tables.switch_channels().nth(number as usize).map_or(&[], |(_, members)| members)
+fn members(tables: &RankPlan, number: u32) -> &[u32] {
+    tables.switch_channels().nth(number as usize).map_or(&[], |(_, members)| members)
 }
 
 /// What an operation within one rank is called.

@@ -1,0 +1,49 @@
+//! Every reference plan can be looked at, right or wrong: shown, counted, drawn, traced.
+
+use std::collections::BTreeMap;
+
+use mscclpp_core::check::{check, trace};
+use mscclpp_core::diag::Code;
+use mscclpp_core::plan::graph::Graph;
+use mscclpp_core::plan::json::{ReadOptions, read};
+use mscclpp_core::plan::show::Show;
+
+#[test]
+#[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
+fn plans_are_shown_drawn_and_traced() {
+    let mut stuck = 0;
+    for entry in conformance::index() {
+        let slug = entry["slug"].as_str().expect("a name");
+        let (plan, _) = read(&conformance::text(&format!("{slug}.json")), ReadOptions::default()).expect(slug);
+        assert!(Show::plan(&plan).to_string().starts_with(&plan.name), "{slug}");
+        let drawn = Graph::plan(&plan).to_string();
+        assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{slug}");
+
+        let found = check(&plan);
+        let traced = trace(&plan).unwrap_or_else(|findings| panic!("{slug}: {findings}"));
+        let deadlock = found.iter().any(|finding| finding.code == Code::Deadlock);
+        // Rules before that one may have found the reason for which something is stuck.
+        assert!(traced.stuck() > 0 || !deadlock, "{slug}: {found}");
+        assert!(traced.stuck() == 0 || !found.is_empty(), "{slug}: {} stuck", traced.stuck());
+        stuck += usize::from(traced.stuck() > 0);
+
+        let value = serde_json::to_value(&traced).expect("it is written");
+        let mut ends: BTreeMap<u64, [bool; 2]> = BTreeMap::new();
+        for event in value["traceEvents"].as_array().expect("events") {
+            let end = match event["ph"].as_str() {
+                Some("s") => 0,
+                Some("f") => 1,
+                _ => continue,
+            };
+            ends.entry(event["id"].as_u64().expect("a number")).or_default()[end] = true;
+        }
+        assert!(ends.values().all(|ends| *ends == [true, true]), "{slug}");
+        let slices = value["traceEvents"].as_array().into_iter().flatten().filter(|event| event["ph"] == "X").count();
+        assert!(
+            slices > 0 || plan.ranks.iter().flat_map(|rank| &rank.blocks).all(|block| block.ops.is_empty()),
+            "{slug}"
+        );
+        assert!(value["otherData"]["plan"] == plan.name.as_str(), "{slug}");
+    }
+    assert!(stuck > 0, "fragments wait for what nobody sends");
+}
