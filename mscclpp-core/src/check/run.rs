@@ -5,7 +5,7 @@ use super::deadlock;
 use super::machine::{Machine, Watch};
 use super::model::Model;
 use super::race::{Races, relaunch};
-use crate::diag::Diagnostics;
+use crate::diag::{Diagnostic, Diagnostics};
 
 /// What the rules have found. Each relies on those before it to have found nothing.
 #[derive(Default)]
@@ -24,31 +24,34 @@ pub(super) fn run<'p>(models: impl Iterator<Item = Model<'p>>) -> Verdict {
             break;
         }
         let mut machine = Machine::new(&model);
-        // The first size is the one with most iterations; others show no other races, unless they cut slices otherwise, which
-        // changes nothing in what moves where.
+        // The first size is the one with most iterations; others show no other races, unless they cut slices otherwise.
         let races = (number == 0 || uneven).then(|| Races::new(&model));
-        let mut rules = Rules { races, dataflow: if uneven { None } else { Dataflow::of(&model) } };
+        let mut rules = Rules { races, dataflow: Dataflow::of(&model) };
         machine.run(&mut rules);
         if let Some(finding) = deadlock::check(&machine) {
             verdict.deadlocks.push(finding);
             return verdict;
         }
         if let Some(races) = rules.races {
-            let found = relaunch::findings(races).into_iter().map(|mut finding| {
-                if uneven {
-                    finding.message += ", at sizes that do not divide into equal parts for all members of a group";
-                }
-                finding
-            });
-            verdict.races.extend(found);
+            verdict.races.extend(at_size(uneven, relaunch::findings(races)));
         }
         if let Some(dataflow) = rules.dataflow
             && verdict.results.is_empty()
         {
-            verdict.results = dataflow.findings(&model);
+            verdict.results.extend(at_size(uneven, dataflow.findings(&model)));
         }
     }
     verdict
+}
+
+/// Findings, with the sizes at which they come up if those are not all.
+fn at_size(uneven: bool, found: Diagnostics) -> impl Iterator<Item = Diagnostic> {
+    found.into_iter().map(move |mut finding| {
+        if uneven {
+            finding.message += ", at sizes that do not divide into equal parts for all members of a group";
+        }
+        finding
+    })
 }
 
 /// All that look on.

@@ -218,6 +218,22 @@ fn reading_what_nobody_wrote_is_told() {
     assert!(message.contains("reads scratch chunk 1 of rank 0"), "{message}");
 }
 
+/// Two quarters are a half, unless there are six units.
+#[test]
+fn unequal_slices_are_followed() {
+    let quarters = "copy/0:2 i0+3 > s0+3; nop; copy/0:4 s0+3 > o0+3; copy/1:4 s0+3 > o0+3";
+    let found = crate::check::check(&plan(Custom { input: 3, output: 3 }, false, &[&[quarters], &[""]]));
+    let first = found.iter().next().expect("a finding");
+    assert_eq!(first.code, Code::UninitialisedRead);
+    assert!(
+        first.message.ends_with("at sizes that do not divide into equal parts for all members of a group"),
+        "{first}"
+    );
+    let halves = "copy/0:2 i0+3 > s0+3; nop; copy/0:2 s0+3 > o0+3";
+    let found = crate::check::check(&plan(Custom { input: 3, output: 3 }, false, &[&[halves], &[""]]));
+    assert!(found.is_empty(), "{found}");
+}
+
 #[test]
 fn overwritten_inputs_are_told() {
     let (code, message, _) = wrong(&plan(Custom { input: 2, output: 1 }, false, &[&["re i1 i0 > i1; copy i0 > o0"]]));
