@@ -134,6 +134,9 @@ impl Contents {
 
     /// Writes `pieces` to every one of some ranges.
     fn store(&mut self, writes: &[Spot], by: u32) {
+        if self.pieces.is_empty() {
+            return;
+        }
         self.pieces.iter_mut().for_each(|piece| piece.by = by);
         for write in writes {
             self.memories[write.memory].write(write.range.start, &self.pieces);
@@ -155,6 +158,10 @@ impl Contents {
 
 /// Adds what lies in a range to a list.
 fn load(memories: &[Memory], spot: &Spot, pieces: &mut Vec<Piece>, unwritten: &mut impl FnMut(usize, Range<u64>)) {
+    // Slices of few units may be empty.
+    if spot.range.is_empty() {
+        return;
+    }
     let floor = pieces.len();
     memories[spot.memory].read(spot.range.clone(), |range, piece| {
         let piece = piece.unwrap_or_else(|| {
@@ -180,5 +187,28 @@ fn flow(op: &Op) -> Flow {
             switch: matches!(kind, K::SwitchReduce | K::SwitchReduceBroadcast),
         }),
         _ => Flow::Pairs,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ops;
+
+    #[test]
+    fn empty_slices_move_nothing() {
+        let mut contents = Contents::new(1, 2);
+        let input = contents.values.input(0);
+        contents.set(0, 0, 8, input);
+        let spot = |memory, range| Spot { memory, range };
+        let put = &ops("put.m/2:3 i0 i1+2 > r0:0 r0:1+2")[0];
+        let (reads, writes) = ([spot(0, 0..0), spot(0, 4..8)], [spot(1, 0..0), spot(1, 0..4)]);
+        contents.step(put, 1, &reads, &writes, |_, range| panic!("{range:?} was written"));
+        let reduce = &ops("re/2:3 i0 i1 > i0")[0];
+        contents.step(reduce, 2, &[spot(0, 2..2), spot(0, 3..3)], &[spot(1, 2..2)], |_, _| panic!("nothing is read"));
+        let mut found = Vec::new();
+        contents.memories[1]
+            .read(0..5, |range, piece| found.push((range, piece.map(|piece| (piece.node, piece.at, piece.by)))));
+        assert_eq!(found, [(0..4, Some((input, 4, 1))), (4..5, None)]);
     }
 }

@@ -38,6 +38,9 @@ impl<'p> Log<'p> {
 /// What a range holds, without gaps' places.
 fn held(contents: &Contents, spot: &Spot) -> Vec<Piece> {
     let mut pieces = Vec::new();
+    if spot.range.is_empty() {
+        return pieces;
+    }
     contents.memories[spot.memory].read(spot.range.clone(), |range, piece| {
         let gap = Piece { len: range.end - range.start, node: super::values::UNKNOWN, at: 0, by: 0 };
         pieces.push(piece.unwrap_or(gap));

@@ -126,7 +126,7 @@ impl<'p> Watch<'p> for Dataflow<'p> {
             let spot = Spot { memory, range: model.range(effect) };
             if effect.write { &mut *writes } else { &mut *reads }.push(spot);
         }
-        if reads.first().is_none_or(|spot| spot.range.is_empty()) {
+        if reads.is_empty() {
             return;
         }
         if let Some(log) = &mut self.log {
