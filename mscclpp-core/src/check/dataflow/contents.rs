@@ -42,10 +42,10 @@ pub(super) struct Contents {
 const BUDGET: (u64, u64) = (1 << 18, 256);
 
 impl Contents {
-    pub(super) fn new(ranks: u32, memories: usize) -> Self {
+    pub(super) fn new(ranks: u32, memories: Vec<Memory>) -> Self {
         Self {
             values: Values::new(ranks),
-            memories: vec![Memory::default(); memories],
+            memories,
             budget: BUDGET.0,
             pieces: Vec::new(),
             operands: Vec::new(),
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn empty_slices_move_nothing() {
-        let mut contents = Contents::new(1, 2);
+        let mut contents = Contents::new(1, vec![Memory::new([4].into_iter()); 2]);
         let input = contents.values.input(0);
         contents.set(0, 0, 8, input);
         let spot = |memory, range| Spot { memory, range };

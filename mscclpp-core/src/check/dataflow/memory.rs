@@ -1,7 +1,8 @@
 //! What lies where in one memory.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+use smallvec::SmallVec;
 
 use super::values::Node;
 
@@ -28,74 +29,111 @@ impl Piece {
     }
 }
 
-/// One memory. What is in no piece has not been written.
-#[derive(Clone, Default)]
+/// One memory, cut into cells where operations begin and end, so that most cells hold one piece.
+#[derive(Clone)]
 pub(super) struct Memory {
-    pieces: BTreeMap<u64, Piece>,
+    /// Where cells begin; the last one is without end.
+    starts: Vec<u64>,
+    /// Per cell, what it holds from its beginning on; what is behind the last piece has not been written.
+    cells: Vec<SmallVec<[Piece; 1]>>,
 }
 
+/// Node of a gap between pieces.
+const GAP: Node = Node::MAX;
+
 impl Memory {
-    /// Adds what lies in a range to a list, in order, with `None` for gaps.
+    /// A memory in which nothing has been written, cut at some positions, in ascending order.
+    pub(super) fn new(cuts: impl Iterator<Item = u64>) -> Self {
+        let mut starts = vec![0];
+        for cut in cuts {
+            if starts.last().is_some_and(|last| *last < cut) {
+                starts.push(cut);
+            }
+        }
+        Self { cells: vec![SmallVec::new(); starts.len()], starts }
+    }
+
+    /// The cell in which a position lies.
+    fn cell(&self, position: u64) -> usize {
+        self.starts.partition_point(|start| *start <= position) - 1
+    }
+
+    /// Where a cell ends.
+    fn end(&self, cell: usize) -> u64 {
+        self.starts.get(cell + 1).copied().unwrap_or(u64::MAX)
+    }
+
+    /// Visits what lies in a range, in order, with `None` for gaps.
     pub(super) fn read(&self, range: Range<u64>, mut visit: impl FnMut(Range<u64>, Option<Piece>)) {
-        if let Some(piece) = self.pieces.get(&range.start)
-            && piece.len >= range.end - range.start
-        {
-            let len = range.end - range.start;
-            return visit(range, Some(piece.part(0, len)));
-        }
+        let mut cell = self.cell(range.start);
         let mut done = range.start;
-        let before = self.pieces.range(..range.start).next_back();
-        for (&start, piece) in before.into_iter().chain(self.pieces.range(range.clone())) {
-            let (from, to) = (start.max(range.start), (start + piece.len).min(range.end));
-            if from >= to {
-                continue;
+        while done < range.end {
+            let mut start = self.starts[cell];
+            for piece in &self.cells[cell] {
+                let (from, to) = (start.max(done), (start + piece.len).min(range.end));
+                if from < to {
+                    visit(from..to, (piece.node != GAP).then(|| piece.part(from - start, to - start)));
+                    done = to;
+                }
+                start += piece.len;
             }
-            if done < from {
-                visit(done..from, None);
+            let end = self.end(cell).min(range.end);
+            if done < end {
+                visit(done..end, None);
+                done = end;
             }
-            visit(from..to, Some(piece.part(from - start, to - start)));
-            done = to;
-        }
-        if done < range.end {
-            visit(done..range.end, None);
+            cell += 1;
         }
     }
 
     /// Writes pieces one behind the other.
     pub(super) fn write(&mut self, start: u64, pieces: &[Piece]) {
-        if let [piece] = pieces
-            && let Some(old) = self.pieces.get_mut(&start)
-            && old.len == piece.len
-        {
-            *old = *piece;
-            return;
-        }
-        let end = start + pieces.iter().map(|piece| piece.len).sum::<u64>();
-        self.clear(start..end);
-        let mut next = start;
-        for piece in pieces {
-            self.pieces.insert(next, *piece);
-            next += piece.len;
+        let stop = start + pieces.iter().map(|piece| piece.len).sum::<u64>();
+        let (mut cell, mut next) = (self.cell(start), start);
+        let mut left = pieces.iter().copied();
+        let mut piece = left.next();
+        while next < stop {
+            let (first, end) = (self.starts[cell], self.end(cell));
+            let to = end.min(stop);
+            let whole = next == first && to == end;
+            let old = if whole { SmallVec::new() } else { self.cells[cell].clone() };
+            let new = &mut self.cells[cell];
+            new.clear();
+            before(&old, next - first, new);
+            while let Some(now) = piece.filter(|_| next < to) {
+                let len = now.len.min(to - next);
+                new.push(now.part(0, len));
+                next += len;
+                piece = if len < now.len { Some(now.part(len, now.len)) } else { left.next() };
+            }
+            behind(&old, to - first, new);
+            cell += 1;
         }
     }
+}
 
-    fn clear(&mut self, range: Range<u64>) {
-        if let Some((&start, piece)) = self.pieces.range_mut(..range.start).next_back() {
-            let old = *piece;
-            if start + old.len > range.start {
-                piece.len = range.start - start;
-            }
-            if start + old.len > range.end {
-                self.pieces.insert(range.end, old.part(range.end - start, old.len));
-                return;
-            }
+/// Adds what a cell holds in front of a position, up to there.
+fn before(old: &[Piece], stop: u64, new: &mut SmallVec<[Piece; 1]>) {
+    let mut start = 0;
+    for piece in old {
+        if start < stop {
+            new.push(piece.part(0, piece.len.min(stop - start)));
         }
-        while let Some((&start, &old)) = self.pieces.range(range.clone()).next() {
-            self.pieces.remove(&start);
-            if start + old.len > range.end {
-                self.pieces.insert(range.end, old.part(range.end - start, old.len));
-            }
+        start += piece.len;
+    }
+    if start < stop {
+        new.push(Piece { len: stop - start, node: GAP, at: 0, by: 0 });
+    }
+}
+
+/// Adds what a cell holds behind a position.
+fn behind(old: &[Piece], begin: u64, new: &mut SmallVec<[Piece; 1]>) {
+    let mut start = 0;
+    for piece in old {
+        if start + piece.len > begin {
+            new.push(piece.part(begin.saturating_sub(start), piece.len));
         }
+        start += piece.len;
     }
 }
 
@@ -117,9 +155,9 @@ mod tests {
         #[test]
         fn a_memory_is_an_array(
             writes in proptest::collection::vec((0..40u64, proptest::collection::vec((1..8u64, 1..4u32, 0..50u64), 1..4)), 0..30),
-            from in 0..64u64, len in 1..64u64,
+            from in 0..64u64, len in 1..64u64, cuts in proptest::collection::btree_set(0..70u64, 0..20),
         ) {
-            let mut memory = Memory::default();
+            let mut memory = Memory::new(cuts.into_iter());
             let mut array = [None; 128];
             for (by, (start, pieces)) in (1..).zip(&writes) {
                 let pieces: Vec<_> = pieces.iter().map(|&(len, node, at)| Piece { len, node, at, by }).collect();

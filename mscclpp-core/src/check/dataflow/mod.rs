@@ -37,6 +37,7 @@ use crate::plan::PlanTree;
 use crate::vocab::BufferKind;
 use contents::{Contents, Spot};
 use judge::Judge;
+use memory::Memory;
 
 /// Looks on while a plan runs, and knows what its memories hold.
 pub(super) struct Dataflow<'p> {
@@ -81,7 +82,13 @@ impl<'p> Dataflow<'p> {
     fn new(model: &Model<'p>, log: Option<log::Log<'p>>) -> Self {
         let (plan, chunk) = (model.plan, model.size.chunk());
         let ranks = plan.ranks.len() as u32;
-        let mut contents = Contents::new(ranks, Space::ALL.len() * ranks as usize);
+        let memories = (0..ranks).flat_map(|rank| Space::ALL.map(|space| (rank, space)));
+        let cut = |(rank, space)| {
+            let ranges = model.atoms.of(rank, space).map(|atom| model.atoms.range(atom));
+            // The end of the last one is a cut, too.
+            Memory::new(ranges.flat_map(|range| [range.start, range.end]))
+        };
+        let mut contents = Contents::new(ranks, memories.map(cut).collect());
         for (rank, tables) in (0..).zip(&plan.ranks) {
             let (buffer, first) = home(plan, rank, BufferKind::Input, 0);
             let input = contents.values.input(rank);
