@@ -390,6 +390,8 @@ fn settled(
     first_caller: u32,
 ) -> bool {
     write.by == touch.by
+        // Ports read what is in the memory; only caches tell older stories.
+        || touch.port && write.arrived
         || write.by >= first_caller
         || write.time <= touch.since
         || ranks[rank_of[write.by as usize] as usize].ended >= write.launch

@@ -10,6 +10,8 @@ struct Regression {
     overlooked: &'static str,
     ranks: &'static [&'static [&'static str]],
     refused: bool,
+    /// What semaphore 2 begins with.
+    units: i64,
 }
 
 const REGRESSIONS: &[Regression] = &[
@@ -23,21 +25,25 @@ const REGRESSIONS: &[Regression] = &[
             &["rlxsignal.m#3; rlxwait.m#3; wait.p#0; wait.p#0; nop; signal.m#3; wait.m#3"],
         ],
         refused: true,
+        units: 0,
     },
     Regression {
         overlooked: "a slot that gets two packets in one launch: the reader takes either",
         ranks: &[&["ppkt.m i0 > r0:4; ppkt.m i1 > r0:4; wait.m#3"], &["upkt s4 > o0; nop; signal.m#3"]],
         refused: true,
+        units: 0,
     },
     Regression {
         overlooked: "two blocks wait for signals of one channel: either may get the first one, and one of them must",
         ranks: &[&["wait.m#1", "wait.m#1; rlxsignal.m#2"], &["signal.m#1; rlxwait.m#2; signal.m#1"]],
         refused: false,
+        units: 0,
     },
     Regression {
         overlooked: "the same, the other way around",
         ranks: &[&["wait.m#1; rlxsignal.m#2", "wait.m#1"], &["signal.m#1; rlxwait.m#2; signal.m#1"]],
         refused: false,
+        units: 0,
     },
     Regression {
         overlooked: "two blocks acquire one semaphore: either may get the first unit, and one of them must",
@@ -46,6 +52,7 @@ const REGRESSIONS: &[Regression] = &[
             &[""],
         ],
         refused: true,
+        units: 0,
     },
     Regression {
         overlooked: "the same, the other way around",
@@ -54,11 +61,13 @@ const REGRESSIONS: &[Regression] = &[
             &[""],
         ],
         refused: false,
+        units: 0,
     },
     Regression {
         overlooked: "a flush by another thread than the one that pushed, which may find nothing there yet",
         ranks: &[&["rlxwait.m#3; nop; pws.p#0 i0 > r2:0; flush.p#1,0"], &["rlxsignal.m#3; wait.p#0"]],
         refused: true,
+        units: 0,
     },
     Regression {
         overlooked: "a flush by another block than the one that pushes, which may find nothing there yet",
@@ -67,6 +76,7 @@ const REGRESSIONS: &[Regression] = &[
             &["rlxsignal.m#3; barrier#0=2; barrier#1=2", "barrier#0=2; barrier#1=2; signal.m#1; wait.p#0"],
         ],
         refused: true,
+        units: 0,
     },
     Regression {
         overlooked: "a port's signal by another thread than the one that pushed the put, and before it",
@@ -75,18 +85,47 @@ const REGRESSIONS: &[Regression] = &[
             &["rlxsignal.m#3; wait.p#0,1"],
         ],
         refused: true,
+        units: 0,
     },
     Regression {
         overlooked: "the second half of a chunk of 16 bytes is empty, and its packets order nobody",
         ranks: &[&["ppkt.m/1:2 i2 > r0:4; wait.p#0"], &["upkt/1:2 s4 > o2; nop; pwsf.p#0 i0 > r2:1"]],
         refused: false,
+        units: 0,
+    },
+    Regression {
+        overlooked: "a loop of one iteration, in which the semaphore's own unit suffices",
+        ranks: &[
+            &[
+                "loop 64x1 { sem_acquire#2; nop; copy i0 > s3; nop; sem_release#3 }; copy/0:2 i1 > o0",
+                "loop 64x1 { sem_acquire#3; nop; copy s3 > o0; nop; sem_release#2 }",
+            ],
+            &[""],
+        ],
+        refused: false,
+        units: 1,
+    },
+    Regression {
+        overlooked: "two loops of one iteration each, through the same window, for which the semaphore's own units suffice",
+        ranks: &[
+            &[
+                "loop 64x1 { sem_acquire#2; nop; copy i0 > s3; nop; sem_release#3 }; \
+                 loop 64x1 { sem_acquire#2; nop; copy i1 > s3; nop; sem_release#3 }",
+                "loop 64x1 { sem_acquire#3; nop; copy s3 > o0; nop; sem_release#2 }; \
+                 loop 64x1 { sem_acquire#3; nop; copy s3 > o1; nop; sem_release#2 }",
+            ],
+            &[""],
+        ],
+        refused: false,
+        units: 2,
     },
 ];
 
 #[test]
 fn what_was_overlooked_breaks_and_is_refused() {
-    for Regression { overlooked, ranks, refused } in REGRESSIONS {
+    for Regression { overlooked, ranks, refused, units } in REGRESSIONS {
         let mut plan = testing::plan(ranks);
+        plan.ranks.iter_mut().for_each(|rank| rank.semaphores[2] = *units);
         plan.protocol = mscclpp_core::vocab::Protocol::LL;
         let broken = Adversary::new(&plan).hunt(0..400).expect("it can be run");
         let found = check(&plan);
