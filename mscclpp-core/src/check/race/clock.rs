@@ -93,19 +93,37 @@ impl Clock {
             self.facts = Some(merged(mine, theirs, relaxed));
         }
     }
+}
 
+/// Joins many clocks at once.
+#[derive(Default)]
+pub(in super::super) struct Union {
+    /// Per agent, what has been heard of it, once it is among the `touched`.
+    facts: Vec<Option<Fact>>,
+    touched: Vec<u32>,
+}
+
+impl Union {
     /// All that any of several knows.
-    pub(super) fn union<'c>(clocks: impl Iterator<Item = &'c Self>) -> Self {
-        let mut facts: Vec<Fact> = clocks.flat_map(|clock| clock.list()).copied().collect();
-        facts.sort_unstable_by_key(|fact| fact.agent);
-        facts.dedup_by(|fact, kept| {
-            let same = fact.agent == kept.agent;
-            if same {
-                (kept.over, kept.seen) = (kept.over.max(fact.over), kept.seen.max(fact.seen));
+    pub(super) fn of<'c>(&mut self, clocks: impl Iterator<Item = &'c Clock>) -> Clock {
+        for fact in clocks.flat_map(Clock::list) {
+            let agent = fact.agent as usize;
+            if agent >= self.facts.len() {
+                self.facts.resize(agent + 1, None);
             }
-            same
-        });
-        Self { facts: Some(facts.into()) }
+            match &mut self.facts[agent] {
+                Some(known) => {
+                    (known.over, known.seen) = (known.over.max(fact.over), known.seen.max(fact.seen));
+                }
+                unknown => {
+                    *unknown = Some(*fact);
+                    self.touched.push(fact.agent);
+                }
+            }
+        }
+        self.touched.sort_unstable();
+        let facts = self.touched.drain(..).filter_map(|agent| self.facts[agent as usize].take()).collect();
+        Clock { facts: Some(facts) }
     }
 }
 
@@ -144,7 +162,7 @@ fn merged(a: &[Fact], b: &[Fact], relaxed: bool) -> Rc<[Fact]> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Clock;
+    use super::{Clock, Union};
 
     fn clock(facts: &[(u32, u32)]) -> Clock {
         let mut clock = Clock::default();
@@ -162,7 +180,7 @@ mod tests {
             let (mut joined, mut relaxed) = (x.clone(), x.clone());
             joined.join(&y, false);
             relaxed.join(&y, true);
-            let union = Clock::union([&x, &y].into_iter());
+            let union = Union::default().of([&x, &y].into_iter());
             for agent in 0..12 {
                 let most = x.over(agent).max(y.over(agent));
                 prop_assert_eq!(joined.over(agent), most);

@@ -43,6 +43,7 @@ pub(super) mod relaunch;
 mod story;
 mod words;
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
@@ -54,7 +55,7 @@ use super::pairing::{signals, waits};
 use crate::diag::Diagnostics;
 use crate::plan::OpKind;
 use cells::{Access, Cells, First, Grain, NONE};
-use clock::Clock;
+use clock::{Clock, Union};
 use words::{Word, Words};
 
 /// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
@@ -81,6 +82,7 @@ pub(super) struct Races<'m, 'p> {
     /// Accesses of scratch that nothing in the launch precedes, and what their agents knew.
     firsts: Vec<First>,
     knew: Vec<Clock>,
+    union: RefCell<Union>,
     found: Diagnostics,
     /// Accesses of other ranks' buffers before those have begun.
     early: Diagnostics,
@@ -136,15 +138,18 @@ struct Agent {
 
 impl Agent {
     /// All threads meet.
-    fn meet(&mut self, number: u32) {
-        for (_, knows) in std::mem::take(&mut self.threads) {
-            self.knows.join(&knows, false);
+    fn meet(&mut self, number: u32, union: &mut Union) {
+        match self.threads.as_slice() {
+            [] => {}
+            [(_, knows)] => self.knows.join(knows, false),
+            all => self.knows = union.of(all.iter().map(|(_, knows)| knows).chain([&self.knows])),
         }
+        self.threads.clear();
         match self.heard.as_slice() {
             [] => {}
             [one] => self.knows.join(&one.of_all, true),
             all => {
-                let heard = Clock::union(all.iter().map(|heard| &heard.of_all));
+                let heard = union.of(all.iter().map(|heard| &heard.of_all));
                 self.knows.join(&heard, true);
             }
         }
@@ -189,7 +194,7 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
         let begun = self.agents[number].count;
         self.agents[number].count += turns(model, step);
         match kind {
-            K::Nop => self.agents[number].meet(by),
+            K::Nop => self.agents[number].meet(by, self.union.get_mut()),
             K::SemaphoreRelease => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let word = Word { knows: self.agents[number].word(thread), relaxed: false };
@@ -234,10 +239,11 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
 
     fn met(&mut self, agents: &[usize]) {
         // The barrier itself counts when it is done, which is later.
-        agents.iter().for_each(|&number| self.agents[number].meet(number as u32));
+        let union = self.union.get_mut();
+        agents.iter().for_each(|&number| self.agents[number].meet(number as u32, union));
         let all = match agents {
             [one] => self.agents[*one].knows.clone(),
-            _ => Clock::union(agents.iter().map(|&number| &self.agents[number].knows)),
+            _ => union.of(agents.iter().map(|&number| &self.agents[number].knows)),
         };
         agents.iter().for_each(|&number| self.agents[number].knows = all.clone());
     }
@@ -260,6 +266,7 @@ impl<'m, 'p> Races<'m, 'p> {
             carried: Vec::new(),
             firsts: Vec::new(),
             knew: Vec::new(),
+            union: RefCell::default(),
             found: Diagnostics::default(),
             early: Diagnostics::default(),
         }
@@ -290,7 +297,7 @@ impl<'m, 'p> Races<'m, 'p> {
         let number = self.port(end, word);
         let port = &mut self.agents[number];
         port.count += 1;
-        port.meet(number as u32);
+        port.meet(number as u32, self.union.get_mut());
         port.knows.clone()
     }
 
@@ -327,7 +334,7 @@ impl<'m, 'p> Races<'m, 'p> {
             for number in (0..effects.len()).filter(|number| !effects[*number].write) {
                 self.access(agent, agent, step, number, begun);
             }
-            self.agents[agent].meet(agent as u32);
+            self.agents[agent].meet(agent as u32, self.union.get_mut());
         }
         for (thread, &end) in (0..).zip(model.ids(step)) {
             let word = self.agents[agent].word(thread);
@@ -399,7 +406,7 @@ impl<'m, 'p> Races<'m, 'p> {
                         first = self.knew.len() as u32;
                         self.knew.push(match state.sure(length).count() {
                             1 => state.knows.clone(),
-                            _ => Clock::union(state.sure(length)),
+                            _ => self.union.borrow_mut().of(state.sure(length)),
                         });
                     }
                     self.firsts.push(First { atom: atom as u32, access: self.accesses.len() as u32, knew: first });
@@ -508,14 +515,14 @@ impl<'m, 'p> Races<'m, 'p> {
         let length = self.model.length(effect);
         if agent.heard.iter().any(|heard| heard.length <= length) {
             let whole = agent.heard.iter().filter(|heard| heard.length <= length);
-            by_all = Clock::union(whole.map(|heard| &heard.of_all).chain([&by_any]));
+            by_all = self.union.borrow_mut().of(whole.map(|heard| &heard.of_all).chain([&by_any]));
         }
         let longer = agent.lengths.iter().find(|(_, other)| *other > length);
         by_all.learn(by as u32, longer.map_or(done, |(begun, _)| *begun));
         // Whoever writes an element had read it.
         if agent.heard.iter().any(|heard| heard.length >= length) {
             let elements = agent.heard.iter().filter(|heard| heard.length >= length);
-            by_element = Clock::union(elements.map(|heard| &heard.of_element).chain([&by_any]));
+            by_element = self.union.borrow_mut().of(elements.map(|heard| &heard.of_element).chain([&by_any]));
         }
         by_element.learn(by as u32, done);
         Carried { by_any, by_all, by_element }

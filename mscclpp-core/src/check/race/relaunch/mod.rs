@@ -55,7 +55,7 @@ impl Ends {
                 let agent = &races.agents[agent];
                 agent.threads.iter().map(|(_, clock)| clock)
             });
-            Clock::union(own.iter().chain(threads))
+            races.union.borrow_mut().of(own.iter().chain(threads))
         });
         let mut clocks: Vec<Clock> = clocks.collect();
         // What a rank's blocks have read of some packets together tells as much as if one had read all.
@@ -69,7 +69,7 @@ impl Ends {
             }
         }
         for (clock, read) in clocks.iter_mut().zip(read).filter(|(_, read)| !read.is_empty()) {
-            let all = Clock::union(read.into_iter().chain([&*clock]));
+            let all = races.union.borrow_mut().of(read.into_iter().chain([&*clock]));
             *clock = all;
         }
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
