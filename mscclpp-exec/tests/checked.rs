@@ -119,7 +119,7 @@ fn runs_right(tree: &PlanTree) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 400 } else { 20_000 }, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 150 } else { 4000 }, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn results_are_what_the_checks_say(
         seed in 0..NAMES.len(), changes in proptest::collection::vec((any::<Index>(), 0..10u8, any::<Index>(), 0..64u32), 0..3),
