@@ -64,6 +64,15 @@ const REGRESSIONS: &[Regression] = &[
         units: 0,
     },
     Regression {
+        overlooked: "two threads of a block wait at one channel: the relaxed wait may get the signal that publishes",
+        ranks: &[
+            &["rlxsignal.m#0,1; nop; put.m i0 > r0:0; nop; signal.m#1; wait.m#3"],
+            &["rlxwait.m#0,1; wait.m#1; nop; copy s0 > o0; nop; signal.m#3"],
+        ],
+        refused: false,
+        units: 0,
+    },
+    Regression {
         overlooked: "a flush by another thread than the one that pushed, which may find nothing there yet",
         ranks: &[&["rlxwait.m#3; nop; pws.p#0 i0 > r2:0; flush.p#1,0"], &["rlxsignal.m#3; wait.p#0"]],
         refused: true,

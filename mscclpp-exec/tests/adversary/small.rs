@@ -258,10 +258,10 @@ fn attack(plan: &PlanTree, seeds: u64) -> Option<String> {
     None
 }
 
-/// What the checker gets wrong for a reason that is known: several blocks wait at one counter, packets of a part that may be
+/// What the checker gets wrong for a reason that is known: several threads wait at one counter, packets of a part that may be
 /// empty, loops that have fewer iterations than a semaphore has units. See `regressions`.
 fn is_known(plan: &PlanTree) -> bool {
-    let mut takers = BTreeMap::<_, BTreeSet<usize>>::new();
+    let mut takers = BTreeMap::<_, BTreeSet<(usize, usize)>>::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for (block, list) in tables.blocks.iter().enumerate() {
             for op in &list.ops {
@@ -269,8 +269,8 @@ fn is_known(plan: &PlanTree) -> bool {
                     return true;
                 }
                 if matches!(op.kind, OpKind::Wait | OpKind::RelaxedWait | OpKind::SemaphoreAcquire) {
-                    for &id in &op.ids {
-                        takers.entry((rank, op.channel, id)).or_default().insert(block);
+                    for (thread, &id) in op.ids.iter().enumerate() {
+                        takers.entry((rank, op.channel, id)).or_default().insert((block, thread));
                     }
                 }
                 let packets = matches!(op.kind, OpKind::PutPackets | OpKind::UnpackPackets | OpKind::ReducePackets);
@@ -280,7 +280,7 @@ fn is_known(plan: &PlanTree) -> bool {
             }
         }
     }
-    takers.values().any(|blocks| blocks.len() > 1)
+    takers.values().any(|threads| threads.len() > 1)
 }
 
 #[test]
