@@ -18,14 +18,11 @@ pub(super) struct Verdict {
 /// Runs a plan that the rules before have accepted, at some sizes.
 pub(super) fn run<'p>(models: impl Iterator<Item = Model<'p>>) -> Verdict {
     let mut verdict = Verdict::default();
-    for (number, model) in models.enumerate() {
+    for model in models {
         let uneven = model.size.is_uneven();
-        if uneven && !verdict.races.is_empty() {
-            break;
-        }
         let mut machine = Machine::new(&model);
-        // The first size is the one with most iterations; others show no other races, unless they cut slices otherwise.
-        let races = (number == 0 || uneven).then(|| Races::new(&model));
+        // One size that shows a race is enough.
+        let races = verdict.races.is_empty().then(|| Races::new(&model));
         let mut rules = Rules { races, dataflow: Dataflow::of(&model) };
         machine.run(&mut rules);
         if let Some(finding) = deadlock::check(&machine) {

@@ -24,6 +24,9 @@ pub(in super::super) struct Size {
 /// Iterations that every loop makes at one size at least: of one that has windows before it and behind it.
 const LEAST_TRIPS: u64 = 3;
 
+/// Numbers of iterations that are tried one by one.
+const MOST_TRIPS: u64 = 16;
+
 /// Operations of all iterations; more would take too long.
 const MOST_STEPS: u128 = 1 << 20;
 
@@ -34,8 +37,9 @@ const MOST_PARTS: u64 = 1 << 20;
 const MOST_POSITIONS: u128 = 1 << 60;
 
 /// The sizes at which a plan is worth running. Where it has loops: one at which every loop makes a few iterations, enough to
-/// use up semaphores that start above 0, so that a thread block waits if it ever does; one at which only the loop of the
-/// smallest windows does; and one at which every loop makes one. Plans without loops run the same at every size.
+/// use up semaphores that start above 0, so that a thread block waits if it ever does; those at which the loop of the
+/// smallest windows makes each smaller number of iterations, since with fewer there is less that orders what comes behind
+/// the loop; and one at which every loop makes one. Plans without loops run the same at every size.
 ///
 /// `None` if memories would have more positions, or loops more iterations, than can be counted.
 pub(in super::super) fn sizes(plan: &PlanTree) -> Option<Vec<Size>> {
@@ -53,9 +57,12 @@ pub(in super::super) fn sizes(plan: &PlanTree) -> Option<Vec<Size>> {
         }
     });
     let trips = u64::try_from(highest).unwrap_or(0).saturating_add(2).max(LEAST_TRIPS);
-    let size = |body: &&LoopBody| (trips.saturating_mul(body.unit) / u64::from(body.num_chunks.max(1))).max(1);
-    let (longest, shortest) = (loops.iter().map(size).max(), loops.iter().map(size).min());
-    let mut sizes: Vec<u64> = longest.into_iter().chain(shortest).chain([1]).collect();
+    let size = |trips: u64| {
+        move |body: &&LoopBody| (trips.saturating_mul(body.unit) / u64::from(body.num_chunks.max(1))).max(1)
+    };
+    let longest = loops.iter().map(size(trips)).max();
+    let shorter = (2..=trips.min(MOST_TRIPS)).rev().filter_map(|trips| loops.iter().map(size(trips)).min());
+    let mut sizes: Vec<u64> = longest.into_iter().chain(shorter).chain([1]).collect();
     sizes.dedup();
     let steps = |body: &&LoopBody| trips_of(body, sizes[0]).saturating_mul(body.ops.len().max(1) as u128);
     if loops.iter().map(steps).fold(0, u128::saturating_add) > MOST_STEPS {

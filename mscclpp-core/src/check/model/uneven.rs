@@ -4,7 +4,8 @@
 //! do not divide. Two ranges that are cut in the same way are cut at the same places whatever the size. But where a range
 //! that does not divide into whole chunks per member meets another one that begins or ends inside of it, or is cut
 //! otherwise, it depends on the size who touches what: of two chunks of three units each, the second of four members has
-//! one unit of the second chunk.
+//! one unit of the second chunk. And of a chunk of one unit, the second member has nothing: packets that it would write or
+//! wait for order nobody.
 //!
 //! Let u be the units of a chunk, g the members and L the chunks of a range, so that member k begins at unit
 //! b(u) = k ⌊Lu / g⌋ + min(k, Lu mod g), at most g / 4 units behind the k-th part, and b(u + g) = b(u) + kL. With G for the
@@ -19,6 +20,7 @@ use super::atoms::number;
 use super::size::{Size, least_common_multiple};
 use super::{Space, effects, home};
 use crate::check::place::each;
+use crate::check::shape::{Packets, demand};
 use crate::plan::PlanTree;
 
 /// A range of chunks and into how many slices it is cut.
@@ -44,17 +46,20 @@ const LEAST_SIZES: u64 = 3;
 
 /// The sizes beyond the usual ones at which a plan must run, none for nearly all plans.
 pub(in super::super) fn uneven_sizes(plan: &PlanTree) -> impl Iterator<Item = Size> + use<> {
-    let (mut uneven, mut steps, mut groups) = (false, 0, 1);
+    let (mut uneven, mut packets, mut steps, mut groups) = (false, false, 0, 1);
     each(plan, &mut |at| {
         steps += 1;
         if let Some(slice) = at.op.slice {
-            uneven |= at.op.srcs.iter().chain(&at.op.dsts).any(|range| range.size % slice.of.max(1) != 0);
+            let cut = at.op.srcs.iter().chain(&at.op.dsts).any(|range| range.size % slice.of.max(1) != 0);
+            uneven |= cut;
+            packets |= cut && demand(at.op.kind).dsts.packets != Packets::Nothing;
             groups = least_common_multiple(groups, slice.of.into());
         }
     });
     let most = match uneven && cuts(plan).into_values().any(meet) {
         true => (2 * groups).min(LEAST_SIZES.max(MOST_STEPS / steps)),
-        false => 0,
+        // A slice of packets that is empty orders nobody; most are with a single unit to a chunk.
+        false => u64::from(packets),
     };
     let grain = u64::from(plan.buffer_alignment.max(16));
     (1..=most).map(move |units| Size::uneven(units, grain))
