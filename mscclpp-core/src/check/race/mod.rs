@@ -82,6 +82,8 @@ pub(super) struct Races<'m, 'p> {
     /// Accesses of scratch that nothing in the launch precedes, and what their agents knew.
     firsts: Vec<First>,
     knew: Vec<Clock>,
+    /// Threads that wait for the same as a step does, in no order.
+    rivals: Vec<((u32, u32), usize)>,
     union: RefCell<Union>,
     found: Diagnostics,
     /// Accesses of other ranks' buffers before those have begun.
@@ -204,6 +206,8 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             K::SemaphoreAcquire => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let agent = &mut self.agents[number];
+                    let rival = self.releases.rival(id, (by, thread), begun, |other| agent.knows.over(other));
+                    self.rivals.extend(rival.map(|rival| (rival, step)));
                     self.releases.receive(id, (by, thread), |thread, word| agent.hear(thread, &word.knows, false));
                 }
             }
@@ -228,6 +232,8 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let agent = &mut self.agents[number];
                     let relaxed = kind == K::RelaxedWait;
+                    let rival = self.signals.rival(id, (by, thread), begun, |other| agent.knows.over(other));
+                    self.rivals.extend(rival.map(|rival| (rival, step)));
                     self.signals.receive(id, (by, thread), |thread, word| {
                         agent.hear(thread, &word.knows, relaxed || word.relaxed);
                     });
@@ -266,6 +272,7 @@ impl<'m, 'p> Races<'m, 'p> {
             carried: Vec::new(),
             firsts: Vec::new(),
             knew: Vec::new(),
+            rivals: Vec::new(),
             union: RefCell::default(),
             found: Diagnostics::default(),
             early: Diagnostics::default(),

@@ -57,6 +57,23 @@ pub(super) fn race(model: &Model, blocks: usize, old: &Access, new: &Access, ato
         .help(help)
 }
 
+/// The finding about a wait for which another thread block may take what comes, where nothing orders the two.
+pub(super) fn rivals(model: &Model, rival: usize, step: usize) -> Diagnostic {
+    let at = model.placed(model.agent_of(step), step);
+    let other = &model.agents[rival];
+    let what = if at.op.kind.is_data() || at.op.channel.is_some() { "signals" } else { "units" };
+    let message = format!(
+        "{} ({}) waits for the same {what} as rank {}, thread block {}, in no order: either may take what comes first, and \
+         leave the other waiting",
+        at.called(model.plan),
+        at.agent(),
+        other.rank,
+        other.block,
+    );
+    Diagnostic::new(Code::Deadlock, at.site(model.plan), message)
+        .help("give each of them a channel or semaphore of its own, or put them in order")
+}
+
 /// The finding about an access of another rank's buffer before that rank is known to have begun.
 pub(super) fn early(model: &Model, access: &Access) -> Diagnostic {
     let new = told(model, access);

@@ -39,6 +39,10 @@ struct Shared {
     sent: BTreeMap<Thread, (u64, Vec<Word>)>,
     all: u64,
     initial: u64,
+    /// Waits in a launch.
+    downs: u64,
+    /// By waiting thread, its agent's turn when it waited last.
+    takers: BTreeMap<Thread, u32>,
     /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
     /// whom they have heard.
     waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
@@ -53,25 +57,29 @@ impl Words {
     /// On channels.
     pub(super) fn of_channels(model: &Model) -> Self {
         let shared = (0..).zip(&model.counters).filter(|(_, traffic)| !traffic.is_private());
-        Self::new(model, model.counters.len(), shared.map(|(counter, _)| (counter, 0)), signals)
+        let shared = shared.map(|(counter, traffic)| (counter, 0, traffic.down.into()));
+        Self::new(model, model.counters.len(), shared, signals)
     }
 
     /// On semaphores.
     pub(super) fn of_semaphores(model: &Model) -> Self {
         let all = (0..).zip(model.releases.iter().zip(&model.units));
         let shared = all.filter(|(_, (traffic, units))| !traffic.is_private() || **units > 0);
-        let shared = shared.map(|(semaphore, (_, units))| (semaphore, u64::try_from(*units).unwrap_or(0)));
+        let shared = shared.map(|(semaphore, (traffic, units))| {
+            (semaphore, u64::try_from(*units).unwrap_or(0), traffic.down.into())
+        });
         Self::new(model, model.releases.len(), shared, |kind| kind == OpKind::SemaphoreRelease)
     }
 
     fn new(
         model: &Model,
         counters: usize,
-        shared: impl Iterator<Item = (u32, u64)>,
+        shared: impl Iterator<Item = (u32, u64, u64)>,
         raises: impl Fn(OpKind) -> bool,
     ) -> Self {
-        let with = |initial| Shared { initial, ..Shared::default() };
-        let mut shared: BTreeMap<u32, Shared> = shared.map(|(counter, initial)| (counter, with(initial))).collect();
+        let with = |initial, downs| Shared { initial, downs, ..Shared::default() };
+        let mut shared: BTreeMap<u32, Shared> =
+            shared.map(|(counter, initial, downs)| (counter, with(initial, downs))).collect();
         if !shared.is_empty() {
             for (agent, steps) in (0..).zip(model.agents.iter().map(|agent| agent.steps.clone())) {
                 for step in steps.filter(|step| raises(model.step_at(*step).kind)) {
@@ -108,9 +116,20 @@ impl Words {
         *last = node;
     }
 
+    /// Another thread that waits for the same, when one is about to in a turn of its agent: either may get what comes
+    /// first. `over` tells how many turns of an agent are known to be over.
+    pub(super) fn rival(&mut self, counter: u32, by: Thread, turn: u32, over: impl Fn(u32) -> u32) -> Option<Thread> {
+        let shared = self.shared.get_mut(&counter)?;
+        let mut takers = shared.takers.iter();
+        let rival = takers.find(|(other, last)| **other != by && over(other.0) <= **last).map(|(other, _)| *other);
+        shared.takers.insert(by, turn);
+        // Where enough is there from the start, nobody waits.
+        rival.filter(|_| shared.downs > shared.initial)
+    }
+
     /// A thread has waited; calls `hear` with what it learns, and what all threads of its agent learn together.
     pub(super) fn receive(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, &Word)) {
-        if let Some(Shared { sent, all, initial, waits }) = self.shared.get_mut(&counter) {
+        if let Some(Shared { sent, all, initial, waits, .. }) = self.shared.get_mut(&counter) {
             for who in [by, (by.0, ALL)] {
                 let (waits, heard) = waits.entry(who).or_default();
                 *waits += 1;
