@@ -69,7 +69,7 @@ const REGRESSIONS: &[Regression] = &[
             &["rlxsignal.m#0,1; nop; put.m i0 > r0:0; nop; signal.m#1; wait.m#3"],
             &["rlxwait.m#0,1; wait.m#1; nop; copy s0 > o0; nop; signal.m#3"],
         ],
-        refused: false,
+        refused: true,
         units: 0,
     },
     Regression {
