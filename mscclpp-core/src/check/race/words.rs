@@ -65,9 +65,8 @@ impl Words {
     pub(super) fn of_semaphores(model: &Model) -> Self {
         let all = (0..).zip(model.releases.iter().zip(&model.units));
         let shared = all.filter(|(_, (traffic, units))| !traffic.is_private() || **units > 0);
-        let shared = shared.map(|(semaphore, (traffic, units))| {
-            (semaphore, u64::try_from(*units).unwrap_or(0), traffic.down.into())
-        });
+        let shared = shared
+            .map(|(semaphore, (traffic, units))| (semaphore, u64::try_from(*units).unwrap_or(0), traffic.down.into()));
         Self::new(model, model.releases.len(), shared, |kind| kind == OpKind::SemaphoreRelease)
     }
 
