@@ -42,10 +42,11 @@ fn build(algorithm: &Algorithm, (ranks, ranks_per_node): (u32, u32), in_place: b
     spec.instances = 1;
     spec.collective.in_place = in_place;
     let arguments = algorithm.arguments([]).expect("defaults");
-    let built = match ranks {
-        0..=16 => algorithm.compile(spec, &arguments),
-        // The checks take long here without optimisation.
-        _ => algorithm.record(spec, &arguments).and_then(|trace| Ok(lower(&trace)?)),
+    // The checks of many ranks take long without optimisation.
+    let built = if ranks <= 16 || !cfg!(debug_assertions) {
+        algorithm.compile(spec, &arguments)
+    } else {
+        algorithm.record(spec, &arguments).and_then(|trace| Ok(lower(&trace)?))
     };
     built.unwrap_or_else(|error| panic!("{} on {ranks} ranks: {error}", algorithm.name()))
 }
