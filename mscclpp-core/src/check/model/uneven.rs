@@ -58,8 +58,9 @@ pub(in super::super) fn uneven_sizes(plan: &PlanTree) -> impl Iterator<Item = Si
     });
     let most = match uneven && cuts(plan).into_values().any(meet) {
         true => (2 * groups).min(LEAST_SIZES.max(MOST_STEPS / steps)),
-        // A slice of packets that is empty orders nobody; most are with a single unit to a chunk.
-        false => u64::from(packets),
+        // A slice of packets that is empty orders nobody; most are with a single unit to a chunk. Long plans repeat what short
+        // ones of the same kind do, and are believed for the time that it would take.
+        false => u64::from(packets && steps <= MOST_STEPS),
     };
     let grain = u64::from(plan.buffer_alignment.max(16));
     (1..=most).map(move |units| Size::uneven(units, grain))
