@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 use std::rc::Rc;
 
+use super::Told;
+
 /// Per agent, how many of its turns are over, and of how many the writes can also be seen. Agents of which nothing is
 /// known are left out. Whoever is known at all, even with no step over, has begun its launch. Cheap to clone.
 ///
@@ -26,6 +28,11 @@ impl Clock {
     /// What an agent knows when it begins: that it has.
     pub(super) fn of(agent: u32) -> Self {
         Self { facts: Some(Rc::new([Fact { agent, over: 0, seen: 0 }])) }
+    }
+
+    /// Whether both are one list.
+    fn is(&self, other: &Self) -> bool {
+        matches!((&self.facts, &other.facts), (Some(a), Some(b)) if Rc::ptr_eq(a, b))
     }
 
     fn list(&self) -> &[Fact] {
@@ -106,21 +113,46 @@ pub(in super::super) struct Union {
 impl Union {
     /// All that any of several knows.
     pub(super) fn of<'c>(&mut self, clocks: impl Iterator<Item = &'c Clock>) -> Clock {
-        for fact in clocks.flat_map(Clock::list) {
-            let agent = fact.agent as usize;
-            if agent >= self.facts.len() {
-                self.facts.resize(agent + 1, None);
+        clocks.for_each(|clock| self.add_all(clock));
+        self.taken()
+    }
+
+    /// All that packets have told, and what else is known.
+    pub(super) fn told<'c>(&mut self, told: impl Iterator<Item = &'c Told>, known: Option<&Clock>) -> Clock {
+        // Packets of one writer mostly tell the same.
+        let mut last: Option<&Clock> = None;
+        for Told { knows, own } in told {
+            if !last.is_some_and(|last| last.is(knows)) {
+                self.add_all(knows);
             }
-            match &mut self.facts[agent] {
-                Some(known) => {
-                    (known.over, known.seen) = (known.over.max(fact.over), known.seen.max(fact.seen));
-                }
-                unknown => {
-                    *unknown = Some(*fact);
-                    self.touched.push(fact.agent);
-                }
+            last = Some(knows);
+            self.add(Fact { agent: own.0, over: own.1, seen: 0 });
+        }
+        known.into_iter().for_each(|clock| self.add_all(clock));
+        self.taken()
+    }
+
+    fn add_all(&mut self, clock: &Clock) {
+        clock.list().iter().for_each(|fact| self.add(*fact));
+    }
+
+    fn add(&mut self, fact: Fact) {
+        let agent = fact.agent as usize;
+        if agent >= self.facts.len() {
+            self.facts.resize(agent + 1, None);
+        }
+        match &mut self.facts[agent] {
+            Some(known) => {
+                (known.over, known.seen) = (known.over.max(fact.over), known.seen.max(fact.seen));
+            }
+            unknown => {
+                *unknown = Some(fact);
+                self.touched.push(fact.agent);
             }
         }
+    }
+
+    fn taken(&mut self) -> Clock {
         self.touched.sort_unstable();
         let facts = self.touched.drain(..).filter_map(|agent| self.facts[agent as usize].take()).collect();
         Clock { facts: Some(facts) }

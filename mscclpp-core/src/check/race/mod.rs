@@ -95,9 +95,24 @@ struct Carried {
     /// Whoever reads any.
     by_any: Clock,
     /// Who reads all.
-    by_all: Clock,
+    by_all: Told,
     /// Who reads an element: of what packets take a thread at a time, the element at the same place of its range.
-    by_element: Clock,
+    by_element: Told,
+}
+
+/// What a writer knew to be over, and what it has done itself.
+#[derive(Clone)]
+struct Told {
+    knows: Clock,
+    /// The writer, and its turns that are over.
+    own: (u32, u32),
+}
+
+impl Told {
+    fn over(&self, agent: u32) -> u32 {
+        let own = if self.own.0 == agent { self.own.1 } else { 0 };
+        self.knows.over(agent).max(own)
+    }
 }
 
 /// What a block has learned from packets since the last block sync.
@@ -107,9 +122,17 @@ struct Heard {
     /// What each of them knows.
     of_any: Clock,
     /// What they know together.
-    of_all: Clock,
+    of_all: Told,
     /// What each knows of its element, if its range began where the writer's did.
-    of_element: Clock,
+    of_element: Told,
+}
+
+/// What all writes of a step share, of the ranges of one length.
+struct Shared {
+    step: u32,
+    length: u64,
+    all: Clock,
+    element: Clock,
 }
 
 /// A port as far as one thread uses it.
@@ -130,6 +153,10 @@ struct Agent {
     threads: SmallVec<[(u32, Clock); 1]>,
     /// What has been learned from packets since.
     heard: Vec<Heard>,
+    /// What it tells with packets in its current step.
+    tells: Option<Shared>,
+    /// What it surely knows in its current step, by step and length of a range.
+    surely: Option<(u32, u64, Clock)>,
     /// Turns done: each thread takes them one after the other, its elements in all of them.
     count: u32,
     /// Turns done at the last block sync.
@@ -147,13 +174,9 @@ impl Agent {
             all => self.knows = union.of(all.iter().map(|(_, knows)| knows).chain([&self.knows])),
         }
         self.threads.clear();
-        match self.heard.as_slice() {
-            [] => {}
-            [one] => self.knows.join(&one.of_all, true),
-            all => {
-                let heard = union.of(all.iter().map(|heard| &heard.of_all));
-                self.knows.join(&heard, true);
-            }
+        if !self.heard.is_empty() {
+            let heard = union.told(self.heard.iter().map(|heard| &heard.of_all), None);
+            self.knows.join(&heard, true);
         }
         self.heard.clear();
         self.lengths.clear();
@@ -370,6 +393,9 @@ impl<'m, 'p> Races<'m, 'p> {
             return;
         }
         let block = by < self.blocks;
+        if effect.write {
+            self.be_sure(by, step as u32, self.model.length(&effect));
+        }
         let state = &self.agents[by];
         let mut access = Access {
             agent: by as u32,
@@ -411,9 +437,9 @@ impl<'m, 'p> Races<'m, 'p> {
                 } else {
                     if first == NONE {
                         first = self.knew.len() as u32;
-                        self.knew.push(match state.sure(length).count() {
-                            1 => state.knows.clone(),
-                            _ => self.union.borrow_mut().of(state.sure(length)),
+                        self.knew.push(match &state.surely {
+                            Some((known, range, clock)) if (*known, *range) == (access.step, length) => clock.clone(),
+                            _ => state.knows.clone(),
                         });
                     }
                     self.firsts.push(First { atom: atom as u32, access: self.accesses.len() as u32, knew: first });
@@ -472,6 +498,17 @@ impl<'m, 'p> Races<'m, 'p> {
         self.accesses.push(access);
     }
 
+    /// Puts together what an agent surely knows when it writes ranges of some length in a step: reads learn nothing by it,
+    /// since what they read they wait for.
+    fn be_sure(&mut self, by: usize, step: u32, length: u64) {
+        let agent = &self.agents[by];
+        let known = agent.surely.as_ref().is_some_and(|(known, range, _)| (*known, *range) == (step, length));
+        if !agent.heard.is_empty() && !known {
+            let clock = self.union.borrow_mut().of(agent.sure(length));
+            self.agents[by].surely = Some((step, length, clock));
+        }
+    }
+
     /// A block has read packets that an access wrote.
     fn hear_packets(&mut self, by: usize, effect: &Effect, old: u32) {
         let old = &self.accesses[old as usize];
@@ -481,8 +518,9 @@ impl<'m, 'p> Races<'m, 'p> {
         let alike = atoms.start == old.atoms.0 as usize && atoms.end <= old.atoms.1 as usize;
         let length = self.model.length(effect);
         let of_any = carried.by_any.clone();
-        let of_all = if all { &carried.by_all } else { &carried.by_any }.clone();
-        let of_element = if alike { &carried.by_element } else { &carried.by_any }.clone();
+        let part = || Told { knows: carried.by_any.clone(), own: (old.agent, 0) };
+        let of_all = if all { carried.by_all.clone() } else { part() };
+        let of_element = if alike { carried.by_element.clone() } else { part() };
         self.agents[by].heard.push(Heard { length, of_any, of_all, of_element });
     }
 
@@ -502,37 +540,48 @@ impl<'m, 'p> Races<'m, 'p> {
             }
             self.rewritten.insert(atom);
         }
-        let carried = self.carried(by, effect, turn + 1);
+        let carried = self.carried(by, step, effect, turn + 1);
         self.carried.push(carried);
         self.carried.len() as u32 - 1
     }
 
     /// What the readers of packets learn that are about to be written.
-    fn carried(&self, by: usize, effect: &Effect, done: u32) -> Carried {
-        let agent = &self.agents[by];
-        let by_any = agent.knows.clone();
+    fn carried(&mut self, by: usize, step: usize, effect: &Effect, done: u32) -> Carried {
+        let number = by as u32;
+        let by_any = self.agents[by].knows.clone();
         if by >= self.blocks {
             // It does one thing after the other, and this will be the next one.
-            let mut by_all = by_any.clone();
-            by_all.learn(by as u32, done);
-            return Carried { by_all, by_element: by_any.clone(), by_any };
+            let by_all = Told { knows: by_any.clone(), own: (number, done) };
+            let by_element = Told { knows: by_any.clone(), own: (number, 0) };
+            return Carried { by_any, by_all, by_element };
         }
-        let (mut by_all, mut by_element) = (by_any.clone(), by_any.clone());
         // As many threads as write the packets had read those, and done that, before.
-        let length = self.model.length(effect);
-        if agent.heard.iter().any(|heard| heard.length <= length) {
-            let whole = agent.heard.iter().filter(|heard| heard.length <= length);
-            by_all = self.union.borrow_mut().of(whole.map(|heard| &heard.of_all).chain([&by_any]));
+        let (step, length) = (step as u32, self.model.length(effect));
+        let agent = &mut self.agents[by];
+        let known = agent.tells.as_ref().is_some_and(|tells| (tells.step, tells.length) == (step, length));
+        if !known {
+            let union = self.union.get_mut();
+            let mut of = |heard: &mut dyn Iterator<Item = &Told>| {
+                let mut heard = heard.peekable();
+                if heard.peek().is_none() { by_any.clone() } else { union.told(heard, Some(&by_any)) }
+            };
+            let heard = &agent.heard;
+            let all = of(&mut heard.iter().filter(|heard| heard.length <= length).map(|heard| &heard.of_all));
+            // Whoever writes an element had read it.
+            let element = of(&mut heard.iter().filter(|heard| heard.length >= length).map(|heard| &heard.of_element));
+            agent.tells = Some(Shared { step, length, all, element });
         }
         let longer = agent.lengths.iter().find(|(_, other)| *other > length);
-        by_all.learn(by as u32, longer.map_or(done, |(begun, _)| *begun));
-        // Whoever writes an element had read it.
-        if agent.heard.iter().any(|heard| heard.length >= length) {
-            let elements = agent.heard.iter().filter(|heard| heard.length >= length);
-            by_element = self.union.borrow_mut().of(elements.map(|heard| &heard.of_element).chain([&by_any]));
+        let all = longer.map_or(done, |(begun, _)| *begun);
+        let (all_knows, element_knows) = match &agent.tells {
+            Some(tells) => (tells.all.clone(), tells.element.clone()),
+            None => (by_any.clone(), by_any.clone()),
+        };
+        Carried {
+            by_any,
+            by_all: Told { knows: all_knows, own: (number, all) },
+            by_element: Told { knows: element_knows, own: (number, done) },
         }
-        by_element.learn(by as u32, done);
-        Carried { by_any, by_all, by_element }
     }
 
     /// What the threads of a step take at a time.

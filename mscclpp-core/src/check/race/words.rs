@@ -120,7 +120,10 @@ impl Words {
     pub(super) fn rival(&mut self, counter: u32, by: Thread, turn: u32, over: impl Fn(u32) -> u32) -> Option<Thread> {
         let shared = self.shared.get_mut(&counter)?;
         let mut takers = shared.takers.iter();
-        let rival = takers.find(|(other, last)| **other != by && over(other.0) <= **last).map(|(other, _)| *other);
+        // All threads of one operation must be served before the abstract run goes on, whoever is first.
+        let together = |other: &Thread, last: u32| other.0 == by.0 && last == turn;
+        let is_rival = |other: &Thread, last: u32| *other != by && !together(other, last) && over(other.0) <= last;
+        let rival = takers.find(|(other, last)| is_rival(other, **last)).map(|(other, _)| *other);
         shared.takers.insert(by, turn);
         // Where enough is there from the start, nobody waits.
         rival.filter(|_| shared.downs > shared.initial)

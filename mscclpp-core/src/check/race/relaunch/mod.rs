@@ -17,7 +17,7 @@ use super::super::MOST_FINDINGS;
 use super::super::model::Space;
 use super::cells::{Access, First, NONE};
 use super::clock::Clock;
-use super::{Races, story};
+use super::{Races, Told, story};
 use crate::diag::Diagnostics;
 
 /// What a run has shown: races, and collisions with the caller and the next launch.
@@ -62,7 +62,7 @@ impl Ends {
         });
         let mut clocks: Vec<Clock> = clocks.collect();
         // What a rank's blocks have read of some packets together tells as much as if one had read all.
-        let mut read: Vec<Vec<&Clock>> = vec![Vec::new(); clocks.len()];
+        let mut read: Vec<Vec<&Told>> = vec![Vec::new(); clocks.len()];
         for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.carries != NONE) {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
             let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
@@ -72,7 +72,7 @@ impl Ends {
             }
         }
         for (clock, read) in clocks.iter_mut().zip(read).filter(|(_, read)| !read.is_empty()) {
-            let all = races.union.borrow_mut().of(read.into_iter().chain([&*clock]));
+            let all = races.union.borrow_mut().told(read.into_iter(), Some(clock));
             *clock = all;
         }
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
