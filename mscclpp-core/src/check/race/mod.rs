@@ -39,6 +39,8 @@
 
 mod cells;
 mod clock;
+mod packets;
+mod ports;
 pub(super) mod relaunch;
 mod story;
 mod words;
@@ -56,6 +58,8 @@ use crate::diag::Diagnostics;
 use crate::plan::OpKind;
 use cells::{Access, Cells, First, Grain, NONE};
 use clock::{Clock, Union};
+use packets::{Carried, Heard, Shared, Told};
+use ports::Port;
 use words::{Word, Words};
 
 /// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
@@ -88,61 +92,6 @@ pub(super) struct Races<'m, 'p> {
     found: Diagnostics,
     /// Accesses of other ranks' buffers before those have begun.
     early: Diagnostics,
-}
-
-/// What the readers of some packets learn to be over.
-struct Carried {
-    /// Whoever reads any.
-    by_any: Clock,
-    /// Who reads all.
-    by_all: Told,
-    /// Who reads an element: of what packets take a thread at a time, the element at the same place of its range.
-    by_element: Told,
-}
-
-/// What a writer knew to be over, and what it has done itself.
-#[derive(Clone)]
-struct Told {
-    knows: Clock,
-    /// The writer, and its turns that are over.
-    own: (u32, u32),
-}
-
-impl Told {
-    fn over(&self, agent: u32) -> u32 {
-        let own = if self.own.0 == agent { self.own.1 } else { 0 };
-        self.knows.over(agent).max(own)
-    }
-}
-
-/// What a block has learned from packets since the last block sync.
-struct Heard {
-    /// Length of the range that it read: as many of its threads know.
-    length: u64,
-    /// What each of them knows.
-    of_any: Clock,
-    /// What they know together.
-    of_all: Told,
-    /// What each knows of its element, if its range began where the writer's did.
-    of_element: Told,
-}
-
-/// What all writes of a step share, of the ranges of one length.
-struct Shared {
-    step: u32,
-    length: u64,
-    all: Clock,
-    element: Clock,
-}
-
-/// A port as far as one thread uses it.
-struct Port {
-    agent: u32,
-    thread: u32,
-    /// The turn in which the thread used it last.
-    last: u32,
-    /// Its number among the agents.
-    number: usize,
 }
 
 #[derive(Default)]
@@ -302,45 +251,6 @@ impl<'m, 'p> Races<'m, 'p> {
         }
     }
 
-    /// The port behind a channel end, as far as a thread knows what it does: what other threads gave it comes before what
-    /// this one gives it now only if that is over.
-    fn port(&mut self, (end, agent, thread): (u32, u32, u32), word: &Clock) -> usize {
-        let ports = self.ports.entry(end).or_default();
-        let own = ports.iter().position(|port| (port.agent, port.thread) == (agent, thread)).unwrap_or_else(|| {
-            let number = self.agents.len();
-            self.agents.push(Agent { knows: Clock::of(number as u32), ..Agent::default() });
-            ports.push(Port { agent, thread, last: 0, number });
-            ports.len() - 1
-        });
-        let mut knows = word.clone();
-        for other in ports.iter().filter(|other| word.over(other.agent) > other.last) {
-            knows.join(&self.agents[other.number].knows, false);
-        }
-        ports[own].last = self.agents[agent as usize].count - 1;
-        let number = ports[own].number;
-        self.agents[number].knows.join(&knows, false);
-        number
-    }
-
-    /// A port hears from a thread that gives it something to do; what it can tell afterwards, all before being done.
-    fn tell_port(&mut self, end: (u32, u32, u32), word: &Clock) -> Clock {
-        let number = self.port(end, word);
-        let port = &mut self.agents[number];
-        port.count += 1;
-        port.meet(number as u32, self.union.get_mut());
-        port.knows.clone()
-    }
-
-    /// A thread waits until a port has done all that it was given.
-    fn flush(&mut self, (end, agent, thread): (u32, u32, u32)) {
-        let word = self.agents[agent as usize].word(thread);
-        let number = self.port((end, agent, thread), &word);
-        let port = &self.agents[number];
-        let mut word = port.knows.clone();
-        word.learn(number as u32, port.count);
-        self.agents[agent as usize].hear(thread, &word, true);
-    }
-
     /// A data operation of a block, of which so many turns are over when it begins.
     fn touch(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
@@ -351,37 +261,6 @@ impl<'m, 'p> Races<'m, 'p> {
         if model.has_packets() {
             let longest = model.effects(step).iter().map(|effect| model.length(effect)).max().unwrap_or(0);
             self.agents[agent].lengths.push((begun, longest));
-        }
-    }
-
-    /// A data operation that a block gives to ports, one pair of source and destination per channel.
-    fn push(&mut self, agent: usize, step: usize, begun: u32) {
-        let model = self.model;
-        let kind = model.step_at(step).kind;
-        let (effects, forwards) = (model.effects(step), kind == OpKind::ReadPutPackets);
-        if forwards {
-            // The block waits for the packets, and meets, before it pushes.
-            for number in (0..effects.len()).filter(|number| !effects[*number].write) {
-                self.access(agent, agent, step, number, begun);
-            }
-            self.agents[agent].meet(agent as u32, self.union.get_mut());
-        }
-        for (thread, &end) in (0..).zip(model.ids(step)) {
-            let word = self.agents[agent].word(thread);
-            let end = (end, agent as u32, thread);
-            let port = self.port(end, &word);
-            for (number, effect) in effects.iter().enumerate() {
-                if effect.position == thread || forwards && !effect.write {
-                    self.access(agent, port, step, number, self.agents[port].count);
-                }
-            }
-            let knows = self.tell_port(end, &word);
-            if signals(kind) {
-                self.signals.send(end.0, (agent as u32, thread), Word { knows, relaxed: false });
-            }
-            if kind == OpKind::PutWithSignalAndFlush {
-                self.flush(end);
-            }
         }
     }
 
@@ -496,92 +375,6 @@ impl<'m, 'p> Races<'m, 'p> {
             }
         }
         self.accesses.push(access);
-    }
-
-    /// Puts together what an agent surely knows when it writes ranges of some length in a step: reads learn nothing by it,
-    /// since what they read they wait for.
-    fn be_sure(&mut self, by: usize, step: u32, length: u64) {
-        let agent = &self.agents[by];
-        let known = agent.surely.as_ref().is_some_and(|(known, range, _)| (*known, *range) == (step, length));
-        if !agent.heard.is_empty() && !known {
-            let clock = self.union.borrow_mut().of(agent.sure(length));
-            self.agents[by].surely = Some((step, length, clock));
-        }
-    }
-
-    /// A block has read packets that an access wrote.
-    fn hear_packets(&mut self, by: usize, effect: &Effect, old: u32) {
-        let old = &self.accesses[old as usize];
-        let Some(carried) = self.carried.get(old.carries as usize) else { return };
-        let atoms = effect.atoms();
-        let all = atoms.start <= old.atoms.0 as usize && old.atoms.1 as usize <= atoms.end;
-        let alike = atoms.start == old.atoms.0 as usize && atoms.end <= old.atoms.1 as usize;
-        let length = self.model.length(effect);
-        let of_any = carried.by_any.clone();
-        let part = || Told { knows: carried.by_any.clone(), own: (old.agent, 0) };
-        let of_all = if all { carried.by_all.clone() } else { part() };
-        let of_element = if alike { carried.by_element.clone() } else { part() };
-        self.agents[by].heard.push(Heard { length, of_any, of_all, of_element });
-    }
-
-    /// Packets are written; where what their readers learn is found among `carried`.
-    fn written(&mut self, by: usize, step: usize, effect: &Effect, turn: u32) -> u32 {
-        use OpKind as K;
-        let forwards = matches!(self.model.step_at(step).kind, K::ReadPutPackets | K::SwitchBroadcastPackets);
-        for atom in effect.atoms() {
-            let old = self.cells.write(atom);
-            if old == NONE {
-                continue;
-            }
-            // A multicast may write what it reads: then a reader finds the same packet before and after.
-            let same = |other: &Effect| !other.write && other.atoms() == effect.atoms();
-            if forwards && self.model.effects(step).iter().any(same) {
-                return self.accesses[old as usize].carries;
-            }
-            self.rewritten.insert(atom);
-        }
-        let carried = self.carried(by, step, effect, turn + 1);
-        self.carried.push(carried);
-        self.carried.len() as u32 - 1
-    }
-
-    /// What the readers of packets learn that are about to be written.
-    fn carried(&mut self, by: usize, step: usize, effect: &Effect, done: u32) -> Carried {
-        let number = by as u32;
-        let by_any = self.agents[by].knows.clone();
-        if by >= self.blocks {
-            // It does one thing after the other, and this will be the next one.
-            let by_all = Told { knows: by_any.clone(), own: (number, done) };
-            let by_element = Told { knows: by_any.clone(), own: (number, 0) };
-            return Carried { by_any, by_all, by_element };
-        }
-        // As many threads as write the packets had read those, and done that, before.
-        let (step, length) = (step as u32, self.model.length(effect));
-        let agent = &mut self.agents[by];
-        let known = agent.tells.as_ref().is_some_and(|tells| (tells.step, tells.length) == (step, length));
-        if !known {
-            let union = self.union.get_mut();
-            let mut of = |heard: &mut dyn Iterator<Item = &Told>| {
-                let mut heard = heard.peekable();
-                if heard.peek().is_none() { by_any.clone() } else { union.told(heard, Some(&by_any)) }
-            };
-            let heard = &agent.heard;
-            let all = of(&mut heard.iter().filter(|heard| heard.length <= length).map(|heard| &heard.of_all));
-            // Whoever writes an element had read it.
-            let element = of(&mut heard.iter().filter(|heard| heard.length >= length).map(|heard| &heard.of_element));
-            agent.tells = Some(Shared { step, length, all, element });
-        }
-        let longer = agent.lengths.iter().find(|(_, other)| *other > length);
-        let all = longer.map_or(done, |(begun, _)| *begun);
-        let (all_knows, element_knows) = match &agent.tells {
-            Some(tells) => (tells.all.clone(), tells.element.clone()),
-            None => (by_any.clone(), by_any.clone()),
-        };
-        Carried {
-            by_any,
-            by_all: Told { knows: all_knows, own: (number, all) },
-            by_element: Told { knows: element_knows, own: (number, done) },
-        }
     }
 
     /// What the threads of a step take at a time.

@@ -1,0 +1,140 @@
+//! Packets: what their readers learn from them.
+
+use super::Races;
+use super::cells::NONE;
+use super::clock::Clock;
+use crate::check::model::Effect;
+use crate::plan::OpKind;
+
+/// What the readers of some packets learn to be over.
+pub(super) struct Carried {
+    /// Whoever reads any.
+    pub(super) by_any: Clock,
+    /// Who reads all.
+    pub(super) by_all: Told,
+    /// Who reads an element: of what packets take a thread at a time, the element at the same place of its range.
+    pub(super) by_element: Told,
+}
+
+/// What a writer knew to be over, and what it has done itself.
+#[derive(Clone)]
+pub(super) struct Told {
+    pub(super) knows: Clock,
+    /// The writer, and its turns that are over.
+    pub(super) own: (u32, u32),
+}
+
+impl Told {
+    pub(super) fn over(&self, agent: u32) -> u32 {
+        let own = if self.own.0 == agent { self.own.1 } else { 0 };
+        self.knows.over(agent).max(own)
+    }
+}
+
+/// What a block has learned from packets since the last block sync.
+pub(super) struct Heard {
+    /// Length of the range that it read: as many of its threads know.
+    pub(super) length: u64,
+    /// What each of them knows.
+    pub(super) of_any: Clock,
+    /// What they know together.
+    pub(super) of_all: Told,
+    /// What each knows of its element, if its range began where the writer's did.
+    pub(super) of_element: Told,
+}
+
+/// What all writes of a step share, of the ranges of one length.
+pub(super) struct Shared {
+    pub(super) step: u32,
+    pub(super) length: u64,
+    pub(super) all: Clock,
+    pub(super) element: Clock,
+}
+
+impl Races<'_, '_> {
+    /// Puts together what an agent surely knows when it writes ranges of some length in a step: reads learn nothing by it,
+    /// since what they read they wait for.
+    pub(super) fn be_sure(&mut self, by: usize, step: u32, length: u64) {
+        let agent = &self.agents[by];
+        let known = agent.surely.as_ref().is_some_and(|(known, range, _)| (*known, *range) == (step, length));
+        if !agent.heard.is_empty() && !known {
+            let clock = self.union.borrow_mut().of(agent.sure(length));
+            self.agents[by].surely = Some((step, length, clock));
+        }
+    }
+
+    /// A block has read packets that an access wrote.
+    pub(super) fn hear_packets(&mut self, by: usize, effect: &Effect, old: u32) {
+        let old = &self.accesses[old as usize];
+        let Some(carried) = self.carried.get(old.carries as usize) else { return };
+        let atoms = effect.atoms();
+        let all = atoms.start <= old.atoms.0 as usize && old.atoms.1 as usize <= atoms.end;
+        let alike = atoms.start == old.atoms.0 as usize && atoms.end <= old.atoms.1 as usize;
+        let length = self.model.length(effect);
+        let of_any = carried.by_any.clone();
+        let part = || Told { knows: carried.by_any.clone(), own: (old.agent, 0) };
+        let of_all = if all { carried.by_all.clone() } else { part() };
+        let of_element = if alike { carried.by_element.clone() } else { part() };
+        self.agents[by].heard.push(Heard { length, of_any, of_all, of_element });
+    }
+
+    /// Packets are written; where what their readers learn is found among `carried`.
+    pub(super) fn written(&mut self, by: usize, step: usize, effect: &Effect, turn: u32) -> u32 {
+        use OpKind as K;
+        let forwards = matches!(self.model.step_at(step).kind, K::ReadPutPackets | K::SwitchBroadcastPackets);
+        for atom in effect.atoms() {
+            let old = self.cells.write(atom);
+            if old == NONE {
+                continue;
+            }
+            // A multicast may write what it reads: then a reader finds the same packet before and after.
+            let same = |other: &Effect| !other.write && other.atoms() == effect.atoms();
+            if forwards && self.model.effects(step).iter().any(same) {
+                return self.accesses[old as usize].carries;
+            }
+            self.rewritten.insert(atom);
+        }
+        let carried = self.carried(by, step, effect, turn + 1);
+        self.carried.push(carried);
+        self.carried.len() as u32 - 1
+    }
+
+    /// What the readers of packets learn that are about to be written.
+    fn carried(&mut self, by: usize, step: usize, effect: &Effect, done: u32) -> Carried {
+        let number = by as u32;
+        let by_any = self.agents[by].knows.clone();
+        if by >= self.blocks {
+            // It does one thing after the other, and this will be the next one.
+            let by_all = Told { knows: by_any.clone(), own: (number, done) };
+            let by_element = Told { knows: by_any.clone(), own: (number, 0) };
+            return Carried { by_any, by_all, by_element };
+        }
+        // As many threads as write the packets had read those, and done that, before.
+        let (step, length) = (step as u32, self.model.length(effect));
+        let agent = &mut self.agents[by];
+        let known = agent.tells.as_ref().is_some_and(|tells| (tells.step, tells.length) == (step, length));
+        if !known {
+            let union = self.union.get_mut();
+            let mut of = |heard: &mut dyn Iterator<Item = &Told>| {
+                let mut heard = heard.peekable();
+                if heard.peek().is_none() { by_any.clone() } else { union.told(heard, Some(&by_any)) }
+            };
+            let heard = &agent.heard;
+            let all = of(&mut heard.iter().filter(|heard| heard.length <= length).map(|heard| &heard.of_all));
+            // Whoever writes an element had read it.
+            let element = of(&mut heard.iter().filter(|heard| heard.length >= length).map(|heard| &heard.of_element));
+            agent.tells = Some(Shared { step, length, all, element });
+        }
+        let longer = agent.lengths.iter().find(|(_, other)| *other > length);
+        let all = longer.map_or(done, |(begun, _)| *begun);
+        let (all_knows, element_knows) = match &agent.tells {
+            Some(tells) => (tells.all.clone(), tells.element.clone()),
+            None => (by_any.clone(), by_any.clone()),
+        };
+        Carried {
+            by_any,
+            by_all: Told { knows: all_knows, own: (number, all) },
+            by_element: Told { knows: element_knows, own: (number, done) },
+        }
+    }
+}
