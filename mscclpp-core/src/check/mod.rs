@@ -119,7 +119,9 @@ impl Checks {
 /// `rank R / thread block T / operation I (name)`.
 ///
 /// # Cost
-/// Linear in the operations, except that loops are run a few times over.
+/// About linear in the operations for plans that synchronise by signals, loops run a few times over. What agents know of
+/// each other grows with the ranks that hear of each other, which packets spread widely: large packet plans take time that
+/// grows with the square of the ranks and more.
 ///
 /// # Panics
 /// Never, whatever the plan says.

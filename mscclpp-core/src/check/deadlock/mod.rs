@@ -2,7 +2,8 @@
 //!
 //! All blocks of all ranks run in turns, each until it must wait: for a signal, a semaphore, the other blocks of a
 //! barrier, or packets that nobody has written yet in this launch. Signals and semaphores only count up for whoever
-//! waits, so the order of turns does not matter for who gets stuck in the end. Ports deliver at once here: a proxy
+//! waits, so the order of turns does not matter for who gets stuck in the end, as long as no two wait for the same one:
+//! who does so in no order is refused under the same code by the race rule, which knows the order ([`super::race`]). Ports deliver at once here: a proxy
 //! always finishes what it was given. Loops run a few iterations, as often as their spans and units say relative to
 //! each other, and in a second run one iteration each.
 

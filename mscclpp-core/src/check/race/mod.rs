@@ -22,6 +22,9 @@
 //!    rank that has begun, and must be over when the owner's launch is (M0212, M0213).
 //! 7. Whatever the next launch does first to scratch comes after what this one did last ([`relaunch`], M0211).
 //!
+//! 8. Of two that wait on one channel, or acquire one semaphore, one knows the other to be done, unless enough units are
+//!    there from the start (M0208).
+//!
 //! # Why this is sound
 //!
 //! A clock holds only what is over in every schedule. Where one thread raises a counter and one waits for it, the nth

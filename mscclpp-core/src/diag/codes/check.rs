@@ -130,7 +130,7 @@ Right:
     filled.release(0);
 ```"#;
     Deadlock = "M0208" "deadlock": "every thread block runs to its end",
-        r#"Signals, semaphores, barriers and packets must come before whoever waits for them can hold up whoever gives them.
+        r#"Signals, semaphores, barriers and packets must come before whoever waits for them can hold up whoever gives them. Where two thread blocks wait on one channel or acquire one semaphore in no order, either may take what comes first and leave the other waiting, so they need one each, or an order.
 
 Wrong, since both ranks wait before they signal:
 
