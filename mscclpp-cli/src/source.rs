@@ -9,7 +9,7 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Op, PlanTree, Ref, json};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
-use mscclpp_exec::algorithms::{self, Algorithm, BuildError, Placement};
+use mscclpp_exec::algorithms::{self, BuildError, Placement, Shipped};
 
 use crate::args::{BuildArgs, SourceArgs};
 use crate::error::{Error, Result, similar};
@@ -79,13 +79,13 @@ pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
     let path = Path::new(name);
     let is_path = name == "-" || name.contains(['/', '\\']) || name.ends_with(".json") || path.exists();
     if !is_path {
-        let known = algorithms::all().iter().map(Algorithm::name);
+        let known = algorithms::all().iter().map(Shipped::name);
         return Err(Error::UnknownName { name: name.to_owned(), suggestions: similar(name, known) });
     }
     file(path)
 }
 
-fn named(algorithm: &Algorithm, build: &BuildArgs) -> Result<PlanTree> {
+fn named(algorithm: &Shipped, build: &BuildArgs) -> Result<PlanTree> {
     let name = algorithm.name();
     let ranks = build.ranks.unwrap_or(DEFAULT_RANKS);
     // With no node size that works, the algorithm itself says what it needs.

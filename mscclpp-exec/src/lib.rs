@@ -6,11 +6,13 @@ pub mod algorithms;
 pub mod cpu;
 pub mod dtype;
 pub mod error;
+mod file;
 mod layout;
 #[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]
 mod memory;
 pub mod message;
 pub mod numeric;
+pub mod select;
 pub mod verify;
 
 pub use dtype::{DataType, Element};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Op, OpKind, Place, PlanTree};
 use mscclpp_core::vocab::ChannelKind;
-use mscclpp_exec::algorithms::{self, Algorithm, BuildError, Placement};
+use mscclpp_exec::algorithms::{self, BuildError, Placement, Shipped};
 
 /// Ranks and ranks per node: small, prime, large; one, two and several nodes.
 const MACHINES: [(u32, u32); 16] = [
@@ -29,7 +29,7 @@ const MACHINES: [(u32, u32); 16] = [
 ];
 
 /// Whether to build in place: all ways that the algorithm supports.
-fn placements(algorithm: &Algorithm) -> &'static [bool] {
+fn placements(algorithm: &Shipped) -> &'static [bool] {
     match algorithm.placement() {
         Placement::InPlace => &[true],
         Placement::OutOfPlace => &[false],
@@ -37,7 +37,7 @@ fn placements(algorithm: &Algorithm) -> &'static [bool] {
     }
 }
 
-fn build(algorithm: &Algorithm, (ranks, ranks_per_node): (u32, u32), in_place: bool) -> PlanTree {
+fn build(algorithm: &Shipped, (ranks, ranks_per_node): (u32, u32), in_place: bool) -> PlanTree {
     let mut spec = algorithm.spec(ranks, ranks_per_node);
     spec.instances = 1;
     spec.collective.in_place = in_place;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use mscclpp_exec::algorithms::{self, Algorithm, Placement};
+use mscclpp_exec::algorithms::{self, Placement, Shipped};
 
 /// The table of algorithms, grouped by collective.
 fn page() -> String {
@@ -32,12 +32,12 @@ input and output. All run on 2 ranks or more.
     page
 }
 
-fn parameters(algorithm: &Algorithm) -> String {
+fn parameters(algorithm: &Shipped) -> String {
     let names: Vec<_> = algorithm.parameters().iter().map(|param| format!("`{}`", param.name)).collect();
     if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
 }
 
-fn placement(algorithm: &Algorithm) -> &'static str {
+fn placement(algorithm: &Shipped) -> &'static str {
     match algorithm.placement() {
         Placement::InPlace => "only",
         Placement::OutOfPlace => "no",

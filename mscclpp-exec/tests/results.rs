@@ -4,14 +4,14 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::algorithms::{self, Algorithm, Placement};
+use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Accumulate, DataType, Message, Packet};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-fn build(algorithm: &Algorithm, ranks: u32, in_place: bool) -> Option<Plan> {
+fn build(algorithm: &Shipped, ranks: u32, in_place: bool) -> Option<Plan> {
     let mut spec = algorithm.spec(ranks, algorithm.ranks_per_node(ranks)?);
     spec.instances = spec.instances.min(2);
     spec.collective.in_place = match algorithm.placement() {

@@ -54,8 +54,8 @@ fn names() -> BTreeSet<&'static str> {
         "Run::launch" => |run: &mut Run| run.launch(&[[0_i32]], &mut [[0_i32]]);
         "algorithms::all" => algorithms::all;
         "algorithms::find" => algorithms::find;
-        "algorithms::Algorithm::kind" => algorithms::Algorithm::kind;
-        "algorithms::Algorithm::name" => algorithms::Algorithm::name;
+        "algorithms::Shipped::kind" => algorithms::Shipped::kind;
+        "algorithms::Shipped::name" => algorithms::Shipped::name;
         "lang::MscclppProgram::new" => |c: lang::Collective| _ = lang::MscclppProgram::new("", c, 1, 1);
         "lang::MscclppProgram::record" => |p: lang::MscclppProgram| p.record(|_| ());
         "lang::MscclppProgram::protocol" => lang::MscclppProgram::protocol;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mscclpp_exec::algorithms::{self, Algorithm, Placement};
+use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use serde_json::{Value, json};
 
 use crate::args::ListArgs;
@@ -26,7 +26,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(exit::DONE))
 }
 
-fn value(algorithm: &Algorithm) -> Value {
+fn value(algorithm: &Shipped) -> Value {
     let placement = algorithm.placement();
     let params: Vec<_> = algorithm
         .parameters()
@@ -44,7 +44,7 @@ fn value(algorithm: &Algorithm) -> Value {
     })
 }
 
-fn text(all: &[&Algorithm]) -> String {
+fn text(all: &[&Shipped]) -> String {
     let mut table = Columns::new(&["name", "collective", "in place", "runs on", "params"]);
     for algorithm in all {
         let params = algorithm.parameters().iter().map(|param| {

@@ -10,8 +10,9 @@ mod alltoall;
 mod broadcast;
 mod reduce;
 mod reducescatter;
-mod registry;
+
 mod sendrecv;
+mod shipped;
 
 pub use allgather::*;
 pub use allreduce::*;
@@ -19,11 +20,12 @@ pub use alltoall::*;
 pub use broadcast::*;
 pub use reduce::*;
 pub use reducescatter::*;
-pub use registry::{Algorithm, BuildError, Param, Placement};
 pub use sendrecv::*;
+pub(crate) use shipped::MAX_RANKS;
+pub use shipped::{BuildError, Param, Placement, Shipped};
 
 /// The algorithms, grouped by collective, the plainest first.
-static ALL: &[Algorithm] = &[
+static ALL: &[Shipped] = &[
     allgather::pairwise::ENTRY,
     allgather::all_pairs::ENTRY,
     allgather::ring::ENTRY,
@@ -61,11 +63,11 @@ static ALL: &[Algorithm] = &[
 ];
 
 /// All algorithms, grouped by collective.
-pub fn all() -> &'static [Algorithm] {
+pub fn all() -> &'static [Shipped] {
     ALL
 }
 
 /// The algorithm of a name.
-pub fn find(name: &str) -> Option<&'static Algorithm> {
+pub fn find(name: &str) -> Option<&'static Shipped> {
     ALL.iter().find(|algorithm| algorithm.name() == name)
 }

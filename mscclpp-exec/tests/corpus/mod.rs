@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use mscclpp_core::plan::json::{self, ReadOptions};
 use mscclpp_core::plan::{Op, PlanTree};
-use mscclpp_exec::algorithms::{self, Algorithm, Placement};
+use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use serde_json::Value;
 
 /// A plan and what it is called.
@@ -35,7 +35,7 @@ pub fn shipped(machines: &[(u32, u32)], instances: u32) -> Vec<Named> {
     plans
 }
 
-fn placements(algorithm: &Algorithm) -> &'static [bool] {
+fn placements(algorithm: &Shipped) -> &'static [bool] {
     match algorithm.placement() {
         Placement::InPlace => &[true],
         Placement::OutOfPlace => &[false],

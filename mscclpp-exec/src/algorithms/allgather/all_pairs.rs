@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank puts its chunk into every other rank's output, starting with its neighbour so that no rank is hit by all.
 ///
@@ -37,6 +37,6 @@ pub fn allgather_all_pairs(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| allgather_all_pairs(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| allgather_all_pairs(p))
         .placed(Placement::InPlace);

@@ -4,7 +4,7 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// The ranks of a node exchange their chunks; every rank sends its chunk to its counterparts on all other nodes; what comes
 /// from there is forwarded within the node.
@@ -82,8 +82,8 @@ pub fn allgather_hierarchical_packets(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_hierarchical_packets::algorithm, include_str!("hierarchical_packets.rs"), |p, _| {
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_hierarchical_packets::algorithm, include_str!("hierarchical_packets.rs"), |p, _| {
         allgather_hierarchical_packets(p)
     })
     .nodes(1, u32::MAX, 1);

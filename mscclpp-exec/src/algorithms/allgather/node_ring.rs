@@ -5,7 +5,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Param, Placement};
+use crate::algorithms::shipped::{Param, Placement, Shipped};
 
 /// Chunks travel from node to node around a ring, each rank feeding its counterpart on the next node; in every step the
 /// ranks of a node exchange what has arrived. Sending on and exchanging overlap.
@@ -72,8 +72,8 @@ pub fn allgather_node_ring(p: &Program, group: usize) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_node_ring::algorithm, include_str!("node_ring.rs"), |p, arguments| {
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_node_ring::algorithm, include_str!("node_ring.rs"), |p, arguments| {
         allgather_node_ring(p, arguments[0])
     })
     .placed(Placement::OutOfPlace)

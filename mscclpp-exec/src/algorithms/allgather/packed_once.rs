@@ -3,7 +3,7 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank packs its chunk into own scratch, then forwards the packets to every other rank: the data is read and packed
 /// once instead of once per peer.
@@ -30,6 +30,6 @@ pub fn allgather_packed_once(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_packed_once::algorithm, include_str!("packed_once.rs"), |p, _| allgather_packed_once(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_packed_once::algorithm, include_str!("packed_once.rs"), |p, _| allgather_packed_once(p))
         .placed(Placement::InPlace);

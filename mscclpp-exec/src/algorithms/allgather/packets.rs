@@ -3,7 +3,7 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank puts its chunk as packets into every other rank's scratch and unpacks what it gets.
 ///
@@ -28,6 +28,6 @@ pub fn allgather_packets(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_packets::algorithm, include_str!("packets.rs"), |p, _| allgather_packets(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_packets::algorithm, include_str!("packets.rs"), |p, _| allgather_packets(p))
         .placed(Placement::InPlace);

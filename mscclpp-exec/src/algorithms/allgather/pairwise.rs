@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank meets every other rank in turn; the two exchange their chunks.
 ///
@@ -27,6 +27,6 @@ pub fn allgather_pairwise(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_pairwise::algorithm, include_str!("pairwise.rs"), |p, _| allgather_pairwise(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_pairwise::algorithm, include_str!("pairwise.rs"), |p, _| allgather_pairwise(p))
         .placed(Placement::InPlace);

@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// Chunks travel around a ring: in every step each rank puts what it got last into the next rank's output.
 ///
@@ -38,5 +38,5 @@ pub fn allgather_ring(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_ring::algorithm, include_str!("ring.rs"), |p, _| allgather_ring(p));
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_ring::algorithm, include_str!("ring.rs"), |p, _| allgather_ring(p));

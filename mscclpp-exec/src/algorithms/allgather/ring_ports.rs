@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// Chunks travel around a ring: in every step each rank puts what it got last into the next rank's output.
 ///
@@ -38,6 +38,9 @@ pub fn allgather_ring_ports(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_ring_ports::algorithm, include_str!("ring_ports.rs"), |p, _| allgather_ring_ports(p))
-        .nodes(1, u32::MAX, 1);
+pub(in crate::algorithms) const ENTRY: Shipped = Shipped::new(
+    allgather_ring_ports::algorithm,
+    include_str!("ring_ports.rs"),
+    |p, _| allgather_ring_ports(p),
+)
+.nodes(1, u32::MAX, 1);

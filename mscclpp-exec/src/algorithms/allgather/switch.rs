@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::{BufferKind, Sync};
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank stores its chunk once, and the switch delivers it to all ranks.
 ///
@@ -33,6 +33,7 @@ pub fn allgather_switch(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_switch::algorithm, include_str!("switch.rs"), |p, _| allgather_switch(p))
-        .placed(Placement::InPlace);
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_switch::algorithm, include_str!("switch.rs"), |p, _| allgather_switch(p))
+        .placed(Placement::InPlace)
+        .multicast();

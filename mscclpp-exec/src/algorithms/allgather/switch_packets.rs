@@ -5,7 +5,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::BufferKind;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank packs its chunk, multicasts the packets and unpacks everybody's; the packets' flags are all the
 /// synchronisation there is.
@@ -30,8 +30,9 @@ pub fn allgather_switch_packets(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_switch_packets::algorithm, include_str!("switch_packets.rs"), |p, _| {
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_switch_packets::algorithm, include_str!("switch_packets.rs"), |p, _| {
         allgather_switch_packets(p)
     })
-    .placed(Placement::InPlace);
+    .placed(Placement::InPlace)
+    .multicast();

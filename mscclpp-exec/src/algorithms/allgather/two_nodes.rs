@@ -5,7 +5,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// The ranks of a node exchange their chunks; every rank swaps chunks with its counterpart on the other node; the ranks of
 /// a node exchange what they got.
@@ -50,7 +50,7 @@ pub fn allgather_two_nodes(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allgather_two_nodes::algorithm, include_str!("two_nodes.rs"), |p, _| allgather_two_nodes(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allgather_two_nodes::algorithm, include_str!("two_nodes.rs"), |p, _| allgather_two_nodes(p))
         .placed(Placement::InPlace)
         .nodes(2, 2, 1);

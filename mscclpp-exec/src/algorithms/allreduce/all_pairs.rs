@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank reads and reduces its part of everybody's input, then puts the result into everybody's input.
 ///
@@ -42,7 +42,7 @@ pub fn allreduce_all_pairs(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allreduce_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| allreduce_all_pairs(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allreduce_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| allreduce_all_pairs(p))
         .placed(Placement::InPlace)
         .any_chunk_factor();

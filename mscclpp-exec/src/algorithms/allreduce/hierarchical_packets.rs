@@ -4,7 +4,7 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Param, Placement};
+use crate::algorithms::shipped::{Param, Placement, Shipped};
 
 /// The ranks of a node reduce their parts over the node; every rank exchanges its part with its counterparts on all other
 /// nodes and reduces it over the nodes; the ranks of a node exchange the results.
@@ -65,11 +65,10 @@ pub fn allreduce_hierarchical_packets(p: &Program, group: usize) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm = Algorithm::new(
-    allreduce_hierarchical_packets::algorithm,
-    include_str!("hierarchical_packets.rs"),
-    |p, arguments| allreduce_hierarchical_packets(p, arguments[0]),
-)
-.placed(Placement::InPlace)
-.nodes(2, u32::MAX, 2)
-.params(&[Param { name: "group", values: &[1, 2, 4, 8] }]);
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allreduce_hierarchical_packets::algorithm, include_str!("hierarchical_packets.rs"), |p, arguments| {
+        allreduce_hierarchical_packets(p, arguments[0])
+    })
+    .placed(Placement::InPlace)
+    .nodes(2, u32::MAX, 2)
+    .params(&[Param { name: "group", values: &[1, 2, 4, 8] }]);

@@ -3,7 +3,7 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Param};
+use crate::algorithms::shipped::{Param, Shipped};
 
 /// Every rank sends its whole input to every other rank as packets and reduces all that it gets.
 ///
@@ -31,8 +31,9 @@ pub fn allreduce_one_shot_packets(p: &Program, group: usize) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allreduce_one_shot_packets::algorithm, include_str!("one_shot_packets.rs"), |p, arguments| {
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allreduce_one_shot_packets::algorithm, include_str!("one_shot_packets.rs"), |p, arguments| {
         allreduce_one_shot_packets(p, arguments[0])
     })
-    .params(&[Param { name: "group", values: &[1, 2, 4, 8] }]);
+    .params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
+    .own_order();

@@ -3,7 +3,7 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank sends each peer the peer's part as packets, reduces what it gets and sends the result to everybody.
 ///
@@ -34,6 +34,6 @@ pub fn allreduce_packets(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allreduce_packets::algorithm, include_str!("packets.rs"), |p, _| allreduce_packets(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allreduce_packets::algorithm, include_str!("packets.rs"), |p, _| allreduce_packets(p))
         .placed(Placement::InPlace);

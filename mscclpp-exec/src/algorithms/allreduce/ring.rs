@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// Partial sums travel around a ring until each rank has one chunk in full; then the full chunks travel around it.
 ///
@@ -50,5 +50,5 @@ pub fn allreduce_ring(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allreduce_ring::algorithm, include_str!("ring.rs"), |p, _| allreduce_ring(p));
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allreduce_ring::algorithm, include_str!("ring.rs"), |p, _| allreduce_ring(p));

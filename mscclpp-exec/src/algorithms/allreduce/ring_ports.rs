@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// Partial sums travel around a ring until each rank has one chunk in full; then the full chunks travel around it.
 ///
@@ -50,6 +50,9 @@ pub fn allreduce_ring_ports(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allreduce_ring_ports::algorithm, include_str!("ring_ports.rs"), |p, _| allreduce_ring_ports(p))
-        .nodes(1, u32::MAX, 1);
+pub(in crate::algorithms) const ENTRY: Shipped = Shipped::new(
+    allreduce_ring_ports::algorithm,
+    include_str!("ring_ports.rs"),
+    |p, _| allreduce_ring_ports(p),
+)
+.nodes(1, u32::MAX, 1);

@@ -5,7 +5,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::{BufferKind, Sync};
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// The switch reduces each rank's part over all ranks and delivers the result to all of them.
 ///
@@ -35,6 +35,7 @@ pub fn allreduce_switch(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allreduce_switch::algorithm, include_str!("switch.rs"), |p, _| allreduce_switch(p))
-        .placed(Placement::InPlace);
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allreduce_switch::algorithm, include_str!("switch.rs"), |p, _| allreduce_switch(p))
+        .placed(Placement::InPlace)
+        .multicast();

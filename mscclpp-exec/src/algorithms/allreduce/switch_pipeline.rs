@@ -5,7 +5,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::{BufferKind, Sync};
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// One thread block copies the input to scratch, a second lets the switch reduce and deliver it, a third copies the result
 /// to the output; they hand windows of 1 MiB to each other with semaphores.
@@ -57,7 +57,8 @@ pub fn allreduce_switch_pipeline(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(allreduce_switch_pipeline::algorithm, include_str!("switch_pipeline.rs"), |p, _| {
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(allreduce_switch_pipeline::algorithm, include_str!("switch_pipeline.rs"), |p, _| {
         allreduce_switch_pipeline(p)
-    });
+    })
+    .multicast();

@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank puts each part straight into its receiver's output.
 ///
@@ -29,6 +29,6 @@ pub fn alltoall_direct(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(alltoall_direct::algorithm, include_str!("direct.rs"), |p, _| alltoall_direct(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(alltoall_direct::algorithm, include_str!("direct.rs"), |p, _| alltoall_direct(p))
         .placed(Placement::OutOfPlace);

@@ -3,7 +3,7 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank puts each part as packets into its receiver's scratch; the receiver unpacks it in its place.
 ///
@@ -26,6 +26,6 @@ pub fn alltoall_packets(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(alltoall_packets::algorithm, include_str!("packets.rs"), |p, _| alltoall_packets(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(alltoall_packets::algorithm, include_str!("packets.rs"), |p, _| alltoall_packets(p))
         .placed(Placement::InPlace);

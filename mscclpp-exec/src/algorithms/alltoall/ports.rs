@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank puts each part straight into its receiver's output, the neighbour's first, so that no rank is hit by all.
 ///
@@ -35,7 +35,7 @@ pub fn alltoall_ports(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(alltoall_ports::algorithm, include_str!("ports.rs"), |p, _| alltoall_ports(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(alltoall_ports::algorithm, include_str!("ports.rs"), |p, _| alltoall_ports(p))
         .placed(Placement::OutOfPlace)
         .nodes(1, u32::MAX, 1);

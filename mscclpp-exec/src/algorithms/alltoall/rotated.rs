@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// In step s every rank sends to the rank s above it, so that nobody is hit by two at once; one thread block sends,
 /// another one copies what arrives to its place.
@@ -81,13 +81,11 @@ pub fn alltoall_rotated(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(alltoall_rotated::algorithm, include_str!("rotated.rs"), |p, _| alltoall_rotated(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(alltoall_rotated::algorithm, include_str!("rotated.rs"), |p, _| alltoall_rotated(p))
         .placed(Placement::OutOfPlace);
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const IN_PLACE: Algorithm =
-    Algorithm::new(alltoall_rotated_in_place::algorithm, include_str!("rotated.rs"), |p, _| {
-        alltoall_rotated_in_place(p)
-    })
-    .placed(Placement::InPlace);
+pub(in crate::algorithms) const IN_PLACE: Shipped =
+    Shipped::new(alltoall_rotated_in_place::algorithm, include_str!("rotated.rs"), |p, _| alltoall_rotated_in_place(p))
+        .placed(Placement::InPlace);

@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// The root sends chunk after chunk to the next rank, and each rank passes on what it gets, so that all links are busy.
 ///
@@ -55,9 +55,5 @@ pub fn broadcast_chain(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm = Algorithm::new(
-    broadcast_chain::algorithm,
-    include_str!("chain.rs"),
-    |p, _| broadcast_chain(p),
-)
-.nodes(1, u32::MAX, 1);
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(broadcast_chain::algorithm, include_str!("chain.rs"), |p, _| broadcast_chain(p)).nodes(1, u32::MAX, 1);

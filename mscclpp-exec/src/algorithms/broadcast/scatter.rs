@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// The root puts one chunk into each rank; every rank, the root too, puts its chunk into all others.
 ///
@@ -58,5 +58,5 @@ pub fn broadcast_scatter(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(broadcast_scatter::algorithm, include_str!("scatter.rs"), |p, _| broadcast_scatter(p));
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(broadcast_scatter::algorithm, include_str!("scatter.rs"), |p, _| broadcast_scatter(p));

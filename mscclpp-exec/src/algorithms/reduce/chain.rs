@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// The rank behind the root sends chunk after chunk to the next one, and each rank adds its own and passes the sum on, up to
 /// the root.
@@ -58,5 +58,5 @@ pub fn reduce_chain(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(reduce_chain::algorithm, include_str!("chain.rs"), |p, _| reduce_chain(p)).nodes(1, u32::MAX, 1);
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(reduce_chain::algorithm, include_str!("chain.rs"), |p, _| reduce_chain(p)).nodes(1, u32::MAX, 1);

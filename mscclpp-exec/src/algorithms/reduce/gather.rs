@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// Every rank reads and reduces its chunk of everybody's input in scratch, then puts the result into the root.
 ///
@@ -48,5 +48,5 @@ pub fn reduce_gather(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(reduce_gather::algorithm, include_str!("gather.rs"), |p, _| reduce_gather(p));
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(reduce_gather::algorithm, include_str!("gather.rs"), |p, _| reduce_gather(p));

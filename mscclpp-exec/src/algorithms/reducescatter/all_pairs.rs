@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// Every rank reads its chunk of everybody's input and reduces it, starting with its neighbour so that no rank is read by
 /// all.
@@ -41,5 +41,5 @@ pub fn reducescatter_all_pairs(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(reducescatter_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| reducescatter_all_pairs(p));
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(reducescatter_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| reducescatter_all_pairs(p));

@@ -4,7 +4,7 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank collects from the ranks of its node what belongs to itself and to its counterparts on other nodes, reduces
 /// the latter and sends it over, then reduces its own chunk.
@@ -63,8 +63,8 @@ pub fn reducescatter_hierarchical_packets(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(reducescatter_hierarchical_packets::algorithm, include_str!("hierarchical_packets.rs"), |p, _| {
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(reducescatter_hierarchical_packets::algorithm, include_str!("hierarchical_packets.rs"), |p, _| {
         reducescatter_hierarchical_packets(p)
     })
     .placed(Placement::InPlace)

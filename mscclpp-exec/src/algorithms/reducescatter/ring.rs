@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// Partial sums travel around a ring: in every step each rank adds its contribution to what it got and passes it on.
 ///
@@ -42,5 +42,5 @@ pub fn reducescatter_ring(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(reducescatter_ring::algorithm, include_str!("ring.rs"), |p, _| reducescatter_ring(p));
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(reducescatter_ring::algorithm, include_str!("ring.rs"), |p, _| reducescatter_ring(p));

@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::Algorithm;
+use crate::algorithms::shipped::Shipped;
 
 /// Partial sums travel around a ring: in every step each rank adds its contribution to what it got and passes it on.
 ///
@@ -42,8 +42,8 @@ pub fn reducescatter_ring_ports(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(reducescatter_ring_ports::algorithm, include_str!("ring_ports.rs"), |p, _| {
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(reducescatter_ring_ports::algorithm, include_str!("ring_ports.rs"), |p, _| {
         reducescatter_ring_ports(p)
     })
     .nodes(1, u32::MAX, 1);

@@ -4,7 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::registry::{Algorithm, Placement};
+use crate::algorithms::shipped::{Placement, Shipped};
 
 /// Every rank sends its input to the next rank, through port channels, so that it works within and between nodes.
 ///
@@ -31,7 +31,7 @@ pub fn send_recv(p: &Program) {
 }
 
 /// What the registry knows of it.
-pub(in crate::algorithms) const ENTRY: Algorithm =
-    Algorithm::new(send_recv::algorithm, include_str!("ring.rs"), |p, _| send_recv(p))
+pub(in crate::algorithms) const ENTRY: Shipped =
+    Shipped::new(send_recv::algorithm, include_str!("ring.rs"), |p, _| send_recv(p))
         .placed(Placement::OutOfPlace)
         .nodes(1, u32::MAX, 1);

@@ -11,22 +11,26 @@ use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
+use crate::select::{Backend, Config, Request};
+
 /// More ranks than any machine of today joins, and all that the algorithms are tested for; bounds what a typing error
 /// can allocate.
-const MAX_RANKS: u32 = 1024;
+pub(crate) const MAX_RANKS: u32 = 1024;
 
 /// The largest value of a parameter.
 const MAX_ARGUMENT: usize = 1024;
 
 /// An algorithm that comes with the library. It builds plans for any number of ranks that it supports.
 #[derive(Clone, Copy, Debug)]
-pub struct Algorithm {
+pub struct Shipped {
     baked: fn() -> Baked,
     source: &'static str,
     placement: Placement,
     nodes: (u32, u32),
     ranks_per_node: u32,
     any_chunk_factor: bool,
+    multicast: bool,
+    own_order: bool,
     params: &'static [Param],
     function: fn(&Program, &[usize]),
 }
@@ -119,7 +123,7 @@ pub enum BuildError {
     Program(#[from] Diagnostics),
 }
 
-impl Algorithm {
+impl Shipped {
     /// An algorithm for one node of two ranks or more, in place or not, without parameters. `source` is the text of its file.
     pub(super) const fn new(baked: fn() -> Baked, source: &'static str, function: fn(&Program, &[usize])) -> Self {
         Self {
@@ -129,6 +133,8 @@ impl Algorithm {
             nodes: (1, 1),
             ranks_per_node: 1,
             any_chunk_factor: false,
+            multicast: false,
+            own_order: false,
             params: &[],
             function,
         }
@@ -149,6 +155,18 @@ impl Algorithm {
     /// For any chunk factor, not only the default one.
     pub(super) const fn any_chunk_factor(mut self) -> Self {
         self.any_chunk_factor = true;
+        self
+    }
+
+    /// With switch channels.
+    pub(super) const fn multicast(mut self) -> Self {
+        self.multicast = true;
+        self
+    }
+
+    /// Reducing in an order that differs from rank to rank.
+    pub(super) const fn own_order(mut self) -> Self {
+        self.own_order = true;
         self
     }
 
@@ -189,6 +207,21 @@ impl Algorithm {
         self.params
     }
 
+    /// The least and the largest number of nodes.
+    pub(crate) fn nodes_between(&self) -> (u32, u32) {
+        self.nodes
+    }
+
+    /// Whether it needs multicast hardware.
+    pub fn needs_multicast(&self) -> bool {
+        self.multicast
+    }
+
+    /// Whether ranks reduce in different orders, so that results that round may differ between them in the last bit.
+    pub fn has_own_order(&self) -> bool {
+        self.own_order
+    }
+
     /// Whether it runs on so many ranks, in nodes of so many.
     pub fn supports(&self, ranks: u32, ranks_per_node: u32) -> bool {
         let divides = ranks_per_node > 0 && ranks.is_multiple_of(ranks_per_node);
@@ -223,6 +256,27 @@ impl Algorithm {
     /// chunk factor, and `in_place` where [`placement`](Self::placement) leaves no choice.
     pub fn spec(&self, ranks: u32, ranks_per_node: u32) -> AlgoSpec {
         AlgoSpec { ranks_per_node, ..(self.baked)().spec(ranks, &self.default_arguments()) }
+    }
+
+    /// Specification and arguments for a request. So many blocks are chunks per part where the algorithm gives each chunk a
+    /// block, else members of its groups, else instances. On the CPU one block is usual: ranks are what runs in parallel.
+    pub(crate) fn build_for(&self, request: &Request, config: &Config) -> (AlgoSpec, Vec<usize>) {
+        let mut spec = self.spec(request.ranks, request.ranks_per_node);
+        spec.collective.in_place = request.in_place;
+        spec.collective.root = request.root;
+        let mut arguments: Vec<_> = self.default_arguments().into_iter().map(|argument| argument as usize).collect();
+        let usual = (request.backend == Backend::Cpu).then_some(1);
+        if let Some(blocks) = config.blocks.or(usual) {
+            if self.any_chunk_factor {
+                spec.collective.chunk_factor = blocks;
+            } else if let [group] = arguments.as_mut_slice() {
+                *group = blocks as usize;
+            } else {
+                spec.instances = blocks;
+            }
+        }
+        spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);
+        (spec, arguments)
     }
 
     /// The plans that are part of the library, built and checked while it was compiled.

@@ -1,0 +1,350 @@
+//! An algorithm, wherever it comes from.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use mscclpp_core::algorithm::Algorithm as Baked;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::plan::{LoadOptions, Op, Plan};
+use mscclpp_core::vocab::ReduceOp;
+
+use super::choice::Config;
+use super::constraints::{Constraints, Refusal, machine, placed};
+use super::error::{LoadError, PlanError};
+use super::request::{Backend, Request};
+use crate::algorithms::Shipped;
+
+/// The longest plan file that is read, in bytes.
+const LONGEST: u64 = 1 << 30;
+
+/// Something that serves calls of one collective: a name, where it can be used, and where its plans come from.
+#[derive(Debug)]
+pub struct Algorithm {
+    name: String,
+    collective: CollectiveKind,
+    constraints: Constraints,
+    tags: BTreeMap<String, i64>,
+    source: Source,
+    calls: AtomicU64,
+}
+
+/// Where plans come from.
+#[derive(Debug)]
+enum Source {
+    /// The library, for any machine that the algorithm supports.
+    Shipped(&'static Shipped),
+    /// A function under `#[collective]`, run again for every machine.
+    Compiled(Baked),
+    /// Plans that exist: baked into the program, or from files. In order of preference.
+    Plans(Vec<Plan>),
+}
+
+impl Algorithm {
+    /// An algorithm of the library.
+    pub fn shipped(shipped: &'static Shipped) -> Self {
+        let (least, most) = shipped.nodes_between();
+        let spec = shipped.spec(2, 2);
+        let constraints = Constraints {
+            ranks: 2..=crate::algorithms::MAX_RANKS,
+            nodes: least..=most,
+            bytes: spec.min_message_size..=spec.max_message_size,
+            placement: shipped.placement(),
+            multicast: shipped.needs_multicast(),
+            own_order: shipped.has_own_order(),
+            ..Constraints::default()
+        };
+        Self::new(shipped.name(), shipped.kind(), constraints, spec.tags, Source::Shipped(shipped))
+    }
+
+    /// The plans that a function under `#[collective]` was built to: `name::algorithm()`. Requests for other machines are
+    /// refused; [`compiled`](Self::compiled) serves those too.
+    ///
+    /// # Errors
+    /// [`LoadError::Empty`] if there are none.
+    pub fn baked(baked: Baked) -> Result<Self, LoadError> {
+        Self::plans(baked.name(), baked.plans().to_vec())
+    }
+
+    /// A function under `#[collective]`, run for every machine that asks for it: `name::algorithm()`. The specification is its
+    /// attribute's, with the request's ranks, nodes, placement and root; plans that the attribute asks for are taken as
+    /// they are. Limits are up to [`constrained`](Self::constrained).
+    pub fn compiled(baked: Baked) -> Self {
+        let spec = baked.spec(2, &defaults(&baked));
+        let constraints =
+            Constraints { bytes: spec.min_message_size..=spec.max_message_size, ..Constraints::default() };
+        Self::new(baked.name(), spec.collective.kind, constraints, spec.tags, Source::Compiled(baked))
+    }
+
+    /// One plan, under its own name: one that was compiled at run time, or loaded.
+    pub fn plan(plan: Plan) -> Self {
+        let (name, collective) = (plan.name().to_owned(), plan.collective().kind);
+        Self::of_plans(&name, collective, vec![plan])
+    }
+
+    /// Several plans of one collective, for different machines or sizes.
+    ///
+    /// # Errors
+    /// [`LoadError::Empty`] if there are none, [`LoadError::Mixed`] if they are of different collectives.
+    pub fn plans(name: &str, plans: Vec<Plan>) -> Result<Self, LoadError> {
+        let Some(first) = plans.first() else { return Err(LoadError::Empty { name: name.to_owned() }) };
+        let collective = first.collective().kind;
+        if let Some(other) = plans.iter().find(|plan| plan.collective().kind != collective) {
+            let found = other.collective().kind.name();
+            return Err(LoadError::Mixed { name: name.to_owned(), expected: collective.name(), found });
+        }
+        Ok(Self::of_plans(name, collective, plans))
+    }
+
+    /// A plan from a file: MSCCL++ JSON or an image. Checked in full before anybody runs it.
+    ///
+    /// # Errors
+    /// [`LoadError::Read`], [`LoadError::TooLong`] beyond 1 GiB, and [`LoadError::NotAPlan`] with everything that is wrong.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
+        Self::load_with(path, &LoadOptions::default())
+    }
+
+    /// [`load`](Self::load) with other checks.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load), less what the options leave out.
+    pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, LoadError> {
+        let path = path.as_ref();
+        let bytes = crate::file::read(path, LONGEST).map_err(|error| match error {
+            crate::file::ReadError::TooLong => LoadError::TooLong { path: path.to_owned(), limit: LONGEST },
+            crate::file::ReadError::Io(source) => LoadError::Read { path: path.to_owned(), source },
+        })?;
+        let (plan, warnings) = Plan::load_with(&bytes, options)
+            .map_err(|findings| LoadError::NotAPlan { path: path.to_owned(), findings })?;
+        for warning in warnings {
+            log::warn!("{}: {warning}", path.display());
+        }
+        Ok(Self::plan(plan))
+    }
+
+    fn of_plans(name: &str, collective: CollectiveKind, plans: Vec<Plan>) -> Self {
+        let tags = plans.iter().flat_map(Plan::tags).map(|(key, value)| (key.to_owned(), value)).collect();
+        let constraints = Constraints { ops: fixed_ops(&plans), ..Constraints::default() };
+        Self::new(name, collective, constraints, tags, Source::Plans(plans))
+    }
+
+    fn new(
+        name: &str,
+        collective: CollectiveKind,
+        constraints: Constraints,
+        tags: BTreeMap<String, i64>,
+        source: Source,
+    ) -> Self {
+        Self { name: name.to_owned(), collective, constraints, tags, source, calls: AtomicU64::new(0) }
+    }
+
+    /// Another name.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// With a tag, for selectors.
+    #[must_use]
+    pub fn tagged(mut self, key: impl Into<String>, value: i64) -> Self {
+        self.tags.insert(key.into(), value);
+        self
+    }
+
+    /// With changed constraints. What its plans cannot do is refused all the same.
+    #[must_use]
+    pub fn constrained(mut self, change: impl FnOnce(&mut Constraints)) -> Self {
+        change(&mut self.constraints);
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The collective that it implements.
+    pub fn collective(&self) -> CollectiveKind {
+        self.collective
+    }
+
+    /// Labels for selectors.
+    pub fn tags(&self) -> &BTreeMap<String, i64> {
+        &self.tags
+    }
+
+    /// The value of a tag.
+    pub fn tag(&self, key: &str) -> Option<i64> {
+        self.tags.get(key).copied()
+    }
+
+    /// Where it can be used.
+    pub fn constraints(&self) -> &Constraints {
+        &self.constraints
+    }
+
+    /// Whether it comes with the library.
+    pub fn is_shipped(&self) -> bool {
+        matches!(self.source, Source::Shipped(_))
+    }
+
+    /// Whether its plans are compiled when they are asked for.
+    pub(super) fn is_compiled(&self) -> bool {
+        !matches!(self.source, Source::Plans(_))
+    }
+
+    /// How often it was launched.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// Counts a launch: for whoever runs plans of a registry.
+    pub fn count(&self) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether it can serve a request of its collective. Whether the plan can be built is seen when it is.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn admit(&self, request: &Request) -> Result<(), Refusal> {
+        self.constraints.admit(request)?;
+        match &self.source {
+            Source::Shipped(shipped) if !shipped.supports(request.ranks, request.ranks_per_node) => {
+                Err(Refusal::Nodes { expected: shipped.requirement(), found: machine(request) })
+            }
+            Source::Shipped(_) | Source::Compiled(_) => Ok(()),
+            Source::Plans(plans) => suitable(plans, request).map(drop),
+        }
+    }
+
+    /// Values of [`Config::blocks`] that are worth trying for a request, the usual one first.
+    pub fn blocks(&self, backend: Backend) -> Vec<Option<u32>> {
+        match (&self.source, backend) {
+            (Source::Shipped(_), Backend::Cpu) => vec![None, Some(2), Some(4)],
+            (Source::Shipped(_), Backend::Cuda) => {
+                vec![None, Some(4), Some(8), Some(16), Some(24), Some(32), Some(48), Some(64), Some(128)]
+            }
+            _ => vec![None],
+        }
+    }
+
+    /// The plan for a request.
+    ///
+    /// # Cost
+    /// Nothing for a plan that exists; else that of compiling and checking it, linear in its operations.
+    /// [`Registry::plan`](super::Registry::plan) keeps what was compiled.
+    ///
+    /// # Errors
+    /// [`PlanError::Refused`] if it does not serve the request; [`PlanError::Build`], [`PlanError::Program`] and
+    /// [`PlanError::Panicked`] if its program does not build for the request's machine.
+    pub fn build(&self, request: &Request, config: &Config) -> Result<Plan, PlanError> {
+        let refused = |refusal| PlanError::Refused { name: self.name.clone(), refusal: Box::new(refusal) };
+        self.admit(request).map_err(refused)?;
+        match &self.source {
+            Source::Shipped(shipped) => {
+                let (spec, arguments) = shipped.build_for(request, config);
+                Ok(shipped.plan(spec, &arguments)?.into_owned())
+            }
+            Source::Compiled(baked) => {
+                let arguments = defaults(baked);
+                let mut spec = baked.spec(request.ranks, &arguments);
+                spec.ranks_per_node = request.ranks_per_node;
+                spec.collective.in_place = request.in_place;
+                spec.collective.root = request.root;
+                spec.instances = config.blocks.unwrap_or(spec.instances);
+                spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);
+                let name = || self.name.clone();
+                // The function is the user's, and may not be written for so many ranks.
+                catch_unwind(AssertUnwindSafe(|| baked.compile(spec, &arguments)))
+                    .map_err(|panic| PlanError::Panicked { name: name(), message: message(&*panic) })?
+                    .map_err(|findings| PlanError::Program { name: name(), findings })
+            }
+            Source::Plans(plans) => suitable(plans, request).cloned().map_err(refused),
+        }
+    }
+}
+
+/// What a panic said.
+fn message(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("it did not say why").to_owned()
+}
+
+/// The values that a parameter has first.
+fn defaults(baked: &Baked) -> Vec<i128> {
+    baked.params().iter().map(|param| param.values.first().copied().unwrap_or(1)).collect()
+}
+
+/// The first plan that serves a request; else why the one that comes closest does not.
+fn suitable<'a>(plans: &'a [Plan], request: &Request) -> Result<&'a Plan, Refusal> {
+    let mut closest = (0, None);
+    for plan in plans {
+        match fits(plan, request) {
+            Ok(()) => return Ok(plan),
+            Err((met, refusal)) => {
+                if closest.1.is_none() || met > closest.0 {
+                    closest = (met, Some(refusal));
+                }
+            }
+        }
+    }
+    let mut ranks: Vec<_> = plans.iter().map(Plan::num_ranks).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    let all = || ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    Err(match closest {
+        (met, Some(refusal)) if met > 0 => refusal,
+        _ => Refusal::Ranks { expected: all(), found: request.ranks },
+    })
+}
+
+/// Whether a plan serves a request; else how many conditions it meets, and the first that it does not.
+fn fits(plan: &Plan, request: &Request) -> Result<(), (u32, Refusal)> {
+    let collective = plan.collective();
+    if plan.num_ranks() != request.ranks {
+        return Err((0, Refusal::Ranks { expected: plan.num_ranks().to_string(), found: request.ranks }));
+    }
+    if plan.ranks_per_node() != request.ranks_per_node {
+        let expected = format!("nodes of {}", plan.ranks_per_node());
+        return Err((1, Refusal::Nodes { expected, found: machine(request) }));
+    }
+    let placement = if collective.in_place {
+        crate::algorithms::Placement::InPlace
+    } else {
+        crate::algorithms::Placement::OutOfPlace
+    };
+    placed(placement, request.in_place).map_err(|refusal| (2, refusal))?;
+    if collective.root != request.root {
+        return Err((3, Refusal::Root { found: request.root }));
+    }
+    let expected = plan.min_message_size()..=plan.max_message_size();
+    if !expected.contains(&request.bytes) {
+        return Err((4, Refusal::Bytes { expected, found: request.bytes }));
+    }
+    Ok(())
+}
+
+/// The only reductions that plans do; `None` if they take any.
+fn fixed_ops(plans: &[Plan]) -> Option<Vec<ReduceOp>> {
+    fn visit(ops: &[Op], found: &mut Vec<ReduceOp>) {
+        for op in ops {
+            found.extend(op.kind.is_reduce().then(|| op.reduce.unwrap_or_default()));
+            visit(op.body.as_ref().map_or(&[], |body| &body.ops), found);
+            found.sort_unstable();
+            found.dedup();
+        }
+    }
+    let mut found = Vec::new();
+    for plan in plans {
+        plan.tree().ranks.iter().flat_map(|rank| &rank.blocks).for_each(|block| visit(&block.ops, &mut found));
+    }
+    match found[..] {
+        [] | [ReduceOp::Sum] => None,
+        // One that mixes reductions does no single one.
+        [_, _, ..] => Some(Vec::new()),
+        _ => Some(found),
+    }
+}

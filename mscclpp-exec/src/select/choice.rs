@@ -1,0 +1,47 @@
+//! What is chosen: an algorithm and how it is built.
+
+use std::fmt;
+
+use super::algorithm::Algorithm;
+
+/// How an algorithm is built, where it leaves a choice. The default leaves everything to the algorithm.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct Config {
+    /// Thread blocks, or groups of thread blocks, that share every transfer; `None` for the backend's usual number.
+    pub blocks: Option<u32>,
+    /// CUDA threads per thread block; `None` for the algorithm's own number. Means nothing on the CPU.
+    pub threads: Option<u32>,
+}
+
+/// What a selector answers: the name of an algorithm of the registry, and a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// The algorithm's name.
+    pub name: String,
+    /// How to build it.
+    pub config: Config,
+}
+
+impl Choice {
+    /// An algorithm as it is usually built.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into(), config: Config::default() }
+    }
+}
+
+impl From<&Algorithm> for Choice {
+    fn from(algorithm: &Algorithm) -> Self {
+        Self::named(algorithm.name())
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.blocks, self.threads) {
+            (None, None) => f.write_str("as usual"),
+            (Some(blocks), None) => write!(f, "blocks {blocks}"),
+            (None, Some(threads)) => write!(f, "threads {threads}"),
+            (Some(blocks), Some(threads)) => write!(f, "blocks {blocks}, threads {threads}"),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! Where an algorithm can be used, and how it says no.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use mscclpp_core::vocab::ReduceOp;
+
+use super::request::{Backend, Bytes, Request};
+use crate::algorithms::Placement;
+use crate::dtype::DataType;
+
+/// What a request must be like. The default takes everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Constraints {
+    /// Numbers of ranks.
+    pub ranks: RangeInclusive<u32>,
+    /// Numbers of nodes.
+    pub nodes: RangeInclusive<u32>,
+    /// Bytes of the larger of a rank's input and output.
+    pub bytes: RangeInclusive<u64>,
+    /// Whether input and output may be one memory.
+    pub placement: Placement,
+    /// Types of elements; `None` for all.
+    pub dtypes: Option<Vec<DataType>>,
+    /// Ways to combine; `None` for all.
+    pub ops: Option<Vec<ReduceOp>>,
+    /// What every buffer's address must be a multiple of, in bytes.
+    pub alignment: u32,
+    /// Whether buffers must be registered.
+    pub registered: bool,
+    /// Whether multicast hardware is needed.
+    pub multicast: bool,
+    /// Whether ranks combine in different orders, so that their results may differ in the last bit on more than two ranks.
+    pub own_order: bool,
+    /// The only backend that it runs on; `None` for all.
+    pub backend: Option<Backend>,
+}
+
+impl Default for Constraints {
+    fn default() -> Self {
+        Self {
+            ranks: 1..=u32::MAX,
+            nodes: 1..=u32::MAX,
+            bytes: 0..=u64::MAX,
+            placement: Placement::Either,
+            dtypes: None,
+            ops: None,
+            alignment: 1,
+            registered: false,
+            multicast: false,
+            own_order: false,
+            backend: None,
+        }
+    }
+}
+
+/// Why an algorithm is not used for a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another number of ranks.
+    Ranks {
+        /// Numbers that would do.
+        expected: String,
+        /// The request's.
+        found: u32,
+    },
+    /// Another number of nodes, or nodes of another size.
+    Nodes {
+        /// What would do: `2 nodes or more`.
+        expected: String,
+        /// The request's.
+        found: String,
+    },
+    /// In place where that does not work, or the other way round.
+    Placement {
+        /// Whether it works in place.
+        in_place: bool,
+    },
+    /// Another root than the plans have.
+    Root {
+        /// The request's.
+        found: u32,
+    },
+    /// A message that is too short or too long.
+    Bytes {
+        /// Sizes that would do.
+        expected: RangeInclusive<u64>,
+        /// The request's.
+        found: u64,
+    },
+    /// A type that it does not handle.
+    DataType {
+        /// The request's.
+        found: DataType,
+    },
+    /// A reduction that it does not do.
+    Op {
+        /// The request's.
+        found: ReduceOp,
+    },
+    /// Buffers that lie elsewhere.
+    Alignment {
+        /// What addresses must be a multiple of.
+        expected: u32,
+        /// What they are a multiple of.
+        found: u32,
+    },
+    /// Private buffers.
+    NotRegistered,
+    /// No multicast hardware.
+    NoMulticast,
+    /// Results may differ between ranks in the last bit, and the request wants the same.
+    OwnOrder,
+    /// Another backend.
+    Backend {
+        /// The only one that it runs on.
+        expected: Backend,
+    },
+}
+
+impl Constraints {
+    /// Whether a request may be served; collectives are not compared here.
+    ///
+    /// # Errors
+    /// The first of the constraints, in the order of the fields, that the request does not meet.
+    pub fn admit(&self, request: &Request) -> Result<(), Refusal> {
+        let &Request { ranks, bytes, dtype, in_place, alignment, .. } = request;
+        let nodes = request.nodes();
+        if !self.ranks.contains(&ranks) {
+            return Err(Refusal::Ranks { expected: span(&self.ranks, u32::MAX), found: ranks });
+        }
+        if !self.nodes.contains(&nodes) {
+            let expected = format!("{} nodes", span(&self.nodes, u32::MAX));
+            return Err(Refusal::Nodes { expected, found: machine(request) });
+        }
+        if !self.bytes.contains(&bytes) {
+            return Err(Refusal::Bytes { expected: self.bytes.clone(), found: bytes });
+        }
+        placed(self.placement, in_place)?;
+        if self.dtypes.as_ref().is_some_and(|dtypes| !dtypes.contains(&dtype)) {
+            return Err(Refusal::DataType { found: dtype });
+        }
+        if let (Some(ops), Some(op)) = (&self.ops, request.op)
+            && !ops.contains(&op)
+        {
+            return Err(Refusal::Op { found: op });
+        }
+        if !alignment.is_multiple_of(self.alignment.max(1)) {
+            return Err(Refusal::Alignment { expected: self.alignment, found: alignment });
+        }
+        if self.registered && !request.registered {
+            return Err(Refusal::NotRegistered);
+        }
+        if self.multicast && !request.multicast {
+            return Err(Refusal::NoMulticast);
+        }
+        // Two operands commute, bit by bit; more do not associate.
+        if self.own_order && request.same_bits && request.rounds() && ranks > 2 {
+            return Err(Refusal::OwnOrder);
+        }
+        match self.backend {
+            Some(expected) if expected != request.backend => Err(Refusal::Backend { expected }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a placement is the request's.
+pub(super) fn placed(placement: Placement, in_place: bool) -> Result<(), Refusal> {
+    match (placement, in_place) {
+        (Placement::InPlace, false) => Err(Refusal::Placement { in_place: true }),
+        (Placement::OutOfPlace, true) => Err(Refusal::Placement { in_place: false }),
+        _ => Ok(()),
+    }
+}
+
+/// A request's nodes in words.
+pub(super) fn machine(request: &Request) -> String {
+    match request.nodes() {
+        0 => format!("{} ranks on nodes of {}", request.ranks, request.ranks_per_node),
+        1 => "1 node".to_owned(),
+        nodes => format!("{nodes} nodes of {}", request.ranks_per_node),
+    }
+}
+
+fn span(range: &RangeInclusive<u32>, unlimited: u32) -> String {
+    match (*range.start(), *range.end()) {
+        (least, most) if least == most => least.to_string(),
+        (least, most) if most == unlimited => format!("{least} or more"),
+        (least, most) => format!("{least} to {most}"),
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ranks { expected, found } => write!(f, "for {expected} ranks, found {found}"),
+            Self::Nodes { expected, found } => write!(f, "for {expected}, found {found}"),
+            Self::Placement { in_place: true } => f.write_str("works in place only"),
+            Self::Placement { in_place: false } => f.write_str("works out of place only"),
+            Self::Root { found } => write!(f, "has no plan for root {found}"),
+            Self::Bytes { expected, found } => match (*expected.start(), *expected.end()) {
+                (0, most) => write!(f, "for at most {}, found {}", Bytes(most), Bytes(*found)),
+                (least, u64::MAX) => write!(f, "for at least {}, found {}", Bytes(least), Bytes(*found)),
+                (least, most) => write!(f, "for {} to {}, found {}", Bytes(least), Bytes(most), Bytes(*found)),
+            },
+            Self::DataType { found } => write!(f, "does not handle {found}"),
+            Self::Op { found } => write!(f, "does not reduce by {found}"),
+            Self::Alignment { expected, found } => {
+                write!(f, "needs buffers aligned to {expected} bytes, found {found} bytes")
+            }
+            Self::NotRegistered => f.write_str("needs registered buffers"),
+            Self::NoMulticast => f.write_str("needs multicast hardware"),
+            Self::OwnOrder => f.write_str("rounds differently on different ranks, found a request for the same bits"),
+            Self::Backend { expected } => write!(f, "runs on {expected} only"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_core::collective::CollectiveKind;
+
+    use super::*;
+
+    #[test]
+    fn every_constraint_refuses_what_it_names() {
+        let request = Request { ranks_per_node: 4, ..Request::new(CollectiveKind::AllReduce, 8, DataType::F16, 4096) };
+        let any = Constraints::default;
+        assert_eq!(any().admit(&request), Ok(()));
+        for (constraints, text) in [
+            (Constraints { ranks: 2..=4, ..any() }, "for 2 to 4 ranks, found 8"),
+            (Constraints { nodes: 1..=1, ..any() }, "for 1 nodes, found 2 nodes of 4"),
+            (Constraints { bytes: 0..=1024, ..any() }, "for at most 1 KiB, found 4 KiB"),
+            (Constraints { bytes: 1 << 20..=u64::MAX, ..any() }, "for at least 1 MiB, found 4 KiB"),
+            (Constraints { placement: Placement::InPlace, ..any() }, "works in place only"),
+            (Constraints { dtypes: Some(vec![DataType::F32]), ..any() }, "does not handle f16"),
+            (Constraints { ops: Some(vec![ReduceOp::Max]), ..any() }, "does not reduce by sum"),
+            (Constraints { alignment: 16, ..any() }, "needs buffers aligned to 16 bytes, found 2 bytes"),
+            (Constraints { registered: true, ..any() }, "needs registered buffers"),
+            (Constraints { multicast: true, ..any() }, "needs multicast hardware"),
+            (Constraints { backend: Some(Backend::Cuda), ..any() }, "runs on cuda only"),
+        ] {
+            assert_eq!(constraints.admit(&request).expect_err(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn an_order_of_its_own_matters_only_where_it_shows() {
+        let own = Constraints { own_order: true, ..Constraints::default() };
+        let request = |ranks, dtype| Request::new(CollectiveKind::AllReduce, ranks, dtype, 64);
+        assert_eq!(own.admit(&request(3, DataType::F32)), Err(Refusal::OwnOrder));
+        assert_eq!(own.admit(&request(2, DataType::F32)), Ok(()));
+        assert_eq!(own.admit(&request(3, DataType::I32)), Ok(()));
+        assert_eq!(own.admit(&Request { op: Some(ReduceOp::Max), ..request(3, DataType::F32) }), Ok(()));
+        assert_eq!(own.admit(&Request { same_bits: false, ..request(3, DataType::F32) }), Ok(()));
+    }
+}

@@ -1,0 +1,142 @@
+//! What can go wrong with algorithms and their selection.
+
+use std::io;
+use std::path::PathBuf;
+
+use mscclpp_core::diag::Diagnostics;
+use thiserror::Error;
+
+use super::constraints::Refusal;
+use crate::algorithms::BuildError;
+
+/// An algorithm that cannot be made from plans.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// No plans.
+    #[error("`{name}` has no plans; name numbers of ranks in its attribute, or register it with `Algorithm::compiled`")]
+    Empty {
+        /// The algorithm.
+        name: String,
+    },
+    /// Plans of different collectives.
+    #[error("`{name}` has plans of {expected} and of {found}, expected plans of one collective")]
+    Mixed {
+        /// The algorithm.
+        name: String,
+        /// The first plan's collective.
+        expected: &'static str,
+        /// Another one's.
+        found: &'static str,
+    },
+    /// A file that cannot be read.
+    #[error("cannot read plan file `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file that is longer than plans are.
+    #[error("plan file `{}` is longer than {limit} bytes", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most that is read, in bytes.
+        limit: u64,
+    },
+    /// A file that holds no plan, or a wrong one.
+    #[error("`{}` holds no right plan: {findings}", path.display())]
+    NotAPlan {
+        /// The file.
+        path: PathBuf,
+        /// Everything that is wrong.
+        findings: Diagnostics,
+    },
+}
+
+/// A plan that an algorithm does not give.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The algorithm does not serve the request.
+    #[error("`{name}` {refusal}")]
+    Refused {
+        /// The algorithm.
+        name: String,
+        /// Why not.
+        refusal: Box<Refusal>,
+    },
+    /// An algorithm of the library cannot be built as asked.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// An algorithm's program is wrong for the machine.
+    #[error("`{name}` cannot be compiled: {findings}")]
+    Program {
+        /// The algorithm.
+        name: String,
+        /// Everything that is wrong.
+        findings: Diagnostics,
+    },
+    /// An algorithm's function panicked.
+    #[error("the function of `{name}` panicked: {message}; restrict where it is used with `Algorithm::constrained`")]
+    Panicked {
+        /// The algorithm.
+        name: String,
+        /// What it said.
+        message: String,
+    },
+}
+
+/// A registry that cannot be changed so.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// Two algorithms of one name.
+    #[error("there is an algorithm `{name}` already; give the new one another name, or remove the old one first")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+}
+
+/// A request for which nothing is chosen.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SelectError {
+    /// No algorithm serves the request.
+    #[error("no algorithm for {request}{}", listed(refusals))]
+    NoAlgorithm {
+        /// The request, in words.
+        request: String,
+        /// Why not, for each of the collective's algorithms.
+        refusals: Vec<(String, Refusal)>,
+    },
+    /// The selector or table chose an algorithm that cannot be used, and the registry is strict.
+    #[error("{by} chose `{name}` for {request}, but {why}; the registry is strict, so nothing else is used")]
+    BadChoice {
+        /// Who chose it: `the selector`, `the tuning table`.
+        by: &'static str,
+        /// What was chosen.
+        name: String,
+        /// The request, in words.
+        request: String,
+        /// Why it cannot be used.
+        why: String,
+    },
+    /// Nobody but the default selector chose, and the registry is strict.
+    #[error(
+        "neither selector nor tuning table chose anything for {request}; the registry is strict, so nothing else is used"
+    )]
+    Undecided {
+        /// The request, in words.
+        request: String,
+    },
+}
+
+fn listed(refusals: &[(String, Refusal)]) -> String {
+    if refusals.is_empty() {
+        return "; the registry has none of this collective".to_owned();
+    }
+    refusals.iter().map(|(name, refusal)| format!("\n  `{name}` {refusal}")).collect()
+}

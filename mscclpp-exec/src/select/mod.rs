@@ -1,0 +1,22 @@
+//! Which algorithm serves a call.
+//!
+//! A [`Request`] says what is asked for, as far as all ranks know it. A [`Registry`] holds the [`Algorithm`]s: those of the
+//! library, those of the program, plans from files. It decides by a selector of the user's or by its own rules, and
+//! [`explains`](Registry::explain) what it decides.
+
+mod algorithm;
+mod choice;
+mod constraints;
+mod error;
+mod explain;
+mod registry;
+mod request;
+mod rules;
+
+pub use algorithm::Algorithm;
+pub use choice::{Choice, Config};
+pub use constraints::{Constraints, Refusal};
+pub use error::{LoadError, PlanError, RegistryError, SelectError};
+pub use explain::{Explanation, Outcome, Verdict};
+pub use registry::{Decision, Registry, Why};
+pub use request::{Backend, Request};

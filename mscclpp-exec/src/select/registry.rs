@@ -1,0 +1,317 @@
+//! The algorithms that there are, and which one serves a request.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mscclpp_core::plan::Plan;
+
+use super::algorithm::Algorithm;
+use super::choice::{Choice, Config};
+use super::constraints::Refusal;
+use super::error::{PlanError, RegistryError, SelectError};
+use super::explain::{Explanation, Outcome, Verdict};
+use super::request::Request;
+use super::rules::RULES;
+use crate::algorithms;
+
+/// Chooses among the algorithms that serve a request; `None` leaves the choice to the registry.
+type Selector = dyn Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync;
+
+/// Most plans that a registry keeps; when there are more it begins afresh.
+const KEPT: usize = 1024;
+
+/// A list of algorithms, and what chooses among them.
+///
+/// A request is decided in this order, each time among the algorithms that serve it:
+///
+/// 1. the selector that was [set](Self::set_selector), if it chooses;
+/// 2. algorithms that were added to those of the library: the one with the narrowest range of sizes, then the first;
+/// 3. the rules of the library, by size and machine; then the first of its algorithms.
+///
+/// Nothing here is global: what one registry is told, another one does not know. All ranks must build theirs alike, and a
+/// selector must decide by what its arguments say and nothing else.
+///
+/// ```
+/// use mscclpp_core::collective::CollectiveKind;
+/// use mscclpp_exec::DataType;
+/// use mscclpp_exec::select::{Choice, Registry, Request};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut registry = Registry::shipped();
+/// let request = Request::new(CollectiveKind::AllReduce, 8, DataType::F32, 64 << 20);
+/// let usual = registry.select(&request)?;
+/// assert_eq!(registry.plan(&request, &usual)?.num_ranks(), 8);
+///
+/// registry.set_selector(|request, candidates| {
+///     let ring = candidates.iter().find(|algorithm| algorithm.name() == "allreduce_ring")?;
+///     (request.bytes > 1 << 20).then(|| Choice::from(*ring))
+/// });
+/// assert_eq!(registry.select(&request)?.algorithm.name(), "allreduce_ring");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Default)]
+pub struct Registry {
+    algorithms: Vec<Arc<Algorithm>>,
+    selector: Option<Box<Selector>>,
+    strict: bool,
+    plans: Mutex<BTreeMap<Key, Plan>>,
+    /// Classes of requests whose decision was told.
+    told: Mutex<BTreeSet<String>>,
+}
+
+/// What a compiled plan depends on: name, ranks, ranks per node, in place, root, configuration.
+type Key = (String, u32, u32, bool, u32, Config);
+
+/// An algorithm for a request.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// The algorithm.
+    pub algorithm: Arc<Algorithm>,
+    /// How it is built.
+    pub config: Config,
+    /// Who decided, and why.
+    pub why: Why,
+}
+
+/// Who decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The selector that was set.
+    Selector,
+    /// The algorithm was added to those of the library.
+    Added,
+    /// A rule of the library; its reason.
+    Rule(&'static str),
+    /// No rule speaks of the request.
+    First,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Selector => "the selector chose it",
+            Self::Added => "it was added to those of the library",
+            Self::Rule(because) => because,
+            Self::First => "it is the first that serves the request",
+        })
+    }
+}
+
+impl Registry {
+    /// A registry without algorithms.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The algorithms of the library.
+    pub fn shipped() -> Self {
+        let algorithms = algorithms::all().iter().map(|shipped| Arc::new(Algorithm::shipped(shipped))).collect();
+        Self { algorithms, ..Self::default() }
+    }
+
+    /// Adds an algorithm.
+    ///
+    /// # Errors
+    /// [`RegistryError::Duplicate`] if there is one of its name.
+    pub fn add(&mut self, algorithm: Algorithm) -> Result<(), RegistryError> {
+        if self.find(algorithm.name()).is_some() {
+            return Err(RegistryError::Duplicate { name: algorithm.name().to_owned() });
+        }
+        self.algorithms.push(Arc::new(algorithm));
+        Ok(())
+    }
+
+    /// Removes the algorithm of a name; whether there was one.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let before = self.algorithms.len();
+        self.algorithms.retain(|algorithm| algorithm.name() != name);
+        self.lock_plans().retain(|key, _| key.0 != name);
+        self.algorithms.len() < before
+    }
+
+    /// The algorithm of a name.
+    pub fn find(&self, name: &str) -> Option<&Arc<Algorithm>> {
+        self.algorithms.iter().find(|algorithm| algorithm.name() == name)
+    }
+
+    /// All algorithms, in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Algorithm>> {
+        self.algorithms.iter()
+    }
+
+    /// Lets a function choose. It gets the request and the algorithms that serve it, and must answer the same on all ranks.
+    pub fn set_selector(
+        &mut self,
+        selector: impl Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync + 'static,
+    ) {
+        self.selector = Some(Box::new(selector));
+    }
+
+    /// Leaves the choice to the registry again.
+    pub fn clear_selector(&mut self) {
+        self.selector = None;
+    }
+
+    /// Whether a request that the selector does not decide, or decides for an algorithm that refuses it, is an error. A
+    /// registry that is not strict then decides itself, and warns of the latter.
+    pub fn set_strict(&mut self, strict: bool) {
+        self.strict = strict;
+    }
+
+    /// The algorithm for a request. The first decision of a class of requests is told at level info.
+    ///
+    /// # Errors
+    /// [`SelectError::NoAlgorithm`]; if the registry is strict also [`SelectError::BadChoice`] and
+    /// [`SelectError::Undecided`].
+    pub fn select(&self, request: &Request) -> Result<Decision, SelectError> {
+        let decision = self.decide(request)?;
+        self.tell(request, &decision);
+        Ok(decision)
+    }
+
+    /// What is decided for a request, and what becomes of every algorithm of its collective.
+    pub fn explain(&self, request: &Request) -> Explanation {
+        let decision = self.decide(request);
+        let verdict = |algorithm: &Arc<Algorithm>| {
+            let outcome = match (&decision, algorithm.admit(request)) {
+                (Ok(chosen), _) if Arc::ptr_eq(&chosen.algorithm, algorithm) => {
+                    Outcome::Chosen { config: chosen.config.clone(), why: chosen.why }
+                }
+                (_, Ok(())) => Outcome::Possible,
+                (_, Err(refusal)) => Outcome::Refused(refusal),
+            };
+            Verdict { name: algorithm.name().to_owned(), outcome }
+        };
+        let verdicts = self.of_collective(request).map(verdict).collect();
+        Explanation { request: *request, verdicts, error: decision.err() }
+    }
+
+    /// The plan of a decision. What was compiled is kept.
+    ///
+    /// # Errors
+    /// As [`Algorithm::build`].
+    pub fn plan(&self, request: &Request, decision: &Decision) -> Result<Plan, PlanError> {
+        let algorithm = &decision.algorithm;
+        let Request { ranks, ranks_per_node, in_place, root, .. } = *request;
+        let key = (algorithm.name().to_owned(), ranks, ranks_per_node, in_place, root, decision.config.clone());
+        // Plans of files may be for certain sizes only, and cost nothing.
+        if !algorithm.is_compiled() {
+            return algorithm.build(request, &decision.config);
+        }
+        if let Some(plan) = self.lock_plans().get(&key) {
+            return Ok(plan.clone());
+        }
+        let plan = algorithm.build(request, &decision.config)?;
+        let mut plans = self.lock_plans();
+        if plans.len() >= KEPT {
+            plans.clear();
+        }
+        plans.insert(key, plan.clone());
+        Ok(plan)
+    }
+
+    /// How often each algorithm was launched, those that never were left out, in the order in which they were added.
+    pub fn calls(&self) -> Vec<(&str, u64)> {
+        let calls = self.algorithms.iter().map(|algorithm| (algorithm.name(), algorithm.calls()));
+        calls.filter(|(_, calls)| *calls > 0).collect()
+    }
+
+    fn of_collective<'a>(&'a self, request: &'a Request) -> impl Iterator<Item = &'a Arc<Algorithm>> {
+        self.algorithms.iter().filter(|algorithm| algorithm.collective() == request.collective)
+    }
+
+    fn decide(&self, request: &Request) -> Result<Decision, SelectError> {
+        let mut refusals = Vec::new();
+        let mut candidates = Vec::new();
+        for algorithm in self.of_collective(request) {
+            match algorithm.admit(request) {
+                Ok(()) => candidates.push(algorithm),
+                Err(refusal) => refusals.push((algorithm.name().to_owned(), refusal)),
+            }
+        }
+        if candidates.is_empty() {
+            return Err(SelectError::NoAlgorithm { request: request.to_string(), refusals });
+        }
+        if let Some(decision) = self.ask_selector(request, &candidates, &refusals)? {
+            return Ok(decision);
+        }
+        if self.strict {
+            return Err(SelectError::Undecided { request: request.to_string() });
+        }
+        Ok(usual(request, &candidates))
+    }
+
+    fn ask_selector(
+        &self,
+        request: &Request,
+        candidates: &[&Arc<Algorithm>],
+        refusals: &[(String, Refusal)],
+    ) -> Result<Option<Decision>, SelectError> {
+        let Some(selector) = &self.selector else { return Ok(None) };
+        let borrowed: Vec<&Algorithm> = candidates.iter().map(|candidate| &***candidate).collect();
+        let Some(choice) = selector(request, &borrowed) else { return Ok(None) };
+        if let Some(found) = candidates.iter().find(|candidate| candidate.name() == choice.name) {
+            return Ok(Some(Decision { algorithm: Arc::clone(found), config: choice.config, why: Why::Selector }));
+        }
+        let refused = refusals.iter().find(|(name, _)| *name == choice.name);
+        let why = refused.map_or_else(
+            || format!("there is no such {} in the registry", request.collective.name()),
+            |(_, refusal)| format!("it {refusal}"),
+        );
+        if self.strict {
+            let (by, request) = ("the selector", request.to_string());
+            return Err(SelectError::BadChoice { by, name: choice.name, request, why });
+        }
+        log::warn!("the selector chose `{}` for {request}, but {why}; the registry chooses itself", choice.name);
+        Ok(None)
+    }
+
+    fn tell(&self, request: &Request, decision: &Decision) {
+        if !log::log_enabled!(log::Level::Info) {
+            return;
+        }
+        let class = request.class();
+        let Decision { algorithm, config, why } = decision;
+        let line = format!("{class}: `{}`, {config}; {why}", algorithm.name());
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() < KEPT && !told.contains(&line) {
+            log::info!("{line}");
+            told.insert(line);
+        }
+    }
+
+    fn lock_plans(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Plan>> {
+        // Whoever panicked left a map that is whole.
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is used where nobody chose.
+fn usual(request: &Request, candidates: &[&Arc<Algorithm>]) -> Decision {
+    let decided =
+        |algorithm: &Arc<Algorithm>, why| Decision { algorithm: Arc::clone(algorithm), config: Config::default(), why };
+    let width = |algorithm: &Algorithm| algorithm.constraints().bytes.end() - algorithm.constraints().bytes.start();
+    let added = candidates.iter().filter(|candidate| !candidate.is_shipped());
+    if let Some(narrowest) = added.min_by_key(|candidate| width(candidate)) {
+        return decided(narrowest, Why::Added);
+    }
+    for rule in RULES.iter().filter(|rule| rule.covers(request)) {
+        if let Some(found) = candidates.iter().find(|candidate| candidate.name() == rule.name) {
+            return decided(found, Why::Rule(rule.because));
+        }
+    }
+    decided(candidates[0], Why::First)
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.algorithms.iter().map(|algorithm| algorithm.name()).collect();
+        f.debug_struct("Registry")
+            .field("algorithms", &names)
+            .field("selector", &self.selector.is_some())
+            .field("strict", &self.strict)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,199 @@
+//! What a call asks for, as far as all ranks know it.
+
+use std::fmt;
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::vocab::ReduceOp;
+
+use crate::dtype::DataType;
+use crate::message::Message;
+
+/// A call of a collective, as an algorithm is selected for it.
+///
+/// Every field must be the same on all ranks: a choice may depend on nothing else, or ranks would run different plans.
+/// Whether buffers are registered or how they are aligned is therefore what all ranks promise, not what one of them finds.
+///
+/// ```
+/// use mscclpp_core::collective::CollectiveKind;
+/// use mscclpp_exec::DataType;
+/// use mscclpp_exec::select::Request;
+///
+/// let request = Request { in_place: true, ..Request::new(CollectiveKind::AllReduce, 8, DataType::F32, 1 << 20) };
+/// assert_eq!(request.to_string(), "allreduce of 1 MiB f32, sum, in place, 8 ranks on 1 node");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Request {
+    /// The collective.
+    pub collective: CollectiveKind,
+    /// Bytes of the larger of a rank's input and output.
+    pub bytes: u64,
+    /// Type of the elements.
+    pub dtype: DataType,
+    /// How elements are combined; `None` if the collective does not reduce.
+    pub op: Option<ReduceOp>,
+    /// Root of a broadcast or reduce; 0 for all others.
+    pub root: u32,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Ranks of a node. Rank r is on node r / `ranks_per_node`, and all nodes are full; where that is not so, 1.
+    pub ranks_per_node: u32,
+    /// Whether input and output are one memory.
+    pub in_place: bool,
+    /// Whether all buffers of all ranks are registered: memory that peers reach directly.
+    pub registered: bool,
+    /// A power of two that divides the address of every buffer, in bytes.
+    pub alignment: u32,
+    /// Whether there is multicast hardware among the ranks of a node.
+    pub multicast: bool,
+    /// Whether all ranks must get the same bits, also where rounding depends on the order of a reduction.
+    pub same_bits: bool,
+    /// What the plan runs on.
+    pub backend: Backend,
+}
+
+/// What runs a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Backend {
+    /// Cores of the host, which share memory.
+    #[default]
+    Cpu,
+    /// CUDA devices.
+    Cuda,
+}
+
+impl Backend {
+    /// The name used in tables and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cuda => "cuda",
+        }
+    }
+
+    /// The backend of a name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Cpu, Self::Cuda].into_iter().find(|backend| backend.name() == name)
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Request {
+    /// A call out of place on one node, with private buffers, on the CPU; a reducing one sums. The same bits everywhere.
+    pub const fn new(collective: CollectiveKind, ranks: u32, dtype: DataType, bytes: u64) -> Self {
+        Self {
+            collective,
+            bytes,
+            dtype,
+            op: if reduces(collective) { Some(ReduceOp::Sum) } else { None },
+            root: 0,
+            ranks,
+            ranks_per_node: ranks,
+            in_place: false,
+            registered: false,
+            alignment: dtype.size() as u32,
+            multicast: false,
+            same_bits: true,
+            backend: Backend::Cpu,
+        }
+    }
+
+    /// Number of nodes; 0 if the ranks do not fill them.
+    pub const fn nodes(&self) -> u32 {
+        match self.ranks.checked_rem(self.ranks_per_node) {
+            Some(0) => self.ranks / self.ranks_per_node,
+            _ => 0,
+        }
+    }
+
+    /// The message that an executor is asked to move.
+    pub fn message(&self) -> Message {
+        let mut message = Message::new(self.dtype, self.bytes / self.dtype.size() as u64);
+        message.op = self.op;
+        message
+    }
+
+    /// The request with its size rounded up to a power of two: requests that are decided alike are mostly of one class.
+    #[must_use]
+    pub fn class(&self) -> Self {
+        Self { bytes: self.bytes.checked_next_power_of_two().unwrap_or(u64::MAX), ..*self }
+    }
+
+    /// Whether the order of combination can be seen in the result.
+    pub(super) fn rounds(&self) -> bool {
+        match self.op {
+            None | Some(ReduceOp::Min | ReduceOp::Max) => false,
+            Some(_) => !self.dtype.is_integer(),
+        }
+    }
+}
+
+/// Whether a collective combines elements.
+pub(crate) const fn reduces(collective: CollectiveKind) -> bool {
+    matches!(collective, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce)
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { collective, dtype, ranks, .. } = self;
+        write!(f, "{} of {} {dtype}", collective.name(), Bytes(self.bytes))?;
+        if let Some(op) = self.op {
+            write!(f, ", {op}")?;
+        }
+        if matches!(collective, CollectiveKind::Broadcast | CollectiveKind::Reduce) {
+            write!(f, ", root {}", self.root)?;
+        }
+        f.write_str(if self.in_place { ", in place" } else { ", out of place" })?;
+        if self.registered {
+            f.write_str(", registered")?;
+        }
+        let plural = |n: u32| if n == 1 { "" } else { "s" };
+        write!(f, ", {ranks} rank{} on ", plural(*ranks))?;
+        match self.nodes() {
+            0 => write!(f, "nodes of {}", self.ranks_per_node),
+            nodes => write!(f, "{nodes} node{}", plural(nodes)),
+        }
+    }
+}
+
+/// Bytes for people: exact where a unit divides them.
+pub(crate) struct Bytes(pub(crate) u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (unit, shift) in [("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+            if self.0 != 0 && self.0.is_multiple_of(1 << shift) {
+                return write!(f, "{} {unit}", self.0 >> shift);
+            }
+        }
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_powers_of_two() {
+        let request = |bytes| Request::new(CollectiveKind::AllGather, 4, DataType::I8, bytes);
+        assert_eq!(request(1025).class(), request(2048));
+        assert_eq!(request(4096).class(), request(4096));
+        assert_eq!(request(0).class(), request(1));
+        assert_eq!(request(u64::MAX).class(), request(u64::MAX));
+    }
+
+    #[test]
+    fn nodes_are_full_or_there_are_none() {
+        let on = |ranks, ranks_per_node| Request {
+            ranks_per_node,
+            ..Request::new(CollectiveKind::Reduce, ranks, DataType::F64, 64)
+        };
+        assert_eq!((on(8, 4).nodes(), on(8, 3).nodes(), on(8, 0).nodes(), on(1, 1).nodes()), (2, 0, 0, 1));
+        assert_eq!(on(8, 3).to_string(), "reduce of 64 bytes f64, sum, root 0, out of place, 8 ranks on nodes of 3");
+    }
+}

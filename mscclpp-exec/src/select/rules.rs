@@ -1,0 +1,104 @@
+//! What is used where nobody chose otherwise: a table, read from top to bottom.
+//!
+//! A rule that names an algorithm which refuses the request is passed over. Behind the rules, the first algorithm that
+//! serves the request is taken, so that there is always one.
+
+use mscclpp_core::collective::CollectiveKind;
+
+use super::request::Request;
+
+/// One line of the table.
+pub(super) struct Rule {
+    collective: CollectiveKind,
+    nodes: Nodes,
+    /// Largest message per rank, in bytes.
+    most: u64,
+    /// Most ranks.
+    ranks: u32,
+    /// The algorithm.
+    pub(super) name: &'static str,
+    /// Why.
+    pub(super) because: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nodes {
+    One,
+    Several,
+}
+
+impl Rule {
+    const fn new(
+        collective: CollectiveKind,
+        nodes: Nodes,
+        ranks: u32,
+        most: u64,
+        name: &'static str,
+        because: &'static str,
+    ) -> Self {
+        Self { collective, nodes, most, ranks, name, because }
+    }
+
+    /// Whether it speaks of a request.
+    pub(super) fn covers(&self, request: &Request) -> bool {
+        let nodes = if request.nodes() == 1 { Nodes::One } else { Nodes::Several };
+        self.collective == request.collective
+            && self.nodes == nodes
+            && request.ranks <= self.ranks
+            && request.bytes <= self.most
+    }
+}
+
+const SMALL: &str = "small messages go as packets";
+const LARGE: &str = "large messages are moved once, by all links";
+const TREE: &str = "between nodes few steps count";
+
+const K: u64 = 1 << 10;
+const ANY: u64 = u64::MAX;
+const ALL: u32 = u32::MAX;
+
+/// The table.
+pub(super) static RULES: &[Rule] = {
+    use CollectiveKind::*;
+    use Nodes::*;
+    &[
+        Rule::new(AllReduce, One, 2, 32 * K, "allreduce_one_shot_packets", "one step is enough for two ranks"),
+        Rule::new(AllReduce, One, 8, K, "allreduce_one_shot_packets", "one step is enough for a short message"),
+        Rule::new(AllReduce, One, ALL, 32 * K, "allreduce_packets", SMALL),
+        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", LARGE),
+        Rule::new(AllReduce, Several, ALL, 64 * K, "allreduce_hierarchical_packets", TREE),
+        Rule::new(AllReduce, Several, ALL, ANY, "allreduce_ring_ports", LARGE),
+        Rule::new(AllGather, One, ALL, 32 * K, "allgather_packets", SMALL),
+        Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", LARGE),
+        Rule::new(AllGather, Several, ALL, 64 * K, "allgather_hierarchical_packets", TREE),
+        Rule::new(AllGather, Several, ALL, ANY, "allgather_node_ring", LARGE),
+        Rule::new(AllGather, Several, ALL, ANY, "allgather_ring_ports", LARGE),
+        Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", LARGE),
+        Rule::new(ReduceScatter, Several, ALL, 64 * K, "reducescatter_hierarchical_packets", TREE),
+        Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_ring_ports", LARGE),
+        Rule::new(AllToAll, One, ALL, 32 * K, "alltoall_packets", SMALL),
+        Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", LARGE),
+        Rule::new(AllToAll, One, ALL, ANY, "alltoall_in_place", LARGE),
+        Rule::new(AllToAll, Several, ALL, ANY, "alltoall_ports", LARGE),
+        Rule::new(Broadcast, One, ALL, ANY, "broadcast_scatter", LARGE),
+        Rule::new(Broadcast, Several, ALL, ANY, "broadcast_chain", LARGE),
+        Rule::new(Reduce, One, ALL, ANY, "reduce_gather", LARGE),
+        Rule::new(Reduce, Several, ALL, ANY, "reduce_chain", LARGE),
+        Rule::new(SendRecv, One, ALL, ANY, "send_recv", LARGE),
+        Rule::new(SendRecv, Several, ALL, ANY, "send_recv", LARGE),
+    ]
+};
+
+#[cfg(test)]
+mod tests {
+    use super::RULES;
+    use crate::algorithms;
+
+    #[test]
+    fn rules_name_algorithms_of_their_collective() {
+        for rule in RULES {
+            let found = algorithms::find(rule.name).unwrap_or_else(|| panic!("there is no `{}`", rule.name));
+            assert_eq!(found.kind(), rule.collective, "{}", rule.name);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Selection: who decides, what is refused, and what is said about it.
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::plan::{Plan, json};
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::algorithms;
+use mscclpp_exec::select::{
+    Algorithm, Choice, Config, LoadError, Outcome, PlanError, Refusal, Registry, RegistryError, Request, SelectError,
+    Why,
+};
+use mscclpp_exec::{DataType, cpu::World};
+
+fn all_reduce(ranks: u32, bytes: u64) -> Request {
+    Request::new(CollectiveKind::AllReduce, ranks, DataType::F32, bytes)
+}
+
+fn ring(ranks: u32) -> Plan {
+    let ring = algorithms::find("allreduce_ring").expect("it is in the library");
+    Plan::new(&ring.compile(ring.spec(ranks, ranks), &[]).expect("it builds"))
+}
+
+#[test]
+fn the_library_decides_by_size_and_machine() {
+    let registry = Registry::shipped();
+    let chosen = |request: Request| {
+        let decision = registry.select(&request).expect("there is one");
+        assert!(matches!(decision.why, Why::Rule(_)), "{request}: {}", decision.why);
+        decision.algorithm.name().to_owned()
+    };
+    assert_eq!(chosen(all_reduce(2, 1024)), "allreduce_one_shot_packets");
+    assert_eq!(chosen(Request { in_place: true, ..all_reduce(8, 1 << 24) }), "allreduce_all_pairs");
+    assert!(chosen(Request { ranks_per_node: 4, ..all_reduce(8, 1 << 24) }).contains("ports"));
+    // Rounding would differ between three ranks that each add their own input last.
+    assert_ne!(chosen(Request { in_place: true, ..all_reduce(3, 64) }), "allreduce_one_shot_packets");
+    assert_eq!(chosen(Request { op: Some(ReduceOp::Max), ..all_reduce(3, 64) }), "allreduce_one_shot_packets");
+}
+
+#[test]
+fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
+    let mut registry = Registry::shipped();
+    registry.set_selector(|request, candidates| {
+        assert!(candidates.iter().all(|algorithm| algorithm.admit(request).is_ok()));
+        let name = if request.bytes > 1 << 20 { "allreduce_switch" } else { "allreduce_ring" };
+        (request.bytes > 0).then(|| Choice { config: Config { blocks: Some(2), threads: None }, ..Choice::named(name) })
+    });
+    let decision = registry.select(&all_reduce(4, 64)).expect("a ring");
+    assert_eq!((decision.algorithm.name(), decision.why), ("allreduce_ring", Why::Selector));
+    let plan = registry.plan(&all_reduce(4, 64), &decision).expect("it builds");
+    assert_eq!(plan.tree().ranks[0].blocks.len(), 2);
+
+    // There is no multicast hardware, so the switch is refused.
+    assert_ne!(registry.select(&all_reduce(4, 1 << 21)).expect("another one").why, Why::Selector);
+    assert_ne!(registry.select(&all_reduce(4, 0)).expect("another one").why, Why::Selector);
+    registry.set_strict(true);
+    let error = registry.select(&all_reduce(4, 1 << 21)).expect_err("it is strict");
+    assert!(matches!(&error, SelectError::BadChoice { name, .. } if name == "allreduce_switch"), "{error}");
+    assert!(error.to_string().contains("it works in place only"), "{error}");
+    assert!(matches!(registry.select(&all_reduce(4, 0)), Err(SelectError::Undecided { .. })));
+    registry.clear_selector();
+    registry.set_strict(false);
+    assert!(registry.select(&all_reduce(4, 1 << 21)).is_ok());
+}
+
+#[test]
+fn added_plans_go_before_the_library_where_they_fit_the_narrowest_first() {
+    let mut registry = Registry::shipped();
+    registry.add(Algorithm::plan(ring(4)).named("wide").tagged("own", 7)).expect("a new name");
+    let narrow = Algorithm::plan(ring(4)).named("narrow").constrained(|limits| limits.bytes = 0..=4096);
+    registry.add(narrow).expect("a new name");
+    let name = |request: &Request| registry.select(request).expect("there is one").algorithm.name().to_owned();
+    assert_eq!(name(&all_reduce(4, 4096)), "narrow");
+    assert_eq!(name(&all_reduce(4, 4097)), "wide");
+    assert!(name(&all_reduce(5, 64)).starts_with("allreduce_"));
+    assert_eq!(registry.find("wide").expect("it was added").tag("own"), Some(7));
+
+    let error = registry.add(Algorithm::plan(ring(2)).named("wide")).expect_err("taken");
+    assert_eq!(error, RegistryError::Duplicate { name: "wide".into() });
+    assert!(registry.remove("narrow") && !registry.remove("narrow"));
+}
+
+#[test]
+fn plans_of_files_are_checked_and_serve_what_they_are_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ring.json");
+    let tree = ring(3).tree();
+    std::fs::write(&path, json::write(&tree, json::Style::Compact)).expect("it can be written");
+    let mut registry = Registry::empty();
+    registry.add(Algorithm::load(&path).expect("it is right").named("mine")).expect("a new name");
+    let request = all_reduce(3, 36);
+    let decision = registry.select(&request).expect("it fits");
+    assert_eq!(decision.why, Why::Added);
+    let plan = registry.plan(&request, &decision).expect("it is there");
+    let (inputs, mut outputs) = ([[1.0_f32; 9]; 3], [[0.0; 9]; 3]);
+    World::new(3).run(&plan, &inputs, &mut outputs).expect("it runs");
+    assert_eq!(outputs, [[3.0; 9]; 3]);
+
+    let refused = |request| match registry.select(&request) {
+        Err(SelectError::NoAlgorithm { refusals, .. }) => refusals[0].1.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(all_reduce(4, 36)), Refusal::Ranks { expected: "3".into(), found: 4 });
+    assert_eq!(refused(Request { in_place: true, ..request }), Refusal::Placement { in_place: false });
+    assert_eq!(refused(Request { root: 1, ..request }), Refusal::Root { found: 1 });
+    assert!(matches!(refused(Request { ranks_per_node: 1, ..request }), Refusal::Nodes { .. }));
+    let gather = Request::new(CollectiveKind::AllGather, 3, DataType::F32, 36);
+    assert!(
+        registry.select(&gather).expect_err("none").to_string().ends_with("the registry has none of this collective")
+    );
+
+    let mut wrong = tree;
+    wrong.ranks[1].blocks[0].ops.truncate(1);
+    std::fs::write(&path, json::write(&wrong, json::Style::Compact)).expect("it can be written");
+    assert!(matches!(Algorithm::load(&path), Err(LoadError::NotAPlan { .. })));
+    assert!(matches!(Algorithm::load(folder.path().join("none")), Err(LoadError::Read { .. })));
+    assert!(matches!(Algorithm::plans("none", Vec::new()), Err(LoadError::Empty { .. })));
+}
+
+#[test]
+fn user_functions_are_baked_or_compiled_for_any_machine() {
+    let function = algorithms::allreduce_ring::algorithm();
+    let baked = Algorithm::baked(function).expect("it has plans");
+    assert_eq!(baked.admit(&all_reduce(8, 64)), Ok(()));
+    let refusal = baked.admit(&all_reduce(6, 64)).expect_err("it was not built for six");
+    assert_eq!(refusal.to_string(), "for 2, 4, 8 ranks, found 6");
+
+    let compiled = Algorithm::compiled(function);
+    assert_eq!(compiled.build(&all_reduce(6, 64), &Config::default()).expect("it builds").num_ranks(), 6);
+    // A function that is not written for a machine panics or has findings, and both are errors.
+    let lonely = compiled.build(&all_reduce(1, 64), &Config::default()).expect_err("a ring of one");
+    assert!(matches!(&lonely, PlanError::Panicked { message, .. } if message.contains("overflow")), "{lonely}");
+    let astray = compiled.build(&Request { root: 9, ..all_reduce(4, 64) }, &Config::default());
+    assert!(matches!(astray, Err(PlanError::Program { .. })), "{astray:?}");
+}
+
+#[test]
+fn explanations_name_every_algorithm_and_one_that_is_chosen() {
+    let registry = Registry::shipped();
+    let request = all_reduce(8, 1 << 20);
+    let explanation = registry.explain(&request);
+    assert_eq!(explanation.chosen(), Some(registry.select(&request).expect("one").algorithm.name()));
+    let of_kind = algorithms::all().iter().filter(|one| one.kind() == CollectiveKind::AllReduce).count();
+    assert_eq!(explanation.verdicts.len(), of_kind);
+    let chosen = explanation.verdicts.iter().filter(|one| matches!(one.outcome, Outcome::Chosen { .. })).count();
+    assert_eq!(chosen, 1);
+    let text = explanation.to_string();
+    assert!(text.starts_with("allreduce of 1 MiB f32, sum, out of place, 8 ranks on 1 node\n"), "{text}");
+    assert!(text.contains("refused: for 2 or more nodes, found 1 node"), "{text}");
+
+    let nobody = registry.explain(&Request { ranks_per_node: 3, ..request });
+    assert_eq!(nobody.chosen(), None);
+    assert!(matches!(nobody.error, Some(SelectError::NoAlgorithm { .. })));
+}
+
+#[test]
+fn launches_are_counted_by_algorithm() {
+    let registry = Registry::shipped();
+    assert_eq!(registry.calls(), []);
+    let ring = registry.find("allreduce_ring").expect("a ring");
+    ring.count();
+    ring.count();
+    assert_eq!(registry.calls(), [("allreduce_ring", 2)]);
+}
