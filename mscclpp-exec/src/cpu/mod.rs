@@ -6,29 +6,15 @@
 //!
 //! | step | done by | how often |
 //! |---|---|---|
-//! | indexes checked and resolved | `lower` | once per plan and world |
-//! | sizes, scratch | `params` | once per message size |
-//! | agents run until all are done or none can go on | `schedule`, `launch` | every launch |
-//!
-//! Where the reference system's executor is at odds with its own documents, this one follows the documents: `get` uses the
-//! offsets it is given, `flush` waits, tails of any length are handled, windows end with their data, packets honour windows,
-//! `min`, `max`, `prod` and `avg` mean what they say, and double scratch holds for plain data too.
+//! | indexes checked and resolved | `interpret::lower` | once per plan and world |
+//! | sizes, scratch | `interpret::params` | once per message size |
+//! | agents run until all are done or none can go on | `schedule`, `interpret::launch` | every launch |
 
 mod buffers;
 mod context;
-mod data;
-mod fifo;
-mod launch;
-mod lower;
-mod pairs;
-mod params;
 mod pool;
-mod port;
-mod program;
-mod report;
 mod run;
 mod schedule;
-mod sync;
 mod world;
 
 pub use buffers::Buffers;

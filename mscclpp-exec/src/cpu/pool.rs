@@ -5,10 +5,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use super::context::{Context, Outcome};
-use super::launch::{Launch, Worker};
-use super::params::Params;
-use super::schedule::Schedule;
+use super::schedule::{Schedule, Turn};
 use crate::error::Error;
+use crate::interpret::{Launch, Params, Worker};
 use crate::memory::Table;
 
 /// A launch, for whoever works on it.
@@ -27,24 +26,25 @@ impl Job {
     /// Works as worker `index` until the launch has ended. A panic ends it as failed, with its message.
     pub(super) fn work(&self, worker: &mut Worker, index: usize) -> Result<(), String> {
         let memory = self.table.memory();
-        let launch = self.launch(&memory);
-        catch_unwind(AssertUnwindSafe(|| launch.work(worker, index, self.workers, self.schedule))).map_err(|panic| {
+        let turn = self.turn(&memory);
+        catch_unwind(AssertUnwindSafe(|| turn.work(worker, index, self.workers, self.schedule))).map_err(|panic| {
             self.context.progress.end(Outcome::Failed);
             let text = panic.downcast_ref::<String>().cloned();
             text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
         })
     }
 
-    pub(super) fn launch<'a>(&'a self, memory: &'a crate::memory::Memory<'a>) -> Launch<'a> {
-        Launch {
-            context: &self.context,
+    pub(super) fn turn<'a>(&'a self, memory: &'a crate::memory::Memory<'a>) -> Turn<'a> {
+        let launch = Launch {
+            counters: &self.context.counters,
             program: &self.context.program,
             params: &self.params,
             memory,
             number: self.number,
             flag: self.flag,
             alone: self.workers == 1,
-        }
+        };
+        Turn { context: &self.context, launch }
     }
 }
 

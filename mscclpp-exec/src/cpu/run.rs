@@ -7,12 +7,11 @@ use mscclpp_core::vocab::ReduceOp;
 
 use super::buffers::{Buffers, Part, check_available, zeroed_lines};
 use super::context::{Context, Outcome, Scratch};
-use super::params::Params;
 use super::pool::{Job, Pool};
-use super::program::{Program, Space};
 use super::world::{Gate, Inner, lock};
 use crate::dtype::Element;
 use crate::error::Error;
+use crate::interpret::{Params, Program, Space};
 use crate::message::Message;
 use crate::numeric::Line;
 
@@ -284,7 +283,7 @@ impl Run {
             (Ok(()), Outcome::Finished) => return Ok(()),
             (Ok(()), Outcome::Stalled) => {
                 let memory = self.world.table.memory();
-                Error::Stalled(Box::new(job.launch(&memory).stall()))
+                Error::Stalled(Box::new(job.turn(&memory).stall()))
             }
             (Err(panic), _) => Error::Internal(panic),
             (Ok(()), outcome) => Error::Internal(format!("a launch ended as {outcome:?}")),

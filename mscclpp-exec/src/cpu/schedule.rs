@@ -11,11 +11,12 @@
 //! each other, so when none can get on, none ever will.
 
 use std::ops::Range;
-use std::sync::TryLockError;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::{PoisonError, TryLockError};
 
-use super::context::{Outcome, State};
-use super::launch::{Launch, Step, Worker};
+use super::context::{Context, Outcome};
+use crate::error::Stall;
+use crate::interpret::{Launch, State, Step, Worker};
 use crate::numeric::{LINE, LINES};
 
 /// The order in which agents are visited.
@@ -41,7 +42,23 @@ struct Round {
 /// Rounds without progress that a worker spends spinning before it lets others have its processor.
 const SPINS: u32 = 20;
 
-impl Launch<'_> {
+/// A launch in which agents take turns on workers.
+pub(super) struct Turn<'a> {
+    pub(super) context: &'a Context,
+    pub(super) launch: Launch<'a>,
+}
+
+impl Turn<'_> {
+    /// The report of a stall; all workers have left.
+    pub(super) fn stall(&self) -> Stall {
+        let waiting: Vec<(u32, State)> = (0..self.launch.program.agents.len() as u32)
+            .zip(&self.context.agents)
+            .filter(|(_, agent)| agent.finished.load(Relaxed) != self.launch.number)
+            .map(|(number, agent)| (number, *agent.state.lock().unwrap_or_else(PoisonError::into_inner)))
+            .collect();
+        self.launch.stall(&waiting)
+    }
+
     /// Works on the launch as worker `index` of `of` until it has ended.
     pub(super) fn work(&self, worker: &mut Worker, index: usize, of: usize, schedule: Schedule) {
         match schedule {
@@ -83,7 +100,7 @@ impl Launch<'_> {
     fn seeded(&self, worker: &mut Worker, seed: u64) {
         let agents = self.context.agents.len();
         let progress = &self.context.progress;
-        let mut random = Random(seed ^ self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random(seed ^ self.launch.number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         while progress.outcome() == Outcome::Running {
             let mut any = false;
             for _ in 0..2 * agents {
@@ -111,7 +128,7 @@ impl Launch<'_> {
     /// Every thread block is done, and every proxy.
     fn is_finished(&self) -> bool {
         let context = self.context;
-        context.progress.remaining.load(Acquire) == 0 && context.fifos.iter().all(|fifo| fifo.is_drained())
+        context.progress.remaining.load(Acquire) == 0 && context.counters.fifos.iter().all(|fifo| fifo.is_drained())
     }
 
     fn visit_all(&self, worker: &mut Worker, agents: Range<usize>, round: &mut Round) {
@@ -122,7 +139,7 @@ impl Launch<'_> {
 
     fn visit(&self, worker: &mut Worker, number: usize, round: &mut Round) {
         let agent = &self.context.agents[number];
-        if agent.finished.load(Acquire) == self.number {
+        if agent.finished.load(Acquire) == self.launch.number {
             return;
         }
         let mut state = match agent.state.try_lock() {
@@ -134,61 +151,46 @@ impl Launch<'_> {
             // Another worker panicked in there, and has ended the launch.
             Err(TryLockError::Poisoned(_)) => return,
         };
-        if agent.finished.load(Acquire) == self.number {
+        if agent.finished.load(Acquire) == self.launch.number {
             return;
         }
-        if state.launch != self.number {
-            *state = State { launch: self.number, ..State::default() };
-            if let Some(code) = self.program.agents.get(number) {
-                state.at.instr = code.start;
-            }
+        if state.launch != self.launch.number {
+            let start = self.launch.program.agents.get(number).map_or(0, |code| code.start);
+            *state = State::begin(self.launch.number, start);
         }
         let before = state.at;
         let progress = &self.context.progress;
-        let step = match self.program.agents.get(number) {
-            Some(code) => self.run(worker, code, &mut state),
-            None => self.serve(worker, number - self.program.agents.len(), &mut state),
+        let step = match self.launch.program.agents.get(number) {
+            Some(code) => self.launch.run(worker, code, &mut state),
+            None => self.launch.serve(worker, number - self.launch.program.agents.len(), &mut state),
         };
         if step == Step::Next {
             progress.remaining.fetch_sub(1, AcqRel);
         }
         if state.at != before || step == Step::Next {
             round.progress = true;
-            self.count(&progress.events, AcqRel);
+            self.launch.count(&progress.events, AcqRel);
         }
         // Last: a worker that passes a finished agent by must know of the progress, or it takes the launch for stalled.
         if step == Step::Next {
-            agent.finished.store(self.number, Release);
+            agent.finished.store(self.launch.number, Release);
         }
     }
 
     /// Divides the results by the number of ranks, if that is asked for. Workers share the pieces.
     fn divide(&self, worker: &mut Worker) {
         const PIECE: u64 = 1 << 18;
-        const BLOCK: usize = LINE * LINES;
-        let Some(divide) = self.params.divide else {
+        if self.launch.params.divide.is_none() {
             return;
-        };
-        let ranks = self.program.shape.ranks;
-        let pieces = self.params.layout.output.len.div_ceil(PIECE);
+        }
+        let ranks = self.launch.program.shape.ranks;
+        let pieces = self.launch.params.layout.output.len.div_ceil(PIECE);
         loop {
             let piece = self.context.progress.divided.fetch_add(1, AcqRel);
             let Some(rank) = piece.checked_div(pieces).filter(|&rank| rank < ranks.into()) else {
                 return;
             };
-            let Some(area) = self.params.result(self.program, rank as u32) else {
-                continue;
-            };
-            let at = area.base + piece % pieces * PIECE;
-            let len = PIECE.min(area.base + area.view.len - at);
-            let span = self.memory.slice(area.slice as usize).range(at, len);
-            for at in (0..span.len()).step_by(BLOCK) {
-                let bytes = BLOCK.min(span.len() - at);
-                let lines = || (0..bytes).step_by(LINE).map(|i| (i / LINE, at + i, LINE.min(bytes - i)));
-                lines().for_each(|(i, at, n)| worker.block[i] = span.load(at, n));
-                divide(&mut worker.block, ranks);
-                lines().for_each(|(i, at, n)| span.store(at, n, worker.block[i]));
-            }
+            self.launch.divide(worker, rank as u32, piece % pieces * PIECE, PIECE);
         }
     }
 }

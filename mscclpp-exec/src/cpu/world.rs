@@ -5,14 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use mscclpp_core::plan::Plan;
 
 use super::context::Context;
-use super::launch::Worker;
-use super::lower::lower;
-use super::params::Params;
 use super::pool::Pool;
 use super::run::Run;
 use super::schedule::Schedule;
 use crate::dtype::Element;
 use crate::error::Error;
+use crate::interpret::{Params, Worker, lower};
 use crate::memory::Table;
 use crate::message::Message;
 

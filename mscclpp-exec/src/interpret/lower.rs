@@ -19,7 +19,7 @@ const MOST_OPERANDS: usize = 1 << 27;
 ///
 /// # Errors
 /// [`Error::Plan`] for the first thing that makes the plan impossible to run.
-pub(super) fn lower(plan: &Plan) -> Result<Program, Error> {
+pub(crate) fn lower(plan: &Plan) -> Result<Program, Error> {
     let whole = |what: String| Error::Plan { place: "the whole plan".into(), what };
     plan.open().map_err(|error| whole(error.to_string()))?;
     let shape = shape(plan)?;

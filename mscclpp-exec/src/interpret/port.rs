@@ -1,15 +1,15 @@
 //! Port channels: thread blocks queue triggers, the proxy of their rank carries them out in order, at its own pace.
 
-use super::context::State;
 use super::data::copy;
 use super::fifo::Trigger;
 use super::launch::{Launch, Step, Window, Worker};
 use super::program::{Action, Code, Instr, Space};
+use super::state::State;
 use crate::numeric::{LINE, LINES};
 
 impl Launch<'_> {
     /// Queues the transfers of an operation, and waits for them if it flushes.
-    pub(super) fn port(&self, code: &Code, instr: &Instr, state: &mut State, flush: bool) -> Step {
+    pub(crate) fn port(&self, code: &Code, instr: &Instr, state: &mut State, flush: bool) -> Step {
         while state.at.number < instr.srcs {
             let size = self.program.srcs(instr)[state.at.number as usize].size;
             if !self.post(code, state, self.window(instr, size, state)) {
@@ -20,7 +20,7 @@ impl Launch<'_> {
     }
 
     /// Waits until the packets of the source are all there, then queues a transfer to each destination.
-    pub(super) fn port_forward(&self, worker: &mut Worker, code: &Code, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn port_forward(&self, worker: &mut Worker, code: &Code, instr: &Instr, state: &mut State) -> Step {
         let src = &self.program.srcs(instr)[0];
         let window = self.window(instr, src.size, state);
         while state.at.done < window.len {
@@ -44,7 +44,7 @@ impl Launch<'_> {
     }
 
     /// Queues a signal, or a flush and waits for it, on each channel.
-    pub(super) fn port_sync(&self, code: &Code, instr: &Instr, state: &mut State, flush: bool) -> Step {
+    pub(crate) fn port_sync(&self, code: &Code, instr: &Instr, state: &mut State, flush: bool) -> Step {
         while state.at.number < instr.ids {
             if !self.post(code, state, Window { start: 0, len: 0 }) {
                 return Step::Blocked;
@@ -57,7 +57,7 @@ impl Launch<'_> {
     fn post(&self, code: &Code, state: &mut State, window: Window) -> bool {
         let Window { start: at, len } = window;
         let trigger = Trigger { instr: state.at.instr, number: state.at.number, at, len };
-        let Some(position) = self.context.fifos[code.proxy as usize].push(trigger) else {
+        let Some(position) = self.counters.fifos[code.proxy as usize].push(trigger) else {
             return false;
         };
         state.ticket = position + 1;
@@ -68,7 +68,7 @@ impl Launch<'_> {
     /// A queue is served in order, so waiting for the last trigger is waiting for all.
     fn flushed(&self, code: &Code, state: &State, flush: bool) -> Step {
         let waits = flush && state.at.number > 0;
-        if waits && !self.context.fifos[code.proxy as usize].is_handled(state.ticket) {
+        if waits && !self.counters.fifos[code.proxy as usize].is_handled(state.ticket) {
             Step::Blocked
         } else {
             Step::Next
@@ -76,8 +76,8 @@ impl Launch<'_> {
     }
 
     /// Serves a queue until it is empty or the worker's turn is over.
-    pub(super) fn serve(&self, worker: &mut Worker, proxy: usize, state: &mut State) -> Step {
-        let fifo = &self.context.fifos[proxy];
+    pub(crate) fn serve(&self, worker: &mut Worker, proxy: usize, state: &mut State) -> Step {
+        let fifo = &self.counters.fifos[proxy];
         loop {
             if state.trigger.is_none() {
                 state.trigger = fifo.pop();

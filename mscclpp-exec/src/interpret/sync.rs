@@ -3,31 +3,32 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
-use super::context::State;
 use super::launch::{Launch, Step};
 use super::program::{Instr, NOWHERE};
+use super::state::State;
 
 impl Launch<'_> {
     /// Adds one to a counter and returns what it was.
     #[inline]
-    pub(super) fn count(&self, counter: &AtomicU64, order: Ordering) -> u64 {
+    pub(crate) fn count(&self, counter: &AtomicU64, order: Ordering) -> u64 {
         if !self.alone {
             return counter.fetch_add(1, order);
         }
         let value = counter.load(Relaxed);
-        counter.store(value + 1, Relaxed);
+        // An order other than relaxed is about what was written before.
+        counter.store(value + 1, if order == Relaxed { Relaxed } else { Release });
         value
     }
 
     /// Adds one to the counter at the other end of a channel.
-    pub(super) fn deliver(&self, channel: u32, relaxed: bool) {
+    pub(crate) fn deliver(&self, channel: u32, relaxed: bool) {
         let pair = self.program.channels[channel as usize].pair;
         if pair != NOWHERE {
-            self.count(&self.context.inbound[pair as usize], if relaxed { Relaxed } else { Release });
+            self.count(self.counters.inbound.at(pair), if relaxed { Relaxed } else { Release });
         }
     }
 
-    pub(super) fn signal(&self, instr: &Instr, relaxed: bool) -> Step {
+    pub(crate) fn signal(&self, instr: &Instr, relaxed: bool) -> Step {
         for &channel in self.program.ids(instr) {
             self.deliver(channel, relaxed);
         }
@@ -35,14 +36,14 @@ impl Launch<'_> {
     }
 
     /// One channel after the other: all must have come anyway.
-    pub(super) fn wait(&self, instr: &Instr, state: &mut State, relaxed: bool) -> Step {
+    pub(crate) fn wait(&self, instr: &Instr, state: &mut State, relaxed: bool) -> Step {
         let order = if relaxed { Relaxed } else { Acquire };
         while let Some(&channel) = self.program.ids(instr).get(state.at.number as usize) {
             if !state.at.waiting {
-                state.ticket = self.count(&self.context.expected[channel as usize], Relaxed) + 1;
+                state.ticket = self.count(&self.counters.expected[channel as usize], Relaxed) + 1;
                 state.at.waiting = true;
             }
-            if self.context.inbound[channel as usize].load(order) < state.ticket {
+            if self.counters.inbound.at(channel).load(order) < state.ticket {
                 return Step::Blocked;
             }
             state.at.number += 1;
@@ -51,10 +52,10 @@ impl Launch<'_> {
         Step::Next
     }
 
-    pub(super) fn acquire(&self, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn acquire(&self, instr: &Instr, state: &mut State) -> Step {
         while let Some(&id) = self.program.ids(instr).get(state.at.number as usize) {
             let take = |units: i64| (units > 0).then(|| units - 1);
-            if self.context.semaphores[id as usize].fetch_update(Acquire, Relaxed, take).is_err() {
+            if self.counters.semaphores[id as usize].fetch_update(Acquire, Relaxed, take).is_err() {
                 return Step::Blocked;
             }
             state.at.number += 1;
@@ -62,16 +63,16 @@ impl Launch<'_> {
         Step::Next
     }
 
-    pub(super) fn release(&self, instr: &Instr) -> Step {
+    pub(crate) fn release(&self, instr: &Instr) -> Step {
         for &id in self.program.ids(instr) {
-            self.context.semaphores[id as usize].fetch_add(1, Release);
+            self.counters.semaphores[id as usize].fetch_add(1, Release);
         }
         Step::Next
     }
 
-    pub(super) fn barrier(&self, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn barrier(&self, instr: &Instr, state: &mut State) -> Step {
         let (id, blocks) = (self.program.ids(instr)[0], u64::from(instr.count));
-        let arrivals = &self.context.barriers[id as usize];
+        let arrivals = &self.counters.barriers[id as usize];
         if !state.at.waiting {
             // Every `blocks` arrivals make a round; this one is over when the counter reaches its end.
             state.ticket = (arrivals.fetch_add(1, AcqRel) / blocks + 1) * blocks;

@@ -1,26 +1,21 @@
 //! Who waits for what in a launch that stalled.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::context::State;
 use super::launch::Launch;
 use super::program::{Action, Code, Instr, NOWHERE, Operand, Space};
+use super::state::State;
 use crate::error::{Blocked, Released, Stall, WaitsFor};
 use crate::message::Packet;
 
 impl Launch<'_> {
-    /// The report of a stall; all workers have left.
-    pub(super) fn stall(&self) -> Stall {
-        let waiting: Vec<(u32, State)> = (0..self.program.agents.len() as u32)
-            .filter(|&agent| self.context.agents[agent as usize].finished.load(Relaxed) != self.number)
-            .map(|agent| {
-                let state = &self.context.agents[agent as usize].state;
-                (agent, *state.lock().unwrap_or_else(PoisonError::into_inner))
-            })
-            .collect();
-        let releases = Releases::new(self, &waiting);
+    /// The report of a stall.
+    ///
+    /// `waiting`: thread blocks that have not finished, by their number in the program, and where they stand. All workers
+    /// have left.
+    pub(crate) fn stall(&self, waiting: &[(u32, State)]) -> Stall {
+        let releases = Releases::new(self, waiting);
         let mut blocked: Vec<Blocked> =
             waiting.iter().map(|(agent, state)| self.blocked(*agent, state, &releases)).collect();
         blocked.sort_by_key(|blocked| blocked.released != Released::ByNothing);
@@ -64,19 +59,19 @@ impl Launch<'_> {
                     id: channel.id,
                     peer: channel.peer,
                     expected: state.ticket,
-                    seen: self.context.inbound[id as usize].load(Relaxed),
+                    seen: self.counters.inbound.at(id).load(Relaxed),
                 };
                 (waits_for, releases.by(Key::Channel(id), agent))
             }
             Action::Acquire => {
-                let (number, value) = (self.program.semaphores[id as usize].id, &self.context.semaphores[id as usize]);
+                let (number, value) = (self.program.semaphores[id as usize].id, &self.counters.semaphores[id as usize]);
                 let waits_for = WaitsFor::Semaphore { id: number, value: value.load(Relaxed) };
                 (waits_for, releases.by(Key::Semaphore(id), agent))
             }
             Action::Barrier => {
                 let id = self.program.ids(instr)[0];
                 let round = state.ticket - u64::from(instr.count);
-                let arrived = self.context.barriers[id as usize].load(Relaxed).saturating_sub(round) as u32;
+                let arrived = self.counters.barriers[id as usize].load(Relaxed).saturating_sub(round) as u32;
                 let number = self.program.barriers[id as usize].id;
                 let waits_for = WaitsFor::Barrier { id: number, arrived, expected: instr.count };
                 (waits_for, releases.by(Key::Barrier(id), agent))

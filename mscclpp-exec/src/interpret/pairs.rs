@@ -3,7 +3,7 @@
 use super::program::Channel;
 
 /// Pairs channel k from a to b with channel k from b to a, of the same kind, counted in the order of their numbers.
-pub(super) fn pair_channels(channels: &mut [Channel]) {
+pub(crate) fn pair_channels(channels: &mut [Channel]) {
     // By the two ranks, the kind and the direction; positions ascend last, so that numbers do.
     let mut order: Vec<(u64, u64)> = channels
         .iter()
@@ -31,7 +31,7 @@ mod tests {
     use mscclpp_core::vocab::ChannelKind::{self, Memory, Port};
 
     use super::*;
-    use crate::cpu::program::NOWHERE;
+    use crate::interpret::program::NOWHERE;
 
     #[test]
     fn the_k_th_channels_pair_up() {

@@ -1,8 +1,8 @@
 //! Operations on data. Each goes through its range in steps and can stop between any two.
 
-use super::context::State;
 use super::launch::{Launch, Step, Window, Worker};
 use super::program::{Instr, Operand, Space};
+use super::state::State;
 use crate::memory::Span;
 use crate::numeric::{Block, LINE, LINES, Line};
 
@@ -51,14 +51,14 @@ impl<'a> Launch<'a> {
         Step::Next
     }
 
-    pub(super) fn copy(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn copy(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
         self.each_pair(worker, instr, state, |_, from, to, len| {
             copy(from, to, len);
             len
         })
     }
 
-    pub(super) fn pack(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn pack(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
         self.each_pair(worker, instr, state, |worker, from, to, len| {
             for at in (0..len).step_by(BLOCK as usize) {
                 let n = BLOCK.min(len - at);
@@ -69,7 +69,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    pub(super) fn unpack(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn unpack(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
         self.each_pair(worker, instr, state, |worker, from, to, len| {
             let mut at = 0;
             while at < len {
@@ -85,7 +85,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    pub(super) fn forward(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn forward(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
         let (src, dsts) = (&self.program.srcs(instr)[0], self.program.dsts(instr));
         let Window { start, len } = self.window(instr, src.size, state);
         while state.at.done < len {
@@ -107,7 +107,7 @@ impl<'a> Launch<'a> {
         Step::Next
     }
 
-    pub(super) fn reduce(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn reduce(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
         let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
         let Window { start, len } = self.window(instr, srcs[0].size, state);
         while state.at.done < len {
@@ -148,7 +148,7 @@ impl<'a> Launch<'a> {
 
     /// Loads packets' payload into a block up to the first one that is not there; returns its bytes, in whole grains
     /// unless all are there.
-    pub(super) fn load_packets(&self, block: &mut Block, from: Span<'_>, at: u64, n: u64) -> u64 {
+    pub(crate) fn load_packets(&self, block: &mut Block, from: Span<'_>, at: u64, n: u64) -> u64 {
         let payload: &mut [u32] = bytemuck::cast_slice_mut(block);
         let found = from.load_packets(at as usize / 4, self.flag, &mut payload[..n as usize / 4]);
         self.whole_grains(4 * found as u64, n)
@@ -262,7 +262,7 @@ impl<'a> Operands<'_, 'a> {
 }
 
 /// Copies bytes of one span to another.
-pub(super) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
+pub(crate) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     // What lies behind the end of the destination would be dropped anyway.
     let len = len.min(to.len() as u64) as usize;
     let whole = len - len % LINE;

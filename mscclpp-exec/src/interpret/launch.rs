@@ -1,34 +1,35 @@
 //! One launch as a worker sees it, and how a thread block gets on in it.
 
-use super::context::{Context, Position, State};
+use super::counters::Counters;
 use super::params::Params;
 use super::program::{Action, Code, Instr, Operand, Program, Space};
+use super::state::{Position, State};
 use crate::memory::{Memory, Span};
 use crate::numeric::{Accumulator, Block, zeroed};
 
 /// What is common to all agents of a launch.
 #[derive(Clone, Copy)]
-pub(super) struct Launch<'a> {
-    pub(super) context: &'a Context,
-    pub(super) program: &'a Program,
-    pub(super) params: &'a Params,
-    pub(super) memory: &'a Memory<'a>,
+pub(crate) struct Launch<'a> {
+    pub(crate) counters: &'a Counters,
+    pub(crate) program: &'a Program,
+    pub(crate) params: &'a Params,
+    pub(crate) memory: &'a Memory<'a>,
     /// Counted from 1.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// What this launch's packets carry; never 0.
-    pub(super) flag: u32,
-    /// Whether there is one worker only, so that counters need no locked instructions.
-    pub(super) alone: bool,
+    pub(crate) flag: u32,
+    /// Whether each counter is written by one thread only, so that counters need no locked instructions.
+    pub(crate) alone: bool,
 }
 
 /// A worker's own memory, and how far it goes with an agent before it turns to the next.
-pub(super) struct Worker {
-    pub(super) block: Block,
-    pub(super) acc: Accumulator,
+pub(crate) struct Worker {
+    pub(crate) block: Block,
+    pub(crate) acc: Accumulator,
     /// Steps left in this visit.
-    pub(super) fuel: u64,
+    pub(crate) fuel: u64,
     /// Bytes of a step, a multiple of a line.
-    pub(super) quantum: u64,
+    pub(crate) quantum: u64,
 }
 
 impl Default for Worker {
@@ -39,7 +40,7 @@ impl Default for Worker {
 
 impl Worker {
     /// Takes a step; whether it was the last one of this visit.
-    pub(super) fn is_tired(&mut self) -> bool {
+    pub(crate) fn is_tired(&mut self) -> bool {
         self.fuel = self.fuel.saturating_sub(1);
         self.fuel == 0
     }
@@ -47,7 +48,7 @@ impl Worker {
 
 /// How an operation came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// It is done.
     Next,
     /// It waits for another agent.
@@ -58,14 +59,14 @@ pub(super) enum Step {
 
 /// The bytes of an operation's references that it works on now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Window {
-    pub(super) start: u64,
-    pub(super) len: u64,
+pub(crate) struct Window {
+    pub(crate) start: u64,
+    pub(crate) len: u64,
 }
 
 impl<'a> Launch<'a> {
     /// Runs a thread block until it is done, blocked, or the worker's turn is over.
-    pub(super) fn run(&self, worker: &mut Worker, code: &Code, state: &mut State) -> Step {
+    pub(crate) fn run(&self, worker: &mut Worker, code: &Code, state: &mut State) -> Step {
         while state.at.instr < code.end {
             let instr = &self.program.instrs[state.at.instr as usize];
             match self.execute(worker, code, instr, state) {
@@ -113,7 +114,7 @@ impl<'a> Launch<'a> {
     }
 
     /// What an operation on references of `size` chunks works on: its slice, and of that the loop's window.
-    pub(super) fn window(&self, instr: &Instr, size: u32, state: &State) -> Window {
+    pub(crate) fn window(&self, instr: &Instr, size: u32, state: &State) -> Window {
         let layout = &self.params.layout;
         let (index, of) = instr.slice;
         let (start, len) = layout.slice(u64::from(size) * layout.stride, index, of);
@@ -126,7 +127,7 @@ impl<'a> Launch<'a> {
 
     /// The bytes of an operand from `at` on, at most `len` of them, and how many padded bytes they stand for.
     #[inline(always)]
-    pub(super) fn span(&self, operand: &Operand, at: u64, len: u64) -> (Span<'a>, u64) {
+    pub(crate) fn span(&self, operand: &Operand, at: u64, len: u64) -> (Span<'a>, u64) {
         let area = self.params.area(operand.rank, operand.space);
         let (first, len) = if area.wrap == 0 {
             (u64::from(operand.index) * self.params.layout.stride + at, len)

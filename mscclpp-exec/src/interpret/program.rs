@@ -7,37 +7,37 @@ use crate::error::path;
 use crate::layout::Shape;
 
 /// A plan made ready for launches of any size.
-pub(super) struct Program {
+pub(crate) struct Program {
     /// For names and source places.
-    pub(super) plan: Plan,
-    pub(super) shape: Shape,
-    pub(super) double_scratch: bool,
-    pub(super) reuse_resources: bool,
-    pub(super) reductions: Reductions,
+    pub(crate) plan: Plan,
+    pub(crate) shape: Shape,
+    pub(crate) double_scratch: bool,
+    pub(crate) reuse_resources: bool,
+    pub(crate) reductions: Reductions,
     /// Whether an operation writes to an input.
-    pub(super) writes_input: bool,
+    pub(crate) writes_input: bool,
     /// Whether plain data and whether packets go through scratch.
-    pub(super) plain_scratch: bool,
+    pub(crate) plain_scratch: bool,
     /// Whether all of a plan's plain scratch traffic is inside of pipelines; the largest window, in bytes.
-    pub(super) windowed_scratch: Option<u64>,
+    pub(crate) windowed_scratch: Option<u64>,
     /// Thread blocks that have operations, by rank and block.
-    pub(super) agents: Vec<Code>,
-    pub(super) instrs: Vec<Instr>,
-    pub(super) operands: Vec<Operand>,
+    pub(crate) agents: Vec<Code>,
+    pub(crate) instrs: Vec<Instr>,
+    pub(crate) operands: Vec<Operand>,
     /// Channels, semaphores and barriers of instructions, as indexes of the tables below.
-    pub(super) ids: Vec<u32>,
-    pub(super) channels: Vec<Channel>,
-    pub(super) semaphores: Vec<Semaphore>,
-    pub(super) barriers: Vec<Barrier>,
+    pub(crate) ids: Vec<u32>,
+    pub(crate) channels: Vec<Channel>,
+    pub(crate) semaphores: Vec<Semaphore>,
+    pub(crate) barriers: Vec<Barrier>,
     /// Ranks that use port channels, ascending: each has a proxy.
-    pub(super) proxies: Vec<u32>,
+    pub(crate) proxies: Vec<u32>,
     /// Positions of the loops among the instructions.
-    pub(super) loops: Vec<u32>,
+    pub(crate) loops: Vec<u32>,
 }
 
 /// How a plan reduces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reductions {
+pub(crate) enum Reductions {
     /// Not at all.
     None,
     /// Sums only: any operation may stand for them.
@@ -50,19 +50,19 @@ pub(super) enum Reductions {
 
 /// The operations of one thread block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Code {
-    pub(super) rank: u32,
-    pub(super) block: u32,
+pub(crate) struct Code {
+    pub(crate) rank: u32,
+    pub(crate) block: u32,
     /// Range of [`Program::instrs`].
-    pub(super) start: u32,
-    pub(super) end: u32,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
     /// Position of its rank in [`Program::proxies`], if it uses port channels.
-    pub(super) proxy: u32,
+    pub(crate) proxy: u32,
 }
 
 /// How an instruction is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
+pub(crate) enum Action {
     Nop,
     /// Plain source i to plain destination i.
     Copy,
@@ -97,32 +97,32 @@ pub(super) enum Action {
 
 /// One operation.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Instr {
-    pub(super) kind: OpKind,
-    pub(super) action: Action,
-    pub(super) reduce: ReduceOp,
+pub(crate) struct Instr {
+    pub(crate) kind: OpKind,
+    pub(crate) action: Action,
+    pub(crate) reduce: ReduceOp,
     /// Flat index in its thread block.
-    pub(super) op: u32,
+    pub(crate) op: u32,
     /// First of [`Program::operands`]: sources, then destinations.
-    pub(super) operands: u32,
-    pub(super) srcs: u32,
-    pub(super) dsts: u32,
+    pub(crate) operands: u32,
+    pub(crate) srcs: u32,
+    pub(crate) dsts: u32,
     /// First of [`Program::ids`].
-    pub(super) first_id: u32,
-    pub(super) ids: u32,
+    pub(crate) first_id: u32,
+    pub(crate) ids: u32,
     /// The part of every reference: index and number of parts.
-    pub(super) slice: (u32, u32),
+    pub(crate) slice: (u32, u32),
     /// Barriers: thread blocks that meet. Loops: chunks that it covers.
-    pub(super) count: u32,
+    pub(crate) count: u32,
     /// Loops: instructions of the body.
-    pub(super) body: u32,
+    pub(crate) body: u32,
     /// Loops: bytes of a window.
-    pub(super) unit: u64,
+    pub(crate) unit: u64,
 }
 
 impl Instr {
     /// An operation that does nothing.
-    pub(super) const NOTHING: Self = Self {
+    pub(crate) const NOTHING: Self = Self {
         kind: OpKind::Nop,
         action: Action::Nop,
         reduce: ReduceOp::Sum,
@@ -142,7 +142,7 @@ impl Instr {
 /// The memory of a rank that an operand lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Space {
+pub(crate) enum Space {
     Input = 0,
     Output = 1,
     /// Plain data in scratch.
@@ -152,64 +152,64 @@ pub(super) enum Space {
 }
 
 /// Number of [`Space`]s.
-pub(super) const SPACES: usize = 4;
+pub(crate) const SPACES: usize = 4;
 
 /// A range of chunks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Operand {
-    pub(super) rank: u32,
-    pub(super) index: u32,
-    pub(super) size: u32,
-    pub(super) space: Space,
+pub(crate) struct Operand {
+    pub(crate) rank: u32,
+    pub(crate) index: u32,
+    pub(crate) size: u32,
+    pub(crate) space: Space,
 }
 
 /// A memory or port channel of a rank: the end that its rank waits at.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Channel {
-    pub(super) rank: u32,
-    pub(super) kind: ChannelKind,
+pub(crate) struct Channel {
+    pub(crate) rank: u32,
+    pub(crate) kind: ChannelKind,
     /// Number on its rank.
-    pub(super) id: u32,
-    pub(super) peer: u32,
+    pub(crate) id: u32,
+    pub(crate) peer: u32,
     /// The peer's channel that a signal on this one goes to, as index of [`Program::channels`]; [`NOWHERE`] if the peer has
     /// no such channel.
-    pub(super) pair: u32,
+    pub(crate) pair: u32,
 }
 
 /// The pair of a channel that has none.
-pub(super) const NOWHERE: u32 = u32::MAX;
+pub(crate) const NOWHERE: u32 = u32::MAX;
 
 /// A semaphore of a rank. A unit can be taken while its value is positive, so one that starts at -1 needs two releases.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Semaphore {
-    pub(super) id: u32,
-    pub(super) initial: i64,
+pub(crate) struct Semaphore {
+    pub(crate) id: u32,
+    pub(crate) initial: i64,
 }
 
 /// A barrier of a rank.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Barrier {
-    pub(super) id: u32,
+pub(crate) struct Barrier {
+    pub(crate) id: u32,
 }
 
 impl Program {
-    pub(super) fn srcs(&self, instr: &Instr) -> &[Operand] {
+    pub(crate) fn srcs(&self, instr: &Instr) -> &[Operand] {
         &self.operands[instr.operands as usize..][..instr.srcs as usize]
     }
 
-    pub(super) fn dsts(&self, instr: &Instr) -> &[Operand] {
+    pub(crate) fn dsts(&self, instr: &Instr) -> &[Operand] {
         &self.operands[(instr.operands + instr.srcs) as usize..][..instr.dsts as usize]
     }
 
     /// `rank 3 / thread block 0 / operation 5 (put)`.
-    pub(super) fn path(&self, instr: u32) -> String {
+    pub(crate) fn path(&self, instr: u32) -> String {
         let code = self.agents.iter().find(|code| (code.start..code.end).contains(&instr));
         let (rank, block) = code.map_or((0, 0), |code| (code.rank, code.block));
         let Instr { op, kind, .. } = self.instrs[instr as usize];
         path(rank, block, op, kind)
     }
 
-    pub(super) fn ids(&self, instr: &Instr) -> &[u32] {
+    pub(crate) fn ids(&self, instr: &Instr) -> &[u32] {
         &self.ids[instr.first_id as usize..][..instr.ids as usize]
     }
 }

@@ -11,44 +11,44 @@ use crate::message::{Message, Packet};
 use crate::numeric::{Divider, Reducer, divider};
 
 /// A message bound to a plan. Holds no memory, so it serves any number of launches.
-pub(super) struct Params {
-    pub(super) message: Message,
-    pub(super) layout: Layout,
+pub(crate) struct Params {
+    pub(crate) message: Message,
+    pub(crate) layout: Layout,
     /// Per rank and [`Space`].
-    pub(super) places: Vec<[Area; SPACES]>,
+    pub(crate) places: Vec<[Area; SPACES]>,
     /// By [`ReduceOp`].
-    pub(super) reducers: [Reducer; 5],
+    pub(crate) reducers: [Reducer; 5],
     /// Bytes that are combined together at least: whole elements and whole packets.
-    pub(super) grain: u64,
+    pub(crate) grain: u64,
     /// The reduction; `None` if there is none.
-    pub(super) reduction: Option<ReduceOp>,
+    pub(crate) reduction: Option<ReduceOp>,
     /// The division that ends an average.
-    pub(super) divide: Option<Divider>,
+    pub(crate) divide: Option<Divider>,
     /// Bytes per rank of scratch, plain and as packets.
-    pub(super) scratch: [u64; 2],
+    pub(crate) scratch: [u64; 2],
 }
 
 /// Where a [`Space`] of a rank lies.
 #[derive(Clone, Copy)]
-pub(super) struct Area {
+pub(crate) struct Area {
     /// Number of the lent slice.
-    pub(super) slice: u32,
+    pub(crate) slice: u32,
     /// First byte in it.
-    pub(super) base: u64,
+    pub(crate) base: u64,
     /// Bytes that are added in launches with an even flag.
-    pub(super) half: u64,
-    pub(super) view: View,
+    pub(crate) half: u64,
+    pub(crate) view: View,
     /// Bytes per chunk after which offsets wrap; 0 if they do not.
-    pub(super) wrap: u64,
+    pub(crate) wrap: u64,
 }
 
 /// Slices that a rank lends: input or the one buffer of an in-place plan, output, plain scratch, packets.
-pub(super) const SLICES: u32 = 4;
+pub(crate) const SLICES: u32 = 4;
 
 impl Params {
     /// # Errors
     /// What [`Layout::new`] gives, [`Error::MessageSize`], [`Error::FixedReduction`], [`Error::Accumulator`], [`Error::Memory`].
-    pub(super) fn new(program: &Program, message: Message, scratch_limit: u64, pool: u64) -> Result<Self, Error> {
+    pub(crate) fn new(program: &Program, message: Message, scratch_limit: u64, pool: u64) -> Result<Self, Error> {
         let layout = Layout::new(&program.shape, &message)?;
         check_size(program, &message, &layout)?;
         check_loops(program, &layout)?;
@@ -75,18 +75,18 @@ impl Params {
         })
     }
 
-    pub(super) fn area(&self, rank: u32, space: Space) -> &Area {
+    pub(crate) fn area(&self, rank: u32, space: Space) -> &Area {
         &self.places[rank as usize][space as usize]
     }
 
     /// Bytes of the two buffers that a rank hands in; of the one buffer and none if the plan is in place.
-    pub(super) fn buffers(&self, program: &Program) -> [u64; 2] {
+    pub(crate) fn buffers(&self, program: &Program) -> [u64; 2] {
         let (input, output) = (self.layout.input.len, self.layout.output.len);
         if program.shape.collective.in_place { [input.max(output), 0] } else { [input, output] }
     }
 
     /// Where a rank's result lies that an average divides; `None` if it has none.
-    pub(super) fn result(&self, program: &Program, rank: u32) -> Option<&Area> {
+    pub(crate) fn result(&self, program: &Program, rank: u32) -> Option<&Area> {
         let collective = program.shape.collective;
         let has_result = collective.kind != CollectiveKind::Reduce || collective.root == rank;
         has_result.then(|| self.area(rank, Space::Output))

@@ -8,19 +8,19 @@ const SLOTS: u64 = 512;
 
 /// A request to the proxy: carry out one transfer, signal or flush of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Trigger {
+pub(crate) struct Trigger {
     /// Position in the program's instructions.
-    pub(super) instr: u32,
+    pub(crate) instr: u32,
     /// Which of the instruction's transfers or channels.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     /// First byte and length of the range that is transferred, in the instruction's references.
-    pub(super) at: u64,
-    pub(super) len: u64,
+    pub(crate) at: u64,
+    pub(crate) len: u64,
 }
 
 /// A bounded queue of many writers and one reader. A slot's turn says whose move it is: at `p` the writer of position
 /// `p`'s, at `p + 1` the reader's.
-pub(super) struct Fifo {
+pub(crate) struct Fifo {
     slots: Box<[Slot]>,
     /// Next position to write.
     head: AtomicU64,
@@ -36,14 +36,14 @@ struct Slot {
 }
 
 impl Fifo {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let slot = |turn| Slot { turn: AtomicU64::new(turn), words: [const { AtomicU64::new(0) }; 3] };
         let zero = || AtomicU64::new(0);
         Self { slots: (0..SLOTS).map(slot).collect(), head: zero(), tail: zero(), handled: zero() }
     }
 
     /// Adds a trigger and returns its position; `None` if the queue is full.
-    pub(super) fn push(&self, trigger: Trigger) -> Option<u64> {
+    pub(crate) fn push(&self, trigger: Trigger) -> Option<u64> {
         let mut position = self.head.load(Relaxed);
         loop {
             let slot = &self.slots[(position % SLOTS) as usize];
@@ -69,7 +69,7 @@ impl Fifo {
     }
 
     /// Takes the oldest trigger. Only the proxy calls this, one call at a time.
-    pub(super) fn pop(&self) -> Option<Trigger> {
+    pub(crate) fn pop(&self) -> Option<Trigger> {
         let position = self.tail.load(Relaxed);
         let slot = &self.slots[(position % SLOTS) as usize];
         if slot.turn.load(Acquire) != position + 1 {
@@ -82,22 +82,22 @@ impl Fifo {
     }
 
     /// Says that the trigger taken last is done.
-    pub(super) fn complete(&self) {
+    pub(crate) fn complete(&self) {
         self.handled.store(self.tail.load(Relaxed), Release);
     }
 
     /// Whether the work of all positions below this one is done.
-    pub(super) fn is_handled(&self, position: u64) -> bool {
+    pub(crate) fn is_handled(&self, position: u64) -> bool {
         self.handled.load(Acquire) >= position
     }
 
     /// Whether everything that was pushed is done.
-    pub(super) fn is_drained(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.is_handled(self.head.load(Acquire))
     }
 
     /// Empties the queue. Nobody else may use it meanwhile, or a trigger could be lost.
-    pub(super) fn reset(&self) {
+    pub(crate) fn reset(&self) {
         while self.pop().is_some() {}
         self.complete();
     }

@@ -1,0 +1,75 @@
+//! What agents count and wait for, wherever it lives.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicI64, AtomicU64};
+
+use super::fifo::Fifo;
+use super::program::Program;
+
+/// Counters of a plan. All but the signals belong to one process.
+pub(crate) struct Counters {
+    /// Per channel: signals that arrived.
+    pub(crate) inbound: Inbound,
+    /// Per channel: waits that were begun.
+    pub(crate) expected: Box<[AtomicU64]>,
+    /// Units of each semaphore.
+    pub(crate) semaphores: Box<[AtomicI64]>,
+    /// Arrivals at each barrier, over all launches.
+    pub(crate) barriers: Box<[AtomicU64]>,
+    /// One queue per proxy.
+    pub(crate) fifos: Box<[Fifo]>,
+}
+
+/// Signals that arrived, per channel.
+pub(crate) enum Inbound {
+    /// In this process.
+    Own(Box<[AtomicU64]>),
+}
+
+impl Inbound {
+    /// The counter of a channel.
+    #[inline(always)]
+    pub(crate) fn at(&self, channel: u32) -> &AtomicU64 {
+        match self {
+            Self::Own(counters) => &counters[channel as usize],
+        }
+    }
+}
+
+impl Counters {
+    /// Counters of all ranks in this process.
+    pub(crate) fn new(program: &Program) -> Self {
+        Self::with_inbound(program, Inbound::Own(zeros(program.channels.len())))
+    }
+
+    /// Counters whose signals are counted elsewhere.
+    pub(crate) fn with_inbound(program: &Program, inbound: Inbound) -> Self {
+        let counters = Self {
+            inbound,
+            expected: zeros(program.channels.len()),
+            semaphores: program.semaphores.iter().map(|_| AtomicI64::new(0)).collect(),
+            barriers: zeros(program.barriers.len()),
+            fifos: program.proxies.iter().map(|_| Fifo::new()).collect(),
+        };
+        counters.reset(program);
+        counters
+    }
+
+    /// All counters and queues as before the first launch.
+    pub(crate) fn reset(&self, program: &Program) {
+        for channel in 0..program.channels.len() as u32 {
+            self.inbound.at(channel).store(0, Relaxed);
+        }
+        for counter in self.expected.iter().chain(&self.barriers) {
+            counter.store(0, Relaxed);
+        }
+        for (semaphore, of) in self.semaphores.iter().zip(&program.semaphores) {
+            semaphore.store(of.initial, Relaxed);
+        }
+        self.fifos.iter().for_each(Fifo::reset);
+    }
+}
+
+fn zeros(len: usize) -> Box<[AtomicU64]> {
+    (0..len).map(|_| AtomicU64::new(0)).collect()
+}

@@ -1,0 +1,30 @@
+//! What plans mean on the CPU: a plan's operations as flat instructions, and how a thread block gets on in them.
+//!
+//! One interpreter serves ranks that share a process ([`crate::cpu`]) and ranks with a process each ([`crate::process`]). It
+//! knows neither who schedules thread blocks nor where memory and counters live: memory is a table of lent slices, counters
+//! are behind [`Counters`].
+//!
+//! Where the reference system's executor is at odds with its own documents, this one follows the documents: `get` uses the
+//! offsets it is given, `flush` waits, tails of any length are handled, windows end with their data, packets honour windows,
+//! `min`, `max`, `prod` and `avg` mean what they say, and double scratch holds for plain data too.
+
+mod counters;
+mod data;
+mod divide;
+mod fifo;
+mod launch;
+mod lower;
+mod pairs;
+mod params;
+mod port;
+mod program;
+mod report;
+mod state;
+mod sync;
+
+pub(crate) use counters::Counters;
+pub(crate) use launch::{Launch, Step, Worker};
+pub(crate) use lower::lower;
+pub(crate) use params::Params;
+pub(crate) use program::{Program, Space};
+pub(crate) use state::State;

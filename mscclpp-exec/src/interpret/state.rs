@@ -1,0 +1,43 @@
+//! Where a thread block or proxy stands in a launch.
+
+use super::fifo::Trigger;
+
+/// Where an agent stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct State {
+    /// The launch that this is about.
+    pub(crate) launch: u64,
+    pub(crate) at: Position,
+    /// What the operation at hand waits for: a count of signals or arrivals, or a position in a queue.
+    pub(crate) ticket: u64,
+    /// The loop at hand; it ends at `loop_end`, outside of loops that is 0.
+    pub(crate) loop_start: u32,
+    pub(crate) loop_end: u32,
+    pub(crate) trips: u64,
+    /// Bytes of its window.
+    pub(crate) unit: u64,
+    /// What a proxy is at.
+    pub(crate) trigger: Option<Trigger>,
+}
+
+/// What changes when an agent gets on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    /// The instruction.
+    pub(crate) instr: u32,
+    /// The reference, channel or semaphore in it.
+    pub(crate) number: u32,
+    /// Whether the operation at hand has begun to wait.
+    pub(crate) waiting: bool,
+    /// Bytes done.
+    pub(crate) done: u64,
+    /// Iteration of the loop at hand.
+    pub(crate) iteration: u64,
+}
+
+impl State {
+    /// The beginning of a launch, at a thread block's first instruction.
+    pub(crate) fn begin(launch: u64, instr: u32) -> Self {
+        Self { launch, at: Position { instr, ..Position::default() }, ..Self::default() }
+    }
+}
