@@ -3,6 +3,8 @@
 
 pub mod adversary;
 pub mod algorithms;
+pub mod bootstrap;
+pub mod comm;
 pub mod cpu;
 pub mod dtype;
 pub mod error;

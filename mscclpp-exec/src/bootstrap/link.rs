@@ -1,0 +1,35 @@
+//! How a rank reaches the others: through memory, or through rank 0's connections.
+
+use std::fmt::Debug;
+use std::net::TcpStream;
+use std::time::Instant;
+
+use super::error::Error;
+use super::frame::Frame;
+use super::inbox::Inbox;
+use super::member::Member;
+use super::options::Options;
+
+/// One rank's way to the others. Dropping it says goodbye, which takes no longer than a second.
+pub(crate) trait Link: Debug + Send + Sync {
+    /// What has come for this rank.
+    fn inbox(&self) -> &Inbox;
+
+    /// The deadlines of the group.
+    fn options(&self) -> Options;
+
+    /// Hands a frame to the router.
+    ///
+    /// # Errors
+    /// Why it cannot be handed over.
+    fn post(&self, frame: Frame) -> Result<(), Error>;
+
+    /// Looks whether a deadline is over, where nobody else does.
+    fn expire(&self) {}
+
+    /// Opens a stream to a rank, which finds its end in its inbox.
+    ///
+    /// # Errors
+    /// Why it cannot be opened before `until`.
+    fn dial(&self, peer: &Member, context: u64, id: u64, until: Instant) -> Result<TcpStream, Error>;
+}

@@ -1,0 +1,128 @@
+//! Who a rank is: what others need to name it, and to know whether it shares their host's memory.
+
+use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Longest name of a host that is kept, in bytes.
+const NAME_BYTES: usize = 255;
+
+/// One rank of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its rank in the whole job.
+    pub rank: u32,
+    /// Its process.
+    pub pid: u32,
+    /// Its host's name, for people.
+    pub hostname: String,
+    /// What tells hosts apart: equal on ranks that can share memory.
+    pub host: String,
+    /// Where it listens for direct connections; absent within one process.
+    pub listens: Option<SocketAddr>,
+}
+
+impl Member {
+    /// This process as `rank`.
+    pub(crate) fn this(rank: u32, listens: Option<SocketAddr>) -> Self {
+        Self { rank, pid: std::process::id(), hostname: hostname(), host: host_identity(), listens }
+    }
+
+    /// Process and host, without the rank: `pid 4711 on node-a`.
+    pub(crate) fn place(&self) -> String {
+        format!("pid {} on {}", self.pid, self.hostname)
+    }
+
+    /// Bounds what came from outside.
+    pub(crate) fn is_sane(&self) -> bool {
+        self.hostname.len() <= NAME_BYTES && self.host.len() <= 4 * NAME_BYTES
+    }
+}
+
+impl Display for Member {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} ({})", self.rank, self.place())
+    }
+}
+
+fn hostname() -> String {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    cut(name, NAME_BYTES)
+}
+
+/// Equal exactly where two processes can map each other's memory: same boot of the same kernel, and the same mounts,
+/// shared-memory objects and abstract sockets.
+///
+/// `MSCCLPP_HOST_ID` is put in front, so that ranks on one machine can be told apart on purpose.
+fn host_identity() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| hostname());
+    let mut identity =
+        std::env::var("MSCCLPP_HOST_ID").map(|id| format!("{} ", cut(id, NAME_BYTES))).unwrap_or_default();
+    identity.push_str(boot.trim());
+    for namespace in ["ipc", "mnt", "net"] {
+        // The link's text is `ipc:[4026531839]`; where there is none, namespaces do not exist and cannot differ.
+        if let Ok(link) = fs::read_link(format!("/proc/self/ns/{namespace}")) {
+            identity.push(' ');
+            identity.push_str(&link.to_string_lossy());
+        }
+    }
+    identity
+}
+
+fn cut(mut text: String, bytes: usize) -> String {
+    while text.len() > bytes {
+        text.pop();
+    }
+    text
+}
+
+/// Which node each rank is on: nodes are counted in the order in which their first rank comes.
+pub(crate) fn nodes(members: &[Member]) -> Vec<u32> {
+    let mut hosts: Vec<&str> = Vec::new();
+    members
+        .iter()
+        .map(|member| {
+            let known = hosts.iter().position(|host| *host == member.host);
+            known.unwrap_or_else(|| {
+                hosts.push(&member.host);
+                hosts.len() - 1
+            }) as u32
+        })
+        .collect()
+}
+
+/// How many ranks each node has, if all have as many and each node's ranks follow one another; otherwise 1.
+pub(crate) fn ranks_per_node(nodes: &[u32]) -> u32 {
+    let first = nodes.iter().take_while(|node| **node == 0).count().max(1);
+    let regular = nodes.len().is_multiple_of(first)
+        && nodes.iter().enumerate().all(|(rank, node)| *node as usize == rank / first);
+    if regular { first as u32 } else { 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_counted_by_their_first_rank() {
+        let on = |host: &str| Member { host: host.into(), ..Member::this(0, None) };
+        assert_eq!(nodes(&[on("b"), on("a"), on("b")]), [0, 1, 0]);
+    }
+
+    #[test]
+    fn irregular_placements_have_one_rank_per_node() {
+        assert_eq!(ranks_per_node(&[0, 0, 1, 1]), 2);
+        assert_eq!(ranks_per_node(&[0, 0, 0]), 3);
+        assert_eq!(ranks_per_node(&[0, 1, 0, 1]), 1);
+        assert_eq!(ranks_per_node(&[0, 0, 1]), 1);
+        assert_eq!(ranks_per_node(&[0, 1, 2]), 1);
+    }
+
+    #[test]
+    fn this_process_is_on_its_own_host() {
+        assert_eq!(Member::this(0, None).host, Member::this(1, None).host);
+        assert!(Member::this(0, None).is_sane());
+    }
+}

@@ -1,0 +1,35 @@
+//! How long ranks wait for each other.
+
+use std::time::Duration;
+
+/// Deadlines of a group. Rank 0's hold for all its ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Options {
+    /// How long the ranks have to come together, and how long a call waits for the others. 60 s by default.
+    pub deadline: Duration,
+    /// After how long without a sign of life a rank counts as dead; `None` is never. 10 s by default.
+    ///
+    /// A process that ends is noticed at once. This is for processes that are stopped and hosts that are cut off.
+    pub liveness: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { deadline: Duration::from_secs(60), liveness: Some(Duration::from_secs(10)) }
+    }
+}
+
+impl Options {
+    /// With another deadline.
+    #[must_use]
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { deadline, ..self }
+    }
+
+    /// With another time after which a silent rank counts as dead.
+    #[must_use]
+    pub fn liveness(self, liveness: Option<Duration>) -> Self {
+        Self { liveness, ..self }
+    }
+}

@@ -1,0 +1,315 @@
+//! What rank 0 does for all: passes messages on, gathers what ranks bring to collective calls, and notices who is missing.
+//!
+//! Pure: frames and times come in, frames go out. Threads of one process drive it under a lock, rank 0's connection thread
+//! drives it for processes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_bytes::ByteBuf;
+
+use super::error::Error;
+use super::frame::{Call, Frame, GATHER_BYTES, Malformed};
+use super::member::Member;
+
+/// A frame, and who gets it.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    /// Ranks, each once.
+    pub(crate) to: Vec<u32>,
+    /// What they get.
+    pub(crate) frame: Frame,
+}
+
+/// The state of all groups of one job.
+#[derive(Debug)]
+pub(crate) struct Router {
+    members: Arc<[Member]>,
+    deadline: Duration,
+    left: BTreeSet<u32>,
+    /// By group and number of the call.
+    gathers: BTreeMap<(u64, u64), Gather>,
+    failed: bool,
+}
+
+/// One collective call to which some ranks have come.
+#[derive(Debug)]
+struct Gather {
+    call: Call,
+    sequence: u64,
+    /// Ranks of the group.
+    group: Vec<u32>,
+    /// What they brought, by position in `group`.
+    parts: Vec<Option<ByteBuf>>,
+    bytes: usize,
+    /// Who came first, and when.
+    first: u32,
+    since: Instant,
+}
+
+impl Router {
+    /// A router for `members`, of which none waits longer than `deadline` for the others.
+    pub(crate) fn new(members: Arc<[Member]>, deadline: Duration) -> Self {
+        Self { members, deadline, left: BTreeSet::new(), gathers: BTreeMap::new(), failed: false }
+    }
+
+    /// Takes a frame of rank `from`.
+    pub(crate) fn route(&mut self, from: u32, frame: Frame, now: Instant, out: &mut Vec<Delivery>) {
+        match frame {
+            // The sender does not say who it is: its connection does.
+            Frame::Message { to, context, tag, bytes, .. } if (to as usize) < self.members.len() => {
+                if !self.left.contains(&to) {
+                    out.push(Delivery { to: vec![to], frame: Frame::Message { from, to, context, tag, bytes } });
+                }
+            }
+            Frame::Arrive { context, sequence, call, group, bytes } => {
+                let arrived = self.arrive(from, (context, sequence), call, group, bytes, now);
+                match arrived {
+                    Ok(Some(delivery)) => out.push(delivery),
+                    Ok(None) => {}
+                    Err(error) => self.fail(error, out),
+                }
+            }
+            Frame::Left { .. } => self.leave(from, out),
+            Frame::Failed(error) => self.fail(error, out),
+            Frame::Beat | Frame::Seen => {}
+            _ => self.fail(Malformed::Unexpected("a message or a call").of(&self.members[from as usize]), out),
+        }
+    }
+
+    /// Ends the group for all its ranks. Only the first reason counts.
+    pub(crate) fn fail(&mut self, error: Error, out: &mut Vec<Delivery>) {
+        if !std::mem::replace(&mut self.failed, true) {
+            self.gathers.clear();
+            out.push(Delivery { to: self.present(None), frame: Frame::Failed(error) });
+        }
+    }
+
+    /// Whether the group has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Whether `rank` has left.
+    pub(crate) fn has_left(&self, rank: u32) -> bool {
+        self.left.contains(&rank)
+    }
+
+    /// Fails the group if ranks have been waiting for too long.
+    pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<Delivery>) {
+        let late = self.gathers.values().find(|gather| now >= gather.since + self.deadline);
+        if let Some(gather) = late {
+            let missing = gather.absent().map(|rank| self.members[rank as usize].clone()).collect();
+            let waiting = gather.present().collect();
+            let call = gather.name();
+            self.fail(Error::Absent { call, missing, waiting, waited: self.deadline }, out);
+        }
+    }
+
+    /// When [`expire`](Self::expire) has something to say at the earliest.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.gathers.values().map(|gather| gather.since + self.deadline).min()
+    }
+
+    fn leave(&mut self, rank: u32, out: &mut Vec<Delivery>) {
+        if !self.left.insert(rank) {
+            return;
+        }
+        let waits = self.gathers.values().find(|gather| gather.absent().any(|absent| absent == rank));
+        let error = waits.map(|gather| self.left_behind(rank, gather.first, gather.name()));
+        out.push(Delivery { to: self.present(Some(rank)), frame: Frame::Left { rank } });
+        if let Some(error) = error {
+            self.fail(error, out);
+        }
+    }
+
+    fn left_behind(&self, rank: u32, waiting: u32, call: String) -> Error {
+        Error::Left { who: self.members[rank as usize].clone(), waiting, call }
+    }
+
+    /// Everybody who has not left, but for `rank`.
+    fn present(&self, rank: Option<u32>) -> Vec<u32> {
+        let ranks = 0..self.members.len() as u32;
+        ranks.filter(|other| Some(*other) != rank && !self.left.contains(other)).collect()
+    }
+
+    fn arrive(
+        &mut self,
+        from: u32,
+        key: (u64, u64),
+        call: Call,
+        group: Vec<u32>,
+        bytes: ByteBuf,
+        now: Instant,
+    ) -> Result<Option<Delivery>, Error> {
+        if self.failed {
+            return Ok(None);
+        }
+        let who = |rank: u32| self.members[rank as usize].clone();
+        let wrong = |what: &str| Error::Protocol { peer: who(from).to_string(), what: what.into() };
+        let ranks = self.members.len() as u32;
+        let group = if group.is_empty() { (0..ranks).collect() } else { group };
+        if group.len() > ranks as usize || group.iter().any(|rank| *rank >= ranks) {
+            return Err(wrong("a group has ranks that the job does not have"));
+        }
+        let Some(position) = group.iter().position(|rank| *rank == from) else {
+            return Err(wrong("a rank calls in a group that it is not in"));
+        };
+        let gather = self.gathers.entry(key).or_insert_with(|| Gather {
+            call,
+            sequence: key.1,
+            parts: vec![None; group.len()],
+            group: group.clone(),
+            bytes: 0,
+            first: from,
+            since: now,
+        });
+        if gather.call != call {
+            let calls = |call: Call| format!("{call} (call {})", key.1);
+            return Err(Error::Mismatch {
+                first: who(gather.first),
+                first_call: calls(gather.call),
+                second: who(from),
+                second_call: calls(call),
+            });
+        }
+        if gather.group != group || gather.parts[position].is_some() {
+            return Err(wrong("a rank comes twice to one call, or with another group"));
+        }
+        gather.bytes += bytes.len();
+        if gather.bytes > GATHER_BYTES {
+            let call = gather.name();
+            return Err(Error::TooLarge { call, bytes: gather.bytes as u64, limit: GATHER_BYTES as u64 });
+        }
+        gather.parts[position] = Some(bytes);
+        if gather.parts.iter().any(Option::is_none) {
+            let gone = gather.absent().find(|rank| self.left.contains(rank));
+            return match gone {
+                Some(rank) => Err(self.left_behind(rank, from, self.gathers[&key].name())),
+                None => Ok(None),
+            };
+        }
+        let done = self.gathers.remove(&key);
+        Ok(done.map(|gather| Delivery {
+            to: gather.group,
+            frame: Frame::Gathered {
+                context: key.0,
+                sequence: key.1,
+                parts: gather.parts.into_iter().flatten().collect(),
+            },
+        }))
+    }
+}
+
+impl Gather {
+    fn absent(&self) -> impl Iterator<Item = u32> {
+        self.group.iter().zip(&self.parts).filter(|(_, part)| part.is_none()).map(|(rank, _)| *rank)
+    }
+
+    fn present(&self) -> impl Iterator<Item = u32> {
+        self.group.iter().zip(&self.parts).filter(|(_, part)| part.is_some()).map(|(rank, _)| *rank)
+    }
+
+    fn name(&self) -> String {
+        format!("{} (call {})", self.call, self.sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn router(ranks: u32) -> Router {
+        let members: Vec<_> = (0..ranks).map(|rank| Member::this(rank, None)).collect();
+        Router::new(members.into(), Duration::from_secs(1))
+    }
+
+    fn arrive(call: Call, bytes: &[u8]) -> Frame {
+        Frame::Arrive { context: 0, sequence: 0, call, group: Vec::new(), bytes: ByteBuf::from(bytes) }
+    }
+
+    fn failure(out: &[Delivery]) -> &Error {
+        match out {
+            [.., Delivery { frame: Frame::Failed(error), .. }] => error,
+            other => panic!("no failure in {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_last_to_come_releases_all() {
+        let (mut router, mut out, now) = (router(3), Vec::new(), Instant::now());
+        for rank in [2, 0, 1] {
+            assert!(out.is_empty());
+            router.route(rank, arrive(Call::AllGather, &[rank as u8]), now, &mut out);
+        }
+        assert_eq!(out[0].to, [0, 1, 2]);
+        let parts = (0..3).map(|rank| ByteBuf::from([rank])).collect();
+        assert_eq!(out[0].frame, Frame::Gathered { context: 0, sequence: 0, parts });
+        assert_eq!(router.next_expiry(), None);
+    }
+
+    #[test]
+    fn who_does_not_come_is_named_when_the_deadline_is_over() {
+        let (mut router, mut out, now) = (router(3), Vec::new(), Instant::now());
+        router.route(0, arrive(Call::Barrier, &[]), now, &mut out);
+        router.route(2, arrive(Call::Barrier, &[]), now, &mut out);
+        router.expire(now + Duration::from_millis(999), &mut out);
+        assert!(out.is_empty());
+        router.expire(now + Duration::from_secs(1), &mut out);
+        match failure(&out) {
+            Error::Absent { missing, waiting, .. } => {
+                assert_eq!(missing.iter().map(|member| member.rank).collect::<Vec<_>>(), [1]);
+                assert_eq!(waiting[..], [0, 2]);
+            }
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn different_calls_are_named_both() {
+        let (mut router, mut out, now) = (router(2), Vec::new(), Instant::now());
+        router.route(1, arrive(Call::Barrier, &[]), now, &mut out);
+        router.route(0, arrive(Call::Broadcast { root: 1 }, &[]), now, &mut out);
+        let text = failure(&out).to_string();
+        assert!(text.contains("calls barrier") && text.contains("calls broadcast from rank 1"), "{text}");
+    }
+
+    #[test]
+    fn waiting_for_who_has_left_ends_in_both_orders() {
+        for left_first in [true, false] {
+            let (mut router, mut out, now) = (router(2), Vec::new(), Instant::now());
+            let steps = [(1, Frame::Left { rank: 1 }), (0, arrive(Call::Barrier, &[]))];
+            let order = if left_first { [0, 1] } else { [1, 0] };
+            for step in order {
+                let (from, frame) = steps[step].clone();
+                router.route(from, frame, now, &mut out);
+            }
+            assert!(matches!(failure(&out), Error::Left { who, waiting: 0, .. } if who.rank == 1));
+        }
+    }
+
+    #[test]
+    fn a_sender_cannot_speak_for_another() {
+        let (mut router, mut out) = (router(3), Vec::new());
+        let forged = Frame::Message { from: 0, to: 2, context: 0, tag: 0, bytes: vec![] };
+        router.route(1, forged, Instant::now(), &mut out);
+        assert!(matches!(out[..], [Delivery { frame: Frame::Message { from: 1, .. }, .. }]));
+    }
+
+    #[test]
+    fn frames_without_a_place_end_the_group() {
+        let strange = [
+            Frame::Message { from: 0, to: 9, context: 0, tag: 0, bytes: vec![] },
+            Frame::Roster(vec![]),
+            Frame::Arrive { context: 1, sequence: 0, call: Call::Barrier, group: vec![7], bytes: ByteBuf::new() },
+            Frame::Arrive { context: 1, sequence: 0, call: Call::Barrier, group: vec![1], bytes: ByteBuf::new() },
+        ];
+        for frame in strange {
+            let (mut router, mut out) = (router(2), Vec::new());
+            router.route(0, frame, Instant::now(), &mut out);
+            assert!(matches!(failure(&out), Error::Protocol { .. }));
+            assert!(router.has_failed());
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The handle of one rank to its group.
+
+use std::sync::Arc;
+
+use crate::bootstrap::{Bootstrap, Error, Options};
+
+/// One rank's handle to a group of ranks. Cloning it is cheap, and all clones are the same rank.
+///
+/// A communicator can be sent to another thread. Its collective calls are made one at a time, by all ranks in the same
+/// order; see [`Bootstrap`] for how they fail.
+#[derive(Clone, Debug)]
+pub struct Communicator {
+    bootstrap: Arc<Bootstrap>,
+}
+
+impl Communicator {
+    /// `ranks` ranks in this process, for as many threads.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`] for no rank at all, [`Error::TooManyRanks`] for more than 16384.
+    pub fn local(ranks: u32) -> Result<Vec<Self>, Error> {
+        Ok(Bootstrap::local(ranks)?.into_iter().map(Self::from).collect())
+    }
+
+    /// [`local`](Self::local) with other deadlines.
+    ///
+    /// # Errors
+    /// As [`local`](Self::local).
+    pub fn local_with(ranks: u32, options: Options) -> Result<Vec<Self>, Error> {
+        Ok(Bootstrap::local_with(ranks, options)?.into_iter().map(Self::from).collect())
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> u32 {
+        self.bootstrap.rank()
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        self.bootstrap.num_ranks()
+    }
+
+    /// How the ranks tell each other small things: addresses, sizes, agreements.
+    pub fn bootstrap(&self) -> &Arc<Bootstrap> {
+        &self.bootstrap
+    }
+
+    /// Waits until all ranks have come here.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::all_gather`].
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.bootstrap.barrier()
+    }
+
+    /// What each rank brought, in the order of ranks; for small things, at most [`Bootstrap::gather_limit`] bytes each.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::all_gather`].
+    pub fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
+        self.bootstrap.all_gather(bytes)
+    }
+
+    /// Divides the ranks: those with one `colour` become a communicator, ordered by `key` and then by rank. A rank without
+    /// colour gets none.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::all_gather`].
+    pub fn split(&self, colour: Option<u32>, key: u32) -> Result<Option<Self>, Error> {
+        Ok(self.bootstrap.split(colour, key)?.map(Self::from))
+    }
+
+    /// The communicator of `ranks`, in that order; `None` on the others. All ranks call it with the same list.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::subgroup`].
+    pub fn subgroup(&self, ranks: &[u32]) -> Result<Option<Self>, Error> {
+        Ok(self.bootstrap.subgroup(ranks)?.map(Self::from))
+    }
+}
+
+impl From<Bootstrap> for Communicator {
+    fn from(bootstrap: Bootstrap) -> Self {
+        Self { bootstrap: Arc::new(bootstrap) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_communicator_can_be_sent_and_shared() {
+        fn both<T: Send + Sync + Clone>() {}
+        both::<Communicator>();
+    }
+}
