@@ -70,7 +70,7 @@ impl Bootstrap {
             lists.push(list);
         }
         let Some(difference) = first_difference(&lists) else { return Ok(()) };
-        let who = |rank: usize| self.world[self.group[rank] as usize].clone();
+        let who = |rank: usize| Box::new(self.world[self.group[rank] as usize].clone());
         // All ranks find the same difference; one of them telling the others would come too late to matter.
         Err(self.fail(Error::Differs {
             name: difference.name,
@@ -136,7 +136,7 @@ impl Bootstrap {
         call: impl Fn() -> String,
         mut take: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, Error> {
-        let who = self.member(peer)?.clone();
+        let who = Box::new(self.member(peer)?.clone());
         let waited = self.options().deadline;
         let world_rank = self.group[self.rank as usize];
         let found = self.link.inbox().wait(Instant::now() + waited, |state| match take(state) {
@@ -186,7 +186,7 @@ impl Bootstrap {
             self.link.expire();
             self.check_alive()?;
             if start.elapsed() >= deadline + GRACE {
-                let (rank, from) = (self.group[self.rank as usize], self.world[0].clone());
+                let (rank, from) = (self.group[self.rank as usize], Box::new(self.world[0].clone()));
                 return Err(self.fail(Error::Timeout {
                     rank,
                     from,

@@ -101,15 +101,15 @@ pub enum Error {
     #[error("two processes say that they are rank {}: {} and {}", .first.rank, .first.place(), .second.place())]
     Duplicate {
         /// Who came first.
-        first: Member,
+        first: Box<Member>,
         /// Who came second.
-        second: Member,
+        second: Box<Member>,
     },
     /// Two ideas of how many ranks there are.
     #[error("{} expects {theirs} ranks, rank 0 expects {ours} ranks", who)]
     WorldSize {
         /// Who differs from rank 0.
-        who: Member,
+        who: Box<Member>,
         /// The size that it expects.
         theirs: u32,
         /// The size that rank 0 expects.
@@ -145,7 +145,7 @@ pub enum Error {
     #[error("{who} died: {how}")]
     Died {
         /// Who.
-        who: Member,
+        who: Box<Member>,
         /// How it was noticed.
         how: String,
     },
@@ -153,7 +153,7 @@ pub enum Error {
     #[error("{who} has been silent for {}: its process is stopped or its host is cut off", Seconds(*silent))]
     Silent {
         /// Who.
-        who: Member,
+        who: Box<Member>,
         /// For how long.
         silent: Duration,
     },
@@ -173,11 +173,11 @@ pub enum Error {
     #[error("ranks make different calls: {first} calls {first_call}, {second} calls {second_call}")]
     Mismatch {
         /// The one.
-        first: Member,
+        first: Box<Member>,
         /// Its call.
         first_call: String,
         /// The other.
-        second: Member,
+        second: Box<Member>,
         /// Its call.
         second_call: String,
     },
@@ -185,7 +185,7 @@ pub enum Error {
     #[error("{who} has left the group, but rank {waiting} waits for it in {call}")]
     Left {
         /// Who left.
-        who: Member,
+        who: Box<Member>,
         /// Who waits.
         waiting: u32,
         /// In which call.
@@ -197,7 +197,7 @@ pub enum Error {
         /// Who waited.
         rank: u32,
         /// From whom.
-        from: Member,
+        from: Box<Member>,
         /// For what: `message with tag 7`.
         call: String,
         /// How long.
@@ -209,11 +209,11 @@ pub enum Error {
         /// What differs: `version`.
         name: String,
         /// The one.
-        first: Member,
+        first: Box<Member>,
         /// Its value.
         first_value: String,
         /// The other.
-        second: Member,
+        second: Box<Member>,
         /// Its value.
         second_value: String,
     },
@@ -221,7 +221,7 @@ pub enum Error {
     #[error("{who} aborted: {reason}")]
     Aborted {
         /// Who.
-        who: Member,
+        who: Box<Member>,
         /// Its words.
         reason: String,
     },

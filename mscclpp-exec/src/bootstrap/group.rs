@@ -133,7 +133,7 @@ impl Bootstrap {
     /// (its first 1024 bytes).
     pub fn abort(&self, reason: &str) {
         let reason = reason.chars().take(1024).collect();
-        let who = self.world[self.group[self.rank as usize] as usize].clone();
+        let who = Box::new(self.world[self.group[self.rank as usize] as usize].clone());
         self.fail(Error::Aborted { who, reason });
     }
 

@@ -102,7 +102,7 @@ impl Drop for LocalLink {
     fn drop(&mut self) {
         self.hub.drive(|router, out| {
             if thread::panicking() {
-                let who = self.members[self.rank as usize].clone();
+                let who = Box::new(self.members[self.rank as usize].clone());
                 router.fail(Error::Died { who, how: "its thread panicked".into() }, out);
             }
             router.route(self.rank, Frame::Left { rank: self.rank }, Instant::now(), out);

@@ -125,7 +125,7 @@ impl Router {
     }
 
     fn left_behind(&self, rank: u32, waiting: u32, call: String) -> Error {
-        Error::Left { who: self.members[rank as usize].clone(), waiting, call }
+        Error::Left { who: Box::new(self.members[rank as usize].clone()), waiting, call }
     }
 
     /// Everybody who has not left, but for `rank`.
@@ -146,7 +146,7 @@ impl Router {
         if self.failed {
             return Ok(None);
         }
-        let who = |rank: u32| self.members[rank as usize].clone();
+        let who = |rank: u32| Box::new(self.members[rank as usize].clone());
         let wrong = |what: &str| Error::Protocol { peer: who(from).to_string(), what: what.into() };
         let ranks = self.members.len() as u32;
         let group = if group.is_empty() { (0..ranks).collect() } else { group };
