@@ -23,6 +23,7 @@ mod allow;
 mod dataflow;
 mod deadlock;
 mod effect;
+mod instances;
 mod layout;
 pub mod limits;
 mod machine;
@@ -73,6 +74,15 @@ impl Checks {
         if self.level == Level::Off {
             return Diagnostics::default();
         }
+        // What is a smaller plan several times is right if that one is.
+        if self.level == Level::Full && instances::one_of(plan).is_some_and(|small| self.look(&small).is_empty()) {
+            return Diagnostics::default();
+        }
+        self.look(plan)
+    }
+
+    /// Asks the rules.
+    fn look(&self, plan: &PlanTree) -> Diagnostics {
         let found = shape::check(plan);
         if !found.is_empty() {
             // The other rules look things up as this one finds them to be, so they are not asked even if all is allowed.
@@ -119,7 +129,8 @@ impl Checks {
 /// `rank R / thread block T / operation I (name)`.
 ///
 /// # Cost
-/// About linear in the operations for plans that synchronise by signals, loops run a few times over. What agents know of
+/// About linear in the operations for plans that synchronise by signals, loops run a few times over. Of a plan that is a
+/// smaller one several times over, only that one is looked at closely. What agents know of
 /// each other grows with the ranks that hear of each other, which packets spread widely: large packet plans take time that
 /// grows with the square of the ranks and more.
 ///

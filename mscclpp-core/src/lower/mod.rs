@@ -21,7 +21,7 @@ mod dependency;
 mod fuse;
 mod group;
 mod number;
-mod replicate;
+pub(crate) mod replicate;
 mod split;
 
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};

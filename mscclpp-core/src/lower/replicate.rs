@@ -17,7 +17,7 @@ const MAX_OPS: u64 = 1 << 26;
 /// # Errors
 /// [`Code::TooLarge`] when a count leaves 32 bits, a rank has more than 65 536 blocks, or the plan more than 2^26
 /// operations.
-pub(super) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagnostics> {
+pub(crate) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagnostics> {
     let ops: usize = plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| count(&block.ops)).sum();
     let all = ops as u64 * u64::from(instances);
     if all > MAX_OPS {

@@ -153,6 +153,12 @@ impl Union {
     }
 
     fn taken(&mut self) -> Clock {
+        // Where most agents are known, a look at all is faster than to sort those that are.
+        if self.touched.len() > self.facts.len() / 8 {
+            self.touched.clear();
+            let facts: Vec<Fact> = self.facts.iter_mut().filter_map(Option::take).collect();
+            return Clock { facts: Some(facts.into()) };
+        }
         self.touched.sort_unstable();
         let facts = self.touched.drain(..).filter_map(|agent| self.facts[agent as usize].take()).collect();
         Clock { facts: Some(facts) }

@@ -13,7 +13,7 @@ pub(super) struct Port {
     /// The turn in which the thread used it last.
     last: u32,
     /// Its number among the agents.
-    number: usize,
+    pub(super) number: usize,
 }
 
 impl Races<'_, '_> {

@@ -43,6 +43,8 @@ struct Ends {
     clocks: Vec<Clock>,
     /// Per agent, its rank.
     ranks: Vec<u32>,
+    /// Per port, the rank it leads to, by the port's number behind the blocks.
+    peers: Vec<u32>,
 }
 
 impl Ends {
@@ -78,7 +80,12 @@ impl Ends {
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
         // Ports have none: nobody waits for them.
         ranks.resize(races.agents.len(), NONE);
-        Self { clocks, ranks }
+        let mut peers = vec![NONE; races.agents.len() - races.blocks];
+        for (end, ports) in &races.ports {
+            let peer = races.model.pairs.direction(*end as usize).to;
+            ports.iter().for_each(|port| peers[port.number - races.blocks] = peer);
+        }
+        Self { clocks, ranks, peers }
     }
 
     /// Whether an access is over when a rank is done.
@@ -135,7 +142,8 @@ fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
     }
 }
 
-/// Whether an access of a launch comes after one of the launch before, given what its agent knew of its own launch.
+/// Whether an access of a launch comes after one of the launch before to the same atom, given what its agent knew of its
+/// own launch.
 fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: &Clock) -> bool {
     let model = races.model;
     let own = model.agents[model.agent_of(new.step as usize)].rank as u32;
@@ -147,6 +155,17 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: &Clock)
     if its != NONE {
         let agents = &model.agents_of[its as usize];
         if knew.knows_any(agents) || double && ends.clocks[own as usize].knows_any(agents) {
+            return true;
+        }
+    }
+    // Mostly it is the rank in whose memory both are that has seen the end of the old one, or the rank that its port leads
+    // to: the others need no look then.
+    let owner = model.atoms.memory(old.atoms.0 as usize).0;
+    let peer = (old.agent as usize).checked_sub(races.blocks).and_then(|port| ends.peers.get(port)).copied();
+    for rank in [Some(owner), peer].into_iter().flatten().filter(|rank| *rank != NONE) {
+        let agents = &model.agents_of[rank as usize];
+        let begun = knew.knows_any(agents) || double && ends.clocks[own as usize].knows_any(agents);
+        if begun && ends.cover(rank, old) {
             return true;
         }
     }

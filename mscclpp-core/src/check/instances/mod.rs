@@ -1,0 +1,250 @@
+//! Plans that are a smaller plan several times, side by side: what replication makes of a program.
+//!
+//! A plan consists of n instances of a smaller one if
+//!
+//! 1. thread blocks, channels of a kind, and semaphores come in runs of n equal ones: the k-th of a run belongs to instance k;
+//! 2. the operations of a run of thread blocks are equal but for numbers: instance k uses the k-th channel, semaphore or barrier of
+//!    each run of which instance 0 uses the first;
+//! 3. all ranges are equally long, s chunks, and begin at multiples of s; in runs of n such ranges, instance k uses the k-th
+//!    where instance 0 uses the first; and buffers and promises begin and end with runs.
+//!
+//! Then nothing that one instance touches, be it memory or a counter, is touched by another, and each is the smaller plan
+//! with its chunks renamed, what is promised of them included. So the plan does what n smaller ones do that know nothing of
+//! each other, and it is right if the smaller one is. What is known of a rank (it has begun, it is done) its instances learn
+//! from each other at most in addition.
+//!
+//! The converse is not relied on: where the smaller plan is found wrong the whole one is looked at.
+
+use crate::collective::{Content, Extent, Promise};
+use crate::plan::{ChannelTable, LoopBody, Op, OpKind, PlanTree, RankPlan, Ref, ThreadBlock};
+
+/// Numbers of instances that are tried, the largest first. Wrong ones mostly show in the tables already.
+const MOST_TRIES: usize = 32;
+
+/// The smaller plan of which a plan consists, two times or more.
+pub(super) fn one_of(plan: &PlanTree) -> Option<PlanTree> {
+    let all = plan.ranks.iter().map(common).fold(0, greatest_common_divisor);
+    let size = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops).find_map(first_range)?.size;
+    let mut tries = (2..=all).rev().filter(|n| all % n == 0).take(MOST_TRIES);
+    tries.find_map(|n| Instances { n, size, run: n.checked_mul(size).filter(|run| *run > 0)? }.one(plan))
+}
+
+/// The number of instances of a rank divides this.
+fn common(rank: &RankPlan) -> u32 {
+    let mut lengths = vec![rank.blocks.len(), rank.semaphores.len(), rank.switch_channels().count()];
+    lengths.extend(rank.channels.iter().map(|table| match table {
+        ChannelTable::Memory(peers) | ChannelTable::Port(peers) => peers.len(),
+        ChannelTable::Switch { .. } => 0,
+    }));
+    let lengths = lengths.into_iter().map(|length| u32::try_from(length).unwrap_or(1));
+    let chunks = [rank.input_chunks, rank.output_chunks, rank.scratch_chunks];
+    lengths.chain(chunks).fold(0, greatest_common_divisor)
+}
+
+fn greatest_common_divisor(mut a: u32, mut b: u32) -> u32 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+fn first_range(op: &Op) -> Option<&Ref> {
+    let body = op.body.iter().flat_map(|body| &body.ops);
+    std::iter::once(op).chain(body).find_map(|op| op.srcs.first().or(op.dsts.first()))
+}
+
+/// How a plan might consist of instances.
+struct Instances {
+    n: u32,
+    /// Chunks of every range.
+    size: u32,
+    /// Chunks of a run of ranges.
+    run: u32,
+}
+
+impl Instances {
+    /// The plan of one instance, if the plan consists of them.
+    fn one(&self, plan: &PlanTree) -> Option<PlanTree> {
+        // Tables first: they are short.
+        let mut ranks = plan.ranks.iter().map(|rank| self.tables(rank)).collect::<Option<Vec<_>>>()?;
+        let mut expectations = plan.expectations.clone();
+        for expectation in &mut expectations {
+            let inputs = expectation.inputs.iter_mut().map(|(_, chunk)| chunk);
+            for number in inputs.chain([&mut expectation.chunk, &mut expectation.len]) {
+                *number = self.chunk(*number)?;
+            }
+        }
+        self.promises(plan, &ranks)?;
+        for (small, rank) in ranks.iter_mut().zip(&plan.ranks) {
+            small.blocks = self.blocks(&rank.blocks)?;
+        }
+        Some(PlanTree {
+            name: plan.name.clone(),
+            tags: plan.tags.clone(),
+            origins: plan.origins.clone(),
+            ranks,
+            expectations,
+            ..*plan
+        })
+    }
+
+    fn tables(&self, rank: &RankPlan) -> Option<RankPlan> {
+        let mut channels = Vec::with_capacity(rank.channels.len());
+        for table in &rank.channels {
+            match table {
+                ChannelTable::Memory(peers) => channels.push(ChannelTable::Memory(self.first_of_runs(peers)?)),
+                ChannelTable::Port(peers) => channels.push(ChannelTable::Port(self.first_of_runs(peers)?)),
+                ChannelTable::Switch { .. } => {}
+            }
+        }
+        let switches: Vec<_> = rank.switch_channels().collect();
+        for (buffer, group) in self.first_of_runs(&switches)? {
+            channels.push(ChannelTable::Switch { buffer, groups: vec![group.to_vec()] });
+        }
+        Some(RankPlan {
+            input_chunks: self.chunk(rank.input_chunks)?,
+            output_chunks: self.chunk(rank.output_chunks)?,
+            scratch_chunks: self.chunk(rank.scratch_chunks)?,
+            blocks: Vec::new(),
+            channels,
+            remote_buffers: rank.remote_buffers.clone(),
+            semaphores: self.first_of_runs(&rank.semaphores)?,
+        })
+    }
+
+    /// The first of every run of equal ones.
+    fn first_of_runs<T: Clone + PartialEq>(&self, list: &[T]) -> Option<Vec<T>> {
+        let runs = list.chunks(self.n as usize);
+        let is_run = |run: &[T]| run.len() == self.n as usize && run.iter().all(|one| *one == run[0]);
+        runs.map(|run| is_run(run).then(|| run[0].clone())).collect()
+    }
+
+    /// The number that a chunk of instance 0 has in the smaller plan, if it begins a run.
+    fn chunk(&self, number: u32) -> Option<u32> {
+        number.is_multiple_of(self.run).then(|| number / self.n)
+    }
+
+    /// What is promised of the plan is what is promised of every instance.
+    fn promises(&self, plan: &PlanTree, ranks: &[RankPlan]) -> Option<()> {
+        let extent = |ranks: &[RankPlan]| {
+            let first = ranks.first()?;
+            let count = u32::try_from(ranks.len()).ok()?;
+            Some(Extent { ranks: count, input: first.input_chunks, output: first.output_chunks, distance: 1 })
+        };
+        let (whole, small) = (extent(&plan.ranks)?, extent(ranks)?);
+        let chunk = |content| match content {
+            Content::Input { chunk, .. } | Content::Reduction { chunk } => chunk,
+        };
+        let scaled = |whole: &Promise, small: &Promise| {
+            let numbers =
+                [(whole.chunk, small.chunk), (whole.len, small.len), (chunk(whole.content), chunk(small.content))];
+            numbers.into_iter().all(|(whole, small)| self.chunk(whole) == Some(small))
+        };
+        for rank in 0..whole.ranks {
+            let mut pairs = plan.collective.promises(whole, rank).zip(plan.collective.promises(small, rank));
+            if !pairs.all(|(whole, small)| scaled(&whole, &small)) {
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn blocks(&self, blocks: &[ThreadBlock]) -> Option<Vec<ThreadBlock>> {
+        // The runs are whole: their length divides the number of blocks.
+        let small = blocks.chunks(self.n as usize).map(|run| {
+            let (first, others) = run.split_first()?;
+            let equal = (1..).zip(others).all(|(k, other)| self.is_shifted(first, other, k));
+            equal.then(|| self.block(first))?
+        });
+        small.collect()
+    }
+
+    /// A block of instance 0 as it is in the smaller plan.
+    fn block(&self, block: &ThreadBlock) -> Option<ThreadBlock> {
+        let number = |number: &u32| number.is_multiple_of(self.n).then(|| number / self.n);
+        let channels = block.channels.iter().map(|(kind, numbers)| {
+            let numbers = numbers.iter().map(number).collect::<Option<Vec<_>>>()?;
+            Some((*kind, numbers))
+        });
+        Some(ThreadBlock {
+            ops: self.ops(&block.ops)?,
+            channels: channels.collect::<Option<Vec<_>>>()?,
+            remote_buffers: block.remote_buffers.clone(),
+        })
+    }
+
+    fn ops(&self, ops: &[Op]) -> Option<Vec<Op>> {
+        let mut out = Vec::with_capacity(ops.len());
+        for op in ops {
+            let mut small = op.clone();
+            for range in small.srcs.iter_mut().chain(&mut small.dsts) {
+                if range.size != self.size {
+                    return None;
+                }
+                range.index = self.chunk(range.index)?;
+            }
+            if has_numbers_of_rank(op.kind) {
+                for id in &mut small.ids {
+                    *id = id.is_multiple_of(self.n).then(|| *id / self.n)?;
+                }
+            }
+            if let Some(body) = &mut small.body {
+                // Loops do not nest in plans that mean something.
+                if body.ops.iter().any(|inner| inner.body.is_some()) {
+                    return None;
+                }
+                body.ops = self.ops(&body.ops)?;
+            }
+            out.push(small);
+        }
+        Some(out)
+    }
+
+    /// Whether a block is that of instance k where another one is that of instance 0.
+    fn is_shifted(&self, first: &ThreadBlock, other: &ThreadBlock, k: u32) -> bool {
+        let shifted = |(one, other): (&(_, Vec<u32>), &(_, Vec<u32>))| one.0 == other.0 && by(&one.1, &other.1, k);
+        first.remote_buffers == other.remote_buffers
+            && first.channels.len() == other.channels.len()
+            && first.channels.iter().zip(&other.channels).all(shifted)
+            && self.are_shifted(&first.ops, &other.ops, k)
+    }
+
+    fn are_shifted(&self, first: &[Op], other: &[Op], k: u32) -> bool {
+        let ranges = |one: &[Ref], other: &[Ref]| {
+            let shifted = |(one, other): (&Ref, &Ref)| {
+                let index = u64::from(one.index) + u64::from(k) * u64::from(self.size);
+                one.place == other.place && one.size == other.size && index == u64::from(other.index)
+            };
+            one.len() == other.len() && one.iter().zip(other).all(shifted)
+        };
+        let bodies = |one: &LoopBody, other: &LoopBody| {
+            (one.unit, one.num_chunks) == (other.unit, other.num_chunks) && self.are_shifted(&one.ops, &other.ops, k)
+        };
+        let shifted = |(one, other): (&Op, &Op)| {
+            (one.kind, one.channel, one.reduce, one.sync) == (other.kind, other.channel, other.reduce, other.sync)
+                && (one.slice, one.blocks) == (other.slice, other.blocks)
+                && by(&one.ids, &other.ids, if has_numbers_of_rank(one.kind) { k } else { 0 })
+                && ranges(&one.srcs, &other.srcs)
+                && ranges(&one.dsts, &other.dsts)
+                && match (&one.body, &other.body) {
+                    (None, None) => true,
+                    (Some(one), Some(other)) => bodies(one, other),
+                    _ => false,
+                }
+        };
+        first.len() == other.len() && first.iter().zip(other).all(shifted)
+    }
+}
+
+/// Whether the numbers of an operation are those of its rank, not of its block's tables.
+fn has_numbers_of_rank(kind: OpKind) -> bool {
+    matches!(kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier)
+}
+
+/// Whether all of some numbers are so much higher than others.
+fn by(numbers: &[u32], other: &[u32], k: u32) -> bool {
+    numbers.len() == other.len() && numbers.iter().zip(other).all(|(one, other)| one.checked_add(k) == Some(*other))
+}
+
+#[cfg(test)]
+mod tests;
