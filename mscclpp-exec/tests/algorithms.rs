@@ -227,6 +227,23 @@ fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
         "broadcast_chain" => Cost { ported: 1.0, ..none },
         "reduce_chain" => Cost { ported: 1.0, scratch: p, ..none },
         "send_recv" => Cost { ported: 1.0, ..none },
+        "allgather_hierarchical" => Cost { sent: (g - 1.0) / g, ported: (n - 1.0) / p, ..none },
+        "allreduce_hierarchical" => {
+            let within = (g - 1.0) / g;
+            Cost { sent: within, read: within, ported: 2.0 * (n - 1.0) / p, scratch: n - 1.0, ..none }
+        }
+        "reducescatter_packets" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
+        "reducescatter_hierarchical" => {
+            Cost { read: (g - 1.0) / g, ported: (n - 1.0) / p, scratch: 2.0 * n - 2.0, ..none }
+        }
+        "alltoall_ports_in_place" => Cost { ported: others, scratch: p - 1.0, ..none },
+        "broadcast_packets" => Cost { sent: 2.0 * (p - 1.0), scratch: p, ..none },
+        "broadcast_tree_ports" => Cost { ported: p.log2().ceil(), ..none },
+        "reduce_packets" => Cost { sent: 2.0, scratch: p * (p - 1.0), ..none },
+        "reduce_tree_ports" => Cost { ported: 1.0, scratch: p * p.log2().ceil(), ..none },
+        "send_recv_direct" => Cost { sent: 1.0, ..none },
+        "send_recv_packets" => Cost { sent: 2.0, scratch: 1.0, ..none },
+        "send_recv_in_place" => Cost { ported: 1.0, scratch: 1.0, ..none },
         _ => return None,
     })
 }

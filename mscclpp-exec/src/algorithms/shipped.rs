@@ -11,7 +11,7 @@ use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
-use crate::select::{Backend, Config, Request};
+use crate::select::{Backend, Combined, Config, Request};
 
 /// More ranks than any machine of today joins, and all that the algorithms are tested for; bounds what a typing error
 /// can allocate.
@@ -30,7 +30,7 @@ pub struct Shipped {
     ranks_per_node: u32,
     any_chunk_factor: bool,
     multicast: bool,
-    own_order: bool,
+    own_order: Option<Combined>,
     params: &'static [Param],
     function: fn(&Program, &[usize]),
 }
@@ -134,7 +134,7 @@ impl Shipped {
             ranks_per_node: 1,
             any_chunk_factor: false,
             multicast: false,
-            own_order: false,
+            own_order: None,
             params: &[],
             function,
         }
@@ -164,9 +164,9 @@ impl Shipped {
         self
     }
 
-    /// Reducing in an order that differs from rank to rank.
-    pub(super) const fn own_order(mut self) -> Self {
-        self.own_order = true;
+    /// Reducing in an order that differs from rank to rank, or from node to node.
+    pub(super) const fn in_own_order(mut self, combined: Combined) -> Self {
+        self.own_order = Some(combined);
         self
     }
 
@@ -217,8 +217,9 @@ impl Shipped {
         self.multicast
     }
 
-    /// Whether ranks reduce in different orders, so that results that round may differ between them in the last bit.
-    pub fn has_own_order(&self) -> bool {
+    /// What is reduced in an order that differs from rank to rank or node to node, so that results that round may differ
+    /// between them in the last bit.
+    pub fn own_order(&self) -> Option<Combined> {
         self.own_order
     }
 

@@ -1,6 +1,7 @@
 //! An algorithm, wherever it comes from.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,8 @@ use mscclpp_core::vocab::ReduceOp;
 
 use super::choice::Config;
 use super::constraints::{Constraints, Refusal, machine, placed};
-use super::error::{LoadError, PlanError};
+use super::error::{CallError, LoadError, PlanError};
+use super::native::{self, Call, Function};
 use super::request::{Backend, Request};
 use crate::algorithms::Shipped;
 
@@ -27,6 +29,7 @@ pub struct Algorithm {
     constraints: Constraints,
     tags: BTreeMap<String, i64>,
     source: Source,
+    shipped: bool,
     calls: AtomicU64,
 }
 
@@ -39,6 +42,8 @@ enum Source {
     Compiled(Baked),
     /// Plans that exist: baked into the program, or from files. In order of preference.
     Plans(Vec<Plan>),
+    /// No plans, but a function.
+    Native(Function),
 }
 
 impl Algorithm {
@@ -52,10 +57,29 @@ impl Algorithm {
             bytes: spec.min_message_size..=spec.max_message_size,
             placement: shipped.placement(),
             multicast: shipped.needs_multicast(),
-            own_order: shipped.has_own_order(),
+            own_order: shipped.own_order(),
             ..Constraints::default()
         };
-        Self::new(shipped.name(), shipped.kind(), constraints, spec.tags, Source::Shipped(shipped))
+        let algorithm = Self::new(shipped.name(), shipped.kind(), constraints, spec.tags, Source::Shipped(shipped));
+        Self { shipped: true, ..algorithm }
+    }
+
+    /// What the library does where there is one rank only.
+    pub(super) fn alone(collective: CollectiveKind) -> Self {
+        let alone = Self::native(format!("{}_alone", collective.name()), collective, native::alone);
+        Self { shipped: true, ..alone.constrained(|limits| limits.ranks = 1..=1) }
+    }
+
+    /// A function that is called instead of a plan being run. It runs on the CPU, on all ranks, and may talk to the other
+    /// ranks in whatever way it likes.
+    pub fn native(
+        name: impl Into<String>,
+        collective: CollectiveKind,
+        function: impl Fn(Call<'_>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        let constraints = Constraints { backend: Some(Backend::Cpu), ..Constraints::default() };
+        let source = Source::Native(Function::new(function));
+        Self::new(&name.into(), collective, constraints, BTreeMap::new(), source)
     }
 
     /// The plans that a function under `#[collective]` was built to: `name::algorithm()`. Requests for other machines are
@@ -136,7 +160,7 @@ impl Algorithm {
         tags: BTreeMap<String, i64>,
         source: Source,
     ) -> Self {
-        Self { name: name.to_owned(), collective, constraints, tags, source, calls: AtomicU64::new(0) }
+        Self { name: name.to_owned(), collective, constraints, tags, source, shipped: false, calls: AtomicU64::new(0) }
     }
 
     /// Another name.
@@ -187,12 +211,12 @@ impl Algorithm {
 
     /// Whether it comes with the library.
     pub fn is_shipped(&self) -> bool {
-        matches!(self.source, Source::Shipped(_))
+        self.shipped
     }
 
     /// Whether its plans are compiled when they are asked for.
     pub(super) fn is_compiled(&self) -> bool {
-        !matches!(self.source, Source::Plans(_))
+        matches!(self.source, Source::Shipped(_) | Source::Compiled(_))
     }
 
     /// How often it was launched.
@@ -215,8 +239,25 @@ impl Algorithm {
             Source::Shipped(shipped) if !shipped.supports(request.ranks, request.ranks_per_node) => {
                 Err(Refusal::Nodes { expected: shipped.requirement(), found: machine(request) })
             }
-            Source::Shipped(_) | Source::Compiled(_) => Ok(()),
+            Source::Shipped(_) | Source::Compiled(_) | Source::Native(_) => Ok(()),
             Source::Plans(plans) => suitable(plans, request).map(drop),
+        }
+    }
+
+    /// Whether it is a function, which [`call`](Self::call) calls, and has no plans.
+    pub fn is_native(&self) -> bool {
+        matches!(self.source, Source::Native(_))
+    }
+
+    /// Calls a native algorithm's function.
+    ///
+    /// # Errors
+    /// [`CallError`] if it has none, or with what the function returns.
+    pub fn call(&self, call: Call<'_>) -> Result<(), CallError> {
+        let failed = |source| CallError { name: self.name.clone(), source };
+        match &self.source {
+            Source::Native(function) => function.call(call).map_err(failed),
+            _ => Err(failed("it runs plans, it is no function".into())),
         }
     }
 
@@ -238,7 +279,7 @@ impl Algorithm {
     /// [`Registry::plan`](super::Registry::plan) keeps what was compiled.
     ///
     /// # Errors
-    /// [`PlanError::Refused`] if it does not serve the request; [`PlanError::Build`], [`PlanError::Program`] and
+    /// [`PlanError::Refused`] if it does not serve the request; [`PlanError::Native`] if it has no plans; [`PlanError::Build`], [`PlanError::Program`] and
     /// [`PlanError::Panicked`] if its program does not build for the request's machine.
     pub fn build(&self, request: &Request, config: &Config) -> Result<Plan, PlanError> {
         let refused = |refusal| PlanError::Refused { name: self.name.clone(), refusal: Box::new(refusal) };
@@ -263,6 +304,7 @@ impl Algorithm {
                     .map_err(|findings| PlanError::Program { name: name(), findings })
             }
             Source::Plans(plans) => suitable(plans, request).cloned().map_err(refused),
+            Source::Native(_) => Err(PlanError::Native { name: self.name.clone() }),
         }
     }
 }

@@ -30,8 +30,8 @@ pub struct Constraints {
     pub registered: bool,
     /// Whether multicast hardware is needed.
     pub multicast: bool,
-    /// Whether ranks combine in different orders, so that their results may differ in the last bit on more than two ranks.
-    pub own_order: bool,
+    /// Whose results are combined in an order of their own, so that they may differ in the last bit.
+    pub own_order: Option<Combined>,
     /// The only backend that it runs on; `None` for all.
     pub backend: Option<Backend>,
 }
@@ -48,10 +48,19 @@ impl Default for Constraints {
             alignment: 1,
             registered: false,
             multicast: false,
-            own_order: false,
+            own_order: None,
             backend: None,
         }
     }
+}
+
+/// What an algorithm combines in different orders in different places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Combined {
+    /// The contributions of ranks: results differ from rank to rank.
+    Ranks,
+    /// The contributions of nodes: results differ from node to node.
+    Nodes,
 }
 
 /// Why an algorithm is not used for a request.
@@ -109,7 +118,7 @@ pub enum Refusal {
     NotRegistered,
     /// No multicast hardware.
     NoMulticast,
-    /// Results may differ between ranks in the last bit, and the request wants the same.
+    /// Results may differ in the last bit between ranks, and the request wants the same bits.
     OwnOrder,
     /// Another backend.
     Backend {
@@ -154,8 +163,13 @@ impl Constraints {
         if self.multicast && !request.multicast {
             return Err(Refusal::NoMulticast);
         }
+        let operands = match self.own_order {
+            None => 1,
+            Some(Combined::Ranks) => ranks,
+            Some(Combined::Nodes) => nodes,
+        };
         // Two operands commute, bit by bit; more do not associate.
-        if self.own_order && request.same_bits && request.rounds() && ranks > 2 {
+        if operands > 2 && request.same_bits && request.rounds() {
             return Err(Refusal::OwnOrder);
         }
         match self.backend {
@@ -247,12 +261,15 @@ mod tests {
 
     #[test]
     fn an_order_of_its_own_matters_only_where_it_shows() {
-        let own = Constraints { own_order: true, ..Constraints::default() };
+        let own = Constraints { own_order: Some(Combined::Ranks), ..Constraints::default() };
         let request = |ranks, dtype| Request::new(CollectiveKind::AllReduce, ranks, dtype, 64);
         assert_eq!(own.admit(&request(3, DataType::F32)), Err(Refusal::OwnOrder));
         assert_eq!(own.admit(&request(2, DataType::F32)), Ok(()));
         assert_eq!(own.admit(&request(3, DataType::I32)), Ok(()));
         assert_eq!(own.admit(&Request { op: Some(ReduceOp::Max), ..request(3, DataType::F32) }), Ok(()));
+        let of_nodes = Constraints { own_order: Some(Combined::Nodes), ..Constraints::default() };
+        let on = |ranks_per_node| Request { ranks_per_node, ..request(6, DataType::F16) };
+        assert_eq!((of_nodes.admit(&on(3)), of_nodes.admit(&on(2))), (Ok(()), Err(Refusal::OwnOrder)));
         assert_eq!(own.admit(&Request { same_bits: false, ..request(3, DataType::F32) }), Ok(()));
     }
 }

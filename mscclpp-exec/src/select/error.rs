@@ -78,6 +78,12 @@ pub enum PlanError {
         /// Everything that is wrong.
         findings: Diagnostics,
     },
+    /// It has no plans.
+    #[error("`{name}` is a function and has no plans")]
+    Native {
+        /// The algorithm.
+        name: String,
+    },
     /// An algorithm's function panicked.
     #[error("the function of `{name}` panicked: {message}; restrict where it is used with `Algorithm::constrained`")]
     Panicked {
@@ -86,6 +92,16 @@ pub enum PlanError {
         /// What it said.
         message: String,
     },
+}
+
+/// A native algorithm that failed.
+#[derive(Debug, Error)]
+#[error("`{name}`: {source}")]
+pub struct CallError {
+    /// The algorithm.
+    pub name: String,
+    /// What its function returned.
+    pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 /// A registry that cannot be changed so.

@@ -9,14 +9,16 @@ mod choice;
 mod constraints;
 mod error;
 mod explain;
+mod native;
 mod registry;
 mod request;
 mod rules;
 
 pub use algorithm::Algorithm;
 pub use choice::{Choice, Config};
-pub use constraints::{Constraints, Refusal};
-pub use error::{LoadError, PlanError, RegistryError, SelectError};
+pub use constraints::{Combined, Constraints, Refusal};
+pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
 pub use explain::{Explanation, Outcome, Verdict};
+pub use native::{Buffers, Call};
 pub use registry::{Decision, Registry, Why};
 pub use request::{Backend, Request};

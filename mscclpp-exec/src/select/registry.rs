@@ -107,7 +107,12 @@ impl Registry {
 
     /// The algorithms of the library.
     pub fn shipped() -> Self {
-        let algorithms = algorithms::all().iter().map(|shipped| Arc::new(Algorithm::shipped(shipped))).collect();
+        use mscclpp_core::collective::CollectiveKind::{
+            AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter, SendRecv,
+        };
+        let kinds = [AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv];
+        let shipped = algorithms::all().iter().map(Algorithm::shipped);
+        let algorithms = shipped.chain(kinds.map(Algorithm::alone)).map(Arc::new).collect();
         Self { algorithms, ..Self::default() }
     }
 

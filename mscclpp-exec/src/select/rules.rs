@@ -49,9 +49,11 @@ impl Rule {
     }
 }
 
+const ONE_STEP: &str = "one step is enough for a short message and few ranks";
 const SMALL: &str = "small messages go as packets";
 const LARGE: &str = "large messages are moved once, by all links";
-const TREE: &str = "between nodes few steps count";
+const FEW_STEPS: &str = "between nodes few steps count for short messages";
+const NODES: &str = "the ranks of a node share what goes between nodes";
 
 const K: u64 = 1 << 10;
 const ANY: u64 = u64::MAX;
@@ -62,30 +64,36 @@ pub(super) static RULES: &[Rule] = {
     use CollectiveKind::*;
     use Nodes::*;
     &[
-        Rule::new(AllReduce, One, 2, 32 * K, "allreduce_one_shot_packets", "one step is enough for two ranks"),
-        Rule::new(AllReduce, One, 8, K, "allreduce_one_shot_packets", "one step is enough for a short message"),
+        Rule::new(AllReduce, One, 2, 32 * K, "allreduce_one_shot_packets", ONE_STEP),
+        Rule::new(AllReduce, One, 8, K, "allreduce_one_shot_packets", ONE_STEP),
         Rule::new(AllReduce, One, ALL, 32 * K, "allreduce_packets", SMALL),
         Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", LARGE),
-        Rule::new(AllReduce, Several, ALL, 64 * K, "allreduce_hierarchical_packets", TREE),
-        Rule::new(AllReduce, Several, ALL, ANY, "allreduce_ring_ports", LARGE),
+        Rule::new(AllReduce, Several, ALL, 64 * K, "allreduce_hierarchical_packets", FEW_STEPS),
+        Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical", NODES),
         Rule::new(AllGather, One, ALL, 32 * K, "allgather_packets", SMALL),
         Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", LARGE),
-        Rule::new(AllGather, Several, ALL, 64 * K, "allgather_hierarchical_packets", TREE),
-        Rule::new(AllGather, Several, ALL, ANY, "allgather_node_ring", LARGE),
-        Rule::new(AllGather, Several, ALL, ANY, "allgather_ring_ports", LARGE),
+        Rule::new(AllGather, Several, ALL, ANY, "allgather_hierarchical", NODES),
+        Rule::new(ReduceScatter, One, ALL, 32 * K, "reducescatter_packets", SMALL),
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", LARGE),
-        Rule::new(ReduceScatter, Several, ALL, 64 * K, "reducescatter_hierarchical_packets", TREE),
-        Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_ring_ports", LARGE),
+        Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_hierarchical", NODES),
         Rule::new(AllToAll, One, ALL, 32 * K, "alltoall_packets", SMALL),
         Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", LARGE),
         Rule::new(AllToAll, One, ALL, ANY, "alltoall_in_place", LARGE),
         Rule::new(AllToAll, Several, ALL, ANY, "alltoall_ports", LARGE),
+        Rule::new(AllToAll, Several, ALL, ANY, "alltoall_ports_in_place", LARGE),
+        Rule::new(Broadcast, One, 8, 8 * K, "broadcast_packets", ONE_STEP),
         Rule::new(Broadcast, One, ALL, ANY, "broadcast_scatter", LARGE),
+        Rule::new(Broadcast, Several, ALL, 64 * K, "broadcast_tree_ports", FEW_STEPS),
         Rule::new(Broadcast, Several, ALL, ANY, "broadcast_chain", LARGE),
+        Rule::new(Reduce, One, 8, 8 * K, "reduce_packets", ONE_STEP),
         Rule::new(Reduce, One, ALL, ANY, "reduce_gather", LARGE),
+        Rule::new(Reduce, Several, ALL, 64 * K, "reduce_tree_ports", FEW_STEPS),
         Rule::new(Reduce, Several, ALL, ANY, "reduce_chain", LARGE),
-        Rule::new(SendRecv, One, ALL, ANY, "send_recv", LARGE),
+        Rule::new(SendRecv, One, ALL, 32 * K, "send_recv_packets", SMALL),
+        Rule::new(SendRecv, One, ALL, ANY, "send_recv_direct", LARGE),
+        Rule::new(SendRecv, One, ALL, ANY, "send_recv_in_place", LARGE),
         Rule::new(SendRecv, Several, ALL, ANY, "send_recv", LARGE),
+        Rule::new(SendRecv, Several, ALL, ANY, "send_recv_in_place", LARGE),
     ]
 };
 

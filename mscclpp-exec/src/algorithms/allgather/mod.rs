@@ -1,6 +1,7 @@
 //! All-gather: every rank ends with the concatenation of all inputs.
 
 pub(super) mod all_pairs;
+pub(super) mod hierarchical;
 pub(super) mod hierarchical_packets;
 pub(super) mod node_ring;
 pub(super) mod packed_once;
@@ -13,6 +14,7 @@ pub(super) mod switch_packets;
 pub(super) mod two_nodes;
 
 pub use all_pairs::allgather_all_pairs;
+pub use hierarchical::allgather_hierarchical;
 pub use hierarchical_packets::allgather_hierarchical_packets;
 pub use node_ring::allgather_node_ring;
 pub use packed_once::allgather_packed_once;

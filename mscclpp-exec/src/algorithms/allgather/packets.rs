@@ -3,22 +3,26 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::shipped::{Placement, Shipped};
+use crate::algorithms::shipped::Shipped;
 
 /// Every rank puts its chunk as packets into every other rank's scratch and unpacks what it gets.
 ///
-/// In place, any number of ranks; one thread block per peer sends, another one unpacks. Without handshakes, so it needs
+/// In place or not, any number of ranks; one thread block per peer sends, another one unpacks. Without handshakes, so it needs
 /// double scratch. For small messages.
 #[collective(AllGather, ranks = [2, 4, 8], in_place, protocol = LL, double_scratch, crate = mscclpp_core)]
 pub fn allgather_packets(p: &Program) {
     let ranks = p.num_ranks();
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks)).collect();
     for rank in p.ranks() {
-        let mine = rank.output().chunk(rank.id());
+        let own = rank.output().chunk(rank.id());
+        let mine = if p.in_place() { own.any() } else { rank.input().chunk(0).any() };
         for step in 1..ranks {
             let peer = p.rank((rank.id() + step) % ranks);
             let channel = rank.memory_channel(peer);
             channel.put_packets(scratch[peer.id()].chunk(rank.id()), mine, step - 1);
+        }
+        if !p.in_place() {
+            rank.copy(own, mine, 0);
         }
         for step in 1..ranks {
             let peer = (rank.id() + step) % ranks;
@@ -29,5 +33,4 @@ pub fn allgather_packets(p: &Program) {
 
 /// What the registry knows of it.
 pub(in crate::algorithms) const ENTRY: Shipped =
-    Shipped::new(allgather_packets::algorithm, include_str!("packets.rs"), |p, _| allgather_packets(p))
-        .placed(Placement::InPlace);
+    Shipped::new(allgather_packets::algorithm, include_str!("packets.rs"), |p, _| allgather_packets(p));

@@ -4,11 +4,11 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::vocab::Sync;
 use mscclpp_macros::collective;
 
-use crate::algorithms::shipped::{Placement, Shipped};
+use crate::algorithms::shipped::Shipped;
 
-/// Every rank reads and reduces its part of everybody's input, then puts the result into everybody's input.
+/// Every rank reads and reduces its part of everybody's input, then puts the result into everybody's output.
 ///
-/// In place, any number of ranks. The chunk factor is the number of thread blocks: each has its chunk of the rank's part,
+/// In place or not, two ranks or more. The chunk factor is the number of thread blocks: each has its chunk of the rank's part,
 /// and its own channel to every peer. For large messages.
 #[collective(AllReduce, ranks = [2, 4, 8], in_place, chunk_factor = 8, crate = mscclpp_core)]
 pub fn allreduce_all_pairs(p: &Program) {
@@ -24,12 +24,22 @@ pub fn allreduce_all_pairs(p: &Program) {
                 channel.wait(block).relaxed().sync(Sync::After);
             }
             let index = rank.id() * blocks + block;
-            let mine = rank.input().chunk(index);
+            let result = |of: usize| {
+                if p.in_place() {
+                    p.rank(of).input().chunk(index).any()
+                } else {
+                    p.rank(of).output().chunk(index).any()
+                }
+            };
+            let mine = result(rank.id());
+            // Out of place, what is read first goes with the own input to the output.
+            let mut sum = rank.input().chunk(index).any();
             for (channel, peer) in channels.iter().zip(&peers) {
-                channel.reduce(mine, peer.input().chunk(index), block);
+                channel.reduce(sum, peer.input().chunk(index), block).to(mine);
+                sum = mine;
             }
             for (channel, peer) in channels.iter().zip(&peers) {
-                channel.put(peer.input().chunk(index), mine, block);
+                channel.put(result(peer.id()), mine, block);
             }
             for channel in &channels {
                 channel.signal(block).sync(Sync::Before);
@@ -44,5 +54,4 @@ pub fn allreduce_all_pairs(p: &Program) {
 /// What the registry knows of it.
 pub(in crate::algorithms) const ENTRY: Shipped =
     Shipped::new(allreduce_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| allreduce_all_pairs(p))
-        .placed(Placement::InPlace)
         .any_chunk_factor();

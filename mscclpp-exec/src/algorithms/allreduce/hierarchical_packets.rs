@@ -4,13 +4,15 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::shipped::{Param, Placement, Shipped};
+use crate::algorithms::shipped::{Param, Shipped};
+use crate::select::Combined;
 
 /// The ranks of a node reduce their parts over the node; every rank exchanges its part with its counterparts on all other
 /// nodes and reduces it over the nodes; the ranks of a node exchange the results.
 ///
-/// In place, two nodes or more of two ranks or more. Thread block 0 sends between nodes; a group of `group` blocks serves
-/// each peer, and all of them reduce together. Without handshakes, so it needs double scratch. For small messages.
+/// In place or not, two nodes or more of two ranks or more. Thread block 0 sends between nodes; a group of `group` blocks serves
+/// each peer, and all of them reduce together. Without handshakes, so it needs double scratch. Each node adds its own sum
+/// last, so floating-point results may differ between nodes in the last bit. For small messages.
 #[collective(
     AllReduce, ranks = 16, ranks_per_node = 8, in_place, params(group = [1]), protocol = LL, auto_sync = false,
     double_scratch, reuse_resources, crate = mscclpp_core
@@ -33,14 +35,17 @@ pub fn allreduce_hierarchical_packets(p: &Program, group: usize) {
         let across: Vec<_> = p.ranks().filter(|peer| peer.local_id() == local && peer.id() != id).collect();
         let memory: Vec<_> = on_node.iter().map(|&peer| rank.memory_channel(peer)).collect();
         let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
-        let mine = rank.input().chunk(part(local));
+        let result_of = |index: usize| {
+            if p.in_place() { rank.input().chunk(part(index)).any() } else { rank.output().chunk(part(index)).any() }
+        };
+        let mine = result_of(local);
 
         for (i, peer) in on_node.iter().enumerate() {
             let theirs = rank.input().chunk(part(peer.local_id()));
             memory[i].put_packets(scratch[peer.id()].chunk(part(local)), theirs, &groups[i]);
         }
         let arrived: Vec<_> = on_node.iter().map(|peer| slots.chunk(part(peer.local_id()))).collect();
-        rank.reduce_packets(mine, arrived, &everyone);
+        rank.reduce_packets(rank.input().chunk(part(local)), arrived, &everyone).to(mine);
         // The slot that a rank would fill for itself holds its result as packets.
         let reduced = slots.chunk(part(local));
         rank.copy_packets(reduced, mine, &everyone);
@@ -58,8 +63,7 @@ pub fn allreduce_hierarchical_packets(p: &Program, group: usize) {
             memory[i].read_put_packets(scratch[peer.id()].chunk(part(results + local)), result, &groups[i]);
         }
         for (i, peer) in on_node.iter().enumerate() {
-            let theirs = rank.input().chunk(part(peer.local_id()));
-            rank.unpack_packets(theirs, slots.chunk(part(results + peer.local_id())), &groups[i]);
+            rank.unpack_packets(result_of(peer.local_id()), slots.chunk(part(results + peer.local_id())), &groups[i]);
         }
     }
 }
@@ -69,6 +73,6 @@ pub(in crate::algorithms) const ENTRY: Shipped =
     Shipped::new(allreduce_hierarchical_packets::algorithm, include_str!("hierarchical_packets.rs"), |p, arguments| {
         allreduce_hierarchical_packets(p, arguments[0])
     })
-    .placed(Placement::InPlace)
     .nodes(2, u32::MAX, 2)
-    .params(&[Param { name: "group", values: &[1, 2, 4, 8] }]);
+    .params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
+    .in_own_order(Combined::Nodes);

@@ -1,6 +1,7 @@
 //! All-reduce: every rank ends with the reduction of all inputs.
 
 pub(super) mod all_pairs;
+pub(super) mod hierarchical;
 pub(super) mod hierarchical_packets;
 pub(super) mod one_shot_packets;
 pub(super) mod packets;
@@ -10,6 +11,7 @@ pub(super) mod switch;
 pub(super) mod switch_pipeline;
 
 pub use all_pairs::allreduce_all_pairs;
+pub use hierarchical::allreduce_hierarchical;
 pub use hierarchical_packets::allreduce_hierarchical_packets;
 pub use one_shot_packets::allreduce_one_shot_packets;
 pub use packets::allreduce_packets;

@@ -4,6 +4,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
 use crate::algorithms::shipped::{Param, Shipped};
+use crate::select::Combined;
 
 /// Every rank sends its whole input to every other rank as packets and reduces all that it gets.
 ///
@@ -36,4 +37,4 @@ pub(in crate::algorithms) const ENTRY: Shipped =
         allreduce_one_shot_packets(p, arguments[0])
     })
     .params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
-    .own_order();
+    .in_own_order(Combined::Ranks);

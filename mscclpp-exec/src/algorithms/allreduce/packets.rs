@@ -3,11 +3,11 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::shipped::{Placement, Shipped};
+use crate::algorithms::shipped::Shipped;
 
 /// Every rank sends each peer the peer's part as packets, reduces what it gets and sends the result to everybody.
 ///
-/// In place, any number of ranks, one thread block. The result packets acknowledge the input packets, so one scratch is
+/// In place or not, any number of ranks, one thread block. The result packets acknowledge the input packets, so one scratch is
 /// enough. For small messages.
 #[collective(AllReduce, ranks = [2, 4, 8], in_place, protocol = LL, crate = mscclpp_core)]
 pub fn allreduce_packets(p: &Program) {
@@ -20,20 +20,22 @@ pub fn allreduce_packets(p: &Program) {
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.put_packets(scratch[peer.id()].chunk(rank.id()), rank.input().chunk(peer.id()), 0);
         }
-        let mine = rank.input().chunk(rank.id());
+        let result = |index: usize| {
+            if p.in_place() { rank.input().chunk(index).any() } else { rank.output().chunk(index).any() }
+        };
+        let mine = result(rank.id());
         let parts: Vec<_> = peers.iter().map(|peer| packets.chunk(peer.id())).collect();
-        rank.reduce_packets(mine, parts, 0);
+        rank.reduce_packets(rank.input().chunk(rank.id()), parts, 0).to(mine);
         // Results go to the upper half of scratch.
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.put_packets(scratch[peer.id()].chunk(ranks + rank.id()), mine, 0);
         }
         for peer in &peers {
-            rank.unpack_packets(rank.input().chunk(peer.id()), packets.chunk(ranks + peer.id()), 0);
+            rank.unpack_packets(result(peer.id()), packets.chunk(ranks + peer.id()), 0);
         }
     }
 }
 
 /// What the registry knows of it.
 pub(in crate::algorithms) const ENTRY: Shipped =
-    Shipped::new(allreduce_packets::algorithm, include_str!("packets.rs"), |p, _| allreduce_packets(p))
-        .placed(Placement::InPlace);
+    Shipped::new(allreduce_packets::algorithm, include_str!("packets.rs"), |p, _| allreduce_packets(p));

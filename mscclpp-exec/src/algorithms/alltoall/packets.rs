@@ -3,11 +3,11 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::algorithms::shipped::{Placement, Shipped};
+use crate::algorithms::shipped::Shipped;
 
 /// Every rank puts each part as packets into its receiver's scratch; the receiver unpacks it in its place.
 ///
-/// In place, any number of ranks, one thread block per peer. Without handshakes, so it needs double scratch. For small
+/// In place or not, any number of ranks, one thread block per peer. Without handshakes, so it needs double scratch. For small
 /// messages.
 #[collective(AllToAll, ranks = [2, 4, 8], in_place, instances = 2, protocol = LL, double_scratch, crate = mscclpp_core)]
 pub fn alltoall_packets(p: &Program) {
@@ -15,17 +15,21 @@ pub fn alltoall_packets(p: &Program) {
     // The others of a rank are numbered without it: this is where `other` comes among the others of `id`.
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
+        if !p.in_place() {
+            rank.copy(rank.output().chunk(rank.id()), rank.input().chunk(rank.id()), 0);
+        }
         for peer in p.ranks().filter(|peer| peer.id() != rank.id()) {
             let block = position(peer.id(), rank.id());
             let channel = rank.memory_channel(peer);
             let slot = scratch[peer.id()].chunk(position(rank.id(), peer.id()));
             channel.put_packets(slot, rank.input().chunk(peer.id()), block);
-            rank.unpack_packets(rank.input().chunk(peer.id()), scratch[rank.id()].chunk(block), block);
+            let result =
+                if p.in_place() { rank.input().chunk(peer.id()).any() } else { rank.output().chunk(peer.id()).any() };
+            rank.unpack_packets(result, scratch[rank.id()].chunk(block), block);
         }
     }
 }
 
 /// What the registry knows of it.
 pub(in crate::algorithms) const ENTRY: Shipped =
-    Shipped::new(alltoall_packets::algorithm, include_str!("packets.rs"), |p, _| alltoall_packets(p))
-        .placed(Placement::InPlace);
+    Shipped::new(alltoall_packets::algorithm, include_str!("packets.rs"), |p, _| alltoall_packets(p));

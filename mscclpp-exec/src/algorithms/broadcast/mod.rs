@@ -1,7 +1,11 @@
 //! Broadcast: every rank ends with the root's input.
 
 pub(super) mod chain;
+pub(super) mod packets;
 pub(super) mod scatter;
+pub(super) mod tree_ports;
 
 pub use chain::broadcast_chain;
+pub use packets::broadcast_packets;
 pub use scatter::broadcast_scatter;
+pub use tree_ports::broadcast_tree_ports;

@@ -2,6 +2,10 @@
 
 pub(super) mod chain;
 pub(super) mod gather;
+pub(super) mod packets;
+pub(super) mod tree_ports;
 
 pub use chain::reduce_chain;
 pub use gather::reduce_gather;
+pub use packets::reduce_packets;
+pub use tree_ports::reduce_tree_ports;

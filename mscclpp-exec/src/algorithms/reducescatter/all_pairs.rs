@@ -24,11 +24,11 @@ pub fn reducescatter_all_pairs(p: &Program) {
             channel.wait(0).relaxed().sync(Sync::After);
         }
         let result = if p.in_place() { rank.input().chunk(id).any() } else { rank.output().chunk(0).any() };
-        if !p.in_place() {
-            rank.copy(result, rank.input().chunk(id), 0);
-        }
+        // Out of place, what is read first goes with the own input to the output.
+        let mut sum = rank.input().chunk(id).any();
         for (channel, peer) in channels.iter().zip(&peers) {
-            channel.reduce(result, peer.input().chunk(id), 0);
+            channel.reduce(sum, peer.input().chunk(id), 0).to(result);
+            sum = result;
         }
         // The peers may have their inputs back.
         for channel in &channels {

@@ -1,11 +1,15 @@
 //! Reduce-scatter: rank r ends with part r of the reduction of all inputs.
 
 pub(super) mod all_pairs;
+pub(super) mod hierarchical;
 pub(super) mod hierarchical_packets;
+pub(super) mod packets;
 pub(super) mod ring;
 pub(super) mod ring_ports;
 
 pub use all_pairs::reducescatter_all_pairs;
+pub use hierarchical::reducescatter_hierarchical;
 pub use hierarchical_packets::reducescatter_hierarchical_packets;
+pub use packets::reducescatter_packets;
 pub use ring::reducescatter_ring;
 pub use ring_ports::reducescatter_ring_ports;

@@ -1,0 +1,72 @@
+//! Algorithms that are Rust functions instead of plans.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use super::request::Request;
+use crate::bootstrap::Bootstrap;
+
+/// What a native algorithm gets: one call, as one rank sees it.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// What all ranks ask for.
+    pub request: &'a Request,
+    /// The ranks, for messages between them.
+    pub bootstrap: &'a Bootstrap,
+    /// This rank's memory.
+    pub buffers: Buffers<'a>,
+}
+
+/// The memory of a call: elements of the request's type, in bytes.
+#[derive(Debug)]
+pub enum Buffers<'a> {
+    /// Out of place.
+    Separate {
+        /// What the rank brings.
+        input: &'a [u8],
+        /// What it gets.
+        output: &'a mut [u8],
+    },
+    /// In place: the larger of input and output. In an all-gather the input is this rank's part, in a reduce-scatter the
+    /// output is.
+    Same(&'a mut [u8]),
+}
+
+/// The function of a native algorithm. It is called on all ranks, and returns when this rank is done.
+#[derive(Clone)]
+pub(super) struct Function(Arc<Body>);
+
+type Body = dyn Fn(Call<'_>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync;
+
+impl Function {
+    pub(super) fn new(
+        body: impl Fn(Call<'_>) -> Result<(), Box<dyn Error + Send + Sync>> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(body))
+    }
+
+    pub(super) fn call(&self, call: Call<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
+        (self.0)(call)
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Function")
+    }
+}
+
+/// Every collective of a rank that is alone: what it brings is what it gets.
+pub(super) fn alone(call: Call<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
+    match call.buffers {
+        Buffers::Same(_) => Ok(()),
+        Buffers::Separate { input, output } if input.len() == output.len() => {
+            output.copy_from_slice(input);
+            Ok(())
+        }
+        Buffers::Separate { input, output } => {
+            Err(format!("input of {} bytes, output of {} bytes, expected as many", input.len(), output.len()).into())
+        }
+    }
+}
