@@ -9,6 +9,7 @@ pub mod cpu;
 pub mod dtype;
 pub mod error;
 mod file;
+pub mod group;
 mod interpret;
 mod layout;
 #[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]

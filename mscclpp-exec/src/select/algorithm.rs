@@ -214,6 +214,19 @@ impl Algorithm {
         self.shipped
     }
 
+    /// Everything that tells it from another one, in parts.
+    pub(super) fn digest(&self, add: &mut dyn FnMut(&[u8])) {
+        add(self.name.as_bytes());
+        add(format!("{:?} {:?} {:?}", self.collective, self.constraints, self.tags).as_bytes());
+        let plans = match &self.source {
+            Source::Shipped(shipped) => shipped.plans(),
+            Source::Compiled(baked) => baked.plans(),
+            Source::Plans(plans) => plans,
+            Source::Native(_) => &[],
+        };
+        plans.iter().for_each(|plan| add(&plan.hash().to_le_bytes()));
+    }
+
     /// Whether its plans are compiled when they are asked for.
     pub(super) fn is_compiled(&self) -> bool {
         matches!(self.source, Source::Shipped(_) | Source::Compiled(_))

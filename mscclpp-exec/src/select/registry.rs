@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mscclpp_core::plan::Plan;
+use sha2::Digest;
 
 use super::algorithm::Algorithm;
 use super::choice::{Choice, Config};
@@ -215,6 +216,21 @@ impl Registry {
         }
         plans.insert(key, plan.clone());
         Ok(plan)
+    }
+
+    /// A text that differs between registries that may decide differently: their algorithms, plans, constraints and
+    /// settings. What a selector or a native algorithm does is not in it.
+    pub fn fingerprint(&self) -> String {
+        let mut digest = sha2::Sha256::new();
+        for algorithm in &self.algorithms {
+            algorithm.digest(&mut |part| {
+                digest.update((part.len() as u64).to_le_bytes());
+                digest.update(part);
+            });
+        }
+        digest.update([self.strict.into(), self.selector.is_some().into()]);
+        let hex: String = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        format!("{hex} ({} algorithms)", self.algorithms.len())
     }
 
     /// How often each algorithm was launched, those that never were left out, in the order in which they were added.

@@ -1,0 +1,67 @@
+//! What can go wrong with a collective call.
+
+use thiserror::Error;
+
+use crate::bootstrap;
+use crate::select::{CallError, PlanError, SelectError};
+
+/// Why a collective call did not do what it says.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The ranks cannot come together, or one of them is gone.
+    #[error(transparent)]
+    Bootstrap(#[from] bootstrap::Error),
+    /// No algorithm is chosen.
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// The chosen algorithm gives no plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A native algorithm failed.
+    #[error(transparent)]
+    Native(#[from] CallError),
+    /// The plan cannot be prepared, or did not finish.
+    #[error(transparent)]
+    Run(#[from] crate::Error),
+    /// A buffer whose length does not go with the other one's, or with the number of ranks.
+    #[error("{call} of rank {rank}: {what} has {found} elements, expected {expected}")]
+    Length {
+        /// The call: `all_gather`.
+        call: &'static str,
+        /// This rank.
+        rank: u32,
+        /// The buffer.
+        what: &'static str,
+        /// What it should have.
+        expected: String,
+        /// What it has.
+        found: usize,
+    },
+    /// A root that is no rank of the group.
+    #[error("{call} of rank {rank}: root {root} is none of the ranks 0 to {}", ranks - 1)]
+    Root {
+        /// The call.
+        call: &'static str,
+        /// This rank.
+        rank: u32,
+        /// The root that was asked for.
+        root: u32,
+        /// Number of ranks.
+        ranks: u32,
+    },
+    /// Memory for what other ranks send that cannot be had.
+    #[error(
+        "{call} of rank {rank}: the others send {elements} elements of {bytes} bytes, for which there is no memory"
+    )]
+    NoMemory {
+        /// The call.
+        call: &'static str,
+        /// This rank.
+        rank: u32,
+        /// Elements that would arrive.
+        elements: u64,
+        /// Bytes of each.
+        bytes: usize,
+    },
+}

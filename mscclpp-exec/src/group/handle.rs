@@ -1,0 +1,172 @@
+//! One rank's handle to its group.
+
+use std::fmt;
+use std::sync::Arc;
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::vocab::ReduceOp;
+
+use super::cache::{Cache, Serving};
+use super::central::Transport;
+use super::error::Error;
+use crate::comm::Communicator;
+use crate::dtype::Element;
+use crate::select::{Buffers, Call, Registry, Request};
+
+/// A rank among others, with which it makes collective calls.
+///
+/// All ranks make the same calls in the same order, with the same sizes, types, reductions and roots. A call returns when
+/// this rank's part is done: its output is there, and its input may be changed.
+///
+/// The first call of a kind and size selects an algorithm and prepares its plan; later ones only launch it. At most 256
+/// kinds and sizes are kept, those used longest ago forgotten first.
+///
+/// # Errors
+/// All calls: lengths that do not go together and roots that are no rank, before any other rank is waited for; what
+/// selection, preparation and launch say. [`Error`] names them.
+pub struct Group {
+    communicator: Communicator,
+    transport: Transport,
+    registry: Registry,
+    pub(super) cache: Cache,
+    registered: bool,
+}
+
+impl Group {
+    /// `ranks` ranks in this process, for as many threads.
+    ///
+    /// # Errors
+    /// As [`Communicator::local`] and [`new`](Self::new).
+    pub fn local(ranks: u32) -> Result<Vec<Self>, Error> {
+        std::thread::scope(|scope| {
+            let communicators = Communicator::local(ranks)?;
+            let new = |communicator| scope.spawn(|| Self::new(communicator));
+            let threads: Vec<_> = communicators.into_iter().map(new).collect();
+            let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect()
+        })
+    }
+
+    /// The group of a communicator, with the algorithms of the library.
+    ///
+    /// # Errors
+    /// As [`with_registry`](Self::with_registry).
+    pub fn new(communicator: Communicator) -> Result<Self, Error> {
+        Self::with_registry(communicator, Registry::shipped())
+    }
+
+    /// The group of a communicator with a registry, which must be the same on all ranks. A call of all ranks.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`] if ranks have different versions or registries, with the first difference; [`Error::Run`] if they
+    /// cannot share memory.
+    pub fn with_registry(communicator: Communicator, registry: Registry) -> Result<Self, Error> {
+        let algorithms = registry.fingerprint();
+        let values = [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("algorithms", &algorithms)];
+        communicator.bootstrap().agree(&values)?;
+        let transport = Transport::new(Arc::clone(communicator.bootstrap()))?;
+        Ok(Self { communicator, transport, registry, cache: Cache::default(), registered: false })
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> u32 {
+        self.communicator.rank()
+    }
+
+    /// Number of ranks.
+    pub fn size(&self) -> u32 {
+        self.communicator.size()
+    }
+
+    /// The communicator.
+    pub fn communicator(&self) -> &Communicator {
+        &self.communicator
+    }
+
+    /// What decides which algorithm serves a call.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Changes what decides which algorithm serves a call; all ranks must change it alike, between the same calls. What
+    /// was prepared is forgotten.
+    pub fn registry_mut(&mut self) -> &mut Registry {
+        self.cache.clear();
+        &mut self.registry
+    }
+
+    /// Promises, on all ranks alike, that all buffers of the calls to come are registered. A promise is taken into account
+    /// when algorithms are selected; registered buffers are used without copies also without it.
+    pub fn promise_registered(&mut self, registered: bool) {
+        self.registered = registered;
+    }
+
+    /// The request of a call: what an algorithm is selected for.
+    pub fn request<T: Element>(&self, collective: CollectiveKind, count: usize) -> Request {
+        let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
+        Request {
+            ranks_per_node: self.communicator.bootstrap().ranks_per_node(),
+            registered: self.registered,
+            ..Request::new(collective, self.size(), T::TYPE, bytes)
+        }
+    }
+
+    /// Serves a request.
+    pub(super) fn serve<T: Element>(&mut self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
+        let Self { communicator, transport, registry, cache, .. } = self;
+        let prepared = cache.get(&request, || {
+            let decision = registry.select(&request)?;
+            let serving = match decision.algorithm.is_native() {
+                true => Serving::Native,
+                false => Serving::Plan(transport.prepare(&registry.plan(&request, &decision)?, request.message())?),
+            };
+            Ok::<_, Error>((decision.algorithm, serving))
+        })?;
+        match (&mut prepared.serving, buffers) {
+            (Serving::Plan(plan), Typed::Separate(input, output)) => plan.launch(input, output)?,
+            (Serving::Plan(plan), Typed::Same(buffer)) => plan.launch_in_place(buffer)?,
+            (Serving::Native, buffers) => {
+                let bootstrap = communicator.bootstrap();
+                prepared.algorithm.call(Call { request: &request, bootstrap, buffers: buffers.bytes() })?;
+            }
+        }
+        prepared.algorithm.count();
+        Ok(())
+    }
+}
+
+/// The memory of a call.
+pub(super) enum Typed<'a, T> {
+    /// Out of place: input and output.
+    Separate(&'a [T], &'a mut [T]),
+    /// In place.
+    Same(&'a mut [T]),
+}
+
+impl<'a, T: Element> Typed<'a, T> {
+    fn bytes(self) -> Buffers<'a> {
+        match self {
+            Self::Separate(input, output) => {
+                Buffers::Separate { input: bytemuck::cast_slice(input), output: bytemuck::cast_slice_mut(output) }
+            }
+            Self::Same(buffer) => Buffers::Same(bytemuck::cast_slice_mut(buffer)),
+        }
+    }
+}
+
+/// A request that reduces by `op`.
+pub(super) fn reducing(request: Request, op: ReduceOp) -> Request {
+    Request { op: Some(op), ..request }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .field("registry", &self.registry)
+            .finish_non_exhaustive()
+    }
+}

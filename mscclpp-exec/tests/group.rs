@@ -1,0 +1,276 @@
+//! The collectives API, by several ranks in this process.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::comm::Communicator;
+use mscclpp_exec::group::{Error, Group};
+use mscclpp_exec::select::{Algorithm, Buffers, Choice, Registry};
+use mscclpp_exec::{Element, dtype};
+use proptest::prelude::*;
+
+/// Runs a function on every rank of a group, each on a thread; what they return, in the order of ranks.
+fn on_ranks<R: Send>(ranks: u32, body: impl Fn(&mut Group) -> R + Sync) -> Vec<R> {
+    let groups = Group::local(ranks).expect("a group");
+    std::thread::scope(|scope| {
+        let body = &body;
+        let threads: Vec<_> = groups.into_iter().map(|mut group| scope.spawn(move || body(&mut group))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+    })
+}
+
+/// Element `index` of what a rank brings: small, so that sums are exact in all types.
+fn element<T: Element + From<u8>>(rank: u32, index: usize) -> T {
+    T::from(((rank as usize * 7 + index * 3) % 5) as u8)
+}
+
+fn input<T: Element + From<u8>>(rank: u32, len: usize) -> Vec<T> {
+    (0..len).map(|index| element(rank, index)).collect()
+}
+
+/// The naive result of every call, for ranks that bring `part` elements per rank.
+fn every_call<T>(ranks: u32, part: usize, root: u32)
+where
+    T: Element + From<u8> + PartialEq + std::fmt::Debug + std::ops::Add<Output = T> + PartialOrd,
+{
+    let n = ranks as usize;
+    let whole = part * n;
+    let sums: Vec<T> =
+        (0..whole).map(|index| (1..ranks).fold(element(0, index), |sum, rank| sum + element(rank, index))).collect();
+    let of_all = |from: &dyn Fn(u32) -> Vec<T>| -> Vec<T> { (0..ranks).flat_map(from).collect() };
+    on_ranks(ranks, |group| {
+        let rank = group.rank();
+        let me = rank as usize;
+        let mine = || input::<T>(rank, whole);
+        let blank = |len| vec![T::from(99); len];
+        let own = me * part..(me + 1) * part;
+
+        let mut x = mine();
+        group.all_reduce(&mut x, ReduceOp::Sum).expect("all_reduce");
+        assert_eq!(x, sums);
+        let mut y = blank(whole);
+        group.all_reduce_to(&mine(), &mut y, ReduceOp::Sum).expect("all_reduce_to");
+        assert_eq!(y, sums);
+        let mut largest = mine();
+        group.all_reduce(&mut largest, ReduceOp::Max).expect("all_reduce");
+        let maximum = |index| (0..ranks).map(|rank| element::<T>(rank, index)).reduce(|a, b| if b > a { b } else { a });
+        assert_eq!(largest, (0..whole).map(|index| maximum(index).expect("ranks")).collect::<Vec<_>>());
+
+        let gathered = of_all(&|rank| input(rank, part));
+        let mut y = blank(whole);
+        group.all_gather(&input(rank, part), &mut y).expect("all_gather");
+        assert_eq!(y, gathered);
+        let mut x = blank(whole);
+        x[own.clone()].copy_from_slice(&input::<T>(rank, part));
+        group.all_gather_in_place(&mut x).expect("all_gather_in_place");
+        assert_eq!(x, gathered);
+
+        let mut y = blank(part);
+        group.reduce_scatter(&mine(), &mut y, ReduceOp::Sum).expect("reduce_scatter");
+        assert_eq!(y, sums[own.clone()]);
+        let mut x = mine();
+        group.reduce_scatter_in_place(&mut x, ReduceOp::Sum).expect("reduce_scatter_in_place");
+        assert_eq!(x[own.clone()], sums[own.clone()]);
+
+        let exchanged = of_all(&|from| input::<T>(from, whole)[own.clone()].to_vec());
+        let mut y = blank(whole);
+        group.all_to_all(&mine(), &mut y).expect("all_to_all");
+        assert_eq!(y, exchanged);
+        let mut x = mine();
+        group.all_to_all_in_place(&mut x).expect("all_to_all_in_place");
+        assert_eq!(x, exchanged);
+
+        let mut x = mine();
+        group.broadcast(&mut x, root).expect("broadcast");
+        assert_eq!(x, input::<T>(root, whole));
+        let mut y = blank(whole);
+        group.broadcast_to(&mine(), &mut y, root).expect("broadcast_to");
+        assert_eq!(y, input::<T>(root, whole));
+
+        let mut x = mine();
+        group.reduce(&mut x, ReduceOp::Sum, root).expect("reduce");
+        assert_eq!(x, if rank == root { sums.clone() } else { mine() });
+        let mut y = blank(whole);
+        group.reduce_to(&mine(), &mut y, ReduceOp::Sum, root).expect("reduce_to");
+        assert_eq!(y, if rank == root { sums.clone() } else { blank(whole) });
+
+        let received = input::<T>((rank + ranks - 1) % ranks, whole);
+        let mut y = blank(whole);
+        group.send_recv(&mine(), &mut y).expect("send_recv");
+        assert_eq!(y, received);
+        let mut x = mine();
+        group.send_recv_in_place(&mut x).expect("send_recv_in_place");
+        assert_eq!(x, received);
+        group.barrier().expect("barrier");
+    });
+}
+
+#[test]
+fn every_call_gives_the_naive_result() {
+    for (ranks, part) in [(1, 3), (2, 1), (2, 5000), (3, 1001), (4, 0), (5, 17), (7, 300)] {
+        every_call::<f32>(ranks, part, ranks / 2);
+    }
+}
+
+#[test]
+fn every_type_is_taken() {
+    every_call::<u8>(3, 33, 2);
+    every_call::<i32>(3, 33, 2);
+    every_call::<u32>(3, 33, 2);
+    every_call::<i64>(3, 33, 2);
+    every_call::<u64>(3, 33, 2);
+    every_call::<f64>(3, 33, 2);
+    on_ranks(2, |group| {
+        fn sum<T: Element>(group: &mut Group, one: T, two: T) -> bool {
+            let mut x = [one; 5];
+            group.all_reduce(&mut x, ReduceOp::Sum).expect("all_reduce");
+            x.iter().all(|found| bytemuck::bytes_of(found) == bytemuck::bytes_of(&two))
+        }
+        assert!(sum(group, 1_i8, 2));
+        assert!(sum(group, half::f16::ONE, half::f16::from_f32(2.0)));
+        assert!(sum(group, half::bf16::ONE, half::bf16::from_f32(2.0)));
+        assert!(sum(group, dtype::E4m3::from_f64(1.0), dtype::E4m3::from_f64(2.0)));
+        assert!(sum(group, dtype::E5m2::from_f64(1.0), dtype::E5m2::from_f64(2.0)));
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 20 } else { 200 }, ..ProptestConfig::default() })]
+    #[test]
+    fn parts_of_any_lengths_arrive(
+        ranks in 1..6_u32,
+        counts in proptest::collection::vec(prop_oneof![Just(0_usize), 0..9_usize, 0..3000_usize], 25),
+    ) {
+        let count = |from: u32, to: u32| counts[(from * 5 + to) as usize % counts.len()];
+        let part = |from: u32, to: u32| -> Vec<u32> {
+            (0..count(from, to) as u32).map(|index| index * 31 + from * 7 + to).collect()
+        };
+        on_ranks(ranks, |group| {
+            let me = group.rank();
+            let input: Vec<u32> = (0..ranks).flat_map(|to| part(me, to)).collect();
+            let own: Vec<_> = (0..ranks).map(|to| count(me, to)).collect();
+            let found = group.all_to_all_v(&input, &own).expect("all_to_all_v");
+            for from in 0..ranks {
+                assert_eq!(found.counts[from as usize], count(from, me));
+                assert_eq!(found.of(from), part(from, me));
+            }
+            assert_eq!(found.elements.len(), found.counts.iter().sum::<usize>());
+        });
+    }
+}
+
+#[test]
+fn parts_longer_than_a_round_arrive() {
+    // 16 MiB for two ranks: parts of 3 million elements of 8 bytes need three rounds.
+    on_ranks(2, |group| {
+        let me = u64::from(group.rank());
+        let long: Vec<u64> = (0..3_000_000).map(|index| index * 2 + me).collect();
+        let counts = if me == 0 { [1, 2_999_999] } else { [0, 0] };
+        let len = counts.iter().sum();
+        let found = group.all_to_all_v(&long[..len], &counts).expect("all_to_all_v");
+        if me == 1 {
+            assert_eq!(found.counts, [2_999_999, 0]);
+            assert!(found.elements.iter().enumerate().all(|(index, value)| *value == 2 * (index as u64 + 1)));
+        } else {
+            assert_eq!(found.elements, [0]);
+        }
+    });
+}
+
+#[test]
+fn lengths_that_do_not_fit_are_named_before_anybody_waits() {
+    on_ranks(3, |group| {
+        if group.rank() != 1 {
+            return;
+        }
+        let text = |error: Result<(), Error>| error.expect_err("it does not fit").to_string();
+        let op = ReduceOp::Sum;
+        assert_eq!(
+            text(group.all_gather(&[1_i8; 4], &mut [0; 11])),
+            "all_gather of rank 1: the output has 11 elements, expected 3 times the 4 of the input"
+        );
+        assert_eq!(
+            text(group.reduce_scatter(&[1_i8; 7], &mut [0; 2], op)),
+            "reduce_scatter of rank 1: the input has 7 elements, expected 3 times the 2 of the output"
+        );
+        assert_eq!(
+            text(group.all_to_all_in_place(&mut [0_i8; 4])),
+            "all_to_all_in_place of rank 1: the buffer has 4 elements, expected a multiple of 3, a part for each rank"
+        );
+        assert_eq!(
+            text(group.all_reduce_to(&[0_i8; 4], &mut [0; 5], op)),
+            "all_reduce_to of rank 1: the output has 5 elements, expected 4, as many as the input"
+        );
+        assert_eq!(text(group.broadcast(&mut [0_i8], 3)), "broadcast of rank 1: root 3 is none of the ranks 0 to 2");
+        let error = group.all_to_all_v(&[0_i8; 4], &[1, 2]).expect_err("two counts").to_string();
+        assert_eq!(error, "all_to_all_v of rank 1: the list of counts has 2 elements, expected 3, one for each rank");
+        let error = group.all_to_all_v(&[0_i8; 4], &[1, 2, usize::MAX]).expect_err("too many").to_string();
+        assert!(error.contains("more than there are addresses"), "{error}");
+    });
+}
+
+#[test]
+fn selectors_and_native_algorithms_are_used_and_counted() {
+    on_ranks(2, |group| {
+        let calls = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&calls);
+        let native = Algorithm::native("by_hand", CollectiveKind::AllGather, move |call| {
+            let (me, bootstrap) = (call.bootstrap.rank() as usize, call.bootstrap);
+            counted.fetch_add(1, Ordering::Relaxed);
+            let Buffers::Separate { input, output } = call.buffers else { return Err("in place".into()) };
+            let peer = 1 - me;
+            bootstrap.send(peer as u32, 3, input)?;
+            let len = input.len();
+            output[me * len..][..len].copy_from_slice(input);
+            output[peer * len..][..len].copy_from_slice(&bootstrap.recv(peer as u32, 3)?);
+            Ok(())
+        });
+        group.registry_mut().add(native).expect("a new name");
+        group.registry_mut().set_selector(|request, _| {
+            (request.collective == CollectiveKind::AllReduce).then(|| Choice::named("allreduce_ring"))
+        });
+        let mut y = [0; 4];
+        for _ in 0..3 {
+            let own = [group.rank() * 2 + 1, 5];
+            group.all_gather(&own, &mut y).expect("all_gather");
+            assert_eq!(y, [1_u32, 5, 3, 5]);
+            group.all_reduce(&mut [1_u32; 9], ReduceOp::Sum).expect("all_reduce");
+        }
+        assert_eq!(calls.load(Ordering::Relaxed), 3);
+        assert_eq!(group.registry().calls(), [("allreduce_ring", 3), ("by_hand", 3)]);
+        let error = group.all_gather_in_place(&mut y).expect_err("the function says no");
+        assert_eq!(error.to_string(), "`by_hand`: in place");
+    });
+}
+
+#[test]
+fn ranks_with_different_algorithms_do_not_come_together() {
+    let communicators = Communicator::local(3).expect("three ranks");
+    std::thread::scope(|scope| {
+        for communicator in communicators {
+            scope.spawn(|| {
+                let mut registry = Registry::shipped();
+                if communicator.rank() == 2 {
+                    registry.remove("allreduce_ring");
+                }
+                let error = Group::with_registry(communicator, registry).expect_err("they differ").to_string();
+                assert!(error.contains("algorithms") && error.contains("rank 2"), "{error}");
+            });
+        }
+    });
+}
+
+#[test]
+fn what_is_prepared_is_forgotten_in_order_and_made_again() {
+    on_ranks(2, |group| {
+        for round in 0..2 {
+            for len in 1..300_usize {
+                let mut x = vec![1_i32; len];
+                group.all_reduce(&mut x, ReduceOp::Sum).expect("all_reduce");
+                assert!(x.iter().all(|value| *value == 2), "round {round}, {len} elements");
+            }
+        }
+    });
+}
