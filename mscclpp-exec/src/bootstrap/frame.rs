@@ -153,6 +153,17 @@ impl Frame {
         bytes
     }
 
+    /// How many bytes are still to be read until `bytes` hold a frame, or show that they are none: those of the header first.
+    pub(crate) fn needs(bytes: &[u8], limit: usize) -> usize {
+        match bytes.first_chunk::<HEADER_BYTES>() {
+            None => HEADER_BYTES - bytes.len(),
+            Some([.., l0, l1, l2, l3]) => {
+                let length = u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize;
+                (HEADER_BYTES + length.min(limit)).saturating_sub(bytes.len())
+            }
+        }
+    }
+
     /// Takes the first frame from the front of `bytes`, and says how many bytes it had; `None` if it is not all there.
     ///
     /// # Errors

@@ -8,8 +8,9 @@ use std::time::Instant;
 
 use serde_bytes::ByteBuf;
 
+use super::conn::Conn;
 use super::error::Error;
-use super::frame::Frame;
+use super::frame::{Frame, Purpose};
 use super::member::Member;
 
 /// Most bytes of messages that may wait to be received.
@@ -38,8 +39,8 @@ pub(crate) struct State {
     left: BTreeSet<u32>,
     roster: Option<Arc<[Member]>>,
     failure: Option<Error>,
-    /// The connection thread has ended: nothing comes any more.
-    closed: bool,
+    /// Nothing comes any more, for this reason, which is an error for who still waits.
+    closed: Option<Error>,
 }
 
 impl Inbox {
@@ -77,9 +78,19 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// Nothing will come any more.
-    pub(crate) fn close(&self) {
-        self.lock().closed = true;
+    /// Takes in a visitor that opens a stream.
+    pub(crate) fn welcome(&self, purpose: Purpose, mut conn: Conn) {
+        let Purpose::Stream { from, context, id } = purpose else { return };
+        conn.push(&Frame::Welcome);
+        // The other end says nothing before it has read its welcome; if it does, its stream breaks there.
+        if let Ok(stream) = conn.into_stream() {
+            self.deliver_stream((context, from, id), stream);
+        }
+    }
+
+    /// Nothing will come any more: who waits gets `reason`.
+    pub(crate) fn close(&self, reason: Error) {
+        self.lock().closed.get_or_insert(reason);
         self.changed.notify_all();
     }
 
@@ -89,6 +100,12 @@ impl Inbox {
             return None;
         }
         self.lock().failure.clone()
+    }
+
+    /// Why nothing comes any more, if nothing does: a failure, or rank 0 having left.
+    pub(crate) fn end(&self) -> Option<Error> {
+        let state = self.lock();
+        state.failure.as_ref().or(state.closed.as_ref()).cloned()
     }
 
     /// Waits until `take` finds what it wants, the group fails, or the time is over (`None`). What has come counts even
@@ -106,11 +123,11 @@ impl Inbox {
             if let Some(found) = take(&mut state) {
                 return Ok(Some(found));
             }
-            if let Some(error) = &state.failure {
+            if let Some(error) = state.failure.as_ref().or(state.closed.as_ref()) {
                 return Err(error.clone());
             }
             let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() || state.closed {
+            if left.is_zero() {
                 return Ok(None);
             }
             state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;

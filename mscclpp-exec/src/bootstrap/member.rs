@@ -30,6 +30,11 @@ impl Member {
         Self { rank, pid: std::process::id(), hostname: hostname(), host: host_identity(), listens }
     }
 
+    /// Somebody of whom no more is known than a rank.
+    pub(crate) fn unknown() -> Self {
+        Self { rank: 0, pid: 0, hostname: String::new(), host: String::new(), listens: None }
+    }
+
     /// Process and host, without the rank: `pid 4711 on node-a`.
     pub(crate) fn place(&self) -> String {
         format!("pid {} on {}", self.pid, self.hostname)
@@ -43,7 +48,10 @@ impl Member {
 
 impl Display for Member {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} ({})", self.rank, self.place())
+        match self.pid {
+            0 => write!(f, "rank {}", self.rank),
+            _ => write!(f, "rank {} ({})", self.rank, self.place()),
+        }
     }
 }
 

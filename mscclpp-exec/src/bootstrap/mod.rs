@@ -4,28 +4,36 @@
 //! collective calls go through rank 0, which therefore knows who is missing, and says so to all. Ranks that have much to say
 //! to each other open a [stream](Bootstrap::stream) of their own.
 
-#[allow(dead_code, reason = "the connections of processes use it")]
+mod address;
+mod client;
 mod collective;
+mod conn;
+mod dial;
+mod env;
 mod error;
-#[allow(dead_code, reason = "the connections of processes use it")]
 mod frame;
+mod gate;
 mod group;
-#[allow(dead_code, reason = "the connections of processes use it")]
 mod inbox;
-#[allow(dead_code, reason = "the connections of processes use it")]
 mod link;
 mod local;
-#[allow(dead_code, reason = "the connections of processes use it")]
 mod member;
 mod options;
-#[allow(dead_code, reason = "the connections of processes use it")]
+mod outbox;
+mod poll;
+mod pulse;
+mod root;
 mod router;
-#[allow(dead_code, reason = "the connections of processes use it")]
 mod secret;
 mod split;
+mod tcp;
+mod unique_id;
 
+pub use address::Address;
+pub use env::Environment;
 pub use error::Error;
 pub use group::Bootstrap;
 pub use member::Member;
 pub use options::Options;
 pub use secret::Secret;
+pub use unique_id::{Host, UniqueId};

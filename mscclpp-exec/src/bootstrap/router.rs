@@ -91,11 +91,6 @@ impl Router {
         self.failed
     }
 
-    /// Whether `rank` has left.
-    pub(crate) fn has_left(&self, rank: u32) -> bool {
-        self.left.contains(&rank)
-    }
-
     /// Fails the group if ranks have been waiting for too long.
     pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<Delivery>) {
         let late = self.gathers.values().find(|gather| now >= gather.since + self.deadline);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::bootstrap::{Bootstrap, Error, Options};
+use crate::bootstrap::{Address, Bootstrap, Error, Host, Options, Secret, UniqueId};
 
 /// One rank's handle to a group of ranks. Cloning it is cheap, and all clones are the same rank.
 ///
@@ -28,6 +28,39 @@ impl Communicator {
     /// As [`local`](Self::local).
     pub fn local_with(ranks: u32, options: Options) -> Result<Vec<Self>, Error> {
         Ok(Bootstrap::local_with(ranks, options)?.into_iter().map(Self::from).collect())
+    }
+
+    /// Joins the job that a launcher describes in the environment: `mscclpp launch`, torchrun, mpirun, srun and their like.
+    /// `docs/launching.md` lists the variables.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::from_env`].
+    pub fn from_env() -> Result<Self, Error> {
+        Ok(Bootstrap::from_env()?.into())
+    }
+
+    /// Joins the job of `size` ranks as `rank`. Rank 0 listens at `address`, the others look for it there.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::connect`].
+    pub fn connect(address: &Address, rank: u32, size: u32, secret: &Secret, options: Options) -> Result<Self, Error> {
+        Ok(Bootstrap::connect(address, rank, size, secret, options)?.into())
+    }
+
+    /// Brings `size` ranks together, as rank 0, whose [id](Host::unique_id) the others have.
+    ///
+    /// # Errors
+    /// As [`Host::connect`].
+    pub fn host(host: Host, size: u32, options: Options) -> Result<Self, Error> {
+        Ok(host.connect(size, options)?.into())
+    }
+
+    /// Joins the job of an id as `rank`, which is not 0.
+    ///
+    /// # Errors
+    /// As [`UniqueId::join`].
+    pub fn join(id: &UniqueId, rank: u32, size: u32, options: Options) -> Result<Self, Error> {
+        Ok(id.join(rank, size, options)?.into())
     }
 
     /// This rank.

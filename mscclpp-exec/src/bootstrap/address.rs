@@ -1,0 +1,255 @@
+//! Where rank 0 is to be found.
+
+use std::fmt::{self, Display, Formatter};
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::error::Error;
+
+/// How long a name may take to become known: clusters start names and processes together.
+const NAMING: Duration = Duration::from_secs(5);
+/// How long a port may take to become free: another process may hold it for a moment.
+const FREEING: Duration = Duration::from_secs(1);
+/// Longest name of a host or an interface, in bytes.
+const NAME_BYTES: usize = 255;
+
+/// Where rank 0 listens: `host:port`, or `interface:host:port`.
+///
+/// The host is a name, an IPv4 address, or an IPv6 address in brackets. With an interface, rank 0 listens on that interface
+/// only, and the other ranks let others reach them through it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The interface's name, such as `eth0`.
+    pub(crate) interface: Option<String>,
+    /// Name or address of rank 0's host, without brackets.
+    pub(crate) host: String,
+    /// The port.
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// A host and a port.
+    pub fn new(host: &str, port: u16) -> Self {
+        Self { interface: None, host: host.trim_matches(['[', ']']).to_owned(), port }
+    }
+
+    /// The addresses that the host's name stands for.
+    ///
+    /// # Errors
+    /// [`Error::System`] if it stands for none.
+    pub(crate) fn resolve(&self, until: Instant) -> Result<Vec<SocketAddr>, Error> {
+        let until = until.min(Instant::now() + NAMING);
+        loop {
+            let reason = match (self.host.as_str(), self.port).to_socket_addrs() {
+                Ok(found) => {
+                    let found: Vec<_> = found.collect();
+                    if !found.is_empty() {
+                        return Ok(found);
+                    }
+                    "it has no address".into()
+                }
+                Err(error) => error.to_string(),
+            };
+            if Instant::now() >= until {
+                return Err(Error::System { what: format!("cannot find host `{}`", self.host), reason });
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Listens there, as rank 0. `everywhere` listens on all interfaces if the host's name stands for this machine alone,
+    /// as it often does on the machine that has the name.
+    ///
+    /// # Errors
+    /// [`Error::Bind`].
+    pub(crate) fn listen(&self, until: Instant, everywhere: bool) -> Result<TcpListener, Error> {
+        let mut addresses = self.resolve(until)?;
+        if let Some(interface) = &self.interface {
+            let here = addresses_of(interface)?;
+            addresses.retain(|address| here.contains(&address.ip()));
+            if addresses.is_empty() {
+                let reason = format!("interface `{interface}` does not have that address; it has {}", listed(&here));
+                return Err(Error::Bind { address: self.to_string(), reason });
+            }
+        }
+        if everywhere && self.interface.is_none() && addresses.iter().all(|address| address.ip().is_loopback()) {
+            addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port))];
+        }
+        let until = until.min(Instant::now() + FREEING);
+        loop {
+            match TcpListener::bind(&addresses[..]) {
+                Ok(listener) => return Ok(listener),
+                Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Err(error) => return Err(Error::Bind { address: self.to_string(), reason: why(&error) }),
+            }
+        }
+    }
+
+    /// The address of the interface through which others reach this rank, if one was named.
+    ///
+    /// # Errors
+    /// [`Error::System`] if there is no such interface.
+    pub(crate) fn own(&self) -> Result<Option<IpAddr>, Error> {
+        let Some(interface) = &self.interface else { return Ok(None) };
+        let here = addresses_of(interface)?;
+        // Of the kind that rank 0 has, if the interface has one.
+        let like = |address: &&IpAddr| self.host.parse().is_ok_and(|root: IpAddr| root.is_ipv4() == address.is_ipv4());
+        Ok(here.iter().find(like).or(here.first()).copied())
+    }
+}
+
+/// What the reasons of the system mean here.
+fn why(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::AddrInUse => "another process listens there: another job, or another rank 0".into(),
+        ErrorKind::AddrNotAvailable => {
+            let all = if_addrs::get_if_addrs().unwrap_or_default();
+            let all: Vec<_> = all.iter().map(if_addrs::Interface::ip).collect();
+            format!("this host does not have that address; it has {}", listed(&all))
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// The addresses of an interface, at least one.
+fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Error> {
+    let system = |reason: String| Error::System { what: format!("cannot use interface `{interface}`"), reason };
+    let all = if_addrs::get_if_addrs().map_err(|error| system(error.to_string()))?;
+    let here: Vec<_> = all.iter().filter(|one| one.name == interface).map(if_addrs::Interface::ip).collect();
+    if here.is_empty() {
+        let names: std::collections::BTreeSet<_> = all.iter().map(|one| one.name.as_str()).collect();
+        let names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
+        return Err(system(format!("there is none with an address; there are {}", names.join(", "))));
+    }
+    Ok(here)
+}
+
+/// An address of this host that other hosts may reach: the first that is not for this machine alone, if there is one.
+pub(crate) fn reachable() -> IpAddr {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let usable = all.iter().filter(|one| !one.is_loopback() && !one.is_link_local()).map(if_addrs::Interface::ip);
+    // Version 4 first: it needs no scope and no brackets.
+    usable.min_by_key(IpAddr::is_ipv6).unwrap_or(Ipv4Addr::LOCALHOST.into())
+}
+
+fn listed(addresses: &[IpAddr]) -> String {
+    let all: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+    if all.is_empty() { "none".into() } else { all.join(", ") }
+}
+
+impl FromStr for Address {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let unreadable = || Error::Unreadable {
+            what: "address".into(),
+            text: super::env::shortened(text),
+            expected: "host:port or interface:host:port, such as 10.0.0.1:29500 or eth0:10.0.0.1:29500".into(),
+        };
+        let (rest, port) = text.rsplit_once(':').ok_or_else(unreadable)?;
+        let port = port.parse().map_err(|_| unreadable())?;
+        let (interface, host) = match rest.strip_suffix(']') {
+            // Brackets hold an IPv6 address, and nothing else does.
+            Some(open) => {
+                let (front, host) = open.split_once('[').ok_or_else(unreadable)?;
+                host.parse::<Ipv6Addr>().map_err(|_| unreadable())?;
+                let interface = (!front.is_empty()).then(|| front.strip_suffix(':').unwrap_or_default());
+                (interface, host)
+            }
+            None => match rest.split_once(':') {
+                Some((interface, host)) => (Some(interface), host),
+                None => (None, rest),
+            },
+        };
+        let plain = |name: &str| {
+            let fits = (1..=NAME_BYTES).contains(&name.len());
+            fits && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._@".contains(c))
+        };
+        let is_host = plain(host) || rest.ends_with(']');
+        if !is_host || !interface.is_none_or(plain) {
+            return Err(unreadable());
+        }
+        Ok(Self { interface: interface.map(str::to_owned), host: host.to_owned(), port })
+    }
+}
+
+impl Display for Address {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(interface) = &self.interface {
+            write!(f, "{interface}:")?;
+        }
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn pairs_and_trios_are_read_and_written() {
+        for text in ["10.0.0.1:29500", "node-1.example:1", "[::1]:29500", "eth0:10.0.0.1:29500", "eth0:[fe80::1]:29500"]
+        {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        assert_eq!("eth0:10.0.0.1:1".parse::<Address>().unwrap().interface.as_deref(), Some("eth0"));
+        assert_eq!(Address::new("[::1]", 5).to_string(), "[::1]:5");
+    }
+
+    #[test]
+    fn other_text_is_refused() {
+        for text in [
+            "",
+            ":",
+            "host",
+            "host:",
+            "host:x",
+            "host:65536",
+            ":1",
+            "::1:5",
+            "a:b:c:1",
+            "[::1:5",
+            "x[::1]:5",
+            "[a]:5",
+            "ho st:5",
+        ] {
+            assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_port_in_use_and_a_foreign_address_are_named() {
+        let until = Instant::now();
+        let taken = Address::new("127.0.0.1", 0).listen(until, false).unwrap().local_addr().unwrap();
+        let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let busy = Address::new("127.0.0.1", held.local_addr().unwrap().port());
+        let error = busy.listen(until, false).unwrap_err().to_string();
+        assert!(error.contains("another process listens there"), "{error}");
+        assert_ne!(taken.port(), 0);
+        // An address for documentation, which no host has.
+        let error = Address::new("192.0.2.1", 0).listen(until, false).unwrap_err().to_string();
+        assert!(error.contains("it has 127.0.0.1"), "{error}");
+        let error = "nosuch0:127.0.0.1:0".parse::<Address>().unwrap().listen(until, false).unwrap_err().to_string();
+        assert!(error.contains("there are `"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in ".{0,40}") {
+            if let Ok(address) = text.parse::<Address>() {
+                prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
+            }
+        }
+    }
+}

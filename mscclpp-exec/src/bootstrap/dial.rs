@@ -1,0 +1,99 @@
+//! Connecting to a gate.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::conn::Conn;
+use super::error::Error;
+use super::frame::{Frame, Malformed, Purpose};
+use super::secret::{self, End, Secret};
+
+/// Longest wait for one attempt to connect: a host that is not there does not say so.
+const ATTEMPT: Duration = Duration::from_secs(3);
+/// First and longest pause between attempts.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(50));
+
+/// Connects to one of `addresses` and proves that this process knows the secret, as often as it takes until `until`.
+///
+/// # Errors
+/// [`Error::Unreachable`] if nobody answers in time; at once if somebody answers who has another secret, another version
+/// or another protocol.
+pub(crate) fn dial(
+    addresses: &[SocketAddr],
+    rank: u32,
+    purpose: Purpose,
+    secret: &Secret,
+    until: Instant,
+) -> Result<Conn, Error> {
+    let start = Instant::now();
+    let mut pause = PAUSES.0;
+    let mut last = None;
+    loop {
+        for address in addresses {
+            match attempt(*address, purpose, secret, until)? {
+                Ok(conn) => return Ok(conn),
+                Err(reason) => last = Some((*address, reason)),
+            }
+        }
+        if Instant::now() + pause >= until {
+            let (address, reason) =
+                last.unwrap_or_else(|| (SocketAddr::from(([0, 0, 0, 0], 0)), "there is no address to try".into()));
+            return Err(Error::Unreachable { rank, address, waited: start.elapsed(), reason });
+        }
+        thread::sleep(pause);
+        pause = (pause * 2).min(PAUSES.1);
+    }
+}
+
+/// One attempt. What may be otherwise the next time is in the inner result.
+fn attempt(
+    address: SocketAddr,
+    purpose: Purpose,
+    secret: &Secret,
+    until: Instant,
+) -> Result<Result<Conn, String>, Error> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Ok(Err("there was no time left to try".into()));
+    }
+    let stream = match TcpStream::connect_timeout(&address, left.min(ATTEMPT)) {
+        Ok(stream) => stream,
+        Err(error) => return Ok(Err(reason(&error))),
+    };
+    // Where nobody listens on a port that the system may give to callers, a caller can end up with itself.
+    if stream.local_addr().ok() == Some(address) {
+        return Ok(Err("nobody listens there".into()));
+    }
+    let mut conn = match Conn::new(stream) {
+        Ok(conn) => conn,
+        Err(error) => return Ok(Err(reason(&error))),
+    };
+    let caller = secret::random()?;
+    conn.push(&Frame::Hello { purpose, nonce: caller });
+    match conn.wait_frame(until)? {
+        Some(Frame::Challenge { nonce: listener, proof }) => {
+            if !secret.accepts(End::Listener, &purpose, &caller, &listener, &proof) {
+                let error = Error::WrongSecret { peer: address.to_string() };
+                conn.push(&Frame::Refused(error.clone()));
+                return Err(error);
+            }
+            let proof = secret.prove(End::Caller, &purpose, &caller, &listener);
+            conn.push(&Frame::Answer { proof });
+            Ok(Ok(conn))
+        }
+        Some(Frame::Refused(error)) => Err(error),
+        Some(_) => Err(Malformed::Unexpected("a challenge").of(address)),
+        // A forwarder closes where nobody listens behind it yet.
+        None => Ok(Err("the connection was taken, but nobody answered".into())),
+    }
+}
+
+fn reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => "nobody listens there".into(),
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "the host does not answer".into(),
+        _ => error.to_string(),
+    }
+}

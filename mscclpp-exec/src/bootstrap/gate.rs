@@ -1,0 +1,225 @@
+//! Where a rank lets others in: whoever connects has to prove that it knows the secret, in bounded time and memory.
+//!
+//! Nobody at the door can do harm but to himself: bytes are read as they come, a connection that says nothing is closed,
+//! and each holds a few kilobytes at most. Who is turned away is remembered, to be named if somebody is missed.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use super::conn::Conn;
+use super::error::Error;
+use super::frame::{Frame, Purpose};
+use super::poll::Interest;
+use super::secret::{self, End, Nonce, Secret};
+
+/// How long somebody may stand at the door.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a door is held open for who was refused to read why.
+const LINGER: Duration = Duration::from_secs(1);
+/// How many may stand there at once, beside one for each rank; the longest-standing has to go.
+const CROWD: usize = 256;
+/// How many of those turned away are remembered.
+const REMEMBERED: usize = 8;
+/// How long to wait after the system had no file descriptor for a visitor.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A listening socket and who stands before it.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    listener: TcpListener,
+    secret: Secret,
+    crowd: usize,
+    pending: Vec<Pending>,
+    turned_away: Vec<String>,
+    /// Not before then is the listener asked again.
+    paused: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    conn: Conn,
+    stage: Stage,
+    until: Instant,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Has said nothing yet.
+    Hello,
+    /// Has been asked.
+    Answer { purpose: Purpose, caller: Nonce, listener: Nonce },
+    /// Was refused; may read why.
+    Refused,
+}
+
+/// Somebody who has proved to belong to the job.
+#[derive(Debug)]
+pub(crate) struct Visitor {
+    /// What it wants.
+    pub(crate) purpose: Purpose,
+    /// Its connection.
+    pub(crate) conn: Conn,
+}
+
+impl Gate {
+    /// A gate for a job of `ranks` ranks.
+    ///
+    /// # Errors
+    /// What the system says about the socket.
+    pub(crate) fn new(listener: TcpListener, secret: Secret, ranks: u32) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let crowd = CROWD + ranks as usize;
+        Ok(Self { listener, secret, crowd, pending: Vec::new(), turned_away: Vec::new(), paused: None })
+    }
+
+    /// The sockets to wait for: the listener first.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Interest)> {
+        let listener = self.paused.is_none().then(|| (self.listener.as_fd(), Interest::Read));
+        listener.into_iter().chain(self.pending.iter().map(|pending| (pending.conn.as_fd(), pending.conn.interest())))
+    }
+
+    /// When somebody has stood there for too long at the earliest.
+    pub(crate) fn next_expiry(&self) -> Option<Instant> {
+        self.pending.iter().map(|pending| pending.until).chain(self.paused).min()
+    }
+
+    /// Who was turned away, and why; the first few.
+    pub(crate) fn turned_away(&self) -> &[String] {
+        &self.turned_away
+    }
+
+    /// Goes on with everybody who stands there, as far as that goes without waiting. Hands out who has proved itself.
+    pub(crate) fn attend(&mut self, now: Instant) -> Vec<Visitor> {
+        self.accept(now);
+        let mut visitors = Vec::new();
+        for mut pending in std::mem::take(&mut self.pending) {
+            match self.hear(&mut pending, now) {
+                Heard::Waits => self.pending.push(pending),
+                Heard::Proved(purpose) => {
+                    visitors.push(Visitor { purpose, conn: pending.conn });
+                }
+                Heard::Gone => {}
+            }
+        }
+        visitors
+    }
+
+    fn accept(&mut self, now: Instant) {
+        if self.paused.is_some_and(|until| now < until) {
+            return;
+        }
+        self.paused = None;
+        loop {
+            match self.listener.accept() {
+                Ok((stream, from)) => self.admit(stream, from, now),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // Somebody who left before he was let in.
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(_) => {
+                    self.paused = Some(now + PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: TcpStream, from: SocketAddr, now: Instant) {
+        if self.pending.len() >= self.crowd {
+            let oldest = self.pending.remove(0);
+            self.turn_away(oldest.conn.peer, "too many at the door");
+        }
+        match Conn::new(stream) {
+            Ok(conn) => self.pending.push(Pending { conn, stage: Stage::Hello, until: now + PATIENCE }),
+            Err(error) => self.turn_away(from, &error.to_string()),
+        }
+    }
+
+    /// Listens to one who stands there.
+    fn hear(&mut self, pending: &mut Pending, now: Instant) -> Heard {
+        let open = pending.conn.read().unwrap_or(false);
+        pending.conn.flush();
+        if let Stage::Refused = pending.stage {
+            // What it still says is thrown away, so that it can read to the end.
+            pending.conn.discard();
+            return if open && now < pending.until { Heard::Waits } else { Heard::Gone };
+        }
+        loop {
+            let said = match pending.conn.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) if open && now < pending.until => return Heard::Waits,
+                Ok(None) if open => return self.gone(pending, "said nothing for too long"),
+                Ok(None) => return self.gone(pending, "closed the connection"),
+                Err(malformed) => {
+                    let error = malformed.of("the caller");
+                    self.turn_away(pending.conn.peer, &error.to_string());
+                    return self.refuse(pending, error, now);
+                }
+            };
+            match (&pending.stage, said) {
+                (Stage::Hello, Frame::Hello { purpose, nonce: caller }) => {
+                    match self.challenge(pending, purpose, caller) {
+                        Ok(()) => {}
+                        Err(error) => return self.refuse(pending, error, now),
+                    }
+                }
+                (Stage::Answer { purpose, caller, listener }, Frame::Answer { proof }) => {
+                    if self.secret.accepts(End::Caller, purpose, caller, listener, &proof) {
+                        return Heard::Proved(*purpose);
+                    }
+                    let who = format!("says it is {}, but has another secret", claim(purpose));
+                    self.turn_away(pending.conn.peer, &who);
+                    let peer = self.listener.local_addr().map_or_else(|_| "the listener".into(), |at| at.to_string());
+                    return self.refuse(pending, Error::WrongSecret { peer }, now);
+                }
+                // The caller has looked at our proof and does not believe it.
+                (Stage::Answer { purpose, .. }, Frame::Refused(_)) => {
+                    let who = format!("says it is {}, but has another secret", claim(purpose));
+                    return self.gone(pending, &who);
+                }
+                _ => return self.gone(pending, "said something out of turn"),
+            }
+        }
+    }
+
+    fn challenge(&self, pending: &mut Pending, purpose: Purpose, caller: Nonce) -> Result<(), Error> {
+        let listener = secret::random()?;
+        let proof = self.secret.prove(End::Listener, &purpose, &caller, &listener);
+        pending.conn.push(&Frame::Challenge { nonce: listener, proof });
+        pending.stage = Stage::Answer { purpose, caller, listener };
+        Ok(())
+    }
+
+    fn refuse(&self, pending: &mut Pending, error: Error, now: Instant) -> Heard {
+        pending.conn.push(&Frame::Refused(error));
+        pending.stage = Stage::Refused;
+        pending.until = now + LINGER;
+        Heard::Waits
+    }
+
+    fn gone(&mut self, pending: &Pending, why: &str) -> Heard {
+        self.turn_away(pending.conn.peer, why);
+        Heard::Gone
+    }
+
+    fn turn_away(&mut self, from: SocketAddr, why: &str) {
+        if self.turned_away.len() < REMEMBERED {
+            self.turned_away.push(format!("{from} ({why})"));
+        }
+    }
+}
+
+/// What came of listening to one.
+enum Heard {
+    Waits,
+    Proved(Purpose),
+    Gone,
+}
+
+fn claim(purpose: &Purpose) -> String {
+    match purpose {
+        Purpose::Join { rank, ranks } => format!("rank {rank} of {ranks}"),
+        Purpose::Stream { from, .. } => format!("rank {from}"),
+    }
+}

@@ -1,0 +1,111 @@
+//! What a rank's threads hand to its connection thread, and how they learn that it has gone out.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::error::Error;
+use super::frame::Frame;
+use super::poll::Waker;
+
+/// Most bytes that wait here before senders have to wait.
+const WAITING_BYTES: usize = 64 << 20;
+
+/// Frames on their way to the connection thread.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+    changed: Condvar,
+    waker: Waker,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    /// The goodbye has arrived wherever it can arrive, or the thread has ended.
+    settled: bool,
+}
+
+impl Outbox {
+    /// An empty outbox.
+    ///
+    /// # Errors
+    /// [`Error::System`] if there are no file descriptors left.
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self { state: Mutex::default(), changed: Condvar::new(), waker: Waker::new()? })
+    }
+
+    /// What the connection thread waits on.
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Puts a frame in. Waits while too much waits already, at most until `until`; `false` if that was not enough or the
+    /// connection thread has ended.
+    pub(crate) fn put(&self, frame: Frame, until: Instant) -> bool {
+        let mut state = self.lock();
+        while state.bytes > WAITING_BYTES && !state.settled {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            state = self.wait(state, left);
+        }
+        if state.settled {
+            return false;
+        }
+        state.bytes += weight(&frame);
+        state.frames.push_back(frame);
+        drop(state);
+        self.waker.wake();
+        true
+    }
+
+    /// Takes the oldest frame.
+    pub(crate) fn take(&self) -> Option<Frame> {
+        let mut state = self.lock();
+        let frame = state.frames.pop_front()?;
+        let before = state.bytes;
+        state.bytes -= weight(&frame);
+        if before > WAITING_BYTES {
+            self.changed.notify_all();
+        }
+        Some(frame)
+    }
+
+    /// Says that the goodbye has gone out, or that nothing goes out any more.
+    pub(crate) fn settle(&self) {
+        self.lock().settled = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for [`settle`](Self::settle), but no longer than `patience`.
+    pub(crate) fn wait_settled(&self, patience: Duration) {
+        let until = Instant::now() + patience;
+        let mut state = self.lock();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if state.settled || left.is_zero() {
+                return;
+            }
+            state = self.wait(state, left);
+        }
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, left: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn weight(frame: &Frame) -> usize {
+    match frame {
+        Frame::Message { bytes, .. } => bytes.len(),
+        Frame::Arrive { bytes, .. } => bytes.len(),
+        _ => 0,
+    }
+}

@@ -1,0 +1,394 @@
+//! The connection thread of rank 0: brings the ranks together, then passes their frames on.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::conn::Conn;
+use super::error::Error;
+use super::frame::{BODY_BYTES, Frame, Purpose};
+use super::gate::{Gate, Visitor};
+use super::inbox::Inbox;
+use super::member::Member;
+use super::options::Options;
+use super::outbox::Outbox;
+use super::poll::{self, Interest};
+use super::pulse::Pulse;
+use super::router::{Delivery, Router};
+use super::tcp::GOODBYE;
+
+/// Most bytes that may wait for one rank's connection before the rank counts as stuck.
+const QUEUED_BYTES: usize = 4 * BODY_BYTES;
+
+/// Rank 0's side of all connections.
+#[derive(Debug)]
+pub(super) struct Root {
+    me: Member,
+    ranks: u32,
+    gate: Gate,
+    inbox: Arc<Inbox>,
+    outbox: Arc<Outbox>,
+    options: Options,
+    pulse: Pulse,
+    /// Who has proved itself, but has not said who it is.
+    joining: Vec<(u32, u32, Conn)>,
+    /// By rank; empty for rank 0, for who has not come and who is gone.
+    seats: Vec<Option<Seat>>,
+    /// Who came, by rank.
+    members: Vec<Option<Member>>,
+    phase: Phase,
+    started: Instant,
+    /// When rank 0 said goodbye.
+    leaving: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Not all have come.
+    Gathering,
+    /// All have come.
+    Together(Router),
+    /// They will not come together, and why.
+    Failed(Error),
+}
+
+#[derive(Debug)]
+struct Seat {
+    conn: Conn,
+    /// Has said goodbye.
+    left: bool,
+    /// Has seen rank 0's goodbye.
+    seen: bool,
+}
+
+impl Root {
+    pub(super) fn new(
+        me: Member,
+        ranks: u32,
+        gate: Gate,
+        inbox: Arc<Inbox>,
+        outbox: Arc<Outbox>,
+        options: Options,
+    ) -> Self {
+        let empty = || (0..ranks).map(|_| None);
+        let mut members: Vec<_> = (0..ranks).map(|_| None).collect();
+        members[0] = Some(me.clone());
+        Self {
+            me,
+            ranks,
+            gate,
+            inbox,
+            outbox,
+            options,
+            pulse: Pulse::new(options.liveness),
+            joining: Vec::new(),
+            seats: empty().collect(),
+            members,
+            phase: Phase::Gathering,
+            started: Instant::now(),
+            leaving: None,
+        }
+    }
+
+    /// Serves until rank 0 has said goodbye and nobody needs it any more.
+    pub(super) fn run(mut self) {
+        loop {
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => {
+                    self.fail(error);
+                    break;
+                }
+            }
+        }
+        self.outbox.settle();
+    }
+
+    fn turn(&mut self) -> Result<bool, Error> {
+        let ready = self.wait()?;
+        let now = Instant::now();
+        self.pulse.woke(now);
+        self.own(now);
+        for visitor in self.gate.attend(now) {
+            self.visit(visitor);
+        }
+        self.join();
+        for rank in 1..self.ranks {
+            if ready.get(rank as usize).is_some_and(|ready| *ready) {
+                self.hear(rank, now);
+            }
+        }
+        self.look_at_the_clock(now);
+        Ok(self.goes_on(now))
+    }
+
+    /// Waits, and says whose seats have something, by rank.
+    fn wait(&self) -> Result<Vec<bool>, Error> {
+        let mut sockets = vec![(self.outbox.waker().as_fd(), Interest::Read)];
+        let mut ranks = vec![0];
+        for (rank, seat) in self.seats.iter().enumerate() {
+            if let Some(seat) = seat {
+                sockets.push((seat.conn.as_fd(), seat.conn.interest()));
+                ranks.push(rank);
+            }
+        }
+        sockets.extend(self.joining.iter().map(|(_, _, conn)| (conn.as_fd(), conn.interest())));
+        sockets.extend(self.gate.sockets());
+        let seats = self.seats.iter().flatten();
+        let pulses =
+            seats.filter_map(|seat| self.pulse.next(seat.conn.spoke, Some(seat.conn.heard).filter(|_| !seat.left)));
+        let deadline = match &self.phase {
+            Phase::Gathering => Some(self.started + self.options.deadline),
+            Phase::Together(router) => router.next_expiry(),
+            Phase::Failed(_) => None,
+        };
+        let goodbye = self.leaving.map(|since| since + GOODBYE).filter(|until| *until > Instant::now());
+        let next = pulses.chain(deadline).chain(self.gate.next_expiry()).chain(goodbye).min();
+        let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
+        let found = poll::wait(&sockets, timeout)?;
+        let mut ready = vec![false; self.ranks as usize];
+        for (rank, found) in ranks.into_iter().zip(found) {
+            ready[rank] = found;
+        }
+        Ok(ready)
+    }
+
+    /// What rank 0 itself has to say.
+    fn own(&mut self, now: Instant) {
+        self.outbox.waker().clear();
+        while let Some(frame) = self.outbox.take() {
+            if let Frame::Left { .. } = frame {
+                self.leaving = Some(now);
+            }
+            match &mut self.phase {
+                Phase::Together(router) => {
+                    let mut out = Vec::new();
+                    router.route(0, frame, now, &mut out);
+                    self.deliver(out);
+                }
+                // Before all have come, all that rank 0 can say is that it gives up.
+                _ => match frame {
+                    Frame::Failed(error) => self.fail(error),
+                    Frame::Left { .. } => self.push_to_all(&frame),
+                    _ => {}
+                },
+            }
+        }
+    }
+
+    fn visit(&mut self, Visitor { purpose, conn }: Visitor) {
+        match purpose {
+            Purpose::Join { rank, ranks } => self.joining.push((rank, ranks, conn)),
+            Purpose::Stream { .. } => self.inbox.welcome(purpose, conn),
+        }
+    }
+
+    /// Listens to those who say who they are.
+    fn join(&mut self) {
+        for (rank, ranks, mut conn) in std::mem::take(&mut self.joining) {
+            let open = conn.read().unwrap_or(false);
+            match conn.next() {
+                Ok(Some(Frame::Join(member))) if member.rank == rank && member.is_sane() => {
+                    self.take_in(member, ranks, conn);
+                }
+                Ok(None) if open => self.joining.push((rank, ranks, conn)),
+                // It knew the secret, so it was one of us.
+                _ if matches!(self.phase, Phase::Gathering) && rank < self.ranks => {
+                    let who = Box::new(Member { rank, ..Member::unknown() });
+                    self.fail(Error::Died { who, how: "its connection closed before it said who it is".into() });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn take_in(&mut self, member: Member, ranks: u32, mut conn: Conn) {
+        let rank = member.rank as usize;
+        if let Phase::Failed(error) = &self.phase {
+            return conn.push(&Frame::Refused(error.clone()));
+        }
+        let wrong = if ranks != self.ranks {
+            Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, ours: self.ranks })
+        } else {
+            match self.members.get(rank) {
+                None => Some(Error::NoSuchRank { rank: member.rank, ranks: self.ranks }),
+                Some(Some(first)) => {
+                    Some(Error::Duplicate { first: Box::new(first.clone()), second: Box::new(member.clone()) })
+                }
+                Some(None) => None,
+            }
+        };
+        if let Some(error) = wrong {
+            conn.push(&Frame::Refused(error.clone()));
+            // A job that runs is not ended by who comes too late.
+            if matches!(self.phase, Phase::Gathering) {
+                self.fail(error);
+            }
+            return;
+        }
+        let Options { deadline, liveness } = self.options;
+        let remaining = (self.started + deadline).saturating_duration_since(Instant::now());
+        conn.trust();
+        conn.push(&Frame::Admitted { remaining, deadline, liveness });
+        self.members[rank] = Some(member);
+        self.seats[rank] = Some(Seat { conn, left: false, seen: false });
+        if let Some(members) = self.members.iter().cloned().collect::<Option<Vec<_>>>() {
+            let router = Router::new(members.clone().into(), deadline);
+            self.phase = Phase::Together(router);
+            let roster = Frame::Roster(members);
+            self.push_to_all(&roster);
+            self.inbox.deliver(roster);
+        }
+    }
+
+    /// Listens to a rank.
+    fn hear(&mut self, rank: u32, now: Instant) {
+        let Some(seat) = &mut self.seats[rank as usize] else { return };
+        seat.conn.flush();
+        let open = seat.conn.read();
+        loop {
+            let Some(seat) = &mut self.seats[rank as usize] else { return };
+            let frame = match seat.conn.next() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(malformed) => {
+                    let error = malformed.of(self.name(rank));
+                    self.seats[rank as usize] = None;
+                    return self.fail(error);
+                }
+            };
+            match frame {
+                Frame::Seen => seat.seen = true,
+                Frame::Beat => {}
+                frame => {
+                    if let Frame::Left { .. } = frame {
+                        seat.left = true;
+                        seat.conn.push(&Frame::Seen);
+                    }
+                    self.route(rank, frame, now);
+                }
+            }
+        }
+        let how = match open {
+            Ok(true) => return,
+            Ok(false) => "its connection closed without a goodbye".to_owned(),
+            Err(error) => format!("its connection broke: {error}"),
+        };
+        let left = self.seats[rank as usize].take().is_none_or(|seat| seat.left);
+        if !left {
+            self.fail(Error::Died { who: Box::new(self.name(rank)), how });
+        }
+    }
+
+    fn route(&mut self, rank: u32, frame: Frame, now: Instant) {
+        match (&mut self.phase, frame) {
+            (Phase::Together(router), frame) => {
+                let mut out = Vec::new();
+                router.route(rank, frame, now, &mut out);
+                self.deliver(out);
+            }
+            (_, Frame::Failed(error)) => self.fail(error),
+            (Phase::Gathering, Frame::Left { .. }) => {
+                let who = Box::new(self.name(rank));
+                self.fail(Error::Died { who, how: "it gave up before all ranks had come".into() });
+            }
+            _ => {}
+        }
+    }
+
+    /// Deadlines and signs of life.
+    fn look_at_the_clock(&mut self, now: Instant) {
+        let mut silent = None;
+        for (rank, seat) in self.seats.iter_mut().enumerate() {
+            let Some(seat) = seat else { continue };
+            if self.pulse.is_due(seat.conn.spoke, now) {
+                seat.conn.push(&Frame::Beat);
+            }
+            if let Some(time) = self.pulse.silence(seat.conn.heard, now).filter(|_| !seat.left) {
+                silent.get_or_insert((rank as u32, time));
+            }
+        }
+        if let Some((rank, silent)) = silent {
+            let who = Box::new(self.name(rank));
+            self.fail(Error::Silent { who, silent });
+            // It is not missed a second time; if it wakes up, it finds out how the group ended.
+            if let Some(seat) = &mut self.seats[rank as usize] {
+                seat.left = true;
+            }
+        }
+        match &mut self.phase {
+            Phase::Gathering if now >= self.started + self.options.deadline => {
+                let missing = (0..self.ranks).filter(|rank| self.members[*rank as usize].is_none()).collect();
+                let strangers = self.gate.turned_away().to_vec();
+                self.fail(Error::Missing { missing, waited: self.options.deadline, strangers });
+            }
+            Phase::Together(router) => {
+                let mut out = Vec::new();
+                router.expire(now, &mut out);
+                self.deliver(out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether rank 0 is still needed. Once it has said goodbye, it passes on frames until the others are done too, unless
+    /// the group has failed.
+    fn goes_on(&self, now: Instant) -> bool {
+        let Some(since) = self.leaving else { return true };
+        let settled = self.seats.iter().flatten().all(|seat| seat.seen) || now >= since + GOODBYE;
+        if settled {
+            self.outbox.settle();
+        }
+        let failed = match &self.phase {
+            Phase::Gathering | Phase::Failed(_) => true,
+            Phase::Together(router) => router.has_failed(),
+        };
+        let alone = self.seats.iter().all(Option::is_none);
+        !(settled && (failed || alone))
+    }
+
+    /// Hands out what the router says.
+    fn deliver(&mut self, out: Vec<Delivery>) {
+        for Delivery { to, frame } in out {
+            let bytes: Arc<[u8]> = frame.encode().into();
+            for rank in to {
+                let Some(seat) = &mut self.seats[rank as usize] else {
+                    if rank == 0 {
+                        self.inbox.deliver(frame.clone());
+                    }
+                    continue;
+                };
+                seat.conn.push_bytes(bytes.clone());
+                if seat.conn.queued() > QUEUED_BYTES {
+                    self.seats[rank as usize] = None;
+                    let (who, how) = (Box::new(self.name(rank)), "it takes none of its messages".into());
+                    return self.fail(Error::Died { who, how });
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        let mut out = Vec::new();
+        match &mut self.phase {
+            Phase::Together(router) => router.fail(error, &mut out),
+            Phase::Gathering => {
+                self.phase = Phase::Failed(error.clone());
+                out.push(Delivery { to: (0..self.ranks).collect(), frame: Frame::Failed(error) });
+            }
+            Phase::Failed(_) => {}
+        }
+        self.deliver(out);
+    }
+
+    fn push_to_all(&mut self, frame: &Frame) {
+        let bytes: Arc<[u8]> = frame.encode().into();
+        self.seats.iter_mut().flatten().for_each(|seat| seat.conn.push_bytes(bytes.clone()));
+    }
+
+    fn name(&self, rank: u32) -> Member {
+        let known = self.members.get(rank as usize).cloned().flatten();
+        known.unwrap_or_else(|| Member { rank, ..self.me.clone() })
+    }
+}

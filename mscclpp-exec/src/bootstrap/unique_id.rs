@@ -1,0 +1,139 @@
+//! A job's address and secret in one piece of text.
+
+use std::fmt::{self, Display, Formatter};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::str::FromStr;
+
+use super::address;
+use super::error::Error;
+use super::group::{Bootstrap, check_size};
+use super::options::Options;
+use super::secret::Secret;
+use super::tcp;
+
+/// What the text begins with: name and version of its form.
+const PREFIX: &str = "mscclpp1";
+
+/// What ranks need to find each other: rank 0's address and the job's secret.
+///
+/// [`Host`] makes one. It travels as text, over whatever the processes have: a file, a pipe, another library. Whoever
+/// reads it can join the job.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UniqueId {
+    address: SocketAddr,
+    secret: Secret,
+}
+
+/// A process that will be rank 0, and listens already: whoever gets its [id](Self::unique_id) can join.
+#[derive(Debug)]
+pub struct Host {
+    listener: TcpListener,
+    id: UniqueId,
+}
+
+impl Host {
+    /// Listens on a free port of an address that other hosts may reach; on a machine without network, of this machine's
+    /// own.
+    ///
+    /// # Errors
+    /// [`Error::Bind`], and [`Error::System`] without random numbers.
+    pub fn new() -> Result<Self, Error> {
+        Self::on(address::reachable())
+    }
+
+    /// Listens on a free port of `ip`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn on(ip: IpAddr) -> Result<Self, Error> {
+        let bind = |error: std::io::Error| Error::Bind { address: ip.to_string(), reason: error.to_string() };
+        let listener = TcpListener::bind((ip, 0)).map_err(bind)?;
+        let address = listener.local_addr().map_err(bind)?;
+        Ok(Self { listener, id: UniqueId { address, secret: Secret::random()? } })
+    }
+
+    /// What the other ranks need.
+    pub fn unique_id(&self) -> &UniqueId {
+        &self.id
+    }
+
+    /// Brings `ranks` ranks together, as rank 0.
+    ///
+    /// # Errors
+    /// [`Error::Missing`] names the ranks that did not come before the deadline; the other errors name who came and was
+    /// not fit, or died.
+    pub fn connect(self, ranks: u32, options: Options) -> Result<Bootstrap, Error> {
+        check_size(ranks)?;
+        tcp::host(self.listener, ranks, self.id.secret, options)
+    }
+}
+
+impl UniqueId {
+    /// Joins the job of this id as `rank`, which is not 0: that is the [`Host`].
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`] for rank 0 and ranks that do not exist; otherwise as [`Bootstrap::connect`].
+    pub fn join(&self, rank: u32, ranks: u32, options: Options) -> Result<Bootstrap, Error> {
+        check_size(ranks)?;
+        if rank == 0 || rank >= ranks {
+            return Err(Error::NoSuchRank { rank, ranks });
+        }
+        tcp::join(&[self.address], rank, ranks, self.secret.clone(), options, None)
+    }
+}
+
+impl Display for UniqueId {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}/{}/{}", self.address, self.secret.to_hex())
+    }
+}
+
+/// Without the secret, so that logs do not let anybody in.
+impl fmt::Debug for UniqueId {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "UniqueId({}, ..)", self.address)
+    }
+}
+
+impl FromStr for UniqueId {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let unreadable = || Error::Unreadable {
+            what: "unique id".into(),
+            text: "…".into(),
+            expected: format!("{PREFIX}/address:port/secret, as rank 0 prints it"),
+        };
+        let mut parts = text.trim().split('/');
+        let (Some(PREFIX), Some(address), Some(secret), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(unreadable());
+        };
+        let address = address.parse().map_err(|_| unreadable())?;
+        Ok(Self { address, secret: secret.parse().map_err(|_| unreadable())? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn text_comes_back_and_logs_do_not_tell() {
+        let host = Host::on([127, 0, 0, 1].into()).unwrap();
+        let text = host.unique_id().to_string();
+        assert_eq!(&text.parse::<UniqueId>().unwrap(), host.unique_id());
+        let secret = text.rsplit('/').next().unwrap();
+        assert!(!format!("{host:?}").contains(secret));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(mscclpp1/)?.{0,60}") {
+            let _ = text.parse::<UniqueId>();
+        }
+    }
+}
