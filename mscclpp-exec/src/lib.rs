@@ -16,7 +16,11 @@ mod layout;
 mod memory;
 pub mod message;
 pub mod numeric;
+#[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
+pub mod process;
 pub mod select;
+#[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
+mod shm;
 pub mod verify;
 
 pub use dtype::{DataType, Element};

@@ -69,6 +69,10 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
             (Code::ExecutorFault, "a_fault_of_our_own"),
         ],
     ),
+    (
+        "mscclpp-exec/tests/process/failures.rs",
+        &[(Code::LostRank, "a_rank_that_is_gone"), (Code::DifferentCalls, "ranks_that_call_different_things")],
+    ),
 ];
 
 /// Programs that must not compile and their messages, by area and name.

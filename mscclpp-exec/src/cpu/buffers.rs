@@ -2,6 +2,7 @@
 
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
+use crate::memory::{available, check_available};
 use crate::numeric::{LINE, Line};
 
 /// Input and output of every rank, zero at first, aligned to cache lines. A launch uses them where they are.
@@ -134,24 +135,4 @@ pub(super) fn zeroed_lines(bytes: u64, purpose: &'static str) -> Result<Vec<Line
     let lines = usize::try_from(bytes.div_ceil(LINE as u64)).ok();
     let memory = lines.and_then(|lines| bytemuck::allocation::try_zeroed_vec(lines).ok());
     memory.ok_or_else(|| Error::NoMemory { purpose, bytes, available: available().unwrap_or(0) })
-}
-
-/// Refuses what the machine does not have. Systems promise more memory than that and kill a process that uses it.
-///
-/// # Errors
-/// [`Error::NoMemory`].
-pub(super) fn check_available(bytes: u64, purpose: &'static str) -> Result<(), Error> {
-    // Not worth a look into a file.
-    const SMALL: u64 = 1 << 28;
-    match if bytes > SMALL { available() } else { None } {
-        Some(available) if bytes > available => Err(Error::NoMemory { purpose, bytes, available }),
-        _ => Ok(()),
-    }
-}
-
-/// Bytes that can be used without swapping, where the system tells.
-fn available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }

@@ -25,8 +25,8 @@ pub(super) struct Job {
 impl Job {
     /// Works as worker `index` until the launch has ended. A panic ends it as failed, with its message.
     pub(super) fn work(&self, worker: &mut Worker, index: usize) -> Result<(), String> {
-        let memory = self.table.memory();
-        let turn = self.turn(&memory);
+        let held = self.table.hold();
+        let turn = self.turn(held.memory());
         catch_unwind(AssertUnwindSafe(|| turn.work(worker, index, self.workers, self.schedule))).map_err(|panic| {
             self.context.progress.end(Outcome::Failed);
             let text = panic.downcast_ref::<String>().cloned();
@@ -34,7 +34,7 @@ impl Job {
         })
     }
 
-    pub(super) fn turn<'a>(&'a self, memory: &'a crate::memory::Memory<'a>) -> Turn<'a> {
+    pub(super) fn turn<'a>(&'a self, memory: crate::memory::Memory<'a>) -> Turn<'a> {
         let launch = Launch {
             counters: &self.context.counters,
             program: &self.context.program,
@@ -43,6 +43,7 @@ impl Job {
             number: self.number,
             flag: self.flag,
             alone: self.workers == 1,
+            closed: false,
         };
         Turn { context: &self.context, launch }
     }

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use mscclpp_core::collective::Collective;
 use mscclpp_core::vocab::ReduceOp;
 
-use super::buffers::{Buffers, Part, check_available, zeroed_lines};
+use super::buffers::{Buffers, Part, zeroed_lines};
 use super::context::{Context, Outcome, Scratch};
 use super::pool::{Job, Pool};
 use super::world::{Gate, Inner, lock};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::interpret::{Params, Program, Space};
+use crate::memory::check_available;
 use crate::message::Message;
 use crate::numeric::Line;
 
@@ -282,8 +283,8 @@ impl Run {
         let error = match (result, self.context.progress.outcome()) {
             (Ok(()), Outcome::Finished) => return Ok(()),
             (Ok(()), Outcome::Stalled) => {
-                let memory = self.world.table.memory();
-                Error::Stalled(Box::new(job.turn(&memory).stall()))
+                let held = self.world.table.hold();
+                Error::Stalled(Box::new(job.turn(held.memory()).stall()))
             }
             (Err(panic), _) => Error::Internal(panic),
             (Ok(()), outcome) => Error::Internal(format!("a launch ended as {outcome:?}")),

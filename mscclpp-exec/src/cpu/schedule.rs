@@ -56,7 +56,7 @@ impl Turn<'_> {
             .filter(|(_, agent)| agent.finished.load(Relaxed) != self.launch.number)
             .map(|(number, agent)| (number, *agent.state.lock().unwrap_or_else(PoisonError::into_inner)))
             .collect();
-        self.launch.stall(&waiting)
+        self.launch.stall(&waiting, &[])
     }
 
     /// Works on the launch as worker `index` of `of` until it has ended.
@@ -190,7 +190,9 @@ impl Turn<'_> {
             let Some(rank) = piece.checked_div(pieces).filter(|&rank| rank < ranks.into()) else {
                 return;
             };
-            self.launch.divide(worker, rank as u32, piece % pieces * PIECE, PIECE);
+            if let Some(area) = self.launch.params.result(self.launch.program, rank as u32) {
+                self.launch.divide(worker, area, piece % pieces * PIECE, PIECE);
+            }
         }
     }
 }

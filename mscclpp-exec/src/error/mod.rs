@@ -1,7 +1,9 @@
 //! What can go wrong when a plan runs.
 
+mod peers;
 mod stall;
 
+pub use peers::{Cause, Interrupted};
 pub(crate) use stall::path;
 pub use stall::{Blocked, Released, Stall, WaitsFor};
 
@@ -152,6 +154,61 @@ pub enum Error {
     /// A worker thread could not be started.
     #[error("cannot start a worker thread: {0}")]
     Workers(String),
+    /// A launch between processes that could not be finished.
+    #[error(transparent)]
+    Interrupted(Box<Interrupted>),
+    /// Ranks that call different things at the same time.
+    #[error("call {number} of the group differs: rank {rank} calls {call}, rank {peer} calls {other}")]
+    Mismatch {
+        /// Which call, counted from 1.
+        number: u64,
+        /// This rank.
+        rank: u32,
+        /// What it calls.
+        call: String,
+        /// The other rank.
+        peer: u32,
+        /// What that calls.
+        other: String,
+    },
+    /// A rank that is no longer there.
+    #[error("rank {peer} is gone: {why}")]
+    Lost {
+        /// The rank.
+        peer: u32,
+        /// How this was noticed.
+        why: String,
+    },
+    /// A group of which an earlier call failed.
+    #[error("this group of ranks cannot go on: {why}")]
+    Broken {
+        /// What went wrong first.
+        why: String,
+    },
+    /// Two threads that use one rank at a time.
+    #[error("another thread is in a call of this rank")]
+    Busy,
+    /// A rank handed in a buffer that this rank has given up.
+    #[error("rank {peer} hands in shared buffer {number}, which rank {rank} has dropped")]
+    DroppedBuffer {
+        /// This rank.
+        rank: u32,
+        /// The other rank.
+        peer: u32,
+        /// Number of the buffer, counted over the allocations of the group.
+        number: u64,
+    },
+    /// What the ranks of a group tell each other did not get through.
+    #[error(transparent)]
+    Group(Box<crate::bootstrap::Error>),
+    /// The system refuses.
+    #[error("cannot {what}: {why}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system says.
+        why: String,
+    },
     /// A fault of this crate.
     #[error("internal error in mscclpp-exec: {0}; please report it")]
     Internal(String),
@@ -172,7 +229,11 @@ impl Error {
             Self::BufferSize { .. } | Self::BufferCount { .. } | Self::ElementType { .. } => Code::WrongBuffers,
             Self::InPlace { .. } => Code::WrongPlace,
             Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
-            Self::Memory { .. } | Self::NoMemory { .. } | Self::Workers(_) => Code::OutOfResources,
+            Self::Memory { .. } | Self::NoMemory { .. } | Self::Workers(_) | Self::System { .. } => {
+                Code::OutOfResources
+            }
+            Self::Interrupted(_) | Self::Lost { .. } | Self::Broken { .. } | Self::Group(_) => Code::LostRank,
+            Self::Mismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
             Self::Internal(_) => Code::ExecutorFault,
         }
     }
@@ -198,6 +259,10 @@ impl Error {
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
             Self::Memory { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             Self::NoMemory { .. } => "send smaller messages, or use fewer ranks".into(),
+            Self::Mismatch { .. } => "make the same calls in the same order on all ranks".into(),
+            Self::Busy => "give each thread a group of its own, or let one thread make all calls".into(),
+            Self::DroppedBuffer { .. } => "drop shared buffers on all ranks at the same place".into(),
+            Self::Broken { .. } | Self::Lost { .. } => "make a new group of the ranks that are left".into(),
             _ => return None,
         })
     }
@@ -205,7 +270,8 @@ impl Error {
     /// The error as a finding, with its rule and how to mend it.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = match self {
-            Self::Stalled(stall) => stall.diagnostic(),
+            Self::Stalled(stall) => stall.diagnostic(Code::Stalled, None),
+            Self::Interrupted(interrupted) => interrupted.diagnostic(),
             Self::Plan { place, what } => Diagnostic::new(self.code(), Site::Path(place.clone()), what.clone()),
             other => Diagnostic::new(self.code(), Site::None, other.to_string()),
         };
@@ -213,5 +279,11 @@ impl Error {
             diagnostic = diagnostic.help(help);
         }
         diagnostic
+    }
+}
+
+impl From<crate::bootstrap::Error> for Error {
+    fn from(error: crate::bootstrap::Error) -> Self {
+        Self::Group(Box::new(error))
     }
 }

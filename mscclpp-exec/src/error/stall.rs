@@ -186,13 +186,14 @@ impl Stall {
         self.blocked.len().checked_sub(NAMED + 1).map(|rest| format!("and {} more", rest + 1))
     }
 
-    pub(super) fn diagnostic(&self) -> Diagnostic {
+    /// As a finding under `code`; `cause` comes first, if there is one.
+    pub(super) fn diagnostic(&self, code: Code, cause: Option<String>) -> Diagnostic {
         let site = self.blocked.first().map_or(Site::None, Blocked::site);
-        let mut message = self.summary();
+        let mut message = cause.map_or_else(|| self.summary(), |cause| format!("{cause}; {}", self.summary()));
         if let Some(first) = self.blocked.first() {
             message += &format!(": {first}");
         }
-        let mut diagnostic = Diagnostic::new(Code::Stalled, site, message);
+        let mut diagnostic = Diagnostic::new(code, site, message);
         for blocked in self.blocked.iter().skip(1).take(NAMED - 1) {
             diagnostic = diagnostic.also(format!("{} waits for {}", blocked.path(), blocked.waits_for), blocked.site());
         }

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use super::fifo::Fifo;
 use super::program::Program;
+use crate::shm::Cells;
 
 /// Counters of a plan. All but the signals belong to one process.
 pub(crate) struct Counters {
-    /// Per channel: signals that arrived.
-    pub(crate) inbound: Inbound,
+    inbound: Inbound,
     /// Per channel: waits that were begun.
     pub(crate) expected: Box<[AtomicU64]>,
     /// Units of each semaphore.
@@ -21,29 +21,34 @@ pub(crate) struct Counters {
 }
 
 /// Signals that arrived, per channel.
-pub(crate) enum Inbound {
+enum Inbound {
     /// In this process.
     Own(Box<[AtomicU64]>),
-}
-
-impl Inbound {
-    /// The counter of a channel.
-    #[inline(always)]
-    pub(crate) fn at(&self, channel: u32) -> &AtomicU64 {
-        match self {
-            Self::Own(counters) => &counters[channel as usize],
-        }
-    }
+    /// In memory that processes share, one per line.
+    Shared(Cells),
 }
 
 impl Counters {
+    /// Signals that arrived at a channel.
+    #[inline(always)]
+    pub(crate) fn inbound(&self, channel: u32) -> &AtomicU64 {
+        match &self.inbound {
+            Inbound::Own(counters) => &counters[channel as usize],
+            Inbound::Shared(cells) => cells.at(channel as usize),
+        }
+    }
+
     /// Counters of all ranks in this process.
     pub(crate) fn new(program: &Program) -> Self {
         Self::with_inbound(program, Inbound::Own(zeros(program.channels.len())))
     }
 
-    /// Counters whose signals are counted elsewhere.
-    pub(crate) fn with_inbound(program: &Program, inbound: Inbound) -> Self {
+    /// Counters of a process that shares its signals with others: line `c` of `cells` is channel `c`'s.
+    pub(crate) fn shared(program: &Program, cells: Cells) -> Self {
+        Self::with_inbound(program, Inbound::Shared(cells))
+    }
+
+    fn with_inbound(program: &Program, inbound: Inbound) -> Self {
         let counters = Self {
             inbound,
             expected: zeros(program.channels.len()),
@@ -55,10 +60,10 @@ impl Counters {
         counters
     }
 
-    /// All counters and queues as before the first launch.
+    /// All counters and queues of this process as before the first launch.
     pub(crate) fn reset(&self, program: &Program) {
-        for channel in 0..program.channels.len() as u32 {
-            self.inbound.at(channel).store(0, Relaxed);
+        if let Inbound::Own(counters) = &self.inbound {
+            counters.iter().for_each(|counter| counter.store(0, Relaxed));
         }
         for counter in self.expected.iter().chain(&self.barriers) {
             counter.store(0, Relaxed);

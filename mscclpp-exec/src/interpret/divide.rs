@@ -1,13 +1,14 @@
 //! The division that ends an average.
 
 use super::launch::{Launch, Worker};
+use super::params::Area;
 use crate::numeric::{LINE, LINES};
 
 impl Launch<'_> {
-    /// Divides up to `len` bytes of a rank's result from byte `at` on by the number of ranks, if that is asked for.
-    pub(crate) fn divide(&self, worker: &mut Worker, rank: u32, at: u64, len: u64) {
+    /// Divides up to `len` bytes of a result from byte `at` on by the number of ranks, if that is asked for.
+    pub(crate) fn divide(&self, worker: &mut Worker, area: &Area, at: u64, len: u64) {
         const BLOCK: usize = LINE * LINES;
-        let (Some(divide), Some(area)) = (self.params.divide, self.params.result(self.program, rank)) else {
+        let Some(divide) = self.params.divide else {
             return;
         };
         let len = len.min(area.view.len.saturating_sub(at));

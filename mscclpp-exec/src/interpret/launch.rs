@@ -13,13 +13,15 @@ pub(crate) struct Launch<'a> {
     pub(crate) counters: &'a Counters,
     pub(crate) program: &'a Program,
     pub(crate) params: &'a Params,
-    pub(crate) memory: &'a Memory<'a>,
+    pub(crate) memory: Memory<'a>,
     /// Counted from 1.
     pub(crate) number: u64,
     /// What this launch's packets carry; never 0.
     pub(crate) flag: u32,
     /// Whether each counter is written by one thread only, so that counters need no locked instructions.
     pub(crate) alone: bool,
+    /// Whether operations must wait that access what other ranks' callers have handed in.
+    pub(crate) closed: bool,
 }
 
 /// A worker's own memory, and how far it goes with an agent before it turns to the next.
@@ -69,6 +71,9 @@ impl<'a> Launch<'a> {
     pub(crate) fn run(&self, worker: &mut Worker, code: &Code, state: &mut State) -> Step {
         while state.at.instr < code.end {
             let instr = &self.program.instrs[state.at.instr as usize];
+            if self.closed && instr.visits {
+                return Step::Blocked;
+            }
             match self.execute(worker, code, instr, state) {
                 Step::Next => state.advance(),
                 other => return other,

@@ -23,8 +23,9 @@ mod state;
 mod sync;
 
 pub(crate) use counters::Counters;
+pub(crate) use data::copy;
 pub(crate) use launch::{Launch, Step, Worker};
 pub(crate) use lower::lower;
-pub(crate) use params::Params;
+pub(crate) use params::{Params, SLICES};
 pub(crate) use program::{Program, Space};
 pub(crate) use state::State;

@@ -42,7 +42,8 @@ pub(crate) struct Area {
     pub(crate) wrap: u64,
 }
 
-/// Slices that a rank lends: input or the one buffer of an in-place plan, output, plain scratch, packets.
+/// Slices that a rank lends: input or the one buffer of an in-place plan, output, plain scratch, packets. Behind those of
+/// all ranks come the two that a process keeps to itself.
 pub(crate) const SLICES: u32 = 4;
 
 impl Params {
@@ -191,11 +192,14 @@ fn places(program: &Program, layout: &Layout, scratch: &Scratch) -> Vec<[Area; S
                 (true, CollectiveKind::ReduceScatter) => ((0, 0), (0, own(layout.output.len))),
                 (true, _) => ((0, 0), (0, 0)),
             };
+            let ranks = program.shape.ranks;
             [
                 area(rank, input.0, input.1, layout.input),
                 area(rank, output.0, output.1, layout.output),
                 Area { half: double(scratch.half), wrap: scratch.wrap, ..area(rank, 2, 0, View::dense(scratch.half)) },
                 Area { half: double(2 * payload), ..area(rank, 3, 0, View::dense(payload)) },
+                area(ranks, input.0, input.1, layout.input),
+                area(ranks, output.0, output.1, layout.output),
             ]
         })
         .collect()

@@ -118,6 +118,8 @@ pub(crate) struct Instr {
     pub(crate) body: u32,
     /// Loops: bytes of a window.
     pub(crate) unit: u64,
+    /// Whether it accesses what another rank's caller has handed in.
+    pub(crate) visits: bool,
 }
 
 impl Instr {
@@ -136,6 +138,7 @@ impl Instr {
         count: 0,
         body: 0,
         unit: 0,
+        visits: false,
     };
 }
 
@@ -149,10 +152,20 @@ pub(crate) enum Space {
     Scratch = 2,
     /// Packets in scratch. They have a memory of their own, so that stale data never looks like a packet.
     Packets = 3,
+    /// The input and output as the own rank's caller handed them in, where others see a copy.
+    OwnInput = 4,
+    OwnOutput = 5,
+}
+
+impl Space {
+    /// Whether it is a memory that the caller of a launch hands in.
+    pub(crate) fn is_callers(self) -> bool {
+        !matches!(self, Self::Scratch | Self::Packets)
+    }
 }
 
 /// Number of [`Space`]s.
-pub(crate) const SPACES: usize = 4;
+pub(crate) const SPACES: usize = 6;
 
 /// A range of chunks.
 #[derive(Clone, Copy, Debug)]

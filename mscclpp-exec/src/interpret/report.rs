@@ -12,10 +12,10 @@ use crate::message::Packet;
 impl Launch<'_> {
     /// The report of a stall.
     ///
-    /// `waiting`: thread blocks that have not finished, by their number in the program, and where they stand. All workers
-    /// have left.
-    pub(crate) fn stall(&self, waiting: &[(u32, State)]) -> Stall {
-        let releases = Releases::new(self, waiting);
+    /// `waiting`: thread blocks that have not finished, by their number in the program, and where they stand. `others`:
+    /// thread blocks of which is not known where they stand, with where they may stand at the earliest.
+    pub(crate) fn stall(&self, waiting: &[(u32, State)], others: &[(u32, State)]) -> Stall {
+        let releases = Releases::new(self, waiting.iter().chain(others));
         let mut blocked: Vec<Blocked> =
             waiting.iter().map(|(agent, state)| self.blocked(*agent, state, &releases)).collect();
         blocked.sort_by_key(|blocked| blocked.released != Released::ByNothing);
@@ -59,7 +59,7 @@ impl Launch<'_> {
                     id: channel.id,
                     peer: channel.peer,
                     expected: state.ticket,
-                    seen: self.counters.inbound.at(id).load(Relaxed),
+                    seen: self.counters.inbound(id).load(Relaxed),
                 };
                 (waits_for, releases.by(Key::Channel(id), agent))
             }
@@ -127,7 +127,7 @@ struct Releases {
 const KEPT: usize = 2;
 
 impl Releases {
-    fn new(launch: &Launch<'_>, waiting: &[(u32, State)]) -> Self {
+    fn new<'s>(launch: &Launch<'_>, waiting: impl Iterator<Item = &'s (u32, State)>) -> Self {
         let program = launch.program;
         let mut releases = Self { ops: BTreeMap::new(), packets: Vec::new() };
         for (agent, state) in waiting {

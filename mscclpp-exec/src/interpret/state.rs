@@ -40,4 +40,20 @@ impl State {
     pub(crate) fn begin(launch: u64, instr: u32) -> Self {
         Self { launch, at: Position { instr, ..Position::default() }, ..Self::default() }
     }
+    /// All that other processes need to know: where it stands, and in which loop.
+    pub(crate) fn to_words(self) -> [u64; 7] {
+        let Position { instr, number, waiting, done, iteration } = self.at;
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let first = pair(instr, u32::from(waiting));
+        [first, number.into(), done, iteration, self.ticket, pair(self.loop_start, self.loop_end), self.trips]
+    }
+
+    /// What [`to_words`](Self::to_words) said.
+    pub(crate) fn from_words(launch: u64, words: [u64; 7]) -> Self {
+        let [first, number, done, iteration, ticket, ends, trips] = words;
+        let halves = |word: u64| (word as u32, (word >> 32) as u32);
+        let ((instr, waiting), (loop_start, loop_end)) = (halves(first), halves(ends));
+        let at = Position { instr, number: number as u32, waiting: waiting != 0, done, iteration };
+        Self { launch, at, ticket, loop_start, loop_end, trips, ..Self::default() }
+    }
 }

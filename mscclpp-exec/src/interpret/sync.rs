@@ -24,7 +24,7 @@ impl Launch<'_> {
     pub(crate) fn deliver(&self, channel: u32, relaxed: bool) {
         let pair = self.program.channels[channel as usize].pair;
         if pair != NOWHERE {
-            self.count(self.counters.inbound.at(pair), if relaxed { Relaxed } else { Release });
+            self.count(self.counters.inbound(pair), if relaxed { Relaxed } else { Release });
         }
     }
 
@@ -43,7 +43,7 @@ impl Launch<'_> {
                 state.ticket = self.count(&self.counters.expected[channel as usize], Relaxed) + 1;
                 state.at.waiting = true;
             }
-            if self.counters.inbound.at(channel).load(order) < state.ticket {
+            if self.counters.inbound(channel).load(order) < state.ticket {
                 return Step::Blocked;
             }
             state.at.number += 1;

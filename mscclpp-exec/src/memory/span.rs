@@ -362,7 +362,8 @@ mod tests {
             let (before, after) = table.lend(
                 |lender| lender.push(&mut memory[skip..skip + len]),
                 || {
-                    let memory = table.memory();
+                    let held = table.hold();
+                    let memory = held.memory();
                     let span = memory.slice(0).range(from, range);
                     let before = span.load(at, n);
                     span.store(at, n, line(&bytes));
@@ -388,7 +389,8 @@ mod tests {
             let found = table.lend(
                 |lender| lender.push(bytemuck::cast_slice_mut(&mut memory)),
                 || {
-                    let memory = table.memory();
+                    let held = table.hold();
+                    let memory = held.memory();
                     let span = memory.slice(0);
                     span.store_packets(at, 5, &payload);
                     span.store_packets(at + stale, 4, &[9]);
@@ -408,14 +410,15 @@ mod tests {
         table.lend(
             |lender| lender.push_shared(&memory),
             || {
-                let memory = table.memory();
+                let held = table.hold();
+                let memory = held.memory();
                 memory.slice(0).store(0, LINE, Line::ZERO);
                 memory.slice(0).store_packets(0, 1, &[1]);
                 assert_eq!(memory.slice(0).load(3, 4), line(&[7; 4]));
             },
         );
         assert_eq!(memory, [7; 100]);
-        assert_eq!(table.memory().slice(0).len(), 0, "taken back");
+        assert_eq!(table.hold().memory().slice(0).len(), 0, "taken back");
     }
 
     #[test]
@@ -429,7 +432,8 @@ mod tests {
                     for part in 0..4_u64 {
                         let table = &table;
                         scope.spawn(move || {
-                            let memory = table.memory();
+                            let held = table.hold();
+                            let memory = held.memory();
                             let span = memory.slice(0).range(part * 3, 3);
                             for round in 0..2000_u32 {
                                 let bytes = [part as u8, round as u8, (round >> 8) as u8];

@@ -69,21 +69,32 @@ impl Table {
         run()
     }
 
-    /// The slices that are lent now, for as long as the result lives.
+    /// Keeps the slices that are lent now for as long as the result lives.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        Held(self.lent.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Slices that are not taken back before this is dropped.
+pub(crate) struct Held<'t>(RwLockReadGuard<'t, Vec<Lent>>);
+
+impl Held<'_> {
+    /// Access to the slices.
     pub(crate) fn memory(&self) -> Memory<'_> {
-        Memory(self.lent.read().unwrap_or_else(PoisonError::into_inner))
+        // The slices live for `'a` of `lend`, so at least until it returns, and it does not return before this guard is
+        // dropped. During that time their owner has lent them away and does not touch them.
+        Memory(&self.0)
     }
 }
 
 /// Access to lent slices.
-pub(crate) struct Memory<'t>(RwLockReadGuard<'t, Vec<Lent>>);
+#[derive(Clone, Copy)]
+pub(crate) struct Memory<'t>(pub(super) &'t [Lent]);
 
-impl Memory<'_> {
+impl<'t> Memory<'t> {
     /// A lent slice; an empty one if there is none of that number.
     #[inline]
-    pub(crate) fn slice(&self, number: usize) -> Span<'_> {
-        // The slices live for `'a` of `lend`, so at least until it returns, and it does not return before this guard is
-        // dropped. During that time their owner has lent them away and does not touch them.
+    pub(crate) fn slice(&self, number: usize) -> Span<'t> {
         self.0.get(number).map_or(Span::EMPTY, Span::new)
     }
 }

@@ -29,4 +29,8 @@ codes! {
         "Scratch grows with the message: chunks of scratch times bytes per chunk, twice that for packets, twice again with double scratch.\n\nWrong: 64 ranks with 4096 chunks of scratch each and 1 GiB per message. Right: smaller messages, or a higher `Options::scratch_limit`.";
     ExecutorFault = "M0413" "executor-fault": "the executor itself never fails",
         "This is an error of mscclpp, not of a plan. Please report it, with the plan.";
+    LostRank = "M0414" "lost-rank": "a launch between processes ends only when all of them take part",
+        "A process that is gone, or stopped for longer than the deadline, ends the launch on all ranks. The message names the rank, and for each thread block that waits the operation, its channel, what it expected and what it saw. After that the group cannot go on: make a new one of the ranks that are left.\n\nWrong: one of the ranks returns before its last launch. Right: all ranks make the same calls.";
+    DifferentCalls = "M0415" "different-calls": "all ranks make the same calls in the same order",
+        "Each rank compares each of its calls with those of its peers: plan, count, type, operation. The message names both.\n\nWrong: rank 0 launches an all-reduce of 1000 f32, rank 1 one of 1000 f64. Right: the same on both.";
 }

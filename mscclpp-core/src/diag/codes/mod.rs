@@ -123,4 +123,6 @@ variants! {
     ReadOnlyInput,
     OutOfResources,
     ExecutorFault,
+    LostRank,
+    DifferentCalls,
 }

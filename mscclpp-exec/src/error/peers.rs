@@ -1,0 +1,78 @@
+//! The report of a launch between processes that could not be finished.
+
+use std::fmt;
+use std::time::Duration;
+
+use mscclpp_core::diag::{Code, Diagnostic};
+
+use super::Stall;
+
+/// A launch that a rank gave up, because a peer was gone or nothing happened for too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interrupted {
+    /// The rank that gave up.
+    pub rank: u32,
+    /// Why.
+    pub cause: Cause,
+    /// Where its thread blocks were, and those of its peers as far as they said.
+    pub stall: Stall,
+}
+
+/// Why a rank gives a launch up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A peer's process has ended, or its part of the group was dropped.
+    Gone {
+        /// The rank.
+        peer: u32,
+    },
+    /// Nothing happened until the deadline.
+    Deadline {
+        /// How long.
+        after: Duration,
+        /// Ranks that have not begun this launch.
+        absent: Vec<u32>,
+        /// Ranks that are in this launch and have not said where: stopped, or at work for longer than the deadline.
+        silent: Vec<u32>,
+    },
+    /// A peer gave up first, for its own reason.
+    GaveUp {
+        /// The rank.
+        peer: u32,
+    },
+    /// The group has ended.
+    Group(Box<crate::bootstrap::Error>),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone { peer } => write!(f, "rank {peer} is gone: its connection was closed"),
+            Self::Deadline { after, absent, silent } => {
+                write!(f, "nothing has happened for {after:?}")?;
+                for (ranks, what) in [(absent, "has not begun this launch"), (silent, "does not say where it is")] {
+                    for rank in ranks {
+                        write!(f, "; rank {rank} {what}")?;
+                    }
+                }
+                Ok(())
+            }
+            Self::GaveUp { peer } => write!(f, "rank {peer} has given this launch up"),
+            Self::Group(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Interrupted {
+    pub(super) fn diagnostic(&self) -> Diagnostic {
+        self.stall.diagnostic(Code::LostRank, Some(format!("rank {}: {}", self.rank, self.cause)))
+    }
+}
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}: {}\n{}", self.rank, self.cause, self.stall)
+    }
+}
+
+impl std::error::Error for Interrupted {}

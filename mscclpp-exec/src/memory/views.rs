@@ -1,0 +1,87 @@
+//! The memory that one rank of several processes sees in its launches.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::table::{Lent, Memory};
+use crate::shm::Segment;
+
+/// Slices by number, as in a [`Table`](super::Table): parts of segments that stay, and loans for the time of a launch.
+pub(crate) struct Views {
+    list: Vec<Lent>,
+    /// What keeps the part of a segment mapped.
+    kept: Vec<Option<Arc<Segment>>>,
+}
+
+/// A slice that is lent for a launch.
+pub(crate) enum Loan<'a> {
+    Read(&'a [u8]),
+    Write(&'a mut [u8]),
+}
+
+impl Loan<'_> {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Read(bytes) => bytes,
+            Self::Write(bytes) => bytes,
+        }
+    }
+}
+
+impl Views {
+    /// Empty slices.
+    pub(crate) fn new(slices: usize) -> Self {
+        Self { list: vec![Lent::NOTHING; slices], kept: vec![None; slices] }
+    }
+
+    /// Makes a part of a segment slice `number`, for reading and writing; whether the segment has that part.
+    ///
+    /// Other processes access the part as they like. This one does in atomic units only, but for the times in which its owner
+    /// holds it as a slice; then nobody launches with it.
+    pub(crate) fn set(&mut self, number: usize, segment: &Arc<Segment>, part: Range<u64>) -> bool {
+        let inside = part.start <= part.end && part.end <= segment.len() as u64;
+        if inside {
+            let base = segment.base().as_ptr().wrapping_add(part.start as usize);
+            self.list[number] = Lent { base, len: (part.end - part.start) as usize, shared: false };
+            self.kept[number] = Some(Arc::clone(segment));
+        }
+        inside
+    }
+
+    /// Lends slices while `run` runs, and takes them back whatever happens. Each gets a number, or two.
+    pub(crate) fn lend<'a, const N: usize, R>(
+        &mut self,
+        loans: [(Loan<'a>, usize, Option<usize>); N],
+        run: impl FnOnce(&mut Self) -> R,
+    ) -> R {
+        struct TakeBack<'v, const N: usize>(&'v mut Views, [(usize, Option<usize>); N]);
+        impl<const N: usize> Drop for TakeBack<'_, N> {
+            fn drop(&mut self) {
+                for number in self.1.into_iter().flat_map(|(one, other)| [Some(one), other]).flatten() {
+                    self.0.list[number] = Lent::NOTHING;
+                    self.0.kept[number] = None;
+                }
+            }
+        }
+
+        let guard = TakeBack(self, loans.each_ref().map(|(_, one, other)| (*one, *other)));
+        for (loan, one, other) in loans {
+            let lent = match loan {
+                Loan::Read(bytes) => Lent { base: bytes.as_ptr().cast_mut(), len: bytes.len(), shared: true },
+                Loan::Write(bytes) => Lent { base: bytes.as_mut_ptr(), len: bytes.len(), shared: false },
+            };
+            for number in [Some(one), other].into_iter().flatten() {
+                guard.0.list[number] = lent;
+                guard.0.kept[number] = None;
+            }
+        }
+        run(guard.0)
+    }
+
+    /// Access to the slices.
+    pub(crate) fn memory(&self) -> Memory<'_> {
+        // A part of a segment stays mapped while `kept` holds it; a loan lives until `lend` returns, which takes it back, and
+        // the result cannot outlive the borrow that `lend` hands to its closure.
+        Memory(&self.list)
+    }
+}

@@ -1,0 +1,268 @@
+//! One launch of one rank: its thread blocks take turns on the calling thread until all are done.
+
+use std::time::Instant;
+
+use super::calls::Handed;
+use super::placement::SLOTS;
+use super::plan::PlanContext;
+use super::session::{NAP, Session};
+use crate::error::{Cause, Error};
+use crate::interpret::{Launch, Params, SLICES, Space, State, Step, Worker};
+use crate::memory::Views;
+
+/// Everything that a launch uses.
+pub(super) struct Drive<'d> {
+    pub(super) session: &'d mut Session,
+    pub(super) context: &'d PlanContext,
+    pub(super) params: &'d Params,
+    pub(super) views: &'d mut Views,
+    /// Own thread blocks, then the proxy.
+    pub(super) states: &'d mut [State],
+    pub(super) worker: &'d mut Worker,
+    /// By place: what the peer handed in when its buffers were looked up last.
+    pub(super) seen: &'d mut [Handed],
+    /// Number of the call, and what its packets carry.
+    pub(super) number: u64,
+    pub(super) flag: u32,
+    /// Bytes of what each rank hands in.
+    pub(super) lens: [u64; SLOTS],
+}
+
+/// What a pass over the thread blocks has found.
+struct Pass {
+    progress: bool,
+    done: bool,
+}
+
+/// Rounds that a rank spins before it lets others have its processor, about a hundred microseconds.
+const SPINS: u32 = 2000;
+
+/// Rounds that it then spends so before it sleeps.
+const YIELDS: u32 = 200;
+
+/// How long a rank has waited.
+#[derive(Default)]
+struct Idle {
+    rounds: u32,
+    since: Option<Instant>,
+}
+
+impl Drive<'_> {
+    /// # Errors
+    /// [`Error::Mismatch`], [`Error::Interrupted`], [`Error::DroppedBuffer`].
+    pub(super) fn run(&mut self) -> Result<(), Error> {
+        for (state, agent) in self.states.iter_mut().zip(self.context.agents.clone()) {
+            *state = State::begin(self.number, self.context.program.agents[agent].start);
+        }
+        if self.context.proxy.is_some() {
+            self.states[self.context.agents.len()] = State::begin(self.number, 0);
+        }
+        let mut closed = !self.context.visits.is_empty();
+        let mut idle = Idle::default();
+        loop {
+            if closed && self.open()? {
+                closed = false;
+            }
+            let pass = self.pass(closed);
+            if pass.progress {
+                self.session.calls.wake(false);
+                idle = Idle::default();
+            }
+            if pass.done {
+                break;
+            }
+            if !pass.progress {
+                self.compare()?;
+                self.wait(&mut idle, closed)?;
+            }
+        }
+        self.compare()?;
+        if self.context.touches() {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Divides an average of the own rank, in what its caller handed in.
+    pub(super) fn divide(&mut self) {
+        if self.params.divide.is_some() {
+            let (rank, params) = (self.session.rank(), self.params);
+            if params.result(&self.context.program, rank).is_some() {
+                let area = params.area(rank, Space::OwnOutput);
+                launch(self.context, params, self.views, self.number, self.flag, false).divide(
+                    self.worker,
+                    area,
+                    0,
+                    u64::MAX,
+                );
+            }
+        }
+    }
+
+    /// Runs own thread blocks as far as they go.
+    #[inline]
+    fn pass(&mut self, closed: bool) -> Pass {
+        let launch = launch(self.context, self.params, self.views, self.number, self.flag, closed);
+        let mut pass = Pass { progress: false, done: true };
+        let agents = &self.context.program.agents[self.context.agents.clone()];
+        for (code, state) in agents.iter().zip(self.states.iter_mut()) {
+            if state.at.instr >= code.end {
+                continue;
+            }
+            let before = state.at;
+            pass.done &= launch.run(self.worker, code, state) == Step::Next;
+            pass.progress |= state.at != before;
+        }
+        if let Some(proxy) = self.context.proxy {
+            let state = &mut self.states[agents.len()];
+            let before = state.at;
+            launch.serve(self.worker, proxy, state);
+            pass.progress |= state.at != before;
+            pass.done &= self.context.counters.fifos[proxy].is_drained();
+        }
+        pass
+    }
+
+    /// Compares the call with those of peers that have begun it.
+    #[inline]
+    fn compare(&mut self) -> Result<(), Error> {
+        for place in 0..self.session.locals.len() {
+            if place != self.session.me && !self.session.is_compared(place) {
+                self.session.compare(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all peers have begun whose buffers this rank visits; if so finds the buffers.
+    #[inline]
+    fn open(&mut self) -> Result<bool, Error> {
+        for &place in &self.context.visits {
+            if !self.session.is_compared(place) {
+                self.session.compare(place)?;
+                if !self.session.is_compared(place) {
+                    return Ok(false);
+                }
+            }
+        }
+        for &place in &self.context.visits {
+            let Some((_, handed)) = self.session.calls.begun(place, self.number) else {
+                return Ok(false);
+            };
+            if self.seen[place] != handed {
+                self.find(place, handed)?;
+                self.seen[place] = handed;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes a peer's buffers visible.
+    #[cold]
+    fn find(&mut self, place: usize, handed: Handed) -> Result<(), Error> {
+        let (rank, peer) = (self.session.rank(), self.session.locals[place]);
+        for (slot, (number, at)) in handed.0.into_iter().enumerate() {
+            if self.lens[slot] == 0 {
+                continue;
+            }
+            let region = self.session.regions.iter().filter_map(|region| region.upgrade());
+            let segment = region.filter(|region| region.number == number).find_map(|region| region.of(place));
+            let fits = segment.is_some_and(|segment| {
+                let end = at.saturating_add(self.lens[slot]);
+                self.views.set((peer * SLICES) as usize + slot, &segment, at..end)
+            });
+            if !fits {
+                let error = Error::DroppedBuffer { rank, peer, number };
+                self.session.give_up(&error);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no peer touches the own caller's buffers any more.
+    fn close(&mut self) -> Result<(), Error> {
+        self.session.calls.finish(self.number);
+        self.session.calls.wake(false);
+        let mut idle = Idle::default();
+        for at in 0..self.context.visited_by.len() {
+            let place = self.context.visited_by[at];
+            while !self.session.calls.is_finished(place, self.number) {
+                self.compare()?;
+                self.wait(&mut idle, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes a little time: spins at first, then lets others run, then sleeps.
+    fn wait(&mut self, idle: &mut Idle, closed: bool) -> Result<(), Error> {
+        idle.rounds = idle.rounds.saturating_add(1);
+        let spins = if self.session.crowded { 0 } else { SPINS };
+        if idle.rounds < spins {
+            std::hint::spin_loop();
+        } else if idle.rounds < spins + YIELDS {
+            std::thread::yield_now();
+        } else {
+            self.wait_long(idle, closed)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wait_long(&mut self, idle: &mut Idle, closed: bool) -> Result<(), Error> {
+        let since = *idle.since.get_or_insert_with(Instant::now);
+        let waited = since.elapsed();
+        self.write_positions();
+        let mut cause = self.session.find_cause();
+        if waited >= self.session.options.deadline {
+            cause = cause.or_else(|| Some(self.deadline()));
+        }
+        if let Some(cause) = cause {
+            self.compare()?;
+            return Err(self.interrupt(cause));
+        }
+        let asleep = self.session.calls.lie_down();
+        let pass = self.pass(closed);
+        if pass.progress {
+            self.session.calls.get_up();
+            *idle = Idle::default();
+        } else {
+            self.session.calls.sleep(asleep, NAP.min(self.session.options.deadline - waited));
+        }
+        Ok(())
+    }
+
+    /// Says where the own thread blocks stand.
+    fn write_positions(&self) {
+        for (agent, state) in self.context.agents.clone().zip(self.states.iter()) {
+            self.context.write_position(agent, self.number, state);
+        }
+    }
+
+    fn deadline(&self) -> Cause {
+        let (mut absent, mut silent) = (Vec::new(), Vec::new());
+        for place in self.session.peers() {
+            let rank = self.session.locals[place];
+            if self.session.calls.begun(place, self.number).is_none() && !self.session.is_compared(place) {
+                absent.push(rank);
+            } else if !self.has_said(rank) && !self.session.calls.is_finished(place, self.number) {
+                silent.push(rank);
+            }
+        }
+        Cause::Deadline { after: self.session.options.deadline, absent, silent }
+    }
+}
+
+/// The launch as the interpreter sees it.
+pub(super) fn launch<'a>(
+    context: &'a PlanContext,
+    params: &'a Params,
+    views: &'a Views,
+    number: u64,
+    flag: u32,
+    closed: bool,
+) -> Launch<'a> {
+    let PlanContext { counters, program, .. } = context;
+    Launch { counters, program, params, memory: views.memory(), number, flag, alone: true, closed }
+}

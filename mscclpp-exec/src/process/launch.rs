@@ -1,0 +1,268 @@
+//! A plan bound to a message, and its launches.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use mscclpp_core::collective::Collective;
+use mscclpp_core::vocab::ReduceOp;
+
+use super::buffer::Shared;
+use super::calls::Handed;
+use super::drive::Drive;
+use super::placement::SLOTS;
+use super::plan::PlanContext;
+use super::session::Session;
+use super::transport::Inner;
+use crate::dtype::Element;
+use crate::error::Error;
+use crate::interpret::{Params, SLICES, State, Worker, copy};
+use crate::memory::{Loan, Views};
+use crate::message::Message;
+
+/// A plan bound to a message of a size, type and reduction, to be launched any number of times.
+///
+/// Made by [`Transport::prepare`](super::Transport::prepare). Launches are calls of the group: all ranks make the same ones in
+/// the same order. A launch returns when this rank is done and its buffers belong to the caller again.
+///
+/// One rank's launches come one after the other:
+///
+/// ```compile_fail,E0499
+/// # fn f(mut x: mscclpp_exec::process::Executable, mut a: Vec<f32>, mut b: Vec<f32>) {
+/// std::thread::scope(|scope| {
+///     scope.spawn(|| x.launch_in_place(&mut a));
+///     scope.spawn(|| x.launch_in_place(&mut b));
+/// });
+/// # }
+/// ```
+pub struct Executable {
+    inner: Arc<Inner>,
+    context: Arc<PlanContext>,
+    params: Params,
+    views: Views,
+    /// Own thread blocks, then the proxy.
+    states: Box<[State]>,
+    worker: Box<Worker>,
+    /// What peers compare.
+    id: u64,
+    /// By place: what the peer handed in when its buffers were looked up last.
+    seen: Box<[Handed]>,
+    /// Bytes to copy by slot, in before and out after a launch whose slice is not shared.
+    copy_in: [Vec<Range<u64>>; SLOTS],
+    copy_out: [Vec<Range<u64>>; SLOTS],
+}
+
+impl Executable {
+    pub(super) fn new(inner: Arc<Inner>, context: Arc<PlanContext>, params: Params, views: Views, id: u64) -> Self {
+        let program = &context.program;
+        let states = context.agents.len() + usize::from(context.proxy.is_some());
+        let bytes = |slot: usize, chunks: &[Range<u64>]| {
+            let layout = &params.layout;
+            // In place the longer buffer is the one that holds the other.
+            let output =
+                if program.shape.collective.in_place { layout.output.len > layout.input.len } else { slot == 1 };
+            let view = if output { layout.output } else { layout.input };
+            let mut ranges = Vec::new();
+            for chunks in chunks {
+                let (mut at, end) = (chunks.start * layout.stride, chunks.end * layout.stride);
+                while at < end {
+                    let piece = view.piece(at, end - at);
+                    if piece.len > 0 {
+                        ranges.push(piece.at..piece.at + piece.len);
+                    }
+                    at += piece.run.max(1);
+                }
+            }
+            ranges
+        };
+        let by_slot = |chunks: &[Vec<Range<u64>>; SLOTS]| [bytes(0, &chunks[0]), bytes(1, &chunks[1])];
+        Self {
+            states: vec![State::default(); states].into(),
+            worker: Box::default(),
+            id,
+            seen: vec![Handed::default(); context.visits.iter().max().map_or(0, |place| place + 1)].into(),
+            copy_in: by_slot(&context.placement.copy_in),
+            copy_out: by_slot(&context.placement.copy_out),
+            inner,
+            params,
+            views,
+            context,
+        }
+    }
+
+    /// The message.
+    pub fn message(&self) -> &Message {
+        &self.params.message
+    }
+
+    /// The collective that the plan implements.
+    pub fn collective(&self) -> Collective {
+        self.context.program.shape.collective
+    }
+
+    /// The reduction; `None` if the plan does not reduce. Of a plan that reduces in several ways, `Sum`.
+    pub fn reduction(&self) -> Option<ReduceOp> {
+        self.params.reduction
+    }
+
+    /// Elements of this rank's input.
+    pub fn input_len(&self) -> usize {
+        self.params.layout.input.len as usize / self.params.message.dtype.size()
+    }
+
+    /// Elements of this rank's output.
+    pub fn output_len(&self) -> usize {
+        self.params.layout.output.len as usize / self.params.message.dtype.size()
+    }
+
+    /// Launches out of place, and returns when this rank is done.
+    ///
+    /// Slices of a [`SharedBuffer`](super::SharedBuffer) are used where they are; of others, what peers read is copied before
+    /// and what they write after. Does not allocate, and takes no lock that anybody waits for. Elements of the output that the
+    /// plan does not write keep their values.
+    ///
+    /// # Errors
+    /// Before the call begins: [`Error::ElementType`], [`Error::InPlace`], [`Error::ReadOnlyInput`], [`Error::BufferSize`],
+    /// [`Error::Busy`], [`Error::Broken`]. [`Error::Mismatch`] if a peer calls something else. [`Error::Interrupted`] if a peer
+    /// is gone, or nothing happens until the deadline; [`Error::DroppedBuffer`]. After these the group cannot go on, and the
+    /// output holds anything.
+    pub fn launch<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
+        self.check::<T>(false)?;
+        if self.context.program.writes_input {
+            return Err(Error::ReadOnlyInput { plan: self.context.program.plan.name().to_owned() });
+        }
+        let loans = [Loan::Read(bytemuck::cast_slice(input)), Loan::Write(bytemuck::cast_slice_mut(output))];
+        self.execute(["input", "output"], loans)
+    }
+
+    /// [`launch`](Self::launch) of a plan that may overwrite its input.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_mut<T: Element>(&mut self, input: &mut [T], output: &mut [T]) -> Result<(), Error> {
+        self.check::<T>(false)?;
+        let loans = [Loan::Write(bytemuck::cast_slice_mut(input)), Loan::Write(bytemuck::cast_slice_mut(output))];
+        self.execute(["input", "output"], loans)
+    }
+
+    /// Launches in place: the buffer is input and output. In an all-gather the input is this rank's part of it, in a
+    /// reduce-scatter the output is; otherwise as [`launch`](Self::launch).
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
+        self.check::<T>(true)?;
+        self.execute(["buffer", "output"], [Loan::Write(bytemuck::cast_slice_mut(buffer)), Loan::Read(&[])])
+    }
+
+    fn check<T: Element>(&self, in_place: bool) -> Result<(), Error> {
+        let (expected, found) = (self.params.message.dtype, T::TYPE);
+        if expected != found {
+            return Err(Error::ElementType { expected, found });
+        }
+        let program = &self.context.program;
+        if program.shape.collective.in_place != in_place {
+            return Err(Error::InPlace { plan: program.plan.name().to_owned(), in_place: !in_place });
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, names: [&'static str; SLOTS], loans: [Loan<'_>; SLOTS]) -> Result<(), Error> {
+        let Self { inner, context, params, views, states, worker, id, seen, copy_in, copy_out } = self;
+        let mut session = inner.session()?;
+        let session = &mut *session;
+        let lens = params.buffers(&context.program);
+        for (slot, loan) in loans.iter().enumerate() {
+            let (expected, found) = (lens[slot], loan.bytes().len() as u64);
+            if expected != found {
+                return Err(Error::BufferSize { rank: session.rank(), buffer: names[slot], expected, found });
+            }
+        }
+        let flag = session.next_flag()?;
+        let lender = Lender::new(session, context, &loans)?;
+        // What only a launch that fails needs.
+        let written = [0, 1].map(|slot| matches!(loans[slot], Loan::Write(_)));
+        let own = (session.rank() * SLICES) as usize;
+        let private = (context.program.shape.ranks * SLICES) as usize;
+        let mut slot = 0;
+        let loans = loans.map(|loan| {
+            let shared = lender.copied[slot].is_none().then_some(own + slot);
+            slot += 1;
+            (loan, private + slot - 1, shared)
+        });
+        let copies = |views: &mut Views, ranges: &[Vec<Range<u64>>; SLOTS], inwards: bool| {
+            for (slot, ranges) in ranges.iter().enumerate() {
+                if lender.copied[slot].is_some() {
+                    let (from, to) = (views.memory().slice(private + slot), views.memory().slice(own + slot));
+                    let (from, to) = if inwards { (from, to) } else { (to, from) };
+                    for range in ranges {
+                        let len = range.end - range.start;
+                        copy(from.range(range.start, len), to.range(range.start, len), len);
+                    }
+                }
+            }
+        };
+        let result = views.lend(loans, |views| {
+            for (slot, shared) in lender.copied.iter().enumerate() {
+                if let Some(shared) = shared {
+                    views.set(own + slot, &shared.mine, 0..lens[slot]);
+                }
+            }
+            copies(views, copy_in, true);
+            let number = session.begin(*id, &lender.handed)?;
+            let mut drive = Drive { session, context, params, views, states, worker, seen, number, flag, lens };
+            drive.run()?;
+            copies(drive.views, copy_out, false);
+            drive.divide();
+            Ok(())
+        });
+        if result.is_err() {
+            for (slot, shared) in lender.regions.iter().enumerate() {
+                if let (true, Some(shared)) = (written[slot], shared) {
+                    // Where this fails too there is no memory at all; the caller gets the first error.
+                    let _ = shared.mine.cut_off();
+                }
+            }
+        }
+        result
+    }
+}
+
+/// How a launch's slices reach the peers.
+struct Lender {
+    handed: Handed,
+    /// By slot: where a slice is copied to; `None` if peers use it where it is, or not at all.
+    copied: [Option<Arc<Shared>>; SLOTS],
+    /// By slot: the allocation that it lies in, if peers use it where it is.
+    regions: [Option<Arc<Shared>>; SLOTS],
+}
+
+impl Lender {
+    #[inline]
+    fn new(session: &mut Session, context: &PlanContext, loans: &[Loan<'_>; SLOTS]) -> Result<Self, Error> {
+        let mut lender = Self { handed: Handed::default(), copied: [None, None], regions: [None, None] };
+        if context.visited_by.is_empty() {
+            return Ok(lender);
+        }
+        for (slot, loan) in loans.iter().enumerate().filter(|(_, loan)| !loan.bytes().is_empty()) {
+            if let Some((shared, at)) = session.region(loan.bytes()) {
+                lender.handed.0[slot] = (shared.number, at);
+                lender.regions[slot] = Some(shared);
+            } else if let Some(shared) = session.staging[slot].clone() {
+                shared.reserve(session)?;
+                lender.handed.0[slot] = (shared.number, 0);
+                lender.copied[slot] = Some(shared);
+            }
+        }
+        Ok(lender)
+    }
+}
+
+impl fmt::Debug for Executable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Executable")
+            .field("plan", &self.context.program.plan)
+            .field("message", &self.params.message)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,37 @@
+//! The CPU executor between processes: every rank is a process, or a thread with a group of its own.
+//!
+//! Plans, packets, flags and counters are those of [`crate::cpu`]: both run plans on one interpreter. Ranks of a node share
+//! memory. A launch works on a caller's buffers where they are if they come from [`Transport::alloc`]; of other slices only
+//! what peers read or write goes through memory that is shared, and the rank's own operations use the caller's.
+//!
+//! | step | done by | how often |
+//! |---|---|---|
+//! | ranks of a node meet, and share one segment of calls | `session` | once per group |
+//! | plan lowered, counters and scratch shared, own operands told from shared ones | `prepare`, `placement` | once per plan, size and type |
+//! | call compared, own thread blocks run until all are done | `launch`, `drive` | every launch |
+//!
+//! # What a launch promises about buffers
+//!
+//! A peer touches a caller's buffer only after it has seen that its owner began the launch (an operation that visits a peer's
+//! buffer waits for that), and the owner's launch returns only when all peers that touch the buffer have finished. This holds
+//! for every plan, wrong ones too, so between launches a [`SharedBuffer`] is an ordinary slice. If a launch fails, its buffers
+//! are cut off from the peers before it returns: they are zero then.
+
+mod buffer;
+mod calls;
+mod drive;
+mod launch;
+mod options;
+mod placement;
+mod plan;
+mod prepare;
+mod queue;
+mod report;
+mod session;
+mod transport;
+
+pub use buffer::SharedBuffer;
+pub use launch::Executable;
+pub use options::Options;
+pub use queue::{Finished, Pending, Queue};
+pub use transport::Transport;

@@ -1,0 +1,97 @@
+//! What a group keeps of a plan on a rank.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
+
+use mscclpp_core::plan::Plan;
+
+use super::buffer::Shared;
+use super::placement::{Placement, place};
+use crate::interpret::{Counters, Program, State};
+use crate::shm::Cells;
+
+/// A plan that was prepared. Launches of all sizes share it, one at a time.
+pub(super) struct PlanContext {
+    pub(super) program: Program,
+    pub(super) placement: Placement,
+    pub(super) counters: Counters,
+    /// A line per thread block of any rank behind those of the channels: where it stands, written by those that wait for long.
+    cells: Cells,
+    /// Own thread blocks, in the program's.
+    pub(super) agents: Range<usize>,
+    /// The own proxy, in the program's.
+    pub(super) proxy: Option<usize>,
+    /// By place: whose callers' buffers this rank accesses, and who accesses its caller's.
+    pub(super) visits: Vec<usize>,
+    pub(super) visited_by: Vec<usize>,
+}
+
+/// Lines of the segment that a plan's counters and positions lie in.
+pub(super) fn lines(program: &Program) -> usize {
+    program.channels.len() + program.agents.len()
+}
+
+impl PlanContext {
+    /// `cells`: [`lines`] lines, shared by the ranks of a node. `locals`: those ranks.
+    pub(super) fn new(mut program: Program, rank: u32, locals: &[u32], cells: Cells) -> Self {
+        let placement = place(&mut program, rank);
+        let of = |of: &[bool]| {
+            (0..locals.len()).filter(|&place| locals[place] != rank && of[locals[place] as usize]).collect()
+        };
+        let first = program.agents.iter().position(|code| code.rank == rank).unwrap_or(0);
+        let own = program.agents.iter().filter(|code| code.rank == rank).count();
+        Self {
+            visits: of(&placement.visits),
+            visited_by: of(&placement.visited_by),
+            counters: Counters::shared(&program, cells.clone()),
+            cells,
+            agents: first..first + own,
+            proxy: program.proxies.iter().position(|&owner| owner == rank),
+            placement,
+            program,
+        }
+    }
+
+    pub(super) fn is_of(&self, plan: &Plan) -> bool {
+        let known = &self.program.plan;
+        known.hash() == plan.hash() && known.image().len() == plan.image().len()
+    }
+
+    /// Says where an own thread block stands in a call.
+    pub(super) fn write_position(&self, agent: usize, call: u64, state: &State) {
+        let line = self.cells.line(self.program.channels.len() + agent);
+        line[0].store(0, Relaxed);
+        fence(Release);
+        for (word, value) in line[1..].iter().zip(state.to_words()) {
+            word.store(value, Relaxed);
+        }
+        line[0].store(call, Release);
+    }
+
+    /// Where a thread block of any rank of the node stood last in a call; `None` if its rank has not said so.
+    pub(super) fn position(&self, agent: usize, call: u64) -> Option<State> {
+        let line = self.cells.line(self.program.channels.len() + agent);
+        if line[0].load(Acquire) != call {
+            return None;
+        }
+        let words = std::array::from_fn(|i| line[1 + i].load(Relaxed));
+        fence(Acquire);
+        (line[0].load(Relaxed) == call).then(|| State::from_words(call, words))
+    }
+
+    /// Whether launches touch callers' buffers of other ranks at all.
+    pub(super) fn touches(&self) -> bool {
+        !self.visits.is_empty() || !self.visited_by.is_empty()
+    }
+}
+
+/// A plan of a session.
+pub(super) struct Prepared {
+    pub(super) context: Arc<PlanContext>,
+    /// Plain and packets.
+    pub(super) scratch: [Option<Arc<Shared>>; 2],
+    /// Bytes per rank of each.
+    pub(super) bytes: [u64; 2],
+}

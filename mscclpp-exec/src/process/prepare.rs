@@ -1,0 +1,160 @@
+//! From a plan and a message to an executable.
+
+use std::sync::Arc;
+
+use mscclpp_core::plan::Plan;
+
+use super::buffer::Shared;
+use super::launch::Executable;
+use super::placement::SLOTS;
+use super::plan::{PlanContext, Prepared, lines};
+use super::session::Session;
+use super::transport::Transport;
+use crate::error::Error;
+use crate::interpret::{Params, Program, SLICES, lower};
+use crate::memory::Views;
+use crate::message::Message;
+use crate::shm::Cells;
+
+impl Transport {
+    /// Binds a plan to a message: everything that can be done before there are buffers. A call of all ranks.
+    ///
+    /// The first call for a plan reads it, time linear in its operations of all ranks. Memory that peers share for it
+    /// (counters, scratch, copies of slices that are not shared) is exchanged when it is new or must grow.
+    ///
+    /// # Errors
+    /// Before any rank is waited for: [`Error::Ranks`], [`Error::Plan`], [`Error::MessageSize`], [`Error::UnequalParts`],
+    /// [`Error::TooLarge`], [`Error::FixedReduction`], [`Error::Accumulator`], [`Error::Memory`]: the same on all ranks that ask
+    /// for the same. [`Error::Mismatch`] if ranks ask for different things, [`Error::Lost`] if one does not come,
+    /// [`Error::NoMemory`], [`Error::Busy`], [`Error::Broken`].
+    pub fn prepare(&self, plan: &Plan, message: Message) -> Result<Executable, Error> {
+        let mut session = self.inner.session()?;
+        let found = session.find_plan(plan, self.num_ranks())?;
+        let options = session.options;
+        let params = Params::new(session.program(&found), message, options.scratch_limit, options.scratch_pool)?;
+        let text = describe(plan, &message);
+        session.agree(&format!("prepare of {text}"))?;
+        let at = match found {
+            Found::Known(at) => at,
+            Found::New(program) => session.add_plan(*program)?,
+        };
+        let scratch = session.grow_scratch(at, params.scratch)?;
+        let context = Arc::clone(&session.plans[at].context);
+        if context.touches() {
+            session.grow_staging(params.buffers(&context.program))?;
+        }
+        let views = session.views(&context.program, &scratch);
+        let id = session.id_of(&format!("launch of {text}"));
+        drop(session);
+        Ok(Executable::new(Arc::clone(&self.inner), context, params, views, id))
+    }
+}
+
+/// `` plan `ring` (5f0c…), 1000 f32, sum, … ``
+fn describe(plan: &Plan, message: &Message) -> String {
+    let Message { count, dtype, op, accumulate, packet, any_size: _ } = message;
+    let op = op.map_or("as planned", |op| op.name());
+    let name: String = plan.name().chars().take(100).collect();
+    let hash = plan.hash() as u64;
+    format!("plan `{name}` ({hash:016x}), {count} {dtype}, {op}, accumulated {accumulate}, {packet:?}")
+}
+
+/// A plan of a group.
+enum Found {
+    /// Its position among those that were prepared.
+    Known(usize),
+    New(Box<Program>),
+}
+
+impl Session {
+    fn find_plan(&self, plan: &Plan, ranks: u32) -> Result<Found, Error> {
+        if let Some(at) = self.plans.iter().position(|known| known.context.is_of(plan)) {
+            return Ok(Found::Known(at));
+        }
+        let (expected, found) = (plan.num_ranks(), ranks);
+        if expected != found {
+            return Err(Error::Ranks { plan: plan.name().to_owned(), expected, found });
+        }
+        Ok(Found::New(Box::new(lower(plan)?)))
+    }
+
+    fn program<'a>(&'a self, found: &'a Found) -> &'a Program {
+        match found {
+            Found::Known(at) => &self.plans[*at].context.program,
+            Found::New(program) => program,
+        }
+    }
+
+    /// Sees to it that all ranks of all nodes make this call.
+    pub(super) fn agree(&mut self, text: &str) -> Result<(), Error> {
+        self.exchange(text, &[], &[])?;
+        if self.bootstrap.num_nodes() <= 1 {
+            return Ok(());
+        }
+        let all = self.bootstrap.all_gather(text.as_bytes())?;
+        match all.iter().position(|other| other != text.as_bytes()) {
+            None => Ok(()),
+            Some(peer) => {
+                let other = String::from_utf8_lossy(&all[peer]).into_owned();
+                let (number, rank, peer) = (self.number, self.rank(), peer as u32);
+                let error = Error::Mismatch { number, rank, call: text.to_owned(), peer, other };
+                self.give_up(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes counters for a plan; returns its position.
+    fn add_plan(&mut self, program: Program) -> Result<usize, Error> {
+        // The first rank of the node has them.
+        let bytes = if self.me == 0 { Cells::bytes(lines(&program)) } else { 0 };
+        let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;
+        let segment = shared.of(0).ok_or_else(|| Error::Internal("a plan without counters".into()))?;
+        let context = PlanContext::new(program, self.rank(), &self.locals, Cells::new(segment));
+        self.plans.push(Prepared { context: Arc::new(context), scratch: [None, None], bytes: [0, 0] });
+        Ok(self.plans.len() - 1)
+    }
+
+    /// Gives a plan as much scratch as a message needs, plain and packets. What older executables have they keep.
+    fn grow_scratch(&mut self, plan: usize, bytes: [u64; 2]) -> Result<[Option<Arc<Shared>>; 2], Error> {
+        for (kind, text) in ["scratch", "scratch for packets"].into_iter().enumerate() {
+            if self.plans[plan].bytes[kind] >= bytes[kind] {
+                continue;
+            }
+            let shared = self.allocate(bytes[kind], text, "scratch", true)?;
+            if kind == 1 {
+                self.packets.retain(|packets| packets.strong_count() > 0);
+                self.packets.push(Arc::downgrade(&shared));
+            }
+            self.plans[plan].scratch[kind] = Some(shared);
+            self.plans[plan].bytes[kind] = bytes[kind];
+        }
+        Ok(self.plans[plan].scratch.clone())
+    }
+
+    /// Makes room for copies of slices that are not shared. Pages are taken when they are first used.
+    fn grow_staging(&mut self, bytes: [u64; SLOTS]) -> Result<(), Error> {
+        for (slot, bytes) in bytes.into_iter().enumerate() {
+            let have = self.staging[slot].as_ref().map_or(0, |shared| shared.mine.len() as u64);
+            if have < bytes {
+                self.staging[slot] = None;
+                self.staging[slot] = Some(self.allocate(bytes, "room for copies", "copies", false)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory that launches see but for what callers hand in.
+    fn views(&self, program: &Program, scratch: &[Option<Arc<Shared>>; 2]) -> Views {
+        let mut views = Views::new((program.shape.ranks * SLICES) as usize + SLOTS);
+        for (place, rank) in self.locals.iter().enumerate() {
+            for (kind, shared) in scratch.iter().enumerate() {
+                if let Some(segment) = shared.as_ref().and_then(|shared| shared.of(place)) {
+                    let len = segment.len() as u64;
+                    views.set((rank * SLICES) as usize + SLOTS + kind, &segment, 0..len);
+                }
+            }
+        }
+        views
+    }
+}

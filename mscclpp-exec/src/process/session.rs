@@ -1,0 +1,379 @@
+//! What the calls of a rank have in common: its peers on the node, and which call comes next.
+
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use super::buffer::Shared;
+use super::calls::{AHEAD, Calls, Handed, RING};
+use super::options::Options;
+use super::plan::Prepared;
+use crate::bootstrap::Bootstrap;
+use crate::error::{Cause, Error};
+use crate::memory::Views;
+use crate::numeric::{LINE, Line};
+use crate::shm::{Cells, Door, Mesh, Segment, Sent};
+
+/// A rank's side of its group. One call at a time has it.
+pub(super) struct Session {
+    pub(super) bootstrap: Arc<Bootstrap>,
+    pub(super) options: Options,
+    /// Ranks of this node, ascending, and the own place among them.
+    pub(super) locals: Vec<u32>,
+    pub(super) me: usize,
+    pub(super) calls: Calls,
+    mesh: Mesh,
+    /// The last call.
+    pub(super) number: u64,
+    /// What the last calls were, by number.
+    history: [(u64, u64); RING as usize],
+    /// By place: up to which call it is known that the peer called the same.
+    compared: Box<[u64]>,
+    /// Texts of calls by id, for messages.
+    texts: Vec<(u64, Arc<str>)>,
+    /// Launches so far: their packets' flags.
+    pub(super) launches: u64,
+    /// Why the group cannot go on.
+    pub(super) broken: Option<String>,
+    /// Plans that were prepared.
+    pub(super) plans: Vec<Prepared>,
+    /// Allocations that are alive, by number.
+    pub(super) regions: Vec<Weak<Shared>>,
+    pub(super) allocations: u64,
+    /// Where slices are copied to that are not shared themselves: inputs, outputs.
+    pub(super) staging: [Option<Arc<Shared>>; 2],
+    /// Scratch for packets, to be cleared when flags start again.
+    pub(super) packets: Vec<Weak<Shared>>,
+    /// More ranks than processors: to spin keeps peers from running.
+    pub(super) crowded: bool,
+}
+
+/// How long a rank sleeps at most before it looks whether its peers are alive.
+pub(super) const NAP: Duration = Duration::from_millis(5);
+
+impl Session {
+    /// Connects the ranks of a node.
+    pub(super) fn new(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
+        let rank = bootstrap.rank();
+        let node = bootstrap.node_of(rank)?;
+        let mut locals = Vec::new();
+        for peer in 0..bootstrap.num_ranks() {
+            if bootstrap.node_of(peer)? == node {
+                locals.push(peer);
+            }
+        }
+        let me = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
+        let door = Door::open()?;
+        let all = bootstrap.all_gather(&door.key())?;
+        let key = |peer: &u32| -> Result<[u8; 32], Error> {
+            let key = all.get(*peer as usize).and_then(|key| key.as_slice().try_into().ok());
+            key.ok_or_else(|| Error::Lost { peer: *peer, why: "it sent no local address".into() })
+        };
+        let keys = locals.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+        let deadline = Instant::now() + options.deadline;
+        let mesh = door.connect(me, &keys, deadline).map_err(|error| name(error, &locals))?;
+        let bytes = Calls::bytes(locals.len());
+        // The first rank of the node brings the segment.
+        let segment = if me == 0 {
+            let segment = Segment::new(bytes, "calls")?;
+            segment.reserve("calls")?;
+            for place in 1..locals.len() {
+                mesh.send(place, &[], &[segment.file()]).map_err(|error| name(error, &locals))?;
+            }
+            segment
+        } else {
+            let late = || {
+                bootstrap.check_alive()?;
+                let why = "it did not share its segment of calls in time".into();
+                if Instant::now() > deadline { Err(Error::Lost { peer: 0, why }) } else { Ok(()) }
+            };
+            let sent = mesh.receive(0, late).map_err(|error| name(error, &locals))?;
+            let file = sent.files.into_iter().next();
+            let none = || Error::Lost { peer: locals[0], why: "it sent no descriptor".into() };
+            Segment::open(file.ok_or_else(none)?, bytes)?
+        };
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Ok(Self {
+            calls: Calls::new(Cells::new(Arc::new(segment)), me, locals.len()),
+            crowded: locals.len() > processors,
+            compared: vec![0; locals.len()].into(),
+            bootstrap,
+            options,
+            locals,
+            me,
+            mesh,
+            number: 0,
+            history: [(0, 0); RING as usize],
+            texts: Vec::new(),
+            launches: 0,
+            broken: None,
+            plans: Vec::new(),
+            regions: Vec::new(),
+            allocations: 0,
+            staging: [None, None],
+            packets: Vec::new(),
+        })
+    }
+
+    /// This rank.
+    pub(super) fn rank(&self) -> u32 {
+        self.bootstrap.rank()
+    }
+
+    /// Places of the other ranks of the node.
+    pub(super) fn peers(&self) -> impl Iterator<Item = usize> + use<> {
+        let me = self.me;
+        (0..self.locals.len()).filter(move |&place| place != me)
+    }
+
+    /// Remembers a text and returns the id that it has on all ranks.
+    pub(super) fn id_of(&mut self, text: &str) -> u64 {
+        let id = fnv(text.as_bytes());
+        if self.texts.iter().all(|(known, _)| *known != id) {
+            self.texts.push((id, text.into()));
+        }
+        id
+    }
+
+    fn text_of(&self, id: u64) -> Option<String> {
+        self.texts.iter().find(|(known, _)| *known == id).map(|(_, text)| text.to_string())
+    }
+
+    /// Begins a call: waits if this rank is too far ahead, then says what it calls.
+    ///
+    /// # Errors
+    /// [`Error::Broken`], [`Error::Mismatch`] for this call or one of the last, [`Error::Interrupted`] by a peer's end.
+    #[inline]
+    pub(super) fn begin(&mut self, id: u64, handed: &Handed) -> Result<u64, Error> {
+        if let Some(why) = &self.broken {
+            return Err(Error::Broken { why: why.clone() });
+        }
+        let number = self.number + 1;
+        if number > AHEAD {
+            let least = number - AHEAD;
+            for place in self.peers() {
+                if self.compared[place] < least {
+                    self.wait_for(|session| {
+                        session.compare(place)?;
+                        Ok(session.compared[place] >= least)
+                    })?;
+                }
+            }
+        }
+        self.number = number;
+        self.history[(number % RING) as usize] = (number, id);
+        self.calls.begin(number, id, handed);
+        Ok(number)
+    }
+
+    /// Compares the calls that a peer has begun with the own ones.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`].
+    #[inline]
+    pub(super) fn compare(&mut self, place: usize) -> Result<(), Error> {
+        while self.compared[place] < self.number {
+            let number = self.compared[place] + 1;
+            let Some((other, _)) = self.calls.begun(place, number) else {
+                break;
+            };
+            let own = self.history[(number % RING) as usize].1;
+            if own != other {
+                return Err(self.mismatch(place, number, own, other));
+            }
+            self.compared[place] = number;
+        }
+        Ok(())
+    }
+
+    /// Whether a peer is known to have begun the call at hand, the same one.
+    #[inline]
+    pub(super) fn is_compared(&self, place: usize) -> bool {
+        self.compared[place] == self.number
+    }
+
+    #[cold]
+    fn mismatch(&mut self, place: usize, number: u64, own: u64, other: u64) -> Error {
+        let unknown = |id: u64| format!("something that it prepared alone (call id {id:x})");
+        let call = self.text_of(own).unwrap_or_else(|| unknown(own));
+        // What is not known here the peer may have written down.
+        let text = || Some(self.calls.text(place)).filter(|text| fnv(text.as_bytes()) == other);
+        let other = self.text_of(other).or_else(text).unwrap_or_else(|| unknown(other));
+        let error = Error::Mismatch { number, rank: self.rank(), call, peer: self.locals[place], other };
+        self.give_up(&error);
+        error
+    }
+
+    /// Says that the group cannot go on.
+    #[cold]
+    pub(super) fn give_up(&mut self, error: &Error) {
+        self.broken.get_or_insert_with(|| error.to_string());
+        self.calls.give_up(self.number);
+    }
+
+    /// Why nobody needs to be waited for any longer, if so.
+    #[cold]
+    pub(super) fn find_cause(&self) -> Option<Cause> {
+        if let Some(place) = self.calls.find_given_up() {
+            return Some(Cause::GaveUp { peer: self.locals[place] });
+        }
+        // Who has finished this call may leave.
+        if let Some(place) = self.mesh.find_lost(|place| !self.calls.is_finished(place, self.number)) {
+            return Some(Cause::Gone { peer: self.locals[place] });
+        }
+        self.bootstrap.check_alive().err().map(|error| Cause::Group(Box::new(error)))
+    }
+
+    /// Waits outside of a launch until something is so; fails when a peer is gone or nothing is so until the deadline.
+    #[cold]
+    fn wait_for(&mut self, mut is_so: impl FnMut(&mut Self) -> Result<bool, Error>) -> Result<(), Error> {
+        let mut since: Option<Instant> = None;
+        let mut rounds = 0_u32;
+        while !is_so(self)? {
+            rounds += 1;
+            if rounds < 100 {
+                std::thread::yield_now();
+                continue;
+            }
+            self.check_peers(*since.get_or_insert_with(Instant::now))?;
+            let drowsy = self.calls.lie_down();
+            if is_so(self)? {
+                self.calls.get_up();
+                break;
+            }
+            self.calls.sleep(drowsy, NAP);
+        }
+        Ok(())
+    }
+
+    /// Fails if a wait that began at `since` is of no use.
+    fn check_peers(&mut self, since: Instant) -> Result<(), Error> {
+        // A peer that gave up because of this very call says so by its call.
+        for place in self.peers() {
+            self.compare(place)?;
+        }
+        let why = |cause: &Cause| format!("{cause}, while rank {} waited for it", self.rank());
+        let error = match self.find_cause() {
+            Some(Cause::Group(error)) => Error::Group(error),
+            Some(cause @ (Cause::Gone { peer } | Cause::GaveUp { peer })) => Error::Lost { peer, why: why(&cause) },
+            _ if since.elapsed() < self.options.deadline => return Ok(()),
+            _ => {
+                let absent = self.peers().find(|&place| !self.is_compared(place));
+                let peer = self.locals[absent.unwrap_or(self.me)];
+                let call = self.text_of(self.history[(self.number % RING) as usize].1).unwrap_or_default();
+                let why = format!("it did not make call {} ({call}) within {:?}", self.number, self.options.deadline);
+                Error::Lost { peer, why }
+            }
+        };
+        self.give_up(&error);
+        Err(error)
+    }
+
+    /// The flag of the next launch: 1, 2, …, and after the largest again 1, for which all make their packets stale.
+    pub(super) fn next_flag(&mut self) -> Result<u32, Error> {
+        let flag = (self.launches % u64::from(u32::MAX)) as u32 + 1;
+        if flag == 1 && self.launches > 0 {
+            self.clear_packets()?;
+        }
+        self.launches += 1;
+        Ok(flag)
+    }
+
+    #[cold]
+    fn clear_packets(&mut self) -> Result<(), Error> {
+        const TEXT: &str = "clearing of packets";
+        // First nobody uses packets any more, then nobody has any.
+        self.agree(TEXT)?;
+        for packets in self.packets.iter().filter_map(Weak::upgrade) {
+            let len = packets.mine.len() as u64;
+            let mut views = Views::new(1);
+            views.set(0, &packets.mine, 0..len);
+            let span = views.memory().slice(0);
+            for at in (0..len as usize).step_by(LINE) {
+                span.store(at, LINE.min(len as usize - at), Line::ZERO);
+            }
+        }
+        self.agree(TEXT)
+    }
+
+    /// The allocation that a slice lies in, and where.
+    #[inline]
+    pub(super) fn region(&self, bytes: &[u8]) -> Option<(Arc<Shared>, u64)> {
+        self.regions.iter().find_map(|region| {
+            let region = region.upgrade()?;
+            let at = region.find(bytes)?;
+            Some((region, at))
+        })
+    }
+
+    /// A call that all ranks of the node make, in which each tells all others something. Returns by place what each sent; the
+    /// own place's is empty.
+    ///
+    /// # Errors
+    /// As [`begin`](Self::begin); [`Error::Lost`] if somebody does not come before the deadline.
+    pub(super) fn exchange(&mut self, text: &str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<Vec<Sent>, Error> {
+        let id = self.id_of(text);
+        // Peers may still have to read what this rank called when the group broke.
+        if self.broken.is_none() {
+            self.calls.write_text(text);
+        }
+        self.begin(id, &Handed::default())?;
+        self.calls.wake(false);
+        for place in self.peers() {
+            self.wait_for(|session| {
+                session.compare(place)?;
+                Ok(session.is_compared(place))
+            })?;
+        }
+        let mut result = Ok(());
+        for place in self.peers() {
+            result = result.and_then(|()| self.mesh.send(place, bytes, files));
+        }
+        let since = Instant::now();
+        let mut received = Vec::new();
+        for place in 0..self.locals.len() {
+            let deadline = self.options.deadline;
+            let bootstrap = &self.bootstrap;
+            let late = || {
+                bootstrap.check_alive()?;
+                let why = format!("it sent nothing for {deadline:?} in {text}");
+                if since.elapsed() > deadline { Err(Error::Lost { peer: place as u32, why }) } else { Ok(()) }
+            };
+            match result.and_then(|()| self.mesh.receive(place, late)) {
+                Ok(sent) => {
+                    received.push(sent);
+                    result = Ok(());
+                }
+                Err(error) => {
+                    let error = name(error, &self.locals);
+                    self.give_up(&error);
+                    return Err(error);
+                }
+            }
+        }
+        self.calls.finish(self.number);
+        Ok(received)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.broken.is_none() {
+            self.calls.finish(self.number);
+        }
+        // Peers see the connections close; nothing is waited for.
+    }
+}
+
+/// Puts the rank into an error that names a place.
+fn name(error: Error, locals: &[u32]) -> Error {
+    match error {
+        Error::Lost { peer, why } => Error::Lost { peer: locals.get(peer as usize).copied().unwrap_or(peer), why },
+        other => other,
+    }
+}
+
+/// The id of a text: the same on all machines (FNV-1a).
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

@@ -1,0 +1,138 @@
+//! A rank's way to its peers.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use super::buffer::{Shared, SharedBuffer};
+use super::options::Options;
+use super::session::Session;
+use crate::bootstrap::Bootstrap;
+use crate::dtype::Element;
+use crate::error::Error;
+use crate::shm::Segment;
+
+/// A rank's way to its peers: makes shared buffers, prepares plans. Clones are the same rank.
+///
+/// [`alloc`](Self::alloc), [`prepare`](Self::prepare) and launches are calls of the group: all ranks make the same ones in the
+/// same order, one at a time. Every rank compares them with its peers'; if they differ both get [`Error::Mismatch`]. After a
+/// call that failed while peers were in it the group cannot go on, and all its calls return [`Error::Broken`].
+#[derive(Clone)]
+pub struct Transport {
+    pub(super) inner: Arc<Inner>,
+}
+
+/// What clones share.
+pub(super) struct Inner {
+    session: Mutex<Session>,
+    bootstrap: Arc<Bootstrap>,
+}
+
+impl Inner {
+    /// The session, for one call. Does not wait: two threads must not use one rank at the same time.
+    pub(super) fn session(&self) -> Result<MutexGuard<'_, Session>, Error> {
+        match self.session.try_lock() {
+            Ok(session) => Ok(session),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy),
+            Err(TryLockError::Poisoned(session)) => {
+                let mut session = session.into_inner();
+                session.give_up(&Error::Internal("a call panicked".into()));
+                Ok(session)
+            }
+        }
+    }
+}
+
+impl Transport {
+    /// Connects the ranks of a group with default [`Options`]. A call of all of them.
+    ///
+    /// # Errors
+    /// [`Error::Group`] if the ranks cannot tell each other where they are; [`Error::Lost`] names a rank of this node that did
+    /// not come before the deadline; [`Error::System`], [`Error::NoMemory`].
+    pub fn new(bootstrap: Arc<Bootstrap>) -> Result<Self, Error> {
+        Self::with_options(bootstrap, Options::default())
+    }
+
+    /// [`new`](Self::new) with other options, the same on all ranks.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_options(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
+        let session = Session::new(Arc::clone(&bootstrap), options)?;
+        Ok(Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap }) })
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> u32 {
+        self.inner.bootstrap.rank()
+    }
+
+    /// Number of ranks.
+    pub fn num_ranks(&self) -> u32 {
+        self.inner.bootstrap.num_ranks()
+    }
+
+    /// A buffer of `len` elements, zero at first, that launches use without copies. A call of all ranks; lengths may differ.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] on this rank, [`Error::Lost`] on the others, if the machine does not have so much; otherwise as
+    /// [`prepare`](Self::prepare).
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, Error> {
+        let mut session = self.inner.session()?;
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+        let shared = session.allocate(bytes, &format!("alloc of {}", T::TYPE), "shared buffers", true)?;
+        Ok(SharedBuffer { shared, len, elements: PhantomData })
+    }
+}
+
+impl Session {
+    /// Memory of every rank of the node, mapped by all of them. `now`: takes its pages at once.
+    pub(super) fn allocate(
+        &mut self,
+        bytes: u64,
+        text: &str,
+        purpose: &'static str,
+        now: bool,
+    ) -> Result<Arc<Shared>, Error> {
+        let mine = Segment::new(bytes, purpose).and_then(|segment| {
+            if now {
+                segment.reserve(purpose)?;
+            }
+            Ok(segment)
+        });
+        // Who has no memory still takes part, or the others would wait for it.
+        let (header, files) = match &mine {
+            Ok(segment) => (bytes.to_le_bytes().to_vec(), vec![segment.file()]),
+            Err(_) => (Vec::new(), Vec::new()),
+        };
+        let sent = self.exchange(text, &header, &files)?;
+        // Counted on all ranks, whatever becomes of it.
+        self.allocations += 1;
+        let mine = mine?;
+        let mut theirs = Vec::new();
+        for (place, sent) in sent.into_iter().enumerate() {
+            if place == self.me {
+                theirs.push(None);
+                continue;
+            }
+            let peer = self.locals[place];
+            let len = sent.bytes.as_slice().try_into().map(u64::from_le_bytes);
+            let (Ok(len), Some(file)) = (len, sent.files.into_iter().next()) else {
+                return Err(Error::Lost { peer, why: format!("it has no memory for its part of an {text}") });
+            };
+            theirs.push(Some(Arc::new(Segment::open(file, len)?)));
+        }
+        let shared =
+            Arc::new(Shared { number: self.allocations, mine: Arc::new(mine), reserved: AtomicBool::new(now), theirs });
+        self.regions.retain(|region| region.strong_count() > 0);
+        self.regions.push(Arc::downgrade(&shared));
+        Ok(shared)
+    }
+}
+
+impl fmt::Debug for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transport").field("rank", &self.rank()).field("ranks", &self.num_ranks()).finish()
+    }
+}

@@ -1,0 +1,260 @@
+//! Connections between the ranks of a node, over which descriptors travel and by which a rank's end is noticed.
+
+use std::io::{IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+
+use super::segment::system;
+use crate::error::Error;
+
+/// Most descriptors of a message.
+const MOST_FILES: usize = 8;
+
+/// Most bytes of a message.
+const MOST_BYTES: usize = 1 << 16;
+
+/// What a rank proves itself with.
+type Token = [u8; 16];
+
+/// What a rank sends to all others.
+#[derive(Default)]
+pub(crate) struct Sent {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) files: Vec<OwnedFd>,
+}
+
+/// A rank's place where the others of its node find it. Its name is not in the file system.
+pub(crate) struct Door {
+    listener: UnixListener,
+    token: Token,
+    name: [u8; 16],
+}
+
+/// A connection to every other rank of the node.
+pub(crate) struct Mesh {
+    /// By place among the node's ranks; `None` for the own place.
+    peers: Vec<Option<UnixStream>>,
+}
+
+impl Door {
+    /// # Errors
+    /// [`Error::System`].
+    pub(crate) fn open() -> Result<Self, Error> {
+        let (mut token, mut name) = ([0; 16], [0; 16]);
+        for bytes in [&mut token, &mut name] {
+            rustix::rand::getrandom(bytes, rustix::rand::GetRandomFlags::empty())
+                .map_err(|errno| system("get random bytes", errno))?;
+        }
+        let address = address(&name)?;
+        let listener = UnixListener::bind_addr(&address).map_err(|error| io("listen on a local socket", &error))?;
+        listener.set_nonblocking(true).map_err(|error| io("listen on a local socket", &error))?;
+        Ok(Self { listener, token, name })
+    }
+
+    /// What others need to come in.
+    pub(crate) fn key(&self) -> [u8; 32] {
+        let mut key = [0; 32];
+        key[..16].copy_from_slice(&self.name);
+        key[16..].copy_from_slice(&self.token);
+        key
+    }
+
+    /// Connects the ranks of a node. `keys`: of all of them in order; `me`: the own place. Returns by `deadline`.
+    ///
+    /// # Errors
+    /// [`Error::System`]; [`Error::Lost`] names a place whose rank has not come.
+    pub(crate) fn connect(self, me: usize, keys: &[[u8; 32]], deadline: Instant) -> Result<Mesh, Error> {
+        const WHAT: &str = "connect to a rank of this node";
+        let mut peers: Vec<Option<UnixStream>> = keys.iter().map(|_| None).collect();
+        for (place, key) in keys.iter().enumerate().take(me) {
+            let stream = UnixStream::connect_addr(&address(&key[..16])?).map_err(|error| io(WHAT, &error))?;
+            let mut hello = [0; 20];
+            hello[..16].copy_from_slice(&key[16..]);
+            hello[16..].copy_from_slice(&(me as u32).to_le_bytes());
+            (&stream).write_all(&hello).map_err(|error| io(WHAT, &error))?;
+            peers[place] = Some(stream);
+        }
+        while let Some(missing) = (me + 1..keys.len()).find(|&place| peers[place].is_none()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::Lost { peer: missing as u32, why: "it did not connect in time".into() });
+            }
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    let place = self.welcome(&stream, left).filter(|place| (me + 1..keys.len()).contains(place));
+                    if let Some(place) = place.filter(|&place| peers[place].is_none()) {
+                        peers[place] = Some(stream);
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    poll(self.listener.as_fd(), left.min(Duration::from_millis(50)));
+                }
+                Err(error) => return Err(io(WHAT, &error)),
+            }
+        }
+        for stream in peers.iter().flatten() {
+            stream.set_nonblocking(true).map_err(|error| io(WHAT, &error))?;
+        }
+        Ok(Mesh { peers })
+    }
+
+    /// The place of a rank that comes in; `None` for a stranger. Other users of the machine are not even listened to.
+    fn welcome(&self, stream: &UnixStream, left: Duration) -> Option<usize> {
+        let user = rustix::net::sockopt::socket_peercred(stream).ok()?.uid;
+        if user != rustix::process::geteuid() {
+            return None;
+        }
+        stream.set_nonblocking(false).ok()?;
+        stream.set_read_timeout(Some(left.min(Duration::from_secs(1)))).ok()?;
+        let mut hello = [0; 20];
+        (&mut &*stream).read_exact(&mut hello).ok()?;
+        let differs = hello[..16].iter().zip(&self.token).fold(0, |differs, (a, b)| differs | (a ^ b));
+        let place = u32::from_le_bytes([hello[16], hello[17], hello[18], hello[19]]);
+        (differs == 0).then_some(place as usize)
+    }
+}
+
+impl Mesh {
+    /// Sends a message with descriptors to the rank at a place. Does not wait: a message fits into a socket's buffer, and
+    /// ranks exchange them one at a time.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if it is gone.
+    pub(crate) fn send(&self, place: usize, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        let Some(stream) = &self.peers[place] else {
+            return Ok(());
+        };
+        if bytes.len() > MOST_BYTES || files.len() > MOST_FILES {
+            let why = format!("a message of {} bytes and {} descriptors", bytes.len(), files.len());
+            return Err(Error::Internal(why));
+        }
+        let lost = |why: String| Error::Lost { peer: place as u32, why };
+        let header = (bytes.len() as u32).to_le_bytes();
+        let mut message = Vec::with_capacity(4 + bytes.len());
+        message.extend(header);
+        message.extend(bytes);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !files.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(files));
+        }
+        let mut sent = 0;
+        while sent < message.len() {
+            match rustix::net::sendmsg(stream, &[IoSlice::new(&message[sent..])], &mut control, SendFlags::NOSIGNAL) {
+                Ok(n) => {
+                    sent += n;
+                    control.clear();
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => poll_out(stream.as_fd(), Duration::from_millis(10)),
+                Err(errno) => return Err(lost(format!("its connection failed: {errno}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next message of the rank at a place. While there is none `wait` is called now and then; its error ends
+    /// the wait.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if it is gone, what `wait` says.
+    pub(crate) fn receive(&self, place: usize, mut wait: impl FnMut() -> Result<(), Error>) -> Result<Sent, Error> {
+        let Some(stream) = &self.peers[place] else {
+            return Ok(Sent::default());
+        };
+        let lost = |why: String| Error::Lost { peer: place as u32, why };
+        let mut sent = Sent::default();
+        let mut header = [0; 4];
+        self.fill(stream, &mut header, &mut sent.files, lost, &mut wait)?;
+        let len = u32::from_le_bytes(header) as usize;
+        if len > MOST_BYTES {
+            return Err(lost(format!("it sent a message of {len} bytes, expected at most {MOST_BYTES} bytes")));
+        }
+        sent.bytes.resize(len, 0);
+        let mut bytes = std::mem::take(&mut sent.bytes);
+        self.fill(stream, &mut bytes, &mut sent.files, lost, &mut wait)?;
+        sent.bytes = bytes;
+        Ok(sent)
+    }
+
+    fn fill(
+        &self,
+        stream: &UnixStream,
+        bytes: &mut [u8],
+        files: &mut Vec<OwnedFd>,
+        lost: impl Fn(String) -> Error,
+        wait: &mut impl FnMut() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut have = 0;
+        while have < bytes.len() {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let parts = &mut [IoSliceMut::new(&mut bytes[have..])];
+            match rustix::net::recvmsg(stream, parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
+                Ok(message) => {
+                    let n = message.bytes;
+                    for message in control.drain() {
+                        if let RecvAncillaryMessage::ScmRights(rights) = message {
+                            files.extend(rights.take(MOST_FILES - files.len().min(MOST_FILES)));
+                        }
+                    }
+                    if n == 0 {
+                        return Err(lost("its connection was closed".into()));
+                    }
+                    have += n;
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    wait()?;
+                    poll(stream.as_fd(), Duration::from_millis(5));
+                }
+                Err(errno) => return Err(lost(format!("its connection failed: {errno}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of a rank whose connection has ended, if there is one that was still needed.
+    pub(crate) fn find_lost(&self, is_needed: impl Fn(usize) -> bool) -> Option<usize> {
+        self.peers.iter().enumerate().position(|(place, stream)| {
+            stream.as_ref().is_some_and(|stream| {
+                let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];
+                let ready = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+                ready.is_ok_and(|n| n > 0)
+                    && fds[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR)
+                    && is_needed(place)
+            })
+        })
+    }
+}
+
+fn poll(fd: BorrowedFd<'_>, at_most: Duration) {
+    poll_for(fd, PollFlags::IN, at_most);
+}
+
+fn poll_out(fd: BorrowedFd<'_>, at_most: Duration) {
+    poll_for(fd, PollFlags::OUT, at_most);
+}
+
+/// Waits until there is something to do; too short a wait does no harm, so errors are none.
+fn poll_for(fd: BorrowedFd<'_>, flags: PollFlags, at_most: Duration) {
+    let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
+    let _ = rustix::event::poll(&mut [PollFd::new(&fd, flags)], Some(&timeout));
+}
+
+fn address(name: &[u8]) -> Result<SocketAddr, Error> {
+    SocketAddr::from_abstract_name([b"mscclpp-", name].concat()).map_err(|error| io("name a local socket", &error))
+}
+
+fn io(what: &str, error: &std::io::Error) -> Error {
+    Error::System { what: what.to_owned(), why: error.to_string() }
+}

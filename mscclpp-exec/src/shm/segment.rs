@@ -1,0 +1,196 @@
+//! An anonymous file, mapped.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::error::Error;
+use crate::memory::check_available;
+
+/// Memory that can be mapped by several processes, and is by this one.
+pub(crate) struct Segment {
+    /// `None` once it was cut off.
+    file: OwnedFd,
+    base: NonNull<u8>,
+    len: usize,
+    /// Of the mapping, in whole pages.
+    mapped: usize,
+}
+
+// SAFETY: the mapping belongs to the whole process and stays where it is until the segment is dropped.
+unsafe impl Send for Segment {}
+// SAFETY: a shared reference gives out the address and the length only; who accesses the memory has his own argument.
+unsafe impl Sync for Segment {}
+
+/// From here on a segment is mapped in huge pages, if the system has any.
+const HUGE: usize = 1 << 21;
+
+impl Segment {
+    /// Zeroed memory of its own file. The system gives pages when they are touched; [`reserve`](Self::reserve) asks before.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`], [`Error::System`].
+    pub(crate) fn new(len: u64, purpose: &'static str) -> Result<Self, Error> {
+        let no_memory = || Error::NoMemory { purpose, bytes: len, available: 0 };
+        check_available(len, purpose)?;
+        let file = rustix::fs::memfd_create("mscclpp", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(|errno| system("create a segment of shared memory", errno))?;
+        let mapped = pages(len).ok_or_else(no_memory)?;
+        rustix::fs::ftruncate(&file, mapped as u64).map_err(|_| no_memory())?;
+        // Nobody who is given the descriptor can take pages away under others.
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(|errno| system("seal a segment of shared memory", errno))?;
+        Self::map(file, len, mapped, purpose)
+    }
+
+    /// Another rank's segment of `len` bytes.
+    ///
+    /// # Errors
+    /// [`Error::System`] if it is not a sealed segment of that length, [`Error::NoMemory`] if there are no addresses left.
+    pub(crate) fn open(file: OwnedFd, len: u64) -> Result<Self, Error> {
+        let what = "open a peer's segment of shared memory";
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|errno| system(what, errno))?;
+        let size = rustix::fs::fstat(&file).map_err(|errno| system(what, errno))?.st_size;
+        let mapped = pages(len).filter(|&mapped| size == mapped as i64 && seals.contains(SealFlags::SHRINK));
+        let mapped = mapped.ok_or_else(|| Error::System {
+            what: what.into(),
+            why: format!("it has {size} bytes or can shrink, expected {len} bytes, sealed"),
+        })?;
+        Self::map(file, len, mapped, "a peer's buffers")
+    }
+
+    fn map(file: OwnedFd, len: u64, mapped: usize, purpose: &'static str) -> Result<Self, Error> {
+        // SAFETY: a new mapping at an address that the system chooses takes nothing from anybody.
+        let base = unsafe {
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                mapped,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        };
+        let base = base.ok().and_then(|base| NonNull::new(base.cast::<u8>()));
+        let base = base.ok_or(Error::NoMemory { purpose, bytes: len, available: 0 })?;
+        if mapped >= HUGE {
+            // SAFETY: the range is the mapping made above; the advice changes no contents. Refusal does no harm.
+            let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxHugepage) };
+        }
+        Ok(Self { file, base, len: len as usize, mapped })
+    }
+
+    /// Takes the segment's pages now, so that there is an error here and no signal later.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`].
+    pub(crate) fn reserve(&self, purpose: &'static str) -> Result<(), Error> {
+        check_available(self.len as u64, purpose)?;
+        rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, self.mapped as u64).map_err(|errno| match errno
+        {
+            Errno::NOSPC | Errno::NOMEM => Error::NoMemory { purpose, bytes: self.len as u64, available: 0 },
+            other => system("reserve shared memory", other),
+        })
+    }
+
+    /// Replaces the memory by other, zeroed memory at the same addresses: from now on nobody else reaches it.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system has no memory for that.
+    pub(crate) fn cut_off(&self) -> Result<(), Error> {
+        // SAFETY: the range is this segment's mapping, and stays mapped all the time. Memory that changes to zeros under
+        // somebody with a reference would be a race; the caller sees to it that there is no reference, and accesses in atomic
+        // units may see any value.
+        let result = unsafe {
+            rustix::mm::mmap_anonymous(
+                self.base.as_ptr().cast(),
+                self.mapped,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED,
+            )
+        };
+        result.map(drop).map_err(|errno| system("cut a buffer off from its peers", errno))
+    }
+
+    /// First byte; aligned to a page.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Number of bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The descriptor, to be handed to others.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` or replaced by `cut_off`, and nobody else unmaps it. Who gives out its memory
+        // keeps the segment alive.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
+    }
+}
+
+/// A length in whole pages, at least one; `None` if that is no length.
+fn pages(len: u64) -> Option<usize> {
+    let bytes = len.max(1).checked_next_multiple_of(rustix::param::page_size() as u64)?;
+    usize::try_from(bytes).ok().filter(|&bytes| bytes <= isize::MAX as usize)
+}
+
+pub(super) fn system(what: &str, errno: Errno) -> Error {
+    Error::System { what: what.to_owned(), why: errno.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::Cells;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn two_mappings_show_the_same_memory() {
+        let one = Arc::new(Segment::new(5000, "a test").unwrap());
+        let two = Arc::new(Segment::open(one.file().try_clone_to_owned().unwrap(), 5000).unwrap());
+        assert_ne!(one.base(), two.base());
+        let (one, two) = (Cells::new(one), Cells::new(two));
+        one.at(7).store(42, Relaxed);
+        assert_eq!(two.at(7).load(Relaxed), 42);
+    }
+
+    #[test]
+    fn what_was_cut_off_is_out_of_reach() {
+        let one = Arc::new(Segment::new(100, "a test").unwrap());
+        let two = Arc::new(Segment::open(one.file().try_clone_to_owned().unwrap(), 100).unwrap());
+        let (one_cells, two) = (Cells::new(Arc::clone(&one)), Cells::new(two));
+        two.at(0).store(1, Relaxed);
+        one.cut_off().unwrap();
+        assert_eq!(one_cells.at(0).load(Relaxed), 0);
+        two.at(0).store(2, Relaxed);
+        assert_eq!(one_cells.at(0).load(Relaxed), 0);
+    }
+
+    #[test]
+    fn only_sealed_files_of_the_right_length_are_opened() {
+        let segment = Segment::new(100, "a test").unwrap();
+        let wrong = Segment::open(segment.file().try_clone_to_owned().unwrap(), 1 << 20);
+        assert!(matches!(wrong, Err(Error::System { .. })));
+        let file = rustix::fs::memfd_create("loose", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, 4096).unwrap();
+        assert!(matches!(Segment::open(file, 100), Err(Error::System { .. })));
+    }
+
+    #[test]
+    fn too_much_memory_is_an_error() {
+        assert!(matches!(Segment::new(1 << 60, "a test"), Err(Error::NoMemory { .. })));
+        assert!(matches!(Segment::new(u64::MAX, "a test"), Err(Error::NoMemory { .. })));
+    }
+}

@@ -1,0 +1,228 @@
+//! What goes wrong between ranks ends in bounded time on all of them, and names who and where.
+
+use std::time::{Duration, Instant};
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::Code;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::Plan;
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::error::{Cause, Interrupted, Released, WaitsFor};
+use mscclpp_exec::process::{Options, Transport};
+use mscclpp_exec::{Error, Message, algorithms};
+
+use crate::group::{DEADLINE, each, each_with};
+
+fn ring(ranks: u32) -> Plan {
+    let ring = algorithms::find("allreduce_ring").expect("it is in the library");
+    Plan::new(&ring.compile(ring.spec(ranks, ranks), &[]).expect("it compiles"))
+}
+
+/// A plan that is checked by nobody.
+fn unchecked(ranks: u32, body: impl FnOnce(&Program)) -> Plan {
+    let program = Program::new(AlgoSpec::new("plan", CollectiveKind::AllReduce, ranks));
+    body(&program);
+    Plan::new(&lower(&program.finish().expect("a program")).expect("a plan"))
+}
+
+fn quick() -> Options {
+    Options::default().deadline(Duration::from_millis(300))
+}
+
+fn interrupted(error: Error) -> Interrupted {
+    match error {
+        Error::Interrupted(interrupted) => *interrupted,
+        other => panic!("{other}"),
+    }
+}
+
+fn launch(transport: &Transport, plan: &Plan, message: Message) -> Result<(), Error> {
+    let mut x = transport.prepare(plan, message)?;
+    let mut output = vec![0.0_f32; x.output_len()];
+    x.launch(&vec![1.0_f32; x.input_len()], &mut output)
+}
+
+#[test]
+fn ranks_that_call_different_things() {
+    let (plan, other) = (ring(3), algorithms::find("allreduce_packets").expect("it is in the library"));
+    let other = Plan::new(&other.compile(other.spec(3, 3), &[]).expect("it compiles"));
+    let same = Message::of::<f32>(1000).any_size();
+    for (odd_plan, odd, named) in [
+        (&plan, Message::of::<f32>(1001).any_size(), ["1000 f32", "1001 f32"]),
+        (&plan, Message::of::<i32>(1000).any_size(), ["1000 f32", "1000 i32"]),
+        (&plan, Message::of::<f32>(1000).op(ReduceOp::Max).any_size(), ["as planned", "max"]),
+        (&other, same, ["allreduce_ring", "allreduce_packets"]),
+    ] {
+        let begun = Instant::now();
+        let errors = each(3, |transport| {
+            let (plan, message) = if transport.rank() == 1 { (odd_plan, odd) } else { (&plan, same) };
+            let error = transport.prepare(plan, message).expect_err("ranks differ");
+            assert!(matches!(transport.alloc::<f32>(1), Err(Error::Broken { .. })));
+            error
+        });
+        assert!(begun.elapsed() < DEADLINE, "nobody waits for the deadline");
+        for (rank, error) in errors.iter().enumerate() {
+            let text = error.to_string();
+            assert!(matches!(error, Error::Mismatch { .. }) && error.code() == Code::DifferentCalls, "{rank}: {text}");
+            assert!(named.iter().all(|named| text.contains(named)), "{rank}: {text}");
+            assert!(text.contains("rank 1"), "{rank}: {text}");
+        }
+    }
+}
+
+#[test]
+fn launches_in_different_orders_and_with_different_buffers() {
+    let plan = ring(2);
+    let errors = each(2, |transport| {
+        let mut small = transport.prepare(&plan, Message::of::<f32>(10).any_size()).expect("the same");
+        let mut large = transport.prepare(&plan, Message::of::<f32>(20).any_size()).expect("the same");
+        let (input, mut output) = ([0.0_f32; 20], [0.0_f32; 20]);
+        match transport.rank() {
+            0 => small.launch(&input[..10], &mut output[..10]),
+            _ => large.launch(&input, &mut output),
+        }
+    });
+    for error in errors {
+        let text = error.expect_err("launches differ").to_string();
+        assert!(text.contains("launch of") && text.contains("10 f32") && text.contains("20 f32"), "{text}");
+    }
+    // A launch on one rank, something else on the other.
+    let errors = each(2, |transport| {
+        let mut x = transport.prepare(&plan, Message::of::<f32>(10).any_size()).expect("the same");
+        match transport.rank() {
+            0 => x.launch(&[0.0_f32; 10], &mut [0.0; 10]).expect_err("the other allocates"),
+            _ => transport.alloc::<f32>(10).expect_err("the other launches"),
+        }
+    });
+    for error in errors {
+        let text = error.to_string();
+        assert!(text.contains("launch of") && text.contains("alloc of f32"), "{text}");
+    }
+}
+
+#[test]
+fn a_wait_that_nobody_answers_names_operation_and_channel() {
+    let plan = unchecked(2, |p| {
+        let channels: Vec<_> = p.ranks().map(|rank| rank.memory_channel(p.rank(1 - rank.id()))).collect();
+        channels[1].wait(0);
+        channels[0].signal(0);
+        channels[1].wait(0);
+    });
+    let results = each_with(2, quick(), |transport| launch(&transport, &plan, Message::of::<f32>(8)));
+    let error = results[1].clone().expect_err("nobody signals twice");
+    let text = error.diagnostic().to_string();
+    assert_eq!(error.code(), Code::LostRank, "{text}");
+    let Interrupted { rank, cause, stall } = interrupted(error);
+    assert_eq!(rank, 1);
+    assert!(matches!(cause, Cause::Deadline { .. } | Cause::Gone { peer: 0 }), "{text}");
+    let first = &stall.blocked[0];
+    assert_eq!((first.rank, first.block, &first.released), (1, 0, &Released::ByNothing), "{text}");
+    assert!(matches!(first.waits_for, WaitsFor::Signal { id: 0, peer: 0, expected: 2, seen: 1, .. }), "{text}");
+    assert!(text.contains("failures.rs"), "{text}");
+}
+
+#[test]
+fn a_rank_that_is_gone() {
+    let plan = ring(3);
+    let results = each(3, |transport| {
+        let mut x = transport.prepare(&plan, Message::of::<f32>(300).any_size()).expect("all are there");
+        if transport.rank() == 1 {
+            return Ok(());
+        }
+        x.launch(&[0.0_f32; 300], &mut [0.0; 300])
+    });
+    for rank in [0, 2] {
+        let error = results[rank].clone().expect_err("rank 1 has left");
+        assert_eq!(error.code(), Code::LostRank, "{error}");
+        let Interrupted { rank: own, cause, .. } = interrupted(error);
+        assert_eq!(own, rank as u32);
+        assert!(matches!(cause, Cause::Gone { peer: 1 } | Cause::GaveUp { .. }), "{cause}");
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_by_the_deadline() {
+    let plan = ring(3);
+    let results = each_with(3, quick(), |transport| {
+        let mut x = transport.prepare(&plan, Message::of::<f32>(300).any_size()).expect("all are there");
+        if transport.rank() == 1 {
+            std::thread::sleep(Duration::from_millis(1500));
+            return Ok(());
+        }
+        x.launch(&[0.0_f32; 300], &mut [0.0; 300])
+    });
+    let mut absent_named = 0;
+    for rank in [0, 2] {
+        let text = results[rank].clone().expect_err("rank 1 does not come").to_string();
+        let Interrupted { cause, stall, .. } = interrupted(results[rank].clone().expect_err("as above"));
+        match cause {
+            Cause::Deadline { absent, .. } => {
+                assert_eq!(absent, [1], "{text}");
+                absent_named += 1;
+            }
+            Cause::GaveUp { peer } => assert_ne!(peer, 1, "{text}"),
+            other => panic!("{other}"),
+        }
+        assert!(stall.blocked.iter().any(|blocked| blocked.rank == rank as u32), "{text}");
+    }
+    assert!(absent_named > 0);
+}
+
+#[test]
+fn another_thread_in_a_call_is_an_error() {
+    let plan = ring(2);
+    let results = each(2, |transport| {
+        let mut x = transport.prepare(&plan, Message::of::<f32>(4).any_size()).expect("all are there");
+        if transport.rank() == 1 {
+            std::thread::sleep(Duration::from_millis(300));
+            return x.launch(&[0.0_f32; 4], &mut [0.0; 4]).map(|()| Error::Busy);
+        }
+        std::thread::scope(|scope| {
+            let launch = scope.spawn(move || x.launch(&[0.0_f32; 4], &mut [0.0; 4]));
+            std::thread::sleep(Duration::from_millis(100));
+            let busy = transport.alloc::<f32>(1).expect_err("a launch is under way");
+            launch.join().expect("no panic").map(|()| busy)
+        })
+    });
+    assert_eq!(results, [Ok(Error::Busy), Ok(Error::Busy)]);
+}
+
+#[test]
+fn buffers_of_a_launch_that_failed_are_out_of_reach() {
+    let gather = algorithms::find("allgather_pairwise").or_else(|| algorithms::find("allgather_all_pairs"));
+    let gather = gather.expect("it is in the library");
+    let plan = Plan::new(&gather.compile(gather.spec(2, 2), &[]).expect("it compiles"));
+    let results = each_with(2, quick(), |transport| {
+        let mut x = transport.prepare(&plan, Message::of::<u64>(2000).any_size()).expect("all are there");
+        let mut buffer = transport.alloc::<u64>(2000).expect("memory");
+        let input = transport.alloc::<u64>(1000).expect("memory");
+        buffer.fill(7);
+        if transport.rank() == 1 {
+            std::thread::sleep(Duration::from_millis(900));
+            return None;
+        }
+        let result = match gather.placement() {
+            algorithms::Placement::InPlace => x.launch_in_place(&mut buffer),
+            _ => x.launch(&input, &mut buffer),
+        };
+        let error = result.expect_err("rank 1 does not come");
+        assert!(buffer.iter().all(|&value| value == 0), "{error}");
+        Some(error)
+    });
+    assert!(matches!(results[0], Some(Error::Interrupted(_))));
+}
+
+#[test]
+fn too_much_memory_is_an_error_on_the_rank_that_lacks_it_and_its_peers() {
+    let results = each(2, |transport| {
+        let len = if transport.rank() == 0 { 1 << 50 } else { 10 };
+        let error = transport.alloc::<u8>(len).map(drop).expect_err("nobody has so much");
+        // Nothing is broken by that.
+        transport.alloc::<u8>(100).map(drop).expect("a little");
+        error
+    });
+    assert!(matches!(results[0], Error::NoMemory { .. }), "{}", results[0]);
+    assert!(matches!(results[1], Error::Lost { peer: 0, .. }), "{}", results[1]);
+}

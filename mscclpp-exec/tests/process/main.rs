@@ -1,0 +1,8 @@
+//! The executor between processes, mostly with threads as ranks: its results are those of the executor within one process,
+//! bit by bit, and its failures have names.
+
+#![allow(unreachable_pub, reason = "files of one program")]
+
+mod failures;
+mod group;
+mod results;

@@ -1,0 +1,162 @@
+//! Results, bit by bit.
+
+use half::{bf16, f16};
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::plan::Plan;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::algorithms::{self, Placement, Shipped};
+use mscclpp_exec::cpu::World;
+use mscclpp_exec::numeric::fp8::{E4m3, E5m2};
+use mscclpp_exec::process::{Executable, Transport};
+use mscclpp_exec::verify::{Pattern, Verifier};
+use mscclpp_exec::{DataType, Element, Message};
+
+use crate::group::each;
+
+/// Inputs of all ranks, and the outputs that the executor within one process computes from them.
+pub struct Reference {
+    pub in_place: bool,
+    pub inputs: Vec<Vec<u8>>,
+    pub outputs: Vec<Vec<u8>>,
+    /// What the outputs hold before, in place the one buffer.
+    before: Vec<Vec<u8>>,
+}
+
+impl Reference {
+    /// Runs a plan in one process; its results are checked against f64.
+    pub fn new(plan: &Plan, message: Message, seed: u64) -> Self {
+        let mut run = World::new(plan.num_ranks()).prepare(plan, message).expect("a run");
+        let mut buffers = run.buffers().expect("memory");
+        let verifier = Verifier::with_pattern(&run, seed, Pattern::Real);
+        verifier.fill(&mut buffers);
+        let ranks = 0..plan.num_ranks();
+        let inputs = ranks.clone().map(|rank| buffers.input(rank).to_vec()).collect();
+        let in_place = run.collective().in_place;
+        let whole = |rank| {
+            let (input, output) = (buffers.input(rank), buffers.output(rank));
+            if in_place && input.len() > output.len() { input.to_vec() } else { output.to_vec() }
+        };
+        // In place the longer of the two is the one buffer.
+        let before = ranks.clone().map(whole).collect();
+        run.launch_buffers(&mut buffers).expect("it runs");
+        assert!(verifier.check(&buffers).is_correct(), "{} with {message:?}", plan.name());
+        let outputs = ranks.map(|rank| buffers.output(rank).to_vec()).collect();
+        Self { in_place, inputs, outputs, before }
+    }
+
+    /// Launches on this rank, twice with slices of its own and twice with shared buffers, and compares.
+    pub fn check(&self, transport: &Transport, x: &mut Executable, what: &str) {
+        macro_rules! by_type {
+            ($($dtype:ident $type:ty),*) => {
+                match x.message().dtype {
+                    $(DataType::$dtype => self.check_as::<$type>(transport, x, what),)*
+                }
+            };
+        }
+        by_type!(I8 i8, U8 u8, I32 i32, U32 u32, I64 i64, U64 u64, F16 f16, BF16 bf16, F32 f32, F64 f64, F8E4M3 E4m3, F8E5M2 E5m2);
+    }
+
+    fn check_as<T: Element>(&self, transport: &Transport, x: &mut Executable, what: &str) {
+        let rank = transport.rank() as usize;
+        let (start, after): (&[u8], &[u8]) = (&self.before[rank], &self.outputs[rank]);
+        let is_output = |found: &[T], how: &str| {
+            assert!(bytemuck::cast_slice::<T, u8>(found) == after, "{what}, rank {rank}, {how}: other bits");
+        };
+        if self.in_place {
+            let mut own: Vec<T> = bytemuck::pod_collect_to_vec(start);
+            let mut shared = transport.alloc::<T>(own.len()).expect("memory");
+            // Where the output lies in the buffer.
+            let n = after.len() / size_of::<T>();
+            let first = if n < own.len() { rank * n } else { 0 };
+            for _ in 0..2 {
+                own.copy_from_slice(&bytemuck::pod_collect_to_vec::<u8, T>(start));
+                x.launch_in_place(&mut own).unwrap_or_else(|error| panic!("{what}: {error}"));
+                is_output(&own[first..first + n], "own buffer");
+                shared.copy_from_slice(&bytemuck::pod_collect_to_vec::<u8, T>(start));
+                x.launch_in_place(&mut shared).unwrap_or_else(|error| panic!("{what}: {error}"));
+                is_output(&shared[first..first + n], "shared buffer");
+            }
+            return;
+        }
+        let input: Vec<T> = bytemuck::pod_collect_to_vec(&self.inputs[rank]);
+        let start: Vec<T> = bytemuck::pod_collect_to_vec(start);
+        let mut output = start.clone();
+        let mut shared_input = transport.alloc::<T>(input.len()).expect("memory");
+        shared_input.copy_from_slice(&input);
+        // Somewhere in the middle, aligned to elements only.
+        let mut shared_output = transport.alloc::<T>(output.len() + 5).expect("memory");
+        for launch in 0..4 {
+            output.copy_from_slice(&start);
+            shared_output[3..3 + start.len()].copy_from_slice(&start);
+            match launch {
+                0 => x.launch(&input, &mut output),
+                1 => x.launch(&shared_input, &mut shared_output[3..3 + output.len()]),
+                // Not the same on all ranks.
+                2 if rank.is_multiple_of(2) => x.launch(&shared_input, &mut output),
+                2 => x.launch(&input, &mut shared_output[3..3 + output.len()]),
+                _ => x.launch(&shared_input, &mut output),
+            }
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let in_shared = launch == 1 || launch == 2 && rank % 2 == 1;
+            is_output(if in_shared { &shared_output[3..3 + output.len()] } else { &output }, "two buffers");
+        }
+    }
+}
+
+fn placements(algorithm: &Shipped) -> &'static [bool] {
+    match algorithm.placement() {
+        Placement::InPlace => &[true],
+        Placement::OutOfPlace => &[false],
+        Placement::Either => &[true, false],
+    }
+}
+
+fn plan(algorithm: &Shipped, ranks: u32, in_place: bool, root: u32) -> Plan {
+    let mut spec = algorithm.spec(ranks, ranks);
+    spec.instances = spec.instances.min(2);
+    spec.collective.in_place = in_place;
+    spec.collective.root = root;
+    let arguments = algorithm.arguments([]).expect("defaults");
+    Plan::new(&algorithm.compile(spec, &arguments).unwrap_or_else(|error| panic!("{}: {error}", algorithm.name())))
+}
+
+/// Prepares and checks messages on all ranks.
+fn check(plan: &Plan, messages: &[Message]) {
+    let references: Vec<_> = (0..).zip(messages).map(|(seed, &message)| Reference::new(plan, message, seed)).collect();
+    each(plan.num_ranks(), |transport| {
+        for (message, reference) in messages.iter().zip(&references) {
+            let what = format!("{} on {} ranks, {message:?}", plan.name(), plan.num_ranks());
+            let mut x = transport.prepare(plan, *message).unwrap_or_else(|error| panic!("{what}: {error}"));
+            reference.check(&transport, &mut x, &what);
+        }
+    });
+}
+
+#[test]
+fn every_algorithm_has_the_bits_of_the_executor_within_one_process() {
+    for algorithm in algorithms::all() {
+        for ranks in (2..=9).filter(|&ranks| algorithm.supports(ranks, ranks)) {
+            for &in_place in placements(algorithm) {
+                let rooted = matches!(algorithm.kind(), CollectiveKind::Broadcast | CollectiveKind::Reduce);
+                let plan = plan(algorithm, ranks, in_place, if rooted { ranks - 1 } else { 0 });
+                let odd = u64::from(algorithm.kind() == CollectiveKind::AllReduce);
+                let sizes = [0, 1, 37, 1500].map(|part| part * u64::from(ranks) + odd);
+                check(&plan, &sizes.map(|count| Message::new(DataType::F32, count).any_size()));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_type_and_operation() {
+    for name in ["allreduce_packets", "allreduce_all_pairs", "reducescatter_all_pairs", "reduce_gather"] {
+        let algorithm = algorithms::all().iter().find(|algorithm| algorithm.name() == name);
+        let algorithm = algorithm.unwrap_or_else(|| panic!("no {name}"));
+        let plan = plan(algorithm, 3, algorithm.placement() != Placement::OutOfPlace, 0);
+        let messages: Vec<Message> = DataType::ALL
+            .iter()
+            .flat_map(|&dtype| ReduceOp::ALL.map(|op| Message::new(dtype, 3 * 67).op(op).any_size()))
+            .collect();
+        check(&plan, &messages);
+    }
+}
