@@ -109,6 +109,28 @@ pub(crate) enum Error {
         /// Bytes available.
         available: u64,
     },
+    /// A program that cannot be started.
+    #[error("cannot start `{program}`: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+        /// The exit code.
+        code: u8,
+    },
+    /// A rank whose launcher has ended.
+    #[error("the launcher has ended before its rank began")]
+    Orphaned,
+    /// No port for rank 0.
+    #[error("cannot find a free port for rank 0: {0}")]
+    NoPort(io::Error),
+    /// No secret for the job.
+    #[error("cannot make a secret for the job: {0}")]
+    NoSecret(String),
+    /// Signals that cannot be listened to.
+    #[error("cannot listen to signals: {0}")]
+    Signals(io::Error),
     /// Standard output was closed by its reader.
     #[error("standard output was closed")]
     Closed,
@@ -158,7 +180,7 @@ impl Error {
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Findings { .. } => exit::NO,
-            Self::Run { code, .. } => *code,
+            Self::Run { code, .. } | Self::Start { code, .. } => *code,
             Self::Usage(_)
             | Self::Build(_)
             | Self::Program { .. }
@@ -167,7 +189,13 @@ impl Error {
             | Self::Read { .. }
             | Self::TooLong { .. }
             | Self::NotAPlan { .. } => exit::UNREADABLE,
-            Self::Write { .. } | Self::Memory { .. } | Self::Output(_) => exit::UNABLE,
+            Self::Write { .. }
+            | Self::Memory { .. }
+            | Self::Output(_)
+            | Self::Orphaned
+            | Self::NoPort(_)
+            | Self::NoSecret(_)
+            | Self::Signals(_) => exit::UNABLE,
             Self::Closed => exit::CLOSED,
         })
     }

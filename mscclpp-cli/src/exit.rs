@@ -15,7 +15,8 @@ pub(crate) const CLOSED: u8 = 141;
 pub(crate) const TABLE: &str = "\
 Exit codes:
   0    done; for `check`: accepted; for `run`: everything asked for ran and nothing was wrong; for `plan diff`: equal
-  1    no: findings, wrong results, a run that stalled, plans that differ
+  1    no: findings, wrong results, a run that stalled, plans that differ, a machine on which no ranks can run
   2    not understood: usage, an unknown name or code, a missing or unreadable plan
   3    not possible here: too little memory, an output that cannot be written
-  141  whoever read the output closed it";
+  141  whoever read the output closed it
+`launch` ends with the code of the first rank that failed, 128 + the number of the signal that ended it";

@@ -66,6 +66,11 @@ pub(crate) fn warn(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{WARNING}warning{WARNING:#}: {text}");
 }
 
+/// One sentence about an error that is not the command's own.
+pub(crate) fn error(text: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{ERROR}error{ERROR:#}: {text}");
+}
+
 /// An error on standard error, with the findings it stands for.
 pub(crate) fn report(error: &Error) {
     if matches!(error, Error::Closed) {

@@ -1,10 +1,14 @@
 //! The command line: what may be written, and the help texts.
 
 mod check;
+mod doctor;
+mod launch;
 mod plan;
 mod run;
 
 pub(crate) use check::{AllowArgs, CheckArgs, Level};
+pub(crate) use doctor::DoctorArgs;
+pub(crate) use launch::{GuardArgs, LaunchArgs};
 pub(crate) use plan::{DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, StatsArgs, Target};
 pub(crate) use run::{RunArgs, Sizes};
 
@@ -36,6 +40,7 @@ Examples:
   mscclpp plan list                                     what there is to run
   mscclpp run allreduce_ring --ranks 8 --size 1M        run it on the CPU and compare with a naive reference
   mscclpp check plan.json                               prove a plan correct, or say what is wrong
+  mscclpp launch -n 4 -- ./train                        start a program on 4 ranks
   mscclpp explain                                       what every diagnostic means
 
 {}
@@ -58,6 +63,13 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// List, show, measure, draw, export and compare plans
     Plan(PlanArgs),
+    /// Start a program once per rank, and end all of them when one fails
+    Launch(LaunchArgs),
+    /// Become a rank's program, and end with the launcher
+    #[command(hide = true)]
+    Guard(GuardArgs),
+    /// Say what this machine offers: memory, network, limits, processors, drivers
+    Doctor(DoctorArgs),
     /// Say what a diagnostic means and how to mend what it finds
     Explain(ExplainArgs),
 }

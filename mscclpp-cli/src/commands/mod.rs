@@ -1,7 +1,9 @@
 //! One file per command.
 
 mod check;
+mod doctor;
 mod explain;
+mod launch;
 mod plan_diff;
 mod plan_export;
 mod plan_graph;
@@ -28,6 +30,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
             PlanCommand::Export(args) => plan_export::export(&args),
             PlanCommand::Diff(args) => plan_diff::diff(&args),
         },
+        Command::Launch(args) => launch::launch(&args),
+        Command::Guard(args) => Err(launch::guard(&args)),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Explain(args) => explain::explain(&args),
     }
 }

@@ -23,17 +23,27 @@ const NAME_BYTES: usize = 255;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The interface's name, such as `eth0`.
-    pub(crate) interface: Option<String>,
+    interface: Option<String>,
     /// Name or address of rank 0's host, without brackets.
-    pub(crate) host: String,
+    host: String,
     /// The port.
-    pub(crate) port: u16,
+    port: u16,
 }
 
 impl Address {
     /// A host and a port.
     pub fn new(host: &str, port: u16) -> Self {
         Self { interface: None, host: host.trim_matches(['[', ']']).to_owned(), port }
+    }
+
+    /// Name or address of rank 0's host; an IPv6 address has no brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// The addresses that the host's name stands for.
@@ -127,6 +137,12 @@ fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Error> {
         return Err(system(format!("there is none with an address; there are {}", names.join(", "))));
     }
     Ok(here)
+}
+
+/// The interfaces of this host with their addresses; none if the system does not say.
+pub fn interfaces() -> Vec<(String, IpAddr)> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    all.into_iter().map(|one| (one.name.clone(), one.ip())).collect()
 }
 
 /// An address of this host that other hosts may reach: the first that is not for this machine alone, if there is one.

@@ -29,7 +29,7 @@ mod split;
 mod tcp;
 mod unique_id;
 
-pub use address::Address;
+pub use address::{Address, interfaces};
 pub use env::Environment;
 pub use error::Error;
 pub use group::Bootstrap;

@@ -126,7 +126,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
     if let Some(whole) = whole {
         // Only the variable of the same launcher can contradict it.
         return match port {
-            Some((name, port)) if name == "MSCCLPP_MASTER_PORT" && port != whole.port => Err(Error::Contradiction {
+            Some((name, port)) if name == "MSCCLPP_MASTER_PORT" && port != whole.port() => Err(Error::Contradiction {
                 first: format!("{host_name}={whole}"),
                 second: format!("{name}={port}"),
                 why: "there are two ports".into(),
@@ -176,7 +176,7 @@ fn secret(
         return Ok((text.parse()?, "MSCCLPP_SECRET"));
     }
     // Not who may be told apart by it on purpose: hosts may have different names for rank 0's host.
-    let port = address.map(|address| address.port.to_string()).unwrap_or_default();
+    let port = address.map(|address| address.port().to_string()).unwrap_or_default();
     let parts = [launcher.name, job, &port, &ranks.to_string()];
     Ok((Secret::derived(&parts), "the names of the job, which others may guess"))
 }
@@ -282,7 +282,7 @@ mod tests {
         let found = read(&mpi).unwrap();
         assert_eq!((found.launcher, found.rank), ("Open MPI", 1));
         let (at, _) = found.address.unwrap();
-        assert!(at.host == "127.0.0.1" && (20000..32000).contains(&at.port), "{at}");
+        assert!(at.host() == "127.0.0.1" && (20000..32000).contains(&at.port()), "{at}");
 
         let slurm = [
             ("SLURM_PROCID", "5"),

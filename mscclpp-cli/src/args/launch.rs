@@ -1,0 +1,151 @@
+//! Arguments of `mscclpp launch`.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+use mscclpp_exec::bootstrap::Address;
+
+use crate::error::{Error, Result};
+
+/// Most ranks that are started on one host.
+const MOST: u32 = 1024;
+
+/// Arguments of `mscclpp launch`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp launch -n 4 -- ./train --epochs 3
+  mscclpp launch -n 4 --hosts 2 -- ./train              as on 2 hosts, for tests
+  mscclpp launch -n 8 --nodes 2 --node 0 --address 10.0.0.1:29500 -- ./train
+                                                        on the first of 2 hosts; --node 1 on the other
+
+Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and MSCCLPP_SECRET.
+Exit code: 0 if all ranks end with 0; else that of the first rank that failed, 128 + the number of the signal that
+ended it")]
+pub(crate) struct LaunchArgs {
+    /// Number of ranks to start here
+    #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
+    pub(crate) ranks: u32,
+    /// Pretend that the ranks are on so many hosts, in equal parts that follow one another
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["nodes", "node", "address"])]
+    pub(crate) hosts: Option<u32>,
+    /// Number of hosts on which this is run, each with as many ranks
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)), requires_all = ["node", "address"])]
+    pub(crate) nodes: Option<u32>,
+    /// Which of them this is, counted from 0
+    #[arg(long, value_name = "I", requires = "nodes")]
+    pub(crate) node: Option<u32>,
+    /// Where rank 0 listens: host:port, on the host of node 0 [default: a free port of 127.0.0.1]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) address: Option<Address>,
+    /// Write the ranks' output as it is, without their numbers in front of each line
+    #[arg(long)]
+    pub(crate) no_prefix: bool,
+    /// Seconds that the other ranks have to end by themselves when one has failed
+    #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
+    pub(crate) grace: Duration,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Arguments of the step between launcher and program.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  mscclpp launch -n 4 -- ./train  starts it")]
+pub(crate) struct GuardArgs {
+    /// The launcher's process
+    pub(crate) launcher: u32,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Where the ranks started here stand in the whole job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Nodes {
+    /// Rank of the first rank started here.
+    pub(crate) first: u32,
+    /// Ranks of the whole job.
+    pub(crate) world: u32,
+    /// Ranks of each host, pretended or not.
+    pub(crate) per_host: u32,
+}
+
+impl LaunchArgs {
+    /// Where the ranks started here stand in the whole job.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the ranks do not divide into hosts, or there is no such node.
+    pub(crate) fn layout(&self) -> Result<Nodes> {
+        let ranks = self.ranks;
+        if let Some(hosts) = self.hosts {
+            if !ranks.is_multiple_of(hosts) {
+                return Err(Error::Usage(format!("{ranks} ranks do not divide into {hosts} hosts of equal size")));
+            }
+            return Ok(Nodes { first: 0, world: ranks, per_host: ranks / hosts });
+        }
+        let (nodes, node) = (self.nodes.unwrap_or(1), self.node.unwrap_or(0));
+        if node >= nodes {
+            return Err(Error::Usage(format!(
+                "--node {node} does not exist: {nodes} nodes count from 0 to {}",
+                nodes - 1
+            )));
+        }
+        Ok(Nodes { first: node * ranks, world: nodes * ranks, per_host: ranks })
+    }
+}
+
+fn seconds(text: &str) -> std::result::Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=86400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected a number of seconds from 0 to 86400".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn parse(arguments: &str) -> std::result::Result<LaunchArgs, clap::Error> {
+        match Cli::try_parse_from(["mscclpp", "launch"].into_iter().chain(arguments.split(' ')))?.command {
+            Command::Launch(launch) => Ok(launch),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn ranks_are_counted_over_hosts() {
+        let layout = |arguments: &str| parse(arguments).unwrap().layout();
+        assert_eq!(layout("-n 4 a").unwrap(), Nodes { first: 0, world: 4, per_host: 4 });
+        assert_eq!(layout("-n 4 --hosts 2 a").unwrap(), Nodes { first: 0, world: 4, per_host: 2 });
+        let second = layout("-n 2 --nodes 3 --node 1 --address h:1 a").unwrap();
+        assert_eq!(second, Nodes { first: 2, world: 6, per_host: 2 });
+        assert!(layout("-n 3 --hosts 2 a").is_err());
+        assert!(layout("-n 3 --nodes 2 --node 2 --address h:1 a").is_err());
+    }
+
+    #[test]
+    fn what_belongs_to_the_program_stays_with_it() {
+        let found = parse("-n 2 -- prog -n 7 --json").unwrap();
+        assert_eq!((found.ranks, found.command), (2, ["prog", "-n", "7", "--json"].map(OsString::from).to_vec()));
+        assert_eq!(parse("-n 2 prog --grace 1").unwrap().command.len(), 3);
+    }
+
+    #[test]
+    fn half_a_layout_is_refused() {
+        for arguments in [
+            "-n 0 a",
+            "-n 2000 a",
+            "-n 1",
+            "a",
+            "-n 1 --nodes 2 a",
+            "-n 1 --node 0 a",
+            "-n 1 --address h a",
+            "-n 1 --grace -1 a",
+        ] {
+            assert!(parse(arguments).is_err(), "{arguments}");
+        }
+    }
+}

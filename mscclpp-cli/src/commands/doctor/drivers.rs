@@ -1,0 +1,96 @@
+//! Drivers of devices and of fast networks: found, or why not.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::finding::{Finding, State};
+
+/// The library through which CUDA is reached.
+const LIBCUDA: &str = "libcuda.so.1";
+/// Where systems keep it, beside the directories of `LD_LIBRARY_PATH`.
+const PLACES: [&str; 7] = [
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+    "/usr/lib/wsl/lib",
+    "/usr/local/nvidia/lib64",
+    "/usr/local/cuda/compat",
+];
+
+pub(super) fn findings() -> Vec<Finding> {
+    vec![cuda(), verbs()]
+}
+
+/// CUDA: a library, and a kernel module behind it.
+fn cuda() -> Finding {
+    const NAME: &str = "CUDA driver";
+    let library = library(LIBCUDA, env::var_os("LD_LIBRARY_PATH"));
+    let version = fs::read_to_string("/proc/driver/nvidia/version").ok();
+    let module = version.as_deref().and_then(|text| text.lines().next()).map(str::trim);
+    match (library, module) {
+        (Some(at), Some(module)) => Finding::good(NAME, format!("{}, {module}", at.display())),
+        (Some(at), None) => {
+            let help = "load the kernel module `nvidia`, or give the container its devices: `docker run --gpus all`";
+            Finding::bad(NAME, State::Absent, format!("{}, but no kernel module", at.display()), help)
+        }
+        (None, Some(module)) => {
+            let help = format!("install {LIBCUDA}, or name its directory in LD_LIBRARY_PATH");
+            Finding::bad(NAME, State::Absent, format!("{module}, but no {LIBCUDA}"), help)
+        }
+        (None, None) => {
+            let help = "everything here runs on the CPU; install a driver to run on a device";
+            Finding::bad(NAME, State::Absent, format!("no {LIBCUDA}, no kernel module"), help)
+        }
+    }
+}
+
+/// Where the loader would find a library.
+fn library(name: &str, search: Option<std::ffi::OsString>) -> Option<PathBuf> {
+    let own = search.iter().flat_map(env::split_paths).collect::<Vec<_>>();
+    let all = own.into_iter().chain(PLACES.iter().map(PathBuf::from));
+    all.map(|directory| directory.join(name)).find(|path| path.is_file())
+}
+
+/// Network cards that write to the memory of other hosts.
+fn verbs() -> Finding {
+    const NAME: &str = "InfiniBand";
+    let devices = cards(Path::new("/sys/class/infiniband"));
+    if devices.is_empty() {
+        let help = "ranks of several hosts use TCP";
+        return Finding::bad(NAME, State::Absent, "no device", help);
+    }
+    Finding::good(NAME, devices.join(", "))
+}
+
+fn cards(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_found_where_the_loader_looks_first() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(library("libnosuch.so.9", Some(directory.path().into())), None);
+        let at = directory.path().join("libnosuch.so.9");
+        fs::write(&at, "").unwrap();
+        assert_eq!(library("libnosuch.so.9", Some(directory.path().into())), Some(at));
+    }
+
+    #[test]
+    fn cards_are_listed_by_name() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(cards(&directory.path().join("none")).is_empty());
+        for name in ["mlx5_1", "mlx5_0"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        assert_eq!(cards(directory.path()), ["mlx5_0", "mlx5_1"]);
+    }
+}

@@ -1,0 +1,61 @@
+//! `mscclpp doctor`: what this machine offers to ranks, and what is missing or small.
+
+mod drivers;
+mod finding;
+mod limits;
+mod memory;
+mod network;
+mod processors;
+mod surroundings;
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use crate::args::DoctorArgs;
+use crate::error::Result;
+use crate::exit;
+use crate::output::{print, print_json};
+use crate::table::Columns;
+use finding::{Finding, State};
+
+/// Looks at everything and prints it. The answer is no if something is missing that ranks cannot do without.
+///
+/// # Errors
+/// Failures of standard output.
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
+    let findings: Vec<_> = [
+        surroundings::findings(),
+        processors::findings(),
+        memory::findings(),
+        limits::findings(),
+        network::findings(),
+        drivers::findings(),
+    ]
+    .concat();
+    if args.json {
+        print_json(&findings.iter().map(value).collect())?;
+    } else {
+        print(text(&findings))?;
+    }
+    let missing = findings.iter().any(|finding| finding.state == State::Missing);
+    Ok(ExitCode::from(if missing { exit::NO } else { exit::DONE }))
+}
+
+fn value(finding: &Finding) -> serde_json::Value {
+    json!({ "name": finding.name, "state": finding.state.name(), "found": finding.found, "help": finding.help })
+}
+
+fn text(findings: &[Finding]) -> String {
+    let mut table = Columns::new(&["what", "state", "found"]);
+    for finding in findings {
+        table.row([finding.name.to_owned(), finding.state.name().to_owned(), finding.found.clone()]);
+    }
+    let mut text = table.text() + "\n";
+    for finding in findings.iter().filter(|finding| finding.state != State::Good) {
+        if let Some(help) = &finding.help {
+            text += &format!("\n{}: {help}\n", finding.name);
+        }
+    }
+    text
+}

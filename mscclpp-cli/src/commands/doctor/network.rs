@@ -1,0 +1,51 @@
+//! The network, as far as ranks of several hosts need it.
+
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+
+use mscclpp_exec::bootstrap::interfaces;
+
+use super::finding::{Finding, State};
+
+pub(super) fn findings() -> Vec<Finding> {
+    vec![loopback(), reachable(interfaces())]
+}
+
+/// Whether ranks on this host can meet at all.
+fn loopback() -> Finding {
+    const NAME: &str = "loopback";
+    match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
+        Ok(_) => Finding::good(NAME, "127.0.0.1 can be listened on"),
+        Err(error) => {
+            let help = "bring the loopback interface up: `ip link set lo up`";
+            Finding::bad(NAME, State::Missing, format!("127.0.0.1: {error}"), help)
+        }
+    }
+}
+
+/// Where ranks of other hosts can reach this one.
+fn reachable(interfaces: Vec<(String, IpAddr)>) -> Finding {
+    const NAME: &str = "interfaces";
+    let outward: Vec<_> = interfaces
+        .iter()
+        .filter(|(_, address)| !address.is_loopback())
+        .map(|(name, address)| format!("{name} {address}"))
+        .collect();
+    if outward.is_empty() {
+        let help = "ranks on this host find each other; ranks of other hosts need a network";
+        return Finding::bad(NAME, State::Absent, "none but loopback", help);
+    }
+    Finding::good(NAME, outward.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_alone_reaches_nobody() {
+        let lo = ("lo".to_owned(), IpAddr::from([127, 0, 0, 1]));
+        let eth = ("eth0".to_owned(), IpAddr::from([10, 0, 0, 1]));
+        assert_eq!(reachable(vec![lo.clone()]).state, State::Absent);
+        assert_eq!(reachable(vec![lo, eth]).found, "eth0 10.0.0.1");
+    }
+}

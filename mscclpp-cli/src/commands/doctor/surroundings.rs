@@ -1,0 +1,50 @@
+//! Where this runs: the system, the launchers it has, and what a launcher has said already.
+
+use std::env;
+
+use mscclpp_exec::bootstrap::Environment;
+
+use super::finding::{Finding, State};
+
+/// The launchers that are looked for.
+const LAUNCHERS: [&str; 4] = ["torchrun", "mpirun", "srun", "mpiexec"];
+
+pub(super) fn findings() -> Vec<Finding> {
+    vec![system(), launchers(), environment()]
+}
+
+fn system() -> Finding {
+    let name = rustix::system::uname();
+    let part = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+    let found = format!(
+        "{} {} on {}, {}",
+        part(name.sysname()),
+        part(name.release()),
+        part(name.machine()),
+        part(name.nodename())
+    );
+    Finding::good("system", found)
+}
+
+fn launchers() -> Finding {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let directories: Vec<_> = env::split_paths(&path).collect();
+    let found: Vec<_> =
+        LAUNCHERS.into_iter().filter(|name| directories.iter().any(|at| at.join(name).is_file())).collect();
+    let ours = "mscclpp launch";
+    Finding::good("launchers", [&[ours], &found[..]].concat().join(", "))
+}
+
+fn environment() -> Finding {
+    use mscclpp_exec::bootstrap::Error;
+    match Environment::read() {
+        Ok(environment) => Finding::good("environment", environment.to_string()),
+        Err(Error::NotInEnvironment { .. }) if env::var_os("RANK").is_none() => {
+            Finding::good("environment", "not started by a launcher")
+        }
+        Err(error) => {
+            let help = error.help().unwrap_or("unset the variable, or let the launcher set it");
+            Finding::bad("environment", State::Missing, error.to_string(), help)
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What each rank finds in its environment.
+
+use std::net::{Ipv4Addr, TcpListener};
+
+use mscclpp_exec::bootstrap::{Address, Secret};
+
+use crate::args::LaunchArgs;
+use crate::error::{Error, Result};
+
+/// One rank and its variables. A variable without a value is taken away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Environment {
+    /// Its rank in the whole job.
+    pub(super) rank: u32,
+    /// Its variables.
+    pub(super) variables: Vec<(&'static str, Option<String>)>,
+}
+
+/// The environments of all ranks that are started here.
+///
+/// # Errors
+/// As [`LaunchArgs::layout`]; [`Error::NoPort`] and [`Error::NoSecret`] if the system gives none.
+pub(super) fn of_all(args: &LaunchArgs) -> Result<Vec<Environment>> {
+    let layout = args.layout()?;
+    let (address, several) = match &args.address {
+        Some(address) => (address.clone(), layout.world > args.ranks),
+        None => (free_address()?, false),
+    };
+    // Several launchers have no secret in common but the one that they are given.
+    let secret = match std::env::var("MSCCLPP_SECRET") {
+        Ok(text) => Some(text),
+        Err(_) if several => None,
+        Err(_) => Some(Secret::random().map_err(|error| Error::NoSecret(error.to_string()))?.to_hex()),
+    };
+    let of = |index: u32| {
+        let rank = layout.first + index;
+        let local = index % layout.per_host;
+        let host = args.hosts.map(|_| format!("host {}", index / layout.per_host));
+        let mut variables = vec![
+            ("RANK", Some(rank.to_string())),
+            ("WORLD_SIZE", Some(layout.world.to_string())),
+            ("LOCAL_RANK", Some(local.to_string())),
+            ("LOCAL_WORLD_SIZE", Some(layout.per_host.to_string())),
+            ("MASTER_ADDR", Some(address.host().to_owned())),
+            ("MASTER_PORT", Some(address.port().to_string())),
+            // The whole address with its interface, if it has one; an older one would count more than ours.
+            ("MSCCLPP_MASTER_ADDR", args.address.as_ref().map(ToString::to_string)),
+            ("MSCCLPP_MASTER_PORT", None),
+            ("MSCCLPP_SECRET", secret.clone()),
+        ];
+        if host.is_some() {
+            variables.push(("MSCCLPP_HOST_ID", host));
+        }
+        Environment { rank, variables }
+    };
+    Ok((0..args.ranks).map(of).collect())
+}
+
+/// A port of this machine on which nobody listens.
+fn free_address() -> Result<Address> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::NoPort)?;
+    let port = listener.local_addr().map_err(Error::NoPort)?.port();
+    Ok(Address::new("127.0.0.1", port))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn environments(arguments: &str) -> Vec<BTreeMap<&'static str, String>> {
+        let words = ["mscclpp", "launch"].into_iter().chain(arguments.split(' '));
+        let Command::Launch(args) = Cli::try_parse_from(words).unwrap().command else { panic!("{arguments}") };
+        let all = of_all(&args).unwrap();
+        let set =
+            |one: Environment| one.variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        all.into_iter().map(set).collect()
+    }
+
+    #[test]
+    fn ranks_differ_in_their_numbers_only() {
+        let all = environments("-n 3 prog");
+        for (rank, mut one) in all.clone().into_iter().enumerate() {
+            assert_eq!(one.remove("RANK"), Some(rank.to_string()));
+            assert_eq!(one.remove("LOCAL_RANK"), Some(rank.to_string()));
+            assert!(all[0].iter().filter(|(name, _)| !name.ends_with("RANK")).eq(&one));
+        }
+        assert_eq!(all[0]["MASTER_ADDR"], "127.0.0.1");
+    }
+
+    #[test]
+    fn pretended_hosts_have_names_and_local_ranks() {
+        let all = environments("-n 4 --hosts 2 prog");
+        let of = |name: &str| all.iter().map(|one| one[name].clone()).collect::<Vec<_>>();
+        assert_eq!(of("LOCAL_RANK"), ["0", "1", "0", "1"]);
+        assert_eq!(of("MSCCLPP_HOST_ID"), ["host 0", "host 0", "host 1", "host 1"]);
+    }
+
+    #[test]
+    fn a_second_node_goes_on_counting() {
+        let all = environments("-n 2 --nodes 2 --node 1 --address eth0:10.0.0.1:9 prog");
+        assert_eq!((all[0]["RANK"].as_str(), all[1]["WORLD_SIZE"].as_str()), ("2", "4"));
+        assert_eq!((all[0]["MASTER_ADDR"].as_str(), all[0]["MASTER_PORT"].as_str()), ("10.0.0.1", "9"));
+        assert_eq!(all[0]["MSCCLPP_MASTER_ADDR"], "eth0:10.0.0.1:9");
+    }
+}

@@ -1,0 +1,224 @@
+//! The ranks of a job: what happens to them, and what is done about it.
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::process::ExitStatus;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::environment::Environment;
+use super::lines;
+use super::rank::{self, Rank};
+use crate::error::{Error, Result};
+use crate::{exit, output};
+
+/// How long ranks have between being asked to end and being killed.
+const ASKED: Duration = Duration::from_secs(2);
+/// How long output may take after the last rank has ended: somebody outside of its group may hold it open.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// The ranks of a job, as far as they run here.
+#[derive(Debug)]
+pub(super) struct Job {
+    ranks: Vec<Rank>,
+    started: Instant,
+    grace: Duration,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
+    /// Output streams that have not ended.
+    open: usize,
+    stage: Stage,
+    /// The exit code, once it is decided.
+    code: Option<u8>,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A rank has ended; its place in `ranks`.
+    Ended(usize),
+    /// We got a signal.
+    Signal(i32),
+    /// A stream of output has ended, or nobody reads it any more.
+    Output { closed: bool },
+}
+
+/// How the ranks are made to end.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Not at all.
+    Runs,
+    /// They may do it by themselves until then.
+    Grace(Instant),
+    /// They were asked, and are killed then.
+    Asked(Instant),
+    /// They were killed.
+    Killed,
+}
+
+impl Job {
+    /// A job without ranks. From now on, signals come to it.
+    ///
+    /// # Errors
+    /// [`Error::Signals`].
+    pub(super) fn new(grace: Duration) -> Result<Self> {
+        let (sender, events) = channel();
+        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Error::Signals)?;
+        let to = sender.clone();
+        thread::spawn(move || {
+            for signal in signals.forever() {
+                let _ = to.send(Event::Signal(signal));
+            }
+        });
+        let started = Instant::now();
+        Ok(Self { ranks: Vec::new(), started, grace, sender, events, open: 0, stage: Stage::Runs, code: None })
+    }
+
+    /// Starts a rank.
+    ///
+    /// # Errors
+    /// [`Error::Start`]; the ranks that were started are killed.
+    pub(super) fn start(&mut self, command: &[OsString], environment: &Environment, inherit: bool) -> Result<()> {
+        let mut rank = match Rank::start(command, environment, inherit) {
+            Ok(rank) => rank,
+            Err(error) => {
+                self.kill();
+                return Err(error);
+            }
+        };
+        let number = rank.rank;
+        if let Some(stdout) = rank.child.stdout.take() {
+            self.pass_on(number, stdout, io::stdout());
+        }
+        if let Some(stderr) = rank.child.stderr.take() {
+            self.pass_on(number, stderr, io::stderr());
+        }
+        let (to, place) = (self.sender.clone(), self.ranks.len());
+        if let Some(pid) = rank.pid() {
+            thread::spawn(move || {
+                // Looks without taking the process away: until that is done, its number stays its own.
+                while waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+                    .is_err_and(|error| error == rustix::io::Errno::INTR)
+                {}
+                let _ = to.send(Event::Ended(place));
+            });
+        }
+        self.ranks.push(rank);
+        Ok(())
+    }
+
+    fn pass_on(&mut self, rank: u32, from: impl Read + Send + 'static, to: impl Write + Send + 'static) {
+        self.open += 1;
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            let closed = lines::copy(rank, from, to).is_err();
+            let _ = sender.send(Event::Output { closed });
+        });
+    }
+
+    /// Waits until all ranks have ended, and returns the exit code.
+    pub(super) fn run(mut self) -> u8 {
+        while self.ranks.iter().any(|rank| rank.ended.is_none()) {
+            match self.next() {
+                Some(Event::Ended(place)) => self.ended(place),
+                Some(Event::Signal(signal)) => self.signalled(signal),
+                Some(Event::Output { closed }) => self.output_ended(closed),
+                None => self.expired(),
+            }
+        }
+        let until = Instant::now() + DRAIN;
+        while self.open > 0 {
+            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Output { closed }) => self.output_ended(closed),
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        self.code.unwrap_or(exit::DONE)
+    }
+
+    /// The next event, or `None` when the stage's time is over.
+    fn next(&self) -> Option<Event> {
+        match self.stage {
+            Stage::Grace(until) | Stage::Asked(until) => {
+                self.events.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
+            }
+            Stage::Runs | Stage::Killed => self.events.recv().ok(),
+        }
+    }
+
+    fn ended(&mut self, place: usize) {
+        let Some(status) = self.ranks[place].reap() else { return };
+        if !status.success() {
+            self.failed(self.ranks[place].rank, status);
+        }
+    }
+
+    /// The first rank to fail decides; what the others do after it are consequences.
+    fn failed(&mut self, rank: u32, status: ExitStatus) {
+        if self.code.is_some() {
+            return;
+        }
+        self.code = Some(rank::code(status));
+        let after = self.started.elapsed().as_secs_f64();
+        let others = self.ranks.iter().filter(|rank| rank.ended.is_none()).count();
+        let rest = match others {
+            0 => String::new(),
+            1 => "; the other rank has to end".into(),
+            _ => format!("; the other {others} ranks have to end"),
+        };
+        output::error(format_args!("rank {rank} {} after {after:.1} s{rest}", rank::description(status)));
+        self.stage = Stage::Grace(Instant::now() + self.grace);
+    }
+
+    /// A signal goes to all ranks, which have to end; the second one kills them.
+    fn signalled(&mut self, signal: i32) {
+        if let Stage::Asked(_) = self.stage {
+            return self.kill();
+        }
+        self.code.get_or_insert(u8::try_from(128 + signal).unwrap_or(exit::NO));
+        let signal = match signal {
+            SIGINT => Signal::INT,
+            SIGHUP => Signal::HUP,
+            _ => Signal::TERM,
+        };
+        self.signal(signal);
+        self.stage = Stage::Asked(Instant::now() + ASKED);
+    }
+
+    fn output_ended(&mut self, closed: bool) {
+        self.open -= 1;
+        if closed && self.code.is_none() {
+            self.code = Some(exit::CLOSED);
+            self.kill();
+        }
+    }
+
+    fn expired(&mut self) {
+        match self.stage {
+            Stage::Grace(_) => {
+                self.signal(Signal::TERM);
+                self.stage = Stage::Asked(Instant::now() + ASKED);
+            }
+            _ => self.kill(),
+        }
+    }
+
+    fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        self.stage = Stage::Killed;
+    }
+
+    fn signal(&self, signal: Signal) {
+        self.ranks.iter().for_each(|rank| rank.signal(signal));
+        // Who is stopped does not hear anything.
+        if signal != Signal::KILL {
+            self.ranks.iter().for_each(|rank| rank.signal(Signal::CONT));
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Passing on what ranks write, line by line, with the rank in front.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+
+/// Longest part of a line that is written in one piece, in bytes: a program that never ends its line fills no memory.
+const PIECE: u64 = 64 << 10;
+
+/// Copies `from` to `to` until `from` ends.
+///
+/// # Errors
+/// Those of `to`; `from` is then read no further.
+pub(super) fn copy(rank: u32, from: impl Read, mut to: impl Write) -> io::Result<()> {
+    let mut from = BufReader::new(from);
+    let prefix = format!("[{rank}] ");
+    let mut line = Vec::new();
+    let mut whole = true;
+    loop {
+        line.clear();
+        if whole {
+            line.extend_from_slice(prefix.as_bytes());
+        }
+        // What cannot be read any more has ended.
+        let got = from.by_ref().take(PIECE).read_until(b'\n', &mut line).unwrap_or(0);
+        if got == 0 {
+            if !whole {
+                to.write_all(b"\n")?;
+            }
+            return to.flush();
+        }
+        whole = line.last() == Some(&b'\n');
+        // In one call, so that the lines of several ranks stay apart.
+        to.write_all(&line)?;
+        if whole {
+            to.flush()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copied(text: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        copy(3, text, &mut out).unwrap();
+        out
+    }
+
+    #[test]
+    fn every_line_says_its_rank_and_ends() {
+        assert_eq!(copied(b"a\n\nb"), b"[3] a\n[3] \n[3] b\n");
+        assert_eq!(copied(b""), b"");
+        assert_eq!(copied(b"\xff\n"), b"[3] \xff\n");
+    }
+
+    #[test]
+    fn a_line_without_end_is_written_in_pieces() {
+        let long = vec![b'x'; 3 * PIECE as usize + 1];
+        let out = copied(&long);
+        assert_eq!(out.len(), long.len() + "[3] \n".len());
+    }
+}

@@ -1,0 +1,46 @@
+//! `mscclpp launch`: a program once per rank, on this host.
+
+mod environment;
+mod job;
+mod lines;
+mod rank;
+
+use std::os::unix::process::{CommandExt, parent_id};
+use std::process::{Command, ExitCode};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+use crate::args::{GuardArgs, LaunchArgs};
+use crate::error::{Error, Result};
+use crate::exit;
+use job::Job;
+
+/// Starts the ranks, passes their output and signals on, and waits until all have ended.
+///
+/// # Errors
+/// [`Error::Usage`] for a layout that does not exist, [`Error::Start`] if a rank cannot be started.
+pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
+    let environments = environment::of_all(args)?;
+    let mut job = Job::new(args.grace)?;
+    for environment in environments {
+        job.start(&args.command, &environment, args.no_prefix)?;
+    }
+    Ok(ExitCode::from(job.run()))
+}
+
+/// Becomes the program of a rank, which is killed when the launcher is: nothing else reaches it then.
+///
+/// Returns only if that fails.
+pub(crate) fn guard(args: &GuardArgs) -> Error {
+    // Where the system has no such signal, a killed launcher leaves its ranks behind; that is no reason not to run.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+    // The launcher may have ended before that.
+    if parent_id() != args.launcher {
+        return Error::Orphaned;
+    }
+    let [program, arguments @ ..] = &args.command[..] else {
+        return Error::Usage("no program to start".into());
+    };
+    let source = Command::new(program).args(arguments).exec();
+    Error::Start { program: program.to_string_lossy().into_owned(), source, code: exit::UNREADABLE }
+}

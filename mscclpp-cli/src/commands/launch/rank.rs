@@ -1,0 +1,99 @@
+//! One rank's process.
+
+use std::ffi::OsString;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use signal_hook::low_level::signal_name;
+
+use super::environment::Environment;
+use crate::error::{Error, Result};
+use crate::exit;
+
+/// A rank that was started.
+#[derive(Debug)]
+pub(super) struct Rank {
+    /// Its rank in the whole job.
+    pub(super) rank: u32,
+    /// Its process.
+    pub(super) child: Child,
+    /// How it ended.
+    pub(super) ended: Option<ExitStatus>,
+}
+
+impl Rank {
+    /// Starts the program as a rank: in a process group of its own, so that signals reach what it starts in turn and a
+    /// terminal's signals come from us alone.
+    ///
+    /// # Errors
+    /// [`Error::Start`].
+    pub(super) fn start(command: &[OsString], environment: &Environment, inherit: bool) -> Result<Self> {
+        let start = |source| Error::Start {
+            program: command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default(),
+            source,
+            code: exit::UNABLE,
+        };
+        let output = || if inherit { Stdio::inherit() } else { Stdio::piped() };
+        let mut guard = Command::new(std::env::current_exe().map_err(start)?);
+        guard.arg("guard").arg(std::process::id().to_string()).arg("--").args(command);
+        guard.stdin(Stdio::null()).stdout(output()).stderr(output()).process_group(0);
+        for (name, value) in &environment.variables {
+            match value {
+                Some(value) => guard.env(name, value),
+                None => guard.env_remove(name),
+            };
+        }
+        Ok(Self { rank: environment.rank, child: guard.spawn().map_err(start)?, ended: None })
+    }
+
+    /// Its process, for signals.
+    pub(super) fn pid(&self) -> Option<Pid> {
+        i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+    }
+
+    /// Sends a signal to its process group, unless it was waited for: its number may be somebody else's by now.
+    pub(super) fn signal(&self, signal: Signal) {
+        if let Some(pid) = self.pid().filter(|_| self.ended.is_none()) {
+            let _ = kill_process_group(pid, signal);
+        }
+    }
+
+    /// Takes the ended process away, and ends what it started and left behind.
+    pub(super) fn reap(&mut self) -> Option<ExitStatus> {
+        self.signal(Signal::KILL);
+        self.ended = self.child.wait().ok();
+        self.ended
+    }
+}
+
+/// How a rank ended, for people.
+pub(super) fn description(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => match signal_name(signal) {
+            Some(name) => format!("was ended by signal {signal} ({name})"),
+            None => format!("was ended by signal {signal}"),
+        },
+        (None, None) => "ended, and nobody knows how".into(),
+    }
+}
+
+/// The exit code that stands for how a rank ended.
+pub(super) fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::NO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_described_and_coded() {
+        let killed = ExitStatus::from_raw(9);
+        assert_eq!((description(killed).as_str(), code(killed)), ("was ended by signal 9 (SIGKILL)", 137));
+        let failed = ExitStatus::from_raw(3 << 8);
+        assert_eq!((description(failed).as_str(), code(failed)), ("ended with exit code 3", 3));
+    }
+}

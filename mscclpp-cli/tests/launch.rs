@@ -1,0 +1,128 @@
+//! `mscclpp launch` and `mscclpp doctor`.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{BINARY, mscclpp};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+/// `mscclpp launch` of a shell script.
+fn script(options: &str, script: &str) -> Vec<String> {
+    let words = ["launch"].into_iter().chain(options.split_whitespace()).chain(["--", "sh", "-c", script]);
+    words.map(str::to_owned).collect()
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
+}
+
+/// Waits until a process is gone, or only its remains are left to somebody else to take.
+fn wait_gone(number: u32) {
+    let until = Instant::now() + Duration::from_secs(20);
+    let lives = || {
+        let state = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
+        test_kill_process(pid(number)).is_ok() && !state.contains(") Z ")
+    };
+    while lives() {
+        assert!(Instant::now() < until, "process {number} is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn every_rank_gets_its_environment_and_its_prefix() {
+    let run =
+        mscclpp(script("-n 3", "echo $RANK of $WORLD_SIZE at $MASTER_ADDR, ${#MSCCLPP_SECRET}; echo e >&2")).succeeds();
+    let mut lines: Vec<_> = run.stdout.lines().collect();
+    lines.sort_unstable();
+    let expected: Vec<_> = (0..3).map(|rank| format!("[{rank}] {rank} of 3 at 127.0.0.1, 32")).collect();
+    assert_eq!(lines, expected);
+    assert_eq!(run.stderr.lines().filter(|line| line.ends_with("] e")).count(), 3, "{}", run.stderr);
+    let plain = mscclpp(script("-n 2 --no-prefix", "echo x")).succeeds();
+    assert_eq!(plain.stdout, "x\nx\n");
+}
+
+#[test]
+fn the_first_rank_to_fail_decides_and_the_others_end() {
+    let start = Instant::now();
+    let run = mscclpp(script("-n 3 --grace 0.1", "[ $RANK = 1 ] && exit 7; sleep 1000")).ends_with(7);
+    assert!(run.stderr.contains("rank 1 ended with exit code 7 after"), "{}", run.stderr);
+    assert!(start.elapsed() < Duration::from_secs(100));
+    let run = mscclpp(script("-n 2 --grace 0.1", "[ $RANK = 0 ] && kill -9 $$; sleep 1000")).ends_with(137);
+    assert!(run.stderr.contains("rank 0 was ended by signal 9 (SIGKILL)"), "{}", run.stderr);
+}
+
+#[test]
+fn ranks_that_do_not_listen_are_killed_with_what_they_started() {
+    // The shell ignores the signal, and so does the program that it starts. Rank 0 fails when that has happened.
+    let directory = tempfile::tempdir().unwrap();
+    let ready = directory.path().join("ready");
+    let ready = ready.to_str().unwrap();
+    let first = format!("while [ ! -e {ready} ]; do sleep 0.01; done; exit 3");
+    let second = format!("trap '' TERM; sleep 1000 & echo $$; echo $!; touch {ready}; wait");
+    let run = mscclpp(script("-n 2 --grace 0", &format!("if [ $RANK = 0 ]; then {first}; else {second}; fi")));
+    let run = run.ends_with(3);
+    let numbers = run.stdout.lines().map(|line| line.trim_start_matches("[1] ").parse().unwrap());
+    assert_eq!(numbers.map(wait_gone).count(), 2, "{}", run.stdout);
+}
+
+#[test]
+fn a_signal_reaches_the_ranks() {
+    let mut child = Command::new(BINARY)
+        .args(script("-n 2", "trap 'echo heard; exit 0' TERM; echo ready; while true; do sleep 0.01; done"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    for _ in 0..2 {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert!(line.ends_with("] ready\n"), "{line}");
+    }
+    kill_process(pid(child.id()), Signal::TERM).unwrap();
+    let mut rest = String::new();
+    lines.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest.matches("heard").count(), 2, "{rest}");
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn ranks_do_not_outlive_a_launcher_that_is_killed() {
+    let mut child =
+        Command::new(BINARY).args(script("-n 2", "echo $$; exec sleep 1000")).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut numbers = Vec::new();
+    for _ in 0..2 {
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        numbers.push(line.trim_end().rsplit(' ').next().unwrap().parse().unwrap());
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    numbers.into_iter().for_each(wait_gone);
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_named() {
+    let run = mscclpp(["launch", "-n", "2", "--", "/no/such/program"]).ends_with(2);
+    assert!(run.stderr.contains("cannot start `/no/such/program`"), "{}", run.stderr);
+    mscclpp(["launch", "-n", "3", "--hosts", "2", "--", "true"]).ends_with(2);
+}
+
+#[test]
+fn doctor_says_what_it_found() {
+    let found = mscclpp(["doctor", "--json"]);
+    let found = found.json();
+    let names: Vec<_> = found.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect();
+    for name in ["processors", "/dev/shm", "open files", "interfaces", "CUDA driver"] {
+        assert!(names.iter().any(|found| found == name), "{name} is not in {names:?}");
+    }
+    for one in found.as_array().unwrap().iter().filter(|one| one["state"] != "ok") {
+        assert!(one["help"].is_string(), "{one}");
+    }
+    let text = mscclpp(["doctor"]);
+    assert!(text.stdout.starts_with("what"), "{}", text.stdout);
+}
