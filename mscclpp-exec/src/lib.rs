@@ -21,6 +21,7 @@ pub mod process;
 pub mod select;
 #[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
 mod shm;
+pub mod tune;
 pub mod verify;
 
 pub use dtype::{DataType, Element};

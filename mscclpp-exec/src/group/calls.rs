@@ -160,12 +160,12 @@ impl Group {
     /// # Errors
     /// See [`Group`].
     pub fn barrier(&mut self) -> Result<(), Error> {
-        // Nobody has the sum before everybody has brought something.
-        self.all_reduce(&mut [0_i32], ReduceOp::Max)
+        // Nobody has the result before everybody has brought something. The type is none that callers reduce so few of.
+        self.all_reduce(&mut [0_i8], ReduceOp::Max)
     }
 
     pub(super) fn in_place<T: Element>(&mut self, request: Request, buffer: &mut [T]) -> Result<(), Error> {
-        self.serve(Request { in_place: true, ..request }, Typed::Same(buffer))
+        self.serve_in_place(Request { in_place: true, ..request }, buffer)
     }
 
     fn equal(&self, call: &'static str, input: usize, output: usize) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use thiserror::Error;
 
 use crate::bootstrap;
 use crate::select::{CallError, PlanError, SelectError};
+use crate::tune::TableError;
 
 /// Why a collective call did not do what it says.
 #[derive(Debug, Error)]
@@ -24,6 +25,9 @@ pub enum Error {
     /// The plan cannot be prepared, or did not finish.
     #[error(transparent)]
     Run(#[from] crate::Error),
+    /// The tuning table that the environment names cannot be read.
+    #[error(transparent)]
+    Table(#[from] TableError),
     /// A buffer whose length does not go with the other one's, or with the number of ranks.
     #[error("{call} of rank {rank}: {what} has {found} elements, expected {expected}")]
     Length {

@@ -7,11 +7,11 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::vocab::ReduceOp;
 
 use super::cache::{Cache, Serving};
-use super::central::Transport;
 use super::error::Error;
 use crate::comm::Communicator;
-use crate::dtype::Element;
-use crate::select::{Buffers, Call, Registry, Request};
+use crate::dtype::{DataType, Element};
+use crate::process::{SharedBuffer, Transport};
+use crate::select::{Buffers, Call, Choice, Registry, Request};
 
 /// A rank among others, with which it makes collective calls.
 ///
@@ -30,9 +30,18 @@ pub struct Group {
     registry: Registry,
     pub(super) cache: Cache,
     registered: bool,
+    insisted: Option<(CollectiveKind, Choice)>,
 }
 
 impl Group {
+    /// The group that the environment describes: that of a launcher, or of one rank that is alone.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`] if the environment is incomplete or ranks are missing, otherwise as [`new`](Self::new).
+    pub fn from_env() -> Result<Self, Error> {
+        Self::new(Communicator::from_env()?)
+    }
+
     /// `ranks` ranks in this process, for as many threads.
     ///
     /// # Errors
@@ -49,12 +58,12 @@ impl Group {
         })
     }
 
-    /// The group of a communicator, with the algorithms of the library.
+    /// The group of a communicator, with the algorithms of the library and the tuning table that the environment names.
     ///
     /// # Errors
-    /// As [`with_registry`](Self::with_registry).
+    /// [`Error::Table`], and as [`with_registry`](Self::with_registry).
     pub fn new(communicator: Communicator) -> Result<Self, Error> {
-        Self::with_registry(communicator, Registry::shipped())
+        Self::with_registry(communicator, Registry::from_env()?)
     }
 
     /// The group of a communicator with a registry, which must be the same on all ranks. A call of all ranks.
@@ -67,7 +76,7 @@ impl Group {
         let values = [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("algorithms", &algorithms)];
         communicator.bootstrap().agree(&values)?;
         let transport = Transport::new(Arc::clone(communicator.bootstrap()))?;
-        Ok(Self { communicator, transport, registry, cache: Cache::default(), registered: false })
+        Ok(Self { communicator, transport, registry, cache: Cache::default(), registered: false, insisted: None })
     }
 
     /// This rank.
@@ -103,24 +112,65 @@ impl Group {
         self.registered = registered;
     }
 
+    /// Lets one algorithm serve all calls of its collective from now on, or the registry decide again. For measuring; all
+    /// ranks must do it alike. Calls that the algorithm does not serve fail.
+    pub fn insist(&mut self, choice: Option<(CollectiveKind, Choice)>) {
+        self.cache.clear();
+        self.insisted = choice;
+    }
+
+    /// A buffer of `len` elements, zero at first, that calls use without copies: registered memory. A call of all ranks;
+    /// lengths may differ.
+    ///
+    /// # Errors
+    /// [`Error::Run`] if the machine does not have so much.
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, Error> {
+        Ok(self.transport.alloc(len)?)
+    }
+
     /// The request of a call: what an algorithm is selected for.
     pub fn request<T: Element>(&self, collective: CollectiveKind, count: usize) -> Request {
-        let bytes = (count as u64).saturating_mul(size_of::<T>() as u64);
+        self.request_of(collective, T::TYPE, (count as u64).saturating_mul(size_of::<T>() as u64))
+    }
+
+    /// The request of a call with `bytes` bytes in the larger of a rank's input and output.
+    pub fn request_of(&self, collective: CollectiveKind, dtype: DataType, bytes: u64) -> Request {
         Request {
             ranks_per_node: self.communicator.bootstrap().ranks_per_node(),
             registered: self.registered,
-            ..Request::new(collective, self.size(), T::TYPE, bytes)
+            ..Request::new(collective, self.size(), dtype, bytes)
         }
+    }
+
+    /// Serves a request out of place; its lengths are the caller's care.
+    pub(crate) fn serve_separate<T: Element>(
+        &mut self,
+        request: Request,
+        input: &[T],
+        output: &mut [T],
+    ) -> Result<(), Error> {
+        self.serve(request, Typed::Separate(input, output))
+    }
+
+    /// Serves a request in place; its length is the caller's care.
+    pub(crate) fn serve_in_place<T: Element>(&mut self, request: Request, buffer: &mut [T]) -> Result<(), Error> {
+        self.serve(request, Typed::Same(buffer))
     }
 
     /// Serves a request.
     pub(super) fn serve<T: Element>(&mut self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
-        let Self { communicator, transport, registry, cache, .. } = self;
+        let Self { communicator, transport, registry, cache, insisted, .. } = self;
         let prepared = cache.get(&request, || {
-            let decision = registry.select(&request)?;
+            let decision = match insisted {
+                Some((kind, choice)) if *kind == request.collective => registry.decision(&request, choice)?,
+                _ => registry.select(&request)?,
+            };
             let serving = match decision.algorithm.is_native() {
                 true => Serving::Native,
-                false => Serving::Plan(transport.prepare(&registry.plan(&request, &decision)?, request.message())?),
+                false => {
+                    let plan = registry.plan(&request, &decision)?;
+                    Serving::Plan(Box::new(transport.prepare(&plan, request.message())?))
+                }
             };
             Ok::<_, Error>((decision.algorithm, serving))
         })?;

@@ -35,7 +35,6 @@
 
 mod cache;
 mod calls;
-mod central;
 mod error;
 mod exchange;
 mod handle;

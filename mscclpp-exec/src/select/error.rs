@@ -128,10 +128,10 @@ pub enum SelectError {
         /// Why not, for each of the collective's algorithms.
         refusals: Vec<(String, Refusal)>,
     },
-    /// The selector or table chose an algorithm that cannot be used, and the registry is strict.
-    #[error("{by} chose `{name}` for {request}, but {why}; the registry is strict, so nothing else is used")]
+    /// An algorithm was chosen that cannot be used, and nothing else shall be.
+    #[error("the {by} chose `{name}` for {request}, but {why}")]
     BadChoice {
-        /// Who chose it: `the selector`, `the tuning table`.
+        /// Who chose it: `selector`, `tuning table`, `caller`.
         by: &'static str,
         /// What was chosen.
         name: String,

@@ -12,9 +12,10 @@ use super::choice::{Choice, Config};
 use super::constraints::Refusal;
 use super::error::{PlanError, RegistryError, SelectError};
 use super::explain::{Explanation, Outcome, Verdict};
-use super::request::Request;
+use super::request::{Bytes, Request};
 use super::rules::RULES;
 use crate::algorithms;
+use crate::tune::{Machine, TABLE_VARIABLE, Table, TableError};
 
 /// Chooses among the algorithms that serve a request; `None` leaves the choice to the registry.
 type Selector = dyn Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync;
@@ -27,8 +28,9 @@ const KEPT: usize = 1024;
 /// A request is decided in this order, each time among the algorithms that serve it:
 ///
 /// 1. the selector that was [set](Self::set_selector), if it chooses;
-/// 2. algorithms that were added to those of the library: the one with the narrowest range of sizes, then the first;
-/// 3. the rules of the library, by size and machine; then the first of its algorithms.
+/// 2. the [tuning table](Self::set_table), if it has an entry;
+/// 3. algorithms that were added to those of the library: the one with the narrowest range of sizes, then the first;
+/// 4. the rules of the library, by size and machine; then the first of its algorithms.
 ///
 /// Nothing here is global: what one registry is told, another one does not know. All ranks must build theirs alike, and a
 /// selector must decide by what its arguments say and nothing else.
@@ -57,6 +59,7 @@ pub struct Registry {
     algorithms: Vec<Arc<Algorithm>>,
     selector: Option<Box<Selector>>,
     strict: bool,
+    table: Option<Table>,
     plans: Mutex<BTreeMap<Key, Plan>>,
     /// Classes of requests whose decision was told.
     told: Mutex<BTreeSet<String>>,
@@ -81,6 +84,10 @@ pub struct Decision {
 pub enum Why {
     /// The selector that was set.
     Selector,
+    /// The tuning table; bytes of the entry.
+    Table(u64),
+    /// Somebody insisted, for measuring.
+    Insisted,
     /// The algorithm was added to those of the library.
     Added,
     /// A rule of the library; its reason.
@@ -92,6 +99,8 @@ pub enum Why {
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Table(bytes) => return write!(f, "the tuning table has it for {}", Bytes(*bytes)),
+            Self::Insisted => "somebody insisted on it",
             Self::Selector => "the selector chose it",
             Self::Added => "it was added to those of the library",
             Self::Rule(because) => because,
@@ -115,6 +124,18 @@ impl Registry {
         let shipped = algorithms::all().iter().map(Algorithm::shipped);
         let algorithms = shipped.chain(kinds.map(Algorithm::alone)).map(Arc::new).collect();
         Self { algorithms, ..Self::default() }
+    }
+
+    /// The algorithms of the library, and the tuning table that the environment names in `MSCCLPP_TUNING_TABLE`, if it does.
+    ///
+    /// # Errors
+    /// [`TableError`] if the table cannot be read.
+    pub fn from_env() -> Result<Self, TableError> {
+        let mut registry = Self::shipped();
+        if let Some(path) = std::env::var_os(TABLE_VARIABLE).filter(|path| !path.is_empty()) {
+            registry.set_table(Some(Table::load(std::path::PathBuf::from(path))?));
+        }
+        Ok(registry)
     }
 
     /// Adds an algorithm.
@@ -160,7 +181,17 @@ impl Registry {
         self.selector = None;
     }
 
-    /// Whether a request that the selector does not decide, or decides for an algorithm that refuses it, is an error. A
+    /// Follows a tuning table, or none. A table of another machine or version is followed with a warning that names both.
+    pub fn set_table(&mut self, table: Option<Table>) {
+        if let Some(table) = &table {
+            for difference in table.machine.differences(&Machine::here()) {
+                log::warn!("{difference}; measure again with `mscclpp tune`");
+            }
+        }
+        self.table = table;
+    }
+
+    /// Whether a request that neither selector nor table decide, or decide for an algorithm that refuses it, is an error. A
     /// registry that is not strict then decides itself, and warns of the latter.
     pub fn set_strict(&mut self, strict: bool) {
         self.strict = strict;
@@ -228,6 +259,7 @@ impl Registry {
                 digest.update(part);
             });
         }
+        digest.update(self.table.as_ref().map(Table::text).unwrap_or_default());
         digest.update([self.strict.into(), self.selector.is_some().into()]);
         let hex: String = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         format!("{hex} ({} algorithms)", self.algorithms.len())
@@ -255,8 +287,20 @@ impl Registry {
         if candidates.is_empty() {
             return Err(SelectError::NoAlgorithm { request: request.to_string(), refusals });
         }
-        if let Some(decision) = self.ask_selector(request, &candidates, &refusals)? {
+        let chosen = self.selector.as_ref().and_then(|selector| {
+            let borrowed: Vec<&Algorithm> = candidates.iter().map(|candidate| &***candidate).collect();
+            selector(request, &borrowed)
+        });
+        if let Some(choice) = chosen
+            && let Some(decision) = self.follow(request, choice, "selector", Why::Selector, &candidates, &refusals)?
+        {
             return Ok(decision);
+        }
+        if let Some(entry) = self.table.as_ref().and_then(|table| table.get_tuned(request)) {
+            let (choice, why) = (entry.fastest.choice(), Why::Table(entry.bytes));
+            if let Some(decision) = self.follow(request, choice, "tuning table", why, &candidates, &refusals)? {
+                return Ok(decision);
+            }
         }
         if self.strict {
             return Err(SelectError::Undecided { request: request.to_string() });
@@ -264,28 +308,41 @@ impl Registry {
         Ok(usual(request, &candidates))
     }
 
-    fn ask_selector(
+    /// The decision that somebody else made.
+    ///
+    /// # Errors
+    /// [`SelectError::BadChoice`] if there is no such algorithm, or it does not serve the request.
+    pub fn decision(&self, request: &Request, choice: &Choice) -> Result<Decision, SelectError> {
+        let found = self.of_collective(request).find(|algorithm| algorithm.name() == choice.name);
+        let bad = |why| {
+            let (name, request) = (choice.name.clone(), request.to_string());
+            SelectError::BadChoice { by: "caller", name, request, why }
+        };
+        let algorithm = found.ok_or_else(|| bad(missing(request)))?;
+        algorithm.admit(request).map_err(|refusal| bad(format!("it {refusal}")))?;
+        Ok(Decision { algorithm: Arc::clone(algorithm), config: choice.config.clone(), why: Why::Insisted })
+    }
+
+    /// The decision that a choice leads to; `None` if it leads nowhere.
+    fn follow(
         &self,
         request: &Request,
+        choice: Choice,
+        by: &'static str,
+        why: Why,
         candidates: &[&Arc<Algorithm>],
         refusals: &[(String, Refusal)],
     ) -> Result<Option<Decision>, SelectError> {
-        let Some(selector) = &self.selector else { return Ok(None) };
-        let borrowed: Vec<&Algorithm> = candidates.iter().map(|candidate| &***candidate).collect();
-        let Some(choice) = selector(request, &borrowed) else { return Ok(None) };
         if let Some(found) = candidates.iter().find(|candidate| candidate.name() == choice.name) {
-            return Ok(Some(Decision { algorithm: Arc::clone(found), config: choice.config, why: Why::Selector }));
+            return Ok(Some(Decision { algorithm: Arc::clone(found), config: choice.config, why }));
         }
         let refused = refusals.iter().find(|(name, _)| *name == choice.name);
-        let why = refused.map_or_else(
-            || format!("there is no such {} in the registry", request.collective.name()),
-            |(_, refusal)| format!("it {refusal}"),
-        );
+        let why = refused.map_or_else(|| missing(request), |(_, refusal)| format!("it {refusal}"));
         if self.strict {
-            let (by, request) = ("the selector", request.to_string());
+            let request = request.to_string();
             return Err(SelectError::BadChoice { by, name: choice.name, request, why });
         }
-        log::warn!("the selector chose `{}` for {request}, but {why}; the registry chooses itself", choice.name);
+        log::warn!("the {by} chose `{}` for {request}, but {why}; the registry chooses itself", choice.name);
         Ok(None)
     }
 
@@ -307,6 +364,10 @@ impl Registry {
         // Whoever panicked left a map that is whole.
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn missing(request: &Request) -> String {
+    format!("there is no such {} in the registry", request.collective.name())
 }
 
 /// What is used where nobody chose.

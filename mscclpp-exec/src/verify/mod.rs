@@ -21,9 +21,11 @@
 //! ```
 
 mod compare;
+mod cycle;
 mod expected;
 mod pattern;
 mod value;
 
 pub use compare::{Mismatch, Report, Verifier};
+pub use cycle::Cycle;
 pub use pattern::Pattern;

@@ -1,0 +1,163 @@
+//! How long a call takes.
+//!
+//! As callers meet it: before every call a rank rewrites its input, after it it reads its output, both untimed. All ranks
+//! meet, then each clocks its own call; of every call the slowest rank counts.
+
+use std::hint::black_box;
+use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
+
+use mscclpp_core::collective::{Collective, CollectiveKind};
+
+use crate::dtype::{DataType, Element};
+use crate::group::{Error, Group};
+use crate::process::SharedBuffer;
+use crate::select::Request;
+use crate::verify::Cycle;
+
+/// How a call is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measuring {
+    /// Timed calls.
+    pub iterations: u32,
+    /// Calls before them.
+    pub warmup: u32,
+    /// Of how many calls one is compared with what the collective promises; 0 for none. The first one is compared in any
+    /// other case.
+    pub check: u32,
+}
+
+/// What was measured, the same on all ranks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Measured {
+    /// Median over the calls of the slowest rank's time.
+    pub slowest: Duration,
+    /// Median over the calls of the time averaged over the ranks.
+    pub average: Duration,
+    /// Wrong elements, of all ranks and all calls that were compared; `None` if none was.
+    pub wrong: Option<u64>,
+}
+
+impl Measuring {
+    /// As many calls as are needed for a stable median: 10 of large messages, up to 1000 of small ones.
+    pub fn for_bytes(bytes: u64) -> Self {
+        let iterations = ((64 << 20) / bytes.max(1)).clamp(10, 1000) as u32;
+        Self { iterations, warmup: iterations / 10 + 2, check: 10 }
+    }
+}
+
+/// Measures a request, whose ranks and nodes are the group's. A call of all ranks.
+///
+/// # Errors
+/// Those of the call itself.
+pub fn measure(group: &mut Group, request: &Request, measuring: Measuring) -> Result<Measured, Error> {
+    macro_rules! typed {
+        ($($name:ident: $type:ty),*) => { match request.dtype { $(DataType::$name => run::<$type>(group, request, measuring),)* } };
+    }
+    typed!(
+        I8: i8, U8: u8, I32: i32, U32: u32, I64: i64, U64: u64, F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
+        F8E4M3: crate::dtype::E4m3, F8E5M2: crate::dtype::E5m2
+    )
+}
+
+/// Elements, registered or not.
+enum Memory<T: Element> {
+    Private(Vec<T>),
+    Registered(SharedBuffer<T>),
+}
+
+impl<T: Element> Memory<T> {
+    fn new(group: &Group, registered: bool, len: usize) -> Result<Self, Error> {
+        Ok(if registered { Self::Registered(group.alloc(len)?) } else { Self::Private(vec![T::zeroed(); len]) })
+    }
+}
+
+impl<T: Element> Deref for Memory<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::Private(elements) => elements,
+            Self::Registered(elements) => elements,
+        }
+    }
+}
+
+impl<T: Element> DerefMut for Memory<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        match self {
+            Self::Private(elements) => elements,
+            Self::Registered(elements) => elements,
+        }
+    }
+}
+
+fn run<T: Element>(group: &mut Group, request: &Request, measuring: Measuring) -> Result<Measured, Error> {
+    let (rank, ranks) = (group.rank(), group.size());
+    let count = (request.bytes / size_of::<T>() as u64) as usize;
+    let part = count / ranks as usize;
+    let (input_len, output_len) = match request.collective {
+        CollectiveKind::AllGather => (part, count),
+        CollectiveKind::ReduceScatter => (count, part),
+        _ => (count, count),
+    };
+    let own = rank as usize * part..(rank as usize + 1) * part;
+    let collective = Collective { root: request.root, ..Collective::new(request.collective) };
+    let cycle = Cycle::new(collective, T::TYPE, request.op, ranks, rank);
+
+    let mut input = Memory::<T>::new(group, request.registered, if request.in_place { count } else { input_len })?;
+    let mut output = Memory::<T>::new(group, request.registered, if request.in_place { 0 } else { output_len })?;
+    let mut wrong = None;
+    let mut times = Vec::new();
+    for launch in 0..u64::from(measuring.warmup) + u64::from(measuring.iterations) {
+        let fresh = match (request.in_place, request.collective) {
+            (true, CollectiveKind::AllGather) => &mut input[own.clone()],
+            _ => &mut input[..],
+        };
+        cycle.fill(launch, bytemuck::cast_slice_mut(fresh));
+        group.barrier()?;
+        let start = Instant::now();
+        if request.in_place {
+            group.serve_in_place(*request, &mut input)?;
+        } else {
+            group.serve_separate(*request, &input, &mut output)?;
+        }
+        let time = start.elapsed();
+        let result: &[u8] = bytemuck::cast_slice(match (request.in_place, request.collective) {
+            (true, CollectiveKind::ReduceScatter) => &input[own.clone()],
+            (true, _) => &input[..],
+            (false, _) => &output[..],
+        });
+        read_all(result);
+        if measuring.check != 0 && launch.is_multiple_of(measuring.check.into()) {
+            wrong = Some(wrong.unwrap_or(0) + cycle.count_wrong(launch, result));
+        }
+        if launch >= measuring.warmup.into() {
+            times.push(time.as_nanos().min(u64::MAX.into()) as u64);
+        }
+    }
+    join(group, &times, wrong)
+}
+
+/// Loads a word of every cache line, so that whoever left it in another cache pays for that.
+fn read_all(bytes: &[u8]) {
+    let sum = bytes.iter().step_by(64).fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
+    black_box(sum);
+}
+
+/// What all ranks found together.
+fn join(group: &Group, times: &[u64], wrong: Option<u64>) -> Result<Measured, Error> {
+    let mut mine: Vec<u64> = vec![wrong.unwrap_or(0)];
+    mine.extend(times);
+    let all = group.communicator().all_gather(bytemuck::cast_slice(&mine))?;
+    let all: Vec<Vec<u64>> = all.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
+    let column = |index: usize| all.iter().map(move |of_rank| of_rank.get(index).copied().unwrap_or(0));
+    let slowest = (1..=times.len()).map(|index| column(index).max().unwrap_or(0)).collect();
+    let average = (1..=times.len()).map(|index| column(index).sum::<u64>() / all.len().max(1) as u64).collect();
+    Ok(Measured { slowest: median(slowest), average: median(average), wrong: wrong.map(|_| column(0).sum()) })
+}
+
+fn median(mut nanoseconds: Vec<u64>) -> Duration {
+    nanoseconds.sort_unstable();
+    Duration::from_nanos(nanoseconds.get(nanoseconds.len() / 2).copied().unwrap_or(0))
+}

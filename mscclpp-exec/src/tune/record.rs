@@ -1,0 +1,136 @@
+//! The lines of a table.
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::vocab::ReduceOp;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::dtype::DataType;
+use crate::select::{Backend, Choice, Config, Request};
+
+/// What is fastest for a kind of request of one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The collective.
+    #[serde(serialize_with = "write_collective", deserialize_with = "read_collective")]
+    pub collective: CollectiveKind,
+    /// What it ran on.
+    #[serde(serialize_with = "write_backend", deserialize_with = "read_backend")]
+    pub backend: Backend,
+    /// Number of ranks.
+    pub ranks: u32,
+    /// Ranks of a node.
+    pub ranks_per_node: u32,
+    /// Type of the elements.
+    #[serde(serialize_with = "write_dtype", deserialize_with = "read_dtype")]
+    pub dtype: DataType,
+    /// How they were combined; nothing if the collective does not reduce.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "write_op",
+        deserialize_with = "read_op"
+    )]
+    pub op: Option<ReduceOp>,
+    /// Whether input and output were one memory.
+    pub in_place: bool,
+    /// Whether the buffers were registered.
+    pub registered: bool,
+    /// Bytes of the larger of a rank's input and output: a power of two.
+    pub bytes: u64,
+    /// What was fastest.
+    pub fastest: Timed,
+    /// All others, the fastest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Timed>,
+}
+
+/// A candidate and how long it took.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timed {
+    /// The algorithm.
+    pub algorithm: String,
+    /// Its thread blocks; nothing for the usual number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<u32>,
+    /// Its CUDA threads per thread block; nothing for its own number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
+    /// Microseconds of a call, averaged over the ranks.
+    pub time_us: f64,
+}
+
+impl Timed {
+    /// The candidate.
+    pub fn choice(&self) -> Choice {
+        Choice { name: self.algorithm.clone(), config: Config { blocks: self.blocks, threads: self.threads } }
+    }
+}
+
+impl Entry {
+    /// Whether it speaks of requests like this one, whatever their size, type and reduction.
+    pub(super) fn is_like(&self, request: &Request) -> bool {
+        self.collective == request.collective
+            && self.backend == request.backend
+            && self.ranks == request.ranks
+            && self.ranks_per_node == request.ranks_per_node
+            && self.in_place == request.in_place
+            && self.registered == request.registered
+    }
+}
+
+const COLLECTIVES: [CollectiveKind; 7] = [
+    CollectiveKind::AllReduce,
+    CollectiveKind::AllGather,
+    CollectiveKind::ReduceScatter,
+    CollectiveKind::AllToAll,
+    CollectiveKind::Broadcast,
+    CollectiveKind::Reduce,
+    CollectiveKind::SendRecv,
+];
+
+fn named<'de, D: Deserializer<'de>, T>(
+    reader: D,
+    what: &str,
+    find: impl Fn(&str) -> Option<T>,
+    known: impl FnOnce() -> String,
+) -> Result<T, D::Error> {
+    let name = String::deserialize(reader)?;
+    find(&name).ok_or_else(|| D::Error::custom(format!("expected a {what}, one of {}, found `{name}`", known())))
+}
+
+fn write_collective<S: Serializer>(kind: &CollectiveKind, writer: S) -> Result<S::Ok, S::Error> {
+    writer.serialize_str(kind.name())
+}
+
+fn read_collective<'de, D: Deserializer<'de>>(reader: D) -> Result<CollectiveKind, D::Error> {
+    let find = |name: &str| COLLECTIVES.into_iter().find(|kind| kind.name() == name);
+    named(reader, "collective", find, || COLLECTIVES.map(CollectiveKind::name).join(", "))
+}
+
+fn write_backend<S: Serializer>(backend: &Backend, writer: S) -> Result<S::Ok, S::Error> {
+    writer.serialize_str(backend.name())
+}
+
+fn read_backend<'de, D: Deserializer<'de>>(reader: D) -> Result<Backend, D::Error> {
+    named(reader, "backend", Backend::from_name, || "cpu, cuda".to_owned())
+}
+
+fn write_dtype<S: Serializer>(dtype: &DataType, writer: S) -> Result<S::Ok, S::Error> {
+    writer.serialize_str(dtype.name())
+}
+
+fn read_dtype<'de, D: Deserializer<'de>>(reader: D) -> Result<DataType, D::Error> {
+    let known = || DataType::ALL.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ");
+    named(reader, "data type", DataType::from_name, known)
+}
+
+fn write_op<S: Serializer>(op: &Option<ReduceOp>, writer: S) -> Result<S::Ok, S::Error> {
+    writer.serialize_str(op.unwrap_or_default().name())
+}
+
+fn read_op<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<ReduceOp>, D::Error> {
+    named(reader, "reduction", ReduceOp::from_name, || ReduceOp::ALL.map(ReduceOp::name).join(", ")).map(Some)
+}

@@ -1,0 +1,145 @@
+//! A table of what is fastest, as a file.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::machine::Machine;
+use super::record::Entry;
+use crate::file::{self, ReadError};
+use crate::select::Request;
+
+/// The version of the file's form.
+const FORMAT: u32 = 1;
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 16 << 20;
+/// What sizes are rounded to, at least and at most: the reference's limits.
+const SIZES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 28;
+
+/// What is fastest for which request, on which machine. Its file is TOML.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    format: u32,
+    /// What it was measured on.
+    pub machine: Machine,
+    /// The entries, in the order in which they were measured. Where several speak of a request, the first counts.
+    #[serde(default, rename = "entry")]
+    pub entries: Vec<Entry>,
+}
+
+/// A table that cannot be read or written.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// A file that cannot be read.
+    #[error("cannot read tuning table `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file that is longer than tables are.
+    #[error("tuning table `{}` is longer than {limit} bytes", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most that is read, in bytes.
+        limit: u64,
+    },
+    /// A file that is no table.
+    #[error("{}:{line}:{column}: {what}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The column, counted from 1.
+        column: usize,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A file that cannot be written.
+    #[error("cannot write tuning table `{}`: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+impl Table {
+    /// A table without entries.
+    pub fn new(machine: Machine) -> Self {
+        Self { format: FORMAT, machine, entries: Vec::new() }
+    }
+
+    /// What is fastest for a request: the entry of its size rounded up to a power of two, at least 1 KiB, at most 256 MiB. One
+    /// of the same type and reduction goes before others, for times depend on bytes more than on types.
+    pub fn get_tuned(&self, request: &Request) -> Option<&Entry> {
+        let bytes = request.bytes.clamp(*SIZES.start(), *SIZES.end()).next_power_of_two();
+        let like = || self.entries.iter().filter(|entry| entry.bytes == bytes && entry.is_like(request));
+        like().find(|entry| entry.dtype == request.dtype && entry.op == request.op).or_else(|| like().next())
+    }
+
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`TableError::Read`], [`TableError::TooLong`] beyond 16 MiB, [`TableError::Malformed`] with the place.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, TableError> {
+        let path = path.as_ref();
+        let bytes = file::read(path, LONGEST).map_err(|error| match error {
+            ReadError::TooLong => TableError::TooLong { path: path.to_owned(), limit: LONGEST },
+            ReadError::Io(source) => TableError::Read { path: path.to_owned(), source },
+        })?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
+            malformed(path, &before, before.len(), "expected UTF-8".to_owned())
+        })?;
+        Self::parse(path, text)
+    }
+
+    /// Reads the text of a file; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`TableError::Malformed`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, TableError> {
+        let table: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            malformed(path, text, at, error.message().to_owned())
+        })?;
+        if table.format != FORMAT {
+            let what = format!("expected format {FORMAT}, found {}; measure again with `mscclpp tune`", table.format);
+            return Err(malformed(path, text, text.find("format").unwrap_or(0), what));
+        }
+        Ok(table)
+    }
+
+    /// The text of its file.
+    pub fn text(&self) -> String {
+        let head = "# Made by `mscclpp tune`: which algorithm is fastest for which request. Times in microseconds.\n";
+        // There is nothing in a table that TOML has no form for.
+        head.to_owned() + &toml::to_string(self).unwrap_or_default()
+    }
+
+    /// Writes a file: beside its destination first, then renamed onto it, so that nobody ever reads a part of it.
+    ///
+    /// # Errors
+    /// [`TableError::Write`]; an old file is then untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TableError> {
+        let path = path.as_ref();
+        let failed = |source| TableError::Write { path: path.to_owned(), source };
+        file::replace(path, self.text().as_bytes()).map_err(failed)
+    }
+}
+
+fn malformed(path: &Path, text: &str, at: usize, what: String) -> TableError {
+    let before = text.get(..at).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    TableError::Malformed { path: path.to_owned(), line, column, what }
+}

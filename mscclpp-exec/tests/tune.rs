@@ -1,0 +1,235 @@
+//! Tuning: what is measured, the file, and who follows it.
+
+use std::path::Path;
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::DataType;
+use mscclpp_exec::group::Group;
+use mscclpp_exec::select::{Registry, Request, SelectError, Why};
+use mscclpp_exec::tune::{Entry, Machine, Measuring, Table, TableError, Timed, Tuner, measure};
+use proptest::prelude::*;
+
+fn on_ranks<R: Send>(ranks: u32, body: impl Fn(&mut Group) -> R + Sync) -> Vec<R> {
+    let groups = Group::local(ranks).expect("a group");
+    std::thread::scope(|scope| {
+        let body = &body;
+        let threads: Vec<_> = groups.into_iter().map(|mut group| scope.spawn(move || body(&mut group))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
+    })
+}
+
+fn timed(algorithm: &str, blocks: Option<u32>, time_us: f64) -> Timed {
+    Timed { algorithm: algorithm.into(), blocks, threads: None, time_us }
+}
+
+fn entry(bytes: u64, algorithm: &str) -> Entry {
+    let request = Request::new(CollectiveKind::AllReduce, 4, DataType::F32, bytes);
+    let Request { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, .. } = request;
+    Entry {
+        collective,
+        backend,
+        ranks,
+        ranks_per_node,
+        dtype,
+        op,
+        in_place,
+        registered,
+        bytes,
+        fastest: timed(algorithm, Some(2), 1.25),
+        others: vec![timed("allreduce_all_pairs", None, 2.5)],
+    }
+}
+
+fn table(entries: Vec<Entry>) -> Table {
+    let mut table = Table::new(Machine::here());
+    table.entries = entries;
+    table
+}
+
+fn all_reduce(bytes: u64) -> Request {
+    Request::new(CollectiveKind::AllReduce, 4, DataType::F32, bytes)
+}
+
+#[test]
+fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
+    let tuner = Tuner {
+        collectives: vec![CollectiveKind::AllReduce, CollectiveKind::AllGather],
+        least: 1000,
+        most: 4096,
+        iterations: Some(3),
+        ..Tuner::default()
+    };
+    assert_eq!(tuner.len(), 2 * 2 * 3);
+    let tables = on_ranks(3, |group| {
+        let mut told = 0;
+        let table = tuner.run(group, |_| told += 1).expect("it can be measured");
+        assert_eq!(told, table.entries.len());
+        // The registry decides itself again, and follows the table when it is told to.
+        let request = group.request_of(CollectiveKind::AllReduce, DataType::F32, 1500);
+        assert!(matches!(group.registry().select(&request).expect("one").why, Why::Rule(_)));
+        group.registry_mut().set_table(Some(table.clone()));
+        let tuned = group.registry().select(&request).expect("one");
+        assert_eq!(tuned.why, Why::Table(2048));
+        assert_eq!(tuned.algorithm.name(), table.get_tuned(&request).expect("an entry").fastest.algorithm);
+        let mut x = [1.0_f32; 375];
+        group.all_reduce(&mut x, ReduceOp::Sum).expect("all_reduce");
+        assert_eq!(x, [3.0; 375]);
+        table
+    });
+    assert!(tables.iter().all(|table| *table == tables[0]));
+    let entries = &tables[0].entries;
+    assert_eq!(entries.len(), tuner.len());
+    for entry in entries {
+        let request =
+            Request { in_place: entry.in_place, ..Request::new(entry.collective, 3, DataType::F32, entry.bytes) };
+        let registry = Registry::shipped();
+        let admitted =
+            registry.iter().filter(|one| one.collective() == entry.collective && one.admit(&request).is_ok());
+        let candidates: usize = admitted.map(|one| one.blocks(request.backend).len()).sum();
+        assert_eq!(1 + entry.others.len(), candidates, "{entry:?}");
+        assert!(entry.others.iter().all(|other| other.time_us >= entry.fastest.time_us));
+    }
+}
+
+#[test]
+fn a_measurement_notices_wrong_results() {
+    on_ranks(2, |group| {
+        let measuring = Measuring { iterations: 4, warmup: 1, check: 1 };
+        for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::SendRecv] {
+            for dtype in [DataType::BF16, DataType::I64] {
+                let request = group.request_of(kind, dtype, 4096);
+                let measured = measure(group, &request, measuring).expect("it runs");
+                assert_eq!(measured.wrong, Some(0));
+                assert!(measured.average <= measured.slowest && !measured.slowest.is_zero());
+            }
+        }
+        let lazy = mscclpp_exec::select::Algorithm::native("lazy", CollectiveKind::AllGather, |_| Ok(()));
+        group.registry_mut().add(lazy).expect("a new name");
+        let request = group.request_of(CollectiveKind::AllGather, DataType::F32, 4096);
+        let measured = measure(group, &request, measuring).expect("it does nothing");
+        // Zeros happen to be right in a few places.
+        assert!(measured.wrong.expect("it was compared") > 4 * 2 * 900, "{measured:?}");
+        // Who is not asked does not say.
+        let measured = measure(group, &request, Measuring { check: 0, ..measuring }).expect("it does nothing");
+        assert_eq!(measured.wrong, None);
+    });
+}
+
+#[test]
+fn sizes_are_rounded_up_to_powers_of_two_within_limits() {
+    let sizes = [1 << 10, 1 << 11, 1 << 20, 1 << 28];
+    let table = table(sizes.iter().map(|&bytes| entry(bytes, "allreduce_ring")).collect());
+    let tuned = |bytes| table.get_tuned(&all_reduce(bytes)).map(|entry| entry.bytes);
+    assert_eq!(tuned(0), Some(1 << 10));
+    assert_eq!(tuned(1024), Some(1 << 10));
+    assert_eq!(tuned(1025), Some(1 << 11));
+    assert_eq!(tuned(5000), None);
+    assert_eq!(tuned((1 << 20) - 3), Some(1 << 20));
+    assert_eq!(tuned(u64::MAX), Some(1 << 28));
+    // Another type or reduction of the same size does; another machine does not.
+    let other = Request { op: Some(ReduceOp::Max), dtype: DataType::F16, ..all_reduce(1024) };
+    assert!(table.get_tuned(&other).is_some());
+    for elsewhere in [
+        Request { ranks: 8, ranks_per_node: 8, ..all_reduce(1024) },
+        Request { ranks_per_node: 2, ..all_reduce(1024) },
+        Request { in_place: true, ..all_reduce(1024) },
+        Request { registered: true, ..all_reduce(1024) },
+    ] {
+        assert!(table.get_tuned(&elsewhere).is_none(), "{elsewhere}");
+    }
+}
+
+#[test]
+fn tables_survive_their_file_and_nothing_is_left_beside_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("table.toml");
+    let written = table(vec![entry(1024, "allreduce_ring"), entry(2048, "allreduce_packets")]);
+    table(Vec::new()).save(&path).expect("it can be written");
+    written.save(&path).expect("it can be replaced");
+    assert_eq!(Table::load(&path).expect("it is right"), written);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    assert!(matches!(written.save(folder.path().join("no/such")), Err(TableError::Write { .. })));
+    assert!(matches!(Table::load(folder.path().join("none")), Err(TableError::Read { .. })));
+}
+
+#[test]
+fn bad_files_are_named_with_the_place() {
+    let good = table(vec![entry(1024, "allreduce_ring")]).text();
+    let message = |from: &str, to: &str| {
+        let bad = good.replacen(from, to, 1);
+        assert_ne!(bad, good, "{from}");
+        Table::parse(Path::new("t.toml"), &bad).expect_err(to).to_string()
+    };
+    let error = message("collective = \"allreduce\"", "collective = \"allreduse\"");
+    assert!(
+        error.contains("expected a collective, one of allreduce,") && error.contains("found `allreduse`"),
+        "{error}"
+    );
+    let line = 1 + good.lines().position(|line| line.starts_with("collective")).expect("a collective");
+    assert!(error.starts_with(&format!("t.toml:{line}:14: ")), "{error}");
+    assert!(message("dtype = \"f32\"", "dtype = 32").contains("expected a string"));
+    assert!(message("op = \"sum\"", "op = \"xor\"").contains("sum, prod, min, max, avg"));
+    assert!(message("bytes = 1024", "bites = 1024").contains("unknown field `bites`"));
+    assert!(message("bytes = 1024", "bytes = -1").starts_with("t.toml:"));
+    assert!(message("ranks = 4\n", "").contains("missing field `ranks`"));
+    assert!(message("format = 1", "format = 2").starts_with("t.toml:2:1: expected format 1, found 2"));
+    assert!(message("in_place = false", "in_place = ").starts_with("t.toml:"));
+}
+
+#[test]
+fn another_machine_is_named_with_both_values() {
+    let mut elsewhere = Machine::here();
+    assert_eq!(elsewhere.differences(&Machine::here()), []);
+    elsewhere.processors = 1 << 40;
+    elsewhere.version = "0.0.0".into();
+    let differences = elsewhere.differences(&Machine::here());
+    let texts: Vec<_> = differences.iter().map(ToString::to_string).collect();
+    assert_eq!(texts.len(), 2, "{texts:?}");
+    assert!(texts[0].starts_with("version of mscclpp: the table was measured with 0.0.0, here it is "), "{texts:?}");
+    assert!(texts[1].starts_with("processors: the table was measured with 1099511627776, here it is "), "{texts:?}");
+}
+
+#[test]
+fn entries_that_cannot_be_used_are_errors_only_if_strict() {
+    let mut registry = Registry::shipped();
+    registry.set_table(Some(table(vec![entry(1024, "allreduce_switch"), entry(2048, "allreduce_best")])));
+    assert!(matches!(registry.select(&all_reduce(1024)).expect("another one").why, Why::Rule(_)));
+    assert!(matches!(registry.select(&all_reduce(2048)).expect("another one").why, Why::Rule(_)));
+    registry.set_strict(true);
+    let error = registry.select(&all_reduce(2048)).expect_err("it is strict");
+    assert!(matches!(&error, SelectError::BadChoice { by: "tuning table", name, .. } if name == "allreduce_best"));
+    assert!(error.to_string().ends_with("but there is no such allreduce in the registry"), "{error}");
+    assert!(matches!(registry.select(&all_reduce(4096)), Err(SelectError::Undecided { .. })));
+}
+
+#[test]
+fn registries_with_different_tables_have_different_fingerprints() {
+    let fingerprint = |entries| {
+        let mut registry = Registry::shipped();
+        registry.set_table(Some(table(entries)));
+        registry.fingerprint()
+    };
+    assert_ne!(fingerprint(vec![]), Registry::shipped().fingerprint());
+    assert_ne!(fingerprint(vec![]), fingerprint(vec![entry(1024, "allreduce_ring")]));
+    assert_eq!(fingerprint(vec![]), fingerprint(vec![]));
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_a_table_or_an_error_with_a_place(text in "(.|\n){0,60}", at in any::<prop::sample::Index>(), junk: char) {
+        let place = |result: Result<Table, TableError>, text: &str| match result {
+            Ok(_) => {}
+            Err(TableError::Malformed { line, column, .. }) => {
+                assert!(line >= 1 && column >= 1 && line <= text.matches('\n').count() + 1);
+            }
+            Err(other) => panic!("{other}"),
+        };
+        place(Table::parse(Path::new("t"), &text), &text);
+        let mut mutant: Vec<char> = table(vec![entry(1024, "allreduce_ring")]).text().chars().collect();
+        let index = at.index(mutant.len());
+        mutant[index] = junk;
+        let mutant: String = mutant.into_iter().collect();
+        place(Table::parse(Path::new("t"), &mutant), &mutant);
+    }
+}
