@@ -1,8 +1,10 @@
 //! The handle of one rank to its group.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::bootstrap::{Address, Bootstrap, Error, Host, Options, Secret, UniqueId};
+use crate::dtype::Element;
+use crate::process::{SharedBuffer, Transport};
 
 /// One rank's handle to a group of ranks. Cloning it is cheap, and all clones are the same rank.
 ///
@@ -11,6 +13,7 @@ use crate::bootstrap::{Address, Bootstrap, Error, Host, Options, Secret, UniqueI
 #[derive(Clone, Debug)]
 pub struct Communicator {
     bootstrap: Arc<Bootstrap>,
+    transport: Arc<Mutex<Option<Transport>>>,
 }
 
 impl Communicator {
@@ -78,6 +81,27 @@ impl Communicator {
         &self.bootstrap
     }
 
+    /// The way to the other ranks' memory. The first call connects the ranks of each node, so all ranks make it.
+    ///
+    /// # Errors
+    /// As [`Transport::new`].
+    pub fn transport(&self) -> Result<Transport, crate::Error> {
+        let mut transport = self.transport.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(transport) = &*transport {
+            return Ok(transport.clone());
+        }
+        let new = Transport::new(Arc::clone(&self.bootstrap))?;
+        Ok(transport.insert(new).clone())
+    }
+
+    /// A buffer of `len` elements, zero at first, that launches use without copies. A call of all ranks; lengths may differ.
+    ///
+    /// # Errors
+    /// As [`Transport::alloc`].
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, crate::Error> {
+        self.transport()?.alloc(len)
+    }
+
     /// Waits until all ranks have come here.
     ///
     /// # Errors
@@ -114,7 +138,7 @@ impl Communicator {
 
 impl From<Bootstrap> for Communicator {
     fn from(bootstrap: Bootstrap) -> Self {
-        Self { bootstrap: Arc::new(bootstrap) }
+        Self { bootstrap: Arc::new(bootstrap), transport: Arc::default() }
     }
 }
 

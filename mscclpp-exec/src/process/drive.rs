@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::calls::Handed;
 use super::placement::SLOTS;
 use super::plan::PlanContext;
-use super::session::{NAP, Session};
+use super::session::{NAP, SPINS, Session, YIELDS};
 use crate::error::{Cause, Error};
 use crate::interpret::{Launch, Params, SLICES, Space, State, Step, Worker};
 use crate::memory::Views;
@@ -33,12 +33,6 @@ struct Pass {
     progress: bool,
     done: bool,
 }
-
-/// Rounds that a rank spins before it lets others have its processor, about a hundred microseconds.
-const SPINS: u32 = 2000;
-
-/// Rounds that it then spends so before it sleeps.
-const YIELDS: u32 = 200;
 
 /// How long a rank has waited.
 #[derive(Default)]

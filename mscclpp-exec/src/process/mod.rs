@@ -21,6 +21,7 @@ mod buffer;
 mod calls;
 mod drive;
 mod launch;
+mod measure;
 mod options;
 mod placement;
 mod plan;
@@ -32,6 +33,7 @@ mod transport;
 
 pub use buffer::SharedBuffer;
 pub use launch::Executable;
+pub use measure::{Budget, Timed, Timing};
 pub use options::Options;
 pub use queue::{Finished, Pending, Queue};
 pub use transport::Transport;

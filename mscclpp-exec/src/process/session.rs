@@ -48,6 +48,12 @@ pub(super) struct Session {
     pub(super) crowded: bool,
 }
 
+/// Rounds that a rank spins before it lets others have its processor, some ten microseconds.
+pub(super) const SPINS: u32 = 300;
+
+/// Rounds that it then spends so before it sleeps.
+pub(super) const YIELDS: u32 = 1000;
+
 /// How long a rank sleeps at most before it looks whether its peers are alive.
 pub(super) const NAP: Duration = Duration::from_millis(5);
 
@@ -231,7 +237,11 @@ impl Session {
         let mut rounds = 0_u32;
         while !is_so(self)? {
             rounds += 1;
-            if rounds < 100 {
+            if rounds < SPINS && !self.crowded {
+                std::hint::spin_loop();
+                continue;
+            }
+            if rounds < SPINS + YIELDS {
                 std::thread::yield_now();
                 continue;
             }
@@ -304,6 +314,22 @@ impl Session {
             let at = region.find(bytes)?;
             Some((region, at))
         })
+    }
+
+    pub(super) fn barrier(&mut self) -> Result<(), Error> {
+        let id = self.id_of("barrier");
+        self.begin(id, &Handed::default())?;
+        self.calls.wake(false);
+        for place in self.peers() {
+            self.wait_for(|session| {
+                session.compare(place)?;
+                Ok(session.is_compared(place))
+            })?;
+        }
+        if self.bootstrap.num_nodes() > 1 {
+            self.bootstrap.barrier()?;
+        }
+        Ok(())
     }
 
     /// A call that all ranks of the node make, in which each tells all others something. Returns by place what each sent; the

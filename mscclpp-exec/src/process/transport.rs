@@ -73,6 +73,20 @@ impl Transport {
         self.inner.bootstrap.num_ranks()
     }
 
+    /// How the ranks tell each other small things.
+    pub(super) fn bootstrap(&self) -> &Bootstrap {
+        &self.inner.bootstrap
+    }
+
+    /// Waits until all ranks have come here: ranks of one node through shared memory, in less than a microsecond if each has a
+    /// processor.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn barrier(&self) -> Result<(), Error> {
+        self.inner.session()?.barrier()
+    }
+
     /// A buffer of `len` elements, zero at first, that launches use without copies. A call of all ranks; lengths may differ.
     ///
     /// # Errors
