@@ -68,9 +68,9 @@ impl Client {
         self.outbox.settle();
     }
 
-    /// One turn: waits, then serves whoever has something. `false` when all is said.
+    /// One turn: serves whoever has something, then waits; not the other way round, because what came together with the
+    /// admission is here already. `false` when all is said.
     fn turn(&mut self) -> Result<bool, Error> {
-        self.wait()?;
         let now = Instant::now();
         self.pulse.woke(now);
         self.send(now);
@@ -117,7 +117,7 @@ impl Client {
         }
         match self.pulse.silence(self.conn.heard, now) {
             Some(silent) if !self.root_left => Err(Error::Silent { who: Box::new(self.root.clone()), silent }),
-            _ => Ok(true),
+            _ => self.wait().map(|()| true),
         }
     }
 

@@ -88,7 +88,11 @@ const MAX_WAIT: Duration = Duration::from_secs(1 << 20);
 fn come_together(link: TcpLink, until: Instant) -> Result<Bootstrap, Error> {
     let start = Instant::now();
     match link.inbox.wait(until, |state| state.roster())? {
-        Some(world) => Ok(Bootstrap::whole(link.rank, Arc::new(link), world)),
+        Some(world) => {
+            let group = Bootstrap::whole(link.rank, Arc::new(link), world);
+            group.agree(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))])?;
+            Ok(group)
+        }
         None => Err(Error::Timeout {
             rank: link.rank,
             from: Box::new(Member { rank: 0, ..Member::unknown() }),
@@ -150,5 +154,134 @@ impl Drop for TcpLink {
         if self.outbox.put(Frame::Left { rank: self.rank }, Instant::now() + GOODBYE) {
             self.outbox.wait_settled(GOODBYE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::Ipv4Addr;
+
+    use super::super::conn::Conn;
+    use super::super::secret::End;
+    use super::*;
+
+    const JOIN: Purpose = Purpose::Join { rank: 1, ranks: 2 };
+
+    fn secret() -> Secret {
+        Secret::derived(&["a test"])
+    }
+
+    /// Hosts a job of two ranks and lets `caller` be the second one; how rank 0 ends.
+    fn hosted(deadline: Duration, caller: impl FnOnce(SocketAddr) + Send) -> Result<Bootstrap, Error> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let options = Options::default().deadline(deadline);
+        thread::scope(|scope| {
+            scope.spawn(move || caller(at));
+            host(listener, 2, secret(), options)
+        })
+    }
+
+    /// The first `steps` steps of joining, one after the other; then the connection closes.
+    fn steps(at: SocketAddr, steps: u32, member: Member) {
+        let until = Instant::now() + Duration::from_secs(20);
+        let mut conn = Conn::new(TcpStream::connect(at).unwrap()).unwrap();
+        let nonce = [5; 16];
+        if steps >= 1 {
+            conn.push(&Frame::Hello { purpose: JOIN, nonce });
+        }
+        if steps >= 2 {
+            let Some(Frame::Challenge { nonce: theirs, .. }) = conn.wait_frame(until).unwrap() else {
+                panic!("no challenge")
+            };
+            conn.push(&Frame::Answer { proof: secret().prove(End::Caller, &JOIN, &nonce, &theirs) });
+        }
+        if steps >= 3 {
+            conn.push(&Frame::Join(member));
+            assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Admitted { .. }))));
+        }
+        if steps >= 4 {
+            assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Roster(_)))));
+        }
+    }
+
+    #[test]
+    fn who_leaves_after_each_step_is_missed_or_dead() {
+        for closed_after in 0..=4 {
+            let ended = hosted(Duration::from_millis(300), |at| steps(at, closed_after, Member::this(1, None)));
+            match (closed_after, ended) {
+                // Somebody who has proved nothing is nobody.
+                (0..2, Err(Error::Missing { missing, strangers, .. })) => {
+                    assert_eq!((&missing[..], strangers.len()), (&[1][..], 1));
+                }
+                // In the last steps it is missed in the first call of all, which compares versions.
+                (2.., Err(Error::Died { who, .. })) => assert_eq!(who.rank, 1),
+                (_, other) => panic!("after {closed_after} steps: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn who_says_another_rank_than_it_proved_is_refused() {
+        let error = hosted(Duration::from_secs(20), |at| {
+            let nonce = [5; 16];
+            let until = Instant::now() + Duration::from_secs(20);
+            let mut conn = Conn::new(TcpStream::connect(at).unwrap()).unwrap();
+            conn.push(&Frame::Hello { purpose: JOIN, nonce });
+            let Ok(Some(Frame::Challenge { nonce: theirs, .. })) = conn.wait_frame(until) else {
+                panic!("no challenge")
+            };
+            conn.push(&Frame::Answer { proof: secret().prove(End::Caller, &JOIN, &nonce, &theirs) });
+            conn.push(&Frame::Join(Member::this(0, None)));
+            let _ = conn.wait_frame(until);
+        });
+        assert!(matches!(&error, Err(Error::Died { who, .. }) if who.rank == 1), "{error:?}");
+    }
+
+    #[test]
+    fn a_proof_that_is_replayed_opens_nothing() {
+        let error = hosted(Duration::from_millis(500), |at| {
+            let until = Instant::now() + Duration::from_secs(20);
+            let mut conn = Conn::new(TcpStream::connect(at).unwrap()).unwrap();
+            conn.push(&Frame::Hello { purpose: JOIN, nonce: [5; 16] });
+            let Ok(Some(Frame::Challenge { proof, .. })) = conn.wait_frame(until) else { panic!("no challenge") };
+            // The only proof that a stranger can get is the listener's own.
+            conn.push(&Frame::Answer { proof });
+            let refused = conn.wait_frame(until);
+            assert!(matches!(refused, Ok(Some(Frame::Refused(Error::WrongSecret { .. })))), "{refused:?}");
+        });
+        assert!(
+            matches!(&error, Err(Error::Missing { strangers, .. }) if strangers[0].contains("another secret")),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn bytes_that_come_one_by_one_are_a_frame_too() {
+        let group = hosted(Duration::from_secs(20), |at| {
+            let until = Instant::now() + Duration::from_secs(20);
+            let mut stream = TcpStream::connect(at).unwrap();
+            let dribble = |stream: &mut TcpStream, frame: Frame| {
+                for byte in frame.encode() {
+                    stream.write_all(&[byte]).unwrap();
+                    thread::sleep(Duration::from_micros(200));
+                }
+            };
+            dribble(&mut stream, Frame::Hello { purpose: JOIN, nonce: [5; 16] });
+            let mut conn = Conn::new(stream.try_clone().unwrap()).unwrap();
+            let Ok(Some(Frame::Challenge { nonce: theirs, .. })) = conn.wait_frame(until) else {
+                panic!("no challenge")
+            };
+            // The settings of a socket belong to all its handles.
+            stream.set_nonblocking(false).unwrap();
+            let proof = secret().prove(End::Caller, &JOIN, &[5; 16], &theirs);
+            dribble(&mut stream, Frame::Answer { proof });
+            dribble(&mut stream, Frame::Join(Member::this(1, None)));
+            stream.set_nonblocking(true).unwrap();
+            assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Admitted { .. }))));
+        });
+        // It was taken in, and then it left.
+        assert!(matches!(&group, Err(Error::Died { who, .. }) if who.rank == 1), "{group:?}");
     }
 }
