@@ -109,6 +109,25 @@ pub(crate) enum Error {
         /// Bytes available.
         available: u64,
     },
+    /// Ranks that did not come together, or not to the end.
+    #[error("{}{}", .0, .0.help().map(|help| format!("\n         help: {help}")).unwrap_or_default())]
+    Group(#[from] mscclpp_exec::bootstrap::Error),
+    /// Data of another rank that arrived wrong.
+    #[error("{what} brought other bytes from rank {rank} than it sent")]
+    Garbled {
+        /// On which way.
+        what: String,
+        /// Who sent it.
+        rank: u32,
+    },
+    /// A connection between two ranks that broke.
+    #[error("the connection to rank {rank} broke: {reason}")]
+    Broken {
+        /// The other end.
+        rank: u32,
+        /// What the system said.
+        reason: String,
+    },
     /// A program that cannot be started.
     #[error("cannot start `{program}`: {source}")]
     Start {
@@ -179,7 +198,7 @@ impl Error {
     /// The exit code; see [`exit`].
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Findings { .. } => exit::NO,
+            Self::Findings { .. } | Self::Group(_) | Self::Garbled { .. } | Self::Broken { .. } => exit::NO,
             Self::Run { code, .. } | Self::Start { code, .. } => *code,
             Self::Usage(_)
             | Self::Build(_)

@@ -126,3 +126,20 @@ fn doctor_says_what_it_found() {
     let text = mscclpp(["doctor"]);
     assert!(text.stdout.starts_with("what"), "{}", text.stdout);
 }
+
+#[test]
+fn launched_ranks_come_together_on_one_host_and_on_two() {
+    for (hosts, per_node) in [("1", 4), ("2", 2)] {
+        let words = ["launch", "-n", "4", "--hosts", hosts, "--no-prefix", "--", BINARY, "doctor", "--group", "--json"];
+        let found = mscclpp(words).succeeds().json();
+        assert_eq!(found["ranks_per_node"], per_node);
+        assert_eq!(found["ranks"].as_array().unwrap().len(), 4);
+    }
+}
+
+#[test]
+fn a_rank_that_dies_is_named_by_the_others() {
+    let doctor = format!("[ $RANK = 2 ] && sleep 0.2 && kill -9 $$; exec {BINARY} doctor --group --for 60");
+    let run = mscclpp(script("-n 3", &doctor)).ends_with(137);
+    assert!(run.stderr.contains("rank 2 was ended by signal 9"), "{}", run.stderr);
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use mscclpp_exec::bootstrap::Address;
 
+use super::seconds;
 use crate::error::{Error, Result};
 
 /// Most ranks that are started on one host.
@@ -94,11 +95,6 @@ impl LaunchArgs {
         }
         Ok(Nodes { first: node * ranks, world: nodes * ranks, per_host: ranks })
     }
-}
-
-fn seconds(text: &str) -> std::result::Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=86400.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected a number of seconds from 0 to 86400".into())
 }
 
 #[cfg(test)]

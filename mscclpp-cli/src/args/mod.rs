@@ -13,6 +13,7 @@ pub(crate) use plan::{DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanC
 pub(crate) use run::{RunArgs, Sizes};
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
@@ -143,6 +144,12 @@ impl FromStr for Param {
         let value = value.parse().map_err(|_| format!("expected a whole number behind `{name}=`, found `{value}`"))?;
         Ok(Self { name: name.into(), value })
     }
+}
+
+/// Reads a number of seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.0..=86400.0).contains(seconds));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| "expected a number of seconds from 0 to 86400".into())
 }
 
 /// Reads a reduction's name.

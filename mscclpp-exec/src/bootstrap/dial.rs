@@ -12,8 +12,10 @@ use super::secret::{self, End, Secret};
 
 /// Longest wait for one attempt to connect: a host that is not there does not say so.
 const ATTEMPT: Duration = Duration::from_secs(3);
-/// First and longest pause between attempts.
-const PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(50));
+/// Shortest and longest pause between attempts. Between them it is a part of the time that has gone by, so that ranks that
+/// start together lose little, and those that wait for long cost little.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(50));
+const PART: u32 = 8;
 
 /// Connects to one of `addresses` and proves that this process knows the secret, as often as it takes until `until`.
 ///
@@ -28,7 +30,6 @@ pub(crate) fn dial(
     until: Instant,
 ) -> Result<Conn, Error> {
     let start = Instant::now();
-    let mut pause = PAUSES.0;
     let mut last = None;
     loop {
         for address in addresses {
@@ -37,13 +38,13 @@ pub(crate) fn dial(
                 Err(reason) => last = Some((*address, reason)),
             }
         }
+        let pause = (start.elapsed() / PART).clamp(PAUSES.0, PAUSES.1);
         if Instant::now() + pause >= until {
             let (address, reason) =
                 last.unwrap_or_else(|| (SocketAddr::from(([0, 0, 0, 0], 0)), "there is no address to try".into()));
             return Err(Error::Unreachable { rank, address, waited: start.elapsed(), reason });
         }
         thread::sleep(pause);
-        pause = (pause * 2).min(PAUSES.1);
     }
 }
 

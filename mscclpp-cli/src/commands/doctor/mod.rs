@@ -2,6 +2,7 @@
 
 mod drivers;
 mod finding;
+mod group;
 mod limits;
 mod memory;
 mod network;
@@ -22,8 +23,11 @@ use finding::{Finding, State};
 /// Looks at everything and prints it. The answer is no if something is missing that ranks cannot do without.
 ///
 /// # Errors
-/// Failures of standard output.
+/// Failures of standard output, and those of a group.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
+    if args.group {
+        return group::group(args.time, args.json);
+    }
     let findings: Vec<_> = [
         surroundings::findings(),
         processors::findings(),

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Several "hosts" on one machine: two network namespaces joined by a cable, two ranks in each.
+#
+# Checks that the ranks find each other across the cable, that everything they exchange arrives, and that cutting the cable
+# ends all four ranks with an error that names who was lost, within the deadline. Needs root or user namespaces; where
+# there are neither it says so and ends with 0.
+#
+# Usage: scripts/hosts.sh [MSCCLPP]     the program; target/debug/mscclpp by default
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly LIVENESS=2 TIMEOUT=10 PORT=29517
+program=$(realpath -e "${1:-target/debug/mscclpp}" 2>/dev/null) || {
+    echo "there is no ${1:-target/debug/mscclpp}: build it with \`cargo build -p mscclpp-cli\`" >&2
+    exit 2
+}
+
+skip() {
+    echo "skipped: $1"
+    exit 0
+}
+
+command -v ip >/dev/null || skip "there is no \`ip\`; install iproute2"
+# A network, mounts and a root of its own: what is made here ends with the script, whatever happens to it.
+if [ "${HOSTS_INSIDE:-}" != 1 ]; then
+    unshare -Urnm --kill-child true 2>/dev/null || skip "namespaces are not allowed here"
+    HOSTS_INSIDE=1 exec unshare -Urnmpf --kill-child "$0" "$program"
+fi
+
+work=$(mktemp -d)
+mount -t tmpfs none /run
+mount -t tmpfs none "$work"
+trap 'kill $(jobs -p) 2>/dev/null || true; umount "$work" && rmdir "$work"' EXIT
+for host in a b; do
+    ip netns add "$host"
+    ip -n "$host" link set lo up
+done
+ip link add cable netns a type veth peer name cable netns b
+ip -n a address add 10.77.0.1/24 dev cable
+ip -n b address add 10.77.0.2/24 dev cable
+ip -n a link set cable up
+ip -n b link set cable up
+
+export MSCCLPP_LIVENESS=$LIVENESS MSCCLPP_TIMEOUT=$TIMEOUT
+MSCCLPP_SECRET=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
+export MSCCLPP_SECRET
+
+# Starts two ranks on each host; each host's output is in $work/HOST.
+start() {
+    local node=0
+    for host in a b; do
+        ip netns exec "$host" "$program" launch -n 2 --nodes 2 --node $node --address cable:10.77.0.1:$PORT --grace 5 \
+            -- "$@" >"$work/$host" 2>&1 &
+        pids[node]=$!
+        node=$((node + 1))
+    done
+}
+
+fail() {
+    echo "FAILED: $1"
+    for host in a b; do sed "s/^/$host: /" "$work/$host"; done
+    exit 1
+}
+
+pids=()
+start "$program" doctor --group
+for pid in "${pids[@]}"; do wait "$pid" || fail "the ranks did not come together"; done
+grep -q "4 ranks on 2 nodes" "$work/a" || fail "there should be 4 ranks on 2 nodes"
+sed 's/^\[0\] //' "$work/a"
+
+start "$program" doctor --group --for 120
+sleep 2
+kill -0 "${pids[0]}" "${pids[1]}" 2>/dev/null || fail "the ranks ended before the cable was cut"
+ip -n a link set cable down
+cut=$(date +%s%N)
+for pid in "${pids[@]}"; do
+    if wait "$pid"; then fail "the ranks ended well without a cable"; fi
+done
+after=$((($(date +%s%N) - cut) / 1000000))
+# Silence counts from the last word, and signs of life come four times in that time.
+[ $after -lt $(((LIVENESS * 2 + 5) * 1000)) ] || fail "it took $after ms to notice"
+for rank in 0 1; do
+    grep -qE "^\[$rank\] error: rank [23] \(.*has been silent for" "$work/a" || fail "rank $rank does not say who is lost"
+done
+for rank in 2 3; do
+    grep -qE "^\[$rank\] error: rank 0 .*has been silent for" "$work/b" || fail "rank $rank does not say who is lost"
+done
+echo "cable cut: all 4 ranks ended within $after ms"
+grep -hE "^\[[0-9]\] error" "$work/a" "$work/b"
