@@ -5,13 +5,14 @@
 # ends all four ranks with an error that names who was lost, within the deadline. Needs root or user namespaces; where
 # there are neither it says so and ends with 0.
 #
-# Usage: scripts/hosts.sh [MSCCLPP]     the program; target/debug/mscclpp by default
+# Usage: scripts/hosts.sh [MSCCLPP]     the program; the debug build by default
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly LIVENESS=2 TIMEOUT=10 PORT=29517
-program=$(realpath -e "${1:-target/debug/mscclpp}" 2>/dev/null) || {
-    echo "there is no ${1:-target/debug/mscclpp}: build it with \`cargo build -p mscclpp-cli\`" >&2
+built=${CARGO_TARGET_DIR:-target}/debug/mscclpp
+program=$(realpath -e "${1:-$built}" 2>/dev/null) || {
+    echo "there is no ${1:-$built}: build it with \`cargo build -p mscclpp-cli\`" >&2
     exit 2
 }
 
