@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mscclpp_core::diag::Diagnostics;
+use mscclpp_exec::group;
 use thiserror::Error;
 
 use crate::exit;
@@ -150,6 +151,9 @@ pub(crate) enum Error {
     /// Signals that cannot be listened to.
     #[error("cannot listen to signals: {0}")]
     Signals(io::Error),
+    /// A collective call that failed, or ranks that did not come together.
+    #[error(transparent)]
+    Call(Box<group::Error>),
     /// Standard output was closed by its reader.
     #[error("standard output was closed")]
     Closed,
@@ -215,6 +219,11 @@ impl Error {
             | Self::NoPort(_)
             | Self::NoSecret(_)
             | Self::Signals(_) => exit::UNABLE,
+            Self::Call(error) => match &**error {
+                group::Error::Select(_) | group::Error::Plan(_) | group::Error::Table(_) => exit::UNREADABLE,
+                group::Error::Run(error) => return Self::run(error).code(),
+                _ => exit::UNABLE,
+            },
             Self::Closed => exit::CLOSED,
         })
     }
@@ -228,6 +237,12 @@ impl Error {
             | Self::Run { findings, .. } => Some(findings),
             _ => None,
         }
+    }
+}
+
+impl From<group::Error> for Error {
+    fn from(error: group::Error) -> Self {
+        Self::Call(Box::new(error))
     }
 }
 

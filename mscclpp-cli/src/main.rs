@@ -9,6 +9,8 @@ mod commands;
 mod diagnostics;
 mod error;
 mod exit;
+mod job;
+mod logger;
 mod memory;
 mod output;
 mod progress;
@@ -30,6 +32,7 @@ fn main() -> ExitCode {
             return ExitCode::from(if usage.use_stderr() { exit::UNREADABLE } else { exit::DONE });
         }
     };
+    logger::start();
     commands::dispatch(cli).unwrap_or_else(|error| {
         output::report(&error);
         error.code()

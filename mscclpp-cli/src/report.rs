@@ -176,7 +176,7 @@ impl Header {
 }
 
 /// A number with as many decimals as three significant digits need, at least none and at most three.
-fn three_digits(value: f64) -> String {
+pub(crate) fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if v < 10.0 => 3,
         v if v < 100.0 => 2,

@@ -274,3 +274,59 @@ fn what_is_prepared_is_forgotten_in_order_and_made_again() {
         }
     });
 }
+/// Small numbers that look random, the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) % most
+    }
+
+    /// Lets the other ranks get ahead, or not.
+    fn dawdle(&mut self) {
+        match self.below(4) {
+            0 => std::thread::sleep(std::time::Duration::from_micros(self.below(300))),
+            1 => std::thread::yield_now(),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn packets_of_one_call_are_not_taken_for_those_of_another() {
+    // Calls that alternate use every other launch of the group, and sizes that alternate lay out scratch differently.
+    for ranks in [2, 3, 5] {
+        on_ranks(ranks, |group| {
+            let (mut own, mut common) = (Dice(u64::from(group.rank()) + 1), Dice(99));
+            for round in 0..400_u32 {
+                let len = [1, 3, 40, 700][common.below(4) as usize] * ranks as usize;
+                let kind = common.below(4);
+                own.dawdle();
+                let mut x = vec![round + group.rank(); len];
+                match kind {
+                    0 => {
+                        group.all_reduce(&mut x, ReduceOp::Max).expect("all_reduce");
+                        assert_eq!(x, vec![round + ranks - 1; len], "round {round}");
+                    }
+                    1 => {
+                        group.reduce(&mut x, ReduceOp::Sum, 1).expect("reduce");
+                        let sum = (0..ranks).map(|rank| round + rank).sum();
+                        assert_eq!(x[len - 1], if group.rank() == 1 { sum } else { round + group.rank() });
+                    }
+                    2 => {
+                        group.all_to_all_in_place(&mut x).expect("all_to_all");
+                        assert!(x.chunks(len / ranks as usize).zip(round..).all(|(part, from)| part[0] == from));
+                    }
+                    _ => {
+                        group.all_gather_in_place(&mut x).expect("all_gather");
+                        assert!(x.chunks(len / ranks as usize).zip(round..).all(|(part, from)| part[0] == from));
+                    }
+                }
+                if common.below(2) == 0 {
+                    group.barrier().expect("barrier");
+                }
+            }
+        });
+    }
+}

@@ -1,16 +1,24 @@
 //! The command line: what may be written, and the help texts.
 
+mod bench;
 mod check;
+mod collective;
 mod doctor;
 mod launch;
 mod plan;
 mod run;
+mod select;
+mod tune;
 
+pub(crate) use bench::BenchArgs;
 pub(crate) use check::{AllowArgs, CheckArgs, Level};
+pub(crate) use collective::CallArgs;
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use launch::{GuardArgs, LaunchArgs};
 pub(crate) use plan::{DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, StatsArgs, Target};
 pub(crate) use run::{RunArgs, Sizes};
+pub(crate) use select::SelectArgs;
+pub(crate) use tune::TuneArgs;
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -42,6 +50,7 @@ Examples:
   mscclpp run allreduce_ring --ranks 8 --size 1M        run it on the CPU and compare with a naive reference
   mscclpp check plan.json                               prove a plan correct, or say what is wrong
   mscclpp launch -n 4 -- ./train                        start a program on 4 ranks
+  mscclpp bench all_reduce --ranks 2                    measure calls
   mscclpp explain                                       what every diagnostic means
 
 {}
@@ -69,6 +78,12 @@ pub(crate) enum Command {
     /// Become a rank's program, and end with the launcher
     #[command(hide = true)]
     Guard(GuardArgs),
+    /// Measure how long collective calls take
+    Bench(BenchArgs),
+    /// Measure which algorithm is fastest for which call, and write a table that selection follows
+    Tune(TuneArgs),
+    /// Say which algorithm serves a call, and why not the others
+    Select(SelectArgs),
     /// Say what this machine offers: memory, network, limits, processors, drivers
     Doctor(DoctorArgs),
     /// Say what a diagnostic means and how to mend what it finds

@@ -78,7 +78,7 @@ pub(crate) enum Sizes {
 }
 
 /// Reads a type's name.
-fn data_type(text: &str) -> std::result::Result<DataType, String> {
+pub(super) fn data_type(text: &str) -> std::result::Result<DataType, String> {
     DataType::from_name(&text.to_ascii_lowercase()).ok_or_else(|| {
         let known: Vec<_> = DataType::ALL.iter().map(|dtype| dtype.name()).collect();
         format!("expected one of {}", known.join(", "))

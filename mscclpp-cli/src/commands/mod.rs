@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod bench;
 mod check;
 mod doctor;
 mod explain;
@@ -11,6 +12,8 @@ mod plan_list;
 mod plan_show;
 mod plan_stats;
 mod run;
+mod select;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -32,6 +35,9 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         },
         Command::Launch(args) => launch::launch(&args),
         Command::Guard(args) => Err(launch::guard(&args)),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Tune(args) => tune::tune(&args),
+        Command::Select(args) => select::select(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Explain(args) => explain::explain(&args),
     }

@@ -42,6 +42,8 @@ impl Job {
             memory,
             number: self.number,
             flag: self.flag,
+            // A launch begins when all ranks are through with the last one, so any order of halves will do.
+            second_half: self.flag.is_multiple_of(2),
             alone: self.workers == 1,
             closed: false,
         };

@@ -18,6 +18,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) number: u64,
     /// What this launch's packets carry; never 0.
     pub(crate) flag: u32,
+    /// Whether a plan with double scratch uses the second half of it: in every other of its launches.
+    pub(crate) second_half: bool,
     /// Whether each counter is written by one thread only, so that counters need no locked instructions.
     pub(crate) alone: bool,
     /// Whether operations must wait that access what other ranks' callers have handed in.
@@ -142,7 +144,7 @@ impl<'a> Launch<'a> {
             (u64::from(operand.index) * area.wrap + at, len.min(modulus - at))
         };
         let piece = area.view.piece(first, len);
-        let half = if self.flag.is_multiple_of(2) { area.half } else { 0 };
+        let half = if self.second_half { area.half } else { 0 };
         let scale = if operand.space == Space::Packets { 2 } else { 1 };
         let slice = self.memory.slice(area.slice as usize);
         (slice.range(area.base + half + scale * piece.at, scale * piece.len), piece.run)

@@ -35,7 +35,7 @@ pub(crate) struct Area {
     pub(crate) slice: u32,
     /// First byte in it.
     pub(crate) base: u64,
-    /// Bytes that are added in launches with an even flag.
+    /// Bytes that are added in every other launch.
     pub(crate) half: u64,
     pub(crate) view: View,
     /// Bytes per chunk after which offsets wrap; 0 if they do not.

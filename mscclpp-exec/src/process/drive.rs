@@ -21,11 +21,23 @@ pub(super) struct Drive<'d> {
     pub(super) worker: &'d mut Worker,
     /// By place: what the peer handed in when its buffers were looked up last.
     pub(super) seen: &'d mut [Handed],
-    /// Number of the call, and what its packets carry.
+    /// Number of the call.
     pub(super) number: u64,
-    pub(super) flag: u32,
+    pub(super) turn: Turn,
     /// Bytes of what each rank hands in.
     pub(super) lens: [u64; SLOTS],
+}
+
+/// What keeps a launch's packets apart from those of launches before it.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    /// What its packets carry.
+    pub(super) flag: u32,
+    /// Whether it uses the second half of double scratch.
+    pub(super) second_half: bool,
+    /// Whether scratch is laid out otherwise than in the plan's last launch: nobody may write to it before all are through
+    /// with that one.
+    pub(super) settle: bool,
 }
 
 /// What a pass over the thread blocks has found.
@@ -50,6 +62,9 @@ impl Drive<'_> {
         }
         if self.context.proxy.is_some() {
             self.states[self.context.agents.len()] = State::begin(self.number, 0);
+        }
+        if self.turn.settle {
+            self.settle()?;
         }
         let mut closed = !self.context.visits.is_empty();
         let mut idle = Idle::default();
@@ -77,13 +92,26 @@ impl Drive<'_> {
         Ok(())
     }
 
+    /// Waits until all ranks have begun the launch, and so are through with those before it.
+    fn settle(&mut self) -> Result<(), Error> {
+        let mut idle = Idle::default();
+        loop {
+            self.compare()?;
+            let session = &self.session;
+            if (0..session.locals.len()).all(|place| place == session.me || session.is_compared(place)) {
+                return self.session.settle_nodes();
+            }
+            self.wait(&mut idle, false)?;
+        }
+    }
+
     /// Divides an average of the own rank, in what its caller handed in.
     pub(super) fn divide(&mut self) {
         if self.params.divide.is_some() {
             let (rank, params) = (self.session.rank(), self.params);
             if params.result(&self.context.program, rank).is_some() {
                 let area = params.area(rank, Space::OwnOutput);
-                launch(self.context, params, self.views, self.number, self.flag, false).divide(
+                launch(self.context, params, self.views, self.number, self.turn, false).divide(
                     self.worker,
                     area,
                     0,
@@ -96,7 +124,7 @@ impl Drive<'_> {
     /// Runs own thread blocks as far as they go.
     #[inline]
     fn pass(&mut self, closed: bool) -> Pass {
-        let launch = launch(self.context, self.params, self.views, self.number, self.flag, closed);
+        let launch = launch(self.context, self.params, self.views, self.number, self.turn, closed);
         let mut pass = Pass { progress: false, done: true };
         let agents = &self.context.program.agents[self.context.agents.clone()];
         for (code, state) in agents.iter().zip(self.states.iter_mut()) {
@@ -254,9 +282,10 @@ pub(super) fn launch<'a>(
     params: &'a Params,
     views: &'a Views,
     number: u64,
-    flag: u32,
+    turn: Turn,
     closed: bool,
 ) -> Launch<'a> {
     let PlanContext { counters, program, .. } = context;
-    Launch { counters, program, params, memory: views.memory(), number, flag, alone: true, closed }
+    let Turn { flag, second_half, .. } = turn;
+    Launch { counters, program, params, memory: views.memory(), number, flag, second_half, alone: true, closed }
 }

@@ -9,7 +9,7 @@ use mscclpp_core::vocab::ReduceOp;
 
 use super::buffer::Shared;
 use super::calls::Handed;
-use super::drive::Drive;
+use super::drive::{Drive, Turn};
 use super::placement::SLOTS;
 use super::plan::PlanContext;
 use super::session::Session;
@@ -179,6 +179,8 @@ impl Executable {
             }
         }
         let flag = session.next_flag()?;
+        let (second_half, settle) = context.next_turn(*id);
+        let turn = Turn { flag, second_half, settle };
         let lender = Lender::new(session, context, &loans)?;
         // What only a launch that fails needs.
         let written = [0, 1].map(|slot| matches!(loans[slot], Loan::Write(_)));
@@ -210,7 +212,7 @@ impl Executable {
             }
             copies(views, copy_in, true);
             let number = session.begin(*id, &lender.handed)?;
-            let mut drive = Drive { session, context, params, views, states, worker, seen, number, flag, lens };
+            let mut drive = Drive { session, context, params, views, states, worker, seen, number, turn, lens };
             drive.run()?;
             copies(drive.views, copy_out, false);
             drive.divide();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::fence;
+use std::sync::atomic::{AtomicU64, fence};
 
 use mscclpp_core::plan::Plan;
 
@@ -26,6 +26,9 @@ pub(super) struct PlanContext {
     /// By place: whose callers' buffers this rank accesses, and who accesses its caller's.
     pub(super) visits: Vec<usize>,
     pub(super) visited_by: Vec<usize>,
+    /// Launches so far, and the call that the last one was: plan, size and type.
+    launches: AtomicU64,
+    last: AtomicU64,
 }
 
 /// Lines of the segment that a plan's counters and positions lie in.
@@ -51,7 +54,19 @@ impl PlanContext {
             proxy: program.proxies.iter().position(|&owner| owner == rank),
             placement,
             program,
+            launches: AtomicU64::new(0),
+            last: AtomicU64::new(0),
         }
+    }
+
+    /// Whether the next launch, a call `id`, uses the second half of double scratch; and whether ranks must meet first, as it
+    /// lays out scratch otherwise than the last one. What the checks prove of a plan's next launch they prove for one of the
+    /// same size: with another one, chunks lie where others lay that a slow rank has yet to read.
+    pub(super) fn next_turn(&self, id: u64) -> (bool, bool) {
+        let before = self.launches.fetch_add(1, Relaxed);
+        let last = self.last.swap(id, Relaxed);
+        let uses_scratch = self.program.plain_scratch || self.program.shape.packets;
+        (!before.is_multiple_of(2), before > 0 && last != id && uses_scratch)
     }
 
     pub(super) fn is_of(&self, plan: &Plan) -> bool {

@@ -42,7 +42,7 @@ impl Drive<'_> {
         // Own thread blocks first.
         waiting.sort_by_key(|&(agent, _)| self.context.program.agents[agent as usize].rank != own);
         let mut stall =
-            launch(self.context, self.params, self.views, self.number, self.flag, false).stall(&waiting, &others);
+            launch(self.context, self.params, self.views, self.number, self.turn, false).stall(&waiting, &others);
         stall.launch = self.session.launches;
         stall
     }

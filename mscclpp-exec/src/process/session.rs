@@ -279,6 +279,14 @@ impl Session {
         Err(error)
     }
 
+    /// Waits for the ranks of other nodes.
+    pub(super) fn settle_nodes(&self) -> Result<(), Error> {
+        match self.bootstrap.num_nodes() {
+            1 => Ok(()),
+            _ => Ok(self.bootstrap.barrier()?),
+        }
+    }
+
     /// The flag of the next launch: 1, 2, …, and after the largest again 1, for which all make their packets stale.
     pub(super) fn next_flag(&mut self) -> Result<u32, Error> {
         let flag = (self.launches % u64::from(u32::MAX)) as u32 + 1;

@@ -1,0 +1,67 @@
+//! Arguments of `mscclpp bench`.
+
+use clap::Args;
+use mscclpp_core::collective::CollectiveKind;
+
+use super::CallArgs;
+use super::collective::collective;
+use crate::size;
+
+/// Arguments of `mscclpp bench`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp bench all_reduce --ranks 2                          two ranks in this process
+  mscclpp launch -n 4 -- mscclpp bench all_gather -e 1M       four processes
+  mpirun -np 2 mscclpp bench all_reduce --private --json      under another launcher
+  mscclpp bench all_reduce --ranks 2 --plan allreduce_ring    one algorithm instead of what is selected
+
+Before every call a rank rewrites its input, after it it reads its output, both untimed. All ranks meet, then each
+clocks its own call. The time is the median over the calls of the slowest rank's.
+Exit codes: 0 no element was wrong, 1 wrong elements, 2 a call that cannot be made so, 3 ranks that are missing")]
+pub(crate) struct BenchArgs {
+    /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv
+    #[arg(value_name = "COLLECTIVE", value_parser = collective)]
+    pub(crate) collective: CollectiveKind,
+    /// First size; the larger of a rank's input and output
+    #[arg(short, long, value_name = "SIZE", default_value = "1K", value_parser = size::parse)]
+    pub(crate) begin: u64,
+    /// Last size
+    #[arg(short, long, value_name = "SIZE", default_value = "64M", value_parser = size::parse)]
+    pub(crate) end: u64,
+    /// Each size is so many times the one before
+    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..))]
+    pub(crate) factor: u64,
+    /// Timed calls per size [default: 10 of large messages, up to 1000 of small ones]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) iters: Option<u32>,
+    /// Calls before the timed ones [default: a tenth of them, and 2]
+    #[arg(short, long, value_name = "N")]
+    pub(crate) warmup: Option<u32>,
+    /// Of how many calls one is compared with the right result; 0 for none
+    #[arg(short, long, value_name = "N", default_value_t = 10)]
+    pub(crate) check: u32,
+    /// Use ordinary memory instead of registered buffers
+    #[arg(long)]
+    pub(crate) private: bool,
+    /// Use one memory for input and output
+    #[arg(long)]
+    pub(crate) in_place: bool,
+    #[command(flatten)]
+    pub(crate) call: CallArgs,
+    /// Root of a broadcast or reduce
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub(crate) root: u32,
+    /// Use this algorithm instead of what is selected
+    #[arg(long, value_name = "NAME")]
+    pub(crate) plan: Option<String>,
+    /// Thread blocks of the algorithm
+    #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) blocks: Option<u32>,
+    /// Run so many ranks in this process, instead of the one that a launcher describes
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) ranks: Option<u32>,
+    /// Print one JSON object per size
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,56 @@
+//! Calls on the command line: which collective, of what, on how many ranks.
+
+use clap::Args;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::DataType;
+
+use super::reduce_op;
+use super::run::data_type;
+
+/// The collectives that are calls.
+pub(crate) const COLLECTIVES: [(&str, CollectiveKind); 7] = [
+    ("all_reduce", CollectiveKind::AllReduce),
+    ("all_gather", CollectiveKind::AllGather),
+    ("reduce_scatter", CollectiveKind::ReduceScatter),
+    ("all_to_all", CollectiveKind::AllToAll),
+    ("broadcast", CollectiveKind::Broadcast),
+    ("reduce", CollectiveKind::Reduce),
+    ("send_recv", CollectiveKind::SendRecv),
+];
+
+/// Reads a collective's name, as its call is spelled or as plans spell it: `all_reduce`, `all-reduce`, `allreduce`.
+pub(crate) fn collective(text: &str) -> Result<CollectiveKind, String> {
+    let plain = text.to_ascii_lowercase().replace(['_', '-'], "");
+    let found = COLLECTIVES.into_iter().find(|(_, kind)| kind.name() == plain);
+    found.map(|(_, kind)| kind).ok_or_else(|| {
+        let known: Vec<_> = COLLECTIVES.iter().map(|(name, _)| *name).collect();
+        format!("expected one of {}", known.join(", "))
+    })
+}
+
+/// What a call is like, besides its size.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CallArgs {
+    /// Type of the elements
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = data_type)]
+    pub(crate) dtype: DataType,
+    /// Reduction: sum, prod, min, max or avg
+    #[arg(long, value_name = "OP", default_value = "sum", value_parser = reduce_op)]
+    pub(crate) op: ReduceOp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collectives_have_several_spellings() {
+        for (name, kind) in COLLECTIVES {
+            assert_eq!(collective(name), Ok(kind));
+            assert_eq!(collective(kind.name()), Ok(kind));
+            assert_eq!(collective(&name.replace('_', "-").to_uppercase()), Ok(kind));
+        }
+        assert!(collective("all").unwrap_err().starts_with("expected one of all_reduce, "));
+    }
+}

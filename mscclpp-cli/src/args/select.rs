@@ -1,0 +1,54 @@
+//! Arguments of `mscclpp select`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use mscclpp_core::collective::CollectiveKind;
+
+use super::CallArgs;
+use super::collective::collective;
+use crate::size;
+
+/// Arguments of `mscclpp select`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp select all_reduce --bytes 1M --ranks 8
+  mscclpp select all_gather --bytes 64K --ranks 16 --ranks-per-node 8 --in-place
+  mscclpp select all_reduce --bytes 1M --ranks 4 --table four.toml
+
+Exit codes: 0 an algorithm serves the call, 1 none does")]
+pub(crate) struct SelectArgs {
+    /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv
+    #[arg(value_name = "COLLECTIVE", value_parser = collective)]
+    pub(crate) collective: CollectiveKind,
+    /// Size of the call; the larger of a rank's input and output
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = size::parse)]
+    pub(crate) bytes: u64,
+    /// Number of ranks
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks: u32,
+    /// Number of ranks per node [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) ranks_per_node: Option<u32>,
+    /// Use one memory for input and output
+    #[arg(long)]
+    pub(crate) in_place: bool,
+    /// With registered buffers
+    #[arg(long)]
+    pub(crate) registered: bool,
+    /// With multicast hardware
+    #[arg(long)]
+    pub(crate) multicast: bool,
+    #[command(flatten)]
+    pub(crate) call: CallArgs,
+    /// Root of a broadcast or reduce
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub(crate) root: u32,
+    /// Follow a tuning table [default: that of MSCCLPP_TUNING_TABLE, if it is set]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) table: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,169 @@
+//! `mscclpp bench`: how long calls take.
+
+use std::process::ExitCode;
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::group::{self, Group};
+use mscclpp_exec::select::{Choice, Config, Request};
+use mscclpp_exec::tune::{Measured, Measuring, measure};
+use serde_json::json;
+
+use crate::args::BenchArgs;
+use crate::bandwidth::{bus_factor, gigabytes_per_second};
+use crate::error::{Error, Result};
+use crate::job::on_ranks;
+use crate::output::print;
+use crate::report::three_digits;
+use crate::{exit, memory};
+
+/// Measures every size and reports each as soon as it is known, on rank 0.
+///
+/// # Errors
+/// [`Error::Usage`] for sizes that go nowhere and roots that are no rank; [`Error::Memory`] before anything is measured if
+/// the largest size does not fit; [`Error::Call`] if ranks are missing or a call fails.
+pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
+    let sizes = sizes(args)?;
+    let wrong = on_ranks(args.ranks, |group| on_rank(group, args, &sizes))?;
+    Ok(ExitCode::from(if wrong == 0 { exit::DONE } else { exit::NO }))
+}
+
+/// The sizes asked for, at most 64.
+fn sizes(args: &BenchArgs) -> Result<Vec<u64>> {
+    let BenchArgs { begin, end, factor, .. } = *args;
+    if begin > end {
+        return Err(Error::Usage(format!("--begin {begin} is larger than --end {end}")));
+    }
+    if begin == 0 && end > 0 {
+        return Err(Error::Usage("--begin 0 never grows by a factor; begin at 1 or more".into()));
+    }
+    let next = |size: &u64| size.checked_mul(factor).filter(|next| *next <= end && *next > *size);
+    Ok(std::iter::successors(Some(begin), next).collect())
+}
+
+/// Wrong elements of all sizes.
+fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
+    if args.root >= group.size() {
+        return Err(Error::Usage(format!("--root {}: the ranks are 0 to {}", args.root, group.size() - 1)));
+    }
+    let mut requests: Vec<Request> = Vec::new();
+    for &size in sizes {
+        let request = request(group, args, size)?;
+        if requests.last().is_none_or(|last| last.bytes < request.bytes) {
+            requests.push(request);
+        }
+    }
+    let largest = requests.last().map_or(0, |request| request.bytes);
+    // Input and output, and what private memory is copied through.
+    let copies = if args.private { 4 } else { 2 };
+    let here = u64::from(args.ranks.unwrap_or(1));
+    memory::require(|| format!("a call of {largest} bytes per rank"), largest.saturating_mul(copies * here))?;
+
+    if let Some(name) = &args.plan {
+        let config = Config { blocks: args.blocks, threads: None };
+        group.insist(Some((args.collective, Choice { name: name.clone(), config })));
+    }
+    group.promise_registered(!args.private);
+    let talks = group.rank() == 0;
+    if talks && !args.json {
+        print(header(group, args))?;
+    }
+    let mut all_wrong = 0_u64;
+    for request in requests {
+        let plan = match &args.plan {
+            Some(name) => name.clone(),
+            None => group.registry().select(&request).map_err(group::Error::from)?.algorithm.name().to_owned(),
+        };
+        let usual = Measuring::for_bytes(request.bytes);
+        let iterations = args.iters.unwrap_or(usual.iterations);
+        let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
+        let measured = measure(group, &request, Measuring { iterations, warmup, check: args.check })?;
+        all_wrong = all_wrong.saturating_add(measured.wrong.unwrap_or(0));
+        if talks {
+            print(if args.json { line(&request, &plan, &measured) } else { row(&request, &plan, &measured) })?;
+        }
+    }
+    Ok(all_wrong)
+}
+
+/// The call of a size, rounded up to whole elements and equal parts.
+fn request(group: &Group, args: &BenchArgs, bytes: u64) -> Result<Request> {
+    let parts = match args.collective {
+        CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => group.size(),
+        _ => 1,
+    };
+    let unit = u64::from(parts) * args.call.dtype.size() as u64;
+    let too_large = || Error::Usage(format!("{bytes} bytes cannot be rounded up to a multiple of {unit}"));
+    let bytes = bytes.checked_next_multiple_of(unit).ok_or_else(too_large)?;
+    let request = group.request_of(args.collective, args.call.dtype, bytes);
+    let rooted = matches!(args.collective, CollectiveKind::Broadcast | CollectiveKind::Reduce);
+    Ok(Request {
+        op: request.op.map(|_| args.call.op),
+        root: if rooted { args.root } else { 0 },
+        in_place: args.in_place,
+        registered: !args.private,
+        ..request
+    })
+}
+
+fn header(group: &Group, args: &BenchArgs) -> String {
+    let ranks = group.size();
+    format!(
+        "# {}: {ranks} {}, {}, {} buffers, {}{}\n#{:>14} {:>11} {:>8} {:>8} {:>8}  {}\n",
+        args.collective.name(),
+        if ranks == 1 { "rank" } else { "ranks" },
+        if args.in_place { "in place" } else { "out of place" },
+        buffers(!args.private),
+        args.call.dtype,
+        if reduces(args.collective) { format!(", {}", args.call.op) } else { String::new() },
+        "size",
+        "time (us)",
+        "algbw",
+        "busbw",
+        "#wrong",
+        "plan",
+    )
+}
+
+fn reduces(kind: CollectiveKind) -> bool {
+    matches!(kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce)
+}
+
+fn buffers(registered: bool) -> &'static str {
+    if registered { "registered" } else { "private" }
+}
+
+fn bandwidths(request: &Request, measured: &Measured) -> (f64, f64) {
+    let algbw = gigabytes_per_second(request.bytes, measured.slowest);
+    (algbw, algbw * bus_factor(request.collective, request.ranks))
+}
+
+fn row(request: &Request, plan: &str, measured: &Measured) -> String {
+    let (algbw, busbw) = bandwidths(request, measured);
+    format!(
+        "{:>15} {:>11} {:>8} {:>8} {:>8}  {plan}\n",
+        request.bytes,
+        three_digits(measured.slowest.as_secs_f64() * 1e6),
+        three_digits(algbw),
+        three_digits(busbw),
+        measured.wrong.map_or_else(|| "-".to_owned(), |wrong| wrong.to_string()),
+    )
+}
+
+fn line(request: &Request, plan: &str, measured: &Measured) -> String {
+    let (algbw, busbw) = bandwidths(request, measured);
+    let value = json!({
+        "collective": request.collective.name(),
+        "bytes": request.bytes,
+        "ranks": request.ranks,
+        "dtype": request.dtype.name(),
+        "op": request.op.map(|op| op.name()),
+        "in_place": request.in_place,
+        "buffers": buffers(request.registered),
+        "plan": plan,
+        "time_us": measured.slowest.as_secs_f64() * 1e6,
+        "algbw_gbs": algbw,
+        "busbw_gbs": busbw,
+        "wrong": measured.wrong,
+    });
+    format!("{value}\n")
+}

@@ -1,0 +1,59 @@
+//! `mscclpp select`: which algorithm serves a call, and why not the others.
+
+use std::process::ExitCode;
+
+use mscclpp_exec::group;
+use mscclpp_exec::select::{Outcome, Registry, Request};
+use mscclpp_exec::tune::Table;
+use serde_json::json;
+
+use crate::args::SelectArgs;
+use crate::error::Result;
+use crate::exit;
+use crate::output::{print, print_json, warn};
+
+/// Explains what is selected.
+///
+/// # Errors
+/// [`Error::Call`](crate::error::Error::Call) if the tuning table cannot be read; failures of standard output.
+pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
+    let registry = match &args.table {
+        None => Registry::from_env().map_err(group::Error::from)?,
+        Some(path) => {
+            let table = Table::load(path).map_err(group::Error::from)?;
+            let mut registry = Registry::shipped();
+            table.machine.differences(&mscclpp_exec::tune::Machine::here()).iter().for_each(warn);
+            registry.set_table(Some(table));
+            registry
+        }
+    };
+    let request = Request::new(args.collective, args.ranks, args.call.dtype, args.bytes);
+    let request = Request {
+        op: request.op.map(|_| args.call.op),
+        root: args.root,
+        ranks_per_node: args.ranks_per_node.unwrap_or(args.ranks),
+        in_place: args.in_place,
+        registered: args.registered,
+        multicast: args.multicast,
+        ..request
+    };
+    let explanation = registry.explain(&request);
+    if args.json {
+        let algorithms = explanation.verdicts.iter().map(|verdict| {
+            let outcome = match verdict.outcome {
+                Outcome::Chosen { .. } => "chosen",
+                Outcome::Possible => "possible",
+                Outcome::Refused(_) => "refused",
+            };
+            json!({ "name": verdict.name, "outcome": outcome, "reason": verdict.outcome.to_string() })
+        });
+        print_json(&json!({
+            "request": request.to_string(),
+            "chosen": explanation.chosen(),
+            "algorithms": algorithms.collect::<Vec<_>>(),
+        }))?;
+    } else {
+        print(&explanation)?;
+    }
+    Ok(ExitCode::from(if explanation.chosen().is_some() { exit::DONE } else { exit::NO }))
+}

@@ -1,0 +1,43 @@
+//! Running something on every rank: of this process, or of the job that a launcher started.
+
+use mscclpp_exec::group::Group;
+
+use crate::error::{Error, Result};
+
+/// Runs `body` on the ranks of this process: so many on threads, or the one that the environment describes. What it
+/// returned on the first of them.
+///
+/// # Errors
+/// [`Error::Call`] if the ranks do not come together, and what `body` returns on the first rank that failed.
+pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) -> Result<R> + Sync) -> Result<R> {
+    let Some(ranks) = ranks else {
+        let mut group = Group::from_env().map_err(|error| match error {
+            mscclpp_exec::group::Error::Bootstrap(absent @ mscclpp_exec::bootstrap::Error::NotInEnvironment { .. }) => {
+                Error::Usage(format!(
+                    "{absent}; start it with `mscclpp launch`, or give --ranks for ranks in this process"
+                ))
+            }
+            error => error.into(),
+        })?;
+        let result = body(&mut group)?;
+        // Rank 0 passes on what the others say, so nobody leaves first.
+        group.communicator().barrier().map_err(mscclpp_exec::group::Error::from)?;
+        return Ok(result);
+    };
+    let groups = Group::local(ranks)?;
+    std::thread::scope(|scope| {
+        let body = &body;
+        let threads: Vec<_> = groups.into_iter().map(|mut group| scope.spawn(move || body(&mut group))).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<R>>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        // All of them are waited for, also when one failed.
+        let results: Vec<_> = threads.into_iter().map(join).collect();
+        let mut first = None;
+        for result in results {
+            let result = result?;
+            first.get_or_insert(result);
+        }
+        first.ok_or_else(|| Error::Usage("--ranks 0: expected at least one rank".into()))
+    })
+}
