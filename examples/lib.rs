@@ -1,7 +1,9 @@
-//! What the examples share: running a plan at several sizes, verified, with a table.
+//! What the examples share: running a plan at several sizes, verified, with a table; being one rank of a job, or several.
 
 use std::time::Instant;
 
+use mscclpp::exec::bootstrap::Error::NotInEnvironment;
+use mscclpp::exec::group;
 use mscclpp::exec::verify::Verifier;
 use mscclpp::prelude::*;
 
@@ -47,4 +49,29 @@ pub fn demonstrate(plan: &Plan, sizes: &[u64]) -> mscclpp::Result<()> {
     }
     println!();
     Ok(())
+}
+
+/// Runs `body` on the rank that a launcher describes; without a launcher, on `ranks` ranks of this process, each on a thread.
+///
+/// # Errors
+/// Ranks that do not come together, and what `body` returns on the first rank that failed.
+pub fn on_ranks(
+    ranks: u32,
+    body: impl Fn(&mut Group) -> mscclpp::Result<()> + std::marker::Sync,
+) -> mscclpp::Result<()> {
+    match Group::from_env() {
+        Ok(mut group) => {
+            body(&mut group)?;
+            // Rank 0 passes on what others say at the end, so nobody leaves first.
+            Ok(group.barrier()?)
+        }
+        Err(group::Error::Bootstrap(NotInEnvironment { .. })) => std::thread::scope(|scope| {
+            let body = &body;
+            let start = |mut group| scope.spawn(move || body(&mut group));
+            let threads: Vec<_> = Group::local(ranks)?.into_iter().map(start).collect();
+            let results: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect();
+            results.into_iter().collect()
+        }),
+        Err(error) => Err(error.into()),
+    }
 }

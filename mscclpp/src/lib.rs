@@ -56,6 +56,7 @@ pub mod prelude {
     pub use mscclpp_core::spec::AlgoSpec;
     pub use mscclpp_core::vocab::{BufferKind, Protocol, ReduceOp, Replication, Sync};
     pub use mscclpp_exec::cpu::World;
+    pub use mscclpp_exec::group::Group;
     pub use mscclpp_exec::{DataType, Message};
 
     pub use crate::{collective, collectives};
@@ -74,6 +75,9 @@ pub enum Error {
     /// A plan that could not be prepared or did not finish.
     #[error(transparent)]
     Run(#[from] mscclpp_exec::Error),
+    /// A collective call that failed, or ranks that did not come together.
+    #[error(transparent)]
+    Call(#[from] mscclpp_exec::group::Error),
 }
 
 /// A result with this crate's [`Error`].

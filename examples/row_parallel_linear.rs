@@ -1,0 +1,50 @@
+//! A layer of a neural network over several ranks: each has some rows of the weights and the matching columns of the input,
+//! and an all-reduce adds what they get. Plain slices, four ranks.
+//!
+//! ```console
+//! cargo run --release --example row_parallel_linear
+//! mscclpp launch -n 4 -- target/release/examples/row_parallel_linear
+//! ```
+
+use mscclpp::prelude::*;
+
+/// Rows of the input, features that go in, features that come out.
+const BATCH: usize = 6;
+const IN: usize = 64;
+const OUT: usize = 48;
+
+/// Small integers, so that sums are exact in whatever order they are taken.
+fn input(row: usize, feature: usize) -> f32 {
+    ((row * 31 + feature * 7) % 11) as f32 - 5.0
+}
+
+fn weight(feature: usize, out: usize) -> f32 {
+    ((feature * 13 + out * 3) % 9) as f32 - 4.0
+}
+
+/// `BATCH × OUT` outputs of some of the features that go in.
+fn linear(features: std::ops::Range<usize>) -> Vec<f32> {
+    let mut y = vec![0.0; BATCH * OUT];
+    for (row, y) in y.chunks_exact_mut(OUT).enumerate() {
+        for feature in features.clone() {
+            let x = input(row, feature);
+            y.iter_mut().enumerate().for_each(|(out, y)| *y += x * weight(feature, out));
+        }
+    }
+    y
+}
+
+fn main() -> mscclpp::Result<()> {
+    examples::on_ranks(4, |group| {
+        let (rank, ranks) = (group.rank() as usize, group.size() as usize);
+        // The features of this rank; ranks need not divide them.
+        let mut y = linear(IN * rank / ranks..IN * (rank + 1) / ranks);
+        group.all_reduce(&mut y, ReduceOp::Sum)?;
+
+        assert_eq!(y, linear(0..IN), "rank {rank} has what a single one computes");
+        if rank == 0 {
+            println!("{ranks} ranks, {BATCH} x {IN} inputs, {IN} x {OUT} weights: {} outputs equal", y.len());
+        }
+        Ok(())
+    })
+}

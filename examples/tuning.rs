@@ -1,0 +1,56 @@
+//! Measuring which algorithm is fastest here, and following what was found.
+//!
+//! ```console
+//! cargo run --release --example tuning
+//! mscclpp launch -n 2 -- target/release/examples/tuning
+//! ```
+//!
+//! The command `mscclpp tune` does the same for all collectives and sizes, and `MSCCLPP_TUNING_TABLE` names its file.
+
+use mscclpp::exec::select::Request;
+use mscclpp::exec::tune::{Table, Tuner};
+use mscclpp::prelude::*;
+
+fn main() -> mscclpp::Result<()> {
+    examples::on_ranks(2, |group| {
+        let tuner = Tuner {
+            collectives: vec![CollectiveKind::AllReduce],
+            least: 1 << 10,
+            most: 1 << 18,
+            placements: vec![true],
+            iterations: Some(20),
+            ..Tuner::default()
+        };
+        // A call of all ranks; all get the same table.
+        let table = tuner.run(group, |_| ())?;
+
+        if group.rank() == 0 {
+            for entry in &table.entries {
+                let fastest = &entry.fastest;
+                println!(
+                    "{:>8} bytes: {} in {} us, {} others",
+                    entry.bytes,
+                    fastest.algorithm,
+                    fastest.time_us,
+                    entry.others.len()
+                );
+            }
+            // A file that people can read.
+            let path = std::env::temp_dir().join(format!("tuning-{}.toml", std::process::id()));
+            table.save(&path).map_err(mscclpp::exec::group::Error::from)?;
+            assert_eq!(Table::load(&path).map_err(mscclpp::exec::group::Error::from)?, table);
+            println!("\n{}", table.text().lines().take(24).collect::<Vec<_>>().join("\n"));
+            _ = std::fs::remove_file(path);
+        }
+
+        // From now on calls follow it: 3000 elements are rounded up to 16 KiB.
+        group.registry_mut().set_table(Some(table.clone()));
+        let mut x = vec![1.0_f32; 3000];
+        group.all_reduce(&mut x, ReduceOp::Sum)?;
+        assert!(x.iter().all(|sum| *sum == group.size() as f32));
+        let request = Request { in_place: true, ..group.request::<f32>(CollectiveKind::AllReduce, x.len()) };
+        let tuned = table.get_tuned(&request).expect("an entry for every size up to the largest");
+        assert_eq!(group.registry().explain(&request).chosen(), Some(tuned.fastest.algorithm.as_str()));
+        Ok(())
+    })
+}
