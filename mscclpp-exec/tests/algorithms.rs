@@ -237,6 +237,7 @@ fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
             Cost { read: (g - 1.0) / g, ported: (n - 1.0) / p, scratch: 2.0 * n - 2.0, ..none }
         }
         "alltoall_ports_in_place" => Cost { ported: others, scratch: p - 1.0, ..none },
+        "allreduce_one_shot" => Cost { read: p - 1.0, ..none },
         "broadcast_packets" => Cost { sent: 2.0 * (p - 1.0), scratch: p, ..none },
         "broadcast_tree_ports" => Cost { ported: p.log2().ceil(), ..none },
         "reduce_packets" => Cost { sent: 2.0, scratch: p * (p - 1.0), ..none },

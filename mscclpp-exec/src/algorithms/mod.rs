@@ -42,6 +42,7 @@ static ALL: &[Shipped] = &[
     allreduce::ring::ENTRY,
     allreduce::ring_ports::ENTRY,
     allreduce::packets::ENTRY,
+    allreduce::one_shot::ENTRY,
     allreduce::one_shot_packets::ENTRY,
     allreduce::switch::ENTRY,
     allreduce::switch_pipeline::ENTRY,

@@ -1,9 +1,11 @@
 //! Operations on data. Each goes through its range in steps and can stop between any two.
 
+use smallvec::SmallVec;
+
 use super::launch::{Launch, Step, Window, Worker};
 use super::program::{Instr, Operand, Space};
 use super::state::State;
-use crate::memory::Span;
+use crate::memory::{Lines, Span, copy_lines};
 use crate::numeric::{Block, LINE, LINES, Line};
 
 /// Bytes of a block.
@@ -129,7 +131,8 @@ impl<'a> Launch<'a> {
                 continue;
             }
             let turn = useful.min(worker.quantum);
-            let mut offset = 0;
+            let mut offset = operands.fuse(instr, turn);
+            state.at.done += offset;
             while offset < turn {
                 let wanted = BLOCK.min(turn - offset);
                 let n = operands.combine(worker, instr, offset, wanted);
@@ -191,6 +194,28 @@ impl<'a> Operands<'_, 'a> {
         (0..self.dsts.len()).map(end).max().unwrap_or(0).min(run)
     }
 
+    /// Combines as many of `turn` bytes as are whole lines of all operands, at once; returns how many.
+    fn fuse(&self, instr: &Instr, turn: u64) -> u64 {
+        let Some(fuse) = self.launch.params.reducers[instr.reduce as usize].fuse else {
+            return 0;
+        };
+        let packets = |operand: &Operand| operand.space == Space::Packets;
+        let number = self.srcs.len() + self.dsts.len();
+        if number > CACHED || self.srcs.iter().chain(self.dsts).any(packets) {
+            return 0;
+        }
+        let spans = &self.spans[..number];
+        let shortest = spans.iter().map(Span::len).min().unwrap_or(0).min(turn as usize);
+        let whole = shortest - shortest % LINE;
+        let lines: SmallVec<[Lines<'_>; CACHED]> = spans.iter().filter_map(|span| span.lines(0, whole)).collect();
+        if whole == 0 || lines.len() < number {
+            return 0;
+        }
+        let (srcs, dsts) = lines.split_at(self.srcs.len());
+        fuse(srcs, dsts, streams(whole * dsts.len()));
+        whole as u64
+    }
+
     /// Combines `n` bytes, fewer if packets of a source are missing; returns how many.
     fn combine(&self, worker: &mut Worker, instr: &Instr, offset: u64, mut n: u64) -> u64 {
         let reducer = &self.launch.params.reducers[instr.reduce as usize];
@@ -224,19 +249,12 @@ impl<'a> Operands<'_, 'a> {
         for (number, src) in self.srcs.iter().enumerate() {
             if src.space != Space::Packets {
                 let (span, at) = self.span(number, offset, n);
-                match (span.lines(at as usize, n as usize), reducer.add_lines) {
-                    // Straight into the accumulator, which holds elements as they are.
-                    (Some(lines), Some(_)) if first && !alone => lines.load_into(acc),
-                    (Some(lines), Some(add_lines)) if !alone => add_lines(acc, lines),
-                    (lines, _) => {
-                        match lines {
-                            Some(lines) => lines.load_into(block),
-                            None => load(block, span, at, n),
-                        }
-                        if !alone {
-                            (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
-                        }
-                    }
+                match span.lines(at as usize, n as usize) {
+                    Some(lines) => lines.load_into(block),
+                    None => load(block, span, at, n),
+                }
+                if !alone {
+                    (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
                 }
                 first = false;
             }
@@ -261,6 +279,12 @@ impl<'a> Operands<'_, 'a> {
     }
 }
 
+/// Whether so many bytes are better written past the caches, which they would only empty.
+fn streams(bytes: usize) -> bool {
+    const FROM: usize = 1 << 22;
+    bytes >= FROM
+}
+
 /// Copies bytes of one span to another.
 pub(crate) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     // What lies behind the end of the destination would be dropped anyway.
@@ -268,7 +292,7 @@ pub(crate) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     let whole = len - len % LINE;
     let mut done = 0;
     if let (Some(from), Some(to)) = (from.lines(0, whole), to.lines(0, whole)) {
-        from.copy_to(to);
+        copy_lines(from, to, streams(whole));
         done = whole;
     }
     for at in (done..len).step_by(LINE) {

@@ -17,12 +17,14 @@
 //! [`Table`] makes lending safe: slices are reachable through it only during [`Table::lend`], whatever workers do.
 
 mod available;
+mod fused;
 mod span;
 mod table;
 mod unit;
 mod views;
 
 pub(crate) use available::{available, check_available};
+pub(crate) use fused::{copy_lines, fuse};
 pub(crate) use span::{Lines, Span};
 pub(crate) use table::{Memory, Table};
 pub(crate) use views::{Loan, Views};

@@ -271,16 +271,16 @@ impl Lines<'_> {
         }
     }
 
-    /// Copies as many lines as both have.
+    /// First byte.
     #[inline(always)]
-    pub(crate) fn copy_to(self, to: Lines<'_>) {
-        if to.lent.shared {
-            return;
-        }
-        for i in 0..self.len.min(to.len) {
-            // SAFETY: as in `store_from`.
-            unsafe { unit::store_line(to.base.add(LINE * i), self.load(i)) };
-        }
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    /// Whether they may only be read.
+    #[inline(always)]
+    pub(super) fn is_shared(&self) -> bool {
+        self.lent.shared
     }
 }
 

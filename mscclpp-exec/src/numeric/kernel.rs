@@ -8,7 +8,7 @@ use super::number::{MAX, MIN, Number, PROD, SUM, combine};
 use super::small::Via;
 use super::{Accumulate, Accumulator, Block, LINE, LINES, Line, zeroed};
 use crate::dtype::DataType;
-use crate::memory::Lines;
+use crate::memory::{Lines, fuse};
 
 /// How sources are combined: `start` with the first, `add` each other one, `finish`. Elements behind the data that a
 /// caller's last block holds are computed as well and mean nothing.
@@ -18,9 +18,12 @@ pub(crate) struct Reducer {
     pub(crate) add: fn(&mut Accumulator, &Block, usize),
     /// `None` if the accumulator's first lines are the result as they are.
     pub(crate) finish: Option<fn(&Accumulator, &mut Block, usize)>,
-    /// `add` straight from memory, for types that compute themselves.
-    pub(crate) add_lines: Option<fn(&mut Accumulator, Lines<'_>)>,
+    /// All at once, from memory to memory, for types that compute themselves: see [`fuse`].
+    pub(crate) fuse: Option<Fuse>,
 }
+
+/// Combines lines of sources into lines of destinations, past the caches or not.
+pub(crate) type Fuse = fn(&[Lines<'_>], &[Lines<'_>], bool);
 
 /// Divides the elements of a block by the number of ranks.
 pub(crate) type Divider = fn(&mut Block, u32);
@@ -82,25 +85,20 @@ macro_rules! by_op {
 
 /// Types that compute themselves.
 fn native<T: Number>(op: ReduceOp) -> Reducer {
-    Reducer { start, add: by_op!(op, add::<T>), finish: None, add_lines: Some(by_op!(op, add_lines::<T>)) }
+    Reducer { start, add: by_op!(op, add::<T>), finish: None, fuse: Some(by_op!(op, fuse::<T>)) }
 }
 
 /// Types that compute in a wider one.
 fn small<T: Via<f32> + Via<f64>>(op: ReduceOp, accumulate: Accumulate) -> Reducer {
     match accumulate {
-        Accumulate::Native => Reducer { start, add: by_op!(op, add_rounding::<T>), finish: None, add_lines: None },
+        Accumulate::Native => Reducer { start, add: by_op!(op, add_rounding::<T>), finish: None, fuse: None },
         Accumulate::F32 => via::<T, f32>(op),
         Accumulate::F64 => via::<T, f64>(op),
     }
 }
 
 fn via<T: Via<A>, A: Number>(op: ReduceOp) -> Reducer {
-    Reducer {
-        start: start_via::<T, A>,
-        add: by_op!(op, add_via::<T, A>),
-        finish: Some(finish_via::<T, A>),
-        add_lines: None,
-    }
+    Reducer { start: start_via::<T, A>, add: by_op!(op, add_via::<T, A>), finish: Some(finish_via::<T, A>), fuse: None }
 }
 
 fn elements<T: bytemuck::Pod>(lines: &[Line]) -> &[T] {
@@ -119,16 +117,6 @@ fn add<T: Number, const OP: u8>(acc: &mut Accumulator, block: &Block, lines: usi
     for (acc, line) in acc.iter_mut().zip(&block[..lines]) {
         let acc = elements_mut::<T>(std::slice::from_mut(acc));
         for (acc, &value) in acc.iter_mut().zip(elements::<T>(std::slice::from_ref(line))) {
-            *acc = combine::<T, OP>(*acc, value);
-        }
-    }
-}
-
-fn add_lines<T: Number, const OP: u8>(acc: &mut Accumulator, lines: Lines<'_>) {
-    for (i, acc) in acc.iter_mut().enumerate().take(lines.len()) {
-        let line = lines.load(i);
-        let acc = elements_mut::<T>(std::slice::from_mut(acc));
-        for (acc, &value) in acc.iter_mut().zip(elements::<T>(std::slice::from_ref(&line))) {
             *acc = combine::<T, OP>(*acc, value);
         }
     }

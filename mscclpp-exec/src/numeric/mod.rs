@@ -13,6 +13,7 @@ mod small;
 
 pub(crate) use block::{Accumulator, Block, LINE, LINES, Line, zeroed};
 pub(crate) use kernel::{Divider, Reducer, divider};
+pub(crate) use number::{Number, SUM, combine};
 
 use std::fmt;
 

@@ -4,7 +4,7 @@ use bytemuck::Pod;
 use mscclpp_core::vocab::ReduceOp;
 
 /// A type in which sources are combined.
-pub(super) trait Number: Pod {
+pub(crate) trait Number: Pod {
     fn sum(self, other: Self) -> Self;
     fn prod(self, other: Self) -> Self;
     fn least(self, other: Self) -> Self;
@@ -73,14 +73,14 @@ macro_rules! floats {
 floats!(f32, f64);
 
 /// [`ReduceOp`] as a constant argument, so that the choice is made outside of loops.
-pub(super) const SUM: u8 = ReduceOp::Sum as u8;
+pub(crate) const SUM: u8 = ReduceOp::Sum as u8;
 pub(super) const PROD: u8 = ReduceOp::Prod as u8;
 pub(super) const MIN: u8 = ReduceOp::Min as u8;
 pub(super) const MAX: u8 = ReduceOp::Max as u8;
 
 /// Combines two numbers.
 #[inline(always)]
-pub(super) fn combine<N: Number, const OP: u8>(left: N, right: N) -> N {
+pub(crate) fn combine<N: Number, const OP: u8>(left: N, right: N) -> N {
     match OP {
         PROD => left.prod(right),
         MIN => left.least(right),

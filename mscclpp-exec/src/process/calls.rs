@@ -4,7 +4,7 @@
 //! beginning by more than [`AHEAD`] calls, so no line is overwritten that somebody has yet to compare.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicU64, fence};
+use std::sync::atomic::{AtomicU64, compiler_fence, fence};
 use std::time::Duration;
 
 use rustix::event::Timespec;
@@ -29,6 +29,7 @@ const TEXT_LINES: usize = 4;
 /// Words of the line `STATE`.
 const SLEEPS: usize = 0;
 const GAVE_UP: usize = 1;
+const LEFT: usize = 2;
 
 /// What a rank says of a call besides what it calls: the shared buffers that it hands in, as number and first byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +105,16 @@ impl Calls {
         (0..self.ranks).find(|&place| place != self.me && self.line(place, STATE)[GAVE_UP].load(Acquire) != 0)
     }
 
+    /// Says that the own rank leaves, and after which call.
+    pub(super) fn leave(&self, number: u64) {
+        self.line(self.me, STATE)[LEFT].store(number + 1, Release);
+    }
+
+    /// Whether the rank at a place has left after a call, which it finished.
+    pub(super) fn has_left_after(&self, place: usize, number: u64) -> bool {
+        self.line(place, STATE)[LEFT].load(Acquire) > number
+    }
+
     /// What the own rank calls, for peers that find it differs.
     pub(super) fn write_text(&self, text: &str) {
         let mut bytes = [0; 64 * TEXT_LINES];
@@ -127,8 +138,9 @@ impl Calls {
     /// Wakes peers that sleep, after something that they may wait for; all of them if `even_awake`.
     #[inline]
     pub(super) fn wake(&self, even_awake: bool) {
-        // Either the peer sees what was written before when it looks a last time, or this sees that it is about to sleep.
-        fence(SeqCst);
+        // Without a fence, which would wait until the lines written before are here, this may miss a peer that lies down in
+        // the same hundred nanoseconds. It then sleeps until its nap is over, and finds what was written.
+        compiler_fence(SeqCst);
         for place in (0..self.ranks).filter(|&place| place != self.me) {
             if even_awake || self.line(place, STATE)[SLEEPS].load(Relaxed) != 0 {
                 let bell = self.cells.bell(place * LINES + BELL);

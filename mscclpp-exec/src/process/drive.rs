@@ -67,12 +67,18 @@ impl Drive<'_> {
             self.settle()?;
         }
         let mut closed = !self.context.visits.is_empty();
+        let mut finished = !self.context.touches();
         let mut idle = Idle::default();
         loop {
             if closed && self.open()? {
                 closed = false;
             }
             let pass = self.pass(closed);
+            if !finished && self.is_home() {
+                // As early as can be: peers wait for it.
+                self.session.calls.finish(self.number);
+                finished = true;
+            }
             if pass.progress {
                 self.session.calls.wake(false);
                 idle = Idle::default();
@@ -88,6 +94,9 @@ impl Drive<'_> {
         self.compare()?;
         if self.context.touches() {
             self.close()?;
+        } else {
+            // Nobody waits for it, but reports are clearer.
+            self.session.calls.finish(self.number);
         }
         Ok(())
     }
@@ -143,6 +152,16 @@ impl Drive<'_> {
             pass.done &= self.context.counters.fifos[proxy].is_drained();
         }
         pass
+    }
+
+    /// Whether no own thread block visits a peer's buffers any more in this launch.
+    #[inline]
+    fn is_home(&self) -> bool {
+        let passed = |(state, last): (&State, &Option<u32>)| {
+            last.is_none_or(|last| state.at.instr > last && !(state.loop_start..state.loop_end).contains(&last))
+        };
+        self.states.iter().zip(&self.context.last_visits).all(passed)
+            && self.context.proxy.is_none_or(|proxy| self.context.counters.fifos[proxy].is_drained())
     }
 
     /// Compares the call with those of peers that have begun it.
@@ -204,8 +223,6 @@ impl Drive<'_> {
 
     /// Waits until no peer touches the own caller's buffers any more.
     fn close(&mut self) -> Result<(), Error> {
-        self.session.calls.finish(self.number);
-        self.session.calls.wake(false);
         let mut idle = Idle::default();
         for at in 0..self.context.visited_by.len() {
             let place = self.context.visited_by[at];

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use mscclpp_core::collective::Collective;
 use mscclpp_core::vocab::ReduceOp;
@@ -47,6 +47,8 @@ pub struct Executable {
     id: u64,
     /// By place: what the peer handed in when its buffers were looked up last.
     seen: Box<[Handed]>,
+    /// By slot: the allocation that the last slice lay in.
+    last: [Weak<Shared>; SLOTS],
     /// Bytes to copy by slot, in before and out after a launch whose slice is not shared.
     copy_in: [Vec<Range<u64>>; SLOTS],
     copy_out: [Vec<Range<u64>>; SLOTS],
@@ -80,6 +82,7 @@ impl Executable {
             states: vec![State::default(); states].into(),
             worker: Box::default(),
             id,
+            last: [Weak::new(), Weak::new()],
             seen: vec![Handed::default(); context.visits.iter().max().map_or(0, |place| place + 1)].into(),
             copy_in: by_slot(&context.placement.copy_in),
             copy_out: by_slot(&context.placement.copy_out),
@@ -168,7 +171,7 @@ impl Executable {
     }
 
     fn execute(&mut self, names: [&'static str; SLOTS], loans: [Loan<'_>; SLOTS]) -> Result<(), Error> {
-        let Self { inner, context, params, views, states, worker, id, seen, copy_in, copy_out } = self;
+        let Self { inner, context, params, views, states, worker, id, seen, last, copy_in, copy_out } = self;
         let mut session = inner.session()?;
         let session = &mut *session;
         let lens = params.buffers(&context.program);
@@ -181,7 +184,7 @@ impl Executable {
         let flag = session.next_flag()?;
         let (second_half, settle) = context.next_turn(*id);
         let turn = Turn { flag, second_half, settle };
-        let lender = Lender::new(session, context, &loans)?;
+        let lender = Lender::new(session, context, last, &loans)?;
         // What only a launch that fails needs.
         let written = [0, 1].map(|slot| matches!(loans[slot], Loan::Write(_)));
         let own = (session.rank() * SLICES) as usize;
@@ -219,7 +222,8 @@ impl Executable {
             Ok(())
         });
         if result.is_err() {
-            for (slot, shared) in lender.regions.iter().enumerate() {
+            for (slot, shared) in last.iter().enumerate() {
+                let shared = shared.upgrade().filter(|shared| shared.number == lender.handed.0[slot].0);
                 if let (true, Some(shared)) = (written[slot], shared) {
                     // Where this fails too there is no memory at all; the caller gets the first error.
                     let _ = shared.mine.cut_off();
@@ -235,21 +239,23 @@ struct Lender {
     handed: Handed,
     /// By slot: where a slice is copied to; `None` if peers use it where it is, or not at all.
     copied: [Option<Arc<Shared>>; SLOTS],
-    /// By slot: the allocation that it lies in, if peers use it where it is.
-    regions: [Option<Arc<Shared>>; SLOTS],
 }
 
 impl Lender {
     #[inline]
-    fn new(session: &mut Session, context: &PlanContext, loans: &[Loan<'_>; SLOTS]) -> Result<Self, Error> {
-        let mut lender = Self { handed: Handed::default(), copied: [None, None], regions: [None, None] };
+    fn new(
+        session: &mut Session,
+        context: &PlanContext,
+        last: &mut [Weak<Shared>; SLOTS],
+        loans: &[Loan<'_>; SLOTS],
+    ) -> Result<Self, Error> {
+        let mut lender = Self { handed: Handed::default(), copied: [None, None] };
         if context.visited_by.is_empty() {
             return Ok(lender);
         }
         for (slot, loan) in loans.iter().enumerate().filter(|(_, loan)| !loan.bytes().is_empty()) {
-            if let Some((shared, at)) = session.region(loan.bytes()) {
-                lender.handed.0[slot] = (shared.number, at);
-                lender.regions[slot] = Some(shared);
+            if let Some((number, at)) = session.region(&mut last[slot], loan.bytes()) {
+                lender.handed.0[slot] = (number, at);
             } else if let Some(shared) = session.staging[slot].clone() {
                 shared.reserve(session)?;
                 lender.handed.0[slot] = (shared.number, 0);

@@ -23,6 +23,8 @@ pub(super) struct PlanContext {
     pub(super) agents: Range<usize>,
     /// The own proxy, in the program's.
     pub(super) proxy: Option<usize>,
+    /// By own thread block: its last instruction that visits a peer's buffers.
+    pub(super) last_visits: Vec<Option<u32>>,
     /// By place: whose callers' buffers this rank accesses, and who accesses its caller's.
     pub(super) visits: Vec<usize>,
     pub(super) visited_by: Vec<usize>,
@@ -45,12 +47,18 @@ impl PlanContext {
         };
         let first = program.agents.iter().position(|code| code.rank == rank).unwrap_or(0);
         let own = program.agents.iter().filter(|code| code.rank == rank).count();
+        let agents = first..first + own;
+        let last_visits = program.agents[agents.clone()]
+            .iter()
+            .map(|code| (code.start..code.end).rev().find(|&at| program.instrs[at as usize].visits));
+        let last_visits = last_visits.collect();
         Self {
+            last_visits,
             visits: of(&placement.visits),
             visited_by: of(&placement.visited_by),
             counters: Counters::shared(&program, cells.clone()),
             cells,
-            agents: first..first + own,
+            agents,
             proxy: program.proxies.iter().position(|&owner| owner == rank),
             placement,
             program,

@@ -55,7 +55,7 @@ pub(super) const SPINS: u32 = 300;
 pub(super) const YIELDS: u32 = 1000;
 
 /// How long a rank sleeps at most before it looks whether its peers are alive.
-pub(super) const NAP: Duration = Duration::from_millis(5);
+pub(super) const NAP: Duration = Duration::from_millis(2);
 
 impl Session {
     /// Connects the ranks of a node.
@@ -224,7 +224,7 @@ impl Session {
             return Some(Cause::GaveUp { peer: self.locals[place] });
         }
         // Who has finished this call may leave.
-        if let Some(place) = self.mesh.find_lost(|place| !self.calls.is_finished(place, self.number)) {
+        if let Some(place) = self.mesh.find_lost(|place| !self.calls.has_left_after(place, self.number)) {
             return Some(Cause::Gone { peer: self.locals[place] });
         }
         self.bootstrap.check_alive().err().map(|error| Cause::Group(Box::new(error)))
@@ -314,13 +314,17 @@ impl Session {
         self.agree(TEXT)
     }
 
-    /// The allocation that a slice lies in, and where.
+    /// The number of the allocation that a slice lies in, and where; looks into `last` first and leaves there what it found.
     #[inline]
-    pub(super) fn region(&self, bytes: &[u8]) -> Option<(Arc<Shared>, u64)> {
-        self.regions.iter().find_map(|region| {
+    pub(super) fn region(&self, last: &mut Weak<Shared>, bytes: &[u8]) -> Option<(u64, u64)> {
+        let find = |region: &Weak<Shared>| {
             let region = region.upgrade()?;
-            let at = region.find(bytes)?;
-            Some((region, at))
+            Some((region.number, region.find(bytes)?))
+        };
+        find(last).or_else(|| {
+            let (region, found) = self.regions.iter().find_map(|region| Some((region, find(region)?)))?;
+            *last = Weak::clone(region);
+            Some(found)
         })
     }
 
@@ -393,7 +397,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         if self.broken.is_none() {
-            self.calls.finish(self.number);
+            self.calls.leave(self.number);
         }
         // Peers see the connections close; nothing is waited for.
     }

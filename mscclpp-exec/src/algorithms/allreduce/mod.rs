@@ -3,6 +3,7 @@
 pub(super) mod all_pairs;
 pub(super) mod hierarchical;
 pub(super) mod hierarchical_packets;
+pub(super) mod one_shot;
 pub(super) mod one_shot_packets;
 pub(super) mod packets;
 pub(super) mod ring;
@@ -13,6 +14,7 @@ pub(super) mod switch_pipeline;
 pub use all_pairs::allreduce_all_pairs;
 pub use hierarchical::allreduce_hierarchical;
 pub use hierarchical_packets::allreduce_hierarchical_packets;
+pub use one_shot::allreduce_one_shot;
 pub use one_shot_packets::allreduce_one_shot_packets;
 pub use packets::allreduce_packets;
 pub use ring::allreduce_ring;

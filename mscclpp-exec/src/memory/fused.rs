@@ -1,0 +1,249 @@
+//! Whole lines combined and copied in vector registers, as wide as the processor has them.
+//!
+//! What is true of [`unit`](super::unit)'s lines is true of these: a vector move never tears an aligned word, so it does what
+//! eight relaxed atomic accesses do.
+
+use super::Lines;
+use super::unit;
+use crate::numeric::{LINE, Line, Number, combine};
+
+/// Combines line i of all sources from left to right and writes the result to line i of all destinations, for as many lines as
+/// all have.
+///
+/// `streams`: past the caches, for more data than they hold. Written by the time this returns, as far as anybody can tell who
+/// sees what is written later.
+pub(crate) fn fuse<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_>], streams: bool) {
+    let count = srcs.iter().chain(dsts).map(Lines::len).min().unwrap_or(0);
+    if srcs.is_empty() || count == 0 || dsts.iter().any(|dst| dst.is_shared()) {
+        return;
+    }
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor has the feature; every line below `count` lies in its slice, and destinations are lent
+            // for writing.
+            return unsafe { x86::by_sources_512::<T, OP>(srcs, dsts, count, streams) };
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: as above.
+            return unsafe { x86::by_sources_256::<T, OP>(srcs, dsts, count, streams) };
+        }
+    }
+    let _ = streams;
+    // SAFETY: as above.
+    unsafe { by_sources::<T, OP>(srcs, dsts, count, false) }
+}
+
+/// Copies as many lines as both have; `streams` as in [`fuse`].
+pub(crate) fn copy_lines(from: Lines<'_>, to: Lines<'_>, streams: bool) {
+    // One source is not combined with anything.
+    fuse::<u64, { crate::numeric::SUM }>(&[from], &[to], streams);
+}
+
+/// The combination of two lines, element by element.
+#[inline(always)]
+fn both<T: Number, const OP: u8>(left: Line, right: Line) -> Line {
+    let mut sum = left;
+    let (sums, rights) = (std::slice::from_mut(&mut sum), std::slice::from_ref(&right));
+    for (sum, &right) in
+        bytemuck::cast_slice_mut::<Line, T>(sums).iter_mut().zip(bytemuck::cast_slice::<Line, T>(rights))
+    {
+        *sum = combine::<T, OP>(*sum, right);
+    }
+    sum
+}
+
+/// Defines the loops over lines for a way to load and store them.
+macro_rules! loops {
+    ($(#[$feature:meta])? $by_sources:ident, $two:ident, $any:ident, $load:path, $store:path, $stream:path, $fence:path) => {
+        /// # Safety
+        /// All operands have `count` lines, destinations are lent for writing, and the processor has what this needs.
+        $(#[$feature])?
+        pub(super) unsafe fn $by_sources<T: Number, const OP: u8>(
+            srcs: &[Lines<'_>],
+            dsts: &[Lines<'_>],
+            count: usize,
+            streams: bool,
+        ) {
+            let streams = streams && dsts.iter().all(|dst| dst.base().addr().is_multiple_of(LINE));
+            // SAFETY: by contract; streamed lines begin on a line.
+            unsafe {
+                match *srcs {
+                    [a, b] => $two::<T, OP>([a, b], dsts, count, streams),
+                    _ => $any::<T, OP>(srcs, dsts, count, streams),
+                }
+                if streams {
+                    $fence();
+                }
+            }
+        }
+
+        /// # Safety
+        /// As above; if `streams`, all destinations begin on a line.
+        $(#[$feature])?
+        unsafe fn $two<T: Number, const OP: u8>(srcs: [Lines<'_>; 2], dsts: &[Lines<'_>], count: usize, streams: bool) {
+            for i in 0..count {
+                let at = i * LINE;
+                // SAFETY: `i` is less than the number of lines of all operands.
+                unsafe {
+                    let sum = both::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at)));
+                    for dst in dsts {
+                        if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }
+                    }
+                }
+            }
+        }
+
+        /// # Safety
+        /// As above.
+        $(#[$feature])?
+        unsafe fn $any<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_>], count: usize, streams: bool) {
+            for i in 0..count {
+                let at = i * LINE;
+                // SAFETY: as above.
+                unsafe {
+                    let mut sum = $load(srcs[0].base().add(at));
+                    for src in &srcs[1..] {
+                        sum = both::<T, OP>(sum, $load(src.base().add(at)));
+                    }
+                    for dst in dsts {
+                        if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }
+                    }
+                }
+            }
+        }
+    };
+}
+
+/// # Safety
+/// As [`unit::load_line`] of memory that is not shared.
+#[inline(always)]
+unsafe fn load(at: *const u8) -> Line {
+    // SAFETY: by contract.
+    unsafe { unit::load_line(at, false) }
+}
+
+/// Nothing to wait for.
+fn no_fence() {}
+
+loops!(by_sources, two, any, load, unit::store_line, unit::store_line, no_fence);
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+mod x86 {
+    use std::arch::asm;
+    use std::arch::x86_64::{__m256i, __m512i};
+    use std::mem::transmute;
+
+    use super::*;
+
+    loops!(
+        #[target_feature(enable = "avx512f")]
+        by_sources_512,
+        two_512,
+        any_512,
+        load_512,
+        store_512,
+        stream_512,
+        fence
+    );
+    loops!(
+        #[target_feature(enable = "avx2")]
+        by_sources_256,
+        two_256,
+        any_256,
+        load_256,
+        store_256,
+        stream_256,
+        fence
+    );
+
+    /// # Safety
+    /// As [`unit::load_line`].
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn load_512(at: *const u8) -> Line {
+        let line: __m512i;
+        // SAFETY: reads 64 bytes that are valid for reads, as eight relaxed atomic loads would.
+        unsafe {
+            asm!("vmovups {0}, [{1}]", out(zmm_reg) line, in(reg) at, options(nostack, preserves_flags, readonly));
+            transmute(line)
+        }
+    }
+
+    /// # Safety
+    /// As [`unit::store_line`].
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn store_512(at: *mut u8, line: Line) {
+        // SAFETY: writes 64 bytes that are valid for writes, as eight relaxed atomic stores would; counts as writing any
+        // memory, so it moves across no atomic operation.
+        unsafe {
+            let line: __m512i = transmute(line);
+            asm!("vmovups [{0}], {1}", in(reg) at, in(zmm_reg) line, options(nostack, preserves_flags));
+        }
+    }
+
+    /// # Safety
+    /// As [`unit::store_line`]; `at` begins on a line, and a [`fence`] follows before anything is published.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn stream_512(at: *mut u8, line: Line) {
+        // SAFETY: as in `store_512`.
+        unsafe {
+            let line: __m512i = transmute(line);
+            asm!("vmovntps [{0}], {1}", in(reg) at, in(zmm_reg) line, options(nostack, preserves_flags));
+        }
+    }
+
+    /// # Safety
+    /// As [`unit::load_line`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn load_256(at: *const u8) -> Line {
+        let (low, high): (__m256i, __m256i);
+        // SAFETY: as in `load_512`.
+        unsafe {
+            asm!(
+                "vmovups {0}, [{2}]", "vmovups {1}, [{2} + 32]",
+                out(ymm_reg) low, out(ymm_reg) high, in(reg) at, options(nostack, preserves_flags, readonly)
+            );
+            transmute([low, high])
+        }
+    }
+
+    /// # Safety
+    /// As [`unit::store_line`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn store_256(at: *mut u8, line: Line) {
+        // SAFETY: as in `store_512`.
+        unsafe {
+            let [low, high]: [__m256i; 2] = transmute(line);
+            asm!(
+                "vmovups [{2}], {0}", "vmovups [{2} + 32], {1}",
+                in(ymm_reg) low, in(ymm_reg) high, in(reg) at, options(nostack, preserves_flags)
+            );
+        }
+    }
+
+    /// # Safety
+    /// As [`stream_512`].
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn stream_256(at: *mut u8, line: Line) {
+        // SAFETY: as in `store_512`.
+        unsafe {
+            let [low, high]: [__m256i; 2] = transmute(line);
+            asm!(
+                "vmovntps [{2}], {0}", "vmovntps [{2} + 32], {1}",
+                in(ymm_reg) low, in(ymm_reg) high, in(reg) at, options(nostack, preserves_flags)
+            );
+        }
+    }
+
+    /// Streamed lines come before everything that is written from now on.
+    fn fence() {
+        // SAFETY: touches no memory and no flags.
+        unsafe { asm!("sfence", options(nostack, preserves_flags)) };
+    }
+}
