@@ -51,6 +51,8 @@ pub(super) struct Model<'p> {
     barriers: Vec<(usize, u32)>,
     has_packets: bool,
     has_loops: bool,
+    /// How often a thread gives something to a port.
+    port_uses: usize,
     /// Whether the thread blocks of each barrier come to it equally often.
     barriers_agree: bool,
 }
@@ -173,6 +175,7 @@ impl<'p> Model<'p> {
             units,
             barriers: Vec::new(),
             has_packets: false,
+            port_uses: 0,
             has_loops: false,
             barriers_agree: true,
         };
@@ -227,6 +230,9 @@ impl<'p> Model<'p> {
         let thread = |position| traffic::Thread { agent, position, epoch };
         if matches!(op.kind, K::Nop | K::Barrier) {
             build.epoch += 1;
+        }
+        if port {
+            self.port_uses += op.ids.len();
         }
         match op.kind {
             K::SemaphoreAcquire | K::SemaphoreRelease => {
@@ -335,6 +341,11 @@ impl<'p> Model<'p> {
     /// Whether anything reads or writes packets.
     pub(super) fn has_packets(&self) -> bool {
         self.has_packets
+    }
+
+    /// Ports as threads see them are no more than this: one for every use.
+    pub(super) fn most_ports(&self) -> usize {
+        self.port_uses
     }
 
     /// The positions that an effect covers.

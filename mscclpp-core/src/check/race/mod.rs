@@ -1,7 +1,7 @@
 //! Rule 5: no two accesses collide that nothing orders.
 //!
 //! Two accesses collide if they touch the same bytes and one of them writes. The plan runs once in the abstract, and
-//! every agent keeps what it knows to be over, and what of it it can see ([`clock::Clock`]):
+//! every agent keeps what it knows to be over, and what of it it can see ([`clock::Clocks`]):
 //!
 //! 1. Operations of one block between two block syncs (`nop`, barrier) are in no order, since threads run ahead of each
 //!    other, unless both give the colliding elements to the same threads.
@@ -48,7 +48,6 @@ pub(super) mod relaunch;
 mod story;
 mod words;
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
@@ -60,7 +59,7 @@ use super::pairing::{signals, waits};
 use crate::diag::Diagnostics;
 use crate::plan::OpKind;
 use cells::{Access, Cells, First, Grain, NONE};
-use clock::{Clock, Union};
+use clock::{Clock, Clocks};
 use packets::{Carried, Heard, Shared, Told};
 use ports::Port;
 use words::{Word, Words};
@@ -91,7 +90,7 @@ pub(super) struct Races<'m, 'p> {
     knew: Vec<Clock>,
     /// Threads that wait for the same as a step does, in no order.
     rivals: Vec<((u32, u32), usize)>,
-    union: RefCell<Union>,
+    clocks: Clocks,
     found: Diagnostics,
     /// Accesses of other ranks' buffers before those have begun.
     early: Diagnostics,
@@ -119,46 +118,39 @@ struct Agent {
 
 impl Agent {
     /// All threads meet.
-    fn meet(&mut self, number: u32, union: &mut Union) {
+    fn meet(&mut self, number: u32, clocks: &mut Clocks) {
         match self.threads.as_slice() {
             [] => {}
-            [(_, knows)] => self.knows.join(knows, false),
-            all => self.knows = union.of(all.iter().map(|(_, knows)| knows).chain([&self.knows])),
+            [(_, knows)] => self.knows = clocks.join(self.knows, *knows, false),
+            all => self.knows = clocks.union(all.iter().map(|(_, knows)| *knows).chain([self.knows])),
         }
         self.threads.clear();
         if !self.heard.is_empty() {
-            let heard = union.told(self.heard.iter().map(|heard| &heard.of_all), None);
-            self.knows.join(&heard, true);
+            let heard = clocks.told(self.heard.iter().map(|heard| heard.of_all), Clock::default());
+            self.knows = clocks.join(self.knows, heard, true);
         }
         self.heard.clear();
         self.lengths.clear();
         self.epoch = self.count;
-        self.knows.learn(number, self.count);
+        self.knows = clocks.learn(self.knows, number, self.count);
     }
 
     /// What each thread knows that has an element of a range of some length.
-    fn sure(&self, length: u64) -> impl Iterator<Item = &Clock> {
+    fn sure(&self, length: u64) -> impl Iterator<Item = Clock> + Clone {
         let heard = self.heard.iter().filter(move |heard| heard.length >= length);
-        heard.map(|heard| &heard.of_any).chain([&self.knows])
+        heard.map(|heard| heard.of_any).chain([self.knows])
     }
 
     /// What a thread can tell.
-    fn word(&self, thread: u32) -> Clock {
-        let mut word = self.knows.clone();
-        for (_, knows) in self.threads.iter().filter(|(other, _)| *other == thread) {
-            word.join(knows, false);
-        }
-        word
+    fn word(&self, thread: u32, clocks: &mut Clocks) -> Clock {
+        let own = self.threads.iter().find(|(other, _)| *other == thread);
+        own.map_or(self.knows, |(_, knows)| clocks.join(self.knows, *knows, false))
     }
 
-    fn hear(&mut self, thread: u32, word: &Clock, relaxed: bool) {
+    fn hear(&mut self, thread: u32, word: Clock, relaxed: bool, clocks: &mut Clocks) {
         match self.threads.iter_mut().find(|(other, _)| *other == thread) {
-            Some((_, knows)) => knows.join(word, relaxed),
-            None => {
-                let mut knows = Clock::default();
-                knows.join(word, relaxed);
-                self.threads.push((thread, knows));
-            }
+            Some((_, knows)) => *knows = clocks.join(*knows, word, relaxed),
+            None => self.threads.push((thread, clocks.join(Clock::default(), word, relaxed))),
         }
     }
 }
@@ -171,19 +163,22 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
         let begun = self.agents[number].count;
         self.agents[number].count += turns(model, step);
         match kind {
-            K::Nop => self.agents[number].meet(by, self.union.get_mut()),
+            K::Nop => self.agents[number].meet(by, &mut self.clocks),
             K::SemaphoreRelease => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let word = Word { knows: self.agents[number].word(thread), relaxed: false };
+                    let knows = self.agents[number].word(thread, &mut self.clocks);
+                    let word = Word { knows, relaxed: false };
                     self.releases.send(id, (by, thread), word);
                 }
             }
             K::SemaphoreAcquire => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let agent = &mut self.agents[number];
-                    let rival = self.releases.rival(id, (by, thread), begun, |other| agent.knows.over(other));
+                    let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
+                    let rival = self.releases.rival(id, (by, thread), begun, |other| clocks.over(agent.knows, other));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
-                    self.releases.receive(id, (by, thread), |thread, word| agent.hear(thread, &word.knows, false));
+                    self.releases.receive(id, (by, thread), |thread, word| {
+                        agent.hear(thread, word.knows, false, clocks);
+                    });
                 }
             }
             K::Flush => {
@@ -195,9 +190,9 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             _ if kind.is_data() => self.touch(number, step, begun),
             _ if signals(kind) => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let mut knows = self.agents[number].word(thread);
+                    let mut knows = self.agents[number].word(thread, &mut self.clocks);
                     if port {
-                        knows = self.tell_port((id, by, thread), &knows);
+                        knows = self.tell_port((id, by, thread), knows);
                     }
                     let relaxed = kind == K::RelaxedSignal;
                     self.signals.send(id, (by, thread), Word { knows, relaxed });
@@ -205,12 +200,12 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             }
             _ if waits(kind) => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let agent = &mut self.agents[number];
+                    let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
                     let relaxed = kind == K::RelaxedWait;
-                    let rival = self.signals.rival(id, (by, thread), begun, |other| agent.knows.over(other));
+                    let rival = self.signals.rival(id, (by, thread), begun, |other| clocks.over(agent.knows, other));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
                     self.signals.receive(id, (by, thread), |thread, word| {
-                        agent.hear(thread, &word.knows, relaxed || word.relaxed);
+                        agent.hear(thread, word.knows, relaxed || word.relaxed, clocks);
                     });
                 }
             }
@@ -220,20 +215,18 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
 
     fn met(&mut self, agents: &[usize]) {
         // The barrier itself counts when it is done, which is later.
-        let union = self.union.get_mut();
-        agents.iter().for_each(|&number| self.agents[number].meet(number as u32, union));
-        let all = match agents {
-            [one] => self.agents[*one].knows.clone(),
-            _ => union.of(agents.iter().map(|&number| &self.agents[number].knows)),
-        };
-        agents.iter().for_each(|&number| self.agents[number].knows = all.clone());
+        let clocks = &mut self.clocks;
+        agents.iter().for_each(|&number| self.agents[number].meet(number as u32, clocks));
+        let all = clocks.union(agents.iter().map(|&number| self.agents[number].knows));
+        agents.iter().for_each(|&number| self.agents[number].knows = all);
     }
 }
 
 impl<'m, 'p> Races<'m, 'p> {
     pub(super) fn new(model: &'m Model<'p>) -> Self {
         let blocks = model.agents.len();
-        let begun = |number| Agent { knows: Clock::of(number), ..Agent::default() };
+        let mut clocks = Clocks::new(blocks + model.most_ports());
+        let begun = |number| Agent { knows: clocks.of(number), ..Agent::default() };
         Self {
             model,
             agents: (0..blocks as u32).map(begun).collect(),
@@ -248,7 +241,7 @@ impl<'m, 'p> Races<'m, 'p> {
             firsts: Vec::new(),
             knew: Vec::new(),
             rivals: Vec::new(),
-            union: RefCell::default(),
+            clocks,
             found: Diagnostics::default(),
             early: Diagnostics::default(),
         }
@@ -278,7 +271,7 @@ impl<'m, 'p> Races<'m, 'p> {
         if effect.write {
             self.be_sure(by, step as u32, self.model.length(&effect));
         }
-        let state = &self.agents[by];
+        let (state, clocks) = (&self.agents[by], &self.clocks);
         let mut access = Access {
             agent: by as u32,
             count: turn,
@@ -300,7 +293,7 @@ impl<'m, 'p> Races<'m, 'p> {
                 && state
                     .heard
                     .iter()
-                    .any(|heard| heard.length >= length && heard.of_element.over(old.agent) > old.count)
+                    .any(|heard| heard.length >= length && heard.of_element.over(clocks, old.agent) > old.count)
         };
         // Waiting for a packet's flag takes the place of an order.
         let awaits = packets && !effect.write && block;
@@ -315,13 +308,13 @@ impl<'m, 'p> Races<'m, 'p> {
             if write == NONE {
                 if effect.memory.is_callers() {
                     let owner = &self.model.agents_of[effect.owner as usize];
-                    early |= foreign && !early && !state.sure(length).any(|clock| clock.knows_any(owner));
+                    early |= foreign && !early && !state.sure(length).any(|clock| clocks.knows_any(clock, owner));
                 } else {
                     if first == NONE {
                         first = self.knew.len() as u32;
-                        self.knew.push(match &state.surely {
-                            Some((known, range, clock)) if (*known, *range) == (access.step, length) => clock.clone(),
-                            _ => state.knows.clone(),
+                        self.knew.push(match state.surely {
+                            Some((known, range, clock)) if (known, range) == (access.step, length) => clock,
+                            _ => state.knows,
                         });
                     }
                     self.firsts.push(First { atom: atom as u32, access: self.accesses.len() as u32, knew: first });
@@ -333,9 +326,12 @@ impl<'m, 'p> Races<'m, 'p> {
             } else if write != fine_write {
                 let old = &self.accesses[write as usize];
                 // What an order of execution is worth for packets: their flags make them visible.
-                let known = if packets { state.knows.over(old.agent) } else { state.knows.seen(old.agent) };
+                let known = match packets {
+                    true => clocks.over(state.knows, old.agent),
+                    false => clocks.seen(state.knows, old.agent),
+                };
                 if !(ordered(old, &access, epoch, known) || packets && heard_of(old)) {
-                    let over = ordered(old, &access, epoch, state.knows.over(old.agent));
+                    let over = ordered(old, &access, epoch, clocks.over(state.knows, old.agent));
                     race = race.or(Some((write, atom, over)));
                 }
                 fine_write = write;
@@ -343,7 +339,7 @@ impl<'m, 'p> Races<'m, 'p> {
             if effect.write {
                 for read in self.cells.reads(atom) {
                     let old = &self.accesses[read as usize];
-                    if !ordered(old, &access, epoch, state.knows.over(old.agent)) && !heard_of(old) {
+                    if !ordered(old, &access, epoch, clocks.over(state.knows, old.agent)) && !heard_of(old) {
                         race = race.or(Some((read, atom, false)));
                     }
                 }

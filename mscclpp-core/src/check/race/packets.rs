@@ -2,11 +2,12 @@
 
 use super::Races;
 use super::cells::NONE;
-use super::clock::Clock;
+use super::clock::{Clock, Clocks};
 use crate::check::model::Effect;
 use crate::plan::OpKind;
 
 /// What the readers of some packets learn to be over.
+#[derive(Clone, Copy)]
 pub(super) struct Carried {
     /// Whoever reads any.
     pub(super) by_any: Clock,
@@ -17,7 +18,7 @@ pub(super) struct Carried {
 }
 
 /// What a writer knew to be over, and what it has done itself.
-#[derive(Clone)]
+#[derive(Clone, Copy)]
 pub(super) struct Told {
     pub(super) knows: Clock,
     /// The writer, and its turns that are over.
@@ -25,9 +26,9 @@ pub(super) struct Told {
 }
 
 impl Told {
-    pub(super) fn over(&self, agent: u32) -> u32 {
+    pub(super) fn over(&self, clocks: &Clocks, agent: u32) -> u32 {
         let own = if self.own.0 == agent { self.own.1 } else { 0 };
-        self.knows.over(agent).max(own)
+        clocks.over(self.knows, agent).max(own)
     }
 }
 
@@ -58,7 +59,7 @@ impl Races<'_, '_> {
         let agent = &self.agents[by];
         let known = agent.surely.as_ref().is_some_and(|(known, range, _)| (*known, *range) == (step, length));
         if !agent.heard.is_empty() && !known {
-            let clock = self.union.borrow_mut().of(agent.sure(length));
+            let clock = self.clocks.union(agent.sure(length));
             self.agents[by].surely = Some((step, length, clock));
         }
     }
@@ -66,15 +67,15 @@ impl Races<'_, '_> {
     /// A block has read packets that an access wrote.
     pub(super) fn hear_packets(&mut self, by: usize, effect: &Effect, old: u32) {
         let old = &self.accesses[old as usize];
-        let Some(carried) = self.carried.get(old.carries as usize) else { return };
+        let Some(&carried) = self.carried.get(old.carries as usize) else { return };
         let atoms = effect.atoms();
         let all = atoms.start <= old.atoms.0 as usize && old.atoms.1 as usize <= atoms.end;
         let alike = atoms.start == old.atoms.0 as usize && atoms.end <= old.atoms.1 as usize;
         let length = self.model.length(effect);
-        let of_any = carried.by_any.clone();
-        let part = || Told { knows: carried.by_any.clone(), own: (old.agent, 0) };
-        let of_all = if all { carried.by_all.clone() } else { part() };
-        let of_element = if alike { carried.by_element.clone() } else { part() };
+        let of_any = carried.by_any;
+        let part = Told { knows: carried.by_any, own: (old.agent, 0) };
+        let of_all = if all { carried.by_all } else { part };
+        let of_element = if alike { carried.by_element } else { part };
         self.agents[by].heard.push(Heard { length, of_any, of_all, of_element });
     }
 
@@ -102,11 +103,11 @@ impl Races<'_, '_> {
     /// What the readers of packets learn that are about to be written.
     fn carried(&mut self, by: usize, step: usize, effect: &Effect, done: u32) -> Carried {
         let number = by as u32;
-        let by_any = self.agents[by].knows.clone();
+        let by_any = self.agents[by].knows;
         if by >= self.blocks {
             // It does one thing after the other, and this will be the next one.
-            let by_all = Told { knows: by_any.clone(), own: (number, done) };
-            let by_element = Told { knows: by_any.clone(), own: (number, 0) };
+            let by_all = Told { knows: by_any, own: (number, done) };
+            let by_element = Told { knows: by_any, own: (number, 0) };
             return Carried { by_any, by_all, by_element };
         }
         // As many threads as write the packets had read those, and done that, before.
@@ -114,22 +115,19 @@ impl Races<'_, '_> {
         let agent = &mut self.agents[by];
         let known = agent.tells.as_ref().is_some_and(|tells| (tells.step, tells.length) == (step, length));
         if !known {
-            let union = self.union.get_mut();
-            let mut of = |heard: &mut dyn Iterator<Item = &Told>| {
-                let mut heard = heard.peekable();
-                if heard.peek().is_none() { by_any.clone() } else { union.told(heard, Some(&by_any)) }
-            };
-            let heard = &agent.heard;
-            let all = of(&mut heard.iter().filter(|heard| heard.length <= length).map(|heard| &heard.of_all));
+            let heard = agent.heard.iter();
+            let shorter = heard.clone().filter(|heard| heard.length <= length).map(|heard| heard.of_all);
+            let all = self.clocks.told(shorter, by_any);
             // Whoever writes an element had read it.
-            let element = of(&mut heard.iter().filter(|heard| heard.length >= length).map(|heard| &heard.of_element));
+            let longer = heard.filter(|heard| heard.length >= length).map(|heard| heard.of_element);
+            let element = self.clocks.told(longer, by_any);
             agent.tells = Some(Shared { step, length, all, element });
         }
         let longer = agent.lengths.iter().find(|(_, other)| *other > length);
         let all = longer.map_or(done, |(begun, _)| *begun);
         let (all_knows, element_knows) = match &agent.tells {
-            Some(tells) => (tells.all.clone(), tells.element.clone()),
-            None => (by_any.clone(), by_any.clone()),
+            Some(tells) => (tells.all, tells.element),
+            None => (by_any, by_any),
         };
         Carried {
             by_any,

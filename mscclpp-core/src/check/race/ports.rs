@@ -19,41 +19,43 @@ pub(super) struct Port {
 impl Races<'_, '_> {
     /// The port behind a channel end, as far as a thread knows what it does: what other threads gave it comes before what
     /// this one gives it now only if that is over.
-    fn port(&mut self, (end, agent, thread): (u32, u32, u32), word: &Clock) -> usize {
+    fn port(&mut self, (end, agent, thread): (u32, u32, u32), word: Clock) -> usize {
         let ports = self.ports.entry(end).or_default();
         let own = ports.iter().position(|port| (port.agent, port.thread) == (agent, thread)).unwrap_or_else(|| {
             let number = self.agents.len();
-            self.agents.push(Agent { knows: Clock::of(number as u32), ..Agent::default() });
+            self.agents.push(Agent { knows: self.clocks.of(number as u32), ..Agent::default() });
             ports.push(Port { agent, thread, last: 0, number });
             ports.len() - 1
         });
-        let mut knows = word.clone();
-        for other in ports.iter().filter(|other| word.over(other.agent) > other.last) {
-            knows.join(&self.agents[other.number].knows, false);
+        let mut knows = word;
+        for other in ports.iter() {
+            if self.clocks.over(word, other.agent) > other.last {
+                knows = self.clocks.join(knows, self.agents[other.number].knows, false);
+            }
         }
         ports[own].last = self.agents[agent as usize].count - 1;
         let number = ports[own].number;
-        self.agents[number].knows.join(&knows, false);
+        let port = &mut self.agents[number];
+        port.knows = self.clocks.join(port.knows, knows, false);
         number
     }
 
     /// A port hears from a thread that gives it something to do; what it can tell afterwards, all before being done.
-    pub(super) fn tell_port(&mut self, end: (u32, u32, u32), word: &Clock) -> Clock {
+    pub(super) fn tell_port(&mut self, end: (u32, u32, u32), word: Clock) -> Clock {
         let number = self.port(end, word);
         let port = &mut self.agents[number];
         port.count += 1;
-        port.meet(number as u32, self.union.get_mut());
-        port.knows.clone()
+        port.meet(number as u32, &mut self.clocks);
+        port.knows
     }
 
     /// A thread waits until a port has done all that it was given.
     pub(super) fn flush(&mut self, (end, agent, thread): (u32, u32, u32)) {
-        let word = self.agents[agent as usize].word(thread);
-        let number = self.port((end, agent, thread), &word);
+        let word = self.agents[agent as usize].word(thread, &mut self.clocks);
+        let number = self.port((end, agent, thread), word);
         let port = &self.agents[number];
-        let mut word = port.knows.clone();
-        word.learn(number as u32, port.count);
-        self.agents[agent as usize].hear(thread, &word, true);
+        let word = self.clocks.learn(port.knows, number as u32, port.count);
+        self.agents[agent as usize].hear(thread, word, true, &mut self.clocks);
     }
 
     /// A data operation that a block gives to ports, one pair of source and destination per channel.
@@ -66,18 +68,18 @@ impl Races<'_, '_> {
             for number in (0..effects.len()).filter(|number| !effects[*number].write) {
                 self.access(agent, agent, step, number, begun);
             }
-            self.agents[agent].meet(agent as u32, self.union.get_mut());
+            self.agents[agent].meet(agent as u32, &mut self.clocks);
         }
         for (thread, &end) in (0..).zip(model.ids(step)) {
-            let word = self.agents[agent].word(thread);
+            let word = self.agents[agent].word(thread, &mut self.clocks);
             let end = (end, agent as u32, thread);
-            let port = self.port(end, &word);
+            let port = self.port(end, word);
             for (number, effect) in effects.iter().enumerate() {
                 if effect.position == thread || forwards && !effect.write {
                     self.access(agent, port, step, number, self.agents[port].count);
                 }
             }
-            let knows = self.tell_port(end, &word);
+            let knows = self.tell_port(end, word);
             if signals(kind) {
                 self.signals.send(end.0, (agent as u32, thread), Word { knows, relaxed: false });
             }

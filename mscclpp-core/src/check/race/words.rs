@@ -8,7 +8,7 @@ use crate::check::pairing::signals;
 use crate::plan::OpKind;
 
 /// What a signal tells who waits for it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Word {
     pub(super) knows: Clock,
     /// Whether it makes nothing visible.
@@ -152,7 +152,6 @@ impl Words {
         let node = *first;
         let (word, next) = &mut self.nodes[node as usize];
         hear(by.1, word);
-        *word = Word::default();
         *first = *next;
         if *first == NONE {
             *last = NONE;

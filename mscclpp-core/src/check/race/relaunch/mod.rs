@@ -16,7 +16,7 @@
 use super::super::MOST_FINDINGS;
 use super::super::model::Space;
 use super::cells::{Access, First, NONE};
-use super::clock::Clock;
+use super::clock::{Clock, Clocks};
 use super::{Races, Told, story};
 use crate::diag::Diagnostics;
 
@@ -30,7 +30,7 @@ pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
         return found;
     }
     found = std::mem::take(&mut races.early);
-    let ends = Ends::of(&races);
+    let ends = Ends::of(&mut races);
     late(&races, &ends, &mut found);
     if found.is_empty() {
         again(&races, &ends, &mut found);
@@ -40,7 +40,8 @@ pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
 
 /// What every rank knows when its blocks are done.
 struct Ends {
-    clocks: Vec<Clock>,
+    known: Vec<Clock>,
+    clocks: Clocks,
     /// Per agent, its rank.
     ranks: Vec<u32>,
     /// Per port, the rank it leads to, by the port's number behind the blocks.
@@ -48,34 +49,30 @@ struct Ends {
 }
 
 impl Ends {
-    fn of(races: &Races) -> Self {
-        let clocks = races.model.agents_of.iter().map(|agents| {
-            let own = agents.clone().map(|agent| {
-                let mut clock = races.agents[agent].knows.clone();
-                clock.learn(agent as u32, races.agents[agent].count);
-                clock
-            });
-            let own: Vec<Clock> = own.collect();
-            let threads = agents.clone().flat_map(|agent| {
-                let agent = &races.agents[agent];
-                agent.threads.iter().map(|(_, clock)| clock)
-            });
-            races.union.borrow_mut().of(own.iter().chain(threads))
-        });
-        let mut clocks: Vec<Clock> = clocks.collect();
+    fn of(races: &mut Races) -> Self {
+        let mut clocks = std::mem::take(&mut races.clocks);
+        let mut known = Vec::with_capacity(races.model.agents_of.len());
+        let mut own = Vec::new();
+        for agents in &races.model.agents_of {
+            own.clear();
+            for (number, agent) in agents.clone().zip(&races.agents[agents.clone()]) {
+                own.push(clocks.learn(agent.knows, number as u32, agent.count));
+                own.extend(agent.threads.iter().map(|(_, clock)| *clock));
+            }
+            known.push(clocks.union(own.iter().copied()));
+        }
         // What a rank's blocks have read of some packets together tells as much as if one had read all.
-        let mut read: Vec<Vec<&Told>> = vec![Vec::new(); clocks.len()];
+        let mut read: Vec<Vec<Told>> = vec![Vec::new(); known.len()];
         for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.carries != NONE) {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
             let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
             if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
                 let (owner, _) = races.model.atoms.memory(access.atoms.0 as usize);
-                read[owner as usize].push(&races.carried[access.carries as usize].by_all);
+                read[owner as usize].push(races.carried[access.carries as usize].by_all);
             }
         }
-        for (clock, read) in clocks.iter_mut().zip(read).filter(|(_, read)| !read.is_empty()) {
-            let all = races.union.borrow_mut().told(read.into_iter(), Some(clock));
-            *clock = all;
+        for (clock, read) in known.iter_mut().zip(read) {
+            *clock = clocks.told(read.into_iter(), *clock);
         }
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
         // Ports have none: nobody waits for them.
@@ -85,23 +82,20 @@ impl Ends {
             let peer = races.model.pairs.direction(*end as usize).to;
             ports.iter().for_each(|port| peers[port.number - races.blocks] = peer);
         }
-        Self { clocks, ranks, peers }
+        Self { known, clocks, ranks, peers }
     }
 
     /// Whether an access is over when a rank is done.
     fn cover(&self, rank: u32, access: &Access) -> bool {
-        self.clocks[rank as usize].over(access.agent) > access.count
+        self.clocks.over(self.known[rank as usize], access.agent) > access.count
     }
 
-    /// Ranks of which something is known.
-    fn begun<'c>(&'c self, clock: &'c Clock) -> impl Iterator<Item = u32> + 'c {
+    /// Whether something holds of a rank of which something is known.
+    fn any_begun(&self, clock: Clock, mut holds: impl FnMut(u32) -> bool) -> bool {
         let mut last = NONE;
-        clock.agents().filter_map(move |agent| {
+        self.clocks.any(clock, &mut |agent| {
             let rank = self.ranks[agent as usize];
-            (rank != NONE && rank != last).then(|| {
-                last = rank;
-                rank
-            })
+            rank != NONE && std::mem::replace(&mut last, rank) != rank && holds(rank)
         })
     }
 }
@@ -131,7 +125,7 @@ fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
         let write = Some(races.cells.write(*atom as usize)).filter(|write| *write != NONE);
         let reads = races.cells.reads(*atom as usize);
         for old in write.into_iter().chain(reads).map(|old| &races.accesses[old as usize]) {
-            if !(old.write || new.write) || follows(races, ends, old, new, &races.knew[*knew as usize]) {
+            if !(old.write || new.write) || follows(races, ends, old, new, races.knew[*knew as usize]) {
                 continue;
             }
             if told != (old.step, new.step) && found.len() < MOST_FINDINGS {
@@ -144,7 +138,7 @@ fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
 
 /// Whether an access of a launch comes after one of the launch before to the same atom, given what its agent knew of its
 /// own launch.
-fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: &Clock) -> bool {
+fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) -> bool {
     let model = races.model;
     let own = model.agents[model.agent_of(new.step as usize)].rank as u32;
     if ends.cover(own, old) {
@@ -152,27 +146,25 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: &Clock)
     }
     let its = ends.ranks[old.agent as usize];
     let double = model.plan.double_scratch;
-    if its != NONE {
-        let agents = &model.agents_of[its as usize];
-        if knew.knows_any(agents) || double && ends.clocks[own as usize].knows_any(agents) {
-            return true;
-        }
+    let clocks = &ends.clocks;
+    // Whoever knows of some of these agents that they have begun, in this launch or the one before, knows what it takes.
+    let begun = |agents| clocks.knows_any(knew, agents) || double && clocks.knows_any(ends.known[own as usize], agents);
+    if its != NONE && begun(&model.agents_of[its as usize]) {
+        return true;
     }
     // Mostly it is the rank in whose memory both are that has seen the end of the old one, or the rank that its port leads
     // to: the others need no look then.
     let owner = model.atoms.memory(old.atoms.0 as usize).0;
     let peer = (old.agent as usize).checked_sub(races.blocks).and_then(|port| ends.peers.get(port)).copied();
-    for rank in [Some(owner), peer].into_iter().flatten().filter(|rank| *rank != NONE) {
-        let agents = &model.agents_of[rank as usize];
-        let begun = knew.knows_any(agents) || double && ends.clocks[own as usize].knows_any(agents);
-        if begun && ends.cover(rank, old) {
-            return true;
-        }
+    let likely = [Some(owner), peer].into_iter().flatten().filter(|rank| *rank != NONE);
+    if likely.into_iter().any(|rank| begun(&model.agents_of[rank as usize]) && ends.cover(rank, old)) {
+        return true;
     }
-    let mut begun = ends.begun(knew).chain([own]);
-    begun.any(|rank| {
-        ends.cover(rank, old) || double && ends.begun(&ends.clocks[rank as usize]).any(|other| ends.cover(other, old))
-    })
+    let covered = |rank: u32| {
+        let before = || ends.any_begun(ends.known[rank as usize], |other| ends.cover(other, old));
+        ends.cover(rank, old) || double && before()
+    };
+    ends.any_begun(knew, covered) || covered(own)
 }
 
 #[cfg(test)]

@@ -1,0 +1,302 @@
+//! Clocks that know much: trees over the numbers of agents, of which there is one copy of everything.
+//!
+//! The leaves hold what is known of a few neighbours. Equal subtrees are one, so that equal clocks are seen to be equal at a
+//! glance, and what two clocks have in common need not be looked at to join them.
+
+use std::ops::Range;
+
+use super::Fact;
+
+/// Children of a node, and agents of a leaf.
+const WIDTH: usize = 16;
+
+/// For each agent of a leaf one more than the turns that are over, 0 if nothing is known of it; behind these, for each how many
+/// can be seen.
+type Leaf = [u32; 2 * WIDTH];
+
+/// The numbers of its children, one level below. Number 0 is empty on all levels.
+type Node = [u32; WIDTH];
+
+/// All trees of a run. A tree is the number of its root.
+#[derive(Default)]
+pub(super) struct Trees {
+    leaves: Pool<{ 2 * WIDTH }>,
+    /// By level, the lowest one first. Trees are nodes of the last one, or leaves if there is none.
+    nodes: Vec<Pool<WIDTH>>,
+    /// Joins and unions that were done, by a part of their hash.
+    joins: Vec<Join>,
+    unions: Vec<Union>,
+    /// What was united.
+    lists: Vec<u32>,
+    /// What is being united.
+    open: Vec<u32>,
+}
+
+/// Two subtrees that were joined.
+#[derive(Clone, Copy, Default)]
+struct Join {
+    mine: u32,
+    theirs: u32,
+    /// The level, and whether relaxed; 0 if there was none.
+    kind: u32,
+    result: u32,
+}
+
+/// Several subtrees that were united: where they stand in `lists`.
+#[derive(Clone, Copy, Default)]
+struct Union {
+    from: u32,
+    to: u32,
+    level: u32,
+    result: u32,
+}
+
+/// Results that are remembered at first; more where there are more leaves.
+const LEAST_RESULTS: usize = 1 << 8;
+
+impl Trees {
+    /// No trees yet, over so many agents at most.
+    pub(super) fn new(agents: usize) -> Self {
+        let (mut levels, mut reach) = (0, WIDTH);
+        while reach < agents {
+            (levels, reach) = (levels + 1, reach.saturating_mul(WIDTH));
+        }
+        Self { nodes: (0..levels).map(|_| Pool::default()).collect(), ..Self::default() }
+    }
+
+    fn leaf(&self, tree: u32, agent: u32) -> &Leaf {
+        let mut number = tree;
+        for level in (1..=self.nodes.len()).rev() {
+            number = self.nodes[level - 1].get(number)[slot(level, agent)];
+        }
+        self.leaves.get(number)
+    }
+
+    pub(super) fn over(&self, tree: u32, agent: u32) -> u32 {
+        self.leaf(tree, agent)[slot(0, agent)].saturating_sub(1)
+    }
+
+    pub(super) fn seen(&self, tree: u32, agent: u32) -> u32 {
+        self.leaf(tree, agent)[WIDTH + slot(0, agent)]
+    }
+
+    /// Whether something holds of one of some agents of which something is known, in ascending order up to there.
+    pub(super) fn any(&self, tree: u32, agents: &Range<usize>, holds: &mut impl FnMut(u32) -> bool) -> bool {
+        self.any_within(self.nodes.len(), tree, 0, agents, holds)
+    }
+
+    fn any_within(
+        &self,
+        level: usize,
+        number: u32,
+        first: usize,
+        agents: &Range<usize>,
+        holds: &mut impl FnMut(u32) -> bool,
+    ) -> bool {
+        let reach = WIDTH.saturating_pow(level as u32 + 1);
+        if number == 0 || agents.end <= first || first.saturating_add(reach) <= agents.start {
+            return false;
+        }
+        let Some(below) = level.checked_sub(1) else {
+            let mut known = self.leaves.get(number)[..WIDTH].iter().zip(first..);
+            return known.any(|(over, agent)| *over > 0 && agents.contains(&agent) && holds(agent as u32));
+        };
+        let mut children = self.nodes[below].get(number).iter().zip((first..).step_by(reach / WIDTH));
+        children.any(|(child, first)| self.any_within(below, *child, first, agents, holds))
+    }
+
+    /// The tree that also knows some facts, which are in ascending order of their agents; of relaxed ones, only what is over.
+    pub(super) fn learn(&mut self, tree: u32, facts: &[Fact], relaxed: bool) -> u32 {
+        self.learn_at(self.nodes.len(), tree, facts, relaxed)
+    }
+
+    fn learn_at(&mut self, level: usize, number: u32, facts: &[Fact], relaxed: bool) -> u32 {
+        let Some(below) = level.checked_sub(1) else {
+            let mut leaf = *self.leaves.get(number);
+            for fact in facts {
+                let place = slot(0, fact.agent);
+                leaf[place] = leaf[place].max(fact.over.saturating_add(1));
+                leaf[WIDTH + place] = leaf[WIDTH + place].max(if relaxed { 0 } else { fact.seen });
+            }
+            return self.leaves.number(leaf);
+        };
+        let mut node = *self.nodes[below].get(number);
+        for facts in facts.chunk_by(|one, other| slot(level, one.agent) == slot(level, other.agent)) {
+            let slot = slot(level, facts[0].agent);
+            node[slot] = self.learn_at(below, node[slot], facts, relaxed);
+        }
+        self.nodes[below].number(node)
+    }
+
+    /// The tree that knows all that both know; of a relaxed one, only what is over.
+    pub(super) fn join(&mut self, mine: u32, theirs: u32, relaxed: bool) -> u32 {
+        self.join_at(self.nodes.len(), mine, theirs, relaxed)
+    }
+
+    fn join_at(&mut self, level: usize, mine: u32, theirs: u32, relaxed: bool) -> u32 {
+        if theirs == 0 || mine == theirs {
+            return mine;
+        }
+        if mine == 0 && !relaxed {
+            return theirs;
+        }
+        if self.joins.len() < self.leaves.items.len() {
+            self.joins = vec![Join::default(); (4 * self.joins.len()).max(LEAST_RESULTS)];
+        }
+        let kind = 2 * level as u32 + u32::from(relaxed) + 1;
+        let hash = scrambled(u64::from(mine) << 32 | u64::from(theirs)).wrapping_add(u64::from(kind)) as usize;
+        let known = self.joins[hash % self.joins.len()];
+        if (known.mine, known.theirs, known.kind) == (mine, theirs, kind) {
+            return known.result;
+        }
+        let result = match level.checked_sub(1) {
+            None => {
+                let (mut leaf, other) = (*self.leaves.get(mine), self.leaves.get(theirs));
+                let told = if relaxed { &other[..WIDTH] } else { &other[..] };
+                leaf.iter_mut().zip(told).for_each(|(known, told)| *known = (*known).max(*told));
+                self.leaves.number(leaf)
+            }
+            Some(below) => {
+                let (mut node, other) = (*self.nodes[below].get(mine), *self.nodes[below].get(theirs));
+                for (known, told) in node.iter_mut().zip(other) {
+                    *known = self.join_at(below, *known, told, relaxed);
+                }
+                self.nodes[below].number(node)
+            }
+        };
+        let place = hash % self.joins.len();
+        self.joins[place] = Join { mine, theirs, kind, result };
+        result
+    }
+
+    /// The tree that knows all that any of several knows.
+    pub(super) fn union(&mut self, trees: impl Iterator<Item = u32>) -> u32 {
+        self.open.clear();
+        self.open.extend(trees);
+        self.united(self.nodes.len(), 0)
+    }
+
+    /// The union of the subtrees of a level that are open from a place on, which are so no more.
+    fn united(&mut self, level: usize, from: usize) -> u32 {
+        // Those that differ: many tell the same.
+        self.open[from..].sort_unstable();
+        let mut end = from;
+        for next in from..self.open.len() {
+            let number = self.open[next];
+            if number != 0 && (end == from || self.open[end - 1] != number) {
+                self.open[end] = number;
+                end += 1;
+            }
+        }
+        self.open.truncate(end);
+        let result = match (&self.open[from..], level.checked_sub(1)) {
+            ([], _) => 0,
+            (&[only], _) => only,
+            (&[one, other], _) => self.join_at(level, one, other, false),
+            (all, None) => {
+                let mut leaf: Leaf = [0; 2 * WIDTH];
+                for other in all.iter().map(|number| self.leaves.get(*number)) {
+                    leaf.iter_mut().zip(other).for_each(|(known, told)| *known = (*known).max(*told));
+                }
+                self.leaves.number(leaf)
+            }
+            (_, Some(below)) => self.united_nodes(below, from),
+        };
+        self.open.truncate(from);
+        result
+    }
+
+    /// The same for several nodes whose children are on a level. What one thread block has heard, others of its rank have, too.
+    fn united_nodes(&mut self, below: usize, from: usize) -> u32 {
+        let end = self.open.len();
+        if self.unions.len() < self.nodes[below].items.len() {
+            self.unions = vec![Union::default(); (4 * self.unions.len()).max(LEAST_RESULTS)];
+            self.lists.clear();
+        }
+        let mix = |hash, number: &u32| scrambled(hash ^ u64::from(*number)).rotate_left(20);
+        let hash = self.open[from..].iter().fold(below as u64, mix) as usize;
+        let known = self.unions[hash % self.unions.len()];
+        if known.level == below as u32 && self.lists[known.from as usize..known.to as usize] == self.open[from..] {
+            return known.result;
+        }
+        let mut node: Node = [0; WIDTH];
+        for (slot, child) in node.iter_mut().enumerate() {
+            for next in from..end {
+                let number = self.open[next];
+                self.open.push(self.nodes[below].get(number)[slot]);
+            }
+            *child = self.united(below, end);
+        }
+        let result = self.nodes[below].number(node);
+        let place = hash % self.unions.len();
+        let first = self.lists.len() as u32;
+        self.lists.extend_from_slice(&self.open[from..end]);
+        self.unions[place] = Union { from: first, to: self.lists.len() as u32, level: below as u32, result };
+        result
+    }
+}
+
+/// Where an agent lies below a node of some level.
+fn slot(level: usize, agent: u32) -> usize {
+    (agent as usize >> (WIDTH.trailing_zeros() as usize * level)) % WIDTH
+}
+
+fn scrambled(number: u64) -> u64 {
+    let number = number.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    number ^ number >> 32
+}
+
+/// Distinct arrays, and their numbers. The array of zeros has number 0.
+struct Pool<const N: usize> {
+    items: Vec<[u32; N]>,
+    /// Numbers by hash, 0 where there is none; at most half of it is used.
+    places: Vec<u32>,
+}
+
+impl<const N: usize> Default for Pool<N> {
+    fn default() -> Self {
+        Self { items: vec![[0; N]], places: vec![0; 1 << 4] }
+    }
+}
+
+impl<const N: usize> Pool<N> {
+    fn get(&self, number: u32) -> &[u32; N] {
+        &self.items[number as usize]
+    }
+
+    /// The number of an array, which gets one if it has none.
+    fn number(&mut self, item: [u32; N]) -> u32 {
+        let mut place = self.place(&item);
+        loop {
+            match self.places[place] {
+                0 if item == [0; N] => return 0,
+                0 => break,
+                known if self.items[known as usize] == item => return known,
+                _ => place = (place + 1) % self.places.len(),
+            }
+        }
+        let number = self.items.len() as u32;
+        self.places[place] = number;
+        self.items.push(item);
+        if 2 * self.items.len() > self.places.len() {
+            self.places = vec![0; 4 * self.places.len()];
+            for (number, item) in (0..).zip(&self.items).skip(1) {
+                let mut place = self.place(item);
+                while self.places[place] != 0 {
+                    place = (place + 1) % self.places.len();
+                }
+                self.places[place] = number;
+            }
+        }
+        number
+    }
+
+    fn place(&self, item: &[u32; N]) -> usize {
+        let mut hash = 0u64;
+        for pair in item.chunks_exact(2) {
+            let pair = u64::from(pair[0]) << 32 | u64::from(pair[1]);
+            hash = (hash.rotate_left(5) ^ pair).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        scrambled(hash) as usize % self.places.len()
+    }
+}
