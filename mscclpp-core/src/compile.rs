@@ -3,7 +3,7 @@
 use crate::check::Checks;
 use crate::diag::Diagnostics;
 use crate::dsl::Program;
-use crate::lower::lower;
+use crate::lower::lowered;
 use crate::plan::{Plan, PlanTree};
 use crate::spec::AlgoSpec;
 
@@ -33,6 +33,6 @@ pub fn finish(program: Program, checks: &Checks) -> Result<Plan, Diagnostics> {
 /// # Errors
 /// As [`finish`].
 pub fn tree(program: Program, checks: &Checks) -> Result<PlanTree, Diagnostics> {
-    let tree = lower(&program.finish()?)?;
+    let tree = lowered(program.finish()?)?;
     checks.run(&tree).into_result(tree)
 }

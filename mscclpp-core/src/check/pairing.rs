@@ -188,15 +188,31 @@ impl Pairs {
                 first
             }));
         }
-        let key = |end: &End| (end.rank, end.peer, end.kind, end.number);
-        let mut sorted: Vec<usize> = (0..found.ends.len()).collect();
-        sorted.sort_unstable_by_key(|&end| key(&found.ends[end]));
-        let partner = |end: &End| {
-            let wanted = (end.peer, end.rank, end.kind, end.number);
-            sorted.binary_search_by_key(&wanted, |&other| key(&found.ends[other])).ok().map(|place| sorted[place])
-        };
-        found.partners = found.ends.iter().map(partner).collect();
+        found.partners = found.partners();
         found
+    }
+
+    /// The partner of every end.
+    fn partners(&self) -> Vec<Option<usize>> {
+        // By rank, then by peer, kind and number: ends of a rank in that order.
+        let key = |end: &End| (end.peer, end.kind, end.number);
+        let mut sorted: Vec<u32> = (0..self.ends.len() as u32).collect();
+        let rank = |rank: usize| {
+            let end = self.first.get(rank + 1).map_or(self.ends.len(), |[memory, _]| *memory);
+            self.first[rank][0]..end
+        };
+        for number in 0..self.first.len() {
+            let own = &mut sorted[rank(number)];
+            if !own.is_sorted_by_key(|&end| key(&self.ends[end as usize])) {
+                own.sort_unstable_by_key(|&end| key(&self.ends[end as usize]));
+            }
+        }
+        let partner = |end: &End| {
+            let (wanted, own) = ((end.rank, end.kind, end.number), &sorted[rank(end.peer as usize)]);
+            let place = own.binary_search_by_key(&wanted, |&other| key(&self.ends[other as usize])).ok()?;
+            Some(own[place] as usize)
+        };
+        self.ends.iter().map(partner).collect()
     }
 
     /// Counters are numbered below this.

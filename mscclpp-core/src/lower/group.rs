@@ -2,8 +2,9 @@
 
 use super::replicate::MAX_BLOCKS;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
+use crate::origin::Origin;
 use crate::plan::{ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, ThreadBlock};
-use crate::trace::{RankTables, Recorded, Trace};
+use crate::trace::{LoopHeader, RankTables, Recorded, Trace};
 use crate::vocab::ChannelKind;
 
 /// Distributes the operations of a trace over ranks and thread blocks, in recorded order.
@@ -15,11 +16,11 @@ use crate::vocab::ChannelKind;
 /// # Errors
 /// [`Code::RankOutOfRange`], [`Code::BlockOutOfRange`], [`Code::BadPipeline`] or [`Code::ForeignHandle`] for operations
 /// outside the trace's own tables.
-pub(super) fn group(trace: &Trace) -> Result<PlanTree, Diagnostics> {
-    let counts = count(trace)?;
-    let spec = &trace.spec;
+pub(super) fn group(trace: Trace) -> Result<PlanTree, Diagnostics> {
+    let counts = count(&trace)?;
+    let Trace { spec, ranks, ops, loops, expectations, origins } = trace;
     let mut plan = PlanTree {
-        name: spec.name.clone(),
+        name: spec.name,
         collective: spec.collective,
         protocol: spec.protocol,
         reuse_resources: spec.reuse_resources,
@@ -29,29 +30,33 @@ pub(super) fn group(trace: &Trace) -> Result<PlanTree, Diagnostics> {
         min_message_size: spec.min_message_size,
         max_message_size: spec.max_message_size,
         ranks_per_node: spec.ranks_per_node,
-        tags: spec.tags.clone(),
-        ranks: trace.ranks.iter().zip(&counts).map(|(tables, counts)| rank_plan(tables, counts)).collect(),
-        expectations: trace.expectations.clone(),
-        origins: trace.origins.clone(),
+        tags: spec.tags,
+        ranks: ranks.into_iter().zip(&counts).map(|(tables, counts)| rank_plan(tables, counts)).collect(),
+        expectations,
+        origins,
     };
     // Per rank and block, the loop whose pipeline is the block's last operation.
-    let mut open: Vec<Vec<Option<u32>>> = counts.iter().map(|blocks| vec![None; blocks.len()]).collect();
-    for recorded in &trace.ops {
-        let (rank, block) = (recorded.rank as usize, recorded.block as usize);
+    let open = |blocks: &Vec<usize>| vec![None; if loops.is_empty() { 0 } else { blocks.len() }];
+    let mut open: Vec<Vec<Option<u32>>> = counts.iter().map(open).collect();
+    for Recorded { rank, block, in_loop, op } in ops {
+        let (rank, block) = (rank as usize, block as usize);
         let ops = &mut plan.ranks[rank].blocks[block].ops;
-        let open = &mut open[rank][block];
-        match recorded.in_loop {
-            None => ops.push(recorded.op.clone()),
+        let Some(open) = open[rank].get_mut(block) else {
+            ops.push(op);
+            continue;
+        };
+        let was = std::mem::replace(open, in_loop);
+        match in_loop {
+            None => ops.push(op),
             Some(number) => {
-                if *open != Some(number) {
-                    ops.push(pipeline(trace, number, &recorded.op));
+                if was != Some(number) {
+                    ops.push(pipeline(&loops[number as usize], op.origin));
                 }
                 if let Some(body) = ops.last_mut().and_then(|op| op.body.as_mut()) {
-                    body.ops.push(recorded.op.clone());
+                    body.ops.push(op);
                 }
             }
         }
-        *open = recorded.in_loop;
     }
     Ok(plan)
 }
@@ -63,6 +68,7 @@ fn count(trace: &Trace) -> Result<Vec<Vec<usize>>, Diagnostics> {
         return Err(Diagnostic::new(Code::BlockOutOfRange, Site::None, message).into());
     }
     let mut counts: Vec<Vec<usize>> = trace.ranks.iter().map(|rank| vec![0; rank.blocks as usize]).collect();
+    let channels: Vec<_> = trace.ranks.iter().map(|rank| ChannelKind::ALL.map(|kind| channels(rank, kind))).collect();
     for recorded in &trace.ops {
         let Recorded { rank, block, in_loop, op } = recorded;
         let site = || trace.origins.get(op.origin).map_or(Site::None, |place| Site::Source(place.clone()));
@@ -71,7 +77,7 @@ fn count(trace: &Trace) -> Result<Vec<Vec<usize>>, Diagnostics> {
                 format!("`{}` is recorded on rank {rank}, expected a rank below {}", op.kind.name(), trace.ranks.len());
             return Err(Diagnostic::new(Code::RankOutOfRange, site(), message).into());
         };
-        check_numbers(&trace.ranks[*rank as usize], op)
+        check_numbers(&trace.ranks[*rank as usize], &channels[*rank as usize], op)
             .map_err(|message| Diagnostic::new(Code::ForeignHandle, site(), message))?;
         let known = blocks.len();
         let Some(count) = blocks.get_mut(*block as usize) else {
@@ -97,18 +103,20 @@ fn count(trace: &Trace) -> Result<Vec<Vec<usize>>, Diagnostics> {
     Ok(counts)
 }
 
-/// Checks that an operation's rank-level numbers are in the rank's tables.
-fn check_numbers(tables: &RankTables, op: &Op) -> Result<(), String> {
-    let channels = |kind: ChannelKind| -> usize {
-        let count = |table: &ChannelTable| match (table, kind) {
-            (ChannelTable::Memory(peers), ChannelKind::Memory) | (ChannelTable::Port(peers), ChannelKind::Port) => {
-                peers.len()
-            }
-            (ChannelTable::Switch { groups, .. }, ChannelKind::Switch) => groups.len(),
-            _ => 0,
-        };
-        tables.channels.iter().map(count).sum()
+/// How many channels of a kind a rank has.
+fn channels(tables: &RankTables, kind: ChannelKind) -> usize {
+    let count = |table: &ChannelTable| match (table, kind) {
+        (ChannelTable::Memory(peers), ChannelKind::Memory) | (ChannelTable::Port(peers), ChannelKind::Port) => {
+            peers.len()
+        }
+        (ChannelTable::Switch { groups, .. }, ChannelKind::Switch) => groups.len(),
+        _ => 0,
     };
+    tables.channels.iter().map(count).sum()
+}
+
+/// Checks that an operation's rank-level numbers are in the rank's tables.
+fn check_numbers(tables: &RankTables, channels: &[usize], op: &Op) -> Result<(), String> {
     let check = |what: &str, number: u32, known: usize| match (number as usize) < known {
         true => Ok(()),
         false => Err(format!("`{}` uses {what} {number} of its rank, expected one below {known}", op.kind.name())),
@@ -117,16 +125,16 @@ fn check_numbers(tables: &RankTables, op: &Op) -> Result<(), String> {
         match range.place {
             Place::Local(_) => {}
             Place::Remote(number) => check("remote buffer", number, tables.remote_buffers.len())?,
-            Place::Switch(number) => check("switch channel", number, channels(ChannelKind::Switch))?,
+            Place::Switch(number) => check("switch channel", number, channels[ChannelKind::Switch as usize])?,
         }
     }
     if let (Some(kind), Some(&highest)) = (op.channel, op.ids.iter().max()) {
-        check("channel", highest, channels(kind))?;
+        check("channel", highest, channels[kind as usize])?;
     }
     Ok(())
 }
 
-fn rank_plan(tables: &RankTables, counts: &[usize]) -> RankPlan {
+fn rank_plan(tables: RankTables, counts: &[usize]) -> RankPlan {
     RankPlan {
         input_chunks: tables.input_chunks,
         output_chunks: tables.output_chunks,
@@ -135,16 +143,15 @@ fn rank_plan(tables: &RankTables, counts: &[usize]) -> RankPlan {
             .iter()
             .map(|&count| ThreadBlock { ops: Vec::with_capacity(count), ..ThreadBlock::default() })
             .collect(),
-        channels: tables.channels.clone(),
-        remote_buffers: tables.remote_buffers.clone(),
-        semaphores: tables.semaphores.clone(),
+        channels: tables.channels,
+        remote_buffers: tables.remote_buffers,
+        semaphores: tables.semaphores,
     }
 }
 
-/// An empty pipeline for loop `number`, with the origin of its first operation.
-fn pipeline(trace: &Trace, number: u32, first: &Op) -> Op {
-    let header = &trace.loops[number as usize];
-    let mut op = Op::new(OpKind::Pipeline, first.origin);
+/// An empty pipeline for a loop, with the origin of its first operation.
+fn pipeline(header: &LoopHeader, origin: Origin) -> Op {
+    let mut op = Op::new(OpKind::Pipeline, origin);
     op.body = Some(Box::new(LoopBody { unit: header.unit, num_chunks: header.num_chunks, ops: Vec::new() }));
     op
 }
@@ -159,7 +166,7 @@ mod tests {
     #[test]
     fn operations_keep_their_order_per_block() {
         let trace = trace(&[&["copy i0 > s0; nop", "", "copy i1 > s1"], &["put.m#0 i0 > r0:0"]]);
-        let plan = group(&trace).unwrap();
+        let plan = group(trace).unwrap();
         let blocks: Vec<Vec<String>> =
             plan.ranks.iter().map(|rank| rank.blocks.iter().map(|block| text(&block.ops)).collect()).collect();
         assert_eq!(blocks, [vec!["copy i0 > s0; nop", "", "copy i1 > s1"], vec!["put.m#0 i0 > r0:0"]]);
@@ -171,7 +178,7 @@ mod tests {
         // The first loop also runs on block 1, interleaved with block 0.
         let other = Recorded { rank: 0, block: 1, in_loop: Some(0), op: ops("copy i1 > s1").remove(0) };
         trace.ops.insert(2, other);
-        let plan = group(&trace).unwrap();
+        let plan = group(trace).unwrap();
         assert_eq!(
             text(&plan.ranks[0].blocks[0].ops),
             "nop; loop 64x2 { copy i0 > s0; copy s0 > o0 }; loop 32x1 { nop }"
@@ -184,7 +191,7 @@ mod tests {
         let refused = |ops: &str, change: fn(&mut Recorded)| {
             let mut trace = trace(&[&[ops], &[""]]);
             change(&mut trace.ops[0]);
-            group(&trace).unwrap_err().iter().next().unwrap().code
+            group(trace).unwrap_err().iter().next().unwrap().code
         };
         assert_eq!(refused("nop", |op| op.rank = 2), Code::RankOutOfRange);
         assert_eq!(refused("nop", |op| op.block = 1), Code::BlockOutOfRange);
@@ -194,6 +201,6 @@ mod tests {
         assert_eq!(refused("gstore.w#0 i0 > w4:0", |_| ()), Code::ForeignHandle);
         let mut trace = trace(&[&["nop"], &[""]]);
         trace.ranks[0].blocks = u32::MAX;
-        assert_eq!(group(&trace).unwrap_err().iter().next().unwrap().code, Code::BlockOutOfRange);
+        assert_eq!(group(trace).unwrap_err().iter().next().unwrap().code, Code::BlockOutOfRange);
     }
 }

@@ -42,6 +42,11 @@ use crate::vocab::Replication;
 /// interleaved, [`Code::TooLarge`] for numbers beyond 32 bits, and [`Code::RankOutOfRange`], [`Code::BlockOutOfRange`],
 /// [`Code::BadPipeline`] or [`Code::ForeignHandle`] for a trace that contradicts its own tables.
 pub fn lower(trace: &Trace) -> Result<PlanTree, Diagnostics> {
+    lowered(trace.clone())
+}
+
+/// Lowers a recorded program that nobody needs any more.
+pub(crate) fn lowered(trace: Trace) -> Result<PlanTree, Diagnostics> {
     let spec = &trace.spec;
     if spec.instances > 1 && spec.replication == Replication::None {
         let message = format!("{} instances were asked for under `replication = none`", spec.instances);
@@ -49,20 +54,21 @@ pub fn lower(trace: &Trace) -> Result<PlanTree, Diagnostics> {
             .help("leave `replication` out, or ask for one instance")
             .into());
     }
+    let (fuse, auto_sync, instances) = (spec.fuse, spec.auto_sync, spec.instances);
     let mut plan = group::group(trace)?;
-    if spec.fuse {
+    if fuse {
         fuse::fuse(&mut plan);
     }
-    if spec.auto_sync {
+    if auto_sync {
         dependency::mark(&mut plan);
     }
     data_sync::insert(&mut plan);
-    if spec.instances > 1 {
+    if instances > 1 {
         split::split(&mut plan)?;
     }
     number::number(&mut plan);
-    if spec.instances > 1 {
-        replicate::replicate(&mut plan, spec.instances)?;
+    if instances > 1 {
+        replicate::replicate(&mut plan, instances)?;
     }
     Ok(plan)
 }

@@ -103,7 +103,7 @@ struct Agent {
     /// What single threads have waited for since the last block sync.
     threads: SmallVec<[(u32, Clock); 1]>,
     /// What has been learned from packets since.
-    heard: Vec<Heard>,
+    heard: SmallVec<[Heard; 1]>,
     /// What it tells with packets in its current step.
     tells: Option<Shared>,
     /// What it surely knows in its current step, by step and length of a range.
@@ -113,7 +113,7 @@ struct Agent {
     /// Turns done at the last block sync.
     epoch: u32,
     /// Lengths of the longest ranges touched since, by the first turn of the step.
-    lengths: Vec<(u32, u64)>,
+    lengths: SmallVec<[(u32, u64); 2]>,
 }
 
 impl Agent {

@@ -140,12 +140,12 @@ fn chunk_counts(plan: &PlanTree, found: &mut Findings) {
 
 fn rank_tables(plan: &PlanTree, rank: usize, tables: &RankPlan, found: &mut Findings) {
     let ranks = plan.ranks.len();
-    let peer = |what: &str, peer: u32, found: &mut Findings| {
+    let peer = |what: &dyn Fn() -> String, peer: u32, found: &mut Findings| {
         if peer as usize >= ranks {
-            let message = format!("{what} is of rank {peer}, expected a rank below {ranks}");
+            let message = format!("{} is of rank {peer}, expected a rank below {ranks}", what());
             found.at_rank(Code::IndexOutOfRange, rank, message);
         } else if peer as usize == rank {
-            found.at_rank(Code::SelfChannel, rank, format!("{what} is of rank {rank} itself"));
+            found.at_rank(Code::SelfChannel, rank, format!("{} is of rank {rank} itself", what()));
         }
     };
     for kind in [ChannelKind::Memory, ChannelKind::Port] {
@@ -160,11 +160,11 @@ fn rank_tables(plan: &PlanTree, rank: usize, tables: &RankPlan, found: &mut Find
             found.at_rank(Code::IndexOutOfRange, rank, message);
         }
         for (number, &other) in tables.peers(kind).iter().enumerate() {
-            peer(&format!("the peer of {kind} channel {number}"), other, found);
+            peer(&|| format!("the peer of {kind} channel {number}"), other, found);
         }
     }
     for (number, remote) in tables.remote_buffers.iter().enumerate() {
-        peer(&format!("remote buffer {number}"), remote.rank, found);
+        peer(&|| format!("remote buffer {number}"), remote.rank, found);
     }
     for (number, (_, group)) in tables.switch_channels().enumerate() {
         if !group.contains(&(rank as u32)) {

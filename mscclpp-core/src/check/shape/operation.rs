@@ -88,12 +88,18 @@ fn side(name: &str, list: &[Ref], demand: &Side) -> Verdict {
         Place::Remote(_) => 1,
         Place::Switch(_) => 2,
     };
-    if !list.is_sorted_by_key(group) {
+    let (mut counts, mut last, mut sorted) = ([0; 3], 0, true);
+    for group in list.iter().map(group) {
+        sorted &= last <= group;
+        last = group;
+        counts[group] += 1;
+    }
+    if !sorted {
         return bad(Code::BadOperands, format!("has a remote {name} in front of a local one"));
     }
     let words = ["local", "remote", "switch"];
-    for (number, (least, most)) in [demand.local, demand.remote, demand.switch].into_iter().enumerate() {
-        let count = list.iter().filter(|range| group(range) == number).count();
+    let demands = [demand.local, demand.remote, demand.switch];
+    for (number, ((least, most), count)) in demands.into_iter().zip(counts).enumerate() {
         if !(least..=most).contains(&count) {
             let expected = amount((least, most));
             let message = format!("has {count} {} {name}s, expected {expected}", words[number]);
@@ -159,8 +165,10 @@ fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
             if demand != Ids::Channels || op.ids.len() == 1 {
                 return Ok(());
             }
-            let mut numbers: Vec<_> = op.ids.iter().map(|&id| channel(plan, at, kind, id)).collect();
-            numbers.sort_unstable();
+            let mut numbers: SmallVec<[_; 16]> = op.ids.iter().map(|&id| channel(plan, at, kind, id)).collect();
+            if !numbers.is_sorted() {
+                numbers.sort_unstable();
+            }
             match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
                 Some(pair) => {
                     let number = pair[0].unwrap_or_default();
@@ -306,13 +314,25 @@ fn overlaps(plan: &PlanTree, at: &Placed) -> Verdict {
         return Ok(());
     }
     let port = op.channel == Some(ChannelKind::Port);
-    let mut all: SmallVec<[Touched; 8]> = SmallVec::new();
+    let mut all: SmallVec<[Touched; MOST_PAIRED]> = SmallVec::new();
     effects(plan, at, &mut |effect| {
         let (buffer, start) = home(plan, effect.owner, effect.buffer, effect.range.index);
         let end = u64::from(start) + u64::from(effect.range.size);
         let memory = (effect.owner, buffer, effect.packets);
         all.push(Touched { memory, start: start.into(), end, writes: effect.write });
     });
+    // Of few, each written one is held against all.
+    let mut written = all.iter().enumerate().filter(|(_, touched)| touched.writes);
+    let collides = |(i, one): (usize, &Touched)| {
+        let mut others = all.iter().enumerate().filter(|(j, other)| *j != i && other.memory == one.memory);
+        others.any(|(_, other)| match (one.start, one.end) == (other.start, other.end) {
+            true => port && other.writes,
+            false => one.start < other.end && other.start < one.end,
+        })
+    };
+    if all.len() <= MOST_PAIRED && !written.any(collides) {
+        return Ok(());
+    }
     all.sort_unstable();
     if port && let Some(pair) = all.windows(2).find(|pair| pair[0] == pair[1] && pair[0].writes) {
         return in_no_order(&pair[0], &pair[1]);
@@ -337,6 +357,9 @@ fn overlaps(plan: &PlanTree, at: &Placed) -> Verdict {
     }
     Ok(())
 }
+
+/// Ranges of an operation that are compared one by one.
+const MOST_PAIRED: usize = 12;
 
 fn in_no_order(one: &Touched, other: &Touched) -> Verdict {
     let (owner, buffer, _) = one.memory;

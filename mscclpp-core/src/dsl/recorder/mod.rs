@@ -29,6 +29,9 @@ const MAX_BLOCKS: i128 = 1 << 16;
 /// every type.
 const LEAST_LOOP_ALIGNMENT: u32 = 16;
 
+/// Operations that there is room for at first.
+const LEAST_OPERATIONS: usize = 1 << 7;
+
 /// Diagnostics kept; a program that files more is wrong enough.
 const MAX_DIAGNOSTICS: usize = 200;
 
@@ -39,6 +42,8 @@ pub(super) struct Recorder {
     here: Here,
     /// Origins of native callers by the address of their location: a program has few places and many operations.
     callers: BTreeMap<usize, Origin>,
+    /// The last one of these that was looked up.
+    last_caller: (usize, Origin),
     /// The loop that is open, and where it began.
     open_loop: Option<(u32, Site)>,
     switches: Vec<tables::Switch>,
@@ -61,7 +66,7 @@ impl Recorder {
             trace: Trace {
                 spec,
                 ranks: Vec::new(),
-                ops: Vec::new(),
+                ops: Vec::with_capacity(LEAST_OPERATIONS),
                 loops: Vec::new(),
                 expectations: Vec::new(),
                 origins: Default::default(),
@@ -69,6 +74,7 @@ impl Recorder {
             diagnostics: Diagnostics::default(),
             here: Here::Unknown,
             callers: BTreeMap::new(),
+            last_caller: (0, Origin::UNKNOWN),
             open_loop: None,
             switches: Vec::new(),
             remote_numbers: Vec::new(),
@@ -124,7 +130,11 @@ impl Recorder {
             Here::Caller(caller) => {
                 let caller: &'static Location<'static> = caller;
                 let address = std::ptr::from_ref(caller).addr();
-                *self.callers.entry(address).or_insert_with(|| origins.add(SourcePlace::from(caller)))
+                if self.last_caller.0 != address {
+                    let origin = *self.callers.entry(address).or_insert_with(|| origins.add(SourcePlace::from(caller)));
+                    self.last_caller = (address, origin);
+                }
+                self.last_caller.1
             }
             Here::Said(place, origin) => *origin.get_or_insert_with(|| origins.add(place.clone())),
         }
@@ -189,11 +199,13 @@ impl Recorder {
     }
 
     /// Records an operation on one thread block.
+    #[inline]
     fn record_on_block(&mut self, rank: u32, block: i128, op: Op) -> OpsValue {
         self.record(rank, &At::Block(block), op)
     }
 
     /// Records an operation where the caller said: once on a block, or once on every member of a group with its slice.
+    #[inline]
     fn record(&mut self, rank: u32, at: &At, op: Op) -> OpsValue {
         let first = self.trace.ops.len() as u32;
         match at {
@@ -213,6 +225,7 @@ impl Recorder {
         OpsValue { first, count: self.trace.ops.len() as u32 - first }
     }
 
+    #[inline]
     fn push(&mut self, rank: u32, block: u32, op: Op) {
         let Some(table) = self.trace.ranks.get_mut(rank as usize) else {
             return;

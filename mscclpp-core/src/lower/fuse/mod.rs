@@ -47,24 +47,19 @@ impl Scope<'_> {
 }
 
 fn fold(ops: &mut Vec<Op>, scope: &Scope) {
-    // `ops[..folded]` is the result so far; its last operation is the current one.
-    let mut folded = 0;
-    for next in 0..ops.len() {
-        let (done, rest) = ops.split_at_mut(next);
-        if let Some(current) = done[..folded].last_mut() {
-            let was = current.kind;
-            if sync::join(current, &mut rest[0]) || data::join(current, &mut rest[0], scope) {
-                if was != OpKind::Pipeline {
-                    fold_body(current, scope);
-                }
-                continue;
-            }
-        }
-        ops.swap(folded, next);
-        fold_body(&mut ops[folded], scope);
-        folded += 1;
+    if let Some(first) = ops.first_mut() {
+        fold_body(first, scope);
     }
-    ops.truncate(folded);
+    ops.dedup_by(|next, current| {
+        let was = current.kind;
+        let joined = sync::join(current, next) || data::join(current, next, scope);
+        match joined {
+            true if was != OpKind::Pipeline => fold_body(current, scope),
+            true => {}
+            false => fold_body(next, scope),
+        }
+        joined
+    });
 }
 
 /// Fuses inside a pipeline once it has become the current operation: what stands in front of it sees it as written.
