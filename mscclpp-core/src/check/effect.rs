@@ -1,6 +1,6 @@
 //! What an operation does to memory, on whichever rank.
 
-use super::place::{Placed, remote, switch};
+use super::place::{Placed, remotes, switch};
 use super::shape::{Packets, demand};
 use crate::plan::{OpKind, Place, PlanTree, Ref};
 use crate::vocab::{BufferKind, ChannelKind};
@@ -29,6 +29,7 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
     }
     let demand = demand(op.kind);
     let port = op.channel == Some(ChannelKind::Port);
+    let remote = remotes(plan, at);
     for (list, packets, write) in [(&op.srcs, demand.srcs.packets, false), (&op.dsts, demand.dsts.packets, true)] {
         for (position, range) in list.iter().enumerate() {
             let packets = match packets {
@@ -40,7 +41,7 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
             match range.place {
                 Place::Local(buffer) => emit(at.rank as u32, buffer),
                 Place::Remote(index) => {
-                    if let Some(remote) = op.channel.and_then(|kind| remote(plan, at, kind, index)) {
+                    if let Some(remote) = remote(index) {
                         emit(remote.rank, remote.buffer);
                     }
                 }

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use super::MOST_FINDINGS;
-use super::place::{Placed, channel, each};
+use super::place::{Placed, each};
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{OpKind, PlanTree};
 use crate::vocab::ChannelKind;
@@ -30,11 +30,11 @@ pub(super) fn check(plan: &PlanTree, pairs: &Pairs) -> Diagnostics {
     each(plan, &mut |at| {
         let (ids, kind) = (&at.op.ids, at.op.kind);
         if signals(kind) {
-            for counter in ids.iter().filter_map(|&id| pairs.outgoing(plan, &at, id)) {
+            for counter in ids.iter().copied().filter_map(pairs.outgoing(plan, &at)) {
                 channels[counter].add(at, true);
             }
         } else if waits(kind) {
-            for counter in ids.iter().filter_map(|&id| pairs.incoming(plan, &at, id)) {
+            for counter in ids.iter().copied().filter_map(pairs.incoming(plan, &at)) {
                 channels[counter].add(at, false);
             }
         } else if matches!(kind, OpKind::SemaphoreRelease | OpKind::SemaphoreAcquire) {
@@ -220,21 +220,22 @@ impl Pairs {
         2 * self.ends.len()
     }
 
-    fn end(&self, plan: &PlanTree, at: &Placed, id: u32) -> Option<usize> {
-        let kind = at.op.channel?;
-        let number = channel(plan, at, kind, id)? as usize;
-        Some(self.first[at.rank][usize::from(kind == ChannelKind::Port)] + number)
+    /// By an operation's channel, the counter that a signal on it raises.
+    pub(super) fn outgoing<'a>(&self, plan: &'a PlanTree, at: &Placed) -> impl Fn(u32) -> Option<usize> + use<'a> {
+        let kind = at.op.channel;
+        let numbers = kind.map_or(&[][..], |kind| plan.ranks[at.rank].blocks[at.block].channels(kind));
+        let first = self.first[at.rank][usize::from(kind == Some(ChannelKind::Port))];
+        move |id| Some(first + *numbers.get(id as usize)? as usize)
     }
 
-    /// The counter that a signal on an operation's channel raises.
-    pub(super) fn outgoing(&self, plan: &PlanTree, at: &Placed, id: u32) -> Option<usize> {
-        self.end(plan, at, id)
-    }
-
-    /// The counter that a wait on an operation's channel uses. Where the peer has no such channel, one that nobody raises.
-    pub(super) fn incoming(&self, plan: &PlanTree, at: &Placed, id: u32) -> Option<usize> {
-        let end = self.end(plan, at, id)?;
-        Some(self.partners[end].unwrap_or(self.ends.len() + end))
+    /// By an operation's channel, the counter that a wait on it uses. Where the peer has no such channel, one that nobody
+    /// raises.
+    pub(super) fn incoming<'a>(&'a self, plan: &'a PlanTree, at: &Placed) -> impl Fn(u32) -> Option<usize> + use<'a> {
+        let end = self.outgoing(plan, at);
+        move |id| {
+            let end = end(id)?;
+            Some(self.partners[end].unwrap_or(self.ends.len() + end))
+        }
     }
 
     pub(super) fn direction(&self, counter: usize) -> Direction {

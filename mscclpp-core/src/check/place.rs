@@ -61,22 +61,18 @@ impl Placed<'_> {
     }
 }
 
-/// The remote buffer behind index `index` of a thread block's table for a kind of channel.
-pub(super) fn remote<'p>(plan: &'p PlanTree, at: &Placed, kind: ChannelKind, index: u32) -> Option<&'p RemoteBuffer> {
+/// The remote buffers behind the indexes of a thread block's table for the kind of channel that an operation uses.
+pub(super) fn remotes<'p>(plan: &'p PlanTree, at: &Placed) -> impl Fn(u32) -> Option<&'p RemoteBuffer> + use<'p> {
     let tables = &plan.ranks[at.rank];
-    let number = *tables.blocks[at.block].remote_buffers(kind).get(index as usize)?;
-    tables.remote_buffers.get(number as usize)
-}
-
-/// The rank-level number of the channel at index `index` of a thread block's table for a kind of channel.
-pub(super) fn channel(plan: &PlanTree, at: &Placed, kind: ChannelKind, index: u32) -> Option<u32> {
-    plan.ranks[at.rank].blocks[at.block].channels(kind).get(index as usize).copied()
+    let numbers = at.op.channel.map_or(&[][..], |kind| tables.blocks[at.block].remote_buffers(kind));
+    move |index| tables.remote_buffers.get(*numbers.get(index as usize)? as usize)
 }
 
 /// Buffer and members of the switch channel at index `index` of a thread block's table.
 pub(super) fn switch<'p>(plan: &'p PlanTree, at: &Placed, index: u32) -> Option<(BufferKind, &'p [u32])> {
-    let number = channel(plan, at, ChannelKind::Switch, index)?;
-    plan.ranks[at.rank].switch_channels().nth(number as usize)
+    let tables = &plan.ranks[at.rank];
+    let number = *tables.blocks[at.block].channels(ChannelKind::Switch).get(index as usize)?;
+    tables.switch_channels().nth(number as usize)
 }
 
 /// Where a chunk of a rank's buffer really lives: input and output of an in-place plan are one memory.

@@ -1,5 +1,6 @@
 //! Sync attributes become `nop`s.
 
+use crate::origin::Origin;
 use crate::plan::{Op, OpKind, PlanTree};
 use crate::vocab::Sync;
 
@@ -23,19 +24,26 @@ fn expand(ops: &mut Vec<Op>) {
     if nops == 0 {
         return;
     }
-    let mut out = Vec::with_capacity(ops.len() + nops);
-    for mut op in ops.drain(..) {
-        let sync = std::mem::replace(&mut op.sync, Sync::None);
-        let nop = Op::new(OpKind::Nop, op.origin);
-        if sync.is_before() {
-            out.push(nop.clone());
-        }
-        out.push(op);
+    // From the back, so that each operation moves once, to where it stays.
+    let mut from = ops.len();
+    ops.resize_with(from + nops, || Op::new(OpKind::Nop, Origin::UNKNOWN));
+    let mut to = ops.len();
+    while from < to {
+        from -= 1;
+        let sync = std::mem::replace(&mut ops[from].sync, Sync::None);
+        let origin = ops[from].origin;
         if sync.is_after() {
-            out.push(nop);
+            to -= 1;
+            ops[to].origin = origin;
+        }
+        to -= 1;
+        ops.swap(from, to);
+        if sync.is_before() {
+            to -= 1;
+            ops[to].origin = origin;
         }
     }
-    *ops = out;
+    // Those in front of the first block sync stay, and ask for none.
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::memory::{Memory, Piece, append};
+use super::memory::{Memories, Piece, append};
 use super::values::{How, Node, UNKNOWN, Values};
 use crate::plan::{Op, OpKind};
 use crate::vocab::ReduceOp;
@@ -28,7 +28,7 @@ enum Flow {
 /// What lies in every memory.
 pub(super) struct Contents {
     pub(super) values: Values,
-    pub(super) memories: Vec<Memory>,
+    pub(super) memories: Memories,
     /// Pieces that may still be moved.
     budget: u64,
     pieces: Vec<Piece>,
@@ -42,7 +42,7 @@ pub(super) struct Contents {
 const BUDGET: (u64, u64) = (1 << 18, 256);
 
 impl Contents {
-    pub(super) fn new(ranks: u32, memories: Vec<Memory>) -> Self {
+    pub(super) fn new(ranks: u32, memories: Memories) -> Self {
         Self {
             values: Values::new(ranks),
             memories,
@@ -139,7 +139,7 @@ impl Contents {
         }
         self.pieces.iter_mut().for_each(|piece| piece.by = by);
         for write in writes {
-            self.memories[write.memory].write(write.range.start, &self.pieces);
+            self.memories.write(write.memory, write.range.start, &self.pieces);
             self.spend(self.pieces.len());
         }
     }
@@ -151,19 +151,19 @@ impl Contents {
     /// Puts a node, from its first coordinate on, where nothing is.
     pub(super) fn set(&mut self, memory: usize, start: u64, len: u64, node: Node) {
         if len > 0 {
-            self.memories[memory].write(start, &[Piece { len, node, at: 0, by: 0 }]);
+            self.memories.write(memory, start, &[Piece { len, node, at: 0, by: 0 }]);
         }
     }
 }
 
 /// Adds what lies in a range to a list.
-fn load(memories: &[Memory], spot: &Spot, pieces: &mut Vec<Piece>, unwritten: &mut impl FnMut(usize, Range<u64>)) {
+fn load(memories: &Memories, spot: &Spot, pieces: &mut Vec<Piece>, unwritten: &mut impl FnMut(usize, Range<u64>)) {
     // Slices of few units may be empty.
     if spot.range.is_empty() {
         return;
     }
     let floor = pieces.len();
-    memories[spot.memory].read(spot.range.clone(), |range, piece| {
+    memories.read(spot.memory, spot.range.clone(), |range, piece| {
         let piece = piece.unwrap_or_else(|| {
             unwritten(spot.memory, range.clone());
             Piece { len: range.end - range.start, node: UNKNOWN, at: 0, by: 0 }
@@ -197,7 +197,9 @@ mod tests {
 
     #[test]
     fn empty_slices_move_nothing() {
-        let mut contents = Contents::new(1, vec![Memory::new([4].into_iter()); 2]);
+        let mut memories = Memories::default();
+        (0..2).for_each(|_| memories.add(&[4]));
+        let mut contents = Contents::new(1, memories);
         let input = contents.values.input(0);
         contents.set(0, 0, 8, input);
         let spot = |memory, range| Spot { memory, range };
@@ -207,8 +209,9 @@ mod tests {
         let reduce = &ops("re/2:3 i0 i1 > i0")[0];
         contents.step(reduce, 2, &[spot(0, 2..2), spot(0, 3..3)], &[spot(1, 2..2)], |_, _| panic!("nothing is read"));
         let mut found = Vec::new();
-        contents.memories[1]
-            .read(0..5, |range, piece| found.push((range, piece.map(|piece| (piece.node, piece.at, piece.by)))));
+        contents
+            .memories
+            .read(1, 0..5, |range, piece| found.push((range, piece.map(|piece| (piece.node, piece.at, piece.by)))));
         assert_eq!(found, [(0..4, Some((input, 4, 1))), (4..5, None)]);
     }
 }

@@ -143,7 +143,7 @@ impl<'a> Judge<'a> {
                 if let Content::Reduction { chunk } = promise.content {
                     let (memory, range) = self.output(rank, promise.chunk, promise.len);
                     let first = u64::from(chunk) * self.chunk;
-                    self.contents.memories[memory].read(range.clone(), |part, piece| {
+                    self.contents.memories.read(memory, range.clone(), |part, piece| {
                         if let Some(piece) = piece {
                             visit(rank, first + part.start - range.start, piece);
                         }
@@ -167,7 +167,7 @@ impl<'a> Judge<'a> {
             Content::Input { chunk, .. } | Content::Reduction { chunk } => chunk,
         };
         let origin = u64::from(chunk) * self.chunk;
-        contents.memories[memory].read(range.clone(), |part, piece| {
+        contents.memories.read(memory, range.clone(), |part, piece| {
             let at = origin + part.start - range.start;
             let wrong = match (piece, promise.content) {
                 (None, _) => Some(Wrong::Missing),
@@ -192,7 +192,7 @@ impl<'a> Judge<'a> {
             return;
         }
         let (memory, range) = self.output(*rank, *chunk, *len);
-        contents.memories[memory].read(range.clone(), |part, piece| {
+        contents.memories.read(memory, range.clone(), |part, piece| {
             let offset = part.start - range.start;
             let mut inputs: Vec<_> =
                 inputs.iter().map(|(rank, chunk)| (*rank, u64::from(*chunk) * self.chunk + offset)).collect();
@@ -330,7 +330,7 @@ impl<'a> Judge<'a> {
         let contents = self.contents;
         let memory = super::memory_of(rank, BufferKind::Input, false);
         let end = u64::from(self.plan.ranks[rank as usize].input_chunks) * self.chunk;
-        contents.memories[memory].read(0..end, |part, piece| {
+        contents.memories.read(memory, 0..end, |part, piece| {
             let Some(piece) = piece else { return };
             if contents.values.kind(piece.node) == Kind::Input(rank) && piece.at == part.start {
                 return;
@@ -347,7 +347,7 @@ fn distance(plan: &PlanTree, contents: &Contents) -> u32 {
     let ranks = plan.ranks.len() as u32;
     let (buffer, _) = home(plan, 0, BufferKind::Output, 0);
     let mut sender = None;
-    contents.memories[super::memory_of(0, buffer, false)].read(0..1, |_, piece| {
+    contents.memories.read(super::memory_of(0, buffer, false), 0..1, |_, piece| {
         if let Some(Kind::Input(rank)) = piece.map(|piece| contents.values.kind(piece.node)) {
             sender = Some(rank);
         }

@@ -1,4 +1,4 @@
-//! What lies where in one memory.
+//! What lies where in memory.
 
 use std::ops::Range;
 
@@ -29,10 +29,12 @@ impl Piece {
     }
 }
 
-/// One memory, cut into cells where operations begin and end, so that most cells hold one piece.
-#[derive(Clone)]
-pub(super) struct Memory {
-    /// Where cells begin; the last one is without end.
+/// All memories, cut into cells where operations begin and end, so that most cells hold one piece.
+#[derive(Default)]
+pub(super) struct Memories {
+    /// Per memory, its first cell.
+    first: Vec<u32>,
+    /// Where cells begin in their memory; the last one of a memory is without end.
     starts: Vec<u64>,
     /// Per cell, what it holds from its beginning on; what is behind the last piece has not been written.
     cells: Vec<SmallVec<[Piece; 1]>>,
@@ -41,31 +43,45 @@ pub(super) struct Memory {
 /// Node of a gap between pieces.
 const GAP: Node = Node::MAX;
 
-impl Memory {
-    /// A memory in which nothing has been written, cut at some positions, in ascending order.
-    pub(super) fn new(cuts: impl Iterator<Item = u64>) -> Self {
-        let mut starts = vec![0];
-        for cut in cuts {
-            if starts.last().is_some_and(|last| *last < cut) {
-                starts.push(cut);
-            }
+impl Memories {
+    /// Room for so many memories of so many cells in all.
+    pub(super) fn with_capacity(memories: usize, cells: usize) -> Self {
+        Self {
+            first: Vec::with_capacity(memories),
+            starts: Vec::with_capacity(cells),
+            cells: Vec::with_capacity(cells),
         }
-        Self { cells: vec![SmallVec::new(); starts.len()], starts }
     }
 
-    /// The cell in which a position lies.
-    fn cell(&self, position: u64) -> usize {
-        self.starts.partition_point(|start| *start <= position) - 1
+    /// Adds a memory in which nothing has been written, cut at some positions, in ascending order.
+    pub(super) fn add(&mut self, cuts: &[u64]) {
+        let first = self.starts.len();
+        self.first.push(first as u32);
+        self.starts.push(0);
+        self.starts.extend(cuts.iter().copied().filter(|cut| *cut > 0));
+        self.cells.resize_with(self.starts.len(), SmallVec::new);
     }
 
-    /// Where a cell ends.
+    /// The cells of a memory.
+    fn cells(&self, memory: usize) -> Range<usize> {
+        let end = self.first.get(memory + 1).map_or(self.starts.len(), |first| *first as usize);
+        self.first[memory] as usize..end
+    }
+
+    /// The cell of a memory in which a position lies.
+    fn cell(&self, memory: usize, position: u64) -> usize {
+        let cells = self.cells(memory);
+        cells.start + self.starts[cells].partition_point(|start| *start <= position) - 1
+    }
+
+    /// Where a cell ends: where the next one begins, unless it is the last of its memory.
     fn end(&self, cell: usize) -> u64 {
-        self.starts.get(cell + 1).copied().unwrap_or(u64::MAX)
+        self.starts.get(cell + 1).copied().filter(|start| *start > 0).unwrap_or(u64::MAX)
     }
 
-    /// Visits what lies in a range, in order, with `None` for gaps.
-    pub(super) fn read(&self, range: Range<u64>, mut visit: impl FnMut(Range<u64>, Option<Piece>)) {
-        let mut cell = self.cell(range.start);
+    /// Visits what lies in a range of a memory, in order, with `None` for gaps.
+    pub(super) fn read(&self, memory: usize, range: Range<u64>, mut visit: impl FnMut(Range<u64>, Option<Piece>)) {
+        let mut cell = self.cell(memory, range.start);
         let mut done = range.start;
         while done < range.end {
             let mut start = self.starts[cell];
@@ -86,10 +102,10 @@ impl Memory {
         }
     }
 
-    /// Writes pieces one behind the other.
-    pub(super) fn write(&mut self, start: u64, pieces: &[Piece]) {
+    /// Writes pieces to a memory, one behind the other.
+    pub(super) fn write(&mut self, memory: usize, start: u64, pieces: &[Piece]) {
         let stop = start + pieces.iter().map(|piece| piece.len).sum::<u64>();
-        let (mut cell, mut next) = (self.cell(start), start);
+        let (mut cell, mut next) = (self.cell(memory, start), start);
         let mut left = pieces.iter().copied();
         let mut piece = left.next();
         while next < stop {
@@ -157,11 +173,13 @@ mod tests {
             writes in proptest::collection::vec((0..40u64, proptest::collection::vec((1..8u64, 1..4u32, 0..50u64), 1..4)), 0..30),
             from in 0..64u64, len in 1..64u64, cuts in proptest::collection::btree_set(0..70u64, 0..20),
         ) {
-            let mut memory = Memory::new(cuts.into_iter());
+            let mut memories = Memories::default();
+            let cuts: Vec<u64> = cuts.into_iter().collect();
+            (0..3).for_each(|_| memories.add(&cuts));
             let mut array = [None; 128];
             for (by, (start, pieces)) in (1..).zip(&writes) {
                 let pieces: Vec<_> = pieces.iter().map(|&(len, node, at)| Piece { len, node, at, by }).collect();
-                memory.write(*start, &pieces);
+                memories.write(1, *start, &pieces);
                 let mut next = *start as usize;
                 for piece in &pieces {
                     for i in 0..piece.len {
@@ -171,12 +189,15 @@ mod tests {
                 }
             }
             let mut found = Vec::new();
-            memory.read(from..from + len, |range, piece| {
+            memories.read(1, from..from + len, |range, piece| {
                 for i in range.clone() {
                     found.push(piece.map(|piece| (piece.node, piece.at + i - range.start, piece.by)));
                 }
             });
             prop_assert_eq!(found, &array[from as usize..(from + len) as usize]);
+            for other in [0, 2] {
+                memories.read(other, from..from + len, |_, piece| assert_eq!(piece, None));
+            }
         }
     }
 

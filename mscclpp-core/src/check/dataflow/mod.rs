@@ -37,7 +37,7 @@ use crate::plan::PlanTree;
 use crate::vocab::BufferKind;
 use contents::{Contents, Spot};
 use judge::Judge;
-use memory::Memory;
+use memory::Memories;
 
 /// Looks on while a plan runs, and knows what its memories hold.
 pub(super) struct Dataflow<'p> {
@@ -82,13 +82,11 @@ impl<'p> Dataflow<'p> {
     fn new(model: &Model<'p>, log: Option<log::Log<'p>>) -> Self {
         let (plan, chunk) = (model.plan, model.size.chunk());
         let ranks = plan.ranks.len() as u32;
-        let memories = (0..ranks).flat_map(|rank| Space::ALL.map(|space| (rank, space)));
-        let cut = |(rank, space)| {
-            let ranges = model.atoms.of(rank, space).map(|atom| model.atoms.range(atom));
-            // The end of the last one is a cut, too.
-            Memory::new(ranges.flat_map(|range| [range.start, range.end]))
-        };
-        let mut contents = Contents::new(ranks, memories.map(cut).collect());
+        let mut memories = Memories::with_capacity(plan.ranks.len() * Space::ALL.len(), model.atoms.count());
+        for (rank, space) in (0..ranks).flat_map(|rank| Space::ALL.map(|space| (rank, space))) {
+            memories.add(model.atoms.cuts(rank, space));
+        }
+        let mut contents = Contents::new(ranks, memories);
         for (rank, tables) in (0..).zip(&plan.ranks) {
             let (buffer, first) = home(plan, rank, BufferKind::Input, 0);
             let input = contents.values.input(rank);

@@ -117,6 +117,12 @@ impl Atoms {
         self.first[number] as usize..(self.first[number + 1] as usize).saturating_sub(1)
     }
 
+    /// Where the atoms of a memory begin, and where the last one ends, in ascending order.
+    pub(in super::super) fn cuts(&self, rank: u32, memory: Space) -> &[u64] {
+        let number = number(rank, memory);
+        &self.starts[self.first[number] as usize..self.first[number + 1] as usize]
+    }
+
     /// Where an atom begins in its memory.
     pub(super) fn start(&self, atom: usize) -> u64 {
         self.starts.get(atom).copied().unwrap_or(0)

@@ -254,8 +254,9 @@ impl<'p> Model<'p> {
                 self.ids.push(barrier);
             }
             kind if waits(kind) => {
+                let incoming = pairs.incoming(plan, at);
                 for (position, &id) in (0..).zip(&op.ids) {
-                    let counter = pairs.incoming(plan, at, id);
+                    let counter = incoming(id);
                     if let Some(counter) = counter {
                         self.counters[counter].lower(thread(position));
                     }
@@ -263,8 +264,9 @@ impl<'p> Model<'p> {
                 }
             }
             kind if signals(kind) || kind == K::Flush || port => {
+                let outgoing = pairs.outgoing(plan, at);
                 for (position, &id) in (0..).zip(&op.ids) {
-                    let counter = pairs.outgoing(plan, at, id);
+                    let counter = outgoing(id);
                     if let Some(counter) = counter.filter(|_| signals(kind)) {
                         self.counters[counter].raise(thread(position));
                     }

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use smallvec::SmallVec;
 
 use super::super::effect::effects;
-use super::super::place::{Placed, channel, home, remote, switch};
+use super::super::place::{Placed, home, remotes, switch};
 use super::Findings;
 use super::operands::{Count, Ids, Packets, Side, demand};
 use crate::diag::{Code, Diagnostic};
-use crate::plan::{OpKind, Place, PlanTree, Ref};
+use crate::plan::{OpKind, Place, PlanTree, Ref, RemoteBuffer};
 use crate::vocab::{BufferKind, ChannelKind, Sync};
 
 /// Files the first thing that is wrong with an operation.
@@ -157,21 +157,22 @@ fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
             }
         }
         (_, Some(kind)) => {
-            let known = plan.ranks[at.rank].blocks[at.block].channels(kind).len();
-            if let Some(id) = op.ids.iter().find(|&&id| id as usize >= known) {
+            let known = plan.ranks[at.rank].blocks[at.block].channels(kind);
+            if let Some(id) = op.ids.iter().find(|&&id| id as usize >= known.len()) {
+                let known = known.len();
                 let message = format!("names {kind} channel {id} of its thread block, expected one below {known}");
                 return bad(Code::IndexOutOfRange, message);
             }
             if demand != Ids::Channels || op.ids.len() == 1 {
                 return Ok(());
             }
-            let mut numbers: SmallVec<[_; 16]> = op.ids.iter().map(|&id| channel(plan, at, kind, id)).collect();
+            let mut numbers: SmallVec<[_; 16]> = op.ids.iter().map(|&id| known[id as usize]).collect();
             if !numbers.is_sorted() {
                 numbers.sort_unstable();
             }
             match numbers.windows(2).find(|pair| pair[0] == pair[1]) {
                 Some(pair) => {
-                    let number = pair[0].unwrap_or_default();
+                    let number = pair[0];
                     bad(Code::BadOperands, format!("names {kind} channel {number} of its rank twice"))
                 }
                 None => Ok(()),
@@ -224,11 +225,12 @@ fn references(plan: &PlanTree, at: &Placed) -> Verdict {
         Packets::All => true,
         Packets::Rest => position > 0,
     };
+    let remote = remotes(plan, at);
     for (position, range) in op.srcs.iter().enumerate() {
-        reference(plan, at, range, port_packets || packets(demand.srcs.packets, position))?;
+        reference(plan, at, &remote, range, port_packets || packets(demand.srcs.packets, position))?;
     }
     for (position, range) in op.dsts.iter().enumerate() {
-        reference(plan, at, range, packets(demand.dsts.packets, position))?;
+        reference(plan, at, &remote, range, packets(demand.dsts.packets, position))?;
     }
     let pairs = matches!(demand.ids, Ids::ChannelPerPair | Ids::ChannelPerPortDestination);
     let unequal = if pairs && op.kind != OpKind::ReadPutPackets {
@@ -244,10 +246,16 @@ fn references(plan: &PlanTree, at: &Placed) -> Verdict {
     }
 }
 
-fn reference(plan: &PlanTree, at: &Placed, range: &Ref, packets: bool) -> Verdict {
+fn reference<'p>(
+    plan: &'p PlanTree,
+    at: &Placed,
+    remote: impl Fn(u32) -> Option<&'p RemoteBuffer>,
+    range: &Ref,
+    packets: bool,
+) -> Verdict {
     let owners: (BufferKind, &[u32]) = match range.place {
         Place::Local(buffer) => (buffer, &[at.rank as u32]),
-        Place::Remote(index) => match at.op.channel.and_then(|kind| remote(plan, at, kind, index)) {
+        Place::Remote(index) => match remote(index) {
             Some(remote) => (remote.buffer, std::slice::from_ref(&remote.rank)),
             None => {
                 let message = format!("names remote buffer {index}, which its thread block does not list");
@@ -289,11 +297,16 @@ fn channels(plan: &PlanTree, at: &Placed) -> Verdict {
         return bad(Code::WrongChannel, format!("reduces over switch channel {a} and stores over {b}"));
     }
     let Some(kind) = op.channel.filter(|_| op.kind.is_data()) else { return Ok(()) };
-    let remotes = op.srcs.iter().chain(&op.dsts).filter(|range| range.is_remote());
-    for (&id, range) in op.ids.iter().zip(remotes) {
+    if op.ids.is_empty() {
+        return Ok(());
+    }
+    let (tables, remote) = (&plan.ranks[at.rank], remotes(plan, at));
+    let (channels, peers) = (tables.blocks[at.block].channels(kind), tables.peers(kind));
+    let ranges = op.srcs.iter().chain(&op.dsts).filter(|range| range.is_remote());
+    for (&id, range) in op.ids.iter().zip(ranges) {
         let Place::Remote(index) = range.place else { continue };
-        let peer = channel(plan, at, kind, id).and_then(|number| plan.ranks[at.rank].peers(kind).get(number as usize));
-        let owner = remote(plan, at, kind, index).map(|remote| &remote.rank);
+        let peer = channels.get(id as usize).and_then(|number| peers.get(*number as usize));
+        let owner = remote(index).map(|remote| &remote.rank);
         if peer != owner {
             let (peer, owner) = (peer.copied().unwrap_or_default(), owner.copied().unwrap_or_default());
             let message = format!("moves data of rank {owner} over a {kind} channel to rank {peer}");

@@ -199,13 +199,13 @@ impl Recorder {
     }
 
     /// Records an operation on one thread block.
-    #[inline]
+    #[inline(always)]
     fn record_on_block(&mut self, rank: u32, block: i128, op: Op) -> OpsValue {
         self.record(rank, &At::Block(block), op)
     }
 
     /// Records an operation where the caller said: once on a block, or once on every member of a group with its slice.
-    #[inline]
+    #[inline(always)]
     fn record(&mut self, rank: u32, at: &At, op: Op) -> OpsValue {
         let first = self.trace.ops.len() as u32;
         match at {
@@ -225,7 +225,7 @@ impl Recorder {
         OpsValue { first, count: self.trace.ops.len() as u32 - first }
     }
 
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, rank: u32, block: u32, op: Op) {
         let Some(table) = self.trace.ranks.get_mut(rank as usize) else {
             return;

@@ -9,7 +9,14 @@ use crate::vocab::ChannelKind;
 /// The result does what both did, one after the other: a fusion that would change what memory holds is left out.
 pub(super) fn join(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
     use OpKind as K;
-    if a.slice != b.slice || b.srcs.is_empty() || b.dsts.is_empty() || a.srcs.is_empty() || a.dsts.is_empty() {
+    if !a.kind.is_data()
+        || !b.kind.is_data()
+        || a.slice != b.slice
+        || b.srcs.is_empty()
+        || b.dsts.is_empty()
+        || a.srcs.is_empty()
+        || a.dsts.is_empty()
+    {
         return false;
     }
     let kind = match (a.kind, b.kind) {

@@ -71,8 +71,8 @@ impl Ends {
                 read[owner as usize].push(races.carried[access.carries as usize].by_all);
             }
         }
-        for (clock, read) in known.iter_mut().zip(read) {
-            *clock = clocks.told(read.into_iter(), *clock);
+        for (clock, read) in known.iter_mut().zip(&read) {
+            *clock = clocks.told(read.iter().copied(), *clock);
         }
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
         // Ports have none: nobody waits for them.
