@@ -6,6 +6,8 @@ pub mod algorithms;
 pub mod bootstrap;
 pub mod comm;
 pub mod cpu;
+#[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]
+pub mod cuda;
 pub mod dtype;
 pub mod error;
 mod file;

@@ -1,0 +1,51 @@
+// What a device is: CUDA, or the simulator of `sim/` when DEV_SIM is defined. Everything that the kernels take from their
+// surroundings goes through here, so that one source runs on both.
+#pragma once
+
+#ifdef DEV_SIM
+#include "sim/dev_sim.h"
+#else
+
+#if defined(__CUDACC_RTC__)
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+#define offsetof(type, member) __builtin_offsetof(type, member)
+#else
+#include <cstddef>
+#include <cstdint>
+#endif
+
+#define DEV __device__ __forceinline__
+#define DEV_CALL __device__ __noinline__
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define KERNEL_PARAM const __grid_constant__
+#define SHARED(type, name, count) __shared__ type name[count]
+
+/// Called by: any thread. Returns: its number in the block, threads of the block, the block's number.
+DEV uint32_t dev_thread() { return threadIdx.x; }
+DEV uint32_t dev_threads() { return blockDim.x; }
+DEV uint32_t dev_block() { return blockIdx.x; }
+DEV uint32_t dev_blocks() { return gridDim.x; }
+
+/// Called by: all threads of the block. Syncs: block.
+DEV void dev_sync() { __syncthreads(); }
+/// Called by: all threads of the block. Returns: in how many `predicate` holds, the same in all. Syncs: block.
+DEV uint32_t dev_sync_count(bool predicate) { return __syncthreads_count(predicate); }
+
+/// Nanoseconds of a clock that all blocks share; coarse.
+DEV uint64_t dev_now() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+
+/// Runs once between two polls.
+DEV void dev_relax() {}
+
+#endif

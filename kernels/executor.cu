@@ -1,0 +1,19 @@
+// The kernels of one data type and accumulator: MSCCLPP_T and MSCCLPP_A, given when this is compiled.
+#include "divide.h"
+#include "executor.h"
+
+#ifndef MSCCLPP_T
+#define MSCCLPP_T float
+#define MSCCLPP_A float
+#endif
+
+KERNEL(1024) mscclpp_execute(KERNEL_PARAM mscclpp::Launch launch) {
+  mscclpp::execute_launch<mscclpp::Arithmetic<MSCCLPP_T, MSCCLPP_A>>(launch);
+}
+
+KERNEL(1024) mscclpp_divide(KERNEL_PARAM mscclpp::Launch launch) {
+  mscclpp::divide_launch<MSCCLPP_T>(launch);
+}
+
+/// The host compares this with its own before it uses the kernels.
+KERNEL(1) mscclpp_abi(uint64_t* hash) { *hash = mscclpp::kAbiHash; }

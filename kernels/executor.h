@@ -1,0 +1,229 @@
+// The interpreter: one block of threads runs the operations of one thread block of a plan.
+//
+// Operations stream through a window in shared memory, so there is no limit to their number. All threads of a block go
+// through the operations by themselves; they meet at block syncs only (`Nop`, `Barrier`, the window's refill), as the plan
+// says. What the host has checked (indexes, sizes, pairs) is not checked again.
+#pragma once
+#include "channel.h"
+#include "reduce.h"
+
+namespace mscclpp {
+
+/// The loop at hand.
+struct Loop {
+  uint32_t start;
+  /// Behind its last operation; 0 outside of loops.
+  uint32_t end;
+  uint32_t trips;
+  uint64_t unit;
+};
+
+DEV const Instr* all_instrs(const Launch& launch) { return reinterpret_cast<const Instr*>(launch.instrs); }
+
+/// Whether all operands of an operation in the window are one whole run in a range.
+DEV bool is_whole(const Instr& instr, const Range& range) {
+  uint32_t first = instr.operands - window().first_place, count = instr.srcs + instr.dsts;
+  if (first + count > kWindowPlaces) return false;
+  bool whole = true;
+  for (uint32_t i = first; i < first + count; ++i) {
+    const Place& place = window().places[i];
+    whole &= !(place.split | place.wraps) && place.limit >= range.start + range.len;
+  }
+  return whole;
+}
+
+/// Fills the window with the operations from `pc` on, whose operands and ids begin at these numbers.
+/// Called by: all threads of the block. Syncs: block, at entry and at exit.
+DEV_CALL void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32_t id) {
+  dev_sync();
+  Window& w = window();
+  const uint32_t t = dev_thread(), threads = dev_threads();
+  const uint32_t left = w.instrs_end - pc, count = left < kWindowInstrs ? left : kWindowInstrs;
+  if (t == 0) {
+    w.first = pc;
+    w.first_place = operand;
+    w.first_id = id;
+  }
+  // All of these loads are in flight together: none needs another's result.
+  for (uint32_t i = t; i < count; i += threads) w.instrs[i] = all_instrs(launch)[pc + i];
+  for (uint32_t i = t; i < kWindowPlaces && operand + i < w.operands_end; i += threads) {
+    Place place = place_of(launch, reinterpret_cast<const Operand*>(launch.operands)[operand + i], w.sequence);
+    w.places[i] = place;
+    w.heads[i] = place.at;
+  }
+  for (uint32_t i = t; i < kWindowIds && id + i < w.ids_end; i += threads) {
+    w.ids[i] = reinterpret_cast<const Id*>(launch.ids)[id + i];
+  }
+  dev_sync();
+  // As many operations as have all of their operands and ids here; the first one in any case.
+  uint32_t fit = 0;
+  for (uint32_t from = 0; from < count; from += threads) {
+    const uint32_t i = from + t;
+    bool fits = false;
+    if (i < count) {
+      const Instr& instr = w.instrs[i];
+      fits = i == 0 || (instr.operands + instr.srcs + instr.dsts - operand <= kWindowPlaces &&
+                        instr.first_id + instr.ids - id <= kWindowIds);
+      Range range = {0, 0, 0, 0};
+      slice_of(launch.unit, instr.size * launch.stride, instr.slice_index, instr.slice_of, range.start, range.len);
+      range.whole = is_whole(instr, range);
+      w.ranges[i] = range;
+    }
+    fit += dev_sync_count(fits);
+  }
+  if (t == 0) w.end = pc + fit;
+  dev_sync();
+}
+
+template <typename Arith, Reduction kOp>
+DEV void reduce_as(const Launch& launch, Position position, const Instr& instr, bool whole, uint64_t at, uint64_t len) {
+  const Operands operands = {instr.operands, instr.srcs, instr.dsts};
+  if (instr.flags & kUsesPackets) {
+    reduce_packets<Arith, kOp>(launch, position, operands, at, len);
+  } else if (whole) {
+    reduce_runs<Arith, kOp>(Runs{window().heads + (instr.operands - window().first_place), instr.srcs, instr.dsts}, at, len);
+  } else {
+    reduce_pieces<Arith, kOp>(launch, operands, at, len);
+  }
+}
+
+template <typename Arith>
+DEV void reduce(const Launch& launch, Position position, const Instr& instr, bool whole, uint64_t at, uint64_t len) {
+  switch (static_cast<Reduction>(instr.reduce)) {
+    case Reduction::Prod: return reduce_as<Arith, Reduction::Prod>(launch, position, instr, whole, at, len);
+    case Reduction::Min: return reduce_as<Arith, Reduction::Min>(launch, position, instr, whole, at, len);
+    case Reduction::Max: return reduce_as<Arith, Reduction::Max>(launch, position, instr, whole, at, len);
+    default: return reduce_as<Arith, Reduction::Sum>(launch, position, instr, whole, at, len);
+  }
+}
+
+/// Operations that move or combine data, on `len` bytes from `at` on.
+template <typename Arith>
+DEV void execute_data(const Launch& launch, Position position, const Instr& instr, bool whole, uint64_t at, uint64_t len) {
+  const uint32_t src = instr.operands, dst = instr.operands + instr.srcs;
+  switch (instr.action) {
+    case kReduce: return reduce<Arith>(launch, position, instr, whole, at, len);
+    case kForward: return forward(launch, position, src, dst, instr.dsts, at, len);
+    case kPortForward:
+      await_packets(launch, position, src, at, len);
+      dev_sync();
+      return port(launch, position, instr, at, len);
+    case kPort: return port(launch, position, instr, at, len);
+    case kCopy:
+      for (uint32_t i = 0; i < instr.srcs; ++i) copy(launch, src + i, dst + i, at, len);
+      return;
+    case kPack:
+      for (uint32_t i = 0; i < instr.srcs; ++i) pack(launch, src + i, dst + i, at, len);
+      return;
+    default:
+      for (uint32_t i = 0; i < instr.srcs; ++i) unpack(launch, position, src + i, dst + i, at, len);
+      return;
+  }
+}
+
+/// Operations on channels, semaphores and barriers: one thread for each.
+DEV_CALL void execute_sync(const Launch& launch, Position position, const Instr& instr) {
+  if (instr.action == kMeet) return meet(launch, position, id_at(launch, instr.first_id), instr.count);
+  for (uint32_t i = dev_thread(); i < instr.ids; i += dev_threads()) {
+    const Id id = id_at(launch, instr.first_id + i);
+    switch (instr.action) {
+      case kPutSignal: signal_counter(launch, id, instr.flags & kRelaxed); break;
+      case kPortSignal: push_trigger(launch, position, window().fifo, 0, 0, 0, id.counter); break;
+      case kWait: await_signal(launch, position, id); break;
+      case kFlush: await_proxy(launch, position, window().fifo); break;
+      case kAcquire: acquire_semaphore(launch, position, id); break;
+      default: add_release_gpu(reinterpret_cast<uint64_t*>(id.counter), 1); break;
+    }
+  }
+}
+
+/// Iterations over `chunks` chunks in windows of `unit` bytes. The host refuses more than 32 bits hold.
+DEV uint32_t trips_of(uint64_t stride, uint64_t chunks, uint64_t unit) {
+  uint64_t bytes = stride * chunks;
+  return static_cast<uint32_t>(bytes / unit + (bytes % unit != 0));
+}
+
+template <typename Arith>
+DEV void run_block(const Launch& launch, uint32_t pc) {
+  Loop loop = {0, 0, 0, 0};
+  Position position = {pc, 0};
+  while (pc < window().instrs_end) {
+    if (pc - window().first >= window().end - window().first) {
+      refill(launch, pc, all_instrs(launch)[pc].operands, all_instrs(launch)[pc].first_id);
+      if (window().failed) return;
+    }
+    const Instr& instr = window().instrs[pc - window().first];
+    position.instr = pc++;
+    if (instr.action == kNop) {
+      dev_sync();
+    } else if (instr.action == kLoop) {
+      loop = Loop{pc, pc + instr.body, 0, round_up(instr.unit, launch.unit)};
+      loop.trips = trips_of(launch.stride, instr.count, loop.unit);
+      position.iteration = 0;
+      if (loop.trips == 0) {
+        pc = loop.end;
+        loop.end = 0;
+      } else if (loop.end > window().end) {
+        // So that as much as fits of the body is in one window.
+        refill(launch, pc, all_instrs(launch)[pc].operands, all_instrs(launch)[pc].first_id);
+      }
+      continue;
+    } else if (instr.action >= kPutSignal) {
+      execute_sync(launch, position, instr);
+    } else {
+      const Range& range = window().ranges[position.instr - window().first];
+      uint64_t at = range.start, len = range.len;
+      if (loop.end != 0) {
+        uint64_t skip = position.iteration * loop.unit;
+        skip = skip < len ? skip : len;
+        at += skip;
+        len = len - skip < loop.unit ? len - skip : loop.unit;
+      }
+      execute_data<Arith>(launch, position, instr, range.whole, at, len);
+    }
+    if (pc == loop.end) {
+      if (++position.iteration < loop.trips) {
+        pc = loop.start;
+      } else {
+        loop.end = 0;
+        position.iteration = 0;
+      }
+    }
+  }
+}
+
+/// Called by: all threads of the block, at the end of a launch. The last block makes ready for the next launch.
+DEV void finish_launch(const Launch& launch) {
+  dev_sync();
+  if (dev_thread() != 0) return;
+  State* state = reinterpret_cast<State*>(launch.state);
+  if (fetch_add_acq_rel_gpu(&state->finished, 1) + 1 == dev_blocks()) {
+    store_relaxed_gpu(&state->finished, uint64_t{0});
+    store_relaxed_gpu(&state->launches, window().sequence + 1);
+  }
+}
+
+template <typename Arith>
+DEV void execute_launch(const Launch& launch) {
+  const uint32_t number = launch.first_agent + dev_block();
+  const Agent* agent = reinterpret_cast<const Agent*>(launch.agents) + number;
+  const uint64_t sequence = load_relaxed_gpu(&reinterpret_cast<State*>(launch.state)->launches);
+  if (dev_thread() == 0) {
+    Window& w = window();
+    w.sequence = sequence;
+    // 1, 2, …, and after the largest flag again 1.
+    w.flag = static_cast<uint32_t>(sequence % 0xffffffffull) + 1;
+    w.agent = number;
+    w.fifo = agent->fifo;
+    w.failed = 0;
+    w.instrs_end = agent->end;
+    // The entry behind the last one says where the tables end.
+    w.operands_end = agent[1].operands;
+    w.ids_end = agent[1].ids;
+  }
+  refill(launch, agent->first, agent->operands, agent->ids);
+  run_block<Arith>(launch, agent->first);
+  finish_launch(launch);
+}
+
+}  // namespace mscclpp

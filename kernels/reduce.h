@@ -1,0 +1,230 @@
+// Combining several sources into several destinations, from left to right. Any length, any alignment, any type.
+// Every function: called by all threads of the block with the same arguments; syncs nothing but where it says so.
+#pragma once
+#include "copy.h"
+#include "number.h"
+
+namespace mscclpp {
+
+/// Elements of type `T` that combine natively, rounding after every step: `A` is `T` itself. Else in the wider type `A`,
+/// rounding once.
+template <typename T_, typename A_>
+struct Arithmetic {
+  using T = T_;
+  using A = A_;
+};
+
+template <typename Arith, typename Vec>
+struct Accumulator {
+  using T = typename Arith::T;
+  using A = typename Arith::A;
+  static constexpr bool kNative = sizeof(T) == sizeof(A) && !Native<T>::kRounds;
+  static constexpr bool kRounds = sizeof(T) == sizeof(A) && Native<T>::kRounds;
+  static constexpr uint32_t kCount = sizeof(Vec) / sizeof(T);
+  union Elements {
+    Vec vec;
+    T e[kCount];
+  };
+  A acc[kCount];
+
+  DEV void start(const Vec& vec) {
+    Elements from;
+    from.vec = vec;
+#pragma unroll
+    for (uint32_t i = 0; i < kCount; ++i) {
+      if constexpr (kNative || kRounds) acc[i] = from.e[i];
+      else acc[i] = Via<T, A>::widen(from.e[i]);
+    }
+  }
+
+  template <Reduction kOp>
+  DEV void add(const Vec& vec) {
+    Elements from;
+    from.vec = vec;
+#pragma unroll
+    for (uint32_t i = 0; i < kCount; ++i) {
+      if constexpr (kNative) {
+        acc[i] = combine_wrapping<kOp, T>(acc[i], from.e[i]);
+      } else if constexpr (kRounds) {
+        using W = typename Native<T>::Type;
+        acc[i] = Via<T, W>::narrow(combine<kOp, W>(Via<T, W>::widen(acc[i]), Via<T, W>::widen(from.e[i])));
+      } else {
+        acc[i] = combine<kOp, A>(acc[i], Via<T, A>::widen(from.e[i]));
+      }
+    }
+  }
+
+  DEV Vec finish() const {
+    Elements to;
+#pragma unroll
+    for (uint32_t i = 0; i < kCount; ++i) {
+      if constexpr (kNative || kRounds) to.e[i] = acc[i];
+      else to.e[i] = Via<T, A>::narrow(acc[i]);
+    }
+    return to.vec;
+  }
+};
+
+/// An element as a vector of one.
+template <typename T>
+struct Single {
+  T value;
+};
+
+/// Vectors of sources that a thread has in flight: as many as registers allow.
+template <typename Arith>
+constexpr uint32_t kBatch = sizeof(typename Arith::A) > sizeof(typename Arith::T) ? 2 : 4;
+
+/// Operands that are one run each: `heads[0..srcs]`, then `heads[srcs..srcs + dsts]`, all read and written from `at` on.
+struct Runs {
+  char* const* heads;
+  uint32_t srcs;
+  uint32_t dsts;
+
+  DEV char* src(uint32_t number) const { return heads[number]; }
+  DEV char* dst(uint32_t number) const { return heads[srcs + number]; }
+};
+
+/// Combines the vectors at byte `at` of all sources. `kAligned`: whether all addresses are multiples of 16.
+template <typename Arith, Reduction kOp, typename Vec, bool kAligned>
+DEV Vec combine_at(const Runs& runs, uint64_t at) {
+  auto load = [&](uint32_t number) {
+    const char* from = runs.src(number) + at;
+    return load_any<Vec>(from, kAligned ? 16 : alignment_of(from));
+  };
+  if (runs.srcs == 1) return load(0);
+  Accumulator<Arith, Vec> acc;
+  acc.start(load(0));
+  constexpr uint32_t kEach = kBatch<Arith>;
+  uint32_t s = 1;
+  for (; s + kEach <= runs.srcs; s += kEach) {
+    Vec data[kEach];
+#pragma unroll
+    for (uint32_t i = 0; i < kEach; ++i) data[i] = load(s + i);
+#pragma unroll
+    for (uint32_t i = 0; i < kEach; ++i) acc.template add<kOp>(data[i]);
+  }
+  for (; s < runs.srcs; ++s) acc.template add<kOp>(load(s));
+  return acc.finish();
+}
+
+template <typename Arith, Reduction kOp>
+DEV void combine_element(const Runs& runs, uint64_t at) {
+  using T = typename Arith::T;
+  Accumulator<Arith, Single<T>> acc;
+  acc.start(Single<T>{load_plain<T>(runs.src(0) + at)});
+  for (uint32_t s = 1; s < runs.srcs; ++s) acc.template add<kOp>(Single<T>{load_plain<T>(runs.src(s) + at)});
+  Single<T> result = acc.finish();
+  for (uint32_t d = 0; d < runs.dsts; ++d) store_plain<T>(runs.dst(d) + at, result.value);
+}
+
+/// Vectors of 16 bytes where addresses differ in their last bits, so that some are moved in pieces.
+template <typename Arith, Reduction kOp>
+DEV_CALL void reduce_unlike(Runs runs, uint64_t at, uint64_t vectors) {
+  for (uint64_t v = dev_thread(); v < vectors; v += dev_threads()) {
+    Vec16 result = combine_at<Arith, kOp, Vec16, false>(runs, at + 16 * v);
+    for (uint32_t d = 0; d < runs.dsts; ++d) {
+      char* to = runs.dst(d) + at + 16 * v;
+      store_any(to, alignment_of(to), result);
+    }
+  }
+}
+
+/// Whole elements of which there are few.
+template <typename Arith, Reduction kOp>
+DEV_CALL void reduce_elements(Runs runs, uint64_t at, uint64_t len) {
+  using T = typename Arith::T;
+  for (uint64_t i = sizeof(T) * dev_thread(); i < len; i += sizeof(T) * dev_threads()) {
+    combine_element<Arith, kOp>(runs, at + i);
+  }
+}
+
+/// `len` bytes, whole elements, from byte `at` on.
+template <typename Arith, Reduction kOp>
+DEV_CALL void reduce_runs(Runs runs, uint64_t at, uint64_t len) {
+  const uint64_t head = head_of(runs.dst(0) + at, len), vectors = (len - head) / 16, body = at + head;
+  // Whether all addresses are alike, so that vectors are whole everywhere.
+  uint64_t differs = 0;
+  for (uint32_t i = 0; i < runs.srcs + runs.dsts; ++i) {
+    differs |= reinterpret_cast<uint64_t>(runs.heads[i]) ^ reinterpret_cast<uint64_t>(runs.dst(0));
+  }
+  if ((differs & 15) == 0) {
+    for (uint64_t v = dev_thread(); v < vectors; v += dev_threads()) {
+      Vec16 result = combine_at<Arith, kOp, Vec16, true>(runs, body + 16 * v);
+      for (uint32_t d = 0; d < runs.dsts; ++d) store16(runs.dst(d) + body + 16 * v, result);
+    }
+  } else {
+    reduce_unlike<Arith, kOp>(runs, body, vectors);
+  }
+  if (head != 0) reduce_elements<Arith, kOp>(runs, at, head);
+  const uint64_t done = head + 16 * vectors;
+  if (done < len) reduce_elements<Arith, kOp>(runs, at + done, len - done);
+}
+
+/// References of an operation: `srcs` from number `first` on, then `dsts`.
+struct Operands {
+  uint32_t first;
+  uint32_t srcs;
+  uint32_t dsts;
+};
+
+/// Plain sources into plain destinations where not every operand is one whole run: element by element, each looked up.
+template <typename Arith, Reduction kOp>
+DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at, uint64_t len) {
+  using T = typename Arith::T;
+  for (uint64_t i = at + sizeof(T) * dev_thread(); i < at + len; i += sizeof(T) * dev_threads()) {
+    auto load = [&](uint32_t number) {
+      Span span = span_at(launch, place_at(launch, operands.first + number), i, sizeof(T));
+      return span.len < sizeof(T) ? Single<T>{} : Single<T>{load_plain<T>(span.at)};
+    };
+    Accumulator<Arith, Single<T>> acc;
+    acc.start(load(0));
+    for (uint32_t s = 1; s < operands.srcs; ++s) acc.template add<kOp>(load(s));
+    Single<T> result = acc.finish();
+    for (uint32_t d = 0; d < operands.dsts; ++d) {
+      Span span = span_at(launch, place_at(launch, operands.first + operands.srcs + d), i, sizeof(T));
+      if (span.len >= sizeof(T)) store_plain<T>(span.at, result.value);
+    }
+  }
+}
+
+/// Operands of which some are packets: those from left to right, then the plain ones, into all destinations.
+template <typename Arith, Reduction kOp>
+DEV_CALL void reduce_packets(const Launch& launch, Position position, Operands operands, uint64_t at, uint64_t len) {
+  for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
+    Accumulator<Arith, Vec8> acc;
+    bool first = true;
+    auto take = [&](const Vec8& payload) {
+      if (first) acc.start(payload);
+      else acc.template add<kOp>(payload);
+      first = false;
+    };
+    Vec8 payload = {{0, 0}};
+    for (uint32_t s = 0; s < operands.srcs; ++s) {
+      const Place place = place_at(launch, operands.first + s);
+      if (place.space != kPackets) continue;
+      payload = take_packet(launch, position, place.at + 2 * i, operands.first + s, i / 8);
+      take(payload);
+    }
+    for (uint32_t s = 0; s < operands.srcs; ++s) {
+      const Place place = place_at(launch, operands.first + s);
+      if (place.space == kPackets) continue;
+      Span span = span_at(launch, place, i, 8);
+      payload = load_payload(span.at, span.len);
+      take(payload);
+    }
+    // A single source is handed on as it is.
+    Vec8 result = operands.srcs == 1 ? payload : acc.finish();
+    for (uint32_t d = 0; d < operands.dsts; ++d) {
+      const Place place = place_at(launch, operands.first + operands.srcs + d);
+      if (place.space == kPackets) {
+        store_packet(place.at + 2 * i, result, window().flag);
+      } else {
+        Span span = span_at(launch, place, i, 8);
+        store_payload(span.at, span.len, result);
+      }
+    }
+  }
+}
+
+}  // namespace mscclpp

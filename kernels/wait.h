@@ -1,0 +1,62 @@
+// Waiting: every wait is bounded, and one that gives up says for what it waited.
+#pragma once
+#include "sync.h"
+#include "window.h"
+
+namespace mscclpp {
+
+enum Awaited : uint32_t { kSignal = 1, kSemaphore = 2, kBarrier = 3, kPacket = 4, kProxy = 5 };
+
+/// Between two looks at the clock and at whether others gave up: some microseconds.
+constexpr uint32_t kPollsPerLook = 256;
+
+/// A wait's patience.
+struct Patience {
+  uint32_t polls = 0;
+  uint64_t deadline = 0;
+
+  /// Called by: the waiting thread, after a look that failed. Returns: whether to give up.
+  DEV bool is_over(const Launch& launch) {
+    dev_relax();
+    if (++polls % kPollsPerLook != 0) return false;
+    return look(launch);
+  }
+
+  DEV_CALL bool look(const Launch& launch) {
+    if (load_relaxed_gpu(&reinterpret_cast<State*>(launch.state)->abort) != 0) return true;
+    uint64_t now = dev_now();
+    if (deadline == 0) deadline = now + launch.timeout_ns;
+    bool asked = polls % (16 * kPollsPerLook) == 0 && load_relaxed_sys(reinterpret_cast<uint32_t*>(launch.host_abort)) != 0;
+    return asked || now > deadline;
+  }
+};
+
+/// What a wait was for.
+struct Awaiting {
+  uint32_t what;
+  uint32_t id;
+  uint64_t detail;
+  uint64_t expected;
+  uint64_t seen;
+};
+
+/// Called by: a thread whose wait is over without success. The first one of its block reports; all blocks leave.
+DEV_CALL void give_up(const Launch& launch, Position position, const Awaiting& awaiting) {
+  State* state = reinterpret_cast<State*>(launch.state);
+  Report* report = reinterpret_cast<Report*>(launch.reports) + window().agent;
+  if (compare_swap_relaxed_sys(&report->state, 0, 1) == 0) {
+    report->what = awaiting.what;
+    report->instr = position.instr;
+    report->id = awaiting.id;
+    report->iteration = position.iteration;
+    report->detail = awaiting.detail;
+    report->expected = awaiting.expected;
+    report->seen = awaiting.seen;
+  }
+  window().failed = 1;
+  store_relaxed_gpu(&state->abort, uint64_t{1});
+  // The host looks at the word behind the one that it writes.
+  store_relaxed_sys(reinterpret_cast<uint32_t*>(launch.host_abort) + 1, uint32_t{1});
+}
+
+}  // namespace mscclpp

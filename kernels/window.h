@@ -1,0 +1,88 @@
+// What a block of threads has at hand, in shared memory: facts of its launch, and a window of its operations.
+#pragma once
+#include "place.h"
+
+namespace mscclpp {
+
+enum Action : uint8_t {
+  kNop = 0,
+  kCopy = 1,
+  kPack = 2,
+  kUnpack = 3,
+  kForward = 4,
+  kReduce = 5,
+  kPort = 6,
+  kPortForward = 7,
+  kPutSignal = 8,
+  kPortSignal = 9,
+  kWait = 10,
+  kFlush = 11,
+  kAcquire = 12,
+  kRelease = 13,
+  kMeet = 14,
+  kLoop = 15,
+};
+
+/// Bits of `Instr.flags`.
+enum Flag : uint8_t { kRelaxed = 1, kThenSignal = 2, kThenFlush = 4, kUsesPackets = 8 };
+
+constexpr uint32_t kWindowInstrs = 32;
+constexpr uint32_t kWindowPlaces = 192;
+constexpr uint32_t kWindowIds = 96;
+
+/// An operation's range, before a loop's window narrows it, and whether all of its operands are one whole run each.
+struct Range {
+  uint64_t start;
+  uint64_t len;
+  uint32_t whole;
+  uint32_t reserved;
+};
+
+/// Changed between two block syncs only, by `refill`; `failed` by any thread.
+struct Window {
+  /// Launches before this one.
+  uint64_t sequence;
+  /// What packets carry: never 0.
+  uint32_t flag;
+  /// The block's number in `Launch.agents`.
+  uint32_t agent;
+  uint32_t fifo;
+  /// Whether a wait of the block has given up.
+  volatile uint32_t failed;
+  /// The block's last operation, operand and id.
+  uint32_t instrs_end, operands_end, ids_end;
+  /// The window holds the operations `first..end`, and references and ids from these numbers on.
+  uint32_t first, end, first_place, first_id;
+  Instr instrs[kWindowInstrs];
+  Range ranges[kWindowInstrs];
+  Place places[kWindowPlaces];
+  /// First bytes of the places that are one run.
+  char* heads[kWindowPlaces];
+  Id ids[kWindowIds];
+};
+
+DEV Window& window() {
+  SHARED(Window, the_window, 1);
+  return the_window[0];
+}
+
+/// Where a thread is: the operation, as index of `Launch.instrs`, and the iteration of the loop around it.
+struct Position {
+  uint32_t instr;
+  uint32_t iteration;
+};
+
+/// Reference `number` of all.
+DEV Place place_at(const Launch& launch, uint32_t number) {
+  uint32_t in_window = number - window().first_place;
+  if (in_window < kWindowPlaces) return window().places[in_window];
+  return place_of(launch, reinterpret_cast<const Operand*>(launch.operands)[number], window().sequence);
+}
+
+/// Channel, semaphore or barrier `number` of all.
+DEV Id id_at(const Launch& launch, uint32_t number) {
+  uint32_t in_window = number - window().first_id;
+  return in_window < kWindowIds ? window().ids[in_window] : reinterpret_cast<const Id*>(launch.ids)[number];
+}
+
+}  // namespace mscclpp

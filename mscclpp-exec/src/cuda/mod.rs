@@ -1,0 +1,3 @@
+//! CUDA devices.
+
+mod abi;
