@@ -191,7 +191,8 @@ static_assert(sizeof(Trigger) == 64 &&
               "Trigger: abi.rs and abi.h disagree");
 
 /// A kernel's argument: a plan bound to sizes and buffers. `bases`: input and output of every rank; where there are more
-/// ranks than fit, `table` has them. `scratch`: plain scratch and packets of every rank.
+/// ranks than fit, `table` has them. `scratch`: plain scratch and packets of every rank. `reduce`: the reduction in place of
+/// the operations' own, if it is below 5.
 struct Launch {
   uint64_t agents;
   uint64_t instrs;
@@ -218,7 +219,8 @@ struct Launch {
   uint32_t num_ranks;
   uint32_t divisor;
   uint32_t system_scope;
-  uint32_t reserved[3];
+  uint32_t reduce;
+  uint32_t reserved[2];
   uint64_t bases[64];
 };
 static_assert(sizeof(Launch) == 736 &&
@@ -247,11 +249,12 @@ static_assert(sizeof(Launch) == 736 &&
                   offsetof(Launch, num_ranks) == 200 &&
                   offsetof(Launch, divisor) == 204 &&
                   offsetof(Launch, system_scope) == 208 &&
-                  offsetof(Launch, reserved) == 212 &&
+                  offsetof(Launch, reduce) == 212 &&
+                  offsetof(Launch, reserved) == 216 &&
                   offsetof(Launch, bases) == 224,
               "Launch: abi.rs and abi.h disagree");
 
 /// Of all names, sizes and places above.
-constexpr uint64_t kAbiHash = 0x3dc20dc593267d6full;
+constexpr uint64_t kAbiHash = 0xa802f38ecf0899bull;
 
 }  // namespace mscclpp

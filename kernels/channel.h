@@ -26,6 +26,7 @@ DEV uint64_t look_at_counter(const Launch& launch, const uint64_t* counter) {
 DEV_CALL void await_counter(const Launch& launch, Position position, const uint64_t* counter, uint64_t expected, uint32_t what,
                        uint32_t id) {
   Patience patience;
+  DEV_NO_UNROLL
   for (;;) {
     uint64_t seen = look_at_counter(launch, counter);
     if (static_cast<int64_t>(seen - expected) >= 0 || window().failed) return;
@@ -45,6 +46,7 @@ DEV void await_signal(const Launch& launch, Position position, const Id& id) {
 DEV_CALL void acquire_semaphore(const Launch& launch, Position position, Id id) {
   uint64_t* units = reinterpret_cast<uint64_t*>(id.counter);
   Patience patience;
+  DEV_NO_UNROLL
   for (;;) {
     uint64_t seen = load_relaxed_gpu(units);
     if (static_cast<int64_t>(seen) > 0 && compare_swap_acquire_gpu(units, seen, seen - 1) == seen) return;
@@ -75,6 +77,7 @@ DEV_CALL void push_trigger(const Launch& launch, Position position, uint32_t num
   // The slot's last request must be done.
   const uint64_t* handled = reinterpret_cast<const uint64_t*>(fifo.handled);
   Patience patience;
+  DEV_NO_UNROLL
   while (!window().failed && static_cast<int64_t>(turn - load_acquire_sys(handled)) >= static_cast<int64_t>(fifo.size)) {
     if (patience.is_over(launch)) {
       give_up(launch, position, Awaiting{kProxy, number, 0, turn + 1 - fifo.size, load_acquire_sys(handled)});
@@ -95,6 +98,7 @@ DEV_CALL void await_proxy(const Launch& launch, Position position, uint32_t numb
   const Fifo& fifo = reinterpret_cast<const Fifo*>(launch.fifos)[number];
   uint64_t head = load_relaxed_gpu(reinterpret_cast<const uint64_t*>(fifo.head));
   Patience patience;
+  DEV_NO_UNROLL
   for (;;) {
     uint64_t seen = load_acquire_sys(reinterpret_cast<const uint64_t*>(fifo.handled));
     if (static_cast<int64_t>(seen - head) >= 0 || window().failed) return;
@@ -105,8 +109,10 @@ DEV_CALL void await_proxy(const Launch& launch, Position position, uint32_t numb
 /// Called by: all threads of the block, one for each pair of references; `first`: the first source.
 DEV_CALL void port(const Launch& launch, Position position, const Instr& instr, uint64_t at, uint64_t len) {
   const uint32_t fifo = window().fifo;
+  DEV_NO_UNROLL
   for (uint32_t i = dev_thread(); i < instr.dsts; i += dev_threads()) {
     uint32_t src = instr.operands + (instr.srcs == 1 ? 0 : i), dst = instr.operands + instr.srcs + i;
+    DEV_NO_UNROLL
     for (uint64_t done = 0; done < len && !window().failed;) {
       const Place place = place_at(launch, src);
       Span from = span_at(launch, place, at + done, len - done);

@@ -18,12 +18,14 @@ constexpr uint32_t kUnroll = 4;
 DEV void copy_bytes(char* dst, const char* src, uint64_t len) {
   const uint64_t t = dev_thread(), threads = dev_threads();
   const uint64_t head = head_of(dst, len), vectors = (len - head) / 16;
+  DEV_NO_UNROLL
   for (uint64_t i = t; i < head; i += threads) store_plain<uint8_t>(dst + i, load_plain<uint8_t>(src + i));
   char* to = dst + head;
   const char* from = src + head;
   const uint32_t alignment = alignment_of(from);
   uint64_t v = t;
   if (alignment == 16) {
+    DEV_NO_UNROLL
     for (; v + (kUnroll - 1) * threads < vectors; v += kUnroll * threads) {
       Vec16 data[kUnroll];
 #pragma unroll
@@ -31,21 +33,26 @@ DEV void copy_bytes(char* dst, const char* src, uint64_t len) {
 #pragma unroll
       for (uint32_t i = 0; i < kUnroll; ++i) store16(to + 16 * (v + i * threads), data[i]);
     }
+    DEV_NO_UNROLL
     for (; v < vectors; v += threads) store16(to + 16 * v, load16(from + 16 * v));
   } else {
+    DEV_NO_UNROLL
     for (; v < vectors; v += threads) store16(to + 16 * v, load_any<Vec16>(from + 16 * v, alignment));
   }
+  DEV_NO_UNROLL
   for (uint64_t i = head + 16 * vectors + t; i < len; i += threads) {
     store_plain<uint8_t>(dst + i, load_plain<uint8_t>(src + i));
   }
 }
 
 DEV void zero_bytes(char* dst, uint64_t len) {
+  DEV_NO_UNROLL
   for (uint64_t i = dev_thread(); i < len; i += dev_threads()) store_plain<uint8_t>(dst + i, uint8_t{0});
 }
 
 /// Plain to plain: `len` bytes from byte `at` of references `src` and `dst` on.
 DEV_CALL void copy(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+  DEV_NO_UNROLL
   while (len > 0) {
     Span from = span_at(launch, place_at(launch, src), at, len), to = span_at(launch, place_at(launch, dst), at, from.run);
     uint64_t both = from.len < to.len ? from.len : to.len;
@@ -56,17 +63,28 @@ DEV_CALL void copy(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at
   }
 }
 
-/// The first `room` of 8 bytes, at most all; the others are zero.
-DEV Vec8 load_payload(const char* at, uint64_t room) {
-  if (room >= 8) return load_any<Vec8>(at, alignment_of(at));
+/// The first `room` of 8 bytes, fewer than all; the others are zero.
+DEV_CALL Vec8 load_few(const char* at, uint64_t room) {
   Vec8 payload = {{0, 0}};
+  DEV_NO_UNROLL
   for (uint32_t i = 0; i < room; ++i) payload.w[i / 4] |= static_cast<uint32_t>(load_plain<uint8_t>(at + i)) << 8 * (i % 4);
   return payload;
 }
 
-DEV void store_payload(char* at, uint64_t room, const Vec8& payload) {
-  if (room >= 8) return store_any(at, alignment_of(at), payload);
+DEV_CALL void store_few(char* at, uint64_t room, Vec8 payload) {
+  DEV_NO_UNROLL
   for (uint32_t i = 0; i < room; ++i) store_plain<uint8_t>(at + i, static_cast<uint8_t>(payload.w[i / 4] >> 8 * (i % 4)));
+}
+
+/// 8 bytes of which `room` are there; the others are zero.
+DEV Vec8 load_payload(const char* at, uint64_t room) {
+  return room >= 8 ? load_any<Vec8>(at, alignment_of(at)) : load_few(at, room);
+}
+
+/// As many of 8 bytes as there is room for.
+DEV void store_payload(char* at, uint64_t room, const Vec8& payload) {
+  if (room >= 8) store_any(at, alignment_of(at), payload);
+  else store_few(at, room, payload);
 }
 
 /// The payload of packet `number` of reference `source`, waited for. Zeros if the wait gave up.
@@ -74,6 +92,7 @@ DEV_CALL Vec8 await_packet(const Launch& launch, Position position, const char* 
   Vec8 payload;
   uint32_t seen;
   Patience patience;
+  DEV_NO_UNROLL
   while (!load_packet(at, window().flag, payload, seen)) {
     if (window().failed) return Vec8{{0, 0}};
     if (patience.is_over(launch)) {
@@ -92,8 +111,10 @@ DEV Vec8 take_packet(const Launch& launch, Position position, const char* at, ui
 
 /// Plain to packets.
 DEV_CALL void pack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+  DEV_NO_UNROLL
   while (len > 0) {
     Span from = span_at(launch, place_at(launch, src), at, len), to = span_at(launch, place_at(launch, dst), at, from.run);
+    DEV_NO_UNROLL
     for (uint64_t i = 8 * dev_thread(); i < to.run; i += 8 * dev_threads()) {
       store_packet(to.at + 2 * i, load_payload(from.at + i, from.len > i ? from.len - i : 0), window().flag);
     }
@@ -104,8 +125,10 @@ DEV_CALL void pack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at
 
 /// Packets to plain.
 DEV_CALL void unpack(const Launch& launch, Position position, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+  DEV_NO_UNROLL
   while (len > 0) {
     Span from = span_at(launch, place_at(launch, src), at, len), to = span_at(launch, place_at(launch, dst), at, from.run);
+    DEV_NO_UNROLL
     for (uint64_t i = 8 * dev_thread(); i < to.run; i += 8 * dev_threads()) {
       Vec8 payload = take_packet(launch, position, from.at + 2 * i, src, (at + i) / 8);
       store_payload(to.at + i, to.len > i ? to.len - i : 0, payload);
@@ -119,8 +142,10 @@ DEV_CALL void unpack(const Launch& launch, Position position, uint32_t src, uint
 DEV_CALL void forward(const Launch& launch, Position position, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
                       uint64_t len) {
   const char* from = place_at(launch, src).at;
+  DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Vec8 payload = take_packet(launch, position, from + 2 * i, src, i / 8);
+    DEV_NO_UNROLL
     for (uint32_t d = 0; d < dsts; ++d) store_packet(place_at(launch, dst + d).at + 2 * i, payload, window().flag);
   }
 }
@@ -128,6 +153,7 @@ DEV_CALL void forward(const Launch& launch, Position position, uint32_t src, uin
 /// Waits until all packets of a reference are there.
 DEV_CALL void await_packets(const Launch& launch, Position position, uint32_t src, uint64_t at, uint64_t len) {
   const char* from = place_at(launch, src).at;
+  DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     take_packet(launch, position, from + 2 * i, src, i / 8);
   }

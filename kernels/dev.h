@@ -22,6 +22,8 @@ typedef long long int64_t;
 #endif
 
 #define DEV __device__ __forceinline__
+/// Before loops whose bodies are large: to unroll them costs more than it gains.
+#define DEV_NO_UNROLL _Pragma("unroll 1")
 #define DEV_CALL __device__ __noinline__
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define KERNEL_PARAM const __grid_constant__

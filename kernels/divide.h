@@ -30,6 +30,7 @@ DEV void divide_launch(const Launch& launch) {
   char* output = reinterpret_cast<char*>(bases[2 * rank + 1]);
   if (output == nullptr) return;
   const uint64_t stride = sizeof(T) * static_cast<uint64_t>(dev_threads()) * each;
+  DEV_NO_UNROLL
   for (uint64_t at = sizeof(T) * (dev_thread() + static_cast<uint64_t>(dev_threads()) * (dev_block() % each));
        at < launch.output.len; at += stride) {
     store_plain<T>(output + at, divide<T>(load_plain<T>(output + at), launch.divisor));

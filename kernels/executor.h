@@ -25,6 +25,7 @@ DEV bool is_whole(const Instr& instr, const Range& range) {
   uint32_t first = instr.operands - window().first_place, count = instr.srcs + instr.dsts;
   if (first + count > kWindowPlaces) return false;
   bool whole = true;
+  DEV_NO_UNROLL
   for (uint32_t i = first; i < first + count; ++i) {
     const Place& place = window().places[i];
     whole &= !(place.split | place.wraps) && place.limit >= range.start + range.len;
@@ -45,18 +46,22 @@ DEV_CALL void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32
     w.first_id = id;
   }
   // All of these loads are in flight together: none needs another's result.
+  DEV_NO_UNROLL
   for (uint32_t i = t; i < count; i += threads) w.instrs[i] = all_instrs(launch)[pc + i];
+  DEV_NO_UNROLL
   for (uint32_t i = t; i < kWindowPlaces && operand + i < w.operands_end; i += threads) {
     Place place = place_of(launch, reinterpret_cast<const Operand*>(launch.operands)[operand + i], w.sequence);
     w.places[i] = place;
     w.heads[i] = place.at;
   }
+  DEV_NO_UNROLL
   for (uint32_t i = t; i < kWindowIds && id + i < w.ids_end; i += threads) {
     w.ids[i] = reinterpret_cast<const Id*>(launch.ids)[id + i];
   }
   dev_sync();
   // As many operations as have all of their operands and ids here; the first one in any case.
   uint32_t fit = 0;
+  DEV_NO_UNROLL
   for (uint32_t from = 0; from < count; from += threads) {
     const uint32_t i = from + t;
     bool fits = false;
@@ -75,25 +80,24 @@ DEV_CALL void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32
   dev_sync();
 }
 
-template <typename Arith, Reduction kOp>
-DEV void reduce_as(const Launch& launch, Position position, const Instr& instr, bool whole, uint64_t at, uint64_t len) {
-  const Operands operands = {instr.operands, instr.srcs, instr.dsts};
-  if (instr.flags & kUsesPackets) {
-    reduce_packets<Arith, kOp>(launch, position, operands, at, len);
-  } else if (whole) {
-    reduce_runs<Arith, kOp>(Runs{window().heads + (instr.operands - window().first_place), instr.srcs, instr.dsts}, at, len);
-  } else {
-    reduce_pieces<Arith, kOp>(launch, operands, at, len);
-  }
+template <typename Arith, bool kSum>
+DEV void reduce_as(const Launch& launch, Position position, const Operands& operands, bool packets, uint64_t at, uint64_t len) {
+  if (packets) return reduce_packets<Arith, kSum>(launch, position, operands, at, len);
+  char* const* heads = window().heads + (operands.first - window().first_place);
+  reduce_runs<Arith, kSum>(Runs{heads, operands.srcs, operands.dsts, operands.op}, at, len);
 }
 
 template <typename Arith>
 DEV void reduce(const Launch& launch, Position position, const Instr& instr, bool whole, uint64_t at, uint64_t len) {
-  switch (static_cast<Reduction>(instr.reduce)) {
-    case Reduction::Prod: return reduce_as<Arith, Reduction::Prod>(launch, position, instr, whole, at, len);
-    case Reduction::Min: return reduce_as<Arith, Reduction::Min>(launch, position, instr, whole, at, len);
-    case Reduction::Max: return reduce_as<Arith, Reduction::Max>(launch, position, instr, whole, at, len);
-    default: return reduce_as<Arith, Reduction::Sum>(launch, position, instr, whole, at, len);
+  const uint32_t op = launch.reduce < 5 ? launch.reduce : instr.reduce;
+  const Operands operands = {instr.operands, instr.srcs, instr.dsts, static_cast<Reduction>(op)};
+  const bool packets = instr.flags & kUsesPackets;
+  if (!packets && !whole) return reduce_pieces<Arith>(launch, operands, at, len);
+  // Averages add up; they are divided at the end.
+  if (operands.op == Reduction::Sum || operands.op == Reduction::Avg) {
+    reduce_as<Arith, true>(launch, position, operands, packets, at, len);
+  } else {
+    reduce_as<Arith, false>(launch, position, operands, packets, at, len);
   }
 }
 
@@ -110,12 +114,15 @@ DEV void execute_data(const Launch& launch, Position position, const Instr& inst
       return port(launch, position, instr, at, len);
     case kPort: return port(launch, position, instr, at, len);
     case kCopy:
+      DEV_NO_UNROLL
       for (uint32_t i = 0; i < instr.srcs; ++i) copy(launch, src + i, dst + i, at, len);
       return;
     case kPack:
+      DEV_NO_UNROLL
       for (uint32_t i = 0; i < instr.srcs; ++i) pack(launch, src + i, dst + i, at, len);
       return;
     default:
+      DEV_NO_UNROLL
       for (uint32_t i = 0; i < instr.srcs; ++i) unpack(launch, position, src + i, dst + i, at, len);
       return;
   }
@@ -124,6 +131,7 @@ DEV void execute_data(const Launch& launch, Position position, const Instr& inst
 /// Operations on channels, semaphores and barriers: one thread for each.
 DEV_CALL void execute_sync(const Launch& launch, Position position, const Instr& instr) {
   if (instr.action == kMeet) return meet(launch, position, id_at(launch, instr.first_id), instr.count);
+  DEV_NO_UNROLL
   for (uint32_t i = dev_thread(); i < instr.ids; i += dev_threads()) {
     const Id id = id_at(launch, instr.first_id + i);
     switch (instr.action) {
@@ -147,6 +155,7 @@ template <typename Arith>
 DEV void run_block(const Launch& launch, uint32_t pc) {
   Loop loop = {0, 0, 0, 0};
   Position position = {pc, 0};
+  DEV_NO_UNROLL
   while (pc < window().instrs_end) {
     if (pc - window().first >= window().end - window().first) {
       refill(launch, pc, all_instrs(launch)[pc].operands, all_instrs(launch)[pc].first_id);

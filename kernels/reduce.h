@@ -37,20 +37,46 @@ struct Accumulator {
     }
   }
 
-  template <Reduction kOp>
-  DEV void add(const Vec& vec) {
+  /// `op`: the operation, where it is not known to be a sum.
+  template <bool kSum>
+  DEV void add(const Vec& vec, Reduction op) {
     Elements from;
     from.vec = vec;
+    if constexpr (kNative) {
+      combine_all<kSum, T>(acc, from.e, op);
+    } else if constexpr (kRounds) {
+      using W = typename Native<T>::Type;
+      W left[kCount], right[kCount];
 #pragma unroll
-    for (uint32_t i = 0; i < kCount; ++i) {
-      if constexpr (kNative) {
-        acc[i] = combine_wrapping<kOp, T>(acc[i], from.e[i]);
-      } else if constexpr (kRounds) {
-        using W = typename Native<T>::Type;
-        acc[i] = Via<T, W>::narrow(combine<kOp, W>(Via<T, W>::widen(acc[i]), Via<T, W>::widen(from.e[i])));
-      } else {
-        acc[i] = combine<kOp, A>(acc[i], Via<T, A>::widen(from.e[i]));
+      for (uint32_t i = 0; i < kCount; ++i) {
+        left[i] = Via<T, W>::widen(acc[i]);
+        right[i] = Via<T, W>::widen(from.e[i]);
       }
+      combine_all<kSum, W>(left, right, op);
+#pragma unroll
+      for (uint32_t i = 0; i < kCount; ++i) acc[i] = Via<T, W>::narrow(left[i]);
+    } else {
+      A right[kCount];
+#pragma unroll
+      for (uint32_t i = 0; i < kCount; ++i) right[i] = Via<T, A>::widen(from.e[i]);
+      combine_all<kSum, A>(acc, right, op);
+    }
+  }
+
+  template <Reduction kOp, typename W>
+  DEV static void combine_each(W* left, const W* right) {
+#pragma unroll
+    for (uint32_t i = 0; i < kCount; ++i) left[i] = combine_wrapping<kOp, W>(left[i], right[i]);
+  }
+
+  template <bool kSum, typename W>
+  DEV static void combine_all(W* left, const W* right, Reduction op) {
+    if constexpr (kSum) return combine_each<Reduction::Sum>(left, right);
+    switch (op) {
+      case Reduction::Prod: return combine_each<Reduction::Prod>(left, right);
+      case Reduction::Min: return combine_each<Reduction::Min>(left, right);
+      case Reduction::Max: return combine_each<Reduction::Max>(left, right);
+      default: return combine_each<Reduction::Sum>(left, right);
     }
   }
 
@@ -80,13 +106,14 @@ struct Runs {
   char* const* heads;
   uint32_t srcs;
   uint32_t dsts;
+  Reduction op;
 
   DEV char* src(uint32_t number) const { return heads[number]; }
   DEV char* dst(uint32_t number) const { return heads[srcs + number]; }
 };
 
 /// Combines the vectors at byte `at` of all sources. `kAligned`: whether all addresses are multiples of 16.
-template <typename Arith, Reduction kOp, typename Vec, bool kAligned>
+template <typename Arith, bool kSum, typename Vec, bool kAligned>
 DEV Vec combine_at(const Runs& runs, uint64_t at) {
   auto load = [&](uint32_t number) {
     const char* from = runs.src(number) + at;
@@ -97,32 +124,38 @@ DEV Vec combine_at(const Runs& runs, uint64_t at) {
   acc.start(load(0));
   constexpr uint32_t kEach = kBatch<Arith>;
   uint32_t s = 1;
+  DEV_NO_UNROLL
   for (; s + kEach <= runs.srcs; s += kEach) {
     Vec data[kEach];
 #pragma unroll
     for (uint32_t i = 0; i < kEach; ++i) data[i] = load(s + i);
 #pragma unroll
-    for (uint32_t i = 0; i < kEach; ++i) acc.template add<kOp>(data[i]);
+    for (uint32_t i = 0; i < kEach; ++i) acc.template add<kSum>(data[i], runs.op);
   }
-  for (; s < runs.srcs; ++s) acc.template add<kOp>(load(s));
+  DEV_NO_UNROLL
+  for (; s < runs.srcs; ++s) acc.template add<kSum>(load(s), runs.op);
   return acc.finish();
 }
 
-template <typename Arith, Reduction kOp>
+template <typename Arith>
 DEV void combine_element(const Runs& runs, uint64_t at) {
   using T = typename Arith::T;
   Accumulator<Arith, Single<T>> acc;
   acc.start(Single<T>{load_plain<T>(runs.src(0) + at)});
-  for (uint32_t s = 1; s < runs.srcs; ++s) acc.template add<kOp>(Single<T>{load_plain<T>(runs.src(s) + at)});
+  DEV_NO_UNROLL
+  for (uint32_t s = 1; s < runs.srcs; ++s) acc.template add<false>(Single<T>{load_plain<T>(runs.src(s) + at)}, runs.op);
   Single<T> result = acc.finish();
+  DEV_NO_UNROLL
   for (uint32_t d = 0; d < runs.dsts; ++d) store_plain<T>(runs.dst(d) + at, result.value);
 }
 
 /// Vectors of 16 bytes where addresses differ in their last bits, so that some are moved in pieces.
-template <typename Arith, Reduction kOp>
+template <typename Arith>
 DEV_CALL void reduce_unlike(Runs runs, uint64_t at, uint64_t vectors) {
+  DEV_NO_UNROLL
   for (uint64_t v = dev_thread(); v < vectors; v += dev_threads()) {
-    Vec16 result = combine_at<Arith, kOp, Vec16, false>(runs, at + 16 * v);
+    Vec16 result = combine_at<Arith, false, Vec16, false>(runs, at + 16 * v);
+    DEV_NO_UNROLL
     for (uint32_t d = 0; d < runs.dsts; ++d) {
       char* to = runs.dst(d) + at + 16 * v;
       store_any(to, alignment_of(to), result);
@@ -131,34 +164,38 @@ DEV_CALL void reduce_unlike(Runs runs, uint64_t at, uint64_t vectors) {
 }
 
 /// Whole elements of which there are few.
-template <typename Arith, Reduction kOp>
+template <typename Arith>
 DEV_CALL void reduce_elements(Runs runs, uint64_t at, uint64_t len) {
   using T = typename Arith::T;
+  DEV_NO_UNROLL
   for (uint64_t i = sizeof(T) * dev_thread(); i < len; i += sizeof(T) * dev_threads()) {
-    combine_element<Arith, kOp>(runs, at + i);
+    combine_element<Arith>(runs, at + i);
   }
 }
 
 /// `len` bytes, whole elements, from byte `at` on.
-template <typename Arith, Reduction kOp>
+template <typename Arith, bool kSum>
 DEV_CALL void reduce_runs(Runs runs, uint64_t at, uint64_t len) {
   const uint64_t head = head_of(runs.dst(0) + at, len), vectors = (len - head) / 16, body = at + head;
   // Whether all addresses are alike, so that vectors are whole everywhere.
   uint64_t differs = 0;
+  DEV_NO_UNROLL
   for (uint32_t i = 0; i < runs.srcs + runs.dsts; ++i) {
     differs |= reinterpret_cast<uint64_t>(runs.heads[i]) ^ reinterpret_cast<uint64_t>(runs.dst(0));
   }
   if ((differs & 15) == 0) {
+    DEV_NO_UNROLL
     for (uint64_t v = dev_thread(); v < vectors; v += dev_threads()) {
-      Vec16 result = combine_at<Arith, kOp, Vec16, true>(runs, body + 16 * v);
+      Vec16 result = combine_at<Arith, kSum, Vec16, true>(runs, body + 16 * v);
+      DEV_NO_UNROLL
       for (uint32_t d = 0; d < runs.dsts; ++d) store16(runs.dst(d) + body + 16 * v, result);
     }
   } else {
-    reduce_unlike<Arith, kOp>(runs, body, vectors);
+    reduce_unlike<Arith>(runs, body, vectors);
   }
-  if (head != 0) reduce_elements<Arith, kOp>(runs, at, head);
+  if (head != 0) reduce_elements<Arith>(runs, at, head);
   const uint64_t done = head + 16 * vectors;
-  if (done < len) reduce_elements<Arith, kOp>(runs, at + done, len - done);
+  if (done < len) reduce_elements<Arith>(runs, at + done, len - done);
 }
 
 /// References of an operation: `srcs` from number `first` on, then `dsts`.
@@ -166,12 +203,14 @@ struct Operands {
   uint32_t first;
   uint32_t srcs;
   uint32_t dsts;
+  Reduction op;
 };
 
 /// Plain sources into plain destinations where not every operand is one whole run: element by element, each looked up.
-template <typename Arith, Reduction kOp>
+template <typename Arith>
 DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at, uint64_t len) {
   using T = typename Arith::T;
+  DEV_NO_UNROLL
   for (uint64_t i = at + sizeof(T) * dev_thread(); i < at + len; i += sizeof(T) * dev_threads()) {
     auto load = [&](uint32_t number) {
       Span span = span_at(launch, place_at(launch, operands.first + number), i, sizeof(T));
@@ -179,8 +218,10 @@ DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at
     };
     Accumulator<Arith, Single<T>> acc;
     acc.start(load(0));
-    for (uint32_t s = 1; s < operands.srcs; ++s) acc.template add<kOp>(load(s));
+    DEV_NO_UNROLL
+    for (uint32_t s = 1; s < operands.srcs; ++s) acc.template add<false>(load(s), operands.op);
     Single<T> result = acc.finish();
+    DEV_NO_UNROLL
     for (uint32_t d = 0; d < operands.dsts; ++d) {
       Span span = span_at(launch, place_at(launch, operands.first + operands.srcs + d), i, sizeof(T));
       if (span.len >= sizeof(T)) store_plain<T>(span.at, result.value);
@@ -189,23 +230,26 @@ DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at
 }
 
 /// Operands of which some are packets: those from left to right, then the plain ones, into all destinations.
-template <typename Arith, Reduction kOp>
+template <typename Arith, bool kSum>
 DEV_CALL void reduce_packets(const Launch& launch, Position position, Operands operands, uint64_t at, uint64_t len) {
+  DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Accumulator<Arith, Vec8> acc;
     bool first = true;
     auto take = [&](const Vec8& payload) {
       if (first) acc.start(payload);
-      else acc.template add<kOp>(payload);
+      else acc.template add<kSum>(payload, operands.op);
       first = false;
     };
     Vec8 payload = {{0, 0}};
+    DEV_NO_UNROLL
     for (uint32_t s = 0; s < operands.srcs; ++s) {
       const Place place = place_at(launch, operands.first + s);
       if (place.space != kPackets) continue;
       payload = take_packet(launch, position, place.at + 2 * i, operands.first + s, i / 8);
       take(payload);
     }
+    DEV_NO_UNROLL
     for (uint32_t s = 0; s < operands.srcs; ++s) {
       const Place place = place_at(launch, operands.first + s);
       if (place.space == kPackets) continue;
@@ -215,6 +259,7 @@ DEV_CALL void reduce_packets(const Launch& launch, Position position, Operands o
     }
     // A single source is handed on as it is.
     Vec8 result = operands.srcs == 1 ? payload : acc.finish();
+    DEV_NO_UNROLL
     for (uint32_t d = 0; d < operands.dsts; ++d) {
       const Place place = place_at(launch, operands.first + operands.srcs + d);
       if (place.space == kPackets) {

@@ -26,14 +26,46 @@ DEV void store16(void* at, const Vec16& v) {
                : "memory");
 }
 
+template <uint32_t kBytes>
+struct Word;
+template <>
+struct Word<1> {
+  using Type = uint8_t;
+};
+template <>
+struct Word<2> {
+  using Type = uint16_t;
+};
+template <>
+struct Word<4> {
+  using Type = uint32_t;
+};
+template <>
+struct Word<8> {
+  using Type = uint64_t;
+};
+
+/// An element, by one instruction of its size.
 template <typename T>
 DEV T load_plain(const void* at) {
-  return *static_cast<const volatile T*>(at);
+  using W = typename Word<sizeof(T)>::Type;
+  union {
+    W word;
+    T value;
+  } u;
+  u.word = *static_cast<const volatile W*>(at);
+  return u.value;
 }
 
 template <typename T>
 DEV void store_plain(void* at, T value) {
-  *static_cast<volatile T*>(at) = value;
+  using W = typename Word<sizeof(T)>::Type;
+  union {
+    T value;
+    W word;
+  } u;
+  u.value = value;
+  *static_cast<volatile W*>(at) = u.word;
 }
 
 #endif
@@ -44,52 +76,61 @@ DEV uint32_t alignment_of(const void* at) {
   return low == 0 ? 16 : low & (0u - low);
 }
 
-template <typename Word, typename Vec>
+template <typename W, typename Vec>
 DEV Vec load_pieces(const char* at) {
   union {
     Vec vec;
-    Word words[sizeof(Vec) / sizeof(Word)];
+    W words[sizeof(Vec) / sizeof(W)];
   } u;
 #pragma unroll
-  for (uint32_t i = 0; i < sizeof(Vec) / sizeof(Word); ++i) u.words[i] = load_plain<Word>(at + i * sizeof(Word));
+  for (uint32_t i = 0; i < sizeof(Vec) / sizeof(W); ++i) u.words[i] = load_plain<W>(at + i * sizeof(W));
   return u.vec;
 }
 
-template <typename Word, typename Vec>
+template <typename W, typename Vec>
 DEV void store_pieces(char* at, const Vec& vec) {
   union {
     Vec vec;
-    Word words[sizeof(Vec) / sizeof(Word)];
+    W words[sizeof(Vec) / sizeof(W)];
   } u;
   u.vec = vec;
 #pragma unroll
-  for (uint32_t i = 0; i < sizeof(Vec) / sizeof(Word); ++i) store_plain<Word>(at + i * sizeof(Word), u.words[i]);
+  for (uint32_t i = 0; i < sizeof(Vec) / sizeof(W); ++i) store_plain<W>(at + i * sizeof(W), u.words[i]);
 }
 
 /// Loads a vector from any address, in pieces of `alignment` bytes, which divide the address.
 template <typename Vec>
-DEV Vec load_any(const char* at, uint32_t alignment) {
+DEV_CALL Vec load_unaligned(const char* at, uint32_t alignment) {
   switch (alignment) {
-    case 8: return load_pieces<uint64_t, Vec>(at);
     case 4: return load_pieces<uint32_t, Vec>(at);
     case 2: return load_pieces<uint16_t, Vec>(at);
     case 1: return load_pieces<uint8_t, Vec>(at);
-    default:
-      if constexpr (sizeof(Vec) == 16) return load16(at);
-      else return load_pieces<uint64_t, Vec>(at);
+    default: return load_pieces<uint64_t, Vec>(at);
   }
 }
 
-/// Stores a vector at any address, in pieces of `alignment` bytes, which divide the address.
 template <typename Vec>
-DEV void store_any(char* at, uint32_t alignment, const Vec& vec) {
+DEV_CALL void store_unaligned(char* at, uint32_t alignment, Vec vec) {
   switch (alignment) {
-    case 8: return store_pieces<uint64_t>(at, vec);
     case 4: return store_pieces<uint32_t>(at, vec);
     case 2: return store_pieces<uint16_t>(at, vec);
     case 1: return store_pieces<uint8_t>(at, vec);
-    default:
-      if constexpr (sizeof(Vec) == 16) store16(at, vec);
-      else store_pieces<uint64_t>(at, vec);
+    default: return store_pieces<uint64_t>(at, vec);
   }
+}
+
+/// Loads a vector from an address that `alignment` divides.
+template <typename Vec>
+DEV Vec load_any(const char* at, uint32_t alignment) {
+  if (alignment < sizeof(Vec)) return load_unaligned<Vec>(at, alignment);
+  if constexpr (sizeof(Vec) == 16) return load16(at);
+  else return load_pieces<uint64_t, Vec>(at);
+}
+
+/// Stores a vector at an address that `alignment` divides.
+template <typename Vec>
+DEV void store_any(char* at, uint32_t alignment, const Vec& vec) {
+  if (alignment < sizeof(Vec)) return store_unaligned<Vec>(at, alignment, vec);
+  if constexpr (sizeof(Vec) == 16) store16(at, vec);
+  else store_pieces<uint64_t>(at, vec);
 }

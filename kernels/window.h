@@ -72,11 +72,15 @@ struct Position {
   uint32_t iteration;
 };
 
+/// A reference of an operation with more of them than the window holds.
+DEV_CALL Place place_outside(const Launch& launch, uint32_t number) {
+  return place_of(launch, reinterpret_cast<const Operand*>(launch.operands)[number], window().sequence);
+}
+
 /// Reference `number` of all.
 DEV Place place_at(const Launch& launch, uint32_t number) {
   uint32_t in_window = number - window().first_place;
-  if (in_window < kWindowPlaces) return window().places[in_window];
-  return place_of(launch, reinterpret_cast<const Operand*>(launch.operands)[number], window().sequence);
+  return in_window < kWindowPlaces ? window().places[in_window] : place_outside(launch, number);
 }
 
 /// Channel, semaphore or barrier `number` of all.

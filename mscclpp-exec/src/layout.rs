@@ -88,6 +88,11 @@ impl View {
         self.part
     }
 
+    /// Bytes of a part with its padding.
+    pub(crate) const fn padded(&self) -> u64 {
+        self.padded
+    }
+
     /// Whether there is padding between parts, so that a range may be made of several pieces.
     #[inline]
     pub(crate) const fn is_split(&self) -> bool {

@@ -200,7 +200,8 @@ abi! {
     }
 
     /// A kernel's argument: a plan bound to sizes and buffers. `bases`: input and output of every rank; where there are more
-    /// ranks than fit, `table` has them. `scratch`: plain scratch and packets of every rank.
+    /// ranks than fit, `table` has them. `scratch`: plain scratch and packets of every rank. `reduce`: the reduction in place of
+    /// the operations' own, if it is below 5.
     Launch (736) {
         agents: u64,
         instrs: u64,
@@ -227,7 +228,8 @@ abi! {
         num_ranks: u32,
         divisor: u32,
         system_scope: u32,
-        reserved: [u32; 3],
+        reduce: u32,
+        reserved: [u32; 2],
         bases: [u64; 64],
     }
 }

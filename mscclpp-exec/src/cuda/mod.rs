@@ -1,3 +1,42 @@
-//! CUDA devices.
+//! The CUDA executor: several ranks on one device.
+//!
+//! One kernel interprets a plan's operations (`kernels/executor.h`). What it reads of a plan is uploaded once; sizes and
+//! buffers are in its argument, so that another size or buffer costs nothing on the device and every launch can be captured
+//! in a graph. Sequence numbers, packet flags and counters live in device memory and advance there, so that graphs replay
+//! correctly, also between eager launches.
+//!
+//! | step | done by | how often |
+//! |---|---|---|
+//! | the driver found, the device opened | [`Device::new`] | once |
+//! | kernels of a type loaded | [`World::prepare`] | once per type and device |
+//! | a plan's tables uploaded | [`World::prepare`] | once per plan and world |
+//! | sizes, scratch | [`World::prepare`] | once per message size |
+//! | one kernel put on a stream | [`Run::launch`] | every launch |
+//!
+//! Every wait is bounded: a launch whose thread blocks wait longer than [`Options::timeout`] gives up, and
+//! [`Run::synchronize`] says what each of them waited for. Results are those of the CPU executor, bit for bit.
+//!
+//! Packets of both kinds ([`Packet`](crate::Packet)) look the same in memory and are always moved in pairs of 8 bytes of payload.
+//! Switch channels read and write the members' memories one by one.
 
 mod abi;
+mod buffers;
+mod context;
+mod device;
+mod driver;
+mod images;
+mod memory;
+mod proxy;
+mod real;
+mod report;
+mod run;
+mod tables;
+mod unavailable;
+mod world;
+
+pub use buffers::{Buffers, DeviceSlice};
+pub use device::{Device, Event, Graph, Stream, device_count};
+pub use driver::{Driver, DriverError, Handle, Mapped, Properties, SharedDriver};
+pub use run::Run;
+pub use unavailable::Unavailable;
+pub use world::{Options, World};

@@ -11,6 +11,7 @@ use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::vocab::ReduceOp;
 use thiserror::Error;
 
+use crate::cuda::{DriverError, Unavailable};
 use crate::dtype::DataType;
 use crate::numeric::Accumulate;
 
@@ -151,6 +152,24 @@ pub enum Error {
         /// What the system says it could give.
         available: u64,
     },
+    /// More thread blocks than a device runs at once, so that some would wait for others that never start.
+    #[error("plan `{plan}` has {blocks} thread blocks of {threads} threads, the device runs {fit} of them at once")]
+    NotResident {
+        /// The plan.
+        plan: String,
+        /// Thread blocks of all ranks on the device.
+        blocks: u32,
+        /// Threads of each.
+        threads: u32,
+        /// Thread blocks of so many threads that run at once.
+        fit: u32,
+    },
+    /// No CUDA device can be used.
+    #[error(transparent)]
+    NoDevice(#[from] Unavailable),
+    /// A call to the CUDA driver failed.
+    #[error(transparent)]
+    Driver(Box<DriverError>),
     /// A worker thread could not be started.
     #[error("cannot start a worker thread: {0}")]
     Workers(String),
@@ -214,6 +233,12 @@ pub enum Error {
     Internal(String),
 }
 
+impl From<DriverError> for Error {
+    fn from(error: DriverError) -> Self {
+        Self::Driver(Box::new(error))
+    }
+}
+
 impl Error {
     /// The rule that is broken.
     pub const fn code(&self) -> Code {
@@ -234,6 +259,9 @@ impl Error {
             }
             Self::Interrupted(_) | Self::Lost { .. } | Self::Broken { .. } | Self::Group(_) => Code::LostRank,
             Self::Mismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
+            Self::NotResident { .. } => Code::NotResident,
+            Self::NoDevice(_) => Code::NoDevice,
+            Self::Driver(_) => Code::DriverFailed,
             Self::Internal(_) => Code::ExecutorFault,
         }
     }
@@ -257,6 +285,7 @@ impl Error {
             Self::InPlace { in_place: true, .. } => "launch with `launch_in_place`".into(),
             Self::InPlace { .. } => "launch with inputs and outputs".into(),
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
+            Self::NotResident { .. } => "use fewer ranks, or a plan with fewer thread blocks or threads per block".into(),
             Self::Memory { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             Self::NoMemory { .. } => "send smaller messages, or use fewer ranks".into(),
             Self::Mismatch { .. } => "make the same calls in the same order on all ranks".into(),

@@ -17,8 +17,8 @@ mod lower;
 mod pairs;
 mod params;
 mod port;
-mod program;
-mod report;
+pub(crate) mod program;
+pub(crate) mod report;
 mod state;
 mod sync;
 

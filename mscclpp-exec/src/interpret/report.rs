@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::launch::Launch;
-use super::program::{Action, Code, Instr, NOWHERE, Operand, Space};
+use super::program::{Action, Code, Instr, NOWHERE, Operand, Program, Space};
 use super::state::State;
 use crate::error::{Blocked, Released, Stall, WaitsFor};
 use crate::message::Packet;
@@ -15,7 +15,7 @@ impl Launch<'_> {
     /// `waiting`: thread blocks that have not finished, by their number in the program, and where they stand. `others`:
     /// thread blocks of which is not known where they stand, with where they may stand at the earliest.
     pub(crate) fn stall(&self, waiting: &[(u32, State)], others: &[(u32, State)]) -> Stall {
-        let releases = Releases::new(self, waiting.iter().chain(others));
+        let releases = Releases::new(self.program, waiting.iter().chain(others));
         let mut blocked: Vec<Blocked> =
             waiting.iter().map(|(agent, state)| self.blocked(*agent, state, &releases)).collect();
         blocked.sort_by_key(|blocked| blocked.released != Released::ByNothing);
@@ -31,12 +31,7 @@ impl Launch<'_> {
         let Code { rank, block, end, .. } = self.program.agents[agent as usize];
         let instr = &self.program.instrs[state.at.instr.min(end - 1) as usize];
         let (waits_for, released) = self.waits_for(agent, instr, state, releases);
-        let released = released.map_or(Released::ByNothing, |(agent, at)| {
-            let (Code { rank, block, .. }, instr) =
-                (self.program.agents[agent as usize], &self.program.instrs[at as usize]);
-            let place = self.program.plan.place(rank, block, instr.op);
-            Released::By { rank, block, op: instr.op, kind: instr.kind, place }
-        });
+        let released = released_by(self.program, released);
         Blocked {
             rank,
             block,
@@ -105,19 +100,28 @@ impl Launch<'_> {
     }
 }
 
+/// An operation that would have released somebody, as people see it.
+pub(crate) fn released_by(program: &Program, op: Option<Op>) -> Released {
+    op.map_or(Released::ByNothing, |(agent, at)| {
+        let (Code { rank, block, .. }, instr) = (program.agents[agent as usize], &program.instrs[at as usize]);
+        let place = program.plan.place(rank, block, instr.op);
+        Released::By { rank, block, op: instr.op, kind: instr.kind, place }
+    })
+}
+
 /// Something that can be waited for, by its number in the program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Key {
+pub(crate) enum Key {
     Channel(u32),
     Semaphore(u32),
     Barrier(u32),
 }
 
 /// An agent and an instruction of it.
-type Op = (u32, u32);
+pub(crate) type Op = (u32, u32);
 
 /// Operations that have not been done and would release somebody.
-struct Releases {
+pub(crate) struct Releases {
     ops: BTreeMap<Key, Vec<Op>>,
     /// Writers of packets.
     packets: Vec<(Operand, Op)>,
@@ -127,8 +131,8 @@ struct Releases {
 const KEPT: usize = 2;
 
 impl Releases {
-    fn new<'s>(launch: &Launch<'_>, waiting: impl Iterator<Item = &'s (u32, State)>) -> Self {
-        let program = launch.program;
+    /// Of the thread blocks that have not finished, and where they stand.
+    pub(crate) fn new<'s>(program: &Program, waiting: impl Iterator<Item = &'s (u32, State)>) -> Self {
         let mut releases = Self { ops: BTreeMap::new(), packets: Vec::new() };
         for (agent, state) in waiting {
             let code = &program.agents[*agent as usize];
@@ -165,12 +169,14 @@ impl Releases {
         releases
     }
 
-    fn by(&self, key: Key, waiting: u32) -> Option<Op> {
+    /// What would have released a waiting agent.
+    pub(crate) fn by(&self, key: Key, waiting: u32) -> Option<Op> {
         let ops = self.ops.get(&key)?;
         ops.iter().find(|op| op.0 != waiting).or(ops.first()).copied()
     }
 
-    fn packets(&self, of: &Operand, waiting: u32) -> Option<Op> {
+    /// What would have written packets that an agent waits for.
+    pub(crate) fn packets(&self, of: &Operand, waiting: u32) -> Option<Op> {
         let covers =
             |dst: &Operand| dst.rank == of.rank && dst.index < of.index + of.size && of.index < dst.index + dst.size;
         self.packets.iter().find(|(dst, op)| op.0 != waiting && covers(dst)).map(|(_, op)| *op)

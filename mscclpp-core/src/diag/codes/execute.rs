@@ -33,4 +33,10 @@ codes! {
         "A process that is gone, or stopped for longer than the deadline, ends the launch on all ranks. The message names the rank, and for each thread block that waits the operation, its channel, what it expected and what it saw. After that the group cannot go on: make a new one of the ranks that are left.\n\nWrong: one of the ranks returns before its last launch. Right: all ranks make the same calls.";
     DifferentCalls = "M0415" "different-calls": "all ranks make the same calls in the same order",
         "Each rank compares each of its calls with those of its peers: plan, count, type, operation. The message names both.\n\nWrong: rank 0 launches an all-reduce of 1000 f32, rank 1 one of 1000 f64. Right: the same on both.";
+    NotResident = "M0420" "not-resident": "all thread blocks of a launch run on the device at once",
+        "Thread blocks wait for one another inside of a kernel, so one that only starts when another has finished would never be waited for in vain: it would hang. A device runs as many blocks at once as registers, threads and shared memory of its multiprocessors allow.\n\nWrong: 16 ranks of 32 thread blocks with 1024 threads each on one device with 132 multiprocessors. Right: fewer ranks on the device, or a plan with fewer thread blocks or threads per block.";
+    NoDevice = "M0421" "no-device": "CUDA is only asked for where there is a device",
+        "Without a driver, or without a device of compute capability 8.0 or later, everything runs on the CPU.\n\nWrong: `cuda::Device::new(1)` on a machine with one device. Right: look at `cuda::device_count()` first, or use `cpu::World`.";
+    DriverFailed = "M0422" "driver-failed": "calls to the CUDA driver succeed",
+        "The message names the call, its result and what the driver says about it. After errors of a kernel (illegal addresses, for example) the driver refuses all further calls of the process.\n\nWrong: buffers larger than the device's memory. Right: smaller ones.";
 }

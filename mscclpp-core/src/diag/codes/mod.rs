@@ -125,4 +125,7 @@ variants! {
     ExecutorFault,
     LostRank,
     DifferentCalls,
+    NotResident,
+    NoDevice,
+    DriverFailed,
 }

@@ -1,0 +1,119 @@
+//! Buffers of all ranks of a launch, on the device.
+
+use super::device::Device;
+use super::driver::SharedDriver;
+use super::memory::DeviceMemory;
+use crate::dtype::DataType;
+use crate::error::Error;
+
+/// A range of a device's memory, wherever it comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceSlice {
+    /// The first byte's address.
+    pub address: u64,
+    /// Number of bytes.
+    pub bytes: u64,
+}
+
+impl DeviceSlice {
+    /// Nothing.
+    pub const EMPTY: Self = Self { address: 0, bytes: 0 };
+}
+
+/// Input and output of every rank in a device's memory. In place, both lie in one memory.
+///
+/// Made by [`Run::buffers`](super::Run::buffers).
+pub struct Buffers {
+    pub(super) dtype: DataType,
+    driver: SharedDriver,
+    /// Input or the one buffer of an in-place plan, and output.
+    ranks: Vec<[DeviceMemory; 2]>,
+    pub(super) lens: [u64; 2],
+    parts: Vec<[Part; 2]>,
+}
+
+/// Which of a rank's two memories, first byte, length.
+pub(super) type Part = (usize, u64, u64);
+
+impl Buffers {
+    pub(super) fn new(device: &Device, dtype: DataType, lens: [u64; 2], parts: Vec<[Part; 2]>) -> Result<Self, Error> {
+        let driver = device.driver().clone();
+        let memory = |bytes| DeviceMemory::zeroed(&driver, bytes);
+        let ranks = parts.iter().map(|_| Ok([memory(lens[0])?, memory(lens[1])?])).collect::<Result<_, Error>>()?;
+        Ok(Self { dtype, driver, ranks, lens, parts })
+    }
+
+    /// Number of ranks.
+    pub fn num_ranks(&self) -> u32 {
+        self.ranks.len() as u32
+    }
+
+    /// Type of the elements.
+    pub fn dtype(&self) -> DataType {
+        self.dtype
+    }
+
+    /// A rank's input; empty if there is no such rank.
+    pub fn input(&self, rank: u32) -> DeviceSlice {
+        self.slice(rank, 0)
+    }
+
+    /// A rank's output; empty if there is no such rank.
+    pub fn output(&self, rank: u32) -> DeviceSlice {
+        self.slice(rank, 1)
+    }
+
+    fn slice(&self, rank: u32, side: usize) -> DeviceSlice {
+        let (Some(memories), Some(parts)) = (self.ranks.get(rank as usize), self.parts.get(rank as usize)) else {
+            return DeviceSlice::EMPTY;
+        };
+        let (memory, at, bytes) = parts[side];
+        DeviceSlice { address: memories[memory].address() + at, bytes }
+    }
+
+    /// Writes a rank's input. Done when this returns; nothing that uses it may be under way.
+    ///
+    /// # Errors
+    /// [`Error::BufferSize`] if it has another length, [`Error::Driver`].
+    pub fn write_input(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
+        let slice = self.checked(rank, 0, bytes.len())?;
+        Ok(self.driver.upload(slice.address, bytes)?)
+    }
+
+    /// Writes a rank's output, so that a test can see what a launch left alone.
+    ///
+    /// # Errors
+    /// As [`write_input`](Self::write_input).
+    pub fn write_output(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
+        let slice = self.checked(rank, 1, bytes.len())?;
+        Ok(self.driver.upload(slice.address, bytes)?)
+    }
+
+    /// Reads a rank's output. Waits for nothing: first synchronize the stream.
+    ///
+    /// # Errors
+    /// As [`write_input`](Self::write_input).
+    pub fn read_output(&self, rank: u32, bytes: &mut [u8]) -> Result<(), Error> {
+        let slice = self.checked(rank, 1, bytes.len())?;
+        Ok(self.driver.download(bytes, slice.address)?)
+    }
+
+    fn checked(&self, rank: u32, side: usize, found: usize) -> Result<DeviceSlice, Error> {
+        let (slice, found) = (self.slice(rank, side), found as u64);
+        if slice.bytes == found {
+            return Ok(slice);
+        }
+        Err(Error::BufferSize { rank, buffer: ["input", "output"][side], expected: slice.bytes, found })
+    }
+
+    /// The two memories of every rank.
+    pub(super) fn memories(&self) -> impl Iterator<Item = [DeviceSlice; 2]> {
+        self.ranks.iter().map(|memories| {
+            let [first, second] = memories;
+            [
+                DeviceSlice { address: first.address(), bytes: self.lens[0] },
+                DeviceSlice { address: second.address(), bytes: self.lens[1] },
+            ]
+        })
+    }
+}

@@ -1,0 +1,144 @@
+//! What the executor needs of a driver. [`super::real`] is CUDA's; tests put a simulator in its place.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// A call to the driver that failed.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{call} failed: {name} ({code}): {text}")]
+pub struct DriverError {
+    /// The driver's function.
+    pub call: &'static str,
+    /// Its result.
+    pub code: i32,
+    /// The result's name, `CUDA_ERROR_OUT_OF_MEMORY`.
+    pub name: String,
+    /// What the driver says about it.
+    pub text: String,
+}
+
+/// Result of a driver's call.
+pub type Result<T> = std::result::Result<T, DriverError>;
+
+/// A driver's handle: of a module, function, stream, event or graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(pub usize);
+
+/// Memory that host and device both see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapped {
+    /// The host's address.
+    pub host: usize,
+    /// The device's address.
+    pub device: u64,
+}
+
+/// Facts about a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Properties {
+    /// As the vendor calls it.
+    pub name: String,
+    /// Major and minor compute capability.
+    pub capability: (u32, u32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// The driver's version: 1000 times major plus 10 times minor.
+    pub driver: u32,
+    /// Whether the device has multicast objects.
+    pub multicast: bool,
+}
+
+/// One device, as the executor uses it. Addresses are the device's.
+///
+/// # Safety
+/// An implementation's memory must be what it says: `alloc` and `alloc_mapped` hand out memory that nothing else uses until it
+/// is freed, `alloc_mapped`'s host address is valid and aligned to 64 bytes for as many bytes as asked for, and zeroed.
+pub unsafe trait Driver: Send + Sync {
+    /// Facts about the device.
+    fn properties(&self) -> &Properties;
+    /// Memory, not cleared.
+    fn alloc(&self, bytes: u64) -> Result<u64>;
+    /// Gives memory back.
+    fn free(&self, address: u64) -> Result<()>;
+    /// Zeroed memory that both sides see.
+    fn alloc_mapped(&self, bytes: u64) -> Result<Mapped>;
+    /// Gives it back.
+    fn free_mapped(&self, mapped: Mapped) -> Result<()>;
+    /// Clears memory; done when this returns.
+    fn zero(&self, address: u64, bytes: u64) -> Result<()>;
+    /// Copies to the device; done when this returns.
+    fn upload(&self, to: u64, from: &[u8]) -> Result<()>;
+    /// Copies from the device; done when this returns.
+    fn download(&self, to: &mut [u8], from: u64) -> Result<()>;
+    /// Copies on the device, in the order of a stream.
+    fn copy(&self, to: u64, from: u64, bytes: u64, stream: Handle) -> Result<()>;
+    /// Clears memory, in the order of a stream.
+    fn zero_on(&self, address: u64, bytes: u64, stream: Handle) -> Result<()>;
+    /// Loads kernels.
+    fn load(&self, image: &[u8]) -> Result<Handle>;
+    /// Finds a kernel in a module.
+    fn function(&self, module: Handle, name: &str) -> Result<Handle>;
+    /// Unloads a module.
+    fn unload(&self, module: Handle) -> Result<()>;
+    /// Blocks of so many threads of a kernel that run at once on one multiprocessor.
+    fn blocks_per_multiprocessor(&self, function: Handle, threads: u32) -> Result<u32>;
+    /// Launches a kernel with one argument, in the order of a stream.
+    ///
+    /// # Safety
+    /// The kernel takes one argument of `argument`'s bytes, and all memory that it reaches through it is there until it is done.
+    unsafe fn launch(&self, function: Handle, blocks: u32, threads: u32, stream: Handle, argument: &[u8]) -> Result<()>;
+    /// A new stream that does not wait for the default one.
+    fn create_stream(&self) -> Result<Handle>;
+    /// Gives a stream back; what was put on it is still done.
+    fn destroy_stream(&self, stream: Handle) -> Result<()>;
+    /// Waits until everything on a stream is done.
+    fn synchronize(&self, stream: Handle) -> Result<()>;
+    /// Whether a stream records a graph at present.
+    fn is_capturing(&self, stream: Handle) -> Result<bool>;
+    /// Begins to record what is put on a stream.
+    fn begin_capture(&self, stream: Handle) -> Result<()>;
+    /// Ends that, and makes what was recorded a graph that can be launched.
+    fn end_capture(&self, stream: Handle) -> Result<Handle>;
+    /// Launches a graph.
+    fn launch_graph(&self, graph: Handle, stream: Handle) -> Result<()>;
+    /// Gives a graph back.
+    fn destroy_graph(&self, graph: Handle) -> Result<()>;
+    /// A new event that keeps time.
+    fn create_event(&self) -> Result<Handle>;
+    /// Puts an event on a stream.
+    fn record(&self, event: Handle, stream: Handle) -> Result<()>;
+    /// Makes a stream wait for an event.
+    fn wait_event(&self, stream: Handle, event: Handle) -> Result<()>;
+    /// Stores 8 bytes, in the order of a stream, for all to see.
+    fn write_value(&self, address: u64, value: u64, stream: Handle) -> Result<()>;
+    /// Whether everything before an event is done.
+    fn is_done(&self, event: Handle) -> Result<bool>;
+    /// Microseconds between two events that are done.
+    fn elapsed_us(&self, from: Handle, to: Handle) -> Result<f64>;
+    /// Gives an event back.
+    fn destroy_event(&self, event: Handle) -> Result<()>;
+    /// Called first by a thread that serves the device behind the caller's back: its calls do not disturb a capture.
+    fn enter_helper_thread(&self) -> Result<()>;
+}
+
+/// A driver that can be shared.
+pub type SharedDriver = Arc<dyn Driver>;
+
+impl fmt::Display for Properties {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (major, minor) = self.capability;
+        write!(
+            f,
+            "{} (compute capability {major}.{minor}, {} multiprocessors, {:.0} GiB, driver for CUDA {}.{})",
+            self.name,
+            self.multiprocessors,
+            self.memory as f64 / f64::from(1 << 30),
+            self.driver / 1000,
+            self.driver % 1000 / 10
+        )
+    }
+}

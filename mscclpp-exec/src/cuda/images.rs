@@ -1,0 +1,27 @@
+//! The kernels, built beforehand: machine code for the devices there are, and text for later ones.
+
+use crate::dtype::DataType;
+use crate::numeric::Accumulate;
+
+/// The kernels of a type and accumulator; `None` if that is not a pair that [`Accumulate::supports`].
+pub(super) fn image(dtype: DataType, accumulate: Accumulate) -> Option<&'static [u8]> {
+    macro_rules! images {
+        ($($dtype:ident $accumulate:ident = $file:literal,)*) => {
+            match (dtype, accumulate) {
+                $((DataType::$dtype, Accumulate::$accumulate) => {
+                    Some(include_bytes!(concat!("../../../kernels/prebuilt/", $file, ".fatbin")).as_slice())
+                })*
+                _ => None,
+            }
+        };
+    }
+    images! {
+        I8 Native = "i8", U8 Native = "u8", I32 Native = "i32", U32 Native = "u32", I64 Native = "i64", U64 Native = "u64",
+        F64 Native = "f64", F64 F64 = "f64",
+        F32 Native = "f32", F32 F32 = "f32", F32 F64 = "f32_f64",
+        F16 Native = "f16", F16 F32 = "f16_f32", F16 F64 = "f16_f64",
+        BF16 Native = "bf16", BF16 F32 = "bf16_f32", BF16 F64 = "bf16_f64",
+        F8E4M3 Native = "f8e4m3", F8E4M3 F32 = "f8e4m3_f32", F8E4M3 F64 = "f8e4m3_f64",
+        F8E5M2 Native = "f8e5m2", F8E5M2 F32 = "f8e5m2_f32", F8E5M2 F64 = "f8e5m2_f64",
+    }
+}

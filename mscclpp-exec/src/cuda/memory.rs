@@ -1,0 +1,101 @@
+//! Memory of a device that is given back by itself.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::driver::{Mapped, Result, SharedDriver};
+
+/// Memory of a device.
+pub(super) struct DeviceMemory {
+    driver: SharedDriver,
+    address: u64,
+    bytes: u64,
+}
+
+impl DeviceMemory {
+    /// Memory that holds anything.
+    pub(super) fn new(driver: &SharedDriver, bytes: u64) -> Result<Self> {
+        // Vectors of 16 bytes are read up to the end.
+        let bytes = bytes.next_multiple_of(16).max(16);
+        Ok(Self { address: driver.alloc(bytes)?, driver: driver.clone(), bytes })
+    }
+
+    /// Memory of zeros.
+    pub(super) fn zeroed(driver: &SharedDriver, bytes: u64) -> Result<Self> {
+        let memory = Self::new(driver, bytes)?;
+        memory.clear()?;
+        Ok(memory)
+    }
+
+    /// Memory that holds these.
+    pub(super) fn holding<T: bytemuck::Pod>(driver: &SharedDriver, values: &[T]) -> Result<Self> {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let memory = Self::new(driver, bytes.len() as u64)?;
+        driver.upload(memory.address, bytes)?;
+        Ok(memory)
+    }
+
+    pub(super) fn clear(&self) -> Result<()> {
+        self.driver.zero(self.address, self.bytes)
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        // A failure cannot be mended here.
+        let _ = self.driver.free(self.address);
+    }
+}
+
+/// Host memory that the device sees, as words that both sides write.
+pub(super) struct MappedMemory {
+    driver: SharedDriver,
+    mapped: Mapped,
+    bytes: u64,
+}
+
+impl MappedMemory {
+    pub(super) fn new(driver: &SharedDriver, bytes: u64) -> Result<Self> {
+        Ok(Self { mapped: driver.alloc_mapped(bytes)?, driver: driver.clone(), bytes })
+    }
+
+    /// The device's address of byte `at`.
+    pub(super) fn device(&self, at: u64) -> u64 {
+        self.mapped.device + at
+    }
+
+    /// The word at byte `at`, a multiple of 4.
+    ///
+    /// # Panics
+    /// If it is not inside.
+    pub(super) fn word(&self, at: u64) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.bytes, "a word at byte {at} of {}", self.bytes);
+        // SAFETY: inside of memory that is valid as long as `self`, aligned, and only reached through atomics on this side;
+        // the device writes whole words.
+        unsafe { &*((self.mapped.host as u64 + at) as *const AtomicU32) }
+    }
+
+    /// The double word at byte `at`, a multiple of 8.
+    ///
+    /// # Panics
+    /// If it is not inside.
+    pub(super) fn double(&self, at: u64) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.bytes, "a double word at byte {at} of {}", self.bytes);
+        // SAFETY: as in `word`.
+        unsafe { &*((self.mapped.host as u64 + at) as *const AtomicU64) }
+    }
+}
+
+impl Drop for MappedMemory {
+    fn drop(&mut self) {
+        // A failure cannot be mended here.
+        let _ = self.driver.free_mapped(self.mapped);
+    }
+}

@@ -1,0 +1,345 @@
+//! CUDA's driver, loaded when it is first asked for. Without one every call here is an error, never a panic: nothing touches
+//! a symbol before the library and the device have been found.
+
+use std::ffi::{CString, c_void};
+use std::mem::MaybeUninit;
+
+use cudarc::driver::result::{self, DriverError as Cudarc};
+use cudarc::driver::sys;
+
+use super::driver::{Driver, DriverError, Handle, Mapped, Properties, Result};
+use super::unavailable::Unavailable;
+
+/// One CUDA device, through its primary context.
+pub(super) struct Cuda {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    properties: Properties,
+}
+
+// SAFETY: a primary context may be current in any number of threads, and the driver's calls are thread-safe. The raw
+// handle is only ever passed to the driver.
+unsafe impl Send for Cuda {}
+// SAFETY: as above.
+unsafe impl Sync for Cuda {}
+
+/// Attaches the driver's words to a failed call.
+fn named<T>(call: &'static str, result: std::result::Result<T, Cudarc>) -> Result<T> {
+    result.map_err(|error| {
+        let text = |text: std::result::Result<&std::ffi::CStr, Cudarc>| {
+            text.map_or_else(|_| "an error unknown to this driver".to_owned(), |text| text.to_string_lossy().into_owned())
+        };
+        DriverError { call, code: error.0 as i32, name: text(error.error_name()), text: text(error.error_string()) }
+    })
+}
+
+/// Number of devices.
+///
+/// # Errors
+/// [`Unavailable`] if there is no driver, or none that works.
+pub(super) fn count() -> std::result::Result<u32, Unavailable> {
+    // SAFETY: opens the library by the names the vendor gives it and looks at nothing in it.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Unavailable::NoDriver);
+    }
+    named("cuInit", result::init()).map_err(Unavailable::Driver)?;
+    match named("cuDeviceGetCount", result::device::get_count()).map_err(Unavailable::Driver)? {
+        0 => Err(Unavailable::NoDevice),
+        count => Ok(count as u32),
+    }
+}
+
+impl Cuda {
+    /// # Errors
+    /// [`Unavailable`] if there is no such device.
+    pub(super) fn new(ordinal: u32) -> std::result::Result<Self, Unavailable> {
+        let count = count()?;
+        if ordinal >= count {
+            return Err(Unavailable::NoSuchDevice { ordinal, count });
+        }
+        let open = || -> Result<Self> {
+            let device = named("cuDeviceGet", result::device::get(ordinal as i32))?;
+            // SAFETY: the device was just found.
+            let attribute = |attribute| unsafe {
+                named("cuDeviceGetAttribute", result::device::get_attribute(device, attribute)).map(|value| value as u32)
+            };
+            use sys::CUdevice_attribute_enum as Attribute;
+            let properties = Properties {
+                name: named("cuDeviceGetName", result::device::get_name(device))?,
+                capability: (
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+                ),
+                multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+                // SAFETY: as above.
+                memory: named("cuDeviceTotalMem", unsafe { result::device::total_mem(device) })? as u64,
+                driver: {
+                    let mut version = 0;
+                    // SAFETY: writes one integer.
+                    named("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) }.result())?;
+                    version as u32
+                },
+                multicast: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0,
+            };
+            // SAFETY: the device was just found; released when this is dropped.
+            let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
+            Ok(Self { device, context, properties })
+        };
+        open().map_err(Unavailable::Driver)
+    }
+
+    /// Makes the context current in this thread: every call needs that, and it costs next to nothing.
+    fn enter(&self) -> Result<()> {
+        // SAFETY: the context is retained as long as `self` lives.
+        named("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `new`. A failure cannot be mended here.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}
+
+fn stream(handle: Handle) -> sys::CUstream {
+    handle.0 as sys::CUstream
+}
+
+fn event(handle: Handle) -> sys::CUevent {
+    handle.0 as sys::CUevent
+}
+
+// SAFETY: memory comes from the driver as the trait's contract asks; `alloc_mapped` clears what it hands out, and the driver
+// aligns host memory to pages.
+unsafe impl Driver for Cuda {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn alloc(&self, bytes: u64) -> Result<u64> {
+        self.enter()?;
+        // SAFETY: a context is current. Not from a pool, so that other processes can map it.
+        named("cuMemAlloc", unsafe { result::malloc_sync(bytes.max(1) as usize) })
+    }
+
+    fn free(&self, address: u64) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the owner of the address gives it up.
+        named("cuMemFree", unsafe { result::free_sync(address) })
+    }
+
+    fn alloc_mapped(&self, bytes: u64) -> Result<Mapped> {
+        self.enter()?;
+        let bytes = bytes.max(1) as usize;
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        // SAFETY: a context is current.
+        let host = named("cuMemHostAlloc", unsafe { result::malloc_host(bytes, flags) })?;
+        // SAFETY: just allocated with so many bytes.
+        unsafe { std::ptr::write_bytes(host.cast::<u8>(), 0, bytes) };
+        let mut device = 0;
+        // SAFETY: memory that was allocated as mapped.
+        let address = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut device, host, 0) }.result();
+        match named("cuMemHostGetDevicePointer", address) {
+            Ok(()) => Ok(Mapped { host: host as usize, device }),
+            Err(error) => {
+                // SAFETY: nobody has seen it.
+                let _ = unsafe { result::free_host(host) };
+                Err(error)
+            }
+        }
+    }
+
+    fn free_mapped(&self, mapped: Mapped) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the owner gives it up.
+        named("cuMemFreeHost", unsafe { result::free_host(mapped.host as *mut c_void) })
+    }
+
+    fn zero(&self, address: u64, bytes: u64) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller's memory. Waited for, since the call itself does not have to.
+        named("cuMemsetD8", unsafe { result::memset_d8_sync(address, 0, bytes as usize) })?;
+        named("cuCtxSynchronize", result::ctx::synchronize())
+    }
+
+    fn upload(&self, to: u64, from: &[u8]) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller's memory.
+        named("cuMemcpyHtoD", unsafe { result::memcpy_htod_sync(to, from) })
+    }
+
+    fn download(&self, to: &mut [u8], from: u64) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller's memory.
+        named("cuMemcpyDtoH", unsafe { result::memcpy_dtoh_sync(to, from) })
+    }
+
+    fn copy(&self, to: u64, from: u64, bytes: u64, on: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller's memory and stream.
+        named("cuMemcpyDtoDAsync", unsafe { result::memcpy_dtod_async(to, from, bytes as usize, stream(on)) })
+    }
+
+    fn zero_on(&self, address: u64, bytes: u64, on: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller's memory and stream.
+        named("cuMemsetD8Async", unsafe { result::memset_d8_async(address, 0, bytes as usize, stream(on)) })
+    }
+
+    fn load(&self, image: &[u8]) -> Result<Handle> {
+        self.enter()?;
+        // SAFETY: a fat binary or text that ends with a zero, made by the build of the kernels.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) };
+        named("cuModuleLoadData", module).map(|module| Handle(module as usize))
+    }
+
+    fn function(&self, module: Handle, name: &str) -> Result<Handle> {
+        self.enter()?;
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: a module that is loaded.
+        let function = unsafe { result::module::get_function(module.0 as sys::CUmodule, name) };
+        named("cuModuleGetFunction", function).map(|function| Handle(function as usize))
+    }
+
+    fn unload(&self, module: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the owner gives it up.
+        named("cuModuleUnload", unsafe { result::module::unload(module.0 as sys::CUmodule) })
+    }
+
+    fn blocks_per_multiprocessor(&self, function: Handle, threads: u32) -> Result<u32> {
+        self.enter()?;
+        let function = function.0 as sys::CUfunction;
+        let mut blocks = 0;
+        // SAFETY: a function of a module that is loaded.
+        let asked = unsafe { sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads as i32, 0) };
+        named("cuOccupancyMaxActiveBlocksPerMultiprocessor", asked.result())?;
+        Ok(blocks.max(0) as u32)
+    }
+
+    unsafe fn launch(&self, function: Handle, blocks: u32, threads: u32, on: Handle, argument: &[u8]) -> Result<()> {
+        self.enter()?;
+        let mut arguments = [argument.as_ptr().cast_mut().cast::<c_void>()];
+        let function = function.0 as sys::CUfunction;
+        // SAFETY: the caller's promise. The driver copies the argument before it returns.
+        let launched = unsafe {
+            result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, stream(on), &mut arguments)
+        };
+        named("cuLaunchKernel", launched)
+    }
+
+    fn create_stream(&self) -> Result<Handle> {
+        self.enter()?;
+        let created = result::stream::create(result::stream::StreamKind::NonBlocking);
+        named("cuStreamCreate", created).map(|stream| Handle(stream as usize))
+    }
+
+    fn destroy_stream(&self, handle: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the owner gives it up.
+        named("cuStreamDestroy", unsafe { result::stream::destroy(stream(handle)) })
+    }
+
+    fn synchronize(&self, handle: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller's stream.
+        named("cuStreamSynchronize", unsafe { result::stream::synchronize(stream(handle)) })
+    }
+
+    fn is_capturing(&self, handle: Handle) -> Result<bool> {
+        self.enter()?;
+        // SAFETY: the caller's stream.
+        let status = named("cuStreamIsCapturing", unsafe { result::stream::is_capturing(stream(handle)) })?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    fn begin_capture(&self, handle: Handle) -> Result<()> {
+        self.enter()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the caller's stream.
+        named("cuStreamBeginCapture", unsafe { result::stream::begin_capture(stream(handle), mode) })
+    }
+
+    fn end_capture(&self, handle: Handle) -> Result<Handle> {
+        self.enter()?;
+        // SAFETY: the caller's stream.
+        let graph = named("cuStreamEndCapture", unsafe { result::stream::end_capture(stream(handle)) })?;
+        let mut made = MaybeUninit::uninit();
+        // SAFETY: the graph was just made; what is launched is a copy of it.
+        let instantiated = unsafe {
+            let instantiated = sys::cuGraphInstantiateWithFlags(made.as_mut_ptr(), graph, 0).result();
+            let _ = result::graph::destroy(graph);
+            instantiated
+        };
+        named("cuGraphInstantiate", instantiated)?;
+        // SAFETY: written by the call that succeeded.
+        Ok(Handle(unsafe { made.assume_init() } as usize))
+    }
+
+    fn launch_graph(&self, graph: Handle, on: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller's graph and stream.
+        named("cuGraphLaunch", unsafe { result::graph::launch(graph.0 as sys::CUgraphExec, stream(on)) })
+    }
+
+    fn destroy_graph(&self, graph: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the owner gives it up.
+        named("cuGraphExecDestroy", unsafe { result::graph::exec_destroy(graph.0 as sys::CUgraphExec) })
+    }
+
+    fn create_event(&self) -> Result<Handle> {
+        self.enter()?;
+        let created = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
+        named("cuEventCreate", created).map(|event| Handle(event as usize))
+    }
+
+    fn record(&self, handle: Handle, on: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller's event and stream.
+        named("cuEventRecord", unsafe { result::event::record(event(handle), stream(on)) })
+    }
+
+    fn wait_event(&self, on: Handle, handle: Handle) -> Result<()> {
+        self.enter()?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: the caller's event and stream.
+        named("cuStreamWaitEvent", unsafe { result::stream::wait_event(stream(on), event(handle), flags) })
+    }
+
+    fn write_value(&self, address: u64, value: u64, on: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the caller's memory and stream.
+        named("cuStreamWriteValue64", unsafe { sys::cuStreamWriteValue64_v2(stream(on), address, value, 0) }.result())
+    }
+
+    fn is_done(&self, handle: Handle) -> Result<bool> {
+        self.enter()?;
+        // SAFETY: the caller's event.
+        match unsafe { result::event::query(event(handle)) } {
+            Err(Cudarc(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            done => named("cuEventQuery", done).map(|()| true),
+        }
+    }
+
+    fn elapsed_us(&self, from: Handle, to: Handle) -> Result<f64> {
+        self.enter()?;
+        // SAFETY: the caller's events.
+        let elapsed = unsafe { result::event::elapsed(event(from), event(to)) };
+        named("cuEventElapsedTime", elapsed).map(|milliseconds| f64::from(milliseconds) * 1e3)
+    }
+
+    fn destroy_event(&self, handle: Handle) -> Result<()> {
+        self.enter()?;
+        // SAFETY: the owner gives it up.
+        named("cuEventDestroy", unsafe { result::event::destroy(event(handle)) })
+    }
+
+    fn enter_helper_thread(&self) -> Result<()> {
+        self.enter()?;
+        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: exchanges this thread's mode.
+        named("cuThreadExchangeStreamCaptureMode", unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) }.result())
+    }
+}

@@ -1,0 +1,102 @@
+//! From what the device reported to who waits for what.
+
+use super::abi;
+use crate::error::{Blocked, Released, Stall, WaitsFor};
+use crate::interpret::program::{Code, Program};
+use crate::interpret::report::{Key, Releases, released_by};
+use crate::interpret::{Params, State};
+
+/// Numbers of `kernels/wait.h`'s `Awaited`.
+mod awaited {
+    pub(super) const SIGNAL: u32 = 1;
+    pub(super) const SEMAPHORE: u32 = 2;
+    pub(super) const BARRIER: u32 = 3;
+    pub(super) const PACKET: u32 = 4;
+}
+
+/// What thread blocks, by their number in the program, waited for when they gave up.
+pub(super) fn stall(program: &Program, params: &Params, reports: &[(u32, abi::Report)]) -> Stall {
+    let states: Vec<(u32, State)> = reports.iter().map(|(agent, report)| (*agent, state(program, params, *agent, report))).collect();
+    let releases = Releases::new(program, states.iter());
+    let mut blocked: Vec<Blocked> = reports
+        .iter()
+        .zip(&states)
+        .map(|((agent, report), (_, state))| blocked(program, *agent, report, state, &releases))
+        .collect();
+    blocked.sort_by_key(|blocked| blocked.released != Released::ByNothing);
+    Stall { plan: program.plan.name().to_owned(), launch: 0, blocks: program.agents.len(), blocked }
+}
+
+/// Where a thread block stands.
+fn state(program: &Program, params: &Params, agent: u32, report: &abi::Report) -> State {
+    let code = &program.agents[agent as usize];
+    let mut state = State::default();
+    state.at.instr = report.instr.clamp(code.start, code.end - 1);
+    state.at.iteration = report.iteration;
+    let around = program.loops.iter().find(|&&at| {
+        let body = program.instrs[at as usize].body;
+        (at + 1..at + 1 + body).contains(&state.at.instr)
+    });
+    if let Some(&at) = around {
+        let header = &program.instrs[at as usize];
+        state.loop_start = at + 1;
+        state.loop_end = at + 1 + header.body;
+        state.trips = params.layout.trips(header.count, params.layout.window(header.unit));
+    }
+    state
+}
+
+fn blocked(program: &Program, agent: u32, report: &abi::Report, state: &State, releases: &Releases) -> Blocked {
+    let Code { rank, block, .. } = program.agents[agent as usize];
+    let instr = &program.instrs[state.at.instr as usize];
+    let ids = program.ids(instr);
+    let (waits_for, released) = match report.what {
+        awaited::SIGNAL => match program.channels.get(report.id as usize) {
+            Some(channel) => {
+                let waits_for = WaitsFor::Signal {
+                    channel: channel.kind,
+                    id: channel.id,
+                    peer: channel.peer,
+                    expected: report.expected,
+                    seen: report.seen,
+                };
+                (waits_for, releases.by(Key::Channel(report.id), agent))
+            }
+            None => (WaitsFor::Proxy, None),
+        },
+        awaited::SEMAPHORE => {
+            let of = ids.iter().find(|&&id| program.semaphores[id as usize].id == report.id);
+            let value = report.seen.cast_signed();
+            (WaitsFor::Semaphore { id: report.id, value }, of.and_then(|&id| releases.by(Key::Semaphore(id), agent)))
+        }
+        awaited::BARRIER => {
+            let round = report.expected.saturating_sub(instr.count.into());
+            let arrived = report.seen.saturating_sub(round) as u32;
+            let waits_for = WaitsFor::Barrier { id: report.id, arrived, expected: instr.count };
+            (waits_for, ids.first().and_then(|&id| releases.by(Key::Barrier(id), agent)))
+        }
+        awaited::PACKET => match program.operands.get(report.id as usize) {
+            Some(operand) => {
+                let waits_for = WaitsFor::Packet {
+                    chunk: operand.index,
+                    packet: report.detail,
+                    expected: report.expected as u32,
+                    seen: report.seen as u32,
+                };
+                (waits_for, releases.packets(operand, agent))
+            }
+            None => (WaitsFor::Proxy, None),
+        },
+        _ => (WaitsFor::Proxy, None),
+    };
+    Blocked {
+        rank,
+        block,
+        op: instr.op,
+        kind: instr.kind,
+        iteration: (state.loop_end != 0).then_some(state.at.iteration),
+        place: program.plan.place(rank, block, instr.op),
+        waits_for,
+        released: released_by(program, released),
+    }
+}

@@ -1,0 +1,253 @@
+//! A plan's program as the device reads it. Nothing here depends on a message's size: it is uploaded once.
+
+use super::abi;
+use crate::interpret::program::{Action, Instr, NOWHERE, Program, Space};
+
+/// Bytes from one counter to the next, so that signals of different channels do not meet in one sector.
+const SPACING: u64 = 64;
+
+/// Numbers of `kernels/window.h`'s actions.
+mod action {
+    pub(super) const NOP: u8 = 0;
+    pub(super) const COPY: u8 = 1;
+    pub(super) const PACK: u8 = 2;
+    pub(super) const UNPACK: u8 = 3;
+    pub(super) const FORWARD: u8 = 4;
+    pub(super) const REDUCE: u8 = 5;
+    pub(super) const PORT: u8 = 6;
+    pub(super) const PORT_FORWARD: u8 = 7;
+    pub(super) const SIGNAL: u8 = 8;
+    pub(super) const PORT_SIGNAL: u8 = 9;
+    pub(super) const WAIT: u8 = 10;
+    pub(super) const FLUSH: u8 = 11;
+    pub(super) const ACQUIRE: u8 = 12;
+    pub(super) const RELEASE: u8 = 13;
+    pub(super) const MEET: u8 = 14;
+    pub(super) const LOOP: u8 = 15;
+}
+
+/// Bits of `kernels/window.h`'s flags.
+mod flag {
+    pub(super) const RELAXED: u8 = 1;
+    pub(super) const THEN_SIGNAL: u8 = 2;
+    pub(super) const THEN_FLUSH: u8 = 4;
+    pub(super) const USES_PACKETS: u8 = 8;
+}
+
+/// Where a plan's counters lie in one piece of memory, by byte.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counters {
+    channels: u64,
+    semaphores: u64,
+    barriers: u64,
+}
+
+impl Counters {
+    pub(super) fn new(program: &Program) -> Self {
+        Self {
+            channels: program.channels.len() as u64,
+            semaphores: program.semaphores.len() as u64,
+            barriers: program.barriers.len() as u64,
+        }
+    }
+
+    /// Bytes of all of them.
+    pub(super) fn bytes(&self) -> u64 {
+        (2 * self.channels + self.semaphores + self.barriers + 1) * SPACING
+    }
+
+    /// Signals that arrived at a channel; where a channel has no pair, a counter that nobody looks at.
+    pub(super) fn inbound(&self, channel: u32) -> u64 {
+        if channel == NOWHERE { self.bytes() - SPACING } else { u64::from(channel) * SPACING }
+    }
+
+    /// Waits begun at a channel.
+    fn expected(&self, channel: u32) -> u64 {
+        (self.channels + u64::from(channel)) * SPACING
+    }
+
+    fn semaphore(&self, number: u32) -> u64 {
+        (2 * self.channels + u64::from(number)) * SPACING
+    }
+
+    fn barrier(&self, number: u32) -> u64 {
+        (2 * self.channels + self.semaphores + u64::from(number)) * SPACING
+    }
+
+    /// The counters before the first launch.
+    pub(super) fn initial(&self, program: &Program) -> Vec<u64> {
+        let mut values = vec![0_u64; (self.bytes() / 8) as usize];
+        for (number, semaphore) in program.semaphores.iter().enumerate() {
+            values[(self.semaphore(number as u32) / 8) as usize] = semaphore.initial.cast_unsigned();
+        }
+        values
+    }
+}
+
+/// What the device reads.
+pub(super) struct Tables {
+    pub(super) agents: Vec<abi::Agent>,
+    pub(super) instrs: Vec<abi::Instr>,
+    pub(super) operands: Vec<abi::Operand>,
+    pub(super) ids: Vec<abi::Id>,
+}
+
+impl Tables {
+    /// `base`: the device's address of the counters.
+    pub(super) fn new(program: &Program, counters: &Counters, base: u64) -> Self {
+        let waits = Waits::new(program);
+        let mut tables = Self {
+            agents: Vec::with_capacity(program.agents.len() + 1),
+            instrs: Vec::with_capacity(program.instrs.len()),
+            operands: Vec::with_capacity(program.operands.len()),
+            ids: vec![bytemuck::Zeroable::zeroed(); program.ids.len()],
+        };
+        for code in &program.agents {
+            let first = &program.instrs[code.start as usize];
+            tables.agents.push(abi::Agent {
+                rank: code.rank,
+                block: code.block,
+                first: code.start,
+                end: code.end,
+                operands: first.operands,
+                ids: first.first_id,
+                fifo: code.proxy,
+                reserved: 0,
+            });
+        }
+        // Says where the tables end.
+        tables.agents.push(abi::Agent {
+            operands: program.operands.len() as u32,
+            ids: program.ids.len() as u32,
+            ..bytemuck::Zeroable::zeroed()
+        });
+        tables.operands.extend(program.operands.iter().map(|operand| abi::Operand {
+            rank: operand.rank,
+            index: operand.index,
+            size: operand.size,
+            space: operand.space as u32,
+        }));
+        for instr in &program.instrs {
+            tables.instrs.push(lower(program, instr));
+            for (number, &id) in program.ids(instr).iter().enumerate() {
+                let at = instr.first_id as usize + number;
+                tables.ids[at] = id_of(program, counters, base, instr, id, waits.of(at, id));
+            }
+        }
+        tables
+    }
+}
+
+fn lower(program: &Program, instr: &Instr) -> abi::Instr {
+    let (action, flags) = match instr.action {
+        Action::Nop => (action::NOP, 0),
+        Action::Copy => (action::COPY, 0),
+        Action::Pack => (action::PACK, 0),
+        Action::Unpack => (action::UNPACK, 0),
+        Action::Forward => (action::FORWARD, 0),
+        Action::Reduce => (action::REDUCE, 0),
+        Action::Port { signal, flush } => {
+            let then = |set: bool, flag| if set { flag } else { 0 };
+            (action::PORT, then(signal, flag::THEN_SIGNAL) | then(flush, flag::THEN_FLUSH))
+        }
+        Action::PortForward => (action::PORT_FORWARD, 0),
+        Action::Signal { relaxed } => (action::SIGNAL, if relaxed { flag::RELAXED } else { 0 }),
+        Action::PortSignal => (action::PORT_SIGNAL, 0),
+        Action::Wait { .. } => (action::WAIT, 0),
+        Action::Flush => (action::FLUSH, 0),
+        Action::Acquire => (action::ACQUIRE, 0),
+        Action::Release => (action::RELEASE, 0),
+        Action::Barrier => (action::MEET, 0),
+        Action::Loop => (action::LOOP, 0),
+    };
+    let mut operands = program.srcs(instr).iter().chain(program.dsts(instr));
+    let packets = operands.any(|operand| operand.space == Space::Packets);
+    abi::Instr {
+        action,
+        reduce: instr.reduce as u8,
+        flags: flags | if packets { flag::USES_PACKETS } else { 0 },
+        kind: instr.kind as u8,
+        op: instr.op,
+        operands: instr.operands,
+        srcs: instr.srcs,
+        dsts: instr.dsts,
+        first_id: instr.first_id,
+        ids: instr.ids,
+        slice_index: instr.slice.0,
+        slice_of: instr.slice.1,
+        count: instr.count,
+        body: instr.body,
+        size: program.srcs(instr).first().map_or(0, |src| src.size),
+        unit: instr.unit,
+        reserved: 0,
+    }
+}
+
+fn id_of(
+    program: &Program,
+    counters: &Counters,
+    base: u64,
+    instr: &Instr,
+    id: u32,
+    (per_launch, ordinal): (u32, u32),
+) -> abi::Id {
+    let (counter, expected, number) = match instr.action {
+        Action::Acquire | Action::Release => (counters.semaphore(id), 0, program.semaphores[id as usize].id),
+        Action::Barrier => (counters.barrier(id), 0, program.barriers[id as usize].id),
+        Action::Wait { .. } => (counters.inbound(id), base + counters.expected(id), id),
+        // Signals go to the other end.
+        _ => (counters.inbound(program.channels[id as usize].pair), 0, id),
+    };
+    abi::Id { counter: base + counter, expected, per_launch, ordinal, number, reserved: 0 }
+}
+
+/// Which waits need no count of their own: those on a channel whose waits are all in one thread block and outside of
+/// loops. What the k-th one of a launch expects follows from the number of launches.
+struct Waits {
+    /// Per channel: waits in a launch; 0 if they must be counted.
+    per_launch: Vec<u32>,
+    /// Per id: which of its channel's waits it is, from 1.
+    ordinals: Vec<u32>,
+}
+
+impl Waits {
+    fn new(program: &Program) -> Self {
+        let channels = program.channels.len();
+        let mut waits = Self { per_launch: vec![0; channels], ordinals: vec![0; program.ids.len()] };
+        let mut owner = vec![NOWHERE; channels];
+        let mut counted = vec![false; channels];
+        for (agent, code) in program.agents.iter().enumerate() {
+            let mut loop_end = code.start;
+            for at in code.start..code.end {
+                let instr = &program.instrs[at as usize];
+                if instr.action == Action::Loop {
+                    loop_end = at + 1 + instr.body;
+                }
+                if !matches!(instr.action, Action::Wait { .. }) {
+                    continue;
+                }
+                for (number, &id) in program.ids(instr).iter().enumerate() {
+                    let channel = id as usize;
+                    counted[channel] |= at < loop_end || owner[channel] != NOWHERE && owner[channel] != agent as u32;
+                    owner[channel] = agent as u32;
+                    waits.per_launch[channel] += 1;
+                    waits.ordinals[instr.first_id as usize + number] = waits.per_launch[channel];
+                }
+            }
+        }
+        for (per_launch, counted) in waits.per_launch.iter_mut().zip(counted) {
+            if counted {
+                *per_launch = 0;
+            }
+        }
+        waits
+    }
+
+    /// Waits of the channel in a launch, and which of them the id at a position is; zeros if they are counted.
+    fn of(&self, at: usize, channel: u32) -> (u32, u32) {
+        match (self.per_launch.get(channel as usize), self.ordinals.get(at)) {
+            (Some(&per_launch), Some(&ordinal)) if per_launch > 0 => (per_launch, ordinal),
+            _ => (0, 0),
+        }
+    }
+}
