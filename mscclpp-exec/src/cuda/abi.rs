@@ -8,6 +8,7 @@
 use bytemuck::{Pod, Zeroable};
 
 /// C++ name of a field's type.
+#[cfg(test)]
 trait Field {
     const NAME: &'static str;
 }
@@ -16,6 +17,7 @@ macro_rules! fields {
     ($($type:ty = $name:literal),*) => { $(impl Field for $type { const NAME: &'static str = $name; })* };
 }
 
+#[cfg(test)]
 fields!(u8 = "uint8_t", u16 = "uint16_t", u32 = "uint32_t", u64 = "uint64_t");
 
 macro_rules! abi {
@@ -84,7 +86,8 @@ const fn mix(mut hash: u64, name: &str, number: usize) -> u64 {
 }
 
 #[cfg(test)]
-const HEAD: &str = "// What host and device share. Written by the test `the_header_is_up_to_date` of mscclpp-exec/src/cuda/abi.rs:
+const HEAD: &str =
+    "// What host and device share. Written by the test `the_header_is_up_to_date` of mscclpp-exec/src/cuda/abi.rs:
 // change that file, then run it with MSCCLPP_BLESS=1.
 #pragma once
 #include \"dev.h\"

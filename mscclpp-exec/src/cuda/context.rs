@@ -79,7 +79,8 @@ impl Context {
             return Ok(());
         }
         let driver = device.driver();
-        let [plain, packets] = scratch.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
+        let [plain, packets] =
+            scratch.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
         // `zeroed` waits until the device is idle.
         let grown = (0..self.program.shape.ranks)
             .map(|_| Ok([DeviceMemory::zeroed(driver, plain)?, DeviceMemory::zeroed(driver, packets)?]))

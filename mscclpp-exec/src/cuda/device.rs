@@ -88,8 +88,7 @@ impl Device {
         let driver = self.driver();
         let module = driver.load(image)?;
         let find = |name| driver.function(module, name);
-        let loaded =
-            Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? };
+        let loaded = Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? };
         self.check_abi(find("mscclpp_abi")?)?;
         kernels.push((dtype, accumulate, loaded));
         Ok(loaded)

@@ -20,7 +20,7 @@ pub struct DriverError {
 }
 
 /// Result of a driver's call.
-pub type Result<T> = std::result::Result<T, DriverError>;
+pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
 /// A driver's handle: of a module, function, stream, event or graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -90,7 +90,8 @@ pub unsafe trait Driver: Send + Sync {
     ///
     /// # Safety
     /// The kernel takes one argument of `argument`'s bytes, and all memory that it reaches through it is there until it is done.
-    unsafe fn launch(&self, function: Handle, blocks: u32, threads: u32, stream: Handle, argument: &[u8]) -> Result<()>;
+    unsafe fn launch(&self, function: Handle, blocks: u32, threads: u32, stream: Handle, argument: &[u8])
+    -> Result<()>;
     /// A new stream that does not wait for the default one.
     fn create_stream(&self) -> Result<Handle>;
     /// Gives a stream back; what was put on it is still done.

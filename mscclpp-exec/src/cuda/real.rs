@@ -27,7 +27,10 @@ unsafe impl Sync for Cuda {}
 fn named<T>(call: &'static str, result: std::result::Result<T, Cudarc>) -> Result<T> {
     result.map_err(|error| {
         let text = |text: std::result::Result<&std::ffi::CStr, Cudarc>| {
-            text.map_or_else(|_| "an error unknown to this driver".to_owned(), |text| text.to_string_lossy().into_owned())
+            text.map_or_else(
+                |_| "an error unknown to this driver".to_owned(),
+                |text| text.to_string_lossy().into_owned(),
+            )
         };
         DriverError { call, code: error.0 as i32, name: text(error.error_name()), text: text(error.error_string()) }
     })
@@ -61,7 +64,8 @@ impl Cuda {
             let device = named("cuDeviceGet", result::device::get(ordinal as i32))?;
             // SAFETY: the device was just found.
             let attribute = |attribute| unsafe {
-                named("cuDeviceGetAttribute", result::device::get_attribute(device, attribute)).map(|value| value as u32)
+                named("cuDeviceGetAttribute", result::device::get_attribute(device, attribute))
+                    .map(|value| value as u32)
             };
             use sys::CUdevice_attribute_enum as Attribute;
             let properties = Properties {
@@ -213,7 +217,8 @@ unsafe impl Driver for Cuda {
         let function = function.0 as sys::CUfunction;
         let mut blocks = 0;
         // SAFETY: a function of a module that is loaded.
-        let asked = unsafe { sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads as i32, 0) };
+        let asked =
+            unsafe { sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads as i32, 0) };
         named("cuOccupancyMaxActiveBlocksPerMultiprocessor", asked.result())?;
         Ok(blocks.max(0) as u32)
     }
@@ -223,9 +228,8 @@ unsafe impl Driver for Cuda {
         let mut arguments = [argument.as_ptr().cast_mut().cast::<c_void>()];
         let function = function.0 as sys::CUfunction;
         // SAFETY: the caller's promise. The driver copies the argument before it returns.
-        let launched = unsafe {
-            result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, stream(on), &mut arguments)
-        };
+        let launched =
+            unsafe { result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, stream(on), &mut arguments) };
         named("cuLaunchKernel", launched)
     }
 
@@ -340,6 +344,9 @@ unsafe impl Driver for Cuda {
         self.enter()?;
         let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: exchanges this thread's mode.
-        named("cuThreadExchangeStreamCaptureMode", unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) }.result())
+        named(
+            "cuThreadExchangeStreamCaptureMode",
+            unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) }.result(),
+        )
     }
 }

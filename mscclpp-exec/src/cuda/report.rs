@@ -18,6 +18,9 @@ mod awaited {
 pub(super) fn stall(program: &Program, params: &Params, reports: &[(u32, abi::Report)]) -> Stall {
     let states: Vec<(u32, State)> = reports.iter().map(|(agent, report)| (*agent, state(program, params, *agent, report))).collect();
     let releases = Releases::new(program, states.iter());
+    let states: Vec<(u32, State)> =
+        reports.iter().map(|(agent, report)| (*agent, state(program, params, *agent, report))).collect();
+    let releases = Releases::new(program, &states);
     let mut blocked: Vec<Blocked> = reports
         .iter()
         .zip(&states)

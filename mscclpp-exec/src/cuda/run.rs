@@ -222,7 +222,13 @@ impl Run {
             let blocks = each * u64::from(self.world.ranks);
             // SAFETY: as above.
             unsafe {
-                driver.launch(self.kernels.divide, blocks as u32, threads, stream.handle, bytemuck::bytes_of(&launch))?;
+                driver.launch(
+                    self.kernels.divide,
+                    blocks as u32,
+                    threads,
+                    stream.handle,
+                    bytemuck::bytes_of(&launch),
+                )?;
             }
         }
         Ok(())

@@ -285,7 +285,9 @@ impl Error {
             Self::InPlace { in_place: true, .. } => "launch with `launch_in_place`".into(),
             Self::InPlace { .. } => "launch with inputs and outputs".into(),
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
-            Self::NotResident { .. } => "use fewer ranks, or a plan with fewer thread blocks or threads per block".into(),
+            Self::NotResident { .. } => {
+                "use fewer ranks, or a plan with fewer thread blocks or threads per block".into()
+            }
             Self::Memory { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             Self::NoMemory { .. } => "send smaller messages, or use fewer ranks".into(),
             Self::Mismatch { .. } => "make the same calls in the same order on all ranks".into(),

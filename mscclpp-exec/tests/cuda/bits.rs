@@ -1,0 +1,169 @@
+//! One launch on device and CPU, compared.
+
+use libtest_mimic::Failed;
+use mscclpp_core::plan::Plan;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::cuda::{Device, Stream, World};
+use mscclpp_exec::verify::{Pattern, Verifier};
+use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms, cpu, cuda};
+
+use super::{Tests, functions};
+
+/// A plan and message on both executors.
+pub(crate) struct Pair {
+    pub(crate) run: cuda::Run,
+    pub(crate) buffers: cuda::Buffers,
+    cpu: cpu::Run,
+    cpu_buffers: cpu::Buffers,
+    stream: Stream,
+    seed: u64,
+}
+
+impl Pair {
+    /// `None` if the device cannot run so many thread blocks at once.
+    pub(crate) fn new(world: &World, plan: &Plan, message: Message) -> Result<Option<Self>, Failed> {
+        let run = match world.prepare(plan, message) {
+            Err(Error::NotResident { .. }) => return Ok(None),
+            run => run?,
+        };
+        let cpu = cpu::World::new(plan.num_ranks()).prepare(plan, message)?;
+        let (buffers, cpu_buffers) = (run.buffers()?, cpu.buffers()?);
+        Ok(Some(Self { run, buffers, cpu, cpu_buffers, stream: world.device().stream()?, seed: 1 }))
+    }
+
+    /// Gives both new inputs, and the CPU its results.
+    pub(crate) fn refill(&mut self) -> Result<(), Failed> {
+        self.seed += 1;
+        for rank in 0..self.run.num_ranks() {
+            self.cpu_buffers.output_mut(rank).fill(0xa5);
+        }
+        Verifier::with_pattern(&self.cpu, self.seed, Pattern::Real).fill(&mut self.cpu_buffers);
+        for rank in 0..self.run.num_ranks() {
+            self.buffers.write_output(rank, self.cpu_buffers.output(rank))?;
+            self.buffers.write_input(rank, self.cpu_buffers.input(rank))?;
+        }
+        Ok(self.cpu.launch_buffers(&mut self.cpu_buffers)?)
+    }
+
+    pub(crate) fn launch(&mut self) -> Result<(), Failed> {
+        Ok(self.run.launch_buffers(&mut self.buffers, &self.stream)?)
+    }
+
+    /// Waits for the device, and compares every byte of every output.
+    pub(crate) fn compare(&mut self) -> Result<(), Failed> {
+        self.run.synchronize(&self.stream)?;
+        for rank in 0..self.run.num_ranks() {
+            let expected = self.cpu_buffers.output(rank);
+            let mut found = vec![0; expected.len()];
+            self.buffers.read_output(rank, &mut found)?;
+            if let Some(at) = (0..found.len()).find(|&at| found[at] != expected[at]) {
+                let wrong = (0..found.len()).filter(|&at| found[at] != expected[at]).count();
+                return Err(format!(
+                    "rank {rank}, byte {at} of {}: {:#x}, expected {:#x}; {wrong} bytes differ; {:?}, launch with seed {}",
+                    found.len(),
+                    found[at],
+                    expected[at],
+                    self.run.message(),
+                    self.seed
+                )
+                .into());
+            }
+        }
+        Ok(())
+    }
+
+    /// A few launches on new inputs.
+    pub(crate) fn check(&mut self, launches: u32) -> Result<(), Failed> {
+        for _ in 0..launches {
+            self.refill()?;
+            self.launch()?;
+            self.compare()?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+/// The plan of a shipped algorithm with all of its defaults.
+pub(crate) fn shipped(name: &str, ranks: u32) -> Result<Plan, Failed> {
+    let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+    Ok(Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?))
+}
+
+pub(crate) fn tests() -> Tests {
+    functions(&[
+        ("bits::every_type_and_operation", every_type_and_operation),
+        ("bits::lengths_and_alignments", lengths_and_alignments),
+        ("bits::more_than_four_gigabytes", more_than_four_gigabytes),
+    ])
+}
+
+fn every_type_and_operation(device: &Device) -> Result<(), Failed> {
+    for name in ["allreduce_all_pairs", "allreduce_packets"] {
+        let plan = shipped(name, 3)?;
+        let world = World::new(device, 3);
+        for &dtype in DataType::ALL {
+            for accumulate in [Accumulate::Native, Accumulate::F32, Accumulate::F64] {
+                if !accumulate.supports(dtype) {
+                    continue;
+                }
+                for op in ReduceOp::ALL {
+                    for count in [1, 1000, 4099] {
+                        let message = Message::new(dtype, count).op(op).accumulate(accumulate).any_size();
+                        let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
+                        pair.check(2).map_err(|failed| {
+                            format!("{name}, {dtype} {op} in {accumulate}: {}", failed.message().unwrap_or_default())
+                        })?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lengths_and_alignments(device: &Device) -> Result<(), Failed> {
+    for name in ["allreduce_all_pairs", "allreduce_ring", "allgather_ring", "alltoall_direct", "reducescatter_packets"]
+    {
+        let plan = shipped(name, 3)?;
+        let world = World::new(device, 3);
+        for count in (0..70).chain([127, 128, 129, 1023, 4095, 65537]) {
+            for dtype in [DataType::U8, DataType::F16, DataType::F32] {
+                let message = Message::new(dtype, 3 * count).any_size();
+                Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?.check(1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn more_than_four_gigabytes(device: &Device) -> Result<(), Failed> {
+    let plan = shipped("allgather_all_pairs", 2)?;
+    let world = World::new(device, 2);
+    let count = (5_u64 << 30) / 8 * 2;
+    let mut run = world.prepare(&plan, Message::new(DataType::F64, count / 2).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, device.stream()?);
+    let bytes = buffers.input(0).bytes as usize;
+    let mut block = vec![0_u8; bytes];
+    for rank in 0..2 {
+        block.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at >> 3) as u8 ^ (at >> 27) as u8 ^ rank as u8);
+        buffers.write_input(rank, &block)?;
+    }
+    run.launch_buffers(&mut buffers, &stream)?;
+    run.synchronize(&stream)?;
+    let mut output = vec![0_u8; 2 * bytes];
+    for rank in 0..2 {
+        buffers.read_output(rank, &mut output)?;
+        for (part, half) in output.chunks_exact(bytes).enumerate() {
+            let wrong =
+                half.iter().enumerate().find(|&(at, &byte)| byte != (at >> 3) as u8 ^ (at >> 27) as u8 ^ part as u8);
+            if let Some((at, byte)) = wrong {
+                return Err(format!("rank {rank}, byte {at} of part {part}: {byte:#x}").into());
+            }
+        }
+    }
+    Ok(())
+}
