@@ -16,4 +16,21 @@ KERNEL(1024) mscclpp_divide(KERNEL_PARAM mscclpp::Launch launch) {
 }
 
 /// The host compares this with its own before it uses the kernels.
-KERNEL(1) mscclpp_abi(uint64_t* hash) { *hash = mscclpp::kAbiHash; }
+KERNEL(1) mscclpp_abi(uint64_t* hash) { store_plain<uint64_t>(hash, mscclpp::kAbiHash); }
+
+#ifdef DEV_SIM
+namespace {
+template <typename Argument, void (*kKernel)(Argument)>
+void run(const void* argument) {
+  kKernel(*static_cast<const Argument*>(argument));
+}
+}  // namespace
+
+extern "C" const SimKernel SIM_TABLE[];
+extern "C" const SimKernel SIM_TABLE[] = {
+    {"mscclpp_execute", run<const mscclpp::Launch, mscclpp_execute>},
+    {"mscclpp_divide", run<const mscclpp::Launch, mscclpp_divide>},
+    {"mscclpp_abi", run<uint64_t*, mscclpp_abi>},
+    {nullptr, nullptr},
+};
+#endif

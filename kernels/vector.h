@@ -68,6 +68,11 @@ DEV void store_plain(void* at, T value) {
   *static_cast<volatile W*>(at) = u.word;
 }
 
+#else
+
+DEV Vec16 load16(const void* at) { return load_plain<Vec16>(at); }
+DEV void store16(void* at, const Vec16& v) { store_plain<Vec16>(at, v); }
+
 #endif
 
 /// The largest power of two up to 16 that divides an address.

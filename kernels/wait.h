@@ -8,7 +8,11 @@ namespace mscclpp {
 enum Awaited : uint32_t { kSignal = 1, kSemaphore = 2, kBarrier = 3, kPacket = 4, kProxy = 5 };
 
 /// Between two looks at the clock and at whether others gave up: some microseconds.
+#ifdef DEV_SIM
+constexpr uint32_t kPollsPerLook = 4;
+#else
 constexpr uint32_t kPollsPerLook = 256;
+#endif
 
 /// A wait's patience.
 struct Patience {

@@ -13,6 +13,7 @@ trait Field {
     const NAME: &'static str;
 }
 
+#[cfg(test)]
 macro_rules! fields {
     ($($type:ty = $name:literal),*) => { $(impl Field for $type { const NAME: &'static str = $name; })* };
 }

@@ -84,9 +84,9 @@ impl Device {
         if let Some((.., found)) = kernels.iter().find(|(d, a, _)| (*d, *a) == (dtype, accumulate)) {
             return Ok(*found);
         }
-        let image = image(dtype, accumulate).ok_or(Error::Accumulator { dtype, accumulate })?;
+        let (name, image) = image(dtype, accumulate).ok_or(Error::Accumulator { dtype, accumulate })?;
         let driver = self.driver();
-        let module = driver.load(image)?;
+        let module = driver.load(name, image)?;
         let find = |name| driver.function(module, name);
         let loaded = Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? };
         self.check_abi(find("mscclpp_abi")?)?;

@@ -19,7 +19,6 @@ pub struct DriverError {
     pub text: String,
 }
 
-/// Result of a driver's call.
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
 /// A driver's handle: of a module, function, stream, event or graph.
@@ -78,8 +77,8 @@ pub unsafe trait Driver: Send + Sync {
     fn copy(&self, to: u64, from: u64, bytes: u64, stream: Handle) -> Result<()>;
     /// Clears memory, in the order of a stream.
     fn zero_on(&self, address: u64, bytes: u64, stream: Handle) -> Result<()>;
-    /// Loads kernels.
-    fn load(&self, image: &[u8]) -> Result<Handle>;
+    /// Loads kernels: those of a data type and accumulator, by their name, and their code.
+    fn load(&self, name: &str, image: &[u8]) -> Result<Handle>;
     /// Finds a kernel in a module.
     fn function(&self, module: Handle, name: &str) -> Result<Handle>;
     /// Unloads a module.

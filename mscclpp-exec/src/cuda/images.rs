@@ -3,13 +3,13 @@
 use crate::dtype::DataType;
 use crate::numeric::Accumulate;
 
-/// The kernels of a type and accumulator; `None` if that is not a pair that [`Accumulate::supports`].
-pub(super) fn image(dtype: DataType, accumulate: Accumulate) -> Option<&'static [u8]> {
+/// Name and code of the kernels of a type and accumulator; `None` if that is not a pair that [`Accumulate::supports`].
+pub(super) fn image(dtype: DataType, accumulate: Accumulate) -> Option<(&'static str, &'static [u8])> {
     macro_rules! images {
         ($($dtype:ident $accumulate:ident = $file:literal,)*) => {
             match (dtype, accumulate) {
                 $((DataType::$dtype, Accumulate::$accumulate) => {
-                    Some(include_bytes!(concat!("../../../kernels/prebuilt/", $file, ".fatbin")).as_slice())
+                    Some(($file, include_bytes!(concat!("../../../kernels/prebuilt/", $file, ".fatbin")).as_slice()))
                 })*
                 _ => None,
             }

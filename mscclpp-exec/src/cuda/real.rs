@@ -191,7 +191,7 @@ unsafe impl Driver for Cuda {
         named("cuMemsetD8Async", unsafe { result::memset_d8_async(address, 0, bytes as usize, stream(on)) })
     }
 
-    fn load(&self, image: &[u8]) -> Result<Handle> {
+    fn load(&self, _name: &str, image: &[u8]) -> Result<Handle> {
         self.enter()?;
         // SAFETY: a fat binary or text that ends with a zero, made by the build of the kernels.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) };

@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 use mscclpp_core::plan::{OpKind, Plan, PlanTree};
-use mscclpp_exec::cuda::{Device, Options, World};
+use mscclpp_exec::cuda::{Options, World};
 use mscclpp_exec::error::WaitsFor;
 use mscclpp_exec::{DataType, Error, Message, algorithms};
 
 use super::bits::{Pair, shipped};
-use super::{Tests, functions};
+use super::{Rig, Test};
 
-pub(crate) fn tests() -> Tests {
-    functions(&[
-        ("stalls::a_missing_signal_is_named", a_missing_signal_is_named),
-        ("stalls::missing_packets_are_named", missing_packets_are_named),
-    ])
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        Test::new("stalls::a_missing_signal_is_named", a_missing_signal_is_named),
+        Test::new("stalls::missing_packets_are_named", missing_packets_are_named),
+    ]
 }
 
 /// The plan of an algorithm without the first operation of a kind on a rank.
@@ -31,20 +31,19 @@ fn without(name: &str, ranks: u32, rank: usize, kind: OpKind) -> Result<PlanTree
     Err("no such operation".into())
 }
 
-fn stalls(device: &Device, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -> Result<(), Failed> {
+fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -> Result<(), Failed> {
     let ranks = tree.ranks.len() as u32;
     let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
-    let world = World::with_options(device, ranks, options);
+    let world = World::with_options(&rig.device, ranks, options);
     let message = Message::new(DataType::F32, 1000).any_size();
     let broken = Plan::new(tree);
     let mut run = world.prepare(&broken, message)?;
-    let (mut buffers, stream) = (run.buffers()?, device.stream()?);
+    let (mut buffers, stream) = (run.buffers()?, rig.device.stream()?);
     for _ in 0..2 {
         run.launch_buffers(&mut buffers, &stream)?;
         let Err(Error::Stalled(stall)) = run.synchronize(&stream) else {
             return Err("a launch that cannot finish did".into());
         };
-        println!("{stall}");
         if !stall.blocked.iter().any(|blocked| is_expected(&blocked.waits_for)) {
             return Err(format!("not named: {stall}").into());
         }
@@ -54,12 +53,12 @@ fn stalls(device: &Device, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> b
     Pair::new(&world, &right, message)?.ok_or("too many thread blocks")?.check(3)
 }
 
-fn a_missing_signal_is_named(device: &Device) -> Result<(), Failed> {
+fn a_missing_signal_is_named(rig: &Rig) -> Result<(), Failed> {
     let tree = without("allreduce_ring", 3, 1, OpKind::Signal)?;
-    stalls(device, &tree, |waits_for| matches!(waits_for, WaitsFor::Signal { .. }))
+    stalls(rig, &tree, |waits_for| matches!(waits_for, WaitsFor::Signal { .. }))
 }
 
-fn missing_packets_are_named(device: &Device) -> Result<(), Failed> {
+fn missing_packets_are_named(rig: &Rig) -> Result<(), Failed> {
     let tree = without("allreduce_packets", 3, 1, OpKind::PutPackets)?;
-    stalls(device, &tree, |waits_for| matches!(waits_for, WaitsFor::Packet { expected: 1, .. }))
+    stalls(rig, &tree, |waits_for| matches!(waits_for, WaitsFor::Packet { expected: 1, .. }))
 }

@@ -1,0 +1,151 @@
+// The simulator's half of `dev.h`: what kernels take from their surroundings, on a CPU.
+//
+// Every CUDA thread is a coroutine; all of a launch run on one OS thread, in an order that a seed decides (src/schedule.rs).
+// Plain stores are weak: they wait in a buffer of their thread and reach memory in any order (sim/memory.cc).
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#define DEV inline
+#define DEV_CALL inline __attribute__((noinline))
+#define DEV_NO_UNROLL
+#define KERNEL(threads) static void
+#define KERNEL_PARAM const
+
+extern "C" {
+/// What a coroutine is.
+struct SimThread {
+  uint32_t thread, threads, block, blocks;
+  /// Of the block and of the launch; see sim/memory.cc.
+  void* stores;
+  void* shared;
+};
+/// The coroutine that runs.
+extern thread_local SimThread* sim_thread;
+
+/// Lets others run. `waiting`: this one cannot go on before another one has.
+void sim_yield(bool waiting);
+/// All threads of the block meet; returns in how many `predicate` holds.
+uint32_t sim_meet(bool predicate);
+/// Nanoseconds; far in the future once nobody can go on.
+uint64_t sim_now();
+/// A place in the block's shared memory for a variable, named by an address.
+void* sim_shared(const void* name, size_t bytes);
+
+/// Memory as this coroutine sees it. `how`: 0 plain, 1 relaxed, 2 acquire or release.
+void sim_load(const void* at, void* value, uint32_t bytes);
+void sim_store(void* at, const void* value, uint32_t bytes);
+uint64_t sim_load_word(const void* at, uint32_t bytes);
+void sim_store_word(void* at, uint64_t value, uint32_t bytes, bool release);
+uint64_t sim_add(void* at, uint64_t value, bool release);
+uint64_t sim_compare_swap(void* at, uint64_t expected, uint64_t value, uint32_t bytes);
+
+/// A kernel by its name. `argument`: as the driver gets it.
+struct SimKernel {
+  const char* name;
+  void (*run)(const void* argument);
+};
+struct SimModule {
+  const char* name;
+  const SimKernel* kernels;
+};
+}
+
+#define SHARED(type, name, count) \
+  static const char name##_key = 0; \
+  type* name = static_cast<type*>(sim_shared(&name##_key, sizeof(type) * (count)))
+
+DEV uint32_t dev_thread() { return sim_thread->thread; }
+DEV uint32_t dev_threads() { return sim_thread->threads; }
+DEV uint32_t dev_block() { return sim_thread->block; }
+DEV uint32_t dev_blocks() { return sim_thread->blocks; }
+DEV void dev_sync() { sim_meet(false); }
+DEV uint32_t dev_sync_count(bool predicate) { return sim_meet(predicate); }
+DEV uint64_t dev_now() { return sim_now(); }
+DEV void dev_relax() { sim_yield(true); }
+
+#define SIM_LOAD(name, type) \
+  DEV type name(const type* at) { return static_cast<type>(sim_load_word(at, sizeof(type))); }
+#define SIM_STORE(name, type, release) \
+  DEV void name(type* at, type value) { sim_store_word(at, value, sizeof(type), release); }
+#define SIM_ADD(name, release) \
+  DEV void name(uint64_t* at, uint64_t value) { sim_add(at, value, release); }
+
+SIM_LOAD(load_acquire_gpu, uint64_t)
+SIM_LOAD(load_acquire_sys, uint64_t)
+SIM_LOAD(load_relaxed_sys, uint64_t)
+SIM_LOAD(load_relaxed_sys, uint32_t)
+SIM_LOAD(load_relaxed_gpu, uint64_t)
+SIM_STORE(store_relaxed_gpu, uint64_t, false)
+SIM_STORE(store_relaxed_sys, uint64_t, false)
+SIM_STORE(store_relaxed_sys, uint32_t, false)
+SIM_STORE(store_release_sys, uint64_t, true)
+SIM_ADD(add_release_gpu, true)
+SIM_ADD(add_release_sys, true)
+SIM_ADD(add_relaxed_gpu, false)
+SIM_ADD(add_relaxed_sys, false)
+
+DEV uint64_t fetch_add_acq_rel_gpu(uint64_t* at, uint64_t value) { return sim_add(at, value, true); }
+DEV uint64_t fetch_add_relaxed_gpu(uint64_t* at, uint64_t value) { return sim_add(at, value, false); }
+DEV uint64_t compare_swap_acquire_gpu(uint64_t* at, uint64_t expected, uint64_t value) {
+  return sim_compare_swap(at, expected, value, 8);
+}
+DEV uint64_t compare_swap_relaxed_sys(uint64_t* at, uint64_t expected, uint64_t value) {
+  return sim_compare_swap(at, expected, value, 8);
+}
+DEV uint32_t compare_swap_relaxed_sys(uint32_t* at, uint32_t expected, uint32_t value) {
+  return static_cast<uint32_t>(sim_compare_swap(at, expected, value, 4));
+}
+
+struct Vec16;
+struct Vec8;
+DEV Vec16 load16(const void* at);
+DEV void store16(void* at, const Vec16& v);
+
+template <typename T>
+static inline T load_plain(const void* at) {
+  T value;
+  sim_load(at, &value, sizeof(T));
+  return value;
+}
+template <typename T>
+static inline void store_plain(void* at, T value) {
+  sim_store(at, &value, sizeof(T));
+}
+
+/// The f32 value of an IEEE half, exact.
+DEV float widen_half(uint16_t bits) {
+  uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16, exponent = bits >> 10 & 31, mantissa = bits & 1023;
+  union {
+    uint32_t bits;
+    float value;
+  } u;
+  if (exponent == 31) {
+    u.bits = sign | 0x7f800000 | mantissa << 13;
+  } else if (exponent != 0) {
+    u.bits = sign | (exponent + 112) << 23 | mantissa << 13;
+  } else {
+    u.value = static_cast<float>(mantissa) * 0x1p-24f;
+    u.bits |= sign;
+  }
+  return u.value;
+}
+
+/// The nearest half, ties to even.
+DEV uint16_t narrow_half(float value) {
+  union {
+    float value;
+    uint32_t bits;
+  } u = {value};
+  uint32_t sign = u.bits >> 16 & 0x8000, magnitude = u.bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return static_cast<uint16_t>(0x7fff);
+  if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);
+  if (magnitude < 0x38800000) {
+    // Below the normal halves: units of 2^-24, rounded by adding a number whose last bit is worth as much.
+    u.bits = magnitude;
+    u.value += 0.5f;
+    return static_cast<uint16_t>(sign | (u.bits - 0x3f000000));
+  }
+  uint32_t rounded = magnitude + 0xfff + (magnitude >> 13 & 1);
+  return static_cast<uint16_t>(sign | (rounded - 0x38000000) >> 13);
+}

@@ -1,0 +1,40 @@
+//! A simulator of a CUDA device: the kernels of this folder, compiled for the CPU, under a seeded scheduler and weak memory.
+//!
+//! It stands behind the same [`Driver`](mscclpp_exec::cuda::Driver) as CUDA's own, so the executor's host code runs unchanged. Without a C++
+//! compiler there is no simulator, and [`simulator`] says so.
+//!
+//! What is modelled: threads that run in any order and stop anywhere; block syncs; plain stores that reach other blocks late and
+//! out of order until something releases them; addresses that nobody allocated; waits that can never end. What is not: warps in
+//! lock step, caches that keep old values for loads, scopes narrower than the system, timing.
+
+#[cfg(simulator)]
+mod alloc;
+#[cfg(simulator)]
+mod driver;
+#[cfg(simulator)]
+mod launch;
+#[cfg(simulator)]
+mod native;
+mod options;
+
+pub use options::Options;
+
+use mscclpp_exec::cuda::SharedDriver;
+
+/// A simulated device.
+///
+/// # Errors
+/// Says why there is none: this was built without a C++ compiler.
+#[cfg(simulator)]
+pub fn simulator(options: Options) -> Result<SharedDriver, String> {
+    Ok(std::sync::Arc::new(driver::Simulator::new(options)))
+}
+
+/// A simulated device.
+///
+/// # Errors
+/// Says why there is none: this was built without a C++ compiler.
+#[cfg(not(simulator))]
+pub fn simulator(_: Options) -> Result<SharedDriver, String> {
+    Err("built without a C++ compiler, which the simulator needs".into())
+}

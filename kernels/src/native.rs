@@ -1,0 +1,25 @@
+//! The C++ side of the simulator: `sim/dev_sim.h` and `sim/memory.cc`.
+
+use std::ffi::{c_char, c_void};
+
+/// What a coroutine is; as in `dev_sim.h`.
+#[repr(C)]
+pub(crate) struct SimThread {
+    pub(crate) thread: u32,
+    pub(crate) threads: u32,
+    pub(crate) block: u32,
+    pub(crate) blocks: u32,
+    pub(crate) stores: *mut c_void,
+    pub(crate) shared: *mut c_void,
+}
+
+unsafe extern "C" {
+    pub(crate) fn sim_new_stores(threads: u32) -> *mut c_void;
+    pub(crate) fn sim_free_stores(stores: *mut c_void);
+    pub(crate) fn sim_waiting_stores(stores: *mut c_void) -> usize;
+    pub(crate) fn sim_write_one(stores: *mut c_void) -> bool;
+    pub(crate) fn sim_share_stores();
+    pub(crate) fn sim_enter(thread: *mut SimThread, kernel: *const c_void, argument: *const c_void);
+    pub(crate) fn sim_resume(thread: *mut SimThread);
+    pub(crate) fn sim_find(module: *const c_char, name: *const c_char) -> *const c_void;
+}

@@ -1,0 +1,22 @@
+//! Settings of the simulator.
+
+/// How a simulated device behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Decides the order in which threads run and stores reach memory. The same seed, the same run.
+    pub seed: u64,
+    /// Most threads of a block; kernels work with any number.
+    pub threads: u32,
+    /// A thread stops at one of so many memory accesses; 0: only where it waits.
+    pub stop_at_one_of: u32,
+    /// Whether plain stores are weak.
+    pub weak: bool,
+    /// The driver's call, counted from 1, that fails; 0 for none.
+    pub failing_call: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, failing_call: 0 }
+    }
+}

@@ -1,0 +1,91 @@
+//! The CUDA executor: its results are those of the CPU executor, bit for bit.
+//!
+//! On a device, if there is one; and on the simulator, if there was a C++ compiler to build it. What cannot run is ignored,
+//! and the reason printed. The simulator tries a few seeds, beginning with `MSCCLPP_SEED` (the day's, printed); `MSCCLPP_SEEDS=50`
+//! tries so many. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
+
+mod bits;
+mod faults;
+mod graphs;
+mod plans;
+mod stalls;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use mscclpp_exec::cuda::Device;
+use mscclpp_kernels::{Options, simulator};
+
+/// A device to test on.
+pub(crate) struct Rig {
+    pub(crate) device: Device,
+    /// Small messages are enough, and all that there is time for.
+    pub(crate) simulated: bool,
+}
+
+/// A test on a device.
+pub(crate) struct Test {
+    name: String,
+    run: Box<dyn Fn(&Rig) -> Result<(), Failed> + Send + Sync>,
+}
+
+impl Test {
+    pub(crate) fn new(
+        name: impl Into<String>,
+        run: impl Fn(&Rig) -> Result<(), Failed> + Send + Sync + 'static,
+    ) -> Self {
+        Self { name: name.into(), run: Box::new(run) }
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// The message of a failure, behind a place.
+pub(crate) fn at(place: impl std::fmt::Display, failed: &Failed) -> Failed {
+    format!("{place}: {}", failed.message().unwrap_or("no message")).into()
+}
+
+fn tests() -> Vec<Test> {
+    plans::tests().into_iter().chain(graphs::tests()).chain(stalls::tests()).chain(bits::tests()).collect()
+}
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
+    let seed = number("MSCCLPP_SEED").unwrap_or(days);
+    let seeds = number("MSCCLPP_SEEDS").unwrap_or(2).max(1);
+    let device = Device::new(0);
+    match &device {
+        Ok(device) => println!("cuda: on {}", device.properties()),
+        Err(reason) => println!("cuda: ignored: {reason}"),
+    }
+    let no_simulator = simulator(Options::default()).err();
+    match &no_simulator {
+        None => println!("sim: seeds {seed}..{}", seed + seeds),
+        Some(reason) => println!("sim: ignored: {reason}"),
+    }
+    let on_device = tests().into_iter().map(|test| {
+        let (device, ignored) = (device.clone(), device.is_err());
+        Trial::test(format!("cuda::{}", test.name), move || {
+            (test.run)(&Rig { device: device.map_err(|reason| reason.to_string())?, simulated: false })
+        })
+        .with_ignored_flag(ignored)
+    });
+    let simulated = tests().into_iter().map(|test| {
+        Trial::test(format!("sim::{}", test.name), move || {
+            for seed in seed..seed + seeds {
+                // From threads that stop at their waits only to such that stop nearly everywhere.
+                let options = Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..Options::default() };
+                let rig = Rig { device: Device::with_driver(simulator(options)?), simulated: true };
+                (test.run)(&rig).map_err(|failed| at(format_args!("seed {seed}"), &failed))?;
+            }
+            Ok(())
+        })
+        .with_ignored_flag(no_simulator.is_some())
+    });
+    let faults = faults::tests().into_iter().map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
+    let trials = on_device.chain(simulated).chain(faults).collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}

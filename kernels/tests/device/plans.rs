@@ -1,0 +1,70 @@
+//! Every shipped algorithm, and every plan of a folder that is named in `MSCCLPP_PLANS`.
+
+use std::path::PathBuf;
+
+use libtest_mimic::Failed;
+use mscclpp_core::plan::Plan;
+use mscclpp_exec::algorithms::{self, Placement, Shipped};
+use mscclpp_exec::cuda::World;
+use mscclpp_exec::{DataType, Message};
+
+use super::bits::Pair;
+use super::{Rig, Test, at};
+
+pub(crate) fn tests() -> Vec<Test> {
+    let shipped = algorithms::all()
+        .iter()
+        .map(|algorithm| Test::new(format!("plans::{}", algorithm.name()), move |rig| every_machine(rig, algorithm)));
+    let files = std::env::var_os("MSCCLPP_PLANS").and_then(|folder| std::fs::read_dir(folder).ok());
+    let mut files: Vec<PathBuf> = files.into_iter().flatten().filter_map(|file| Some(file.ok()?.path())).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    let files = files.into_iter().map(|file| {
+        let name = format!("plans::file::{}", file.file_stem().unwrap_or_default().to_string_lossy());
+        Test::new(name, move |rig| of_file(rig, &file))
+    });
+    shipped.chain(files).collect()
+}
+
+/// Messages that divide evenly and that do not, short and long.
+fn messages(rig: &Rig, ranks: u32) -> Vec<Message> {
+    let (f32, f16): (&[u64], &[u64]) =
+        if rig.simulated { (&[16, 53], &[7]) } else { (&[1, 64, 1021, 50_000], &[7, 3333]) };
+    let message = |dtype| move |count: &u64| Message::new(dtype, count * u64::from(ranks)).any_size();
+    f32.iter().map(message(DataType::F32)).chain(f16.iter().map(message(DataType::F16))).collect()
+}
+
+fn check(rig: &Rig, plan: &Plan) -> Result<(), Failed> {
+    let world = World::new(&rig.device, plan.num_ranks());
+    for message in messages(rig, plan.num_ranks()) {
+        if let Some(mut pair) = Pair::new(&world, plan, message)? {
+            pair.check(if rig.simulated { 2 } else { 3 })?;
+        }
+    }
+    Ok(())
+}
+
+fn every_machine(rig: &Rig, algorithm: &Shipped) -> Result<(), Failed> {
+    const MACHINES: [(u32, u32); 10] = [(2, 2), (3, 3), (4, 2), (2, 1), (3, 1), (4, 4), (6, 3), (7, 7), (8, 8), (8, 4)];
+    let in_place: &[bool] = match algorithm.placement() {
+        Placement::InPlace => &[true],
+        Placement::OutOfPlace => &[false],
+        Placement::Either => &[true, false],
+    };
+    let machines = if rig.simulated { &MACHINES[..5] } else { &MACHINES };
+    for &(ranks, ranks_per_node) in machines.iter().filter(|&&(ranks, node)| algorithm.supports(ranks, node)) {
+        for &in_place in in_place {
+            let mut spec = algorithm.spec(ranks, ranks_per_node);
+            spec.collective.in_place = in_place;
+            let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+            let place = format_args!("{ranks} ranks, {ranks_per_node} per node, in place {in_place}").to_string();
+            check(rig, &plan).map_err(|failed| at(place, &failed))?;
+        }
+    }
+    Ok(())
+}
+
+fn of_file(rig: &Rig, file: &PathBuf) -> Result<(), Failed> {
+    // Refused ones have tests of their own.
+    std::fs::read(file).map(|bytes| Plan::load(&bytes).map_or(Ok(()), |plan| check(rig, &plan)))?
+}
