@@ -139,9 +139,9 @@ void sim_load(const void* at, void* value, uint32_t bytes) {
 void sim_store(void* at, const void* value, uint32_t bytes) {
   sim_yield(false);
   if (!sim_may_use(at, bytes, true)) return;
+  sim_progress();
   if (sim_is_strong()) {
     std::memcpy(at, value, bytes);
-    sim_progress();
     return;
   }
   Stores& own = own_stores();

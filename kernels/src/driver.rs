@@ -33,6 +33,8 @@ struct State {
     streams: BTreeMap<usize, Option<Vec<Recorded>>>,
     graphs: BTreeMap<usize, Vec<Recorded>>,
     events: usize,
+    /// Whether threads of the host serve the device.
+    helped: bool,
 }
 
 /// A launch.
@@ -126,11 +128,14 @@ impl Simulator {
             pieces: &pieces,
         };
         // The host's proxy gets its turn while the threads wait.
+        let helped = self.state().helped;
         let between = || {
-            held = None;
-            std::thread::yield_now();
-            held = Some(self.memory());
-            true
+            if helped {
+                held = None;
+                std::thread::yield_now();
+                held = Some(self.memory());
+            }
+            helped
         };
         run(&kernel, self.options, seed, between).or_else(|Fault { address, bytes, write, block, thread }| {
             let what = if write { "written" } else { "read" };
@@ -383,6 +388,7 @@ unsafe impl Driver for Simulator {
     }
 
     fn enter_helper_thread(&self) -> Result<()> {
+        self.state().helped = true;
         self.called("cuThreadExchangeStreamCaptureMode")
     }
 }

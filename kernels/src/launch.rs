@@ -92,7 +92,7 @@ thread_local! {
 const STACK: usize = 64 << 10;
 
 /// How long nothing may happen before a launch with help from the host counts as stuck.
-const HOST_PATIENCE: Duration = Duration::from_secs(2);
+const HOST_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Runs a launch to its end. `between`: called every so often, when the host may use the memory; whether it may do something
 /// that threads wait for.
@@ -180,7 +180,8 @@ pub(crate) fn run(
         *yielder = launch.yielder;
         match stopped {
             CoroutineResult::Yield(Stop::Waiting) => launch.waits += 1,
-            CoroutineResult::Yield(Stop::Elsewhere) => launch.waits = 0,
+            // It may be inside of a wait's look, so that says nothing; its next store does.
+            CoroutineResult::Yield(Stop::Elsewhere) => {}
             CoroutineResult::Yield(Stop::Parked) => launch.leave(number),
             CoroutineResult::Return(()) => {
                 launch.leave(number);

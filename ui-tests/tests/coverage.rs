@@ -9,6 +9,14 @@ use mscclpp_core::diag::Code;
 /// Codes that cannot come up while a collective compiles, by the file with tests that bring them about; each with its test.
 const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     (
+        "kernels/tests/device/faults.rs",
+        &[
+            (Code::NotResident, "what_does_not_fit_is_refused"),
+            (Code::NoDevice, "a_device_that_is_not_there_is_refused"),
+            (Code::DriverFailed, "every_call_fails_once"),
+        ],
+    ),
+    (
         "mscclpp-core/tests/recording.rs",
         &[
             (Code::NoRanks, "bad_specifications_are_refused_without_recording"),

@@ -1,6 +1,7 @@
 //! Driver's calls that fail, one after the other: an error that names the call, and nothing is left behind.
 
 use libtest_mimic::{Failed, Trial};
+use mscclpp_core::diag::Code;
 use mscclpp_exec::cuda::{Device, World};
 use mscclpp_exec::{DataType, Error, Message};
 use mscclpp_kernels::{Options, simulator};
@@ -9,7 +10,31 @@ use super::at;
 use super::bits::shipped;
 
 pub(crate) fn tests() -> Vec<Trial> {
-    vec![Trial::test("faults::every_call_fails_once", every_call_fails_once)]
+    vec![
+        Trial::test("faults::every_call_fails_once", every_call_fails_once),
+        Trial::test("faults::what_does_not_fit_is_refused", what_does_not_fit_is_refused),
+        Trial::test("faults::a_device_that_is_not_there_is_refused", a_device_that_is_not_there_is_refused),
+    ]
+}
+
+fn a_device_that_is_not_there_is_refused() -> Result<(), Failed> {
+    let Err(reason) = Device::new(u32::MAX) else { return Err("there is such a device".into()) };
+    match Error::from(reason) {
+        error if error.code() == Code::NoDevice => Ok(()),
+        other => Err(other.to_string().into()),
+    }
+}
+
+fn what_does_not_fit_is_refused() -> Result<(), Failed> {
+    let device = Device::with_driver(simulator(Options::default())?);
+    let plan = shipped("allreduce_all_pairs", 16)?;
+    match World::new(&device, 16).prepare(&plan, Message::new(DataType::F32, 1600)) {
+        Err(error @ Error::NotResident { .. }) if error.code() == Code::NotResident => {
+            let text = error.to_string();
+            if text.contains("`allreduce_all_pairs` has ") { Ok(()) } else { Err(text.into()) }
+        }
+        other => Err(format!("{other:?}").into()),
+    }
 }
 
 /// All that a program does with a device, with port channels.
@@ -28,15 +53,24 @@ fn program(device: &Device) -> Result<(), Error> {
 }
 
 fn every_call_fails_once() -> Result<(), Failed> {
+    // Calls in a row that nobody heard of: releases at the end, then none at all.
+    const UNHEARD: u32 = 60;
     let mut named = std::collections::BTreeSet::new();
+    let mut unheard = 0;
     for failing_call in 1.. {
+        if unheard == UNHEARD {
+            break;
+        }
         let device = Device::with_driver(simulator(Options { failing_call, ..Options::default() })?);
         let place = format!("call {failing_call}");
         match program(&device) {
-            Err(Error::Driver(error)) => drop(named.insert(error.call)),
-            // Giving something back failed, of which nobody can make anything; or there are no so many calls.
-            Ok(()) if named.len() > 10 && failing_call > 400 => break,
-            Ok(()) => {}
+            Err(Error::Driver(error)) => {
+                assert_eq!(Error::from((*error).clone()).code(), Code::DriverFailed);
+                named.insert(error.call);
+                unheard = 0;
+            }
+            // Giving something back failed, of which nobody can make anything; or there are not so many calls.
+            Ok(()) => unheard += 1,
             Err(other) => return Err(at(place, &other.to_string().into())),
         }
     }

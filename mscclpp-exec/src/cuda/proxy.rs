@@ -94,8 +94,19 @@ impl Proxies {
         let state = Mutex::new(State { taken: vec![0; count], ..State::default() });
         let shared = Arc::new(Shared { driver, stream, heads, queues, stop: AtomicBool::new(false), state });
         let mut proxies = Self { table, shared: Arc::clone(&shared), thread: None };
-        let thread = std::thread::Builder::new().name("mscclpp-proxy".into()).spawn(move || shared.serve());
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name("mscclpp-proxy".into()).spawn(move || {
+            let entered = shared.driver.enter_helper_thread();
+            let serves = entered.is_ok();
+            if ready.send(entered).is_ok() && serves {
+                shared.serve();
+            }
+        });
         proxies.thread = Some(thread.map_err(|error| Error::Workers(error.to_string()))?);
+        match is_ready.recv() {
+            Ok(entered) => entered?,
+            Err(_) => return Err(Error::Workers("the proxy ended at once".into())),
+        }
         Ok(proxies)
     }
 
@@ -148,9 +159,6 @@ impl Shared {
     /// Serves the queues until it is told to stop.
     fn serve(&self) {
         let mut idle = 0_u32;
-        if let Err(error) = self.driver.enter_helper_thread() {
-            self.lock().failed = Some(error);
-        }
         while !self.stop.load(Acquire) {
             let served = {
                 let mut state = self.lock();
