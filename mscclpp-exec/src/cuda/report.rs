@@ -16,11 +16,9 @@ mod awaited {
 
 /// What thread blocks, by their number in the program, waited for when they gave up.
 pub(super) fn stall(program: &Program, params: &Params, reports: &[(u32, abi::Report)]) -> Stall {
-    let states: Vec<(u32, State)> = reports.iter().map(|(agent, report)| (*agent, state(program, params, *agent, report))).collect();
-    let releases = Releases::new(program, states.iter());
     let states: Vec<(u32, State)> =
         reports.iter().map(|(agent, report)| (*agent, state(program, params, *agent, report))).collect();
-    let releases = Releases::new(program, &states);
+    let releases = Releases::new(program, states.iter());
     let mut blocked: Vec<Blocked> = reports
         .iter()
         .zip(&states)
