@@ -39,7 +39,7 @@ impl Random {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        ((self.0 >> 32) * u64::from(bound.max(1)) >> 32) as u32
+        (((self.0 >> 32) * u64::from(bound.max(1))) >> 32) as u32
     }
 }
 
@@ -82,6 +82,9 @@ enum Stop {
     Waiting,
     Parked,
 }
+
+/// A coroutine that began, and how it stops itself.
+type Running = (Coroutine<(), Stop, (), DefaultStack>, *const Yielder<(), Stop>);
 
 thread_local! {
     static LAUNCH: Cell<*mut c_void> = const { Cell::new(null_mut()) };
@@ -138,8 +141,7 @@ pub(crate) fn run(
             shared: null_mut(),
         })
         .collect();
-    let mut coroutines: Vec<Option<(Coroutine<(), Stop, (), DefaultStack>, *const Yielder<(), Stop>)>> =
-        (0..count).map(|_| None).collect();
+    let mut coroutines: Vec<Option<Running>> = (0..count).map(|_| None).collect();
     let pointer = &raw mut launch;
     let outer = LAUNCH.replace(pointer.cast());
     // SAFETY: `launch` outlives the loop. It is only reached through `pointer` until the loop is over: here between two

@@ -23,10 +23,13 @@ pub(crate) struct Rig {
     pub(crate) simulated: bool,
 }
 
+/// What a test does.
+type Run = dyn Fn(&Rig) -> Result<(), Failed> + Send + Sync;
+
 /// A test on a device.
 pub(crate) struct Test {
     name: String,
-    run: Box<dyn Fn(&Rig) -> Result<(), Failed> + Send + Sync>,
+    run: Box<Run>,
 }
 
 impl Test {
