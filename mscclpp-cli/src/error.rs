@@ -151,6 +151,9 @@ pub(crate) enum Error {
     /// Signals that cannot be listened to.
     #[error("cannot listen to signals: {0}")]
     Signals(io::Error),
+    /// A dump that cannot be read.
+    #[error(transparent)]
+    Dump(#[from] mscclpp_exec::dump::DumpError),
     /// A collective call that failed, or ranks that did not come together.
     #[error(transparent)]
     Call(Box<group::Error>),
@@ -211,6 +214,7 @@ impl Error {
             | Self::UnknownCode { .. }
             | Self::Read { .. }
             | Self::TooLong { .. }
+            | Self::Dump(_)
             | Self::NotAPlan { .. } => exit::UNREADABLE,
             Self::Write { .. }
             | Self::Memory { .. }

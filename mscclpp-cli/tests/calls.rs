@@ -164,6 +164,90 @@ fn a_table_is_written_and_followed() {
     assert!(run.stderr.contains(&format!("{file}:2:11: ")), "{}", run.stderr);
 }
 
+/// One rank of two, as torchrun starts it.
+fn rank_of_two(rank: u32, port: u16, folder: &std::path::Path, line: &str) -> std::process::Child {
+    Command::new(BINARY)
+        .args(words(line))
+        .env("RANK", rank.to_string())
+        .env("WORLD_SIZE", "2")
+        .env("LOCAL_RANK", rank.to_string())
+        .env("MASTER_ADDR", "127.0.0.1")
+        .env("MASTER_PORT", port.to_string())
+        .env("MSCCLPP_DUMP_DIR", folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts")
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+}
+
+#[test]
+fn ranks_that_call_different_things_are_told_apart_with_their_lines() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let lines = ["bench all_reduce --private -e 1K -n 3", "bench all_gather --private -e 1K -n 3"];
+    let children = [0, 1].map(|rank| rank_of_two(rank, port, folder.path(), lines[rank as usize]));
+    for child in children {
+        let output = child.wait_with_output().expect("it ends");
+        assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let path = folder.path().to_str().expect("UTF-8");
+    let run = mscclpp(["analyze", path]).succeeds();
+    assert!(run.stdout.starts_with("2 ranks; dumps of rank 0, 1\n\ncall 2 differs:\n"), "{}", run.stdout);
+    for (rank, call) in [(0, "allreduce"), (1, "allgather")] {
+        let line = format!("  rank {rank}: {call} of 1 KiB f32");
+        let told = run.stdout.lines().find(|told| told.starts_with(&line)).expect("a line for the rank");
+        assert!(told.contains("measure.rs:"), "{told}");
+    }
+    assert!(run.stdout.contains("most likely rank "), "{}", run.stdout);
+    let value = mscclpp(["analyze", path, "--json"]).succeeds().json();
+    assert_eq!((&value["divergence"]["number"], &value["silent"]), (&2.into(), &serde_json::json!([])));
+}
+
+#[test]
+fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = free_port();
+    let line = "bench all_reduce --private -b 1K -e 1K -n 100000000 -w 0";
+    let survivor = rank_of_two(0, port, folder.path(), line);
+    let mut victim = rank_of_two(1, port, folder.path(), line);
+    // Long enough to be in a call or before it: both must be told.
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    victim.kill().expect("it runs");
+    victim.wait().expect("it ends");
+    let output = survivor.wait_with_output().expect("it ends");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{stderr}");
+    assert!(stderr.contains("rank 1"), "{stderr}");
+    let run = mscclpp([std::ffi::OsStr::new("analyze"), folder.path().as_os_str()]).succeeds();
+    assert!(run.stdout.starts_with("2 ranks; dumps of rank 0\nnothing of rank 1\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("\nmost likely rank 1: "), "{}", run.stdout);
+}
+
+#[test]
+fn what_is_no_dump_is_named_with_its_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = mscclpp([std::ffi::OsStr::new("analyze"), folder.path().as_os_str()]).ends_with(2);
+    assert!(run.stderr.contains("there is no dump"), "{}", run.stderr);
+    let path = folder.path().join("a.jsonl");
+    let good = r#"{"kind":"rank","format":1,"version":"0","rank":0,"ranks":2,"process":1}"#;
+    for (text, told) in [
+        ("", ":1: expected a line of kind `rank`, found none".to_owned()),
+        (good, ":2: expected a line of kind `failure`, found none".to_owned()),
+        ("{}", ":1: missing field `kind`".to_owned()),
+        ("{\"kind\":\"rank\",", ":1: EOF while parsing".to_owned()),
+        (&good.replace("\"format\":1", "\"format\":7"), ":1: expected format 1, found 7".to_owned()),
+        (&good.replace("\"rank\":0", "\"rank\":2"), ":1: rank 2 of 2 ranks".to_owned()),
+    ] {
+        std::fs::write(&path, text).expect("it can be written");
+        let run = mscclpp([std::ffi::OsStr::new("analyze"), path.as_os_str()]).ends_with(2);
+        assert!(run.stderr.contains(&told), "{told} in {}", run.stderr);
+    }
+}
+
 #[test]
 fn a_selection_is_explained() {
     let run = mscclpp(words("select all_gather --bytes 1M --ranks 8 --ranks-per-node 4 --in-place")).succeeds();

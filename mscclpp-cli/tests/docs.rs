@@ -98,9 +98,21 @@ fn the_page_shows_what_the_commands_print() {
 #[test]
 fn the_page_names_every_command_and_exit_code() {
     let text = fs::read_to_string(page()).unwrap();
-    for command in
-        ["run", "check", "plan list", "plan show", "plan stats", "plan graph", "plan export", "plan diff", "explain"]
-    {
+    for command in [
+        "run",
+        "check",
+        "plan list",
+        "plan show",
+        "plan stats",
+        "plan graph",
+        "plan export",
+        "plan diff",
+        "bench",
+        "tune",
+        "select",
+        "analyze",
+        "explain",
+    ] {
         assert!(text.contains(&format!("## `mscclpp {command}`")), "{command}");
         assert!(text.contains(&format!("\n$ mscclpp {command}")), "no example of {command}");
     }
@@ -134,7 +146,9 @@ fn the_examples_in_the_help_texts_name_what_there_is() {
         let help = common::mscclpp(command.split_whitespace().chain(["--help"])).succeeds().stdout;
         let examples = help.split("Examples:\n").nth(1).unwrap_or_else(|| panic!("`{command}` has no examples"));
         for word in examples.lines().filter(|line| line.starts_with("  mscclpp")).flat_map(str::split_whitespace) {
-            if word.contains('_') {
+            // Calls have names too.
+            let is_call = ["all_reduce", "all_gather"].contains(&word);
+            if word.contains('_') && !is_call {
                 assert!(known.contains(&word), "`{word}` in the help of `{command}`");
                 seen += 1;
             }

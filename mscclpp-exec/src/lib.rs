@@ -9,6 +9,7 @@ pub mod cpu;
 #[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]
 pub mod cuda;
 pub mod dtype;
+pub mod dump;
 pub mod error;
 mod file;
 pub mod group;

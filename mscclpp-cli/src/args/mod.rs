@@ -1,5 +1,6 @@
 //! The command line: what may be written, and the help texts.
 
+mod analyze;
 mod bench;
 mod check;
 mod collective;
@@ -10,6 +11,7 @@ mod run;
 mod select;
 mod tune;
 
+pub(crate) use analyze::AnalyzeArgs;
 pub(crate) use bench::BenchArgs;
 pub(crate) use check::{AllowArgs, CheckArgs, Level};
 pub(crate) use collective::CallArgs;
@@ -84,6 +86,8 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Say which algorithm serves a call, and why not the others
     Select(SelectArgs),
+    /// Say what the dumps of a failed job tell together: who differs, who is gone, who waits for whom
+    Analyze(AnalyzeArgs),
     /// Say what this machine offers: memory, network, limits, processors, drivers
     Doctor(DoctorArgs),
     /// Say what a diagnostic means and how to mend what it finds

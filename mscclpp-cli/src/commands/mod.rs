@@ -1,5 +1,6 @@
 //! One file per command.
 
+mod analyze;
 mod bench;
 mod check;
 mod doctor;
@@ -38,6 +39,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => bench::bench(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Select(args) => select::select(&args),
+        Command::Analyze(args) => analyze::analyze(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Explain(args) => explain::explain(&args),
     }

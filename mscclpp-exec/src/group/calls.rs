@@ -13,6 +13,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn all_reduce<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp) -> Result<(), Error> {
         let request = reducing(self.request::<T>(CollectiveKind::AllReduce, buffer.len()), op);
         self.in_place(request, buffer)
@@ -22,6 +23,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn all_reduce_to<T: Element>(&mut self, input: &[T], output: &mut [T], op: ReduceOp) -> Result<(), Error> {
         self.equal("all_reduce_to", input.len(), output.len())?;
         let request = reducing(self.request::<T>(CollectiveKind::AllReduce, input.len()), op);
@@ -32,6 +34,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn all_gather<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.parts("all_gather", "the output", output.len(), "the input", input.len())?;
         let request = self.request::<T>(CollectiveKind::AllGather, output.len());
@@ -42,6 +45,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn all_gather_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
         self.divisible("all_gather_in_place", "the buffer", buffer.len())?;
         let request = self.request::<T>(CollectiveKind::AllGather, buffer.len());
@@ -52,6 +56,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn reduce_scatter<T: Element>(&mut self, input: &[T], output: &mut [T], op: ReduceOp) -> Result<(), Error> {
         self.parts("reduce_scatter", "the input", input.len(), "the output", output.len())?;
         let request = reducing(self.request::<T>(CollectiveKind::ReduceScatter, input.len()), op);
@@ -63,6 +68,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn reduce_scatter_in_place<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp) -> Result<(), Error> {
         self.divisible("reduce_scatter_in_place", "the buffer", buffer.len())?;
         let request = reducing(self.request::<T>(CollectiveKind::ReduceScatter, buffer.len()), op);
@@ -74,6 +80,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn all_to_all<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.equal("all_to_all", input.len(), output.len())?;
         self.divisible("all_to_all", "the input", input.len())?;
@@ -85,6 +92,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn all_to_all_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
         self.divisible("all_to_all_in_place", "the buffer", buffer.len())?;
         let request = self.request::<T>(CollectiveKind::AllToAll, buffer.len());
@@ -95,6 +103,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn broadcast<T: Element>(&mut self, buffer: &mut [T], root: u32) -> Result<(), Error> {
         let request = self.rooted("broadcast", self.request::<T>(CollectiveKind::Broadcast, buffer.len()), root)?;
         self.in_place(request, buffer)
@@ -104,6 +113,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn broadcast_to<T: Element>(&mut self, input: &[T], output: &mut [T], root: u32) -> Result<(), Error> {
         self.equal("broadcast_to", input.len(), output.len())?;
         let request = self.rooted("broadcast_to", self.request::<T>(CollectiveKind::Broadcast, input.len()), root)?;
@@ -114,6 +124,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn reduce<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp, root: u32) -> Result<(), Error> {
         let request = self.rooted("reduce", self.request::<T>(CollectiveKind::Reduce, buffer.len()), root)?;
         self.in_place(reducing(request, op), buffer)
@@ -124,6 +135,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn reduce_to<T: Element>(
         &mut self,
         input: &[T],
@@ -140,6 +152,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn send_recv<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.equal("send_recv", input.len(), output.len())?;
         let request = self.request::<T>(CollectiveKind::SendRecv, input.len());
@@ -150,6 +163,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn send_recv_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
         let request = self.request::<T>(CollectiveKind::SendRecv, buffer.len());
         self.in_place(request, buffer)
@@ -159,11 +173,13 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`].
+    #[track_caller]
     pub fn barrier(&mut self) -> Result<(), Error> {
         // Nobody has the result before everybody has brought something. The type is none that callers reduce so few of.
         self.all_reduce(&mut [0_i8], ReduceOp::Max)
     }
 
+    #[track_caller]
     pub(super) fn in_place<T: Element>(&mut self, request: Request, buffer: &mut [T]) -> Result<(), Error> {
         self.serve_in_place(Request { in_place: true, ..request }, buffer)
     }

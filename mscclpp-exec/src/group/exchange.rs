@@ -39,6 +39,7 @@ impl Group {
     ///
     /// # Errors
     /// See [`Group`]; [`Error::NoMemory`] if what arrives does not fit into memory.
+    #[track_caller]
     pub fn all_to_all_v<T: Element>(&mut self, input: &[T], counts: &[usize]) -> Result<Exchanged<T>, Error> {
         const CALL: &str = "all_to_all_v";
         let (rank, ranks) = (self.rank(), self.size() as usize);

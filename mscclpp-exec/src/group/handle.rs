@@ -1,6 +1,7 @@
 //! One rank's handle to its group.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use mscclpp_core::collective::CollectiveKind;
@@ -10,6 +11,7 @@ use super::cache::{Cache, Serving};
 use super::error::Error;
 use crate::comm::Communicator;
 use crate::dtype::{DataType, Element};
+use crate::dump::Recorder;
 use crate::process::{SharedBuffer, Transport};
 use crate::select::{Buffers, Call, Choice, Registry, Request};
 
@@ -31,6 +33,7 @@ pub struct Group {
     pub(super) cache: Cache,
     registered: bool,
     insisted: Option<(CollectiveKind, Choice)>,
+    recorder: Recorder,
 }
 
 impl Group {
@@ -76,7 +79,15 @@ impl Group {
         let values = [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("algorithms", &algorithms)];
         communicator.bootstrap().agree(&values)?;
         let transport = Transport::new(Arc::clone(communicator.bootstrap()))?;
-        Ok(Self { communicator, transport, registry, cache: Cache::default(), registered: false, insisted: None })
+        Ok(Self {
+            communicator,
+            transport,
+            registry,
+            cache: Cache::default(),
+            registered: false,
+            insisted: None,
+            recorder: Recorder::default(),
+        })
     }
 
     /// This rank.
@@ -143,6 +154,7 @@ impl Group {
     }
 
     /// Serves a request out of place; its lengths are the caller's care.
+    #[track_caller]
     pub(crate) fn serve_separate<T: Element>(
         &mut self,
         request: Request,
@@ -153,12 +165,26 @@ impl Group {
     }
 
     /// Serves a request in place; its length is the caller's care.
+    #[track_caller]
     pub(crate) fn serve_in_place<T: Element>(&mut self, request: Request, buffer: &mut [T]) -> Result<(), Error> {
         self.serve(request, Typed::Same(buffer))
     }
 
-    /// Serves a request.
+    /// Serves a request, and writes down what is known if that fails.
+    #[track_caller]
     pub(super) fn serve<T: Element>(&mut self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
+        self.recorder.note(request, Location::caller());
+        self.launch(request, buffers).inspect_err(|error| {
+            let stall = match error {
+                Error::Run(crate::Error::Stalled(stall)) => Some(&**stall),
+                Error::Run(crate::Error::Interrupted(interrupted)) => Some(&interrupted.stall),
+                _ => None,
+            };
+            self.recorder.fail(self.communicator.rank(), self.communicator.size(), error.to_string(), stall);
+        })
+    }
+
+    fn launch<T: Element>(&mut self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
         let Self { communicator, transport, registry, cache, insisted, .. } = self;
         let prepared = cache.get(&request, || {
             let decision = match insisted {

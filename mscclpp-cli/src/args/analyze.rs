@@ -1,0 +1,23 @@
+//! Arguments of `mscclpp analyze`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Arguments of `mscclpp analyze`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  MSCCLPP_DUMP_DIR=dumps mscclpp launch -n 4 -- ./train       ranks whose calls fail leave files in `dumps`
+  mscclpp analyze dumps                                       what they say together
+  mscclpp analyze dumps/mscclpp-rank-0-of-4-1234.jsonl --json
+
+Exit codes: 0 the dumps were read, 2 one cannot be")]
+pub(crate) struct AnalyzeArgs {
+    /// Dumps, or folders of dumps, of one job
+    #[arg(value_name = "DUMP", required = true)]
+    pub(crate) dumps: Vec<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}

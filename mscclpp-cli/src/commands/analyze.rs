@@ -1,0 +1,58 @@
+//! `mscclpp analyze`: what the dumps of a failed job say together.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use mscclpp_exec::dump::{Dump, join};
+use serde_json::json;
+
+use crate::args::AnalyzeArgs;
+use crate::error::{Error, Result};
+use crate::exit;
+use crate::output::{print, print_json};
+
+/// Most files that are read.
+const MOST: usize = 1 << 16;
+
+/// Reads dumps and prints what they say.
+///
+/// # Errors
+/// [`Error::Read`] for a folder and [`Error::Dump`] for a file that cannot be read; [`Error::Usage`] if there is none;
+/// failures of standard output.
+pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
+    let mut files = Vec::new();
+    for path in &args.dumps {
+        collect(path, &mut files)?;
+    }
+    if files.is_empty() {
+        return Err(Error::Usage("there is no dump: expected files that end in .jsonl".into()));
+    }
+    let dumps: std::result::Result<Vec<_>, _> = files.iter().take(MOST).map(Dump::load).collect();
+    let findings = join(&dumps?);
+    if args.json {
+        print_json(&json!(findings))?;
+    } else {
+        print(&findings)?;
+    }
+    Ok(ExitCode::from(exit::DONE))
+}
+
+/// A file, or the dumps in a folder, the oldest first, so that the last one of a rank counts.
+fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let failed = |source| Error::Read { path: path.to_owned(), source };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if entry.path().extension().is_some_and(|extension| extension == "jsonl") {
+            let written = entry.metadata().and_then(|data| data.modified()).map_err(failed)?;
+            found.push((written, entry.path()));
+        }
+    }
+    found.sort();
+    files.extend(found.into_iter().map(|(_, path)| path));
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Joining what ranks left behind.
+
+use std::path::Path;
+
+use mscclpp_exec::dump::{CallRecord, Dump, FailureRecord, OpRecord, RankRecord, WaitRecord, join};
+use proptest::prelude::*;
+
+fn call(number: u64, request: &str) -> CallRecord {
+    CallRecord { number, request: request.into(), at: format!("src/train.rs:{}:9", 10 * number) }
+}
+
+fn op(rank: u32, block: u32, operation: &str) -> OpRecord {
+    OpRecord { rank, block, op: 3, operation: operation.into(), at: Some("src/ring.rs:7:5".into()) }
+}
+
+fn wait(rank: u32, released_by: Option<OpRecord>) -> WaitRecord {
+    WaitRecord { op: op(rank, 0, "wait"), waits_for: format!("a signal of rank {}", rank + 1), released_by }
+}
+
+fn dump(rank: u32, calls: Vec<CallRecord>, waits: Vec<WaitRecord>) -> Dump {
+    Dump {
+        rank: RankRecord { format: 1, version: "0".into(), rank, ranks: 4, process: 100 + rank },
+        calls,
+        failure: FailureRecord { message: format!("rank {rank}: nothing has happened for 30s\nmore") },
+        waits,
+    }
+}
+
+#[test]
+fn the_first_divergence_names_who_differs() {
+    let usual = || vec![call(1, "allreduce"), call(2, "allgather"), call(3, "broadcast")];
+    let mut other = usual();
+    other[1].request = "alltoall".into();
+    let found =
+        join(&[dump(0, usual(), vec![]), dump(1, usual(), vec![]), dump(2, other, vec![]), dump(3, usual(), vec![])]);
+    let divergence = found.divergence.as_ref().expect("they differ");
+    assert_eq!(divergence.number, 2);
+    assert_eq!(divergence.calls[0].1, [0, 1, 3]);
+    let (culprit, why) = found.culprit.clone().expect("one");
+    assert_eq!((culprit, why.as_str()), (2, "in call 2 it calls alltoall at src/train.rs:20:9, unlike the others"));
+    assert!(found.to_string().contains("call 2 differs:\n  rank 0, 1, 3: allgather at src/train.rs:20:9\n"), "{found}");
+}
+
+#[test]
+fn a_rank_that_is_behind_is_named_with_its_last_call() {
+    let calls = |count: u64| (1..=count).map(|number| call(number, "allreduce")).collect::<Vec<_>>();
+    // Rank 0 has forgotten its first calls.
+    let found =
+        join(&[dump(0, calls(70).split_off(6), vec![]), dump(1, calls(69), vec![]), dump(2, calls(70), vec![])]);
+    let (culprit, why) = found.culprit.expect("one");
+    assert_eq!(culprit, 1);
+    assert_eq!(why, "it did not come to call 70; its last was allreduce at src/train.rs:690:9");
+    assert_eq!(found.silent, [3]);
+}
+
+#[test]
+fn the_chain_ends_at_who_left_nothing() {
+    let calls = || vec![call(1, "allreduce")];
+    let found = join(&[
+        dump(0, calls(), vec![wait(0, Some(op(1, 0, "signal")))]),
+        dump(1, calls(), vec![wait(1, Some(op(2, 0, "signal")))]),
+        dump(3, calls(), vec![wait(3, Some(op(0, 0, "signal")))]),
+    ]);
+    assert_eq!(found.chain.iter().map(|link| link.wait.op.rank).collect::<Vec<_>>(), [0, 1]);
+    let (culprit, why) = found.culprit.clone().expect("one");
+    assert_eq!(culprit, 2);
+    assert!(why.contains("(signal) at src/ring.rs:7:5 is waited for") && why.contains("killed or stopped"), "{why}");
+    let text = found.to_string();
+    assert!(text.starts_with("4 ranks; dumps of rank 0, 1, 3\nnothing of rank 2\n"), "{text}");
+    assert!(text.contains("rank 0: nothing has happened for 30s\n"), "{text}");
+}
+
+#[test]
+fn circles_and_ends_are_told_apart() {
+    let all = |waits: [Option<OpRecord>; 4]| {
+        let dumps: Vec<_> =
+            (0..).zip(waits).map(|(rank, by)| dump(rank, vec![call(1, "x")], vec![wait(rank, by)])).collect();
+        join(&dumps)
+    };
+    let ring = |rank: u32| Some(op((rank + 1) % 4, 0, "signal"));
+    let circle = all([ring(0), ring(1), ring(2), ring(3)]);
+    assert_eq!(circle.chain.len(), 5);
+    assert!(circle.culprit.expect("one").1.contains("circle"));
+    let end = all([ring(0), ring(1), None, ring(3)]);
+    let (culprit, why) = end.culprit.expect("one");
+    assert_eq!(culprit, 2);
+    assert!(why.starts_with("no operation that was still to come would release rank 2 / thread block 0"), "{why}");
+    assert_eq!(join(&[]).culprit, None);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_dump_or_an_error_and_join(bytes in proptest::collection::vec(any::<u8>(), 0..80), at in any::<prop::sample::Index>(), junk: u8) {
+        _ = Dump::parse(Path::new("d"), &bytes);
+        let good = dump(2, vec![call(7, "allreduce")], vec![wait(2, Some(op(3, 1, "put"))), wait(1, None)]);
+        prop_assert_eq!(&Dump::parse(Path::new("d"), good.text().as_bytes()).expect("it is right"), &good);
+        let mut mutant = good.text().into_bytes();
+        let index = at.index(mutant.len());
+        mutant[index] = junk;
+        if let Ok(read) = Dump::parse(Path::new("d"), &mutant) {
+            _ = join(&[read, good]).to_string();
+        }
+    }
+}
