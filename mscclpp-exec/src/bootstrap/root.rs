@@ -206,7 +206,12 @@ impl Root {
     fn take_in(&mut self, member: Member, ranks: u32, mut conn: Conn) {
         let rank = member.rank as usize;
         if let Phase::Failed(error) = &self.phase {
-            return conn.push(&Frame::Refused(error.clone()));
+            conn.push(&Frame::Refused(error.clone()));
+            // Whoever it is, it has heard.
+            if let Some(place @ None) = self.members.get_mut(rank) {
+                *place = Some(member);
+            }
+            return;
         }
         let wrong = if ranks != self.ranks {
             Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, ours: self.ranks })
@@ -336,7 +341,13 @@ impl Root {
     /// the group has failed.
     fn goes_on(&self, now: Instant) -> bool {
         let Some(since) = self.leaving else { return true };
-        let settled = self.seats.iter().flatten().all(|seat| seat.seen) || now >= since + GOODBYE;
+        // Ranks that are still on their way are to hear what went wrong, instead of finding nobody.
+        let told = match &self.phase {
+            Phase::Failed(_) => self.members.iter().all(Option::is_some),
+            _ => true,
+        };
+        let seen = self.seats.iter().flatten().all(|seat| seat.seen);
+        let settled = (told && seen) || now >= since + GOODBYE;
         if settled {
             self.outbox.settle();
         }
