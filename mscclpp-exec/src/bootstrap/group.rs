@@ -1,6 +1,7 @@
 //! A connected group of ranks.
 
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::frame::{Frame, MAX_RANKS};
@@ -119,13 +120,19 @@ impl Bootstrap {
         self.link.inbox().failure().map_or(Ok(()), Err)
     }
 
+    /// Why the group is finished, if it is or will be within `patience`: for who sees a consequence and wants the cause.
+    pub(crate) fn failure_within(&self, patience: Duration) -> Option<Error> {
+        let until = Instant::now() + patience;
+        self.link.inbox().wait(until, |_| None::<()>).err()
+    }
+
     /// Whether a rank has left the group in order, which is no failure until somebody waits for it.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].
     pub fn has_left(&self, rank: u32) -> Result<bool, Error> {
         let world = self.member(rank)?.rank;
-        let now = std::time::Instant::now();
+        let now = Instant::now();
         Ok(self.link.inbox().wait(now, |state| Some(state.has_left(world)))?.unwrap_or(false))
     }
 

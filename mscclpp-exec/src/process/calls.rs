@@ -102,7 +102,12 @@ impl Calls {
 
     /// The place of a peer that has given up.
     pub(super) fn find_given_up(&self) -> Option<usize> {
-        (0..self.ranks).find(|&place| place != self.me && self.line(place, STATE)[GAVE_UP].load(Acquire) != 0)
+        (0..self.ranks).find(|&place| place != self.me && self.has_given_up(place))
+    }
+
+    /// Whether the rank at a place has given up.
+    pub(super) fn has_given_up(&self, place: usize) -> bool {
+        self.line(place, STATE)[GAVE_UP].load(Acquire) != 0
     }
 
     /// Says that the own rank leaves, and after which call.

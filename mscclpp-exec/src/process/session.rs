@@ -57,6 +57,9 @@ pub(super) const YIELDS: u32 = 1000;
 /// How long a rank sleeps at most before it looks whether its peers are alive.
 pub(super) const NAP: Duration = Duration::from_millis(2);
 
+/// How long after a peer gave up its reason may take to arrive here.
+const HEARSAY: Duration = Duration::from_millis(200);
+
 impl Session {
     /// Connects the ranks of a node.
     pub(super) fn new(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
@@ -77,14 +80,14 @@ impl Session {
         };
         let keys = locals.iter().map(key).collect::<Result<Vec<_>, _>>()?;
         let deadline = Instant::now() + options.deadline;
-        let mesh = door.connect(me, &keys, deadline).map_err(|error| name(error, &locals))?;
+        let mesh = door.connect(me, &keys, deadline).map_err(|error| name(error, &locals, &bootstrap))?;
         let bytes = Calls::bytes(locals.len());
         // The first rank of the node brings the segment.
         let segment = if me == 0 {
             let segment = Segment::new(bytes, "calls")?;
             segment.reserve("calls")?;
             for place in 1..locals.len() {
-                mesh.send(place, &[], &[segment.file()]).map_err(|error| name(error, &locals))?;
+                mesh.send(place, &[], &[segment.file()]).map_err(|error| name(error, &locals, &bootstrap))?;
             }
             segment
         } else {
@@ -93,7 +96,7 @@ impl Session {
                 let why = "it did not share its segment of calls in time".into();
                 if Instant::now() > deadline { Err(Error::Lost { peer: 0, why }) } else { Ok(()) }
             };
-            let sent = mesh.receive(0, late).map_err(|error| name(error, &locals))?;
+            let sent = mesh.receive(0, late).map_err(|error| name(error, &locals, &bootstrap))?;
             let file = sent.files.into_iter().next();
             let none = || Error::Lost { peer: locals[0], why: "it sent no descriptor".into() };
             Segment::open(file.ok_or_else(none)?, bytes)?
@@ -220,11 +223,28 @@ impl Session {
     /// Why nobody needs to be waited for any longer, if so.
     #[cold]
     pub(super) fn find_cause(&self) -> Option<Cause> {
-        if let Some(place) = self.calls.find_given_up() {
-            return Some(Cause::GaveUp { peer: self.locals[place] });
+        if let Some(cause) = self.find_first_cause() {
+            return Some(cause);
         }
-        // Who has finished this call may leave.
-        if let Some(place) = self.mesh.find_lost(|place| !self.calls.has_left_after(place, self.number)) {
+        let place = self.calls.find_given_up()?;
+        // A peer may give up because of what is about to be seen here too: who died or stopped is to be named, not who
+        // heard of it first.
+        let until = Instant::now() + HEARSAY;
+        while Instant::now() < until {
+            std::thread::sleep(HEARSAY / 100);
+            if let Some(cause) = self.find_first_cause() {
+                return Some(cause);
+            }
+        }
+        Some(Cause::GaveUp { peer: self.locals[place] })
+    }
+
+    /// A cause that is not a consequence of another one.
+    #[cold]
+    fn find_first_cause(&self) -> Option<Cause> {
+        // Who has finished this call may leave, and who has given up has a reason.
+        let needed = |place| !self.calls.has_left_after(place, self.number) && !self.calls.has_given_up(place);
+        if let Some(place) = self.mesh.find_lost(needed) {
             return Some(Cause::Gone { peer: self.locals[place] });
         }
         self.bootstrap.check_alive().err().map(|error| Cause::Group(Box::new(error)))
@@ -383,7 +403,7 @@ impl Session {
                     result = Ok(());
                 }
                 Err(error) => {
-                    let error = name(error, &self.locals);
+                    let error = name(error, &self.locals, &self.bootstrap);
                     self.give_up(&error);
                     return Err(error);
                 }
@@ -403,10 +423,13 @@ impl Drop for Session {
     }
 }
 
-/// Puts the rank into an error that names a place.
-fn name(error: Error, locals: &[u32]) -> Error {
+/// Puts the rank into an error that names a place; or who took that rank with it, which the group is about to hear.
+fn name(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
     match error {
-        Error::Lost { peer, why } => Error::Lost { peer: locals.get(peer as usize).copied().unwrap_or(peer), why },
+        Error::Lost { peer, why } => match bootstrap.failure_within(HEARSAY) {
+            Some(first) => first.into(),
+            None => Error::Lost { peer: locals.get(peer as usize).copied().unwrap_or(peer), why },
+        },
         other => other,
     }
 }

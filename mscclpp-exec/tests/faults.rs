@@ -12,7 +12,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mscclpp_exec::bootstrap::{Bootstrap, Error};
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::bootstrap::Bootstrap;
+use mscclpp_exec::comm::Communicator;
+use mscclpp_exec::group::{Error, Group};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long ranks wait for each other here, in seconds.
@@ -29,10 +32,10 @@ const HANG: Duration = Duration::from_secs(60);
 #[ignore = "a rank of the fault tests, which start it"]
 fn rank() {
     let before = census();
-    let outcome = Bootstrap::from_env().and_then(|group| {
-        say("connected");
-        work(&group)
-    });
+    let outcome = match std::env::var("FAULT_WORK").as_deref() {
+        Ok("collectives") => collectives(),
+        _ => messages(),
+    };
     // The goodbye has ended by now, or its second is over; a thread may still be on its way out.
     let until = Instant::now() + Duration::from_secs(5);
     while census() != before && Instant::now() < until {
@@ -58,11 +61,17 @@ fn census() -> (usize, usize) {
     (count("fd"), count("task"))
 }
 
-/// All kinds of calls, as often as the environment says.
-fn work(group: &Bootstrap) -> Result<(), Error> {
-    let rounds: u32 = std::env::var("FAULT_CALLS").unwrap().parse().unwrap();
+/// How often the environment says that ranks call.
+fn rounds() -> u32 {
+    std::env::var("FAULT_CALLS").unwrap().parse().unwrap()
+}
+
+/// All kinds of calls of a bootstrap.
+fn messages() -> Result<(), Error> {
+    let group = Bootstrap::from_env()?;
+    say("connected");
     let (rank, ranks) = (group.rank(), group.num_ranks());
-    for round in 0..rounds {
+    for round in 0..rounds() {
         group.barrier()?;
         let parts = group.all_gather(&[rank as u8, round as u8])?;
         assert!(parts.iter().enumerate().all(|(rank, part)| part[..] == [rank as u8, round as u8]), "{parts:?}");
@@ -71,6 +80,25 @@ fn work(group: &Bootstrap) -> Result<(), Error> {
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
+}
+
+/// Collective calls, of private and of shared memory, short and long.
+fn collectives() -> Result<(), Error> {
+    let communicator = Communicator::from_env()?;
+    let mut group = Group::new(communicator)?;
+    let (rank, ranks) = (group.rank(), group.size());
+    let mut shared = group.alloc::<u32>(1 << 16)?;
+    say("connected");
+    for round in 0..rounds() {
+        let mut private = vec![round + rank; if round % 2 == 0 { 7 } else { 30_001 }];
+        group.all_reduce(&mut private, ReduceOp::Sum)?;
+        let sum = ranks * round + (0..ranks).sum::<u32>();
+        assert!(private.iter().all(|found| *found == sum), "{sum}, {:?}", &private[..7]);
+        shared.fill(round);
+        group.all_reduce(&mut shared, ReduceOp::Max)?;
+        assert!(shared.iter().all(|found| *found == round));
+    }
+    group.barrier()
 }
 
 // ---- A job ----
@@ -85,6 +113,10 @@ struct Process {
 impl Process {
     /// Starts a rank.
     fn start(rank: u32, size: u32, port: u16, calls: u32, secret: &str) -> Self {
+        Self::start_as("messages", rank, size, port, calls, secret)
+    }
+
+    fn start_as(work: &str, rank: u32, size: u32, port: u16, calls: u32, secret: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["rank", "--exact", "--ignored", "--nocapture"])
             .env("RANK", rank.to_string())
@@ -94,6 +126,7 @@ impl Process {
             .env("MSCCLPP_SECRET", secret)
             .env("MSCCLPP_TIMEOUT", TIMEOUT.to_string())
             .env("MSCCLPP_LIVENESS", LIVENESS.to_string())
+            .env("FAULT_WORK", work)
             .env("FAULT_CALLS", calls.to_string())
             .env("RUST_BACKTRACE", "0")
             .stdin(Stdio::null())
@@ -194,6 +227,12 @@ impl Round {
 
     fn start(&self, rank: u32, calls: u32) -> Process {
         Process::start(rank, self.size, self.port, calls, &self.secret)
+    }
+
+    /// All ranks, which make collective calls.
+    fn start_collectives(&self, calls: u32) -> Vec<Process> {
+        let start = |rank| Process::start_as("collectives", rank, self.size, self.port, calls, &self.secret);
+        (0..self.size).map(start).collect()
     }
 
     fn start_all(&self, calls: u32) -> Vec<Process> {
@@ -362,9 +401,43 @@ fn too_late(round: Round) {
     assert_ne!(late.outcome(), "ok");
 }
 
+fn collective_calls(round: Round) {
+    for process in round.start_collectives(50) {
+        assert_eq!(process.outcome(), "ok");
+    }
+}
+
+fn killed_in_a_collective(mut round: Round) {
+    let mut all = round.start_collectives(FOREVER);
+    let victim = all.remove(round.victim as usize);
+    assert!(victim.wait_connected());
+    round.pause(Duration::from_millis(30));
+    drop(victim);
+    round.named_by(all);
+}
+
+/// Somewhere between its first instruction and its first calls: while memory is shared.
+fn killed_while_it_prepares(mut round: Round) {
+    let mut all = round.start_collectives(FOREVER);
+    round.pause(Duration::from_millis(60));
+    drop(all.remove(round.victim as usize));
+    round.named_by(all);
+}
+
+fn stopped_in_a_collective(mut round: Round) {
+    let mut all = round.start_collectives(FOREVER);
+    let victim = all.remove(round.victim as usize);
+    assert!(victim.wait_connected());
+    round.pause(Duration::from_millis(30));
+    victim.signal(Signal::STOP);
+    round.named_by(all);
+    victim.signal(Signal::CONT);
+    assert_ne!(victim.outcome(), "ok");
+}
+
 type Kind = (&'static str, fn(Round));
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 16] = [
     ("nothing", nothing),
     ("killed while it starts", killed_while_it_starts),
     ("killed while it works", killed_while_it_works),
@@ -377,7 +450,20 @@ const KINDS: [Kind; 12] = [
     ("the same rank twice", the_same_rank_twice),
     ("another size", another_size),
     ("too late", too_late),
+    ("collective calls", collective_calls),
+    ("killed in a collective", killed_in_a_collective),
+    ("killed while it prepares", killed_while_it_prepares),
+    ("stopped in a collective", stopped_in_a_collective),
 ];
+
+/// What we have in /dev/shm; other programs may have more there.
+fn segments() -> Vec<String> {
+    let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.contains("mscclpp"))
+        .collect()
+}
 
 #[test]
 fn faults_are_named_and_nobody_hangs() {
@@ -390,7 +476,11 @@ fn faults_are_named_and_nobody_hangs() {
         let (kind, run) = KINDS[(seed % KINDS.len() as u64) as usize];
         let start = Instant::now();
         println!("MSCCLPP_FAULT_SEED={seed}: {kind}");
+        let before = segments();
         run(Round::new(seed));
+        // Memory that processes shared is gone with them, also with those that were killed.
+        let left: Vec<_> = segments().into_iter().filter(|name| !before.contains(name)).collect();
+        assert!(left.is_empty(), "{left:?} are left in /dev/shm");
         println!("  {:.1} s", start.elapsed().as_secs_f64());
     }
 }
