@@ -45,6 +45,7 @@ impl Job {
             // A launch begins when all ranks are through with the last one, so any order of halves will do.
             second_half: self.flag.is_multiple_of(2),
             alone: self.workers == 1,
+            remote: None,
             closed: false,
         };
         Turn { context: &self.context, launch }

@@ -3,6 +3,7 @@
 use super::counters::Counters;
 use super::params::Params;
 use super::program::{Action, Code, Instr, Operand, Program, Space};
+use super::remote::Remote;
 use super::state::{Position, State};
 use crate::memory::{Memory, Span};
 use crate::numeric::{Accumulator, Block, zeroed};
@@ -22,6 +23,8 @@ pub(crate) struct Launch<'a> {
     pub(crate) second_half: bool,
     /// Whether each counter is written by one thread only, so that counters need no locked instructions.
     pub(crate) alone: bool,
+    /// The way to ranks on other nodes.
+    pub(crate) remote: Option<&'a dyn Remote>,
     /// Whether operations must wait that access what other ranks' callers have handed in.
     pub(crate) closed: bool,
 }
@@ -66,6 +69,17 @@ pub(crate) enum Step {
 pub(crate) struct Window {
     pub(crate) start: u64,
     pub(crate) len: u64,
+}
+
+/// Where bytes of an operand lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// Number of the slice, first byte in it, bytes.
+    pub(super) slice: u32,
+    pub(super) start: u64,
+    pub(super) len: u64,
+    /// Padded bytes that they stand for.
+    pub(super) run: u64,
 }
 
 impl<'a> Launch<'a> {
@@ -134,7 +148,14 @@ impl<'a> Launch<'a> {
 
     /// The bytes of an operand from `at` on, at most `len` of them, and how many padded bytes they stand for.
     #[inline(always)]
-    pub(crate) fn span(&self, operand: &Operand, at: u64, len: u64) -> (Span<'a>, u64) {
+    pub(super) fn span(&self, operand: &Operand, at: u64, len: u64) -> (Span<'a>, u64) {
+        let Extent { slice, start, len, run } = self.extent(operand, at, len);
+        (self.memory.slice(slice as usize).range(start, len), run)
+    }
+
+    /// Where those bytes lie, whether or not this process reaches them.
+    #[inline(always)]
+    pub(super) fn extent(&self, operand: &Operand, at: u64, len: u64) -> Extent {
         let area = self.params.area(operand.rank, operand.space);
         let (first, len) = if area.wrap == 0 {
             (u64::from(operand.index) * self.params.layout.stride + at, len)
@@ -146,8 +167,7 @@ impl<'a> Launch<'a> {
         let piece = area.view.piece(first, len);
         let half = if self.second_half { area.half } else { 0 };
         let scale = if operand.space == Space::Packets { 2 } else { 1 };
-        let slice = self.memory.slice(area.slice as usize);
-        (slice.range(area.base + half + scale * piece.at, scale * piece.len), piece.run)
+        Extent { slice: area.slice, start: area.base + half + scale * piece.at, len: scale * piece.len, run: piece.run }
     }
 }
 

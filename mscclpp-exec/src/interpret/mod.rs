@@ -18,14 +18,17 @@ mod pairs;
 mod params;
 mod port;
 pub(crate) mod program;
+mod remote;
 pub(crate) mod report;
 mod state;
 mod sync;
 
 pub(crate) use counters::Counters;
 pub(crate) use data::copy;
+pub(crate) use fifo::Trigger;
 pub(crate) use launch::{Launch, Step, Worker};
 pub(crate) use lower::lower;
 pub(crate) use params::{Params, SLICES};
-pub(crate) use program::{Program, Space};
+pub(crate) use program::{Action, Program, Space};
+pub(crate) use remote::Remote;
 pub(crate) use state::State;

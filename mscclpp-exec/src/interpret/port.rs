@@ -3,7 +3,7 @@
 use super::data::copy;
 use super::fifo::Trigger;
 use super::launch::{Launch, Step, Window, Worker};
-use super::program::{Action, Code, Instr, Space};
+use super::program::{Action, Channel, Code, Instr, NOWHERE, Space};
 use super::state::State;
 use crate::numeric::{LINE, LINES};
 
@@ -91,7 +91,13 @@ impl Launch<'_> {
                 return Step::Paused;
             }
             if matches!(instr.action, Action::Port { signal: true, .. } | Action::PortSignal) {
-                self.deliver(self.program.ids(instr)[trigger.number as usize], false);
+                let channel = self.program.ids(instr)[trigger.number as usize];
+                let Channel { peer, pair, .. } = self.program.channels[channel as usize];
+                match self.remote(peer) {
+                    Some(remote) if pair != NOWHERE => remote.signal(peer, pair),
+                    Some(_) => {}
+                    None => self.deliver(channel, false),
+                }
             }
             state.trigger = None;
             // Counts as getting on even where nothing was transferred.
@@ -111,6 +117,15 @@ impl Launch<'_> {
         let (Some(src), Some(dst)) = (srcs.get(from), dsts.get(number)) else {
             return Step::Next;
         };
+        if let Some(remote) = self.remote(dst.rank) {
+            while state.at.done < trigger.len {
+                match self.send(remote, src, dst, trigger, state.at.done) {
+                    0 => return Step::Paused,
+                    n => state.at.done += n,
+                }
+            }
+            return Step::Next;
+        }
         while state.at.done < trigger.len {
             let at = trigger.at + state.at.done;
             let (from, run) = self.span(src, at, trigger.len - state.at.done);

@@ -63,6 +63,8 @@ impl Drive<'_> {
         if self.context.proxy.is_some() {
             self.states[self.context.agents.len()] = State::begin(self.number, 0);
         }
+        let plan = self.session.plans.iter().position(|plan| std::ptr::eq(&*plan.context, self.context));
+        self.session.wires.begin(plan.unwrap_or(usize::MAX) as u64, self.session.launches);
         if self.turn.settle {
             self.settle()?;
         }
@@ -73,7 +75,7 @@ impl Drive<'_> {
             if closed && self.open()? {
                 closed = false;
             }
-            let pass = self.pass(closed);
+            let pass = self.pass(closed)?;
             if !finished && self.is_home() {
                 // As early as can be: peers wait for it.
                 self.session.calls.finish(self.number);
@@ -132,8 +134,12 @@ impl Drive<'_> {
 
     /// Runs own thread blocks as far as they go.
     #[inline]
-    fn pass(&mut self, closed: bool) -> Pass {
-        let launch = launch(self.context, self.params, self.views, self.number, self.turn, closed);
+    fn pass(&mut self, closed: bool) -> Result<Pass, Error> {
+        let mut launch = launch(self.context, self.params, self.views, self.number, self.turn, closed);
+        let wires = &self.session.wires;
+        if !wires.is_empty() {
+            launch.remote = Some(wires);
+        }
         let mut pass = Pass { progress: false, done: true };
         let agents = &self.context.program.agents[self.context.agents.clone()];
         for (code, state) in agents.iter().zip(self.states.iter_mut()) {
@@ -151,7 +157,13 @@ impl Drive<'_> {
             pass.progress |= state.at != before;
             pass.done &= self.context.counters.fifos[proxy].is_drained();
         }
-        pass
+        if !wires.is_empty() {
+            let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
+            let pumped = pumped.inspect_err(|error| self.session.give_up(error))?;
+            pass.progress |= pumped.progress;
+            pass.done &= pumped.sent;
+        }
+        Ok(pass)
     }
 
     /// Whether no own thread block visits a peer's buffers any more in this launch.
@@ -262,7 +274,7 @@ impl Drive<'_> {
             return Err(self.interrupt(cause));
         }
         let asleep = self.session.calls.lie_down();
-        let pass = self.pass(closed);
+        let pass = self.pass(closed)?;
         if pass.progress {
             self.session.calls.get_up();
             *idle = Idle::default();
@@ -304,5 +316,16 @@ pub(super) fn launch<'a>(
 ) -> Launch<'a> {
     let PlanContext { counters, program, .. } = context;
     let Turn { flag, second_half, .. } = turn;
-    Launch { counters, program, params, memory: views.memory(), number, flag, second_half, alone: true, closed }
+    Launch {
+        counters,
+        program,
+        params,
+        memory: views.memory(),
+        number,
+        flag,
+        second_half,
+        alone: true,
+        remote: None,
+        closed,
+    }
 }

@@ -30,6 +30,7 @@ mod queue;
 mod report;
 mod session;
 mod transport;
+mod wire;
 
 pub use buffer::SharedBuffer;
 pub use launch::Executable;

@@ -8,6 +8,7 @@ use super::buffer::Shared;
 use super::calls::{AHEAD, Calls, Handed, RING};
 use super::options::Options;
 use super::plan::Prepared;
+use super::wire::Wires;
 use crate::bootstrap::Bootstrap;
 use crate::error::{Cause, Error};
 use crate::memory::Views;
@@ -18,6 +19,10 @@ use crate::shm::{Cells, Door, Mesh, Segment, Sent};
 pub(super) struct Session {
     pub(super) bootstrap: Arc<Bootstrap>,
     pub(super) options: Options,
+    /// By rank: its node.
+    pub(super) nodes: Vec<u32>,
+    /// Connections to ranks on other nodes.
+    pub(super) wires: Wires,
     /// Ranks of this node, ascending, and the own place among them.
     pub(super) locals: Vec<u32>,
     pub(super) me: usize,
@@ -64,13 +69,9 @@ impl Session {
     /// Connects the ranks of a node.
     pub(super) fn new(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
         let rank = bootstrap.rank();
-        let node = bootstrap.node_of(rank)?;
-        let mut locals = Vec::new();
-        for peer in 0..bootstrap.num_ranks() {
-            if bootstrap.node_of(peer)? == node {
-                locals.push(peer);
-            }
-        }
+        let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
+        let node = nodes[rank as usize];
+        let locals: Vec<u32> = (0..).zip(&nodes).filter(|(_, on)| **on == node).map(|(peer, _)| peer).collect();
         let me = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
         let door = Door::open()?;
         let all = bootstrap.all_gather(&door.key())?;
@@ -108,6 +109,8 @@ impl Session {
             compared: vec![0; locals.len()].into(),
             bootstrap,
             options,
+            nodes,
+            wires: Wires::default(),
             locals,
             me,
             mesh,

@@ -5,4 +5,6 @@
 
 mod failures;
 mod group;
+mod processes;
 mod results;
+mod spawn;

@@ -112,7 +112,12 @@ fn placements(algorithm: &Shipped) -> &'static [bool] {
 }
 
 fn plan(algorithm: &Shipped, ranks: u32, in_place: bool, root: u32) -> Plan {
-    let mut spec = algorithm.spec(ranks, ranks);
+    plan_on(algorithm, (ranks, ranks), in_place, root)
+}
+
+/// A plan for so many ranks, and ranks per node.
+pub fn plan_on(algorithm: &Shipped, (ranks, per_node): (u32, u32), in_place: bool, root: u32) -> Plan {
+    let mut spec = algorithm.spec(ranks, per_node);
     spec.instances = spec.instances.min(2);
     spec.collective.in_place = in_place;
     spec.collective.root = root;
@@ -120,14 +125,19 @@ fn plan(algorithm: &Shipped, ranks: u32, in_place: bool, root: u32) -> Plan {
     Plan::new(&algorithm.compile(spec, &arguments).unwrap_or_else(|error| panic!("{}: {error}", algorithm.name())))
 }
 
+/// Prepares and checks a message on this rank.
+pub fn check_on(transport: &Transport, plan: &Plan, message: Message, reference: &Reference) {
+    let what = format!("{} on {} ranks, {message:?}", plan.name(), plan.num_ranks());
+    let mut x = transport.prepare(plan, message).unwrap_or_else(|error| panic!("{what}: {error}"));
+    reference.check(transport, &mut x, &what);
+}
+
 /// Prepares and checks messages on all ranks.
 fn check(plan: &Plan, messages: &[Message]) {
     let references: Vec<_> = (0..).zip(messages).map(|(seed, &message)| Reference::new(plan, message, seed)).collect();
     each(plan.num_ranks(), |transport| {
         for (message, reference) in messages.iter().zip(&references) {
-            let what = format!("{} on {} ranks, {message:?}", plan.name(), plan.num_ranks());
-            let mut x = transport.prepare(plan, *message).unwrap_or_else(|error| panic!("{what}: {error}"));
-            reference.check(&transport, &mut x, &what);
+            check_on(&transport, plan, *message, reference);
         }
     });
 }

@@ -1,0 +1,84 @@
+//! Ranks whose memory and counters cannot be reached, but by messages.
+
+use super::fifo::Trigger;
+use super::launch::{Extent, Launch};
+use super::program::{Operand, Space};
+use crate::memory::Span;
+use crate::numeric::{LINE, Line};
+
+/// A way to ranks on other nodes. What is sent to one rank arrives in order.
+pub(crate) trait Remote {
+    /// Whether a rank is reached this way.
+    fn reaches(&self, rank: u32) -> bool;
+
+    /// Whether more data can be sent to a rank now.
+    fn has_room(&self, rank: u32) -> bool;
+
+    /// Sends a piece of a trigger's data, which begins at byte `at` of the references.
+    fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>));
+
+    /// Adds one to the counter of a channel of a rank.
+    fn signal(&self, rank: u32, channel: u32);
+}
+
+/// Bytes of data that are sent at once.
+const PIECE: u64 = 1 << 18;
+
+impl<'a> Launch<'a> {
+    /// The way to a rank on another node.
+    pub(super) fn remote(&self, rank: u32) -> Option<&'a dyn Remote> {
+        self.remote.filter(|remote| remote.reaches(rank))
+    }
+
+    /// Sends the next piece of a trigger's data; how many bytes of the references that was, 0 if there is no room.
+    pub(super) fn send(&self, remote: &dyn Remote, src: &Operand, dst: &Operand, trigger: &Trigger, done: u64) -> u64 {
+        if !remote.has_room(dst.rank) {
+            return 0;
+        }
+        let at = trigger.at + done;
+        let (from, run) = self.span(src, at, (trigger.len - done).min(PIECE));
+        let Extent { len, run, .. } = self.extent(dst, at, run);
+        if len > 0 {
+            remote.put(dst.rank, trigger, at, &mut |to| read(from, len as usize, to));
+        }
+        run.max(1)
+    }
+
+    /// Writes data that arrived for a reference of an instruction; whether there is such a reference to memory of `rank`.
+    pub(crate) fn accept(&self, rank: u32, trigger: &Trigger, bytes: &[u8]) -> bool {
+        let Some(instr) = self.program.instrs.get(trigger.instr as usize) else {
+            return false;
+        };
+        let Some(dst) = self.program.dsts(instr).get(trigger.number as usize).filter(|dst| dst.rank == rank) else {
+            return false;
+        };
+        let mut done = 0;
+        while done < bytes.len() as u64 {
+            let (to, run) =
+                self.span(dst, trigger.at + done / scale(dst), (bytes.len() as u64 - done).div_ceil(scale(dst)));
+            let n = (scale(dst) * run).min(bytes.len() as u64 - done);
+            write(&bytes[done as usize..(done + n) as usize], to);
+            done += n.max(1);
+        }
+        true
+    }
+}
+
+fn scale(operand: &Operand) -> u64 {
+    if operand.space == Space::Packets { 2 } else { 1 }
+}
+
+fn read(from: Span<'_>, bytes: usize, to: &mut Vec<u8>) {
+    for at in (0..bytes).step_by(LINE) {
+        let line: [u8; LINE] = bytemuck::cast(from.load(at, LINE.min(bytes - at)));
+        to.extend(&line[..LINE.min(bytes - at)]);
+    }
+}
+
+fn write(bytes: &[u8], to: Span<'_>) {
+    for (i, bytes) in bytes.chunks(LINE).enumerate() {
+        let mut line = [0; LINE];
+        line[..bytes.len()].copy_from_slice(bytes);
+        to.store(i * LINE, bytes.len(), bytemuck::cast::<_, Line>(line));
+    }
+}

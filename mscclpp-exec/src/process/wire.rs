@@ -1,0 +1,232 @@
+//! Port channels between nodes: what proxies send goes over a TCP connection per pair of ranks, in order.
+//!
+//! A message is a trigger with the bytes that it moves, or a signal. It says which plan and launch it belongs to; one of a
+//! launch that this rank has not begun is left in the connection until it has.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::plan::Prepared;
+use crate::error::Error;
+use crate::interpret::{Launch, Remote, Trigger};
+
+/// Bytes that may wait to be sent to a rank before its proxy is held up.
+const MOST_WAITING: usize = 1 << 20;
+
+/// Most bytes of a message: more than a piece has with its flags.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// Bytes that are read at once.
+const READ: usize = 1 << 16;
+
+/// What goes before the bytes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+struct Header {
+    /// Position of the plan among those of the group, and launch of the group.
+    plan: u64,
+    launch: u64,
+    /// The trigger, and where its bytes begin; of a signal [`SIGNAL`] and the channel.
+    instr: u32,
+    number: u32,
+    at: u64,
+    /// Bytes that follow.
+    len: u64,
+}
+
+/// The instruction of a signal.
+const SIGNAL: u32 = u32::MAX;
+
+/// Connections to ranks on other nodes.
+#[derive(Default)]
+pub(super) struct Wires {
+    /// By rank; `None` for ranks that no plan has needed so far, and those of this node.
+    wires: Vec<Option<RefCell<Wire>>>,
+    /// The plan and launch at hand.
+    plan: Cell<u64>,
+    launch: Cell<u64>,
+}
+
+/// A connection.
+struct Wire {
+    stream: TcpStream,
+    waiting: VecDeque<u8>,
+    /// What was read and not yet understood.
+    read: Vec<u8>,
+    /// The rank sends nothing more: it has left, or is gone, which the group finds out.
+    closed: bool,
+}
+
+impl Wires {
+    /// Whether there is a connection to a rank.
+    pub(super) fn has(&self, rank: u32) -> bool {
+        self.wires.get(rank as usize).is_some_and(Option::is_some)
+    }
+
+    /// Whether there is none at all.
+    pub(super) fn is_empty(&self) -> bool {
+        self.wires.is_empty()
+    }
+
+    /// Adds a connection.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub(super) fn add(&mut self, rank: u32, stream: TcpStream) -> Result<(), Error> {
+        let failed = |error: std::io::Error| Error::System {
+            what: format!("set up a connection to rank {rank}"),
+            why: error.to_string(),
+        };
+        stream.set_nonblocking(true).map_err(failed)?;
+        if self.wires.len() <= rank as usize {
+            self.wires.resize_with(rank as usize + 1, || None);
+        }
+        self.wires[rank as usize] =
+            Some(RefCell::new(Wire { stream, waiting: VecDeque::new(), read: Vec::new(), closed: false }));
+        Ok(())
+    }
+
+    /// Begins a launch.
+    pub(super) fn begin(&self, plan: u64, launch: u64) {
+        self.plan.set(plan);
+        self.launch.set(launch);
+    }
+
+    /// Sends and receives as much as goes without waiting. `launch`: the one at hand; `plans`: all of the group.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] names a rank that is gone, or that sends what no plan says.
+    pub(super) fn pump(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<Pumped, Error> {
+        let mut pumped = Pumped { progress: false, sent: true };
+        for (peer, wire) in (0..).zip(&self.wires) {
+            let Some(mut wire) = wire.as_ref().map(RefCell::borrow_mut) else {
+                continue;
+            };
+            let lost = |why: String| Error::Lost { peer, why };
+            pumped.progress |= wire.write().map_err(|why| lost(format!("its connection failed: {why}")))?;
+            pumped.sent &= wire.waiting.is_empty();
+            pumped.progress |= wire.fill();
+            let mut used = 0;
+            while let Some((header, bytes)) = wire.next(used).map_err(lost)? {
+                if header.launch > self.launch.get() {
+                    break;
+                }
+                if !self.accept(rank, &header, bytes, launch, plans) {
+                    return Err(lost(format!("it sent a message that no plan has: {header:?}")));
+                }
+                used += size_of::<Header>() + bytes.len();
+                pumped.progress = true;
+            }
+            wire.read.drain(..used);
+        }
+        Ok(pumped)
+    }
+
+    /// Does what a message says; whether that can be.
+    fn accept(&self, rank: u32, header: &Header, bytes: &[u8], launch: &Launch<'_>, plans: &[Prepared]) -> bool {
+        let Header { plan, number, instr, at, .. } = *header;
+        if instr == SIGNAL {
+            let Some(context) = plans.get(plan as usize).map(|plan| &plan.context) else {
+                return false;
+            };
+            let channels = &context.program.channels;
+            let own = channels.get(number as usize).is_some_and(|channel| channel.rank == rank);
+            if own {
+                launch.count(context.counters.inbound(number), std::sync::atomic::Ordering::Release);
+            }
+            return own;
+        }
+        // Data of a launch that is over is data that nobody waited for.
+        let current = header.launch == self.launch.get() && plan == self.plan.get();
+        !current || launch.accept(rank, &Trigger { instr, number, at, len: 0 }, bytes)
+    }
+
+    fn send(&self, rank: u32, header: Header, bytes: &mut dyn FnMut(&mut Vec<u8>)) {
+        if let Some(wire) = self.wires.get(rank as usize).and_then(Option::as_ref) {
+            let mut message = vec![0; size_of::<Header>()];
+            bytes(&mut message);
+            let header = Header { len: (message.len() - size_of::<Header>()) as u64, ..header };
+            message[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
+            wire.borrow_mut().waiting.extend(message);
+        }
+    }
+}
+
+/// What a pump has done.
+pub(super) struct Pumped {
+    pub(super) progress: bool,
+    /// Nothing waits to be sent.
+    pub(super) sent: bool,
+}
+
+impl Remote for Wires {
+    fn reaches(&self, rank: u32) -> bool {
+        self.has(rank)
+    }
+
+    fn has_room(&self, rank: u32) -> bool {
+        let wire = self.wires.get(rank as usize).and_then(Option::as_ref);
+        wire.is_none_or(|wire| wire.borrow().waiting.len() < MOST_WAITING)
+    }
+
+    fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>)) {
+        let Trigger { instr, number, .. } = *trigger;
+        let (plan, launch) = (self.plan.get(), self.launch.get());
+        self.send(rank, Header { plan, launch, instr, number, at, len: 0 }, bytes);
+    }
+
+    fn signal(&self, rank: u32, channel: u32) {
+        let (plan, launch) = (self.plan.get(), self.launch.get());
+        self.send(rank, Header { plan, launch, instr: SIGNAL, number: channel, at: 0, len: 0 }, &mut |_| {});
+    }
+}
+
+impl Wire {
+    /// Sends what waits; whether that was anything.
+    fn write(&mut self) -> Result<bool, std::io::Error> {
+        let before = self.waiting.len();
+        while !self.waiting.is_empty() {
+            match self.stream.write(self.waiting.as_slices().0) {
+                Ok(n) => drop(self.waiting.drain(..n)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.waiting.len() < before)
+    }
+
+    /// Reads what is there, unless much is unread already; whether that was anything.
+    fn fill(&mut self) -> bool {
+        let before = self.read.len();
+        while !self.closed && self.read.len() < 2 * MOST_BYTES as usize {
+            let have = self.read.len();
+            self.read.resize(have + READ, 0);
+            let result = self.stream.read(&mut self.read[have..]);
+            self.read.truncate(have + result.as_ref().map_or(0, |n| *n));
+            match result {
+                Ok(n) if n > 0 => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                _ => self.closed = true,
+            }
+        }
+        self.read.len() > before
+    }
+
+    /// The message that begins at a byte, if all of it is there.
+    fn next(&self, at: usize) -> Result<Option<(Header, &[u8])>, String> {
+        let Some((header, rest)) = self.read[at..].split_at_checked(size_of::<Header>()) else {
+            return Ok(None);
+        };
+        let header: Header = bytemuck::pod_read_unaligned(header);
+        if header.len > MOST_BYTES {
+            return Err(format!("it sent a message of {} bytes, expected at most {MOST_BYTES} bytes", header.len));
+        }
+        Ok(rest.get(..header.len as usize).map(|bytes| (header, bytes)))
+    }
+}

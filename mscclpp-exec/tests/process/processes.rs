@@ -1,0 +1,207 @@
+//! Ranks as processes: results, deaths, and what stays behind.
+
+use std::time::{Duration, Instant};
+
+use mscclpp_core::plan::Plan;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::process::{Executable, Transport};
+use mscclpp_exec::{Error, Message, algorithms};
+
+use crate::results::{Reference, check_on, plan_on};
+use crate::spawn::Job;
+
+fn plan(name: &str, transport: &Transport) -> Plan {
+    let algorithm = algorithms::find(name).expect("it is in the library");
+    let ranks = transport.num_ranks();
+    Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &[]).expect("it compiles"))
+}
+
+fn prepare(name: &str, transport: &Transport, message: Message) -> Executable {
+    transport.prepare(&plan(name, transport), message).expect("all are there")
+}
+
+/// What a rank does in a role; see [`Job::start`].
+pub fn play(role: &str, transport: Transport) {
+    match role {
+        "results" => results(&transport, transport.num_ranks()),
+        "nodes" => results(&transport, 2),
+        "killed" | "stopped" => launches_until_an_error(transport),
+        "soak" => soak(&transport),
+        other => panic!("no role {other}"),
+    }
+}
+
+/// Compares with the executor within one process, which every rank runs for itself.
+fn results(transport: &Transport, per_node: u32) {
+    let ranks = transport.num_ranks();
+    let supported = |algorithm: &&algorithms::Shipped| algorithm.supports(ranks, per_node);
+    let mut checked = 0;
+    for algorithm in algorithms::all().iter().filter(supported) {
+        let in_place = algorithm.placement() == algorithms::Placement::InPlace;
+        let plan = plan_on(algorithm, (ranks, per_node), in_place, 0);
+        for part in [1, 37, 5000] {
+            let message = Message::of::<f32>(part * ranks as usize).any_size();
+            let reference = Reference::new(&plan, message, part as u64);
+            check_on(transport, &plan, message, &reference);
+        }
+        checked += 1;
+    }
+    println!("checked {checked} algorithms");
+}
+
+#[test]
+fn processes_compute_the_same_bits() {
+    for text in Job::start("results", 3, 3).succeed() {
+        assert!(text.contains("checked "), "{text}");
+    }
+}
+
+#[test]
+fn nodes_compute_the_same_bits_through_ports() {
+    for text in Job::start("nodes", 4, 2).succeed() {
+        assert!(text.contains("checked "), "{text}");
+    }
+}
+
+/// Prints `ready` after some launches, and goes on until one fails, whose error it prints.
+fn launches_until_an_error(transport: Transport) {
+    let mut x = prepare("allreduce_all_pairs", &transport, Message::of::<f32>(100_000).any_size());
+    let mut buffer = transport.alloc::<f32>(100_000).expect("memory");
+    let mut launches = 0;
+    let error = loop {
+        buffer.fill(1.0);
+        match x.launch_in_place(&mut buffer) {
+            Ok(()) => assert_eq!(buffer[99_999], transport.num_ranks() as f32),
+            Err(error) => break error,
+        }
+        launches += 1;
+        if launches == 20 {
+            println!("ready");
+        }
+    };
+    println!("{error}");
+    assert!(matches!(error, Error::Interrupted(_)), "{error:?}");
+    assert!(matches!(x.launch_in_place(&mut buffer), Err(Error::Broken { .. })));
+    // What the group had is gone with it.
+    drop((x, buffer, transport));
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    assert!(!maps.contains("memfd:mscclpp"), "{maps}");
+    let files = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+    let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    let left: Vec<_> = names.filter(|name| name.to_string_lossy().contains("memfd:mscclpp")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn files_in_shared_memory() -> usize {
+    std::fs::read_dir("/dev/shm").map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_the_launch_of_all_others() {
+    let before = files_in_shared_memory();
+    for victim in [0, 2] {
+        let mut job = Job::start("killed", 3, 3);
+        (0..3).for_each(|rank| job.wait_for_line(rank, "ready\n"));
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", job.ranks[1].id())).expect("it runs");
+        assert!(maps.contains("memfd:mscclpp"), "segments have no name in a file system");
+        assert!(files_in_shared_memory() <= before, "and leave none there");
+        job.signal(victim, "KILL");
+        let killed = Instant::now();
+        let ended = job.wait();
+        assert!(killed.elapsed() < Duration::from_secs(15), "nobody waits for the deadline");
+        for (rank, ended) in ended.iter().enumerate().filter(|(rank, _)| *rank != victim) {
+            let text = &ended.text;
+            assert_eq!(ended.code, Some(0), "rank {rank}: {text}");
+            let gone = text.contains(&format!("rank {victim} is gone")) || text.contains(&format!("rank {victim} ("));
+            assert!(gone || text.contains("has given this launch up"), "rank {rank}: {text}");
+            assert!(text.contains("stalled in launch"), "rank {rank}: {text}");
+        }
+        let named = ended.iter().any(|ended| ended.text.contains(&format!("rank {victim} ")));
+        assert!(named, "somebody names rank {victim}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_stopped_ends_the_launch_by_the_deadline() {
+    let mut job = Job::start("stopped", 2, 2);
+    (0..2).for_each(|rank| job.wait_for_line(rank, "ready\n"));
+    job.signal(1, "STOP");
+    // The other one ends; then this one goes on and finds that.
+    while job.ranks[0].try_wait().expect("a child").is_none() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    job.signal(1, "CONT");
+    let ended = job.wait();
+    assert_eq!(ended[0].code, Some(0), "{}", ended[0].text);
+    assert!(ended[0].text.contains("nothing has happened for 1s; rank 1 "), "{}", ended[0].text);
+    assert_eq!(ended[1].code, Some(0), "{}", ended[1].text);
+}
+
+/// Mixed calls; memory and descriptors stay as they are after the first fifth.
+fn soak(transport: &Transport) {
+    let calls: u64 = std::env::var("MSCCLPP_SOAK").ok().and_then(|calls| calls.parse().ok()).unwrap_or(1000);
+    let ranks = transport.num_ranks() as usize;
+    let names = ["allreduce_packets", "allreduce_all_pairs", "allreduce_ring", "allreduce_one_shot_packets"];
+    let plans = names.map(|name| {
+        let algorithm = algorithms::find(name).expect("it is in the library");
+        plan_on(algorithm, (ranks as u32, ranks as u32), true, 0)
+    });
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = |bound: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % bound
+    };
+    let mut shared = transport.alloc::<f32>(4096).expect("memory");
+    let mut first = (0, 0);
+    for call in 0..calls {
+        let len = next(4096) as usize;
+        let plan = &plans[next(4) as usize];
+        let op = [ReduceOp::Sum, ReduceOp::Max, ReduceOp::Avg][next(3) as usize];
+        let mut x = transport.prepare(plan, Message::of::<f32>(len).op(op).any_size()).expect("all are there");
+        let value = 1.0 + transport.rank() as f32;
+        let expected = match op {
+            ReduceOp::Sum => (ranks * (ranks + 1)) as f32 / 2.0,
+            ReduceOp::Max => ranks as f32,
+            _ => (ranks + 1) as f32 / 2.0,
+        };
+        for _ in 0..1 + next(3) {
+            if next(2) == 0 {
+                shared[..len].fill(value);
+                x.launch_in_place(&mut shared[..len]).expect("it runs");
+                assert!(shared[..len].iter().all(|found| *found == expected), "call {call}");
+            } else {
+                let mut own = vec![value; len];
+                x.launch_in_place(&mut own).expect("it runs");
+                assert!(own.iter().all(|found| *found == expected), "call {call}");
+            }
+        }
+        if next(50) == 0 {
+            drop(std::mem::replace(&mut shared, transport.alloc::<f32>(4096).expect("memory")));
+        }
+        if call == calls / 5 {
+            first = used();
+        }
+    }
+    let last = used();
+    assert!(last.0 <= first.0 + 1024, "{} KiB resident after a fifth, {} KiB at the end", first.0, last.0);
+    assert!(last.1 <= first.1 + 4, "{} descriptors after a fifth, {} at the end", first.1, last.1);
+    println!("soaked {calls} calls: {} KiB, then {} KiB", first.0, last.0);
+}
+
+/// Resident KiB, and descriptors.
+fn used() -> (u64, usize) {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+    let kib = line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number");
+    (kib, std::fs::read_dir("/proc/self/fd").expect("descriptors").count())
+}
+
+/// `MSCCLPP_SOAK` is the number of calls, 1000 if it is not set.
+#[test]
+fn many_mixed_calls_leave_memory_as_it_was() {
+    for text in Job::start("soak", 4, 4).succeed() {
+        assert!(text.contains("soaked "), "{text}");
+    }
+}
