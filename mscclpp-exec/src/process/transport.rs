@@ -45,13 +45,14 @@ impl Inner {
 }
 
 impl Transport {
-    /// Connects the ranks of a group with default [`Options`]. A call of all of them.
+    /// Connects the ranks of a group with default [`Options`] and the group's deadline. A call of all of them.
     ///
     /// # Errors
     /// [`Error::Group`] if the ranks cannot tell each other where they are; [`Error::Lost`] names a rank of this node that did
     /// not come before the deadline; [`Error::System`], [`Error::NoMemory`].
     pub fn new(bootstrap: Arc<Bootstrap>) -> Result<Self, Error> {
-        Self::with_options(bootstrap, Options::default())
+        let options = Options::default().deadline(bootstrap.options().deadline);
+        Self::with_options(bootstrap, options)
     }
 
     /// [`new`](Self::new) with other options, the same on all ranks.
