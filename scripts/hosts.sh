@@ -63,28 +63,48 @@ fail() {
     exit 1
 }
 
+# Waits for both launchers, which have to end well.
+finish() {
+    for pid in "${pids[@]}"; do wait "$pid" || fail "$1"; done
+}
+
 pids=()
 start "$program" doctor --group
-for pid in "${pids[@]}"; do wait "$pid" || fail "the ranks did not come together"; done
+finish "the ranks did not come together"
 grep -q "4 ranks on 2 nodes" "$work/a" || fail "there should be 4 ranks on 2 nodes"
 sed 's/^\[0\] //' "$work/a"
 
-start "$program" doctor --group --for 120
-sleep 2
-kill -0 "${pids[0]}" "${pids[1]}" 2>/dev/null || fail "the ranks ended before the cable was cut"
-ip -n a link set cable down
-cut=$(date +%s%N)
-for pid in "${pids[@]}"; do
-    if wait "$pid"; then fail "the ranks ended well without a cable"; fi
+# Every call is compared with the right result; `bench` ends with 1 if an element is wrong.
+for collective in all_reduce all_gather reduce_scatter all_to_all broadcast; do
+    start "$program" bench $collective -b 1K -e 256K -f 16 -n 3 -w 1 -c 1
+    finish "$collective failed"
+    sed 's/^\[0\] //' "$work/a"
 done
-after=$((($(date +%s%N) - cut) / 1000000))
-# Silence counts from the last word, and signs of life come four times in that time.
-[ $after -lt $(((LIVENESS * 2 + 5) * 1000)) ] || fail "it took $after ms to notice"
-for rank in 0 1; do
-    grep -qE "^\[$rank\] error: rank [23] \(.*has been silent for" "$work/a" || fail "rank $rank does not say who is lost"
-done
-for rank in 2 3; do
-    grep -qE "^\[$rank\] error: rank 0 .*has been silent for" "$work/b" || fail "rank $rank does not say who is lost"
-done
-echo "cable cut: all 4 ranks ended within $after ms"
-grep -hE "^\[[0-9]\] error" "$work/a" "$work/b"
+
+# Runs something that goes on, cuts the cable, and looks at what each rank says.
+cut() {
+    start "$@"
+    sleep 3
+    kill -0 "${pids[0]}" "${pids[1]}" 2>/dev/null || fail "the ranks ended before the cable was cut"
+    ip -n a link set cable down
+    local when after
+    when=$(date +%s%N)
+    for pid in "${pids[@]}"; do
+        if wait "$pid"; then fail "the ranks ended well without a cable"; fi
+    done
+    after=$((($(date +%s%N) - when) / 1000000))
+    # Silence counts from the last word, and signs of life come four times in that time.
+    [ $after -lt $(((LIVENESS * 2 + 5) * 1000)) ] || fail "it took $after ms to notice"
+    for rank in 0 1; do
+        grep -qE "^\[$rank\] error: (rank $rank: )?rank [23] \(.*has been silent for" "$work/a" || fail "rank $rank does not say who is lost"
+    done
+    for rank in 2 3; do
+        grep -qE "^\[$rank\] error: (rank $rank: )?rank 0 \(.*has been silent for" "$work/b" || fail "rank $rank does not say who is lost"
+    done
+    echo "cable cut in \`${*:2:2}\`: all 4 ranks ended within $after ms"
+    grep -hE "^\[[0-9]\] error" "$work/a" "$work/b"
+    ip -n a link set cable up
+}
+
+cut "$program" doctor --group --for 120
+cut "$program" bench all_reduce -b 64K -e 64K -n 1000000 -c 0
