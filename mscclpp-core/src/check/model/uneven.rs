@@ -14,8 +14,6 @@
 //! too long, only the first of them are tried: the shift relative to a chunk is largest at one unit, and no plan is known
 //! that fails at others only.
 
-use std::collections::BTreeMap;
-
 use super::atoms::number;
 use super::size::{Size, least_common_multiple};
 use super::{Space, effects, home};
@@ -56,7 +54,7 @@ pub(in super::super) fn uneven_sizes(plan: &PlanTree) -> impl Iterator<Item = Si
             groups = least_common_multiple(groups, slice.of.into());
         }
     });
-    let most = match uneven && cuts(plan).into_values().any(meet) {
+    let most = match uneven && cuts(plan).into_iter().any(meet) {
         true => (2 * groups).min(LEAST_SIZES.max(MOST_STEPS / steps)),
         // A slice of packets that is empty orders nobody; most are with a single unit to a chunk. Long plans repeat what short
         // ones of the same kind do, and are believed for the time that it would take.
@@ -66,16 +64,20 @@ pub(in super::super) fn uneven_sizes(plan: &PlanTree) -> impl Iterator<Item = Si
     (1..=most).map(move |units| Size::uneven(units, grain))
 }
 
-/// How every memory is cut.
-fn cuts(plan: &PlanTree) -> BTreeMap<usize, Vec<Cut>> {
-    let mut cuts: BTreeMap<usize, Vec<Cut>> = BTreeMap::new();
+/// How every memory is cut, by its number.
+fn cuts(plan: &PlanTree) -> Vec<Vec<Cut>> {
+    let mut cuts = vec![Vec::new(); plan.ranks.len() * Space::ALL.len()];
     each(plan, &mut |at| {
         let of = at.op.slice.map_or(1, |slice| slice.of.max(1));
         effects(plan, &at, &mut |effect| {
             let (buffer, start) = home(plan, effect.owner, effect.buffer, effect.range.index);
             let memory = number(effect.owner, Space::of(buffer, effect.packets));
             let end = u64::from(start) + u64::from(effect.range.size);
-            cuts.entry(memory).or_default().push(Cut { start: start.into(), end, of });
+            let cut = Cut { start: start.into(), end, of };
+            // Neighbouring operations often share a range.
+            if cuts[memory].last() != Some(&cut) {
+                cuts[memory].push(cut);
+            }
         });
     });
     cuts

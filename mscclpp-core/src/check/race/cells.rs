@@ -9,8 +9,9 @@ pub(in super::super) struct Access {
     pub(in super::super) agent: u32,
     pub(in super::super) count: u32,
     pub(in super::super) step: u32,
-    /// Its atoms.
+    /// Its atoms, and the rank whose memory they are in.
     pub(super) atoms: (u32, u32),
+    pub(super) owner: u32,
     /// How its elements are given to threads.
     pub(super) grain: Grain,
     pub(in super::super) write: bool,

@@ -101,7 +101,7 @@ struct Agent {
     /// What all its threads know.
     knows: Clock,
     /// What single threads have waited for since the last block sync.
-    threads: SmallVec<[(u32, Clock); 1]>,
+    threads: SmallVec<[(u32, Clock); 8]>,
     /// What has been learned from packets since.
     heard: SmallVec<[Heard; 1]>,
     /// What it tells with packets in its current step.
@@ -117,22 +117,36 @@ struct Agent {
 }
 
 impl Agent {
-    /// All threads meet.
-    fn meet(&mut self, number: u32, clocks: &mut Clocks) {
-        match self.threads.as_slice() {
-            [] => {}
-            [(_, knows)] => self.knows = clocks.join(self.knows, *knows, false),
-            all => self.knows = clocks.union(all.iter().map(|(_, knows)| *knows).chain([self.knows])),
-        }
-        self.threads.clear();
+    /// What was learned from packets all threads know from now on.
+    fn listen(&mut self, clocks: &mut Clocks) {
         if !self.heard.is_empty() {
             let heard = clocks.told(self.heard.iter().map(|heard| heard.of_all), Clock::default());
             self.knows = clocks.join(self.knows, heard, true);
+            self.heard.clear();
         }
-        self.heard.clear();
+    }
+
+    /// What its threads know one by one.
+    fn parts(&self) -> impl Iterator<Item = Clock> + Clone {
+        self.threads.iter().map(|(_, knows)| *knows).chain([self.knows])
+    }
+
+    /// All threads have met, and know so much.
+    fn go_on(&mut self, knows: Clock) {
+        self.knows = knows;
+        self.threads.clear();
         self.lengths.clear();
         self.epoch = self.count;
-        self.knows = clocks.learn(self.knows, number, self.count);
+    }
+
+    /// All its threads meet.
+    fn meet(&mut self, number: u32, clocks: &mut Clocks) {
+        self.listen(clocks);
+        let all = match self.threads.is_empty() {
+            true => clocks.learn(self.knows, number, self.count),
+            false => clocks.union_with(self.parts(), [(number, self.count)].into_iter()),
+        };
+        self.go_on(all);
     }
 
     /// What each thread knows that has an element of a range of some length.
@@ -215,10 +229,11 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
 
     fn met(&mut self, agents: &[usize]) {
         // The barrier itself counts when it is done, which is later.
-        let clocks = &mut self.clocks;
-        agents.iter().for_each(|&number| self.agents[number].meet(number as u32, clocks));
-        let all = clocks.union(agents.iter().map(|&number| self.agents[number].knows));
-        agents.iter().for_each(|&number| self.agents[number].knows = all);
+        agents.iter().for_each(|&number| self.agents[number].listen(&mut self.clocks));
+        let parts = agents.iter().flat_map(|&number| self.agents[number].parts());
+        let turns = agents.iter().map(|&number| (number as u32, self.agents[number].count));
+        let all = self.clocks.union_with(parts, turns);
+        agents.iter().for_each(|&number| self.agents[number].go_on(all));
     }
 }
 
@@ -268,8 +283,9 @@ impl<'m, 'p> Races<'m, 'p> {
             return;
         }
         let block = by < self.blocks;
-        if effect.write {
-            self.be_sure(by, step as u32, self.model.length(&effect));
+        let length = self.model.length(&effect);
+        if effect.write && !self.agents[by].heard.is_empty() {
+            self.be_sure(by, step as u32, length);
         }
         let (state, clocks) = (&self.agents[by], &self.clocks);
         let mut access = Access {
@@ -277,6 +293,7 @@ impl<'m, 'p> Races<'m, 'p> {
             count: turn,
             step: step as u32,
             atoms: (atoms.start as u32, atoms.end as u32),
+            owner: effect.owner,
             grain: if block { self.grain(step) } else { Grain::Unknown },
             write: effect.write,
             carries: NONE,
@@ -284,7 +301,6 @@ impl<'m, 'p> Races<'m, 'p> {
         // A port's operations are in order; those of a block only across block syncs.
         let epoch = if block { state.epoch } else { u32::MAX };
         let packets = effect.packets();
-        let length = self.model.length(&effect);
         // Whether the thread of each element has read a packet that says that the old access of the element is over.
         let heard_of = |old: &Access| {
             old.grain == Grain::Packet

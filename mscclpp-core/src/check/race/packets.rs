@@ -53,12 +53,12 @@ pub(super) struct Shared {
 }
 
 impl Races<'_, '_> {
-    /// Puts together what an agent surely knows when it writes ranges of some length in a step: reads learn nothing by it,
-    /// since what they read they wait for.
+    /// Puts together what an agent that has heard something surely knows when it writes ranges of some length in a step:
+    /// reads learn nothing by it, since what they read they wait for.
     pub(super) fn be_sure(&mut self, by: usize, step: u32, length: u64) {
         let agent = &self.agents[by];
         let known = agent.surely.as_ref().is_some_and(|(known, range, _)| (*known, *range) == (step, length));
-        if !agent.heard.is_empty() && !known {
+        if !known {
             let clock = self.clocks.union(agent.sure(length));
             self.agents[by].surely = Some((step, length, clock));
         }

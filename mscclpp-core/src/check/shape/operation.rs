@@ -226,11 +226,24 @@ fn references(plan: &PlanTree, at: &Placed) -> Verdict {
         Packets::Rest => position > 0,
     };
     let remote = remotes(plan, at);
-    for (position, range) in op.srcs.iter().enumerate() {
-        reference(plan, at, &remote, range, port_packets || packets(demand.srcs.packets, position))?;
-    }
-    for (position, range) in op.dsts.iter().enumerate() {
-        reference(plan, at, &remote, range, packets(demand.dsts.packets, position))?;
+    let fits = |range: &Ref, packets: bool| {
+        let (rank, buffer) = match range.place {
+            Place::Local(buffer) => (at.rank, buffer),
+            Place::Remote(index) => remote(index).map(|remote| (remote.rank as usize, remote.buffer))?,
+            Place::Switch(_) => return None,
+        };
+        let end = range.index.checked_add(range.size)?;
+        let lies = end <= plan.ranks[rank].chunks(buffer) && range.size > 0;
+        (lies && (!packets || buffer == BufferKind::Scratch)).then_some(())
+    };
+    let srcs = op.srcs.iter().enumerate().map(|(position, range)| (range, demand.srcs.packets, position, port_packets));
+    let dsts = op.dsts.iter().enumerate().map(|(position, range)| (range, demand.dsts.packets, position, false));
+    for (range, side, position, all) in srcs.chain(dsts) {
+        let packets = all || packets(side, position);
+        // Nearly all do; the others need a closer look.
+        if fits(range, packets).is_none() {
+            reference(plan, at, &remote, range, packets)?;
+        }
     }
     let pairs = matches!(demand.ids, Ids::ChannelPerPair | Ids::ChannelPerPortDestination);
     let unequal = if pairs && op.kind != OpKind::ReadPutPackets {

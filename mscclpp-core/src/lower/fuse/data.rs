@@ -59,10 +59,15 @@ pub(super) fn join(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
         a.channel = b.channel;
     }
     a.kind = kind;
-    a.srcs.extend_from_slice(&b.srcs);
-    a.dsts.extend_from_slice(&b.dsts);
-    a.ids.extend_from_slice(&b.ids);
+    append(&mut a.srcs, &b.srcs);
+    append(&mut a.dsts, &b.dsts);
+    append(&mut a.ids, &b.ids);
     true
+}
+
+/// Adds what is mostly a single item to a list.
+pub(super) fn append<A: smallvec::Array<Item: Copy>>(list: &mut smallvec::SmallVec<A>, more: &[A::Item]) {
+    more.iter().for_each(|item| list.push(*item));
 }
 
 /// Whether two lists of pairs can be one: same kind of channel, chunks of one size.

@@ -1,5 +1,6 @@
 //! Fusion of block syncs and synchronising operations.
 
+use super::data::append;
 use crate::plan::{Op, OpKind};
 use crate::vocab::Sync;
 
@@ -38,13 +39,13 @@ fn unite(a: &mut Op, b: &Op) -> bool {
         return false;
     }
     match a.kind {
-        K::SemaphoreAcquire | K::SemaphoreRelease => a.ids.extend_from_slice(&b.ids),
+        K::SemaphoreAcquire | K::SemaphoreRelease => append(&mut a.ids, &b.ids),
         K::Flush => {
             let new = b.ids.iter().filter(|id| !a.ids.contains(id)).copied().collect::<Vec<_>>();
-            a.ids.extend_from_slice(&new);
+            append(&mut a.ids, &new);
         }
         _ if b.ids.iter().any(|id| a.ids.contains(id)) => return false,
-        _ => a.ids.extend_from_slice(&b.ids),
+        _ => append(&mut a.ids, &b.ids),
     }
     a.sync = a.sync.union(b.sync);
     true

@@ -156,6 +156,9 @@ impl Clocks {
         if mine == theirs {
             return mine;
         }
+        if mine == Clock::default() && !relaxed {
+            return theirs;
+        }
         match (mine.tree(), theirs.tree()) {
             (None, None) => self.join_lists(mine, theirs, relaxed),
             (Some(mine), None) => Clock(self.trees.learn(mine, &self.facts[self.list(theirs)], relaxed) | TREE),
@@ -194,6 +197,15 @@ impl Clocks {
             self.facts.push(told(self.facts[place]));
         }
         self.listed(first)
+    }
+
+    /// All that any of several knows, and of some agents that so many turns are over and can be seen.
+    pub(super) fn union_with(
+        &mut self,
+        clocks: impl Iterator<Item = Clock> + Clone,
+        turns: impl Iterator<Item = (u32, u32)>,
+    ) -> Clock {
+        self.gathered(clocks, turns.map(|(agent, count)| Fact { agent, over: count, seen: count }))
     }
 
     /// All that any of several knows.

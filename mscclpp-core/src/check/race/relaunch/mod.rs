@@ -51,29 +51,26 @@ struct Ends {
 impl Ends {
     fn of(races: &mut Races) -> Self {
         let mut clocks = std::mem::take(&mut races.clocks);
-        let mut known = Vec::with_capacity(races.model.agents_of.len());
-        let mut own = Vec::new();
+        // Per rank, what its blocks know and have done. Nobody asks what of it can be seen.
+        let mut told: Vec<Vec<Told>> = Vec::with_capacity(races.model.agents_of.len());
         for agents in &races.model.agents_of {
-            own.clear();
+            let mut own = Vec::with_capacity(2 * agents.len());
             for (number, agent) in agents.clone().zip(&races.agents[agents.clone()]) {
-                own.push(clocks.learn(agent.knows, number as u32, agent.count));
-                own.extend(agent.threads.iter().map(|(_, clock)| *clock));
+                let done = (number as u32, agent.count);
+                own.push(Told { knows: agent.knows, own: done });
+                own.extend(agent.threads.iter().map(|(_, clock)| Told { knows: *clock, own: done }));
             }
-            known.push(clocks.union(own.iter().copied()));
+            told.push(own);
         }
         // What a rank's blocks have read of some packets together tells as much as if one had read all.
-        let mut read: Vec<Vec<Told>> = vec![Vec::new(); known.len()];
         for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.carries != NONE) {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
             let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
             if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
-                let (owner, _) = races.model.atoms.memory(access.atoms.0 as usize);
-                read[owner as usize].push(races.carried[access.carries as usize].by_all);
+                told[access.owner as usize].push(races.carried[access.carries as usize].by_all);
             }
         }
-        for (clock, read) in known.iter_mut().zip(&read) {
-            *clock = clocks.told(read.iter().copied(), *clock);
-        }
+        let known = told.iter().map(|told| clocks.told(told.iter().copied(), Clock::default())).collect();
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
         // Ports have none: nobody waits for them.
         ranks.resize(races.agents.len(), NONE);
@@ -140,7 +137,10 @@ fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
 /// own launch.
 fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) -> bool {
     let model = races.model;
-    let own = model.agents[model.agent_of(new.step as usize)].rank as u32;
+    let own = match ends.ranks[new.agent as usize] {
+        NONE => model.agents[model.agent_of(new.step as usize)].rank as u32,
+        rank => rank,
+    };
     if ends.cover(own, old) {
         return true;
     }
@@ -154,9 +154,8 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) 
     }
     // Mostly it is the rank in whose memory both are that has seen the end of the old one, or the rank that its port leads
     // to: the others need no look then.
-    let owner = model.atoms.memory(old.atoms.0 as usize).0;
     let peer = (old.agent as usize).checked_sub(races.blocks).and_then(|port| ends.peers.get(port)).copied();
-    let likely = [Some(owner), peer].into_iter().flatten().filter(|rank| *rank != NONE);
+    let likely = [Some(old.owner), peer].into_iter().flatten().filter(|rank| *rank != NONE);
     if likely.into_iter().any(|rank| begun(&model.agents_of[rank as usize]) && ends.cover(rank, old)) {
         return true;
     }
