@@ -34,6 +34,7 @@ fn rank() {
     let before = census();
     let outcome = match std::env::var("FAULT_WORK").as_deref() {
         Ok("collectives") => collectives(),
+        Ok("survive") => survive(),
         _ => messages(),
     };
     // The goodbye has ended by now, or its second is over; a thread may still be on its way out.
@@ -70,8 +71,23 @@ fn rounds() -> u32 {
 fn messages() -> Result<(), Error> {
     let group = Bootstrap::from_env()?;
     say("connected");
+    talk(&group, rounds())
+}
+
+/// Calls until somebody is lost, then goes on without.
+fn survive() -> Result<(), Error> {
+    let group = Bootstrap::from_env()?;
+    say("connected");
+    let Err(Error::Bootstrap(failure)) = talk(&group, FOREVER) else { unreachable!("the calls go on until they fail") };
+    let survivors = group.survive(&failure.lost())?;
+    assert_eq!(survivors.num_ranks() + 1, group.num_ranks());
+    drop(group);
+    talk(&survivors, rounds())
+}
+
+fn talk(group: &Bootstrap, rounds: u32) -> Result<(), Error> {
     let (rank, ranks) = (group.rank(), group.num_ranks());
-    for round in 0..rounds() {
+    for round in 0..rounds {
         group.barrier()?;
         let parts = group.all_gather(&[rank as u8, round as u8])?;
         assert!(parts.iter().enumerate().all(|(rank, part)| part[..] == [rank as u8, round as u8]), "{parts:?}");
@@ -435,9 +451,21 @@ fn stopped_in_a_collective(mut round: Round) {
     assert_ne!(victim.outcome(), "ok");
 }
 
+fn survivors_go_on(mut round: Round) {
+    round.size = round.size.max(3);
+    let start = |rank| Process::start_as("survive", rank, round.size, round.port, 20, &round.secret);
+    let mut all: Vec<_> = (0..round.size).map(start).collect();
+    assert!(all.iter().all(Process::wait_connected));
+    drop(all.remove(round.victim as usize));
+    for process in all {
+        let who = process.name.clone();
+        assert_eq!(process.outcome(), "ok", "{who} without rank {}", round.victim);
+    }
+}
+
 type Kind = (&'static str, fn(Round));
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 17] = [
     ("nothing", nothing),
     ("killed while it starts", killed_while_it_starts),
     ("killed while it works", killed_while_it_works),
@@ -454,6 +482,7 @@ const KINDS: [Kind; 16] = [
     ("killed in a collective", killed_in_a_collective),
     ("killed while it prepares", killed_while_it_prepares),
     ("stopped in a collective", stopped_in_a_collective),
+    ("survivors go on", survivors_go_on),
 ];
 
 /// What we have in /dev/shm; other programs may have more there.

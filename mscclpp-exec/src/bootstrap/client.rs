@@ -74,6 +74,9 @@ impl Client {
         let now = Instant::now();
         self.pulse.woke(now);
         self.send(now);
+        if self.inbox.failure().is_some() {
+            self.gate.close();
+        }
         for Visitor { purpose, conn } in self.gate.attend(now) {
             self.inbox.welcome(purpose, conn);
         }
@@ -86,8 +89,10 @@ impl Client {
                     self.inbox.deliver(Frame::Left { rank: 0 });
                     self.conn.push(&Frame::Seen);
                 }
-                Frame::Roster(members) => {
-                    if let Some(root) = members.first() {
+                Frame::Roster(mut members) => {
+                    if let Some(root) = members.first_mut() {
+                        // It may listen everywhere, which is no address; this one it has.
+                        root.listens = Some(self.conn.peer);
                         self.root = root.clone();
                     }
                     self.inbox.deliver(Frame::Roster(members));

@@ -246,6 +246,20 @@ pub enum Error {
 }
 
 impl Error {
+    /// The ranks that the group has lost by this: who died, is silent, left, gave up or did not come, as ranks of the job.
+    /// None if nobody is gone.
+    pub fn lost(&self) -> Vec<u32> {
+        match self {
+            Self::Died { who, .. } | Self::Silent { who, .. } | Self::Left { who, .. } | Self::Aborted { who, .. } => {
+                vec![who.rank]
+            }
+            Self::Timeout { from, .. } => vec![from.rank],
+            Self::Absent { missing, .. } => missing.iter().map(|member| member.rank).collect(),
+            Self::Missing { missing, .. } => missing.clone(),
+            _ => Vec::new(),
+        }
+    }
+
     /// What to do about it, where there is something to say.
     pub fn help(&self) -> Option<&'static str> {
         Some(match self {

@@ -43,6 +43,8 @@ pub(crate) enum Frame {
     Refused(Error),
     /// An open door.
     Welcome,
+    /// The right door, but not yet: the old group has not noticed its end.
+    Later,
     /// Who comes to the group.
     Join(Member),
     /// Rank 0 takes a rank in: how long it still waits for the others, and the deadlines that hold from now on.

@@ -28,7 +28,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// A listening socket and who stands before it.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    listener: TcpListener,
+    /// `None` once nobody is let in any more.
+    listener: Option<TcpListener>,
+    at: SocketAddr,
     secret: Secret,
     crowd: usize,
     pending: Vec<Pending>,
@@ -70,19 +72,27 @@ impl Gate {
     /// What the system says about the socket.
     pub(crate) fn new(listener: TcpListener, secret: Secret, ranks: u32) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
+        let (at, listener) = (listener.local_addr()?, Some(listener));
         let crowd = CROWD + ranks as usize;
-        Ok(Self { listener, secret, crowd, pending: Vec::new(), turned_away: Vec::new(), paused: None })
+        Ok(Self { listener, at, secret, crowd, pending: Vec::new(), turned_away: Vec::new(), paused: None })
     }
 
     /// The sockets to wait for: the listener first.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Interest)> {
-        let listener = self.paused.is_none().then(|| (self.listener.as_fd(), Interest::Read));
+        let listener = self.listener.as_ref().filter(|_| self.paused.is_none());
+        let listener = listener.map(|listener| (listener.as_fd(), Interest::Read));
         listener.into_iter().chain(self.pending.iter().map(|pending| (pending.conn.as_fd(), pending.conn.interest())))
     }
 
     /// When somebody has stood there for too long at the earliest.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
         self.pending.iter().map(|pending| pending.until).chain(self.paused).min()
+    }
+
+    /// Lets nobody in any more, and gives the port back.
+    pub(crate) fn close(&mut self) {
+        self.listener = None;
+        self.pending.clear();
     }
 
     /// Who was turned away, and why; the first few.
@@ -112,7 +122,8 @@ impl Gate {
         }
         self.paused = None;
         loop {
-            match self.listener.accept() {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
                 Ok((stream, from)) => self.admit(stream, from, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // Somebody who left before he was let in.
@@ -170,8 +181,7 @@ impl Gate {
                     }
                     let who = format!("says it is {}, but has another secret", claim(purpose));
                     self.turn_away(pending.conn.peer, &who);
-                    let peer = self.listener.local_addr().map_or_else(|_| "the listener".into(), |at| at.to_string());
-                    return self.refuse(pending, Error::WrongSecret { peer }, now);
+                    return self.refuse(pending, Error::WrongSecret { peer: self.at.to_string() }, now);
                 }
                 // The caller has looked at our proof and does not believe it.
                 (Stage::Answer { purpose, .. }, Frame::Refused(_)) => {

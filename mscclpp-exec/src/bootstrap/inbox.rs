@@ -80,7 +80,9 @@ impl Inbox {
 
     /// Takes in a visitor that opens a stream.
     pub(crate) fn welcome(&self, purpose: Purpose, mut conn: Conn) {
-        let Purpose::Stream { from, context, id } = purpose else { return };
+        let Purpose::Stream { from, context, id } = purpose else {
+            return conn.push(&Frame::Later);
+        };
         conn.push(&Frame::Welcome);
         // The other end says nothing before it has read its welcome; if it does, its stream breaks there.
         if let Ok(stream) = conn.into_stream() {

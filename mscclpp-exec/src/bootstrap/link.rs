@@ -9,6 +9,7 @@ use super::frame::Frame;
 use super::inbox::Inbox;
 use super::member::Member;
 use super::options::Options;
+use super::secret::Secret;
 
 /// One rank's way to the others. Dropping it says goodbye, which takes no longer than a second.
 pub(crate) trait Link: Debug + Send + Sync {
@@ -23,6 +24,11 @@ pub(crate) trait Link: Debug + Send + Sync {
     /// # Errors
     /// Why it cannot be handed over.
     fn post(&self, frame: Frame) -> Result<(), Error>;
+
+    /// What lets others join, where they can: between processes.
+    fn secret(&self) -> Option<Secret> {
+        None
+    }
 
     /// Looks whether a deadline is over, where nobody else does.
     fn expire(&self) {}

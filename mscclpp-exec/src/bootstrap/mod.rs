@@ -26,6 +26,7 @@ mod root;
 mod router;
 mod secret;
 mod split;
+mod survive;
 mod tcp;
 mod unique_id;
 

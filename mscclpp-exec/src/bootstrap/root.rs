@@ -120,6 +120,12 @@ impl Root {
             }
         }
         self.look_at_the_clock(now);
+        // The survivors may want the port.
+        if let Phase::Together(router) = &self.phase
+            && router.has_failed()
+        {
+            self.gate.close();
+        }
         Ok(self.goes_on(now))
     }
 
@@ -212,6 +218,9 @@ impl Root {
                 *place = Some(member);
             }
             return;
+        }
+        if matches!(&self.phase, Phase::Together(router) if router.has_failed()) {
+            return conn.push(&Frame::Later);
         }
         let wrong = if ranks != self.ranks {
             Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, ours: self.ranks })

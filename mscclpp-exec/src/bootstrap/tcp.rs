@@ -57,21 +57,29 @@ pub(super) fn join(
     listen: Option<IpAddr>,
 ) -> Result<Bootstrap, Error> {
     let until = Instant::now() + options.deadline;
-    let mut conn = dial::dial(addresses, rank, Purpose::Join { rank, ranks }, &secret, until)?;
-    // The others reach this host the way rank 0 does.
-    let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?;
-    let listener = TcpListener::bind((listen.unwrap_or(ours.ip()), 0)).map_err(system("cannot listen"))?;
-    let listens = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
-    let gate = Gate::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
-    conn.trust();
-    conn.push(&Frame::Join(Member::this(rank, Some(listens))));
-    let (remaining, options) = match conn.wait_frame(until)? {
-        Some(Frame::Admitted { remaining, deadline, liveness }) => (remaining, Options { deadline, liveness }),
-        Some(Frame::Refused(error) | Frame::Failed(error)) => return Err(error),
-        Some(_) => return Err(Malformed::Unexpected("an admission").of("rank 0")),
-        None => {
-            let reason = "rank 0 took the connection and closed it again, or is stopped".into();
-            return Err(Error::Unreachable { rank, address: conn.peer, waited: options.deadline, reason });
+    let purpose = Purpose::Join { rank, ranks };
+    let (conn, gate, remaining, options) = loop {
+        let mut conn = dial::dial(addresses, rank, purpose, &secret, until)?;
+        // The others reach this host the way rank 0 does.
+        let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?;
+        let listener = TcpListener::bind((listen.unwrap_or(ours.ip()), 0)).map_err(system("cannot listen"))?;
+        let listens = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
+        let gate = Gate::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
+        conn.trust();
+        conn.push(&Frame::Join(Member::this(rank, Some(listens))));
+        match conn.wait_frame(until)? {
+            Some(Frame::Admitted { remaining, deadline, liveness }) => {
+                break (conn, gate, remaining, Options { deadline, liveness });
+            }
+            Some(Frame::Refused(error) | Frame::Failed(error)) => return Err(error),
+            Some(Frame::Later) => thread::sleep(AGAIN),
+            // Closed before it was answered: whoever listens there now may be another, or nobody, which calling again shows.
+            None if Instant::now() + AGAIN < until => thread::sleep(AGAIN),
+            Some(_) => return Err(Malformed::Unexpected("an admission").of("rank 0")),
+            None => {
+                let reason = "the connection was taken, but rank 0 did not answer".into();
+                return Err(Error::Unreachable { rank, address: conn.peer, waited: options.deadline, reason });
+            }
         }
     };
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
@@ -81,6 +89,8 @@ pub(super) fn join(
     come_together(link, Instant::now() + remaining.min(MAX_WAIT) + GRACE)
 }
 
+/// How long to wait before trying again at a door that is not open yet.
+const AGAIN: Duration = Duration::from_millis(5);
 /// Longest wait that rank 0 may ask for: instants have an end.
 const MAX_WAIT: Duration = Duration::from_secs(1 << 20);
 
@@ -128,6 +138,10 @@ impl Link for TcpLink {
         // Whatever ended the connections has ended the group as well.
         let (what, reason) = ("cannot send to rank 0".into(), "its connection does not take anything".into());
         Err(self.inbox.end().unwrap_or(Error::System { what, reason }))
+    }
+
+    fn secret(&self) -> Option<Secret> {
+        Some(self.secret.clone())
     }
 
     fn dial(&self, peer: &Member, context: u64, id: u64, until: Instant) -> Result<TcpStream, Error> {

@@ -118,6 +118,14 @@ impl Communicator {
         self.bootstrap.all_gather(bytes)
     }
 
+    /// A communicator of the ranks that are left when a group has failed; see [`Bootstrap::survive`].
+    ///
+    /// # Errors
+    /// As [`Bootstrap::survive`].
+    pub fn survive(&self, lost: &[u32]) -> Result<Self, Error> {
+        Ok(self.bootstrap.survive(lost)?.into())
+    }
+
     /// Divides the ranks: those with one `colour` become a communicator, ordered by `key` and then by rank. A rank without
     /// colour gets none.
     ///

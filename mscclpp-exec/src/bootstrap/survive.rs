@@ -1,0 +1,49 @@
+//! Going on without ranks that are lost.
+
+use std::net::TcpListener;
+use std::time::Instant;
+
+use super::address::Address;
+use super::error::Error;
+use super::group::Bootstrap;
+use super::tcp;
+
+impl Bootstrap {
+    /// A new group of the ranks that are left when a group has failed, in the same order and with the same deadlines.
+    ///
+    /// `lost` lists who is not in it, as ranks of the job; [`Error::lost`] of the failure says so. All others call this with
+    /// the same list. The first of them takes the place of rank 0, on the port on which it has listened for streams.
+    /// What went on in the failed group is lost, its other handles may be dropped at any time.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`] if this rank is in the list or this is not the group of the whole job. [`Error::System`] for
+    /// threads of one process, which have nothing to come together at. As [`connect`](Self::connect), and
+    /// [`Error::Differs`] if ranks have different lists: more ranks may be lost than one failure says, and then those who
+    /// are left try again without them.
+    pub fn survive(&self, lost: &[u32]) -> Result<Self, Error> {
+        let whole = self.context == 0 && !lost.contains(&self.rank);
+        let none = || Error::NoSuchRank { rank: self.rank, ranks: self.num_ranks() };
+        let members: Vec<_> = self.world.iter().filter(|member| !lost.contains(&member.rank)).collect();
+        let rank = members.iter().position(|member| whole && member.rank == self.rank).ok_or_else(none)?;
+        let threads = || Error::System {
+            what: "cannot bring the survivors together".into(),
+            reason: "the ranks are threads of one process".into(),
+        };
+        let secret = self.link.secret().ok_or_else(threads)?;
+        let (ranks, options) = (members.len() as u32, self.options());
+        let first = members[0].listens.ok_or_else(threads)?;
+        let survivors = if rank == 0 {
+            tcp::host(self.listener_at(first)?, ranks, secret, options)?
+        } else {
+            tcp::join(&[first], rank as u32, ranks, secret, options, None)?
+        };
+        let names: Vec<_> = members.iter().map(|member| member.rank.to_string()).collect();
+        survivors.agree(&[("list of surviving ranks", &names.join(", "))])?;
+        Ok(survivors)
+    }
+
+    /// The port that the failed group has given back, or is about to.
+    fn listener_at(&self, address: std::net::SocketAddr) -> Result<TcpListener, Error> {
+        Address::new(&address.ip().to_string(), address.port()).listen(Instant::now() + self.options().deadline, false)
+    }
+}
