@@ -233,3 +233,42 @@ proptest! {
         place(Table::parse(Path::new("t"), &mutant), &mutant);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 60 } else { 600 }, ..ProptestConfig::default() })]
+    #[test]
+    fn calls_of_all_kinds_types_and_sizes_are_right(
+        ranks in 1..10_u32, seed: u64,
+        calls in proptest::collection::vec((0..7_usize, 0..12_usize, 0..5_usize, 0..10_u32, any::<[bool; 2]>(), 0..4000_u64), 1..6),
+    ) {
+        const KINDS: [CollectiveKind; 7] = [
+            CollectiveKind::AllReduce,
+            CollectiveKind::AllGather,
+            CollectiveKind::ReduceScatter,
+            CollectiveKind::AllToAll,
+            CollectiveKind::Broadcast,
+            CollectiveKind::Reduce,
+            CollectiveKind::SendRecv,
+        ];
+        // The next call comes at once, on whatever the last one left.
+        on_ranks(ranks, |group| {
+            for &(kind, dtype, op, root, [in_place, registered], count) in &calls {
+                let (kind, dtype) = (KINDS[kind], DataType::ALL[dtype]);
+                let parts = matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll);
+                let count = if parts { count.next_multiple_of(u64::from(ranks)) } else { count + seed % 3 };
+                let request = group.request_of(kind, dtype, count * dtype.size() as u64);
+                let rooted = matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Reduce);
+                let request = Request {
+                    op: request.op.map(|_| ReduceOp::ALL[op]),
+                    root: if rooted { root % ranks } else { 0 },
+                    in_place,
+                    registered,
+                    ..request
+                };
+                let measuring = Measuring { iterations: 2, warmup: 1, check: 1 };
+                let measured = measure(group, &request, measuring).unwrap_or_else(|error| panic!("{request}: {error}"));
+                assert_eq!(measured.wrong, Some(0), "{request}");
+            }
+        });
+    }
+}
