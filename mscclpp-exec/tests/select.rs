@@ -98,7 +98,7 @@ fn plans_of_files_are_checked_and_serve_what_they_are_for() {
         Err(SelectError::NoAlgorithm { refusals, .. }) => refusals[0].1.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(all_reduce(4, 36)), Refusal::Ranks { expected: "3".into(), found: 4 });
+    assert_eq!(refused(all_reduce(4, 36)), Refusal::Ranks { expected: "3 ranks".into(), found: 4 });
     assert_eq!(refused(Request { in_place: true, ..request }), Refusal::Placement { in_place: false });
     assert_eq!(refused(Request { root: 1, ..request }), Refusal::Root { found: 1 });
     assert!(matches!(refused(Request { ranks_per_node: 1, ..request }), Refusal::Nodes { .. }));
@@ -145,7 +145,7 @@ fn explanations_name_every_algorithm_and_one_that_is_chosen() {
     assert_eq!(chosen, 1);
     let text = explanation.to_string();
     assert!(text.starts_with("allreduce of 1 MiB f32, sum, out of place, 8 ranks on 1 node\n"), "{text}");
-    assert!(text.contains("refused: for 2 or more nodes, found 1 node"), "{text}");
+    assert!(text.contains("refused: for 2 nodes or more, found 1 node"), "{text}");
 
     let nobody = registry.explain(&Request { ranks_per_node: 3, ..request });
     assert_eq!(nobody.chosen(), None);

@@ -16,7 +16,7 @@ use super::constraints::{Constraints, Refusal, machine, placed};
 use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::request::{Backend, Request};
-use crate::algorithms::Shipped;
+use crate::algorithms::{Placement, Shipped};
 
 /// The longest plan file that is read, in bytes.
 const LONGEST: u64 = 1 << 30;
@@ -349,7 +349,10 @@ fn suitable<'a>(plans: &'a [Plan], request: &Request) -> Result<&'a Plan, Refusa
     let mut ranks: Vec<_> = plans.iter().map(Plan::num_ranks).collect();
     ranks.sort_unstable();
     ranks.dedup();
-    let all = || ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let all = || match ranks[..] {
+        [1] => "1 rank".to_owned(),
+        _ => format!("{} ranks", ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
+    };
     Err(match closest {
         (met, Some(refusal)) if met > 0 => refusal,
         _ => Refusal::Ranks { expected: all(), found: request.ranks },
@@ -360,17 +363,13 @@ fn suitable<'a>(plans: &'a [Plan], request: &Request) -> Result<&'a Plan, Refusa
 fn fits(plan: &Plan, request: &Request) -> Result<(), (u32, Refusal)> {
     let collective = plan.collective();
     if plan.num_ranks() != request.ranks {
-        return Err((0, Refusal::Ranks { expected: plan.num_ranks().to_string(), found: request.ranks }));
+        return Err((0, Refusal::Ranks { expected: format!("{} ranks", plan.num_ranks()), found: request.ranks }));
     }
     if plan.ranks_per_node() != request.ranks_per_node {
         let expected = format!("nodes of {}", plan.ranks_per_node());
         return Err((1, Refusal::Nodes { expected, found: machine(request) }));
     }
-    let placement = if collective.in_place {
-        crate::algorithms::Placement::InPlace
-    } else {
-        crate::algorithms::Placement::OutOfPlace
-    };
+    let placement = if collective.in_place { Placement::InPlace } else { Placement::OutOfPlace };
     placed(placement, request.in_place).map_err(|refusal| (2, refusal))?;
     if collective.root != request.root {
         return Err((3, Refusal::Root { found: request.root }));

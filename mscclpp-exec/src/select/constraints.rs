@@ -68,7 +68,7 @@ pub enum Combined {
 pub enum Refusal {
     /// Another number of ranks.
     Ranks {
-        /// Numbers that would do.
+        /// What would do: `2 to 4 ranks`.
         expected: String,
         /// The request's.
         found: u32,
@@ -136,11 +136,10 @@ impl Constraints {
         let &Request { ranks, bytes, dtype, in_place, alignment, .. } = request;
         let nodes = request.nodes();
         if !self.ranks.contains(&ranks) {
-            return Err(Refusal::Ranks { expected: span(&self.ranks, u32::MAX), found: ranks });
+            return Err(Refusal::Ranks { expected: span(&self.ranks, "rank"), found: ranks });
         }
         if !self.nodes.contains(&nodes) {
-            let expected = format!("{} nodes", span(&self.nodes, u32::MAX));
-            return Err(Refusal::Nodes { expected, found: machine(request) });
+            return Err(Refusal::Nodes { expected: span(&self.nodes, "node"), found: machine(request) });
         }
         if !self.bytes.contains(&bytes) {
             return Err(Refusal::Bytes { expected: self.bytes.clone(), found: bytes });
@@ -197,18 +196,20 @@ pub(super) fn machine(request: &Request) -> String {
     }
 }
 
-fn span(range: &RangeInclusive<u32>, unlimited: u32) -> String {
+/// A range in words: `1 node`, `2 to 4 ranks`, `2 nodes or more`.
+fn span(range: &RangeInclusive<u32>, what: &str) -> String {
     match (*range.start(), *range.end()) {
-        (least, most) if least == most => least.to_string(),
-        (least, most) if most == unlimited => format!("{least} or more"),
-        (least, most) => format!("{least} to {most}"),
+        (1, 1) => format!("1 {what}"),
+        (least, most) if least == most => format!("{least} {what}s"),
+        (least, u32::MAX) => format!("{least} {what}s or more"),
+        (least, most) => format!("{least} to {most} {what}s"),
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ranks { expected, found } => write!(f, "for {expected} ranks, found {found}"),
+            Self::Ranks { expected, found } => write!(f, "for {expected}, found {found}"),
             Self::Nodes { expected, found } => write!(f, "for {expected}, found {found}"),
             Self::Placement { in_place: true } => f.write_str("works in place only"),
             Self::Placement { in_place: false } => f.write_str("works out of place only"),
@@ -244,7 +245,7 @@ mod tests {
         assert_eq!(any().admit(&request), Ok(()));
         for (constraints, text) in [
             (Constraints { ranks: 2..=4, ..any() }, "for 2 to 4 ranks, found 8"),
-            (Constraints { nodes: 1..=1, ..any() }, "for 1 nodes, found 2 nodes of 4"),
+            (Constraints { nodes: 1..=1, ..any() }, "for 1 node, found 2 nodes of 4"),
             (Constraints { bytes: 0..=1024, ..any() }, "for at most 1 KiB, found 4 KiB"),
             (Constraints { bytes: 1 << 20..=u64::MAX, ..any() }, "for at least 1 MiB, found 4 KiB"),
             (Constraints { placement: Placement::InPlace, ..any() }, "works in place only"),
