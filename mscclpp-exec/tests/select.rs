@@ -4,6 +4,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{Plan, json};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::algorithms;
+use mscclpp_exec::select::Backend;
 use mscclpp_exec::select::{
     Algorithm, Choice, Config, LoadError, Outcome, PlanError, Refusal, Registry, RegistryError, Request, SelectError,
     Why,
@@ -27,7 +28,9 @@ fn the_library_decides_by_size_and_machine() {
         assert!(matches!(decision.why, Why::Rule(_)), "{request}: {}", decision.why);
         decision.algorithm.name().to_owned()
     };
-    assert_eq!(chosen(all_reduce(2, 1024)), "allreduce_one_shot_packets");
+    assert_eq!(chosen(all_reduce(2, 1024)), "allreduce_one_shot");
+    let devices = Request { backend: Backend::Cuda, ..all_reduce(2, 1024) };
+    assert_eq!(chosen(devices), "allreduce_one_shot_packets");
     assert_eq!(chosen(Request { in_place: true, ..all_reduce(8, 1 << 24) }), "allreduce_all_pairs");
     assert_eq!(chosen(Request { ranks_per_node: 4, ..all_reduce(8, 1 << 24) }), "allreduce_hierarchical");
     // Rounding would differ between three ranks that each add their own input last.

@@ -30,7 +30,11 @@ pub(super) struct Prepared {
 /// To prepare is a call of all ranks, so what is kept must depend on nothing but the calls so far.
 #[derive(Default)]
 pub(super) struct Cache {
-    prepared: HashMap<Request, Prepared>,
+    entries: Vec<(Request, Prepared)>,
+    /// Where requests are among the entries.
+    index: HashMap<Request, usize>,
+    /// The entry that served the last call: most often it serves the next one too.
+    last: usize,
     calls: u64,
 }
 
@@ -42,34 +46,38 @@ impl Cache {
         prepare: impl FnOnce() -> Result<(Arc<Algorithm>, Serving), E>,
     ) -> Result<&mut Prepared, E> {
         self.calls += 1;
-        if !self.prepared.contains_key(request) {
-            let (algorithm, serving) = prepare()?;
-            self.make_room();
-            self.prepared.insert(*request, Prepared { algorithm, serving, used: 0 });
+        if self.entries.get(self.last).is_none_or(|(last, _)| last != request) {
+            self.last = match self.index.get(request) {
+                Some(&at) => at,
+                None => {
+                    let (algorithm, serving) = prepare()?;
+                    self.insert(*request, Prepared { algorithm, serving, used: 0 })
+                }
+            };
         }
-        let calls = self.calls;
-        match self.prepared.get_mut(request) {
-            Some(prepared) => {
-                prepared.used = calls;
-                Ok(prepared)
-            }
-            None => unreachable!("it was inserted"),
-        }
+        let prepared = &mut self.entries[self.last].1;
+        prepared.used = self.calls;
+        Ok(prepared)
     }
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        self.prepared.clear();
+        self.entries.clear();
+        self.index.clear();
     }
 
-    fn make_room(&mut self) {
-        if self.prepared.len() < KEPT {
-            return;
-        }
-        // Calls are counted, so there is one oldest, whatever order the map has.
-        let oldest = self.prepared.iter().min_by_key(|(_, prepared)| prepared.used).map(|(request, _)| *request);
-        if let Some(oldest) = oldest {
-            self.prepared.remove(&oldest);
-        }
+    /// Adds an entry, in place of the oldest one if there are many; returns where it is.
+    fn insert(&mut self, request: Request, prepared: Prepared) -> usize {
+        let at = if self.entries.len() < KEPT {
+            self.entries.push((request, prepared));
+            self.entries.len() - 1
+        } else {
+            let oldest = (0..self.entries.len()).min_by_key(|&at| self.entries[at].1.used).unwrap_or(0);
+            self.index.remove(&self.entries[oldest].0);
+            self.entries[oldest] = (request, prepared);
+            oldest
+        };
+        self.index.insert(request, at);
+        at
     }
 }

@@ -28,7 +28,7 @@ use crate::select::{Buffers, Call, Choice, Registry, Request};
 /// selection, preparation and launch say. [`Error`] names them.
 pub struct Group {
     communicator: Communicator,
-    transport: Transport,
+    pub(super) transport: Transport,
     registry: Registry,
     pub(super) cache: Cache,
     registered: bool,
@@ -188,9 +188,7 @@ impl Group {
         let Self { communicator, transport, registry, cache, insisted, .. } = self;
         let prepared = cache.get(&request, || {
             let decision = match insisted {
-                Some((kind, choice)) if *kind == request.collective && !is_barrier(&request) => {
-                    registry.decision(&request, choice)?
-                }
+                Some((kind, choice)) if *kind == request.collective => registry.decision(&request, choice)?,
                 _ => registry.select(&request)?,
             };
             let serving = match decision.algorithm.is_native() {
@@ -232,11 +230,6 @@ impl<'a, T: Element> Typed<'a, T> {
             Self::Same(buffer) => Buffers::Same(bytemuck::cast_slice_mut(buffer)),
         }
     }
-}
-
-/// Whether a request is that of a barrier, which measuring leaves alone.
-fn is_barrier(request: &Request) -> bool {
-    request.bytes == 1 && request.op == Some(ReduceOp::Max)
 }
 
 /// A request that reduces by `op`.

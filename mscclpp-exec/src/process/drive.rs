@@ -68,7 +68,7 @@ impl Drive<'_> {
         if self.turn.settle {
             self.settle()?;
         }
-        let mut closed = !self.context.visits.is_empty();
+        let mut closed = !self.context.awaited.is_empty();
         let mut finished = !self.context.touches();
         let mut idle = Idle::default();
         loop {
@@ -190,7 +190,7 @@ impl Drive<'_> {
     /// Whether all peers have begun whose buffers this rank visits; if so finds the buffers.
     #[inline]
     fn open(&mut self) -> Result<bool, Error> {
-        for &place in &self.context.visits {
+        for &place in &self.context.awaited {
             if !self.session.is_compared(place) {
                 self.session.compare(place)?;
                 if !self.session.is_compared(place) {
@@ -236,8 +236,8 @@ impl Drive<'_> {
     /// Waits until no peer touches the own caller's buffers any more.
     fn close(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
-        for at in 0..self.context.visited_by.len() {
-            let place = self.context.visited_by[at];
+        for at in 0..self.context.finishes.len() {
+            let place = self.context.finishes[at];
             while !self.session.calls.is_finished(place, self.number) {
                 self.compare()?;
                 self.wait(&mut idle, false)?;

@@ -20,8 +20,8 @@
 mod buffer;
 mod calls;
 mod drive;
+mod handshake;
 mod launch;
-mod measure;
 mod options;
 mod placement;
 mod plan;
@@ -34,7 +34,6 @@ mod wire;
 
 pub use buffer::SharedBuffer;
 pub use launch::Executable;
-pub use measure::{Budget, Timed, Timing};
 pub use options::Options;
 pub use queue::{Finished, Pending, Queue};
 pub use transport::Transport;

@@ -22,6 +22,8 @@ pub(super) struct Placement {
     /// By rank: whose callers' buffers this rank accesses, and who accesses those of this rank's caller.
     pub(super) visits: Vec<bool>,
     pub(super) visited_by: Vec<bool>,
+    /// Whether any rank accesses what another one's caller has handed in: the same on all ranks.
+    pub(super) shares: bool,
 }
 
 /// What is done to a chunk.
@@ -42,6 +44,7 @@ struct Use {
 pub(super) fn place(program: &mut Program, me: u32) -> Placement {
     let ranks = program.shape.ranks as usize;
     let (mut visits, mut visited_by) = (vec![false; ranks], vec![false; ranks]);
+    let mut shares = false;
     let slots = Slots::new(program, me);
     let mut uses = slots.chunks.map(|chunks| vec![Use::default(); chunks as usize]);
     for chunk in slots.range(Space::Input, 0, program.shape.input).1 {
@@ -61,6 +64,7 @@ pub(super) fn place(program: &mut Program, me: u32) -> Placement {
                 if !operand.space.is_callers() {
                     continue;
                 }
+                shares |= operand.rank != code.rank;
                 if own && operand.rank != me {
                     visits[operand.rank as usize] = true;
                 }
@@ -99,6 +103,7 @@ pub(super) fn place(program: &mut Program, me: u32) -> Placement {
         copy_out: ranges(&|c| !c.private && (c.own_writes || c.peer_writes)),
         visits,
         visited_by,
+        shares,
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, fence};
 use mscclpp_core::plan::Plan;
 
 use super::buffer::Shared;
+use super::handshake::meet;
 use super::placement::{Placement, place};
 use crate::interpret::{Counters, Program, State};
 use crate::shm::Cells;
@@ -23,8 +24,12 @@ pub(super) struct PlanContext {
     pub(super) agents: Range<usize>,
     /// The own proxy, in the program's.
     pub(super) proxy: Option<usize>,
-    /// By own thread block: its last instruction that visits a peer's buffers.
+    /// By own thread block: the instruction after which peers need not wait for it: its last that visits their buffers.
     pub(super) last_visits: Vec<Option<u32>>,
+    /// By place: who must have begun before anything is done that depends on it, and who must have finished before a launch
+    /// ends.
+    pub(super) awaited: Vec<usize>,
+    pub(super) finishes: Vec<usize>,
     /// By place: whose callers' buffers this rank accesses, and who accesses its caller's.
     pub(super) visits: Vec<usize>,
     pub(super) visited_by: Vec<usize>,
@@ -40,20 +45,32 @@ pub(super) fn lines(program: &Program) -> usize {
 
 impl PlanContext {
     /// `cells`: [`lines`] lines, shared by the ranks of a node. `locals`: those ranks.
-    pub(super) fn new(mut program: Program, rank: u32, locals: &[u32], cells: Cells) -> Self {
+    pub(super) fn new(mut program: Program, rank: u32, locals: &[u32], nodes: &[u32], cells: Cells) -> Self {
         let placement = place(&mut program, rank);
+        let met = meet(&mut program, rank, |one, other| nodes[one as usize] == nodes[other as usize]);
+        let either = |one: &[bool], other: &[bool]| -> Vec<bool> {
+            one.iter().zip(other).map(|(one, other)| one | other).collect()
+        };
+        let awaited = either(&placement.visits, &met.begun);
+        let finishes = either(&placement.visited_by, &met.finished);
         let of = |of: &[bool]| {
             (0..locals.len()).filter(|&place| locals[place] != rank && of[locals[place] as usize]).collect()
         };
         let first = program.agents.iter().position(|code| code.rank == rank).unwrap_or(0);
         let own = program.agents.iter().filter(|code| code.rank == rank).count();
         let agents = first..first + own;
-        let last_visits = program.agents[agents.clone()]
-            .iter()
-            .map(|code| (code.start..code.end).rev().find(|&at| program.instrs[at as usize].visits));
+        let last_visits = agents.clone().map(|agent| {
+            let code = &program.agents[agent];
+            match met.signalled[agent] {
+                true => code.end.checked_sub(1),
+                false => (code.start..code.end).rev().find(|&at| program.instrs[at as usize].visits),
+            }
+        });
         let last_visits = last_visits.collect();
         Self {
             last_visits,
+            awaited: of(&awaited),
+            finishes: of(&finishes),
             visits: of(&placement.visits),
             visited_by: of(&placement.visited_by),
             counters: Counters::shared(&program, cells.clone()),
@@ -104,9 +121,9 @@ impl PlanContext {
         (line[0].load(Relaxed) == call).then(|| State::from_words(call, words))
     }
 
-    /// Whether launches touch callers' buffers of other ranks at all.
+    /// Whether launches depend on others' beginnings or ends at all.
     pub(super) fn touches(&self) -> bool {
-        !self.visits.is_empty() || !self.visited_by.is_empty()
+        !self.awaited.is_empty() || !self.finishes.is_empty()
     }
 }
 

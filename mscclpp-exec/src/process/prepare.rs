@@ -42,7 +42,7 @@ impl Transport {
         };
         let scratch = session.grow_scratch(at, params.scratch)?;
         let context = Arc::clone(&session.plans[at].context);
-        if context.touches() {
+        if context.placement.shares {
             session.grow_staging(params.buffers(&context.program))?;
         }
         let views = session.views(&context.program, &scratch);
@@ -157,7 +157,7 @@ impl Session {
         let bytes = if self.me == 0 { Cells::bytes(lines(&program)) } else { 0 };
         let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;
         let segment = shared.of(0).ok_or_else(|| Error::Internal("a plan without counters".into()))?;
-        let context = PlanContext::new(program, self.rank(), &self.locals, Cells::new(segment));
+        let context = PlanContext::new(program, self.rank(), &self.locals, &self.nodes, Cells::new(segment));
         self.plans.push(Prepared { context: Arc::new(context), scratch: [None, None], bytes: [0, 0] });
         Ok(self.plans.len() - 1)
     }

@@ -74,11 +74,6 @@ impl Transport {
         self.inner.bootstrap.num_ranks()
     }
 
-    /// How the ranks tell each other small things.
-    pub(super) fn bootstrap(&self) -> &Bootstrap {
-        &self.inner.bootstrap
-    }
-
     /// Waits until all ranks have come here: ranks of one node through shared memory, in less than a microsecond if each has a
     /// processor.
     ///

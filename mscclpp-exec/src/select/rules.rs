@@ -5,12 +5,14 @@
 
 use mscclpp_core::collective::CollectiveKind;
 
-use super::request::Request;
+use super::request::{Backend, Request};
 
 /// One line of the table.
 pub(super) struct Rule {
     collective: CollectiveKind,
     nodes: Nodes,
+    /// What runs the plan; `None` for anything.
+    backend: Option<Backend>,
     /// Largest message per rank, in bytes.
     most: u64,
     /// Most ranks.
@@ -36,7 +38,13 @@ impl Rule {
         name: &'static str,
         because: &'static str,
     ) -> Self {
-        Self { collective, nodes, most, ranks, name, because }
+        Self { collective, nodes, backend: None, most, ranks, name, because }
+    }
+
+    /// The rule for cores that share memory.
+    const fn on_cpu(mut self) -> Self {
+        self.backend = Some(Backend::Cpu);
+        self
     }
 
     /// Whether it speaks of a request.
@@ -44,6 +52,7 @@ impl Rule {
         let nodes = if request.nodes() == 1 { Nodes::One } else { Nodes::Several };
         self.collective == request.collective
             && self.nodes == nodes
+            && self.backend.is_none_or(|backend| backend == request.backend)
             && request.ranks <= self.ranks
             && request.bytes <= self.most
     }
@@ -53,6 +62,7 @@ const ONE_STEP: &str = "one step is enough for a short message and few ranks";
 const SMALL: &str = "small messages go as packets";
 const LARGE: &str = "large messages are moved once, by all links";
 const FEW_STEPS: &str = "between nodes few steps count for short messages";
+const NO_PACKETS: &str = "to read a peer's memory costs a core less than to unpack packets";
 const NODES: &str = "the ranks of a node share what goes between nodes";
 
 const K: u64 = 1 << 10;
@@ -64,6 +74,11 @@ pub(super) static RULES: &[Rule] = {
     use CollectiveKind::*;
     use Nodes::*;
     &[
+        Rule::new(AllReduce, One, 2, 16 * K, "allreduce_one_shot", NO_PACKETS).on_cpu(),
+        Rule::new(AllReduce, One, 2, ANY, "allreduce_all_pairs", NO_PACKETS).on_cpu(),
+        Rule::new(AllGather, One, 2, ANY, "allgather_all_pairs", NO_PACKETS).on_cpu(),
+        Rule::new(ReduceScatter, One, 2, ANY, "reducescatter_all_pairs", NO_PACKETS).on_cpu(),
+        Rule::new(AllToAll, One, 2, ANY, "alltoall_direct", NO_PACKETS).on_cpu(),
         Rule::new(AllReduce, One, 2, 32 * K, "allreduce_one_shot_packets", ONE_STEP),
         Rule::new(AllReduce, One, 8, K, "allreduce_one_shot_packets", ONE_STEP),
         Rule::new(AllReduce, One, ALL, 32 * K, "allreduce_packets", SMALL),

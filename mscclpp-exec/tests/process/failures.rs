@@ -1,5 +1,6 @@
 //! What goes wrong between ranks ends in bounded time on all of them, and names who and where.
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use mscclpp_core::collective::CollectiveKind;
@@ -144,14 +145,16 @@ fn a_rank_that_is_gone() {
 
 #[test]
 fn a_rank_that_does_not_come_is_named_by_the_deadline() {
-    let plan = ring(3);
+    let (plan, over) = (ring(3), Barrier::new(3));
     let results = each_with(3, quick(), |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(300).any_size()).expect("all are there");
         if transport.rank() == 1 {
-            std::thread::sleep(Duration::from_millis(1500));
+            over.wait();
             return Ok(());
         }
-        x.launch(&[0.0_f32; 300], &mut [0.0; 300])
+        let result = x.launch(&[0.0_f32; 300], &mut [0.0; 300]);
+        over.wait();
+        result
     });
     let mut absent_named = 0;
     for rank in [0, 2] {
@@ -194,13 +197,14 @@ fn buffers_of_a_launch_that_failed_are_out_of_reach() {
     let gather = algorithms::find("allgather_pairwise").or_else(|| algorithms::find("allgather_all_pairs"));
     let gather = gather.expect("it is in the library");
     let plan = Plan::new(&gather.compile(gather.spec(2, 2), &[]).expect("it compiles"));
+    let over = Barrier::new(2);
     let results = each_with(2, quick(), |transport| {
         let mut x = transport.prepare(&plan, Message::of::<u64>(2000).any_size()).expect("all are there");
         let mut buffer = transport.alloc::<u64>(2000).expect("memory");
         let input = transport.alloc::<u64>(1000).expect("memory");
         buffer.fill(7);
         if transport.rank() == 1 {
-            std::thread::sleep(Duration::from_millis(900));
+            over.wait();
             return None;
         }
         let result = match gather.placement() {
@@ -208,6 +212,7 @@ fn buffers_of_a_launch_that_failed_are_out_of_reach() {
             _ => x.launch(&input, &mut buffer),
         };
         let error = result.expect_err("rank 1 does not come");
+        over.wait();
         assert!(buffer.iter().all(|&value| value == 0), "{error}");
         Some(error)
     });

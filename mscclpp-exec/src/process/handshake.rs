@@ -1,0 +1,166 @@
+//! Handshakes that a launch makes anyway.
+//!
+//! Many plans begin with a signal to each peer and a wait for its signal, which say that both are there, and end with such a
+//! pair, which says that both are through. A launch between processes knows both for every plan: a rank sees its peers begin,
+//! and waits for them to finish. So these signals and waits are left out, on both sides: each would cost the transfer of a cache
+//! line there and back.
+//!
+//! Left out are whole operations at the very beginning and the very end of thread blocks. Signal k of a channel answers wait
+//! k, so as many signals as waits must go, from the front or from the back, and what is in loops stays.
+
+use mscclpp_core::vocab::ChannelKind;
+
+use crate::interpret::{Action, Program};
+
+/// What a rank must see instead of the signals that were left out, by rank.
+pub(super) struct Met {
+    /// Who must have begun, before anything is done.
+    pub(super) begun: Vec<bool>,
+    /// Who must have finished, before the launch ends.
+    pub(super) finished: Vec<bool>,
+    /// By thread block of the program: whether a signal at its end was left out, so that it has finished only when it is done.
+    pub(super) signalled: Vec<bool>,
+}
+
+/// Leaves them out of the program for rank `me`. `together`: whether two ranks are on one node.
+pub(super) fn meet(program: &mut Program, me: u32, together: impl Fn(u32, u32) -> bool) -> Met {
+    let ranks = program.shape.ranks as usize;
+    let mut met =
+        Met { begun: vec![false; ranks], finished: vec![false; ranks], signalled: vec![false; program.agents.len()] };
+    let usable = usable(program, together);
+    let front = settle(program, &usable, End::Front);
+    for (agent, &n) in front.iter().enumerate() {
+        let code = program.agents[agent];
+        if code.rank == me {
+            note(program, code.start..code.start + n, Action::is_wait, &mut met.begun);
+        }
+        program.agents[agent].start += n;
+    }
+    let back = settle(program, &usable, End::Back);
+    for (agent, &n) in back.iter().enumerate() {
+        let code = program.agents[agent];
+        if code.rank == me {
+            note(program, code.end - n..code.end, Action::is_wait, &mut met.finished);
+            met.signalled[agent] = n > 0;
+        }
+        program.agents[agent].end -= n;
+    }
+    for agent in 0..program.agents.len() {
+        let code = program.agents[agent];
+        if code.rank == me && front[agent] > 0 && code.start < code.end {
+            // Nothing is done before all are there.
+            program.instrs[code.start as usize].visits = true;
+        }
+    }
+    met
+}
+
+/// Which end of thread blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Front,
+    Back,
+}
+
+impl Action {
+    fn is_signal(self) -> bool {
+        matches!(self, Self::Signal { .. })
+    }
+
+    fn is_wait(self) -> bool {
+        matches!(self, Self::Wait { .. })
+    }
+}
+
+/// By channel: whether signals that arrive there may be left out.
+fn usable(program: &Program, together: impl Fn(u32, u32) -> bool) -> Vec<bool> {
+    let (mut signals, mut waits) = (vec![0_u64; program.channels.len()], vec![0_u64; program.channels.len()]);
+    let mut looped = vec![false; program.channels.len()];
+    for code in &program.agents {
+        let mut loop_end = 0;
+        for at in code.start..code.end {
+            let instr = &program.instrs[at as usize];
+            if instr.action == Action::Loop {
+                loop_end = at + 1 + instr.body;
+            }
+            for &channel in program.ids(instr) {
+                let arrives = if instr.action.is_signal() {
+                    program.channels[channel as usize].pair as usize
+                } else if instr.action.is_wait() {
+                    channel as usize
+                } else {
+                    continue;
+                };
+                // A signal that arrives nowhere stays.
+                if let Some(looped) = looped.get_mut(arrives) {
+                    *looped |= at < loop_end;
+                    if instr.action.is_signal() { signals[arrives] += 1 } else { waits[arrives] += 1 }
+                }
+            }
+        }
+    }
+    let channels = program.channels.iter().enumerate();
+    let usable = channels.map(|(at, channel)| {
+        channel.kind == ChannelKind::Memory
+            && together(channel.rank, channel.peer)
+            && !looped[at]
+            && signals[at] == waits[at]
+    });
+    usable.collect()
+}
+
+/// By thread block: how many operations at an end can be left out.
+fn settle(program: &Program, usable: &[bool], end: End) -> Vec<u32> {
+    let mut counts: Vec<u32> = program.agents.iter().map(|code| code.end - code.start).collect();
+    loop {
+        // By channel: signals and waits that would be left out.
+        let (mut signals, mut waits) = (vec![0_u64; usable.len()], vec![0_u64; usable.len()]);
+        let longest = |agent: usize, signals: Option<(&[u64], &[u64])>| {
+            let code = program.agents[agent];
+            let fits = |at: u32| {
+                let instr = &program.instrs[at as usize];
+                let arrives = |channel: u32| match instr.action {
+                    Action::Signal { .. } => program.channels[channel as usize].pair as usize,
+                    _ => channel as usize,
+                };
+                let known = matches!(instr.action, Action::Nop | Action::Signal { .. } | Action::Wait { .. });
+                known
+                    && program.ids(instr).iter().all(|&channel| {
+                        let at = arrives(channel);
+                        usable.get(at).is_some_and(|usable| *usable)
+                            && signals.is_none_or(|(signals, waits)| signals[at] == waits[at])
+                    })
+            };
+            let at = |i: u32| if end == End::Front { code.start + i } else { code.end - 1 - i };
+            (0..counts[agent]).take_while(|&i| fits(at(i))).count() as u32
+        };
+        let proposed: Vec<u32> = (0..counts.len()).map(|agent| longest(agent, None)).collect();
+        for (code, &n) in program.agents.iter().zip(&proposed) {
+            let range = if end == End::Front { code.start..code.start + n } else { code.end - n..code.end };
+            for instr in &program.instrs[range.start as usize..range.end as usize] {
+                for &channel in program.ids(instr) {
+                    match instr.action {
+                        Action::Signal { .. } => signals[program.channels[channel as usize].pair as usize] += 1,
+                        Action::Wait { .. } => waits[channel as usize] += 1,
+                        _ => {}
+                    }
+                }
+            }
+        }
+        let limited = |agent: usize| longest(agent, Some((&signals, &waits))).min(proposed[agent]);
+        let agreed: Vec<u32> = (0..proposed.len()).map(limited).collect();
+        if agreed == proposed {
+            return agreed;
+        }
+        counts = agreed;
+    }
+}
+
+/// Notes the peers of the operations of one kind.
+fn note(program: &Program, range: std::ops::Range<u32>, kind: impl Fn(Action) -> bool, peers: &mut [bool]) {
+    for instr in &program.instrs[range.start as usize..range.end as usize] {
+        for &channel in program.ids(instr).iter().filter(|_| kind(instr.action)) {
+            peers[program.channels[channel as usize].peer as usize] = true;
+        }
+    }
+}
