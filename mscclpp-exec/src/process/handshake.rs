@@ -45,9 +45,8 @@ pub(super) fn meet(program: &mut Program, me: u32, together: impl Fn(u32, u32) -
         }
         program.agents[agent].end -= n;
     }
-    for agent in 0..program.agents.len() {
-        let code = program.agents[agent];
-        if code.rank == me && front[agent] > 0 && code.start < code.end {
+    for (code, &n) in program.agents.iter().zip(&front) {
+        if code.rank == me && n > 0 && code.start < code.end {
             // Nothing is done before all are there.
             program.instrs[code.start as usize].visits = true;
         }
