@@ -245,6 +245,50 @@ fn strangers_at_the_door_neither_stop_nor_slow_the_ranks() {
 }
 
 #[test]
+fn a_crowd_that_says_nothing_makes_room() {
+    let host = host();
+    let id = host.unique_id().clone();
+    let text = id.to_string();
+    let at = text.split('/').nth(1).unwrap().to_owned();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| host.connect(2, options()).unwrap());
+        // More than may stand at the door at once; all stay connected.
+        let crowd: Vec<_> = (0..600).map(|_| TcpStream::connect(&at).unwrap()).collect();
+        let second = id.join(1, 2, options()).unwrap();
+        assert_eq!((second.rank(), first.join().unwrap().rank()), (1, 0));
+        drop(crowd);
+    });
+}
+
+#[test]
+fn survivors_keep_their_order_and_those_who_are_lost_stay_out() {
+    let groups = on_all(4, options(), |group| {
+        let lost = group.rank() == 1;
+        if lost {
+            group.abort("on purpose");
+        }
+        let failure = group.barrier().unwrap_err();
+        assert_eq!(failure.lost(), [1]);
+        let survivors = group.survive(&failure.lost());
+        if lost {
+            assert!(matches!(survivors, Err(Error::NoSuchRank { rank: 1, ranks: 4 })));
+            return None;
+        }
+        let survivors = survivors.unwrap();
+        let old = survivors.all_gather(&[group.rank() as u8]).unwrap().concat();
+        assert_eq!(old, [0, 2, 3]);
+        // Streams find the new places as well.
+        let next = (survivors.rank() + 1) % 3;
+        let last = (survivors.rank() + 2) % 3;
+        survivors.stream(next.min(last), 1).unwrap();
+        survivors.stream(next.max(last), 1).unwrap();
+        survivors.barrier().unwrap();
+        Some(survivors.rank())
+    });
+    assert_eq!(groups, [Some(0), None, Some(1), Some(2)]);
+}
+
+#[test]
 fn a_version_that_is_not_ours_is_named() {
     let host = host();
     let text = host.unique_id().to_string();
