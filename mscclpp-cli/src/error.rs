@@ -183,6 +183,10 @@ impl Error {
             | Exec::NoMemory { .. }
             | Exec::Workers(_)
             | Exec::Internal(_) => ("the run is not possible here", exit::UNABLE),
+            Exec::Mismatch { .. } => ("ranks call different things", exit::NO),
+            Exec::Interrupted(_) | Exec::Lost { .. } | Exec::Broken { .. } | Exec::Group(_) => {
+                ("ranks are missing", exit::UNABLE)
+            }
             _ => ("the plan cannot be run as asked", exit::UNREADABLE),
         };
         let mut finding = error.diagnostic();

@@ -162,6 +162,25 @@ proptest! {
 }
 
 #[test]
+fn equal_parts_need_no_rounds() {
+    on_ranks(3, |group| {
+        let me = group.rank();
+        for len in [0, 1, 1000] {
+            let input: Vec<u32> = (0..3 * len as u32).map(|index| index + 10_000 * me).collect();
+            let found = group.all_to_all_v(&input, &[len; 3]).expect("all_to_all_v");
+            assert_eq!(found.counts, [len; 3]);
+            for from in 0..3 {
+                let sent = (0..len as u32).map(|index| index + me * len as u32 + 10_000 * from);
+                assert!(found.of(from).iter().copied().eq(sent));
+            }
+        }
+        // Counts, extremes and parts, each time.
+        let calls: u64 = group.registry().calls().iter().map(|(_, calls)| calls).sum();
+        assert_eq!(calls, 3 * 3);
+    });
+}
+
+#[test]
 fn parts_longer_than_a_round_arrive() {
     // 16 MiB for two ranks: parts of 3 million elements of 8 bytes need three rounds.
     on_ranks(2, |group| {

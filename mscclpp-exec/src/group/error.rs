@@ -54,18 +54,14 @@ pub enum Error {
         /// Number of ranks.
         ranks: u32,
     },
-    /// Memory for what other ranks send that cannot be had.
-    #[error(
-        "{call} of rank {rank}: the others send {elements} elements of {bytes} bytes, for which there is no memory"
-    )]
+    /// Memory for what other ranks send that a rank does not have.
+    #[error("{call}: rank {rank} has no memory for the elements of {bytes} bytes that the others send it")]
     NoMemory {
         /// The call.
         call: &'static str,
-        /// This rank.
+        /// The rank.
         rank: u32,
-        /// Elements that would arrive.
-        elements: u64,
-        /// Bytes of each.
+        /// Bytes of an element.
         bytes: usize,
     },
 }

@@ -33,12 +33,13 @@ impl Group {
     /// so on. Ranks need not know what others send.
     ///
     /// # Cost
-    /// Two small calls to exchange the counts, then rounds in which all parts have one length: the longest part of any
-    /// rank, rounded up to a power of two, or as much as 16 MiB hold. Parts that are shorter travel filled up, so lengths
-    /// that differ by much cost as much as equal ones of the longest.
+    /// Two small calls to exchange the counts. Where all are equal, an [`all_to_all`](Self::all_to_all); else rounds in which
+    /// all parts have one length: the longest part of any rank, rounded up to a power of two, or as much as 16 MiB hold.
+    /// Parts that are shorter travel filled up, so lengths that differ by much cost as much as equal ones of the longest.
+    /// Rounds go through registered memory, twice their size, which the group keeps.
     ///
     /// # Errors
-    /// See [`Group`]; [`Error::NoMemory`] if what arrives does not fit into memory.
+    /// See [`Group`]; [`Error::NoMemory`] if what arrives does not fit into a rank's memory, on all ranks.
     #[track_caller]
     pub fn all_to_all_v<T: Element>(&mut self, input: &[T], counts: &[usize]) -> Result<Exchanged<T>, Error> {
         const CALL: &str = "all_to_all_v";
@@ -56,41 +57,66 @@ impl Group {
         let mine: Vec<u64> = counts.iter().map(|&count| count as u64).collect();
         let mut theirs = vec![0_u64; ranks];
         self.all_to_all(&mine, &mut theirs)?;
-        let mut longest = [mine.iter().copied().max().unwrap_or(0)];
-        self.all_reduce(&mut longest, ReduceOp::Max)?;
-
-        let arriving = theirs.iter().fold(0_u64, |sum, count| sum.saturating_add(*count));
-        let no_memory = || Error::NoMemory { call: CALL, rank, elements: arriving, bytes: size_of::<T>() };
+        let received: Vec<usize> = theirs.iter().map(|&count| usize::try_from(count).unwrap_or(usize::MAX)).collect();
+        let arriving = received.iter().fold(0_usize, |sum, count| sum.saturating_add(*count));
         let mut elements: Vec<T> = Vec::new();
-        let reserved = usize::try_from(arriving).ok().and_then(|arriving| elements.try_reserve_exact(arriving).ok());
-        // Who has no memory takes part in the rounds all the same, or the others would wait for it.
-        if reserved.is_some() {
-            elements.resize(arriving as usize, T::zeroed());
-        }
-        let received: Vec<usize> = theirs.iter().map(|&count| count as usize).collect();
+        let lacks = elements.try_reserve_exact(arriving).is_err();
 
+        // Of all ranks: the longest part, how much the shortest lacks to the largest number, and who has no memory.
+        let longest = mine.iter().copied().max().unwrap_or(0);
+        let short_of = u64::MAX - mine.iter().copied().min().unwrap_or(0);
+        let mut all = [longest, short_of, if lacks { u64::from(rank) + 1 } else { 0 }];
+        self.all_reduce(&mut all, ReduceOp::Max)?;
+        let [longest, short_of, lacking] = all;
+        if let Some(peer) = lacking.checked_sub(1) {
+            return Err(Error::NoMemory { call: CALL, rank: peer as u32, bytes: size_of::<T>() });
+        }
+        elements.resize(arriving, T::zeroed());
+
+        if longest == u64::MAX - short_of {
+            self.all_to_all(input, &mut elements)?;
+        } else {
+            self.exchange_in_rounds(input, counts, &mut elements, &received, longest)?;
+        }
+        Ok(Exchanged { elements, counts: received })
+    }
+
+    /// Sends pieces of one length, as often as the longest part needs.
+    #[track_caller]
+    fn exchange_in_rounds<T: Element>(
+        &mut self,
+        input: &[T],
+        counts: &[usize],
+        elements: &mut [T],
+        received: &[usize],
+        longest: u64,
+    ) -> Result<(), Error> {
+        let ranks = counts.len();
         let most = (ROUND / size_of::<T>() / ranks).max(1);
-        let piece =
-            usize::try_from(longest[0]).unwrap_or(usize::MAX).checked_next_power_of_two().unwrap_or(most).min(most);
-        let rounds = longest[0].div_ceil(piece as u64);
-        let mut outgoing = vec![T::zeroed(); piece * ranks];
-        let mut incoming = outgoing.clone();
-        for round in 0..rounds {
-            let done = (round * piece as u64) as usize;
+        let longest = usize::try_from(longest).unwrap_or(usize::MAX);
+        let piece = longest.checked_next_power_of_two().unwrap_or(most).min(most);
+        let bytes = piece * ranks * size_of::<T>();
+        let mut staging = match self.staging.take() {
+            Some(staging) if staging[0].len() >= bytes => staging,
+            // A call of all ranks, whose staging is as long as this one's.
+            _ => [self.alloc::<u8>(bytes)?, self.alloc::<u8>(bytes)?],
+        };
+        let [outgoing, incoming] = &mut staging;
+        let outgoing: &mut [T] = bytemuck::cast_slice_mut(&mut outgoing[..bytes]);
+        let incoming: &mut [T] = bytemuck::cast_slice_mut(&mut incoming[..bytes]);
+        let mut done = 0;
+        while done < longest {
             each_part(counts, done, piece, |peer, begin, len| {
                 outgoing[peer * piece..][..len].copy_from_slice(&input[begin..begin + len]);
             });
-            self.all_to_all(&outgoing, &mut incoming)?;
-            if reserved.is_some() {
-                each_part(&received, done, piece, |peer, begin, len| {
-                    elements[begin..begin + len].copy_from_slice(&incoming[peer * piece..][..len]);
-                });
-            }
+            self.all_to_all(outgoing, incoming)?;
+            each_part(received, done, piece, |peer, begin, len| {
+                elements[begin..begin + len].copy_from_slice(&incoming[peer * piece..][..len]);
+            });
+            done = done.saturating_add(piece);
         }
-        match reserved {
-            Some(()) => Ok(Exchanged { elements, counts: received }),
-            None => Err(no_memory()),
-        }
+        self.staging = Some(staging);
+        Ok(())
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Group {
     registered: bool,
     insisted: Option<(CollectiveKind, Choice)>,
     recorder: Recorder,
+    /// What parts of different lengths go through; the same length on all ranks.
+    pub(super) staging: Option<[SharedBuffer<u8>; 2]>,
 }
 
 impl Group {
@@ -87,6 +89,7 @@ impl Group {
             registered: false,
             insisted: None,
             recorder: Recorder::default(),
+            staging: None,
         })
     }
 
