@@ -150,6 +150,27 @@ fn an_abort_reaches_all() {
 }
 
 #[test]
+fn a_rank_whose_thread_panics_is_dead() {
+    let errors = on_all(3, options(), |group| match group.rank() {
+        1 => {
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _lives_here = group;
+                std::panic::resume_unwind(Box::new("on purpose"));
+            }));
+            assert!(ended.is_err());
+            None
+        }
+        _ => group.barrier().err(),
+    });
+    for error in [&errors[0], &errors[2]] {
+        assert!(
+            matches!(error, Some(Error::Died { who, how }) if who.rank == 1 && how.contains("panicked")),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
 fn ranks_that_do_not_come_are_named_on_all_who_came() {
     let short = options().deadline(Duration::from_millis(400));
     let (first, second) = two(

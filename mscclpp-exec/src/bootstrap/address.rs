@@ -71,7 +71,7 @@ impl Address {
     }
 
     /// Listens there, as rank 0. `everywhere` listens on all interfaces if the host's name stands for this machine alone,
-    /// as it often does on the machine that has the name.
+    /// as it often does on the machine that has the name; not if it was this machine alone that was named.
     ///
     /// # Errors
     /// [`Error::Bind`].
@@ -85,7 +85,12 @@ impl Address {
                 return Err(Error::Bind { address: self.to_string(), reason });
             }
         }
-        if everywhere && self.interface.is_none() && addresses.iter().all(|address| address.ip().is_loopback()) {
+        let is_name = self.host.parse::<IpAddr>().is_err() && self.host != "localhost";
+        if everywhere
+            && is_name
+            && self.interface.is_none()
+            && addresses.iter().all(|address| address.ip().is_loopback())
+        {
             addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port))];
         }
         let until = until.min(Instant::now() + FREEING);
@@ -241,6 +246,14 @@ mod tests {
             "ho st:5",
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn who_names_this_machine_alone_is_reached_from_this_machine_alone() {
+        for host in ["localhost", "127.0.0.1"] {
+            let listener = Address::new(host, 0).listen(Instant::now(), true).unwrap();
+            assert!(listener.local_addr().unwrap().ip().is_loopback(), "{host}");
         }
     }
 
