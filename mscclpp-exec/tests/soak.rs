@@ -1,0 +1,71 @@
+//! A long row of mixed calls, after which the process holds no more memory than after the first few.
+//!
+//! `cargo test --release -p mscclpp-exec --test soak -- --ignored` makes 100 000 calls.
+
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::group::Group;
+
+/// Bytes of this process that are in memory.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux says");
+    let pages: u64 = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
+    pages * 4096
+}
+
+/// Makes mixed calls on four ranks; bytes in memory after a tenth of them and at the end.
+fn soak(calls: u64) -> (u64, u64) {
+    let mut sizes = Vec::new();
+    std::thread::scope(|scope| {
+        let groups = Group::local(4).expect("a group");
+        let rank = |mut group: Group| {
+            let mut after_a_tenth = 0;
+            let mut shared = group.alloc::<f32>(1 << 12).expect("a little memory");
+            let mut dice = 1_u64;
+            for call in 0..calls {
+                dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                // More kinds and sizes than a group keeps prepared.
+                let len = 4 * (1 + (dice >> 40) as usize % 100);
+                let me = group.rank() as f32;
+                let mut x = vec![me; len];
+                match (dice >> 33) % 6 {
+                    0 => group.all_reduce(&mut x, ReduceOp::Sum).map(|()| assert_eq!(x[len - 1], 6.0)),
+                    1 => group.broadcast(&mut x, 2).map(|()| assert_eq!(x[0], 2.0)),
+                    2 => group.all_to_all_in_place(&mut x).map(|()| assert_eq!(x[len - 1], 3.0)),
+                    3 => group.reduce(&mut x, ReduceOp::Max, 1).map(|()| assert!(me != 1.0 || x[0] == 3.0)),
+                    4 => group
+                        .all_to_all_v(&x, &[len, 0, 0, 0])
+                        .map(|got| assert_eq!(got.elements.len(), if me == 0.0 { 4 * len } else { 0 })),
+                    _ => {
+                        shared[..len].fill(me);
+                        group.all_reduce(&mut shared[..len], ReduceOp::Sum).map(|()| assert_eq!(shared[0], 6.0))
+                    }
+                }
+                .unwrap_or_else(|error| panic!("call {call}: {error}"));
+                if call == calls / 10 {
+                    after_a_tenth = resident();
+                }
+            }
+            (after_a_tenth, resident())
+        };
+        let threads: Vec<_> = groups.into_iter().map(|group| scope.spawn(move || rank(group))).collect();
+        sizes = threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect();
+    });
+    sizes[0]
+}
+
+fn is_flat(calls: u64) {
+    let (early, late) = soak(calls);
+    // What allocators keep varies by a little.
+    assert!(late < early + early / 4 + (8 << 20), "{calls} calls: {early} bytes after a tenth, {late} at the end");
+}
+
+#[test]
+fn memory_stays_as_it_is_for_a_while() {
+    is_flat(3_000);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn memory_stays_as_it_is() {
+    is_flat(100_000);
+}
