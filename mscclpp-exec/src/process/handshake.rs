@@ -41,7 +41,8 @@ pub(super) fn meet(program: &mut Program, me: u32, together: impl Fn(u32, u32) -
         let code = program.agents[agent];
         if code.rank == me {
             note(program, code.end - n..code.end, Action::is_wait, &mut met.finished);
-            met.signalled[agent] = n > 0;
+            let left_out = &program.instrs[(code.end - n) as usize..code.end as usize];
+            met.signalled[agent] = left_out.iter().any(|instr| instr.action.is_signal());
         }
         program.agents[agent].end -= n;
     }
@@ -161,5 +162,69 @@ fn note(program: &Program, range: std::ops::Range<u32>, kind: impl Fn(Action) ->
         for &channel in program.ids(instr).iter().filter(|_| kind(instr.action)) {
             peers[program.channels[channel as usize].peer as usize] = true;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_core::collective::CollectiveKind;
+    use mscclpp_core::dsl;
+    use mscclpp_core::plan::Plan;
+    use mscclpp_core::spec::AlgoSpec;
+
+    use super::*;
+    use crate::algorithms;
+    use crate::interpret::lower;
+
+    fn shipped(name: &str) -> Program {
+        let algorithm = algorithms::find(name).expect("it is in the library");
+        let tree = algorithm.compile(algorithm.spec(3, 3), &[]).expect("it compiles");
+        lower(&Plan::new(&tree)).expect("it can be run")
+    }
+
+    /// Signals and waits of all ranks.
+    fn syncs(program: &Program) -> usize {
+        let codes = program.agents.iter();
+        let instrs = codes.flat_map(|code| &program.instrs[code.start as usize..code.end as usize]);
+        instrs.filter(|instr| instr.action.is_signal() || instr.action.is_wait()).count()
+    }
+
+    #[test]
+    fn handshakes_at_both_ends_are_left_out() {
+        for name in ["allreduce_all_pairs", "allreduce_one_shot", "reducescatter_all_pairs"] {
+            let mut program = shipped(name);
+            let before = syncs(&program);
+            let met = meet(&mut program, 1, |_, _| true);
+            assert!(before > 0 && syncs(&program) == 0, "{name}: {before}, then {}", syncs(&program));
+            assert_eq!(met.begun, [true, false, true], "{name}");
+            assert_eq!(met.finished, [true, false, true], "{name}");
+        }
+    }
+
+    #[test]
+    fn what_crosses_nodes_or_lies_between_stays() {
+        let mut program = shipped("allreduce_all_pairs");
+        let before = syncs(&program);
+        let met = meet(&mut program, 1, |_, _| false);
+        assert_eq!(syncs(&program), before);
+        assert!(met.begun.iter().chain(&met.finished).chain(&met.signalled).all(|met| !met));
+        // Signals of a ring say in the middle that data is there.
+        let mut program = shipped("allreduce_ring");
+        meet(&mut program, 1, |_, _| true);
+        assert!(syncs(&program) > 0);
+    }
+
+    #[test]
+    fn signals_without_their_waits_stay() {
+        let program = dsl::Program::new(AlgoSpec::new("plan", CollectiveKind::AllReduce, 2));
+        let channels: Vec<_> = program.ranks().map(|rank| rank.memory_channel(program.rank(1 - rank.id()))).collect();
+        channels[0].signal(0);
+        channels[1].wait(0);
+        channels[1].wait(0);
+        let tree = mscclpp_core::lower::lower(&program.finish().expect("a program")).expect("a plan");
+        let mut program = lower(&Plan::new(&tree)).expect("it can be run");
+        let before = syncs(&program);
+        meet(&mut program, 0, |_, _| true);
+        assert_eq!(syncs(&program), before);
     }
 }

@@ -1,5 +1,6 @@
 //! What the calls of a rank have in common: its peers on the node, and which call comes next.
 
+use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -34,8 +35,8 @@ pub(super) struct Session {
     history: [(u64, u64); RING as usize],
     /// By place: up to which call it is known that the peer called the same.
     compared: Box<[u64]>,
-    /// Texts of calls by id, for messages.
-    texts: Vec<(u64, Arc<str>)>,
+    /// Texts of the last kinds of calls by id, for messages.
+    texts: VecDeque<(u64, Arc<str>)>,
     /// Launches so far: their packets' flags.
     pub(super) launches: u64,
     /// Why the group cannot go on.
@@ -52,6 +53,9 @@ pub(super) struct Session {
     /// More ranks than processors: to spin keeps peers from running.
     pub(super) crowded: bool,
 }
+
+/// Kinds of calls whose texts are kept.
+const TEXTS: usize = 512;
 
 /// Rounds that a rank spins before it lets others have its processor, some ten microseconds.
 pub(super) const SPINS: u32 = 300;
@@ -116,7 +120,7 @@ impl Session {
             mesh,
             number: 0,
             history: [(0, 0); RING as usize],
-            texts: Vec::new(),
+            texts: VecDeque::new(),
             launches: 0,
             broken: None,
             plans: Vec::new(),
@@ -142,7 +146,10 @@ impl Session {
     pub(super) fn id_of(&mut self, text: &str) -> u64 {
         let id = fnv(text.as_bytes());
         if self.texts.iter().all(|(known, _)| *known != id) {
-            self.texts.push((id, text.into()));
+            if self.texts.len() >= TEXTS {
+                self.texts.pop_front();
+            }
+            self.texts.push_back((id, text.into()));
         }
         id
     }
