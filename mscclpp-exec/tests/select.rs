@@ -4,10 +4,9 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{Plan, json};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::algorithms;
-use mscclpp_exec::select::Backend;
 use mscclpp_exec::select::{
-    Algorithm, Choice, Config, LoadError, Outcome, PlanError, Refusal, Registry, RegistryError, Request, SelectError,
-    Why,
+    Algorithm, Backend, Choice, Config, LoadError, Outcome, PlanError, Refusal, Registry, RegistryError, Request,
+    SelectError, Why,
 };
 use mscclpp_exec::{DataType, cpu::World};
 
@@ -50,6 +49,14 @@ fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
     assert_eq!((decision.algorithm.name(), decision.why), ("allreduce_ring", Why::Selector));
     let plan = registry.plan(&all_reduce(4, 64), &decision).expect("it builds");
     assert_eq!(plan.tree().ranks[0].blocks.len(), 2);
+
+    // Devices get another number of blocks than cores.
+    let usual = |backend| {
+        let request = Request { backend, ..all_reduce(4, 0) };
+        let decision = registry.decision(&request, &Choice::named("allreduce_all_pairs")).expect("it serves it");
+        registry.plan(&request, &decision).expect("it builds").tree().ranks[0].blocks.len()
+    };
+    assert_eq!((usual(Backend::Cpu), usual(Backend::Cuda)), (1, 8));
 
     // There is no multicast hardware, so the switch is refused.
     assert_ne!(registry.select(&all_reduce(4, 1 << 21)).expect("another one").why, Why::Selector);

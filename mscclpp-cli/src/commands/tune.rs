@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 
 use mscclpp_exec::group;
-use mscclpp_exec::tune::{Entry, Tuner};
+use mscclpp_exec::tune::{Entry, Timed, Tuner};
 
 use crate::args::TuneArgs;
 use crate::error::{Error, Result};
@@ -66,15 +66,18 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
 
 fn line(entry: &Entry) -> String {
     let fastest = &entry.fastest;
+    let name = |timed: &Timed| match timed.blocks {
+        Some(blocks) => format!("{}, blocks {blocks}", timed.algorithm),
+        None => timed.algorithm.clone(),
+    };
     let next = entry.others.first();
     format!(
-        "{:>14} {:>12} {:>12} B  {:>10} us  {}{}{}\n",
+        "{:>14} {:>12} {:>12} B  {:>10} us  {}{}\n",
         entry.collective.name(),
         if entry.in_place { "in place" } else { "out of place" },
         entry.bytes,
         three_digits(fastest.time_us),
-        fastest.algorithm,
-        fastest.blocks.map_or_else(String::new, |blocks| format!(", blocks {blocks}")),
-        next.map_or_else(String::new, |next| format!(" ({} for {})", three_digits(next.time_us), next.algorithm)),
+        name(fastest),
+        next.map_or_else(String::new, |next| format!(" ({} for {})", three_digits(next.time_us), name(next))),
     )
 }

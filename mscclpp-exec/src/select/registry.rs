@@ -12,7 +12,7 @@ use super::choice::{Choice, Config};
 use super::constraints::Refusal;
 use super::error::{PlanError, RegistryError, SelectError};
 use super::explain::{Explanation, Outcome, Verdict};
-use super::request::{Bytes, Request};
+use super::request::{Backend, Bytes, Request};
 use super::rules::RULES;
 use crate::algorithms;
 use crate::tune::{Machine, TABLE_VARIABLE, Table, TableError};
@@ -65,8 +65,8 @@ pub struct Registry {
     told: Mutex<BTreeSet<String>>,
 }
 
-/// What a compiled plan depends on: name, ranks, ranks per node, in place, root, configuration.
-type Key = (String, u32, u32, bool, u32, Config);
+/// What a compiled plan depends on: name, backend, ranks, ranks per node, in place, root, configuration.
+type Key = (String, Backend, u32, u32, bool, u32, Config);
 
 /// An algorithm for a request.
 #[derive(Clone, Debug)]
@@ -231,8 +231,9 @@ impl Registry {
     /// As [`Algorithm::build`].
     pub fn plan(&self, request: &Request, decision: &Decision) -> Result<Plan, PlanError> {
         let algorithm = &decision.algorithm;
-        let Request { ranks, ranks_per_node, in_place, root, .. } = *request;
-        let key = (algorithm.name().to_owned(), ranks, ranks_per_node, in_place, root, decision.config.clone());
+        let Request { backend, ranks, ranks_per_node, in_place, root, .. } = *request;
+        let name = algorithm.name().to_owned();
+        let key = (name, backend, ranks, ranks_per_node, in_place, root, decision.config.clone());
         // Plans of files may be for certain sizes only, and cost nothing.
         if !algorithm.is_compiled() {
             return algorithm.build(request, &decision.config);
