@@ -28,6 +28,35 @@ const TYPES: &[(&str, &str, &str)] = &[
     ("f8e5m2_f64", "E5M2", "double"),
 ];
 
+/// Bugs that tests plant in the device code, and must find: name, file, what stands there, what stands there instead.
+const BUGS: &[(&str, &str, &str, &str)] = &[
+    ("relaxed_signal", "channel.h", "else add_release_gpu(counter, 1);", "else add_relaxed_gpu(counter, 1);"),
+    ("no_block_sync", "executor.h", "if (instr.action == kNop) {\n      dev_sync();", "if (instr.action == kNop) {"),
+    ("no_sync_after_barrier", "channel.h", "kBarrier, id.number);\n  }\n  dev_sync();", "kBarrier, id.number);\n  }"),
+    (
+        "wait_for_one_less",
+        "channel.h",
+        "static_cast<int64_t>(seen - expected) >= 0",
+        "static_cast<int64_t>(seen - expected) >= -1",
+    ),
+    ("wrong_tail", "copy.h", "i = head + 16 * vectors + t;", "i = head + 16 * vectors + t + 1;"),
+    ("wrong_tail_of_sums", "reduce.h", "if (done < len) reduce_elements", "if (done + 12 < len) reduce_elements"),
+    ("stale_flag", "executor.h", "w.flag = static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "w.flag = 1;"),
+    ("same_sequence", "executor.h", "&state->launches, window().sequence + 1", "&state->launches, window().sequence"),
+    (
+        "uneven_slices",
+        "place.h",
+        "begin = index * each + (index < more ? index : more);",
+        "begin = index * each + index;",
+    ),
+    (
+        "signal_before_data",
+        "channel.h",
+        "for (uint64_t done = 0; done < len && !window().failed;) {",
+        "if (instr.flags & kThenSignal) {\n      push_trigger(launch, position, fifo, 0, 0, 0, id_at(launch, instr.first_id + i).counter);\n    }\n    for (uint64_t done = 0; done < len && !window().failed;) {",
+    ),
+];
+
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(simulator)");
     for file in std::fs::read_dir(".").expect("this folder").chain(std::fs::read_dir("sim").expect("the simulator")) {
@@ -46,20 +75,33 @@ fn main() {
     let out = std::env::var("OUT_DIR").expect("cargo sets it");
     let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
     let mut build = cc::Build::new();
-    for (name, element, accumulator) in TYPES {
+    let mut names = Vec::new();
+    let mut module = |name: String, element: &str, accumulator: &str, source: &Path| {
         let path = Path::new(&out).join(format!("{name}.cc"));
+        // Each in a namespace of its own: they have functions of the same names.
         let text = format!(
-            "#define MSCCLPP_T {element}\n#define MSCCLPP_A {accumulator}\n#define MSCCLPP_NAME \"{name}\"\n\
-             #define SIM_TABLE sim_kernels_{name}\n#include \"executor.cu\"\n"
+            "#include <cstddef>\n#include <cstdint>\n#define MSCCLPP_T {element}\n#define MSCCLPP_A {accumulator}\n\
+             #define SIM_TABLE sim_kernels_{name}\nnamespace sim_{name} {{\n#include \"{}\"\n}}\n",
+            source.join("executor.cu").display()
         );
         std::fs::write(&path, text).expect("OUT_DIR can be written");
         build.file(path);
+        names.push(name);
+    };
+    for (name, element, accumulator) in TYPES {
+        module((*name).to_owned(), element, accumulator, Path::new(&here));
     }
-    let table: String = TYPES
+    for (name, file, from, to) in BUGS {
+        let folder = Path::new(&out).join("bugs").join(name);
+        copy_with_bug(Path::new(&here), &folder, file, from, to);
+        module(format!("f32_with_{name}"), "float", "float", &folder);
+    }
+    println!("cargo::rustc-env=SIM_BUGS={}", BUGS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(","));
+    let table: String = names
         .iter()
-        .map(|(name, ..)| format!("extern \"C\" const SimKernel sim_kernels_{name}[];\n"))
+        .map(|name| format!("extern \"C\" const SimKernel sim_kernels_{name}[];\n"))
         .chain(["extern \"C\" const SimModule sim_modules[] = {\n".to_owned()])
-        .chain(TYPES.iter().map(|(name, ..)| format!("  {{\"{name}\", sim_kernels_{name}}},\n")))
+        .chain(names.iter().map(|name| format!("  {{\"{name}\", sim_kernels_{name}}},\n")))
         .chain(["  {nullptr, nullptr},\n};\n".to_owned()])
         .collect();
     let modules = Path::new(&out).join("modules.cc");
@@ -69,7 +111,6 @@ fn main() {
         .std("c++17")
         .define("DEV_SIM", None)
         .include(&here)
-        .include(Path::new(&here).join("sim"))
         .file(modules)
         .file("sim/memory.cc")
         // A debug build's own level would make every run several times slower.
@@ -77,4 +118,26 @@ fn main() {
         .flag("-ffp-contract=off")
         .flag_if_supported("-Wno-unknown-pragmas")
         .compile("mscclpp_sim");
+}
+
+/// The device code with one place changed.
+fn copy_with_bug(here: &Path, folder: &Path, file: &str, from: &str, to: &str) {
+    std::fs::create_dir_all(folder.join("sim")).expect("OUT_DIR can be written");
+    for name in std::fs::read_dir(here).expect("this folder").map(|entry| entry.expect("a file").path()) {
+        let Some(name) = name.file_name().and_then(|name| name.to_str()) else { continue };
+        if !name.ends_with(".h") && !name.ends_with(".cu") {
+            continue;
+        }
+        let mut text = std::fs::read_to_string(here.join(name)).expect("it can be read");
+        if name == file {
+            assert!(
+                text.matches(from).count() == 1,
+                "{file} has {} places `{from}`, expected one",
+                text.matches(from).count()
+            );
+            text = text.replace(from, to);
+        }
+        std::fs::write(folder.join(name), text).expect("OUT_DIR can be written");
+    }
+    std::fs::copy(here.join("sim/dev_sim.h"), folder.join("sim/dev_sim.h")).expect("OUT_DIR can be written");
 }

@@ -20,17 +20,23 @@ struct Loop {
 
 DEV const Instr* all_instrs(const Launch& launch) { return reinterpret_cast<const Instr*>(launch.instrs); }
 
-/// Whether all operands of an operation in the window are one whole run in a range.
-DEV bool is_whole(const Instr& instr, const Range& range) {
-  uint32_t first = instr.operands - window().first_place, count = instr.srcs + instr.dsts;
-  if (first + count > kWindowPlaces) return false;
-  bool whole = true;
+/// Finds out whether all operands of an operation in the window are one run each, and where these end.
+DEV void find_runs(const Instr& instr, Range& range) {
+  const uint32_t first = instr.operands - window().first_place, count = instr.srcs + instr.dsts;
+  range.whole = first + count <= kWindowPlaces;
+  if (!range.whole) return;
+  uint64_t least = range.start + range.len, most = 0;
   DEV_NO_UNROLL
-  for (uint32_t i = first; i < first + count; ++i) {
-    const Place& place = window().places[i];
-    whole &= !(place.split | place.wraps) && place.limit >= range.start + range.len;
+  for (uint32_t i = 0; i < count; ++i) {
+    const Place& place = window().places[first + i];
+    range.whole &= !(place.split | place.wraps);
+    if (place.limit < least) least = place.limit;
+    if (i >= instr.srcs && place.limit > most) most = place.limit;
   }
-  return whole;
+  if (most > range.start + range.len) most = range.start + range.len;
+  // A destination that goes on where a source has ended gets zeros: that is not one run.
+  range.whole &= most <= least;
+  range.end = most < least ? most : least;
 }
 
 /// Fills the window with the operations from `pc` on, whose operands and ids begin at these numbers.
@@ -69,9 +75,9 @@ DEV_CALL void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32
       const Instr& instr = w.instrs[i];
       fits = i == 0 || (instr.operands + instr.srcs + instr.dsts - operand <= kWindowPlaces &&
                         instr.first_id + instr.ids - id <= kWindowIds);
-      Range range = {0, 0, 0, 0};
+      Range range = {0, 0, 0, 0, 0};
       slice_of(launch.unit, instr.size * launch.stride, instr.slice_index, instr.slice_of, range.start, range.len);
-      range.whole = is_whole(instr, range);
+      find_runs(instr, range);
       w.ranges[i] = range;
     }
     fit += dev_sync_count(fits);
@@ -81,32 +87,36 @@ DEV_CALL void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32
 }
 
 template <typename Arith, bool kSum>
-DEV void reduce_as(const Launch& launch, Position position, const Operands& operands, bool packets, uint64_t at, uint64_t len) {
+DEV void reduce_as(const Launch& launch, Position position, const Operands& operands, bool packets, uint64_t at, uint64_t len,
+                   uint64_t end) {
   if (packets) return reduce_packets<Arith, kSum>(launch, position, operands, at, len);
+  if (at >= end) return;
+  if (len > end - at) len = end - at;
   char* const* heads = window().heads + (operands.first - window().first_place);
   reduce_runs<Arith, kSum>(Runs{heads, operands.srcs, operands.dsts, operands.op}, at, len);
 }
 
 template <typename Arith>
-DEV void reduce(const Launch& launch, Position position, const Instr& instr, bool whole, uint64_t at, uint64_t len) {
+DEV void reduce(const Launch& launch, Position position, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
   const uint32_t op = launch.reduce < 5 ? launch.reduce : instr.reduce;
   const Operands operands = {instr.operands, instr.srcs, instr.dsts, static_cast<Reduction>(op)};
   const bool packets = instr.flags & kUsesPackets;
-  if (!packets && !whole) return reduce_pieces<Arith>(launch, operands, at, len);
+  if (!packets && !range.whole) return reduce_pieces<Arith>(launch, operands, at, len);
   // Averages add up; they are divided at the end.
   if (operands.op == Reduction::Sum || operands.op == Reduction::Avg) {
-    reduce_as<Arith, true>(launch, position, operands, packets, at, len);
+    reduce_as<Arith, true>(launch, position, operands, packets, at, len, range.end);
   } else {
-    reduce_as<Arith, false>(launch, position, operands, packets, at, len);
+    reduce_as<Arith, false>(launch, position, operands, packets, at, len, range.end);
   }
 }
 
 /// Operations that move or combine data, on `len` bytes from `at` on.
 template <typename Arith>
-DEV void execute_data(const Launch& launch, Position position, const Instr& instr, bool whole, uint64_t at, uint64_t len) {
+DEV void execute_data(const Launch& launch, Position position, const Instr& instr, const Range& range, uint64_t at,
+                      uint64_t len) {
   const uint32_t src = instr.operands, dst = instr.operands + instr.srcs;
   switch (instr.action) {
-    case kReduce: return reduce<Arith>(launch, position, instr, whole, at, len);
+    case kReduce: return reduce<Arith>(launch, position, instr, range, at, len);
     case kForward: return forward(launch, position, src, dst, instr.dsts, at, len);
     case kPortForward:
       await_packets(launch, position, src, at, len);
@@ -188,7 +198,7 @@ DEV void run_block(const Launch& launch, uint32_t pc) {
         at += skip;
         len = len - skip < loop.unit ? len - skip : loop.unit;
       }
-      execute_data<Arith>(launch, position, instr, range.whole, at, len);
+      execute_data<Arith>(launch, position, instr, range, at, len);
     }
     if (pc == loop.end) {
       if (++position.iteration < loop.trips) {

@@ -30,10 +30,12 @@ constexpr uint32_t kWindowInstrs = 32;
 constexpr uint32_t kWindowPlaces = 192;
 constexpr uint32_t kWindowIds = 96;
 
-/// An operation's range, before a loop's window narrows it, and whether all of its operands are one whole run each.
+/// An operation's range, before a loop's window narrows it.
 struct Range {
   uint64_t start;
   uint64_t len;
+  /// If all of its operands are one run each up to this byte of their references, and nothing is to be done behind it.
+  uint64_t end;
   uint32_t whole;
   uint32_t reserved;
 };

@@ -245,6 +245,7 @@ unsafe impl Driver for Simulator {
     fn load(&self, name: &str, _: &[u8]) -> Result<Handle> {
         self.called("cuModuleLoadData")?;
         let handle = self.handle();
+        let name = self.options.bug.map_or(name.to_owned(), |bug| format!("{name}_with_{bug}"));
         self.state().modules.insert(handle.0, CString::new(name).unwrap_or_default());
         Ok(handle)
     }

@@ -95,7 +95,7 @@ thread_local! {
 const STACK: usize = 64 << 10;
 
 /// How long nothing may happen before a launch with help from the host counts as stuck.
-const HOST_PATIENCE: Duration = Duration::from_millis(200);
+const HOST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs a launch to its end. `between`: called every so often, when the host may use the memory; whether it may do something
 /// that threads wait for.

@@ -21,6 +21,11 @@ pub use options::Options;
 
 use mscclpp_exec::cuda::SharedDriver;
 
+/// Names of the bugs that can be planted in the device code; `build.rs` says what each of them is.
+pub fn bugs() -> impl Iterator<Item = &'static str> {
+    option_env!("SIM_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+}
+
 /// A simulated device.
 ///
 /// # Errors

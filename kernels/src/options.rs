@@ -11,12 +11,14 @@ pub struct Options {
     pub stop_at_one_of: u32,
     /// Whether plain stores are weak.
     pub weak: bool,
+    /// A bug in the device code, one of [`bugs`](crate::bugs); only for f32.
+    pub bug: Option<&'static str>,
     /// The driver's call, counted from 1, that fails; 0 for none.
     pub failing_call: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, failing_call: 0 }
+        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, bug: None, failing_call: 0 }
     }
 }

@@ -5,6 +5,7 @@
 //! tries so many. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
 
 mod bits;
+mod bugs;
 mod faults;
 mod graphs;
 mod plans;
@@ -88,7 +89,8 @@ fn main() {
         })
         .with_ignored_flag(no_simulator.is_some())
     });
-    let faults = faults::tests().into_iter().map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
+    let faults =
+        faults::tests().into_iter().chain(bugs::tests()).map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
     let trials = on_device.chain(simulated).chain(faults).collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

@@ -1,7 +1,7 @@
 //! What a world keeps of a plan on the device.
 
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, Mutex};
 
 use super::abi;
 use super::device::Device;
@@ -23,7 +23,7 @@ pub(super) struct Context {
     state: DeviceMemory,
     reports: DeviceMemory,
     /// Word 0: the host asks the device to give up. Word 1: the device has given up.
-    flags: MappedMemory,
+    flags: Arc<MappedMemory>,
     pub(super) proxies: Option<Proxies>,
     /// Plain scratch and packets of every rank.
     scratch: Mutex<Vec<[DeviceMemory; 2]>>,
@@ -37,7 +37,8 @@ impl Context {
         let counters = Counters::new(&program);
         let counter_memory = DeviceMemory::holding(driver, &counters.initial(&program))?;
         let tables = Tables::new(&program, &counters, counter_memory.address());
-        let proxies = if program.proxies.is_empty() { None } else { Some(Proxies::new(device, &program)?) };
+        let flags = Arc::new(MappedMemory::new(driver, 64)?);
+        let proxies = if program.proxies.is_empty() { None } else { Some(Proxies::new(device, &program, &flags)?) };
         Ok(Self {
             agents: DeviceMemory::holding(driver, &tables.agents)?,
             instrs: DeviceMemory::holding(driver, &tables.instrs)?,
@@ -45,7 +46,7 @@ impl Context {
             ids: DeviceMemory::holding(driver, &tables.ids)?,
             state: DeviceMemory::zeroed(driver, size_of::<abi::State>() as u64)?,
             reports: DeviceMemory::zeroed(driver, (tables.agents.len() * size_of::<abi::Report>()) as u64)?,
-            flags: MappedMemory::new(driver, 64)?,
+            flags,
             proxies,
             scratch: Mutex::default(),
             scratch_table: DeviceMemory::zeroed(driver, 16 * u64::from(program.shape.ranks))?,

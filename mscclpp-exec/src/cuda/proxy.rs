@@ -35,6 +35,8 @@ struct Shared {
     heads: DeviceMemory,
     queues: Vec<Queue>,
     stop: AtomicBool,
+    /// Word 0 asks the device to give up.
+    flags: Arc<MappedMemory>,
     /// Held while requests are served.
     state: Mutex<State>,
 }
@@ -74,7 +76,8 @@ impl Queue {
 }
 
 impl Proxies {
-    pub(super) fn new(device: &Device, program: &Program) -> Result<Self, Error> {
+    /// `flags`: word 0 is set when a call fails, so that no launch waits for what does not come.
+    pub(super) fn new(device: &Device, program: &Program, flags: &Arc<MappedMemory>) -> Result<Self, Error> {
         let driver = device.driver().clone();
         let count = program.proxies.len();
         let heads = DeviceMemory::zeroed(&driver, 8 * count as u64)?;
@@ -92,7 +95,15 @@ impl Proxies {
         let table = DeviceMemory::holding(&driver, &table)?;
         let stream = driver.create_stream()?;
         let state = Mutex::new(State { taken: vec![0; count], ..State::default() });
-        let shared = Arc::new(Shared { driver, stream, heads, queues, stop: AtomicBool::new(false), state });
+        let shared = Arc::new(Shared {
+            driver,
+            stream,
+            heads,
+            queues,
+            stop: AtomicBool::new(false),
+            flags: Arc::clone(flags),
+            state,
+        });
         let mut proxies = Self { table, shared: Arc::clone(&shared), thread: None };
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("mscclpp-proxy".into()).spawn(move || {
@@ -167,6 +178,7 @@ impl Shared {
                 } else {
                     self.visit(&mut state).unwrap_or_else(|error| {
                         state.failed = Some(error);
+                        self.flags.word(0).store(1, Release);
                         false
                     })
                 }
