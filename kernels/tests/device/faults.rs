@@ -2,8 +2,9 @@
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_core::diag::Code;
+use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::{Device, World};
-use mscclpp_exec::{DataType, Error, Message};
+use mscclpp_exec::{DataType, Error, Message, algorithms};
 use mscclpp_kernels::{Options, simulator};
 
 use super::at;
@@ -27,11 +28,14 @@ fn a_device_that_is_not_there_is_refused() -> Result<(), Failed> {
 
 fn what_does_not_fit_is_refused() -> Result<(), Failed> {
     let device = Device::with_driver(simulator(Options::default())?);
-    let plan = shipped("allreduce_all_pairs", 16)?;
+    let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
+    let mut spec = algorithm.spec(16, 16);
+    spec.instances = 16;
+    let plan = Plan::new(&algorithm.compile(spec, &[])?);
     match World::new(&device, 16).prepare(&plan, Message::new(DataType::F32, 1600)) {
         Err(error @ Error::NotResident { .. }) if error.code() == Code::NotResident => {
             let text = error.to_string();
-            if text.contains("`allreduce_all_pairs` has ") { Ok(()) } else { Err(text.into()) }
+            if text.contains("has 256 thread blocks of 1024 threads, the device runs 132 of them at once") { Ok(()) } else { Err(text.into()) }
         }
         other => Err(format!("{other:?}").into()),
     }
