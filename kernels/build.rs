@@ -39,8 +39,8 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
         "static_cast<int64_t>(seen - expected) >= 0",
         "static_cast<int64_t>(seen - expected) >= -1",
     ),
-    ("wrong_tail", "copy.h", "i = head + 16 * vectors + t;", "i = head + 16 * vectors + t + 1;"),
-    ("wrong_tail_of_sums", "reduce.h", "if (done < len) reduce_elements", "if (done + 12 < len) reduce_elements"),
+    ("wrong_tail", "copy.h", "rest != 0 && v == vectors", "rest > 12 && v == vectors"),
+    ("wrong_tail_of_sums", "reduce.h", "for (; 16 * v < len; v +=", "for (; 16 * v + 12 < len; v +="),
     ("stale_flag", "executor.h", "w.flag = static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "w.flag = 1;"),
     ("same_sequence", "executor.h", "&state->launches, window().sequence + 1", "&state->launches, window().sequence"),
     (

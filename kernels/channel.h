@@ -23,7 +23,7 @@ DEV uint64_t look_at_counter(const Launch& launch, const uint64_t* counter) {
 
 /// Called by: one thread. Waits until a counter reaches `expected`; the comparison survives wrap-around. A wait that follows
 /// from a relaxed signal acquires all the same: that costs nothing beside the wait.
-DEV_CALL void await_counter(const Launch& launch, Position position, const uint64_t* counter, uint64_t expected, uint32_t what,
+DEV void await_counter(const Launch& launch, Position position, const uint64_t* counter, uint64_t expected, uint32_t what,
                        uint32_t id) {
   Patience patience;
   DEV_NO_UNROLL
@@ -43,7 +43,7 @@ DEV void await_signal(const Launch& launch, Position position, const Id& id) {
 }
 
 /// Called by: one thread. Takes a unit, waiting for one.
-DEV_CALL void acquire_semaphore(const Launch& launch, Position position, Id id) {
+DEV void acquire_semaphore(const Launch& launch, Position position, Id id) {
   uint64_t* units = reinterpret_cast<uint64_t*>(id.counter);
   Patience patience;
   DEV_NO_UNROLL
@@ -70,7 +70,7 @@ DEV void meet(const Launch& launch, Position position, const Id& id, uint32_t bl
 }
 
 /// Called by: one thread. Adds a request to the proxy's queue; waits while it is full.
-DEV_CALL void push_trigger(const Launch& launch, Position position, uint32_t number, uint64_t src, uint64_t dst, uint64_t bytes,
+DEV void push_trigger(const Launch& launch, Position position, uint32_t number, uint64_t src, uint64_t dst, uint64_t bytes,
                           uint64_t signal) {
   const Fifo& fifo = reinterpret_cast<const Fifo*>(launch.fifos)[number];
   uint64_t turn = fetch_add_relaxed_gpu(reinterpret_cast<uint64_t*>(fifo.head), 1);
@@ -94,7 +94,7 @@ DEV_CALL void push_trigger(const Launch& launch, Position position, uint32_t num
 }
 
 /// Called by: one thread. Waits until all requests up to the queue's head at the call are done.
-DEV_CALL void await_proxy(const Launch& launch, Position position, uint32_t number) {
+DEV void await_proxy(const Launch& launch, Position position, uint32_t number) {
   const Fifo& fifo = reinterpret_cast<const Fifo*>(launch.fifos)[number];
   uint64_t head = load_relaxed_gpu(reinterpret_cast<const uint64_t*>(fifo.head));
   Patience patience;

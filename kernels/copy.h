@@ -1,90 +1,81 @@
 // Moving bytes: plain to plain, plain to packets, packets to plain. Any length, any alignment.
 // Every function: called by all threads of the block with the same arguments; syncs nothing.
+//
+// Invariant: byte `i` of a range of plain data belongs to thread `i / 16` modulo the block's threads, in every operation and
+// at every alignment. Plans may leave a block sync out between operations on the same range, which the checks allow for
+// that reason. Byte `i` of packets' payload belongs to thread `i / 8`.
 #pragma once
 #include "packet.h"
 #include "wait.h"
 
 namespace mscclpp {
 
-/// Bytes before the first multiple of 16.
-DEV uint64_t head_of(const char* at, uint64_t len) {
-  uint64_t head = (16 - (reinterpret_cast<uint64_t>(at) & 15)) & 15;
-  return head < len ? head : len;
-}
-
 /// Vectors that a thread has in flight.
 constexpr uint32_t kUnroll = 4;
 
-DEV void copy_bytes(char* dst, const char* src, uint64_t len) {
-  const uint64_t t = dev_thread(), threads = dev_threads();
-  const uint64_t head = head_of(dst, len), vectors = (len - head) / 16;
-  DEV_NO_UNROLL
-  for (uint64_t i = t; i < head; i += threads) store_plain<uint8_t>(dst + i, load_plain<uint8_t>(src + i));
-  char* to = dst + head;
-  const char* from = src + head;
-  const uint32_t alignment = alignment_of(from);
-  uint64_t v = t;
-  if (alignment == 16) {
+/// The first of this thread's pieces of a run, where `before` pieces of the range lie before the run.
+DEV uint64_t first_piece(uint64_t before) {
+  const uint32_t threads = dev_threads(), t = dev_thread();
+  return before == 0 ? t : (t + threads - static_cast<uint32_t>(before % threads)) % threads;
+}
+
+/// `before`: bytes of the range that lie before these. Where that is no multiple of 16, neither are the places of chunks, and
+/// nobody relies on who moves what.
+DEV void copy_bytes(char* dst, const char* src, uint64_t len, uint64_t before) {
+  const uint32_t threads = dev_threads();
+  const uint64_t vectors = len / 16;
+  uint64_t v = first_piece(before / 16);
+  if (((reinterpret_cast<uint64_t>(dst) | reinterpret_cast<uint64_t>(src)) & 15) == 0) {
     DEV_NO_UNROLL
     for (; v + (kUnroll - 1) * threads < vectors; v += kUnroll * threads) {
       Vec16 data[kUnroll];
 #pragma unroll
-      for (uint32_t i = 0; i < kUnroll; ++i) data[i] = load16(from + 16 * (v + i * threads));
+      for (uint32_t i = 0; i < kUnroll; ++i) data[i] = load16(src + 16 * (v + i * threads));
 #pragma unroll
-      for (uint32_t i = 0; i < kUnroll; ++i) store16(to + 16 * (v + i * threads), data[i]);
+      for (uint32_t i = 0; i < kUnroll; ++i) store16(dst + 16 * (v + i * threads), data[i]);
     }
     DEV_NO_UNROLL
-    for (; v < vectors; v += threads) store16(to + 16 * v, load16(from + 16 * v));
+    for (; v < vectors; v += threads) store16(dst + 16 * v, load16(src + 16 * v));
   } else {
     DEV_NO_UNROLL
-    for (; v < vectors; v += threads) store16(to + 16 * v, load_any<Vec16>(from + 16 * v, alignment));
+    for (; v < vectors; v += threads) {
+      store_any(dst + 16 * v, alignment_of(dst), load_any<Vec16>(src + 16 * v, alignment_of(src)));
+    }
   }
-  DEV_NO_UNROLL
-  for (uint64_t i = head + 16 * vectors + t; i < len; i += threads) {
-    store_plain<uint8_t>(dst + i, load_plain<uint8_t>(src + i));
-  }
+  const uint32_t rest = len % 16;
+  if (rest != 0 && v == vectors) store_part(dst + 16 * v, rest, load_part<Vec16>(src + 16 * v, rest));
 }
 
-DEV void zero_bytes(char* dst, uint64_t len) {
+/// Zeros `len` bytes; `before`: bytes of the range that lie before them.
+DEV_CALL void zero_bytes(char* at, uint64_t before, uint64_t len) {
   DEV_NO_UNROLL
-  for (uint64_t i = dev_thread(); i < len; i += dev_threads()) store_plain<uint8_t>(dst + i, uint8_t{0});
+  for (uint64_t i = 0; i < len; ++i) {
+    if ((before + i) / 16 % dev_threads() == dev_thread()) store_plain<uint8_t>(at + i, uint8_t{0});
+  }
 }
 
 /// Plain to plain: `len` bytes from byte `at` of references `src` and `dst` on.
-DEV_CALL void copy(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+DEV void copy(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
-  while (len > 0) {
-    Span from = span_at(launch, place_at(launch, src), at, len), to = span_at(launch, place_at(launch, dst), at, from.run);
+  for (uint64_t done = 0; done < len;) {
+    Span from = span_at(launch, place_at(launch, src), at + done, len - done);
+    Span to = span_at(launch, place_at(launch, dst), at + done, from.run);
     uint64_t both = from.len < to.len ? from.len : to.len;
-    copy_bytes(to.at, from.at, both);
-    if (both < to.len) zero_bytes(to.at + both, to.len - both);
-    at += to.run;
-    len -= to.run;
+    copy_bytes(to.at, from.at, both, done);
+    if (both < to.len) zero_bytes(to.at + both, done + both, to.len - both);
+    done += to.run;
   }
-}
-
-/// The first `room` of 8 bytes, fewer than all; the others are zero.
-DEV_CALL Vec8 load_few(const char* at, uint64_t room) {
-  Vec8 payload = {{0, 0}};
-  DEV_NO_UNROLL
-  for (uint32_t i = 0; i < room; ++i) payload.w[i / 4] |= static_cast<uint32_t>(load_plain<uint8_t>(at + i)) << 8 * (i % 4);
-  return payload;
-}
-
-DEV_CALL void store_few(char* at, uint64_t room, Vec8 payload) {
-  DEV_NO_UNROLL
-  for (uint32_t i = 0; i < room; ++i) store_plain<uint8_t>(at + i, static_cast<uint8_t>(payload.w[i / 4] >> 8 * (i % 4)));
 }
 
 /// 8 bytes of which `room` are there; the others are zero.
 DEV Vec8 load_payload(const char* at, uint64_t room) {
-  return room >= 8 ? load_any<Vec8>(at, alignment_of(at)) : load_few(at, room);
+  return room >= 8 ? load_any<Vec8>(at, alignment_of(at)) : load_part<Vec8>(at, static_cast<uint32_t>(room));
 }
 
 /// As many of 8 bytes as there is room for.
 DEV void store_payload(char* at, uint64_t room, const Vec8& payload) {
   if (room >= 8) store_any(at, alignment_of(at), payload);
-  else store_few(at, room, payload);
+  else store_part(at, static_cast<uint32_t>(room), payload);
 }
 
 /// The payload of packet `number` of reference `source`, waited for. Zeros if the wait gave up.
@@ -110,36 +101,36 @@ DEV Vec8 take_packet(const Launch& launch, Position position, const char* at, ui
 }
 
 /// Plain to packets.
-DEV_CALL void pack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+DEV void pack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
-  while (len > 0) {
-    Span from = span_at(launch, place_at(launch, src), at, len), to = span_at(launch, place_at(launch, dst), at, from.run);
+  for (uint64_t done = 0; done < len;) {
+    Span from = span_at(launch, place_at(launch, src), at + done, len - done);
+    Span to = span_at(launch, place_at(launch, dst), at + done, from.run);
     DEV_NO_UNROLL
-    for (uint64_t i = 8 * dev_thread(); i < to.run; i += 8 * dev_threads()) {
+    for (uint64_t i = 8 * first_piece(done / 8); i < to.run; i += 8 * dev_threads()) {
       store_packet(to.at + 2 * i, load_payload(from.at + i, from.len > i ? from.len - i : 0), window().flag);
     }
-    at += to.run;
-    len -= to.run;
+    done += to.run;
   }
 }
 
 /// Packets to plain.
-DEV_CALL void unpack(const Launch& launch, Position position, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+DEV void unpack(const Launch& launch, Position position, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
-  while (len > 0) {
-    Span from = span_at(launch, place_at(launch, src), at, len), to = span_at(launch, place_at(launch, dst), at, from.run);
+  for (uint64_t done = 0; done < len;) {
+    Span from = span_at(launch, place_at(launch, src), at + done, len - done);
+    Span to = span_at(launch, place_at(launch, dst), at + done, from.run);
     DEV_NO_UNROLL
-    for (uint64_t i = 8 * dev_thread(); i < to.run; i += 8 * dev_threads()) {
-      Vec8 payload = take_packet(launch, position, from.at + 2 * i, src, (at + i) / 8);
+    for (uint64_t i = 8 * first_piece(done / 8); i < to.run; i += 8 * dev_threads()) {
+      Vec8 payload = take_packet(launch, position, from.at + 2 * i, src, (at + done + i) / 8);
       store_payload(to.at + i, to.len > i ? to.len - i : 0, payload);
     }
-    at += to.run;
-    len -= to.run;
+    done += to.run;
   }
 }
 
 /// The packets of `src` to every one of the `dsts` references from `dst` on.
-DEV_CALL void forward(const Launch& launch, Position position, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
+DEV void forward(const Launch& launch, Position position, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
                       uint64_t len) {
   const char* from = place_at(launch, src).at;
   DEV_NO_UNROLL
@@ -151,7 +142,7 @@ DEV_CALL void forward(const Launch& launch, Position position, uint32_t src, uin
 }
 
 /// Waits until all packets of a reference are there.
-DEV_CALL void await_packets(const Launch& launch, Position position, uint32_t src, uint64_t at, uint64_t len) {
+DEV void await_packets(const Launch& launch, Position position, uint32_t src, uint64_t at, uint64_t len) {
   const char* from = place_at(launch, src).at;
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {

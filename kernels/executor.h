@@ -41,7 +41,7 @@ DEV void find_runs(const Instr& instr, Range& range) {
 
 /// Fills the window with the operations from `pc` on, whose operands and ids begin at these numbers.
 /// Called by: all threads of the block. Syncs: block, at entry and at exit.
-DEV_CALL void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32_t id) {
+DEV void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32_t id) {
   dev_sync();
   Window& w = window();
   const uint32_t t = dev_thread(), threads = dev_threads();
@@ -139,7 +139,7 @@ DEV void execute_data(const Launch& launch, Position position, const Instr& inst
 }
 
 /// Operations on channels, semaphores and barriers: one thread for each.
-DEV_CALL void execute_sync(const Launch& launch, Position position, const Instr& instr) {
+DEV void execute_sync(const Launch& launch, Position position, const Instr& instr) {
   if (instr.action == kMeet) return meet(launch, position, id_at(launch, instr.first_id), instr.count);
   DEV_NO_UNROLL
   for (uint32_t i = dev_thread(); i < instr.ids; i += dev_threads()) {

@@ -112,11 +112,13 @@ struct Runs {
   DEV char* dst(uint32_t number) const { return heads[srcs + number]; }
 };
 
-/// Combines the vectors at byte `at` of all sources. `kAligned`: whether all addresses are multiples of 16.
+/// Combines the vectors at byte `at` of all sources, or their first `bytes`. `kAligned`: whether all are whole, and all addresses
+/// multiples of 16.
 template <typename Arith, bool kSum, typename Vec, bool kAligned>
-DEV Vec combine_at(const Runs& runs, uint64_t at) {
+DEV Vec combine_at(const Runs& runs, uint64_t at, uint32_t bytes) {
   auto load = [&](uint32_t number) {
     const char* from = runs.src(number) + at;
+    if (!kAligned && bytes < sizeof(Vec)) return load_part<Vec>(from, bytes);
     return load_any<Vec>(from, kAligned ? 16 : alignment_of(from));
   };
   if (runs.srcs == 1) return load(0);
@@ -137,65 +139,38 @@ DEV Vec combine_at(const Runs& runs, uint64_t at) {
   return acc.finish();
 }
 
+/// Vectors of which not all are whole and aligned: the last of `len` bytes from byte `at` on, or all of them.
 template <typename Arith>
-DEV void combine_element(const Runs& runs, uint64_t at) {
-  using T = typename Arith::T;
-  Accumulator<Arith, Single<T>> acc;
-  acc.start(Single<T>{load_plain<T>(runs.src(0) + at)});
+DEV_CALL void reduce_unlike(Runs runs, uint64_t at, uint64_t len, uint64_t v) {
   DEV_NO_UNROLL
-  for (uint32_t s = 1; s < runs.srcs; ++s) acc.template add<false>(Single<T>{load_plain<T>(runs.src(s) + at)}, runs.op);
-  Single<T> result = acc.finish();
-  DEV_NO_UNROLL
-  for (uint32_t d = 0; d < runs.dsts; ++d) store_plain<T>(runs.dst(d) + at, result.value);
-}
-
-/// Vectors of 16 bytes where addresses differ in their last bits, so that some are moved in pieces.
-template <typename Arith>
-DEV_CALL void reduce_unlike(Runs runs, uint64_t at, uint64_t vectors) {
-  DEV_NO_UNROLL
-  for (uint64_t v = dev_thread(); v < vectors; v += dev_threads()) {
-    Vec16 result = combine_at<Arith, false, Vec16, false>(runs, at + 16 * v);
+  for (; 16 * v < len; v += dev_threads()) {
+    const uint64_t from = at + 16 * v;
+    const uint32_t bytes = len - 16 * v < 16 ? static_cast<uint32_t>(len - 16 * v) : 16;
+    Vec16 result = combine_at<Arith, false, Vec16, false>(runs, from, bytes);
     DEV_NO_UNROLL
     for (uint32_t d = 0; d < runs.dsts; ++d) {
-      char* to = runs.dst(d) + at + 16 * v;
-      store_any(to, alignment_of(to), result);
+      char* to = runs.dst(d) + from;
+      if (bytes < 16) store_part(to, bytes, result);
+      else store_any(to, alignment_of(to), result);
     }
-  }
-}
-
-/// Whole elements of which there are few.
-template <typename Arith>
-DEV_CALL void reduce_elements(Runs runs, uint64_t at, uint64_t len) {
-  using T = typename Arith::T;
-  DEV_NO_UNROLL
-  for (uint64_t i = sizeof(T) * dev_thread(); i < len; i += sizeof(T) * dev_threads()) {
-    combine_element<Arith>(runs, at + i);
   }
 }
 
 /// `len` bytes, whole elements, from byte `at` on.
 template <typename Arith, bool kSum>
-DEV_CALL void reduce_runs(Runs runs, uint64_t at, uint64_t len) {
-  const uint64_t head = head_of(runs.dst(0) + at, len), vectors = (len - head) / 16, body = at + head;
-  // Whether all addresses are alike, so that vectors are whole everywhere.
-  uint64_t differs = 0;
+DEV void reduce_runs(const Runs& runs, uint64_t at, uint64_t len) {
+  uint64_t addresses = at, v = dev_thread();
   DEV_NO_UNROLL
-  for (uint32_t i = 0; i < runs.srcs + runs.dsts; ++i) {
-    differs |= reinterpret_cast<uint64_t>(runs.heads[i]) ^ reinterpret_cast<uint64_t>(runs.dst(0));
-  }
-  if ((differs & 15) == 0) {
+  for (uint32_t i = 0; i < runs.srcs + runs.dsts; ++i) addresses |= reinterpret_cast<uint64_t>(runs.heads[i]);
+  if ((addresses & 15) == 0) {
     DEV_NO_UNROLL
-    for (uint64_t v = dev_thread(); v < vectors; v += dev_threads()) {
-      Vec16 result = combine_at<Arith, kSum, Vec16, true>(runs, body + 16 * v);
+    for (; v < len / 16; v += dev_threads()) {
+      Vec16 result = combine_at<Arith, kSum, Vec16, true>(runs, at + 16 * v, 16);
       DEV_NO_UNROLL
-      for (uint32_t d = 0; d < runs.dsts; ++d) store16(runs.dst(d) + body + 16 * v, result);
+      for (uint32_t d = 0; d < runs.dsts; ++d) store16(runs.dst(d) + at + 16 * v, result);
     }
-  } else {
-    reduce_unlike<Arith>(runs, body, vectors);
   }
-  if (head != 0) reduce_elements<Arith>(runs, at, head);
-  const uint64_t done = head + 16 * vectors;
-  if (done < len) reduce_elements<Arith>(runs, at + done, len - done);
+  if (16 * v < len) reduce_unlike<Arith>(runs, at, len, v);
 }
 
 /// References of an operation: `srcs` from number `first` on, then `dsts`.
@@ -206,12 +181,18 @@ struct Operands {
   Reduction op;
 };
 
+/// From the element at byte `i` of a range to this thread's next one: its vectors are 16 bytes long.
+template <typename T>
+DEV uint64_t next_element(uint64_t i) {
+  return (i + sizeof(T)) % 16 != 0 ? sizeof(T) : sizeof(T) + 16 * (static_cast<uint64_t>(dev_threads()) - 1);
+}
+
 /// Plain sources into plain destinations where not every operand is one whole run: element by element, each looked up.
 template <typename Arith>
 DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at, uint64_t len) {
   using T = typename Arith::T;
   DEV_NO_UNROLL
-  for (uint64_t i = at + sizeof(T) * dev_thread(); i < at + len; i += sizeof(T) * dev_threads()) {
+  for (uint64_t i = at + 16 * dev_thread(); i < at + len; i += next_element<T>(i - at)) {
     auto load = [&](uint32_t number) {
       Span span = span_at(launch, place_at(launch, operands.first + number), i, sizeof(T));
       return span.len < sizeof(T) ? Single<T>{} : Single<T>{load_plain<T>(span.at)};
@@ -231,7 +212,7 @@ DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at
 
 /// Operands of which some are packets: those from left to right, then the plain ones, into all destinations.
 template <typename Arith, bool kSum>
-DEV_CALL void reduce_packets(const Launch& launch, Position position, Operands operands, uint64_t at, uint64_t len) {
+DEV void reduce_packets(const Launch& launch, Position position, Operands operands, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Accumulator<Arith, Vec8> acc;

@@ -139,3 +139,39 @@ DEV void store_any(char* at, uint32_t alignment, const Vec& vec) {
   if constexpr (sizeof(Vec) == 16) store16(at, vec);
   else store_pieces<uint64_t>(at, vec);
 }
+
+/// The first `bytes` of a vector, fewer than all; the others are zero. Its loads are all in flight together.
+template <typename Vec>
+DEV_CALL Vec load_part(const char* at, uint32_t bytes) {
+  constexpr uint32_t kWords = sizeof(Vec) / 4;
+  Vec vec = {};
+  if (alignment_of(at) >= 4 && bytes % 4 == 0) {
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) {
+      if (4 * i < bytes) vec.w[i] = load_plain<uint32_t>(at + 4 * i);
+    }
+  } else {
+#pragma unroll
+    for (uint32_t i = 0; i < sizeof(Vec); ++i) {
+      if (i < bytes) vec.w[i / 4] |= static_cast<uint32_t>(load_plain<uint8_t>(at + i)) << 8 * (i % 4);
+    }
+  }
+  return vec;
+}
+
+/// Stores the first `bytes` of a vector.
+template <typename Vec>
+DEV_CALL void store_part(char* at, uint32_t bytes, Vec vec) {
+  constexpr uint32_t kWords = sizeof(Vec) / 4;
+  if (alignment_of(at) >= 4 && bytes % 4 == 0) {
+#pragma unroll
+    for (uint32_t i = 0; i < kWords; ++i) {
+      if (4 * i < bytes) store_plain<uint32_t>(at + 4 * i, vec.w[i]);
+    }
+  } else {
+#pragma unroll
+    for (uint32_t i = 0; i < sizeof(Vec); ++i) {
+      if (i < bytes) store_plain<uint8_t>(at + i, static_cast<uint8_t>(vec.w[i / 4] >> 8 * (i % 4)));
+    }
+  }
+}

@@ -14,6 +14,16 @@ constexpr uint32_t kPollsPerLook = 4;
 constexpr uint32_t kPollsPerLook = 256;
 #endif
 
+/// Looks at the clock and at whether others gave up. Returns: until when to wait; 0 if no longer.
+DEV_CALL uint64_t look_around(const Launch& launch, uint32_t polls, uint64_t deadline) {
+  if (load_relaxed_gpu(&reinterpret_cast<State*>(launch.state)->abort) != 0) return 0;
+  const uint64_t now = dev_now();
+  if (deadline == 0) deadline = now + launch.timeout_ns;
+  // The host's word is far away.
+  if (polls % (16 * kPollsPerLook) == 0 && load_relaxed_sys(reinterpret_cast<uint32_t*>(launch.host_abort)) != 0) return 0;
+  return now > deadline ? 0 : deadline;
+}
+
 /// A wait's patience.
 struct Patience {
   uint32_t polls = 0;
@@ -23,15 +33,8 @@ struct Patience {
   DEV bool is_over(const Launch& launch) {
     dev_relax();
     if (++polls % kPollsPerLook != 0) return false;
-    return look(launch);
-  }
-
-  DEV_CALL bool look(const Launch& launch) {
-    if (load_relaxed_gpu(&reinterpret_cast<State*>(launch.state)->abort) != 0) return true;
-    uint64_t now = dev_now();
-    if (deadline == 0) deadline = now + launch.timeout_ns;
-    bool asked = polls % (16 * kPollsPerLook) == 0 && load_relaxed_sys(reinterpret_cast<uint32_t*>(launch.host_abort)) != 0;
-    return asked || now > deadline;
+    deadline = look_around(launch, polls, deadline);
+    return deadline == 0;
   }
 };
 
