@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds kernels/prebuilt/: the kernels of every data type and accumulator, machine code for sm_80, sm_90 and sm_100 and
-# text for what comes later. Needs nvcc 13.0 (`pip install 'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*'
+# Builds kernels/prebuilt/: the kernels of every data type and accumulator, machine code for sm_90 and text for sm_80, from
+# which the driver makes machine code for all others (once: it keeps what it made). Needs nvcc 13.0 (`pip install 'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*'
 # 'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-runtime==13.0.*'`) on the PATH, or its path in NVCC.
 #
 #   kernels/build.sh [OUT]           builds into OUT (kernels/prebuilt)
@@ -10,8 +10,7 @@ out="${1:-prebuilt}"
 mkdir -p "$out"
 nvcc="${NVCC:-nvcc}"
 
-targets=(-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 -gencode arch=compute_100,code=sm_100
-    -gencode arch=compute_80,code=compute_80)
+targets=(-gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80)
 
 build() { # NAME ELEMENT ACCUMULATOR
     "$nvcc" -std=c++17 -I. -fmad=false "${targets[@]}" -fatbin --compress-mode=size \
@@ -52,3 +51,6 @@ TYPES
 for job in "${jobs[@]}"; do
     wait "$job"
 done
+
+# So that a test can tell whether sources have changed since.
+LC_ALL=C ls *.h *.cu build.sh | LC_ALL=C sort | xargs sha256sum > "$out/SOURCES"
