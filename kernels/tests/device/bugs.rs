@@ -32,7 +32,9 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
 /// Plans that use all of the device code between them.
 fn run(device: &Device) -> Result<(), Failed> {
     let short = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
-    let plans: [(&str, (u32, u32), &[(&str, usize)]); 6] = [
+    /// Name, ranks and ranks per node, arguments.
+    type Case = (&'static str, (u32, u32), &'static [(&'static str, usize)]);
+    let plans: [Case; 6] = [
         ("allreduce_all_pairs", (3, 3), &[]),
         ("allgather_all_pairs", (3, 3), &[]),
         ("allreduce_packets", (3, 3), &[]),

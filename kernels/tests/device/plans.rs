@@ -1,4 +1,4 @@
-//! Every shipped algorithm, and every plan of a folder that is named in `MSCCLPP_PLANS`.
+//! Every shipped algorithm, and every plan of the folder that is named in `MSCCLPP_PLANS` or `MSCCLPP_CONFORMANCE`.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,9 @@ pub(crate) fn tests() -> Vec<Test> {
     let shipped = algorithms::all()
         .iter()
         .map(|algorithm| Test::new(format!("plans::{}", algorithm.name()), move |rig| every_machine(rig, algorithm)));
-    let files = std::env::var_os("MSCCLPP_PLANS").and_then(|folder| std::fs::read_dir(folder).ok());
+    let files = std::env::var_os("MSCCLPP_PLANS")
+        .or_else(|| std::env::var_os("MSCCLPP_CONFORMANCE"))
+        .and_then(|folder| std::fs::read_dir(folder).ok());
     let mut files: Vec<PathBuf> = files.into_iter().flatten().filter_map(|file| Some(file.ok()?.path())).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
     files.sort();
