@@ -212,7 +212,7 @@ impl Ref {
 }
 
 /// References of one side of an operation.
-pub type Refs = SmallVec<[Ref; 2]>;
+pub type Refs = SmallVec<[Ref; 1]>;
 
 /// Channel indexes or semaphore numbers.
 pub type Ids = SmallVec<[u32; 4]>;
