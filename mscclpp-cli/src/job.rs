@@ -1,6 +1,6 @@
 //! Running something on every rank: of this process, or of the job that a launcher started.
 
-use mscclpp_exec::group::Group;
+use mscclpp_exec::group::{self, Group};
 
 use crate::error::{Error, Result};
 
@@ -27,7 +27,9 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) ->
     let groups = Group::local(ranks)?;
     std::thread::scope(|scope| {
         let body = &body;
-        let threads: Vec<_> = groups.into_iter().map(|mut group| scope.spawn(move || body(&mut group))).collect();
+        let start = |mut group| std::thread::Builder::new().spawn_scoped(scope, move || body(&mut group));
+        let threads: std::result::Result<Vec<_>, _> = groups.into_iter().map(start).collect();
+        let threads = threads.map_err(|error| group::Error::from(mscclpp_exec::Error::Workers(error.to_string())))?;
         let join = |thread: std::thread::ScopedJoinHandle<'_, Result<R>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };

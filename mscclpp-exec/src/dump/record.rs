@@ -65,7 +65,7 @@ pub struct RankRecord {
 pub struct CallRecord {
     /// Counted from 1.
     pub number: u64,
-    /// What was asked for: `allreduce of 4 KiB f32, sum, in place, 4 ranks on 1 node`.
+    /// What was asked for: `allreduce of 4 KiB f32, sum, in place, 4 ranks on 1 node`, or `barrier`.
     pub request: String,
     /// Where the program called.
     pub at: String,
@@ -203,15 +203,15 @@ impl Dump {
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     calls: u64,
-    last: Vec<(Request, &'static Location<'static>)>,
+    last: Vec<(Option<Request>, &'static Location<'static>)>,
     /// Whether a failure was written down: those behind the first say nothing new.
     written: bool,
 }
 
 impl Recorder {
-    /// Remembers a call.
+    /// Remembers a call: of a request, or a barrier.
     #[inline]
-    pub(crate) fn note(&mut self, request: Request, at: &'static Location<'static>) {
+    pub(crate) fn note(&mut self, request: Option<Request>, at: &'static Location<'static>) {
         let slot = (self.calls % REMEMBERED as u64) as usize;
         match self.last.get_mut(slot) {
             Some(call) => *call = (request, at),
@@ -240,7 +240,8 @@ impl Recorder {
         let first = self.calls - self.last.len() as u64;
         let call = |number: u64| {
             let (request, at) = self.last[(number % REMEMBERED as u64) as usize];
-            CallRecord { number: number + 1, request: request.to_string(), at: SourcePlace::from(at).to_string() }
+            let request = request.map_or_else(|| "barrier".to_owned(), |request| request.to_string());
+            CallRecord { number: number + 1, request, at: SourcePlace::from(at).to_string() }
         };
         let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(WAITS).map(wait).collect();
         Dump {

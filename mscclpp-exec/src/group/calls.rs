@@ -175,7 +175,7 @@ impl Group {
     /// See [`Group`].
     #[track_caller]
     pub fn barrier(&mut self) -> Result<(), Error> {
-        Ok(self.transport.barrier()?)
+        self.recorded(None, |group| Ok(group.transport.barrier()?))
     }
 
     #[track_caller]

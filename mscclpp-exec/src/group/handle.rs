@@ -54,8 +54,10 @@ impl Group {
     pub fn local(ranks: u32) -> Result<Vec<Self>, Error> {
         std::thread::scope(|scope| {
             let communicators = Communicator::local(ranks)?;
-            let new = |communicator| scope.spawn(|| Self::new(communicator));
-            let threads: Vec<_> = communicators.into_iter().map(new).collect();
+            let new = |communicator| std::thread::Builder::new().spawn_scoped(scope, || Self::new(communicator));
+            // Where one cannot be started those before it are told: the ranks behind it are dropped.
+            let threads: Result<Vec<_>, _> = communicators.into_iter().map(new).collect();
+            let threads = threads.map_err(|error| crate::Error::Workers(error.to_string()))?;
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
@@ -173,11 +175,21 @@ impl Group {
         self.serve(request, Typed::Same(buffer))
     }
 
-    /// Serves a request, and writes down what is known if that fails.
+    /// Serves a request.
     #[track_caller]
     pub(super) fn serve<T: Element>(&mut self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
+        self.recorded(Some(request), |group| group.launch(request, buffers))
+    }
+
+    /// Makes a call, that of a request or a barrier, and writes down what is known if it fails.
+    #[track_caller]
+    pub(super) fn recorded(
+        &mut self,
+        request: Option<Request>,
+        call: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         self.recorder.note(request, Location::caller());
-        self.launch(request, buffers).inspect_err(|error| {
+        call(self).inspect_err(|error| {
             let stall = match error {
                 Error::Run(crate::Error::Stalled(stall)) => Some(&**stall),
                 Error::Run(crate::Error::Interrupted(interrupted)) => Some(&interrupted.stall),
