@@ -16,6 +16,8 @@ pub(crate) struct Header {
     pub(crate) collective: &'static str,
     /// Number of ranks.
     pub(crate) ranks: u32,
+    /// What ran the plan: `CPU` or `CUDA`.
+    pub(crate) executor: &'static str,
     /// Whether input and output were one memory.
     pub(crate) in_place: bool,
     /// Type of the elements.
@@ -66,12 +68,13 @@ impl Header {
             other => format!(", reductions in {other}"),
         };
         let mut text = format!(
-            "# {}: {}, {} {}, {}, CPU executor{}, {} warm-up and {} timed {}, seed {}\n#\n",
+            "# {}: {}, {} {}, {}, {} executor{}, {} warm-up and {} timed {}, seed {}\n#\n",
             self.plan,
             self.collective,
             self.ranks,
             if self.ranks == 1 { "rank" } else { "ranks" },
             if self.in_place { "in place" } else { "out of place" },
+            self.executor,
             accumulated,
             self.warmup,
             self.iters,
@@ -195,6 +198,7 @@ mod tests {
             plan: "ring".into(),
             collective: "allreduce",
             ranks: 8,
+            executor: "CPU",
             in_place: false,
             dtype: "f32",
             op: "sum",

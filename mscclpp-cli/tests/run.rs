@@ -266,3 +266,15 @@ fn reductions_accumulate_as_asked() {
     assert!(integers.stderr.contains("cannot be accumulated as f32") && integers.stderr.contains("--accumulate"));
     run(&["--accumulate", "f16"]).ends_with(2);
 }
+
+#[test]
+fn a_device_runs_plans_or_is_said_to_be_missing() {
+    let words = ["run", "allreduce_ring", "--ranks", "4", "--count", "1037", "--backend", "cuda"];
+    if mscclpp_exec::cuda::device_count().is_ok() {
+        let text = mscclpp(words).succeeds().stdout;
+        assert!(text.contains("CUDA executor") && text.contains("# Wrong elements    : 0 OK"), "{text}");
+    } else {
+        let text = mscclpp(words).ends_with(2).stderr;
+        assert!(text.contains("CUDA") && text.contains("M0421 no-device"), "{text}");
+    }
+}

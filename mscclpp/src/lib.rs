@@ -2,7 +2,7 @@
 //!
 //! Put [`collective`] on a function over a [`Program`](prelude::Program): it is evaluated while the crate compiles, turned into
 //! an execution plan, checked, and embedded in the binary. What is wrong with it is a compile error on your own line. Run the
-//! plan with a [`World`](prelude::World): on the CPU here, on GPUs later, from the same bytes.
+//! plan with a [`World`](prelude::World) on the CPU, or with a [`cuda::World`](exec::cuda::World) on a CUDA device: the same bytes, the same results.
 //!
 //! ```
 //! use mscclpp::prelude::*;

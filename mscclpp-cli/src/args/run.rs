@@ -5,6 +5,7 @@ use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::{Accumulate, DataType};
 
 use super::{AllowArgs, SourceArgs, reduce_op};
+use crate::commands::runner::Backend;
 use crate::error::{Error, Result};
 use crate::size;
 
@@ -46,6 +47,9 @@ pub(crate) struct RunArgs {
     /// Type in which an operation combines its sources: native (that of the elements), f32 or f64
     #[arg(long, value_name = "TYPE", default_value = "native", value_parser = accumulation)]
     pub(crate) accumulate: Accumulate,
+    /// What runs the plan: cpu, or cuda (all ranks on device 0)
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
+    pub(crate) backend: Backend,
     /// Timed launches per size
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: u32,

@@ -13,6 +13,7 @@ mod plan_list;
 mod plan_show;
 mod plan_stats;
 mod run;
+pub(crate) mod runner;
 mod select;
 mod tune;
 

@@ -1,4 +1,4 @@
-//! `mscclpp run`: a plan on the CPU executor, compared with a naive reference.
+//! `mscclpp run`: a plan on the CPU or a device, compared with a naive reference.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::{Op, Plan, PlanTree};
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::cpu::{Options, World};
-use mscclpp_exec::verify::Verifier;
+use mscclpp_exec::cpu::Options;
 use mscclpp_exec::{Accumulate, DataType, Message};
 use serde_json::{Value, json};
 
+use super::runner::Ranks;
 use crate::args::{RunArgs, Sizes};
 use crate::bandwidth::bus_factor;
 use crate::diagnostics::values;
@@ -151,7 +151,7 @@ fn too_large(plan: &PlanTree, count: u64, dtype: DataType) -> Error {
 /// A plan ready to run at any size.
 struct Bench {
     plan: Plan,
-    world: World,
+    ranks: Ranks,
     kind: CollectiveKind,
     dtype: DataType,
     op: Option<ReduceOp>,
@@ -174,6 +174,7 @@ impl Bench {
             plan: plan.name.clone(),
             collective: kind.name(),
             ranks,
+            executor: args.backend.name(),
             in_place: plan.collective.in_place,
             dtype: args.dtype.name(),
             op: reduction(plan, args.op),
@@ -186,7 +187,7 @@ impl Bench {
         };
         Ok(Self {
             plan: Plan::new(plan),
-            world: World::with_options(ranks, options),
+            ranks: Ranks::new(args.backend, ranks, options).map_err(failed)?,
             kind,
             dtype: args.dtype,
             op: args.op,
@@ -209,14 +210,13 @@ impl Bench {
         message.op = self.op;
         message.any_size = self.any_size;
         message.accumulate = self.accumulate;
-        let mut run = self.world.prepare(&self.plan, message).map_err(failed)?;
-        let mut buffers = run.buffers().map_err(failed)?;
-        let verifier = Verifier::new(&run, seed);
-        verifier.fill(&mut buffers);
+        let mut runner = self.ranks.prepare(&self.plan, message).map_err(failed)?;
+        let verifier = runner.verifier(seed);
+        runner.fill(&verifier).map_err(failed)?;
         let (mut total, mut min) = (Duration::ZERO, Duration::MAX);
         for launch in 0..u64::from(warmup) + u64::from(iters) {
             let start = Instant::now();
-            run.launch_buffers(&mut buffers).map_err(failed)?;
+            runner.launch().map_err(failed)?;
             let time = start.elapsed();
             if launch >= warmup.into() {
                 total += time;
@@ -225,9 +225,9 @@ impl Bench {
             progress.step();
         }
         // Launches in place, and plans that work in their input, have changed it.
-        verifier.fill(&mut buffers);
-        run.launch_buffers(&mut buffers).map_err(failed)?;
-        let report = verifier.check(&buffers);
+        runner.fill(&verifier).map_err(failed)?;
+        runner.launch().map_err(failed)?;
+        let report = runner.check(&verifier).map_err(failed)?;
         progress.step();
         if let Some(first) = &report.first {
             progress.aside(|| {

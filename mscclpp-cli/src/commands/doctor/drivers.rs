@@ -4,6 +4,8 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mscclpp_exec::cuda::{Device, Unavailable, device_count};
+
 use super::finding::{Finding, State};
 
 /// The library through which CUDA is reached.
@@ -26,6 +28,21 @@ pub(super) fn findings() -> Vec<Finding> {
 /// CUDA: a library, and a kernel module behind it.
 fn cuda() -> Finding {
     const NAME: &str = "CUDA driver";
+    match device_count() {
+        Ok(count) => {
+            let devices = (0..count).map(|number| match Device::new(number) {
+                Ok(device) => device.properties().to_string(),
+                Err(reason) => reason.to_string(),
+            });
+            return Finding::good(NAME, devices.collect::<Vec<_>>().join("; "));
+        }
+        // Below it is said what is missing.
+        Err(Unavailable::NoDriver) => {}
+        Err(reason) => {
+            let help = "everything here runs on the CPU until that is mended";
+            return Finding::bad(NAME, State::Absent, reason.to_string(), help);
+        }
+    }
     let library = library(LIBCUDA, env::var_os("LD_LIBRARY_PATH"));
     let version = fs::read_to_string("/proc/driver/nvidia/version").ok();
     let module = version.as_deref().and_then(|text| text.lines().next()).map(str::trim);

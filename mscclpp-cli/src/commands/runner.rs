@@ -1,0 +1,116 @@
+//! Where `mscclpp run` runs a plan: on the CPU, or on a CUDA device.
+
+use mscclpp_core::plan::Plan;
+use mscclpp_exec::cuda::{self, Device};
+use mscclpp_exec::verify::{Report, Verifier};
+use mscclpp_exec::{Error, Message, cpu};
+
+/// What runs plans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Backend {
+    /// The CPU.
+    #[default]
+    Cpu,
+    /// CUDA device 0, with all ranks on it.
+    Cuda,
+}
+
+impl Backend {
+    /// The name above results.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU",
+            Self::Cuda => "CUDA",
+        }
+    }
+}
+
+/// Ranks on a backend.
+pub(crate) struct Ranks {
+    /// Of the CPU: on a device it says what results must be.
+    cpu: cpu::World,
+    cuda: Option<cuda::World>,
+}
+
+/// A plan bound to a message, with buffers.
+pub(crate) struct Runner {
+    run: cpu::Run,
+    buffers: cpu::Buffers,
+    cuda: Option<OnDevice>,
+}
+
+struct OnDevice {
+    run: cuda::Run,
+    buffers: cuda::Buffers,
+    stream: cuda::Stream,
+}
+
+impl Ranks {
+    /// # Errors
+    /// [`Error::NoDevice`].
+    pub(crate) fn new(backend: Backend, ranks: u32, options: cpu::Options) -> Result<Self, Error> {
+        let cuda = match backend {
+            Backend::Cpu => None,
+            Backend::Cuda => {
+                let own = cuda::Options { scratch_limit: options.scratch_limit, ..cuda::Options::default() };
+                Some(cuda::World::with_options(&Device::new(0)?, ranks, own))
+            }
+        };
+        Ok(Self { cpu: cpu::World::with_options(ranks, options), cuda })
+    }
+
+    /// # Errors
+    /// What either backend's `prepare` gives.
+    pub(crate) fn prepare(&self, plan: &Plan, message: Message) -> Result<Runner, Error> {
+        let run = self.cpu.prepare(plan, message)?;
+        let buffers = run.buffers()?;
+        let cuda = match &self.cuda {
+            None => None,
+            Some(world) => {
+                let run = world.prepare(plan, message)?;
+                Some(OnDevice { buffers: run.buffers()?, stream: world.device().stream()?, run })
+            }
+        };
+        Ok(Runner { run, buffers, cuda })
+    }
+}
+
+impl Runner {
+    /// What says whether results are right.
+    pub(crate) fn verifier(&self, seed: u64) -> Verifier {
+        Verifier::new(&self.run, seed)
+    }
+
+    /// Writes every input.
+    pub(crate) fn fill(&mut self, verifier: &Verifier) -> Result<(), Error> {
+        verifier.fill(&mut self.buffers);
+        if let Some(OnDevice { buffers, .. }) = &mut self.cuda {
+            for rank in 0..self.buffers.num_ranks() {
+                buffers.write_output(rank, self.buffers.output(rank))?;
+                buffers.write_input(rank, self.buffers.input(rank))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One launch, from its call to its end.
+    pub(crate) fn launch(&mut self) -> Result<(), Error> {
+        match &mut self.cuda {
+            None => self.run.launch_buffers(&mut self.buffers),
+            Some(OnDevice { run, buffers, stream }) => {
+                run.launch_buffers(buffers, stream)?;
+                run.synchronize(stream)
+            }
+        }
+    }
+
+    /// Compares every output with what it must be.
+    pub(crate) fn check(&mut self, verifier: &Verifier) -> Result<Report, Error> {
+        if let Some(OnDevice { buffers, .. }) = &self.cuda {
+            for rank in 0..self.buffers.num_ranks() {
+                buffers.read_output(rank, self.buffers.output_mut(rank))?;
+            }
+        }
+        Ok(verifier.check(&self.buffers))
+    }
+}
