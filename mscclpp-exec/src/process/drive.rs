@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::calls::Handed;
 use super::placement::SLOTS;
 use super::plan::PlanContext;
-use super::session::{NAP, SPINS, Session, YIELDS};
+use super::session::{NAP, SPINS, Session, YIELDS, spin};
 use crate::error::{Cause, Error};
 use crate::interpret::{Launch, Params, SLICES, Space, State, Step, Worker};
 use crate::memory::Views;
@@ -90,7 +90,7 @@ impl Drive<'_> {
             }
             if !pass.progress {
                 self.compare()?;
-                self.wait(&mut idle, closed)?;
+                self.wait(&mut idle, Some(closed))?;
             }
         }
         self.compare()?;
@@ -112,7 +112,7 @@ impl Drive<'_> {
             if (0..session.locals.len()).all(|place| place == session.me || session.is_compared(place)) {
                 return self.session.settle_nodes();
             }
-            self.wait(&mut idle, false)?;
+            self.wait(&mut idle, None)?;
         }
     }
 
@@ -240,18 +240,19 @@ impl Drive<'_> {
             let place = self.context.finishes[at];
             while !self.session.calls.is_finished(place, self.number) {
                 self.compare()?;
-                self.wait(&mut idle, false)?;
+                self.wait(&mut idle, None)?;
             }
         }
         Ok(())
     }
 
-    /// Passes a little time: spins at first, then lets others run, then sleeps.
-    fn wait(&mut self, idle: &mut Idle, closed: bool) -> Result<(), Error> {
+    /// Passes a little time: spins at first, then lets others run, then sleeps. `closed`: how to look a last time whether a
+    /// thread block gets on; `None` where none may run.
+    fn wait(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
         idle.rounds = idle.rounds.saturating_add(1);
         let spins = if self.session.crowded { 0 } else { SPINS };
         if idle.rounds < spins {
-            std::hint::spin_loop();
+            spin(idle.rounds);
         } else if idle.rounds < spins + YIELDS {
             std::thread::yield_now();
         } else {
@@ -261,7 +262,7 @@ impl Drive<'_> {
     }
 
     #[cold]
-    fn wait_long(&mut self, idle: &mut Idle, closed: bool) -> Result<(), Error> {
+    fn wait_long(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
         let since = *idle.since.get_or_insert_with(Instant::now);
         let waited = since.elapsed();
         self.write_positions();
@@ -274,9 +275,9 @@ impl Drive<'_> {
             return Err(self.interrupt(cause));
         }
         let asleep = self.session.calls.lie_down();
-        let pass = self.pass(closed)?;
-        if pass.progress {
+        if closed.map(|closed| self.pass(closed)).transpose()?.is_some_and(|pass| pass.progress) {
             self.session.calls.get_up();
+            self.session.calls.wake(false);
             *idle = Idle::default();
         } else {
             self.session.calls.sleep(asleep, NAP.min(self.session.options.deadline - waited));

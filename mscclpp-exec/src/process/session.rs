@@ -57,11 +57,19 @@ pub(super) struct Session {
 /// Kinds of calls whose texts are kept.
 const TEXTS: usize = 512;
 
-/// Rounds that a rank spins before it lets others have its processor, some ten microseconds.
-pub(super) const SPINS: u32 = 300;
+/// Rounds that a rank spins before it lets others have its processor, about a hundred microseconds.
+pub(super) const SPINS: u32 = 2000;
 
 /// Rounds that it then spends so before it sleeps.
 pub(super) const YIELDS: u32 = 1000;
+
+/// Passes a little time in a spin: at first none, as a peer on its way is here within a few looks.
+#[inline]
+pub(super) fn spin(rounds: u32) {
+    if rounds > 64 {
+        std::hint::spin_loop();
+    }
+}
 
 /// How long a rank sleeps at most before it looks whether its peers are alive.
 pub(super) const NAP: Duration = Duration::from_millis(2);
@@ -268,7 +276,7 @@ impl Session {
         while !is_so(self)? {
             rounds += 1;
             if rounds < SPINS && !self.crowded {
-                std::hint::spin_loop();
+                spin(rounds);
                 continue;
             }
             if rounds < SPINS + YIELDS {
