@@ -13,7 +13,8 @@
 //! 6. `dataflow`: every output holds what the collective promises, nothing uninitialised is read, and inputs survive
 //!    unless in place (M0214 to M0218).
 //!
-//! A rule relies on those before it, so the first one with findings is the last one that is asked. [`limits`] stands
+//! A rule relies on those before it, so the first one with findings is the last one that is asked. Of a plan that is a smaller
+//! one several times over, the smaller one is asked first ([`instances`]). [`limits`] stands
 //! apart: it binds only plans that are to run on a device, or on the reference system's executor.
 //!
 //! Nothing here is shared with lowering or the executors except the types of a plan: the rules would hardly find
@@ -129,10 +130,9 @@ impl Checks {
 /// `rank R / thread block T / operation I (name)`.
 ///
 /// # Cost
-/// About linear in the operations for plans that synchronise by signals, loops run a few times over. Of a plan that is a
-/// smaller one several times over, only that one is looked at closely. What agents know of
-/// each other grows with the ranks that hear of each other, which packets spread widely: large packet plans take time that
-/// grows with the square of the ranks and more.
+/// About linear in the ranges that operations touch, loops run a few times over; of a plan that is a smaller one several
+/// times over, in those of the smaller one. What agents know of each other spreads with packets, and most of it is kept once
+/// for all, so that only large packet plans over many ranks take more.
 ///
 /// # Panics
 /// Never, whatever the plan says.

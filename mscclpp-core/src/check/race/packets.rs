@@ -18,7 +18,7 @@ pub(super) struct Carried {
 }
 
 /// What a writer knew to be over, and what it has done itself.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) knows: Clock,
     /// The writer, and its turns that are over.
