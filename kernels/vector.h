@@ -26,46 +26,49 @@ DEV void store16(void* at, const Vec16& v) {
                : "memory");
 }
 
+/// Unsigned integers of 1, 2, 4 and 8 bytes, by one instruction each.
 template <uint32_t kBytes>
 struct Word;
-template <>
-struct Word<1> {
-  using Type = uint8_t;
-};
-template <>
-struct Word<2> {
-  using Type = uint16_t;
-};
-template <>
-struct Word<4> {
-  using Type = uint32_t;
-};
-template <>
-struct Word<8> {
-  using Type = uint64_t;
-};
 
-/// An element, by one instruction of its size.
+#define MSCCLPP_WORD(bytes, type, reg_type, ptx, reg)                                                      \
+  template <>                                                                                              \
+  struct Word<bytes> {                                                                                     \
+    using Type = type;                                                                                     \
+    DEV static type load(const void* at) {                                                                 \
+      reg_type value;                                                                                      \
+      asm volatile("ld.global." ptx " %0, [%1];" : "=" reg(value) : "l"(at) : "memory");                   \
+      return static_cast<type>(value);                                                                     \
+    }                                                                                                      \
+    DEV static void store(void* at, type value) {                                                          \
+      asm volatile("st.global." ptx " [%0], %1;" ::"l"(at), reg(static_cast<reg_type>(value)) : "memory"); \
+    }                                                                                                      \
+  };
+
+MSCCLPP_WORD(1, uint8_t, uint32_t, "u8", "r")
+MSCCLPP_WORD(2, uint16_t, uint32_t, "u16", "r")
+MSCCLPP_WORD(4, uint32_t, uint32_t, "u32", "r")
+MSCCLPP_WORD(8, uint64_t, uint64_t, "u64", "l")
+#undef MSCCLPP_WORD
+
+/// An element of a type.
 template <typename T>
 DEV T load_plain(const void* at) {
-  using W = typename Word<sizeof(T)>::Type;
   union {
-    W word;
+    typename Word<sizeof(T)>::Type word;
     T value;
   } u;
-  u.word = *static_cast<const volatile W*>(at);
+  u.word = Word<sizeof(T)>::load(at);
   return u.value;
 }
 
 template <typename T>
 DEV void store_plain(void* at, T value) {
-  using W = typename Word<sizeof(T)>::Type;
   union {
     T value;
-    W word;
+    typename Word<sizeof(T)>::Type word;
   } u;
   u.value = value;
-  *static_cast<volatile W*>(at) = u.word;
+  Word<sizeof(T)>::store(at, u.word);
 }
 
 #else
