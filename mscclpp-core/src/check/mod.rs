@@ -14,7 +14,7 @@
 //!    unless in place (M0214 to M0218).
 //!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. Of a plan that is a smaller
-//! one several times over, the smaller one is asked first ([`instances`]). [`limits`] stands
+//! one several times over, the smaller one is asked first (`instances`). [`limits`] stands
 //! apart: it binds only plans that are to run on a device, or on the reference system's executor.
 //!
 //! Nothing here is shared with lowering or the executors except the types of a plan: the rules would hardly find
