@@ -13,12 +13,12 @@ pub struct Options {
     pub weak: bool,
     /// A bug in the device code, one of [`bugs`](crate::bugs); only for f32.
     pub bug: Option<&'static str>,
-    /// The driver's call, counted from 1, that fails; 0 for none.
-    pub failing_call: u64,
+    /// The driver's call that fails: its name, and which of its calls, counted from 1.
+    pub failing: Option<(&'static str, u64)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, bug: None, failing_call: 0 }
+        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, bug: None, failing: None }
     }
 }
