@@ -40,6 +40,9 @@ pub(crate) fn copy_lines(from: Lines<'_>, to: Lines<'_>, streams: bool) {
     fuse::<u64, { crate::numeric::SUM }>(&[from], &[to], streams);
 }
 
+/// Lines that are read before the first is written.
+const GROUP: usize = 4;
+
 /// The combination of two lines, element by element.
 #[inline(always)]
 fn both<T: Number, const OP: u8>(left: Line, right: Line) -> Line {
@@ -82,15 +85,41 @@ macro_rules! loops {
         /// As above; if `streams`, all destinations begin on a line.
         $(#[$feature])?
         unsafe fn $two<T: Number, const OP: u8>(srcs: [Lines<'_>; 2], dsts: &[Lines<'_>], count: usize, streams: bool) {
-            for i in 0..count {
-                let at = i * LINE;
-                // SAFETY: `i` is less than the number of lines of all operands.
-                unsafe {
-                    let sum = both::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at)));
-                    for dst in dsts {
-                        if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }
+            let place = |lines: &Lines<'_>| lines.base().addr() % LINE;
+            if dsts.iter().all(|dst| place(dst) == place(&srcs[0]) && place(dst) == place(&srcs[1])) {
+                for i in 0..count {
+                    let at = i * LINE;
+                    // SAFETY: `i` is less than the number of lines of all operands.
+                    unsafe {
+                        let sum = both::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at)));
+                        for dst in dsts {
+                            if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }
+                        }
                     }
                 }
+                return;
+            }
+            let mut done = 0;
+            while done < count {
+                // Several lines are read before the first is written: a line that is written at nearly the same place of a
+                // page as the next one is read holds that up.
+                let n = GROUP.min(count - done);
+                let mut sums = [Line::ZERO; GROUP];
+                for (i, sum) in sums[..n].iter_mut().enumerate() {
+                    let at = (done + i) * LINE;
+                    // SAFETY: the line is below `count`.
+                    *sum = unsafe { both::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at))) };
+                }
+                for dst in dsts {
+                    for (i, &sum) in sums[..n].iter().enumerate() {
+                        let at = (done + i) * LINE;
+                        // SAFETY: as above.
+                        unsafe {
+                            if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }
+                        }
+                    }
+                }
+                done += n;
             }
         }
 
