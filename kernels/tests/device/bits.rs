@@ -3,7 +3,7 @@
 use libtest_mimic::Failed;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::cuda::{Stream, World};
+use mscclpp_exec::cuda::{DeviceBuffer, Stream, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms, cpu, cuda};
 
@@ -97,6 +97,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("bits::every_type_and_operation", every_type_and_operation),
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
+        Test::new("bits::slices_anywhere", slices_anywhere),
         Test::new("bits::more_than_four_gigabytes", more_than_four_gigabytes),
     ]
 }
@@ -137,6 +138,68 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
                     .ok_or("too many thread blocks")?
                     .check(1)
                     .map_err(|f| at(name, &f))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Slices that begin at any element, with bytes around them that nothing may touch.
+fn slices_anywhere(rig: &Rig) -> Result<(), Failed> {
+    const AROUND: u64 = 48;
+    const CANARY: u8 = 0x77;
+    let names =
+        ["allreduce_all_pairs", "allreduce_packets", "allgather_all_pairs", "reducescatter_ring", "alltoall_direct"];
+    for (turn, name) in (0_u64..).zip(names.iter().cycle().take(if rig.simulated { 10 } else { 60 })) {
+        let dtype = [DataType::U8, DataType::F16, DataType::F32, DataType::F64][turn as usize % 4];
+        let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+        let mut spec = algorithm.spec(3, 3);
+        spec.collective.in_place = false;
+        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        let size = dtype.size() as u64;
+        let message = Message::new(dtype, 3 * (31 + 17 * turn)).any_size();
+        let mut run = World::new(&rig.device, 3).prepare(&plan, message)?;
+        let mut cpu = cpu::World::new(3).prepare(&plan, message)?;
+        let mut expected = cpu.buffers()?;
+        Verifier::with_pattern(&cpu, turn, Pattern::Real).fill(&mut expected);
+        let stream = rig.device.stream()?;
+        // Every buffer begins somewhere else.
+        let mut memories = Vec::new();
+        for rank in 0..3 {
+            for (side, bytes) in [expected.input(rank), expected.output(rank)].into_iter().enumerate() {
+                let skip = AROUND + size * ((turn + 5 * u64::from(rank) + 3 * side as u64) % (16 / size).max(1));
+                let mut all = vec![CANARY; (skip + AROUND) as usize + bytes.len()];
+                if side == 0 {
+                    all[skip as usize..][..bytes.len()].copy_from_slice(bytes);
+                }
+                let mut memory = DeviceBuffer::new(&rig.device, all.len() as u64)?;
+                memory.write(&all)?;
+                let slice = memory.slice(skip..skip + bytes.len() as u64).ok_or("not inside")?;
+                memories.push((memory, skip as usize, all, slice));
+            }
+        }
+        let slices: Vec<_> = memories.chunks(2).map(|pair| [pair[0].3, pair[1].3]).collect();
+        // SAFETY: memory of this device, which lives until the stream is done.
+        unsafe { run.launch(slices.into_iter(), &stream)? };
+        run.synchronize(&stream)?;
+        cpu.launch_buffers(&mut expected)?;
+        for (number, (memory, skip, mut wanted, slice)) in memories.into_iter().enumerate() {
+            let mut found = vec![0; wanted.len()];
+            memory.read(&mut found)?;
+            if number % 2 == 1 {
+                wanted[skip..][..slice.bytes as usize].copy_from_slice(expected.output(number as u32 / 2));
+            }
+            if let Some(at) = (0..found.len()).find(|&at| found[at] != wanted[at]) {
+                let what = ["input", "output"][number % 2];
+                return Err(format!(
+                    "{name}, {dtype}, rank {}: byte {} of the {what} of {} bytes is {:#x}, expected {:#x}",
+                    number / 2,
+                    at as i64 - skip as i64,
+                    slice.bytes,
+                    found[at],
+                    wanted[at]
+                )
+                .into());
             }
         }
     }

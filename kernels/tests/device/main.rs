@@ -22,6 +22,8 @@ pub(crate) struct Rig {
     pub(crate) device: Device,
     /// Small messages are enough, and all that there is time for.
     pub(crate) simulated: bool,
+    /// Of the simulator: another one, another type and reduction.
+    pub(crate) seed: u64,
 }
 
 /// What a test does.
@@ -73,7 +75,7 @@ fn main() {
     let on_device = tests().into_iter().map(|test| {
         let (device, ignored) = (device.clone(), device.is_err());
         Trial::test(format!("cuda::{}", test.name), move || {
-            (test.run)(&Rig { device: device.map_err(|reason| reason.to_string())?, simulated: false })
+            (test.run)(&Rig { device: device.map_err(|reason| reason.to_string())?, simulated: false, seed })
         })
         .with_ignored_flag(ignored)
     });
@@ -82,7 +84,7 @@ fn main() {
             for seed in seed..seed + seeds {
                 // From threads that stop at their waits only to such that stop nearly everywhere.
                 let options = Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..Options::default() };
-                let rig = Rig { device: Device::with_driver(simulator(options)?), simulated: true };
+                let rig = Rig { device: Device::with_driver(simulator(options)?), simulated: true, seed };
                 (test.run)(&rig).map_err(|failed| at(format_args!("seed {seed}"), &failed))?;
             }
             Ok(())

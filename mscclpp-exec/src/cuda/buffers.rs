@@ -1,5 +1,7 @@
 //! Buffers of all ranks of a launch, on the device.
 
+use std::ops::Range;
+
 use super::device::Device;
 use super::driver::SharedDriver;
 use super::memory::DeviceMemory;
@@ -18,6 +20,58 @@ pub struct DeviceSlice {
 impl DeviceSlice {
     /// Nothing.
     pub const EMPTY: Self = Self { address: 0, bytes: 0 };
+}
+
+/// Memory of a device, given back when it is dropped. Other processes can map it.
+pub struct DeviceBuffer {
+    driver: SharedDriver,
+    memory: DeviceMemory,
+    bytes: u64,
+}
+
+impl DeviceBuffer {
+    /// Zeroed memory.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] if the device does not have so much.
+    pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
+        let driver = device.driver().clone();
+        Ok(Self { memory: DeviceMemory::zeroed(&driver, bytes)?, driver, bytes })
+    }
+
+    /// All of it.
+    pub fn as_slice(&self) -> DeviceSlice {
+        DeviceSlice { address: self.memory.address(), bytes: self.bytes }
+    }
+
+    /// A part of it, by bytes; `None` if it is not inside.
+    pub fn slice(&self, range: Range<u64>) -> Option<DeviceSlice> {
+        let bytes = range.end.checked_sub(range.start).filter(|_| range.end <= self.bytes)?;
+        Some(DeviceSlice { address: self.memory.address() + range.start, bytes })
+    }
+
+    /// Writes all of it. Done when this returns; nothing that uses it may be under way.
+    ///
+    /// # Errors
+    /// [`Error::DeviceCopy`] if there are more or fewer bytes, [`Error::Driver`].
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.check(bytes.len())?;
+        Ok(self.driver.upload(self.memory.address(), bytes)?)
+    }
+
+    /// Reads all of it. Waits for nothing: first synchronize the stream.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn read(&self, bytes: &mut [u8]) -> Result<(), Error> {
+        self.check(bytes.len())?;
+        Ok(self.driver.download(bytes, self.memory.address())?)
+    }
+
+    fn check(&self, found: usize) -> Result<(), Error> {
+        let (expected, found) = (self.bytes, found as u64);
+        if expected == found { Ok(()) } else { Err(Error::DeviceCopy { expected, found }) }
+    }
 }
 
 /// Input and output of every rank in a device's memory. In place, both lie in one memory.

@@ -34,7 +34,7 @@ mod tables;
 mod unavailable;
 mod world;
 
-pub use buffers::{Buffers, DeviceSlice};
+pub use buffers::{Buffers, DeviceBuffer, DeviceSlice};
 pub use device::{Device, Event, Graph, Stream, device_count};
 pub use driver::{Driver, DriverError, Handle, Mapped, Properties, SharedDriver};
 pub use run::Run;

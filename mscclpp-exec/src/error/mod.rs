@@ -164,6 +164,14 @@ pub enum Error {
         /// Thread blocks of so many threads that run at once.
         fit: u32,
     },
+    /// A copy between host and device of another length than the device's memory.
+    #[error("{found} bytes of the host for {expected} bytes of the device")]
+    DeviceCopy {
+        /// Bytes of the device's memory.
+        expected: u64,
+        /// Bytes of the host's.
+        found: u64,
+    },
     /// No CUDA device can be used.
     #[error(transparent)]
     NoDevice(#[from] Unavailable),
@@ -251,7 +259,9 @@ impl Error {
             Self::TooLarge { .. } => Code::MessageTooLarge,
             Self::FixedReduction { .. } => Code::FixedReduction,
             Self::Accumulator { .. } => Code::NoSuchReduction,
-            Self::BufferSize { .. } | Self::BufferCount { .. } | Self::ElementType { .. } => Code::WrongBuffers,
+            Self::BufferSize { .. } | Self::BufferCount { .. } | Self::ElementType { .. } | Self::DeviceCopy { .. } => {
+                Code::WrongBuffers
+            }
             Self::InPlace { .. } => Code::WrongPlace,
             Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
             Self::Memory { .. } | Self::NoMemory { .. } | Self::Workers(_) | Self::System { .. } => {
