@@ -109,6 +109,7 @@ fn main() {
     build
         .cpp(true)
         .std("c++17")
+        .warnings(false)
         .define("DEV_SIM", None)
         .include(&here)
         .file(modules)
