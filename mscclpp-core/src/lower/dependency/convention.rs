@@ -1,8 +1,7 @@
 //! The reference system's rule: which `nop`s its plans have.
 
-use rangemap::RangeMap;
-
 use super::super::access::{Access, Form, accesses};
+use super::segments::Segments;
 use crate::plan::{Op, OpKind, Place};
 use crate::vocab::{BufferKind, ChannelKind};
 
@@ -12,7 +11,7 @@ use crate::vocab::{BufferKind, ChannelKind};
 /// drops what the conflicting operation itself had noted before. Input and output are always two memories here.
 #[derive(Default)]
 pub(super) struct Convention {
-    last: [RangeMap<u64, Last>; BufferKind::ALL.len()],
+    last: [Segments<Last>; BufferKind::ALL.len()],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,7 +22,7 @@ struct Last {
 
 impl Convention {
     pub(super) fn clear(&mut self) {
-        self.last.iter_mut().for_each(RangeMap::clear);
+        self.last.iter_mut().for_each(Segments::clear);
     }
 
     /// Notes the accesses of the operation with this number; whether they conflict with noted ones.
@@ -36,18 +35,19 @@ impl Convention {
             let Place::Local(buffer) = access.range.place else {
                 continue;
             };
-            let start = u64::from(access.range.index);
-            let chunks = start..start + u64::from(access.range.size);
-            if chunks.is_empty() {
+            let start = access.range.index;
+            // What lies beyond the last number is refused elsewhere.
+            let end = start.saturating_add(access.range.size);
+            if start == end {
                 continue;
             }
             let new = Last { op: number, write: access.write };
             let last = &self.last[buffer as usize];
-            if last.overlapping(&chunks).any(|(_, old)| old.op != number && (old.write || new.write)) {
+            if last.overlapping(start, end).iter().any(|old| old.value.op != number && (old.value.write || new.write)) {
                 conflict = true;
                 self.clear();
             }
-            self.last[buffer as usize].insert(chunks, new);
+            self.last[buffer as usize].set(start, end, new);
         }
         conflict
     }

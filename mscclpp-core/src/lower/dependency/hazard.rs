@@ -1,9 +1,8 @@
 //! Accesses by which different threads of a block may touch one element out of order.
 
-use rangemap::RangeMap;
-
 use super::super::access::{Access, Form, accesses};
 use super::Scope;
+use super::segments::{Segment, Segments};
 use crate::plan::{Op, OpKind, Place, Slice};
 use crate::vocab::{BufferKind, ChannelKind};
 
@@ -13,7 +12,7 @@ use crate::vocab::{BufferKind, ChannelKind};
 /// and packets never share scratch, and a packet chunk's bytes are not those of the plain chunk of its number.
 #[derive(Default)]
 pub(super) struct Hazards {
-    memories: [RangeMap<u64, Touched>; MEMORIES],
+    memories: [Segments<Touched>; MEMORIES],
 }
 
 const MEMORIES: usize = BufferKind::ALL.len() + 1;
@@ -41,8 +40,8 @@ enum By {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mapping {
     grain: Grain,
-    start: u64,
-    end: u64,
+    start: u32,
+    end: u32,
     slice: Option<Slice>,
     /// Bytes per iteration, seen from outside of a pipeline; 0 for a whole range at once.
     window: u64,
@@ -51,8 +50,8 @@ struct Mapping {
 /// An access placed in memory.
 struct Placed {
     memory: usize,
-    start: u64,
-    end: u64,
+    start: u32,
+    end: u32,
     write: bool,
     /// Whether the access waits until its data is there.
     waits: bool,
@@ -61,16 +60,18 @@ struct Placed {
 
 impl Hazards {
     pub(super) fn clear(&mut self) {
-        self.memories.iter_mut().for_each(RangeMap::clear);
+        self.memories.iter_mut().for_each(Segments::clear);
     }
 
     /// Whether an operation's accesses, or those of a pipeline's body, must be kept apart from those noted.
     pub(super) fn conflicts(&self, op: &Op, scope: &Scope) -> bool {
         any(op, 0, scope, &mut |placed| {
-            self.memories[placed.memory].overlapping(&(placed.start..placed.end)).any(|(_, touched)| {
-                let apart = |by: By| by != By::Nobody && (by == By::Anybody || by != placed.by);
-                apart(touched.written) && !placed.waits || placed.write && apart(touched.read)
-            })
+            self.memories[placed.memory].overlapping(placed.start, placed.end).iter().any(
+                |Segment { value: touched, .. }| {
+                    let apart = |by: By| by != By::Nobody && (by == By::Anybody || by != placed.by);
+                    apart(touched.written) && !placed.waits || placed.write && apart(touched.read)
+                },
+            )
         })
     }
 
@@ -83,24 +84,12 @@ impl Hazards {
     }
 
     fn touch(&mut self, placed: &Placed) {
-        let memory = &mut self.memories[placed.memory];
-        let chunks = placed.start..placed.end;
-        let after = |before: Touched| {
-            let mut touched = before;
+        self.memories[placed.memory].update(placed.start, placed.end, |before| {
+            let mut touched = before.unwrap_or_default();
             let by = if placed.write { &mut touched.written } else { &mut touched.read };
             *by = if *by == By::Nobody || *by == placed.by { placed.by } else { By::Anybody };
             touched
-        };
-        let mut parts: Vec<_> = memory.gaps(&chunks).map(|gap| (gap, after(Touched::default()))).collect();
-        for (range, touched) in memory.overlapping(&chunks) {
-            let updated = after(*touched);
-            if updated != *touched {
-                parts.push((range.start.max(chunks.start)..range.end.min(chunks.end), updated));
-            }
-        }
-        for (range, touched) in parts {
-            memory.insert(range, touched);
-        }
+        });
     }
 }
 
@@ -128,7 +117,8 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
             (buffer as usize, index)
         }
     };
-    let (start, end) = (u64::from(start), u64::from(start) + u64::from(access.range.size));
+    // What lies beyond the last number is refused elsewhere.
+    let end = start.saturating_add(access.range.size);
     if start == end {
         return None;
     }

@@ -13,6 +13,7 @@
 
 mod convention;
 mod hazard;
+mod segments;
 
 use crate::collective::Collective;
 use crate::plan::{Op, OpKind, PlanTree};
