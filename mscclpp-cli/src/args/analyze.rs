@@ -8,9 +8,9 @@ use clap::Args;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  MSCCLPP_DUMP_DIR=dumps mscclpp launch -n 4 -- ./train       ranks whose calls fail leave files in `dumps`
-  mscclpp analyze dumps                                       what they say together
+  mscclpp analyze dumps
   mscclpp analyze dumps/mscclpp-rank-0-of-4-1234.jsonl --json
+  MSCCLPP_DUMP_DIR=dumps mscclpp launch -n 4 -- ./train       ranks whose calls fail leave files in `dumps`
 
 Exit codes: 0 the dumps were read, 2 one cannot be")]
 pub(crate) struct AnalyzeArgs {
