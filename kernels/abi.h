@@ -128,7 +128,7 @@ static_assert(sizeof(State) == 32 &&
                   offsetof(State, reserved) == 24,
               "State: abi.rs and abi.h disagree");
 
-/// What a thread block waited for when it gave up. `state`: 0 if it did not. `what`: 1 a signal, 2 a
+/// What a thread block waited for when it gave up. `state`: 0 if it did not. `launch`: counted from 1. `what`: 1 a signal, 2 a
 /// semaphore, 3 a barrier, 4 a packet, 5 the proxy. `id`: channel, semaphore, barrier, or first chunk of the packets;
 /// `detail`: the packet's number.
 struct Report {
@@ -140,7 +140,8 @@ struct Report {
   uint64_t detail;
   uint64_t expected;
   uint64_t seen;
-  uint64_t reserved[2];
+  uint64_t launch;
+  uint64_t reserved;
 };
 static_assert(sizeof(Report) == 64 &&
                   offsetof(Report, state) == 0 &&
@@ -151,7 +152,8 @@ static_assert(sizeof(Report) == 64 &&
                   offsetof(Report, detail) == 24 &&
                   offsetof(Report, expected) == 32 &&
                   offsetof(Report, seen) == 40 &&
-                  offsetof(Report, reserved) == 48,
+                  offsetof(Report, launch) == 48 &&
+                  offsetof(Report, reserved) == 56,
               "Report: abi.rs and abi.h disagree");
 
 /// A queue between the blocks of a rank and the host's proxy. `slots`: mapped host memory; `head`: device memory;
@@ -255,6 +257,6 @@ static_assert(sizeof(Launch) == 736 &&
               "Launch: abi.rs and abi.h disagree");
 
 /// Of all names, sizes and places above.
-constexpr uint64_t kAbiHash = 0xa802f38ecf0899bull;
+constexpr uint64_t kAbiHash = 0x6f3f9ea2e934f642ull;
 
 }  // namespace mscclpp

@@ -179,7 +179,7 @@ DEV void run_block(const Launch& launch, uint32_t pc) {
       loop = Loop{pc, pc + instr.body, 0, round_up(instr.unit, launch.unit)};
       loop.trips = trips_of(launch.stride, instr.count, loop.unit);
       position.iteration = 0;
-      if (loop.trips == 0) {
+      if (loop.trips == 0 || instr.body == 0) {
         pc = loop.end;
         loop.end = 0;
       } else if (loop.end > window().end) {

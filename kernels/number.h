@@ -6,34 +6,21 @@
 
 enum class Reduction : uint8_t { Sum = 0, Prod = 1, Min = 2, Max = 3, Avg = 4 };
 
-DEV float float_of_bits(uint32_t bits) {
+/// The same bits as another type.
+template <typename To, typename From>
+DEV To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From), "bits cannot be lost");
   union {
-    uint32_t bits;
-    float value;
-  } u = {bits};
-  return u.value;
+    From from;
+    To to;
+  } u = {from};
+  return u.to;
 }
-DEV uint32_t bits_of_float(float value) {
-  union {
-    float value;
-    uint32_t bits;
-  } u = {value};
-  return u.bits;
-}
-DEV double double_of_bits(uint64_t bits) {
-  union {
-    uint64_t bits;
-    double value;
-  } u = {bits};
-  return u.value;
-}
-DEV uint64_t bits_of_double(double value) {
-  union {
-    double value;
-    uint64_t bits;
-  } u = {value};
-  return u.bits;
-}
+
+DEV float float_of_bits(uint32_t bits) { return same_bits<float>(bits); }
+DEV uint32_t bits_of_float(float value) { return same_bits<uint32_t>(value); }
+DEV double double_of_bits(uint64_t bits) { return same_bits<double>(bits); }
+DEV uint64_t bits_of_double(double value) { return same_bits<uint64_t>(value); }
 
 /// The f32 next to a value towards zero, with its last bit set if it is not the value itself: rounding it once more to at
 /// most 22 bits gives what rounding the value itself gives.

@@ -59,6 +59,7 @@ DEV_CALL void give_up(const Launch& launch, Position position, const Awaiting& a
     report->detail = awaiting.detail;
     report->expected = awaiting.expected;
     report->seen = awaiting.seen;
+    report->launch = window().sequence + 1;
   }
   window().failed = 1;
   store_relaxed_gpu(&state->abort, uint64_t{1});

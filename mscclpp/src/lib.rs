@@ -82,3 +82,12 @@ pub enum Error {
 
 /// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The examples of the pages, which have to compile.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/cuda.md")]
+    struct Cuda;
+}

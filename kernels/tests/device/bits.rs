@@ -1,7 +1,8 @@
 //! One launch on device and CPU, compared.
 
 use libtest_mimic::Failed;
-use mscclpp_core::plan::Plan;
+use mscclpp_core::origin::Origin;
+use mscclpp_core::plan::{LoopBody, Op, OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::cuda::{DeviceBuffer, Stream, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
@@ -98,6 +99,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("bits::every_type_and_operation", every_type_and_operation),
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
         Test::new("bits::slices_anywhere", slices_anywhere),
+        Test::new("bits::averages_of_one_rank", averages_of_one_rank),
+        Test::new("bits::empty_pipelines", empty_pipelines),
         Test::new("bits::more_than_four_gigabytes", more_than_four_gigabytes),
     ]
 }
@@ -142,6 +145,28 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Only the root's result is divided, also where the argument does not hold all buffers.
+fn averages_of_one_rank(rig: &Rig) -> Result<(), Failed> {
+    for ranks in [3, 33] {
+        let plan = shipped("reduce_packets", ranks)?;
+        let message = Message::new(DataType::F32, 41).op(ReduceOp::Avg).any_size();
+        Pair::new(&World::new(&rig.device, ranks), &plan, message)?.ok_or("too many thread blocks")?.check(2)?;
+    }
+    Ok(())
+}
+
+/// A pipeline without operations does nothing, and what follows it is whole.
+fn empty_pipelines(rig: &Rig) -> Result<(), Failed> {
+    let algorithm = algorithms::find("allreduce_all_pairs").ok_or("no such algorithm")?;
+    let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
+    for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
+        let body = Some(Box::new(LoopBody { unit: 16, num_chunks: 1, ops: Vec::new() }));
+        block.ops.insert(0, Op { body, ..Op::new(OpKind::Pipeline, Origin::UNKNOWN) });
+    }
+    let message = Message::new(DataType::F32, 300).any_size();
+    Pair::new(&World::new(&rig.device, 3), &Plan::new(&tree), message)?.ok_or("too many thread blocks")?.check(2)
 }
 
 /// Slices that begin at any element, with bytes around them that nothing may touch.

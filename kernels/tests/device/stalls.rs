@@ -44,6 +44,10 @@ fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -
         let Err(Error::Stalled(stall)) = run.synchronize(&stream) else {
             return Err("a launch that cannot finish did".into());
         };
+        // After the first stall everything begins anew.
+        if stall.launch != 1 {
+            return Err(format!("launch {} stalled, not the first", stall.launch).into());
+        }
         if !stall.blocked.iter().any(|blocked| is_expected(&blocked.waits_for)) {
             return Err(format!("not named: {stall}").into());
         }

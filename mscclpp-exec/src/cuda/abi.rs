@@ -167,7 +167,7 @@ abi! {
         reserved: u64,
     }
 
-    /// What a thread block waited for when it gave up. `state`: 0 if it did not. `what`: 1 a signal, 2 a
+    /// What a thread block waited for when it gave up. `state`: 0 if it did not. `launch`: counted from 1. `what`: 1 a signal, 2 a
     /// semaphore, 3 a barrier, 4 a packet, 5 the proxy. `id`: channel, semaphore, barrier, or first chunk of the packets;
     /// `detail`: the packet's number.
     Report (64) {
@@ -179,7 +179,8 @@ abi! {
         detail: u64,
         expected: u64,
         seen: u64,
-        reserved: [u64; 2],
+        launch: u64,
+        reserved: u64,
     }
 
     /// A queue between the blocks of a rank and the host's proxy. `slots`: mapped host memory; `head`: device memory;

@@ -88,10 +88,20 @@ impl Device {
         let driver = self.driver();
         let module = driver.load(name, image)?;
         let find = |name| driver.function(module, name);
-        let loaded = Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? };
-        self.check_abi(find("mscclpp_abi")?)?;
-        kernels.push((dtype, accumulate, loaded));
-        Ok(loaded)
+        let open = || -> Result<Kernels, Error> {
+            self.check_abi(find("mscclpp_abi")?)?;
+            Ok(Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? })
+        };
+        match open() {
+            Ok(loaded) => {
+                kernels.push((dtype, accumulate, loaded));
+                Ok(loaded)
+            }
+            Err(error) => {
+                driver.unload(module)?;
+                Err(error)
+            }
+        }
     }
 
     /// Asks the kernels what they believe about shared structs.

@@ -61,11 +61,11 @@ pub unsafe trait Driver: Send + Sync {
     fn properties(&self) -> &Properties;
     /// Memory, not cleared.
     fn alloc(&self, bytes: u64) -> Result<u64>;
-    /// Gives memory back.
+    /// Gives memory back, after all work of the device that may use it.
     fn free(&self, address: u64) -> Result<()>;
     /// Zeroed memory that both sides see.
     fn alloc_mapped(&self, bytes: u64) -> Result<Mapped>;
-    /// Gives it back.
+    /// Gives it back, after all work of the device that may use it.
     fn free_mapped(&self, mapped: Mapped) -> Result<()>;
     /// Clears memory; done when this returns.
     fn zero(&self, address: u64, bytes: u64) -> Result<()>;

@@ -204,7 +204,10 @@ impl Shared {
         }
         if served {
             let event = self.driver.create_event()?;
-            self.driver.record(event, self.stream)?;
+            if let Err(error) = self.driver.record(event, self.stream) {
+                self.driver.destroy_event(event)?;
+                return Err(error);
+            }
             state.pending.push_back((event, state.taken.clone()));
         }
         while let Some((event, _)) = state.pending.front() {

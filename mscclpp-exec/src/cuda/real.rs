@@ -129,7 +129,9 @@ unsafe impl Driver for Cuda {
 
     fn free(&self, address: u64) -> Result<()> {
         self.enter()?;
-        // SAFETY: the owner of the address gives it up.
+        // Launches under way may use it.
+        named("cuCtxSynchronize", result::ctx::synchronize())?;
+        // SAFETY: the owner of the address gives it up, and nothing is under way.
         named("cuMemFree", unsafe { result::free_sync(address) })
     }
 
@@ -156,7 +158,9 @@ unsafe impl Driver for Cuda {
 
     fn free_mapped(&self, mapped: Mapped) -> Result<()> {
         self.enter()?;
-        // SAFETY: the owner gives it up.
+        // Launches under way may use it.
+        named("cuCtxSynchronize", result::ctx::synchronize())?;
+        // SAFETY: the owner gives it up, and nothing is under way.
         named("cuMemFreeHost", unsafe { result::free_host(mapped.host as *mut c_void) })
     }
 

@@ -25,7 +25,8 @@ pub(super) fn stall(program: &Program, params: &Params, reports: &[(u32, abi::Re
         .map(|((agent, report), (_, state))| blocked(program, *agent, report, state, &releases))
         .collect();
     blocked.sort_by_key(|blocked| blocked.released != Released::ByNothing);
-    Stall { plan: program.plan.name().to_owned(), launch: 0, blocks: program.agents.len(), blocked }
+    let launch = reports.iter().map(|(_, report)| report.launch).min().unwrap_or(0);
+    Stall { plan: program.plan.name().to_owned(), launch, blocks: program.agents.len(), blocked }
 }
 
 /// Where a thread block stands.

@@ -58,7 +58,7 @@ impl Run {
         };
         let mut launch: abi::Launch = bytemuck::Zeroable::zeroed();
         context.fill(&mut launch);
-        launch.timeout_ns = u64::try_from(world.options.timeout.as_nanos()).unwrap_or(u64::MAX / 2);
+        launch.timeout_ns = u64::try_from(world.options.timeout.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX / 2);
         launch.stride = params.layout.stride;
         launch.unit = params.layout.unit;
         launch.wrap = area(Space::Scratch).wrap;
@@ -127,8 +127,8 @@ impl Run {
         Buffers::new(&self.world.device, self.params.message.dtype, self.lens(), parts)
     }
 
-    /// Puts a launch on a stream, on buffers that [`Run::buffers`] made for this or an equal run, and returns at once. The
-    /// buffers may be freed or changed after [`synchronize`](Self::synchronize).
+    /// Puts a launch on a stream, on buffers that [`Run::buffers`] made for this or an equal run, and returns at once. What they
+    /// hold is known after [`synchronize`](Self::synchronize). To drop them, or this, waits until the device is idle.
     ///
     /// # Errors
     /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another run; [`Error::Stalled`]
@@ -138,7 +138,8 @@ impl Run {
         if expected != found {
             return Err(Error::ElementType { expected, found });
         }
-        // SAFETY: memory of this device that is there as long as `buffers`; see the documentation for how long that must be.
+        // SAFETY: memory of this device, made for nobody else. It is given back only when the device is idle. A graph says for
+        // itself how long it must be there.
         unsafe { self.launch(buffers.memories(), stream) }
     }
 
@@ -211,15 +212,9 @@ impl Run {
         // `launch` answers for the buffers.
         unsafe { driver.launch(self.kernels.execute, self.launch.num_agents, self.threads, stream.handle, argument)? };
         if self.params.divide.is_some() {
-            let mut launch = self.launch;
-            // Ranks without a result divide nothing.
-            for rank in 0..self.world.ranks {
-                if self.params.result(&self.context.program, rank).is_none() && self.table.is_none() {
-                    launch.bases[2 * rank as usize + 1] = 0;
-                }
-            }
+            let launch = self.division();
             let (threads, each) = DIVIDE;
-            let blocks = each * u64::from(self.world.ranks);
+            let blocks = each * u64::from(launch.num_ranks);
             // SAFETY: as above.
             unsafe {
                 driver.launch(
@@ -234,6 +229,22 @@ impl Run {
         Ok(())
     }
 
+    /// The argument of the division that ends an average: of the ranks that have a result, which are all of them or the root.
+    fn division(&self) -> abi::Launch {
+        let mut launch = self.launch;
+        let has_result = |&rank: &u32| self.params.result(&self.context.program, rank).is_some();
+        let mut ranks = (0..self.world.ranks).filter(has_result);
+        if let (Some(root), None) = (ranks.next(), ranks.next())
+            && self.world.ranks > 1
+        {
+            let slots = 2 * root as usize..2 * root as usize + 2;
+            let bases = if self.table.is_some() { &self.in_table[slots] } else { &self.launch.bases[slots] };
+            launch.bases[..2].copy_from_slice(bases);
+            (launch.table, launch.num_ranks) = (0, 1);
+        }
+        launch
+    }
+
     /// Waits until everything on a stream is done, and says whether the launches went well.
     ///
     /// # Errors
@@ -246,7 +257,7 @@ impl Run {
         if self.context.has_given_up() { Err(self.recover(stream)) } else { Ok(()) }
     }
 
-    /// Makes launches under way give up, from another thread.
+    /// Makes launches under way give up, from another thread; if there are none, the next one.
     pub fn abort(&self) {
         self.context.abort();
     }

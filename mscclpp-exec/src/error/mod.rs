@@ -303,6 +303,9 @@ impl Error {
             Self::Mismatch { .. } => "make the same calls in the same order on all ranks".into(),
             Self::Busy => "give each thread a group of its own, or let one thread make all calls".into(),
             Self::DroppedBuffer { .. } => "drop shared buffers on all ranks at the same place".into(),
+            Self::Driver(error) if error.name == "CUDA_ERROR_OUT_OF_MEMORY" => {
+                "send smaller messages, use fewer ranks, or free memory of the device".into()
+            }
             Self::Broken { .. } | Self::Lost { .. } => "make a new group of the ranks that are left".into(),
             _ => return None,
         })
