@@ -15,7 +15,8 @@ typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
 typedef long long int64_t;
-#define offsetof(type, member) __builtin_offsetof(type, member)
+// How the front end itself writes it: constant, as assertions need it.
+#define offsetof(type, member) __INTADDR__(&(((type*)0)->member))
 #else
 #include <cstddef>
 #include <cstdint>

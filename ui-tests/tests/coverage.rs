@@ -16,6 +16,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
             (Code::DriverFailed, "every_call_fails_once"),
         ],
     ),
+    ("mscclpp-exec/tests/jit.rs", &[(Code::NotCompiled, "there_is_a_compiler_or_a_reason")]),
     (
         "mscclpp-core/tests/recording.rs",
         &[

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::abi;
 use super::driver::{Handle, Properties, SharedDriver};
-use super::images::image;
+use super::images::{CAPABILITY, image};
+use super::jit::{self, Cache, Module, Source};
 use super::memory::DeviceMemory;
 use super::real::{self, Cuda};
 use super::unavailable::Unavailable;
@@ -23,6 +24,10 @@ struct Inner {
     driver: SharedDriver,
     /// Modules that were loaded; few, so a list does.
     kernels: Mutex<Vec<(DataType, Accumulate, Kernels)>>,
+    /// Images that were compiled at run time.
+    cache: Cache,
+    /// Modules that were, by their source. They stay: work under way may use them.
+    modules: Mutex<Vec<(Source, Module)>>,
 }
 
 /// The kernels of a type and accumulator.
@@ -57,7 +62,38 @@ impl Device {
 
     /// A device behind another driver than CUDA's: a simulator.
     pub fn with_driver(driver: SharedDriver) -> Self {
-        Self { inner: Arc::new(Inner { driver, kernels: Mutex::default() }) }
+        Self::with_cache(driver, Cache::from_environment())
+    }
+
+    /// The same, with a cache of its own for what is compiled at run time.
+    pub fn with_cache(driver: SharedDriver, cache: Cache) -> Self {
+        let (kernels, modules) = (Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { driver, kernels, cache, modules }) }
+    }
+
+    /// Kernels of a source: those that were loaded before, else compiled (or taken from the cache) and loaded. They stay
+    /// loaded as long as the device is there.
+    ///
+    /// # Errors
+    /// [`Error::Jit`] if there is no compiler, or the source does not compile; [`Error::Driver`].
+    pub fn module(&self, source: &Source) -> Result<Module, Error> {
+        let mut modules = self.inner.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, module)) = modules.iter().find(|(known, _)| known == source) {
+            return Ok(module.clone());
+        }
+        let driver = self.driver();
+        let image = jit::compile(driver.compiler()?, &self.inner.cache, source)?;
+        let module = Module::new(driver.clone(), driver.load(source.name(), &image.code)?, image.log);
+        modules.push((source.clone(), module.clone()));
+        Ok(module)
+    }
+
+    /// What compiles for this device at run time.
+    ///
+    /// # Errors
+    /// [`Error::Jit`] with the reason why there is nothing.
+    pub fn compiler(&self) -> Result<&dyn jit::Compiler, Error> {
+        Ok(self.driver().compiler()?)
     }
 
     /// Facts about it.
@@ -84,9 +120,8 @@ impl Device {
         if let Some((.., found)) = kernels.iter().find(|(d, a, _)| (*d, *a) == (dtype, accumulate)) {
             return Ok(*found);
         }
-        let (name, image) = image(dtype, accumulate).ok_or(Error::Accumulator { dtype, accumulate })?;
         let driver = self.driver();
-        let module = driver.load(name, image)?;
+        let module = self.load_kernels(dtype, accumulate)?;
         let find = |name| driver.function(module, name);
         let open = || -> Result<Kernels, Error> {
             self.check_abi(find("mscclpp_abi")?)?;
@@ -102,6 +137,25 @@ impl Device {
                 Err(error)
             }
         }
+    }
+
+    /// Loads the kernels that were built beforehand; or, on a device for which that is only text, those that NVRTC makes for
+    /// exactly this device, if it can.
+    fn load_kernels(&self, dtype: DataType, accumulate: Accumulate) -> Result<Handle, Error> {
+        let (name, prebuilt) = image(dtype, accumulate).ok_or(Error::Accumulator { dtype, accumulate })?;
+        let driver = self.driver();
+        let exact = || -> Result<Handle, Error> {
+            let source = Source::executor(dtype, accumulate).ok_or(Error::Accumulator { dtype, accumulate })?;
+            let image = jit::compile(driver.compiler()?, &self.inner.cache, &source)?;
+            Ok(driver.load(name, &image.code)?)
+        };
+        if self.properties().capability != CAPABILITY {
+            match exact() {
+                Ok(module) => return Ok(module),
+                Err(error) => log::info!("{name}: left to the driver's compiler: {error}"),
+            }
+        }
+        Ok(driver.load(name, prebuilt)?)
     }
 
     /// Asks the kernels what they believe about shared structs.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use super::jit::{Compiler, JitError};
+
 /// A call to the driver that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{call} failed: {name} ({code}): {text}")]
@@ -121,6 +123,13 @@ pub unsafe trait Driver: Send + Sync {
     fn elapsed_us(&self, from: Handle, to: Handle) -> Result<f64>;
     /// Gives an event back.
     fn destroy_event(&self, event: Handle) -> Result<()>;
+    /// What compiles device code for this device at run time.
+    ///
+    /// # Errors
+    /// Why there is nothing.
+    fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
+        Err(JitError::Unsupported)
+    }
     /// Called first by a thread that serves the device behind the caller's back: its calls do not disturb a capture.
     fn enter_helper_thread(&self) -> Result<()>;
 }

@@ -3,6 +3,9 @@
 use crate::dtype::DataType;
 use crate::numeric::Accumulate;
 
+/// The compute capability for which the images hold machine code.
+pub(super) const CAPABILITY: (u32, u32) = (9, 0);
+
 /// Name and code of the kernels of a type and accumulator; `None` if that is not a pair that [`Accumulate::supports`].
 pub(super) fn image(dtype: DataType, accumulate: Accumulate) -> Option<(&'static str, &'static [u8])> {
     macro_rules! images {

@@ -25,6 +25,7 @@ mod context;
 mod device;
 mod driver;
 mod images;
+pub mod jit;
 mod memory;
 mod proxy;
 mod real;

@@ -3,11 +3,13 @@
 
 use std::ffi::{CString, c_void};
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 
 use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
 use super::driver::{Driver, DriverError, Handle, Mapped, Properties, Result};
+use super::jit::{Compiler, JitError, Nvrtc};
 use super::unavailable::Unavailable;
 
 /// One CUDA device, through its primary context.
@@ -15,6 +17,8 @@ pub(super) struct Cuda {
     device: sys::CUdevice,
     context: sys::CUcontext,
     properties: Properties,
+    /// Looked for when it is first asked for.
+    compiler: OnceLock<std::result::Result<Nvrtc, JitError>>,
 }
 
 // SAFETY: a primary context may be current in any number of threads, and the driver's calls are thread-safe. The raw
@@ -87,7 +91,7 @@ impl Cuda {
             };
             // SAFETY: the device was just found; released when this is dropped.
             let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
-            Ok(Self { device, context, properties })
+            Ok(Self { device, context, properties, compiler: OnceLock::new() })
         };
         open().map_err(Unavailable::Driver)
     }
@@ -342,6 +346,11 @@ unsafe impl Driver for Cuda {
         self.enter()?;
         // SAFETY: the owner gives it up.
         named("cuEventDestroy", unsafe { result::event::destroy(event(handle)) })
+    }
+
+    fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
+        let compiler = self.compiler.get_or_init(|| Nvrtc::new(self.properties.capability)).as_ref();
+        compiler.map(|nvrtc| nvrtc as &dyn Compiler).map_err(Clone::clone)
     }
 
     fn enter_helper_thread(&self) -> Result<()> {

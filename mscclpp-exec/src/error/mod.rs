@@ -11,6 +11,7 @@ use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::vocab::ReduceOp;
 use thiserror::Error;
 
+use crate::cuda::jit::JitError;
 use crate::cuda::{DriverError, Unavailable};
 use crate::dtype::DataType;
 use crate::numeric::Accumulate;
@@ -178,6 +179,9 @@ pub enum Error {
     /// A call to the CUDA driver failed.
     #[error(transparent)]
     Driver(Box<DriverError>),
+    /// Device code could not be compiled at run time.
+    #[error(transparent)]
+    Jit(Box<JitError>),
     /// A worker thread could not be started.
     #[error("cannot start a worker thread: {0}")]
     Workers(String),
@@ -247,6 +251,12 @@ impl From<DriverError> for Error {
     }
 }
 
+impl From<JitError> for Error {
+    fn from(error: JitError) -> Self {
+        Self::Jit(Box::new(error))
+    }
+}
+
 impl Error {
     /// The rule that is broken.
     pub const fn code(&self) -> Code {
@@ -272,6 +282,7 @@ impl Error {
             Self::NotResident { .. } => Code::NotResident,
             Self::NoDevice(_) => Code::NoDevice,
             Self::Driver(_) => Code::DriverFailed,
+            Self::Jit(_) => Code::NotCompiled,
             Self::Internal(_) => Code::ExecutorFault,
         }
     }

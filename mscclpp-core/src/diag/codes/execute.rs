@@ -39,4 +39,6 @@ codes! {
         "Without a driver, or without a device of compute capability 8.0 or later, everything runs on the CPU.\n\nWrong: `cuda::Device::new(1)` on a machine with one device. Right: look at `cuda::device_count()` first, or use `cpu::World`.";
     DriverFailed = "M0422" "driver-failed": "calls to the CUDA driver succeed",
         "The message names the call, its result and what the driver says about it. After errors of a kernel (illegal addresses, for example) the driver refuses all further calls of the process.\n\nWrong: buffers larger than the device's memory. Right: smaller ones.";
+    NotCompiled = "M0423" "not-compiled": "device code that is compiled at run time compiles, and there is a compiler",
+        "Kernels that are specialised for a plan, and those of native algorithms, are compiled by NVRTC, a library of the CUDA toolkit and of the wheel `nvidia-cuda-nvrtc`. The interpreter's kernels need none. The message holds what the compiler says, with file and line.\n\nWrong: a native algorithm on a machine without `libnvrtc.so`. Right: the library where the loader finds it, or its path in `MSCCLPP_NVRTC`.";
 }

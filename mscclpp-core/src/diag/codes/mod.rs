@@ -128,4 +128,5 @@ variants! {
     NotResident,
     NoDevice,
     DriverFailed,
+    NotCompiled,
 }

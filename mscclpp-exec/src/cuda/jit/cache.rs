@@ -1,0 +1,188 @@
+//! Images, kept in files between processes.
+//!
+//! One file for each image, named after everything it depends on. A file carries a hash of its contents: one that was cut off or
+//! changed is compiled again. Files appear whole (they are renamed into place), so any number of processes share a folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use sha2::{Digest, Sha256};
+
+use super::compiler::Image;
+
+/// Names the folder of the cache; empty: there is none. Without it the folder is `$XDG_CACHE_HOME/mscclpp`, or
+/// `~/.cache/mscclpp`.
+pub const CACHE_VARIABLE: &str = "MSCCLPP_CACHE";
+
+/// Begins every file; another one for another layout.
+const MAGIC: [u8; 8] = *b"mscclpp1";
+
+/// Magic, hash of what follows, length of the code. Then code and log.
+const HEAD: usize = 8 + 32 + 8;
+
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 256 << 20;
+
+/// Most files of a folder: when there are more, the oldest half goes.
+const MOST: usize = 1024;
+
+/// A folder of images; or none, and nothing is kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cache {
+    folder: Option<PathBuf>,
+}
+
+impl Cache {
+    /// No cache.
+    pub const NONE: Self = Self { folder: None };
+
+    /// A folder, made when something is put there.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: Some(folder.into()) }
+    }
+
+    /// The folder that [`CACHE_VARIABLE`] names, or the user's; none where there is neither.
+    pub fn from_environment() -> Self {
+        if let Some(folder) = std::env::var_os(CACHE_VARIABLE) {
+            return Self { folder: (!folder.is_empty()).then(|| folder.into()) };
+        }
+        let path = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let folder = path("XDG_CACHE_HOME").or_else(|| Some(path("HOME")?.join(".cache")));
+        Self { folder: folder.map(|folder| folder.join("mscclpp")) }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    fn file(&self, key: &str) -> Option<PathBuf> {
+        Some(self.folder.as_ref()?.join(format!("{key}.image")))
+    }
+
+    /// What was kept under a key, if it is whole.
+    pub(super) fn load(&self, key: &str) -> Option<Image> {
+        let path = self.file(key)?;
+        let bytes = crate::file::read(&path, LONGEST).ok()?;
+        let image = decode(key, &bytes);
+        if image.is_none() {
+            log::warn!("{}: damaged, compiled again", path.display());
+        }
+        image
+    }
+
+    /// Keeps an image. A folder that cannot be written to is told once for each image, and is no error.
+    pub(super) fn store(&self, key: &str, image: &Image) {
+        let (Some(folder), Some(path)) = (&self.folder, self.file(key)) else { return };
+        let store = || -> std::io::Result<()> {
+            fs::create_dir_all(folder)?;
+            tidy(folder)?;
+            crate::file::replace(&path, &encode(key, image))
+        };
+        if let Err(error) = store() {
+            log::info!("{}: not kept: {error}", path.display());
+        }
+    }
+}
+
+fn digest(key: &str, rest: &[u8]) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    digest.update(key);
+    digest.update(rest);
+    digest.finalize().into()
+}
+
+fn encode(key: &str, image: &Image) -> Vec<u8> {
+    let mut rest = (image.code.len() as u64).to_le_bytes().to_vec();
+    rest.extend(&image.code);
+    rest.extend(image.log.as_bytes());
+    let hash = digest(key, &rest);
+    [&MAGIC[..], &hash, &rest].concat()
+}
+
+fn decode(key: &str, bytes: &[u8]) -> Option<Image> {
+    let (head, rest) = (bytes.get(..HEAD - 8)?, bytes.get(HEAD - 8..)?);
+    if head[..8] != MAGIC || head[8..] != digest(key, rest) {
+        return None;
+    }
+    let len = u64::from_le_bytes(rest.get(..8)?.try_into().ok()?);
+    let (code, log) = rest[8..].split_at_checked(usize::try_from(len).ok()?)?;
+    Some(Image { code: code.to_vec(), log: String::from_utf8(log.to_vec()).ok()? })
+}
+
+/// Makes room in a folder that is full.
+fn tidy(folder: &Path) -> std::io::Result<()> {
+    let is_image = |path: &Path| path.extension().is_some_and(|extension| extension == "image");
+    let files = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_image(path));
+    let files: Vec<PathBuf> = files.collect();
+    if files.len() < MOST {
+        return Ok(());
+    }
+    let age = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    let mut aged: Vec<(SystemTime, PathBuf)> = files.into_iter().map(|path| (age(&path), path)).collect();
+    aged.sort();
+    // Another process may have been faster.
+    aged.iter().take(MOST / 2).for_each(|(_, path)| drop(fs::remove_file(path)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn image() -> Image {
+        Image { code: (0..200).collect(), log: "registers".into() }
+    }
+
+    #[test]
+    fn what_is_kept_comes_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(folder.path().join("deep/er"));
+        assert_eq!(cache.load("key"), None);
+        cache.store("key", &image());
+        assert_eq!(cache.load("key"), Some(image()));
+        assert_eq!(cache.load("other"), None);
+        // Under another name it is not what it says.
+        fs::rename(cache.file("key").expect("a file"), cache.file("other").expect("a file")).expect("renamed");
+        assert_eq!(cache.load("other"), None);
+    }
+
+    #[test]
+    fn every_change_is_noticed() {
+        let bytes = encode("key", &image());
+        assert_eq!(decode("key", &bytes), Some(image()));
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 0x10;
+            assert_eq!(decode("key", &changed), None, "byte {at}");
+            assert_eq!(decode("key", &bytes[..at]), None, "cut at {at}");
+        }
+        assert_eq!(decode("key", &[&bytes[..], &[0]].concat()), None);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_to_is_no_error() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        fs::write(&file, "not a folder").expect("written");
+        let cache = Cache::at(&file);
+        cache.store("key", &image());
+        assert_eq!(cache.load("key"), None);
+        Cache::NONE.store("key", &image());
+        assert_eq!(Cache::NONE.load("key"), None);
+    }
+
+    #[test]
+    fn a_full_folder_loses_its_oldest_files() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(folder.path());
+        for number in 0..MOST {
+            fs::write(folder.path().join(format!("{number}.image")), "").expect("written");
+        }
+        fs::write(folder.path().join("somebody's"), "").expect("written");
+        cache.store("key", &image());
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), MOST / 2 + 2);
+        assert_eq!(cache.load("key"), Some(image()));
+    }
+}

@@ -1,0 +1,23 @@
+//! Device code compiled at run time, and kept.
+//!
+//! A [`Source`] is one translation unit: its text, macros, and headers, of which the device code's own are always there. A
+//! device's [`Compiler`] turns it into an image for exactly that device: NVRTC, if its library is found. Images are kept in a
+//! folder between processes ([`Cache`]) and, loaded, for as long as the device. Nothing is compiled twice.
+//!
+//! NVRTC is looked for under the names that NVIDIA gives it, or at the path in `MSCCLPP_NVRTC`. It needs no toolkit, no
+//! headers on disk and no driver: one library of the toolkit, or of the wheel `nvidia-cuda-nvrtc`.
+
+mod cache;
+mod compiler;
+mod error;
+mod headers;
+mod module;
+mod nvrtc;
+mod source;
+
+pub use cache::{CACHE_VARIABLE, Cache};
+pub use compiler::{Compiler, Image, compile};
+pub use error::JitError;
+pub use module::{Function, Module};
+pub use nvrtc::{NVRTC_VARIABLE, Nvrtc};
+pub use source::Source;

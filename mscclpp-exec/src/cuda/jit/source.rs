@@ -1,0 +1,165 @@
+//! What is compiled.
+
+use sha2::{Digest, Sha256};
+
+use super::headers::{EXECUTOR, HEADERS};
+use crate::dtype::DataType;
+use crate::numeric::Accumulate;
+
+/// One translation unit of CUDA C++: a text with macros, options and headers. The device code's own headers are always there:
+/// `#include "reduce.h"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    name: String,
+    text: String,
+    headers: Vec<(String, String)>,
+    defines: Vec<(String, String)>,
+    options: Vec<String>,
+}
+
+impl Source {
+    /// A text, and the name that messages give it.
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
+        let (headers, defines, options) = Default::default();
+        Self { name: name.into(), text: text.into(), headers, defines, options }
+    }
+
+    /// The interpreter's kernels of a type and accumulator; `None` if that is not a pair that [`Accumulate::supports`].
+    pub fn executor(dtype: DataType, accumulate: Accumulate) -> Option<Self> {
+        let [element, accumulator] = type_names(dtype, accumulate)?;
+        let source = Self::new("executor.cu", EXECUTOR);
+        Some(source.define("MSCCLPP_T", element).define("MSCCLPP_A", accumulator))
+    }
+
+    /// With a header of the caller's, included by its name.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
+        self.headers.push((name.into(), text.into()));
+        self
+    }
+
+    /// With a macro.
+    #[must_use]
+    pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.defines.push((name.into(), value.into()));
+        self
+    }
+
+    /// With an option for NVRTC, after those that are always there (`--std=c++17 --fmad=false` and the device's architecture).
+    /// Other compilers ignore it.
+    #[must_use]
+    pub fn option(mut self, option: impl Into<String>) -> Self {
+        self.options.push(option.into());
+        self
+    }
+
+    /// Its name in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// All headers: the device code's, then the caller's.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let own = self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str()));
+        HEADERS.iter().copied().chain(own)
+    }
+
+    /// Names and values of its macros.
+    pub fn defines(&self) -> &[(String, String)] {
+        &self.defines
+    }
+
+    /// Options for NVRTC.
+    pub fn options(&self) -> &[String] {
+        &self.options
+    }
+
+    /// Tells it from every other source as seen by a compiler: 64 hexadecimal digits.
+    pub(super) fn key(&self, compiler: &str) -> String {
+        let mut digest = Sha256::new();
+        let mut add = |part: &str| {
+            digest.update((part.len() as u64).to_le_bytes());
+            digest.update(part);
+        };
+        add(compiler);
+        add(&self.name);
+        add(&self.text);
+        for (name, text) in self.headers() {
+            add(name);
+            add(text);
+        }
+        // So that a header cannot be taken for a macro, or that for an option.
+        add("defines");
+        for (name, value) in &self.defines {
+            add(name);
+            add(value);
+        }
+        add("options");
+        self.options.iter().for_each(|option| add(option));
+        hex(&digest.finalize())
+    }
+}
+
+/// Hexadecimal digits.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What the device code calls a type and the type that it combines in; `None` if they do not go together.
+pub(in crate::cuda) fn type_names(dtype: DataType, accumulate: Accumulate) -> Option<[&'static str; 2]> {
+    if !accumulate.supports(dtype) {
+        return None;
+    }
+    let element = match dtype {
+        DataType::I8 => "int8_t",
+        DataType::U8 => "uint8_t",
+        DataType::I32 => "int32_t",
+        DataType::U32 => "uint32_t",
+        DataType::I64 => "int64_t",
+        DataType::U64 => "uint64_t",
+        DataType::F16 => "F16",
+        DataType::BF16 => "BF16",
+        DataType::F32 => "float",
+        DataType::F64 => "double",
+        DataType::F8E4M3 => "E4M3",
+        DataType::F8E5M2 => "E5M2",
+    };
+    let accumulator = match accumulate {
+        Accumulate::Native => element,
+        Accumulate::F32 => "float",
+        Accumulate::F64 => "double",
+    };
+    Some([element, accumulator])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_tells_sources_apart() {
+        let plain = || Source::new("a.cu", "text");
+        let all = [
+            plain(),
+            Source::new("b.cu", "text"),
+            Source::new("a.cu", "texts"),
+            plain().define("a", "b"),
+            plain().define("ab", ""),
+            plain().header("a", "b"),
+            plain().option("a").option("b"),
+            plain().option("ab"),
+        ];
+        for (number, source) in all.iter().enumerate() {
+            assert_eq!(source.key("one"), source.clone().key("one"));
+            assert_ne!(source.key("one"), source.key("another"));
+            for other in &all[..number] {
+                assert_ne!(source.key("one"), other.key("one"), "{source:?} {other:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Device code compiled at run time. With NVRTC (found by the loader, or at the path in `MSCCLPP_NVRTC`) it is compiled here;
+//! without it those tests are ignored, and the reason is printed. Neither needs a device.
+
+use std::fs;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use mscclpp_core::diag::Code;
+use mscclpp_exec::cuda::jit::{Cache, Compiler, Image, JitError, Nvrtc, Source, compile};
+use mscclpp_exec::{Accumulate, DataType, Error};
+
+/// Compute capabilities of data centres' devices: A100, H100 and H200, B200.
+const DEVICES: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
+
+const ADD: &str = "#include \"number.h\"\nextern \"C\" __global__ void add(int* to) {\n  *to += STEP;\n}\n";
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let missing = Nvrtc::new(DEVICES[1]).err();
+    match &missing {
+        None => println!("nvrtc: found"),
+        Some(reason) => println!("nvrtc: ignored: {reason}"),
+    }
+    type Test = (&'static str, fn() -> Result<(), Failed>);
+    let tests: [Test; 6] = [
+        ("the_interpreter_compiles", the_interpreter_compiles),
+        ("messages_name_file_and_line", messages_name_file_and_line),
+        ("what_was_compiled_is_kept", what_was_compiled_is_kept),
+        ("damaged_files_are_compiled_again", damaged_files_are_compiled_again),
+        ("headers_and_macros_are_seen", headers_and_macros_are_seen),
+        ("options_that_nobody_knows_are_said", options_that_nobody_knows_are_said),
+    ];
+    let with =
+        tests.map(|(name, test)| Trial::test(format!("nvrtc::{name}"), test).with_ignored_flag(missing.is_some()));
+    let always = Trial::test("there_is_a_compiler_or_a_reason", there_is_a_compiler_or_a_reason);
+    libtest_mimic::run(&arguments, with.into_iter().chain([always]).collect()).exit();
+}
+
+fn there_is_a_compiler_or_a_reason() -> Result<(), Failed> {
+    let error = match Nvrtc::new(DEVICES[1]) {
+        Ok(_) => Nvrtc::new((3, 0)).err().ok_or("a device of before CUDA 5 is none that NVRTC knows")?,
+        Err(error) => error,
+    };
+    let text = error.to_string();
+    assert!(text.contains("NVRTC") && text.contains("nstall") || text.contains("MSCCLPP_NVRTC"), "{text}");
+    assert_eq!(Error::from(error).code(), Code::NotCompiled);
+    Ok(())
+}
+
+/// Compiled without a cache.
+fn image(compiler: &Nvrtc, source: &Source) -> Result<Image, JitError> {
+    compile(compiler, &Cache::NONE, source)
+}
+
+fn the_interpreter_compiles() -> Result<(), Failed> {
+    for device in DEVICES {
+        let compiler = Nvrtc::new(device)?;
+        for dtype in [DataType::F32, DataType::BF16, DataType::U8] {
+            let source = Source::executor(dtype, Accumulate::Native).ok_or("a type accumulates as itself")?;
+            let image = image(&compiler, &source)?;
+            assert_eq!(image.code[..4], *b"\x7fELF", "machine code");
+            let used = image.log.lines().skip_while(|line| !line.contains("'mscclpp_execute'"));
+            let used = used.map(str::trim).find(|line| line.contains("Used ")).ok_or("registers are told")?;
+            println!("{} {dtype}: {used}", compiler.identity());
+            let registers = used.split_whitespace().skip_while(|word| *word != "Used").nth(1).ok_or("a number")?;
+            assert!(registers.parse::<u32>()? <= 64, "1024 threads need them");
+        }
+    }
+    Ok(())
+}
+
+fn messages_name_file_and_line() -> Result<(), Failed> {
+    let compiler = Nvrtc::new(DEVICES[1])?;
+    let error = image(&compiler, &Source::new("mine.cu", ADD)).err().ok_or("STEP is not declared")?;
+    assert!(matches!(&error, JitError::Source { name, .. } if name == "mine.cu"), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("mine.cu(3): error: identifier \"STEP\" is undefined"), "{text}");
+    assert!(text.contains("NVRTC") && text.contains("sm_90"), "{text}");
+    let error = image(&compiler, &Source::new("zero.cu", "a\0b")).err().ok_or("a zero byte is no text")?;
+    assert!(matches!(error, JitError::Source { .. }), "{error:?}");
+    Ok(())
+}
+
+fn headers_and_macros_are_seen() -> Result<(), Failed> {
+    let compiler = Nvrtc::new(DEVICES[1])?;
+    let source =
+        Source::new("mine.cu", format!("#include \"step.h\"\n{ADD}")).header("step.h", "#define STEP (2 * HALF)");
+    let one = image(&compiler, &source.clone().define("HALF", "1"))?;
+    let two = image(&compiler, &source.define("HALF", "2"))?;
+    assert_ne!(one.code, two.code);
+    Ok(())
+}
+
+fn options_that_nobody_knows_are_said() -> Result<(), Failed> {
+    let source = Source::new("mine.cu", ADD).define("STEP", "1").option("--no-such-option");
+    let error = image(&Nvrtc::new(DEVICES[1])?, &source).err().ok_or("no such option")?;
+    assert!(error.to_string().contains("no-such-option"), "{error}");
+    Ok(())
+}
+
+/// Counts how often it compiles.
+struct Counting(Nvrtc, std::sync::atomic::AtomicU32);
+
+impl Counting {
+    fn new() -> Result<Self, JitError> {
+        Ok(Self(Nvrtc::new(DEVICES[1])?, 0.into()))
+    }
+
+    fn compiled(&self) -> u32 {
+        self.1.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl Compiler for Counting {
+    fn identity(&self) -> &str {
+        self.0.identity()
+    }
+
+    fn compile(&self, source: &Source) -> Result<Image, JitError> {
+        self.1.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.0.compile(source)
+    }
+}
+
+fn what_was_compiled_is_kept() -> Result<(), Failed> {
+    let (folder, compiler) = (tempfile::tempdir()?, Counting::new()?);
+    let cache = Cache::at(folder.path().join("new"));
+    let source = Source::new("mine.cu", ADD);
+    let first = compile(&compiler, &cache, &source.clone().define("STEP", "1"))?;
+    let again = compile(&compiler, &cache, &source.clone().define("STEP", "1"))?;
+    assert_eq!((&first, compiler.compiled()), (&again, 1), "kept, with what the compiler said");
+    let other = compile(&compiler, &cache, &source.define("STEP", "2"))?;
+    assert_eq!(compiler.compiled(), 2);
+    assert_ne!(first.code, other.code);
+    Ok(())
+}
+
+fn damaged_files_are_compiled_again() -> Result<(), Failed> {
+    let (folder, compiler) = (tempfile::tempdir()?, Counting::new()?);
+    let cache = Cache::at(folder.path());
+    let source = Source::new("mine.cu", ADD).define("STEP", "1");
+    let first = compile(&compiler, &cache, &source)?;
+    let damages: [fn(&mut Vec<u8>); 4] = [
+        |bytes| bytes.truncate(bytes.len() / 2),
+        |bytes| bytes.clear(),
+        |bytes| *bytes.last_mut().expect("not empty") ^= 1,
+        |bytes| bytes[60] ^= 1,
+    ];
+    for (number, damage) in (2..).zip(damages) {
+        let path = fs::read_dir(folder.path())?.next().ok_or("one file")??.path();
+        let mut bytes = fs::read(&path)?;
+        damage(&mut bytes);
+        fs::write(&path, bytes)?;
+        assert!(compile(&compiler, &cache, &source)?.code == first.code, "another image");
+        assert_eq!(compiler.compiled(), number);
+        // And kept again.
+        compile(&compiler, &cache, &source)?;
+        assert_eq!(compiler.compiled(), number);
+    }
+    Ok(())
+}
