@@ -28,9 +28,9 @@ void run(const void* argument) {
 
 extern "C" const SimKernel SIM_TABLE[];
 extern "C" const SimKernel SIM_TABLE[] = {
-    {"mscclpp_execute", run<const mscclpp::Launch, mscclpp_execute>},
-    {"mscclpp_divide", run<const mscclpp::Launch, mscclpp_divide>},
-    {"mscclpp_abi", run<uint64_t*, mscclpp_abi>},
-    {nullptr, nullptr},
+    {"mscclpp_execute", sizeof(mscclpp::Launch), run<const mscclpp::Launch, mscclpp_execute>},
+    {"mscclpp_divide", sizeof(mscclpp::Launch), run<const mscclpp::Launch, mscclpp_divide>},
+    {"mscclpp_abi", sizeof(uint64_t*), run<uint64_t*, mscclpp_abi>},
+    {nullptr, 0, nullptr},
 };
 #endif

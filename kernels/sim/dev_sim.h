@@ -40,9 +40,10 @@ void sim_store_word(void* at, uint64_t value, uint32_t bytes, bool release);
 uint64_t sim_add(void* at, uint64_t value, bool release);
 uint64_t sim_compare_swap(void* at, uint64_t expected, uint64_t value, uint32_t bytes);
 
-/// A kernel by its name. `argument`: as the driver gets it.
+/// A kernel by its name. `argument`: as the driver gets it, `bytes` long.
 struct SimKernel {
   const char* name;
+  size_t bytes;
   void (*run)(const void* argument);
 };
 struct SimModule {

@@ -43,3 +43,18 @@ pub fn simulator(options: Options) -> Result<SharedDriver, String> {
 pub fn simulator(_: Options) -> Result<SharedDriver, String> {
     Err("built without a C++ compiler, which the simulator needs".into())
 }
+
+/// Bytes of the argument of a kernel, as it was compiled for the simulator; `None` if there is no such kernel.
+pub fn argument_bytes(kernel: &str) -> Option<usize> {
+    #[cfg(simulator)]
+    {
+        let kernel = std::ffi::CString::new(kernel).ok()?;
+        // SAFETY: two texts that end with a zero; what is found is a constant.
+        unsafe { native::sim_find(c"f32".as_ptr(), kernel.as_ptr()).as_ref() }.map(|kernel| kernel.bytes)
+    }
+    #[cfg(not(simulator))]
+    {
+        let _ = kernel;
+        None
+    }
+}

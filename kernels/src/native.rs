@@ -13,6 +13,14 @@ pub(crate) struct SimThread {
     pub(crate) shared: *mut c_void,
 }
 
+/// A kernel, and the bytes of its argument; as in `dev_sim.h`.
+#[repr(C)]
+pub(crate) struct SimKernel {
+    name: *const c_char,
+    pub(crate) bytes: usize,
+    run: *const c_void,
+}
+
 unsafe extern "C" {
     pub(crate) fn sim_new_stores(threads: u32) -> *mut c_void;
     pub(crate) fn sim_free_stores(stores: *mut c_void);
@@ -21,5 +29,5 @@ unsafe extern "C" {
     pub(crate) fn sim_share_stores();
     pub(crate) fn sim_enter(thread: *mut SimThread, kernel: *const c_void, argument: *const c_void);
     pub(crate) fn sim_resume(thread: *mut SimThread);
-    pub(crate) fn sim_find(module: *const c_char, name: *const c_char) -> *const c_void;
+    pub(crate) fn sim_find(module: *const c_char, name: *const c_char) -> *const SimKernel;
 }

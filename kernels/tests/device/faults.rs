@@ -3,12 +3,12 @@
 use libtest_mimic::{Failed, Trial};
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{Device, World};
+use mscclpp_exec::cuda::{Device, Unavailable, World};
 use mscclpp_exec::{DataType, Error, Message, algorithms};
 use mscclpp_kernels::{Options, simulator};
 
-use super::at;
 use super::bits::shipped;
+use super::{at, mock};
 
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
@@ -91,14 +91,48 @@ const HEARD: [&str; 22] = [
 const UNHEARD: [&str; 6] =
     ["cuMemFree", "cuMemFreeHost", "cuModuleUnload", "cuStreamDestroy", "cuGraphExecDestroy", "cuEventDestroy"];
 
-/// That nothing is left behind is seen to by the simulator when it is dropped.
+/// Calls of CUDA's own that the executor needs besides.
+const HEARD_OF_CUDA: [&str; 9] = [
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetName",
+    "cuDeviceTotalMem",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuMemHostGetDevicePointer",
+    "cuGraphInstantiate",
+];
+
 fn every_call_fails_once() -> Result<(), Failed> {
-    for (call, is_heard) in HEARD.map(|call| (call, true)).into_iter().chain(UNHEARD.map(|call| (call, false))) {
+    each_fails(&HEARD, |options| Ok(program(&Device::with_driver(simulator(options)?))))
+}
+
+/// The same behind CUDA's functions.
+pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> Trial {
+    let mock = mock.clone();
+    Trial::test("mock::faults::every_call_fails_once", move || {
+        let mock = mock?;
+        let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_CUDA).collect();
+        each_fails(&heard, |options| match mock.device(options) {
+            Ok(rig) => Ok(program(&rig.device)),
+            Err(reason) => Ok(Err(reason.into())),
+        })
+    })
+}
+
+/// That nothing is left behind is seen to by the simulator when it is dropped.
+fn each_fails(
+    heard: &[&'static str],
+    run: impl Fn(Options) -> Result<Result<(), Error>, Failed>,
+) -> Result<(), Failed> {
+    let heard = heard.iter().map(|call| (*call, true));
+    for (call, is_heard) in heard.chain(UNHEARD.map(|call| (call, false))) {
         for nth in 1..=20 {
             let failing = Some((call, nth));
-            let device = Device::with_driver(simulator(Options { failing, ..Options::default() })?);
             let place = format!("call {nth} of {call}");
-            match program(&device) {
+            match run(Options { failing, ..Options::default() })? {
+                Err(Error::NoDevice(Unavailable::Driver(error))) if error.call == call => {}
                 Err(Error::Driver(error)) => {
                     assert_eq!(Error::from((*error).clone()).code(), Code::DriverFailed);
                     if error.call != call {

@@ -1,20 +1,21 @@
 //! The CUDA executor: its results are those of the CPU executor, bit for bit.
 //!
-//! On a device, if there is one; and on the simulator, if there was a C++ compiler to build it. What cannot run is ignored,
-//! and the reason printed. The simulator tries a few seeds, beginning with `MSCCLPP_SEED` (the day's, printed); `MSCCLPP_SEEDS=50`
+//! On a device, if there is one; on the simulator, if there was a C++ compiler to build it; and on the simulator behind CUDA's own
+//! functions (`kernels/mock`), if there is no driver in its place. What cannot run is ignored, and the reason printed. The simulator tries a few seeds, beginning with `MSCCLPP_SEED` (the day's, printed); `MSCCLPP_SEEDS=50`
 //! tries so many. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
 
 mod bits;
 mod bugs;
 mod faults;
 mod graphs;
+mod mock;
 mod plans;
 mod stalls;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use mscclpp_exec::cuda::Device;
+use mscclpp_exec::cuda::{Device, Unavailable};
 use mscclpp_kernels::{Options, simulator};
 
 /// A device to test on.
@@ -91,8 +92,27 @@ fn main() {
         })
         .with_ignored_flag(no_simulator.is_some())
     });
+    // Not beside a driver: a process has one.
+    let mock = match (&device, &no_simulator) {
+        (Err(Unavailable::NoDriver), None) => mock::driver(),
+        (_, Some(reason)) => Err(reason.clone()),
+        _ => Err("there is a driver".into()),
+    };
+    match &mock {
+        Ok(_) => println!("mock: seed {seed}"),
+        Err(reason) => println!("mock: ignored: {reason}"),
+    }
+    let mocked = tests().into_iter().map(|test| {
+        let (mock, ignored) = (mock.clone(), mock.is_err());
+        Trial::test(format!("mock::{}", test.name), move || {
+            let rig = mock?.device(Options { seed, ..Options::default() })?;
+            (test.run)(&Rig { device: rig.device.clone(), simulated: true, seed })
+        })
+        .with_ignored_flag(ignored)
+    });
     let faults =
         faults::tests().into_iter().chain(bugs::tests()).map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
-    let trials = on_device.chain(simulated).chain(faults).collect();
+    let mock_faults = faults::on_mock(&mock).with_ignored_flag(mock.is_err());
+    let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain([mock_faults]).collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

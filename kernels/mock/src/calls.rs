@@ -1,0 +1,292 @@
+//! The functions, in the order of the driver's manual. Signatures are those of `cuda.h`, enumerations as integers.
+
+#![allow(non_snake_case)]
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::slice;
+
+use mscclpp_exec::cuda::{Driver, DriverError, Handle, Mapped};
+use mscclpp_kernels::argument_bytes;
+
+use crate::code::{self, Code, of, said};
+use crate::images::name_of;
+use crate::state::{self, DEVICES, called, called_here};
+
+// Attributes of devices.
+const MULTIPROCESSOR_COUNT: c_int = 16;
+const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
+const COMPUTE_CAPABILITY_MINOR: c_int = 76;
+const MULTICAST_SUPPORTED: c_int = 132;
+
+/// A flag of `cuMemHostAlloc`.
+const HOST_ALLOC_MAPPED: c_uint = 2;
+
+/// An event that is not done.
+const NOT_READY: Code = 600;
+
+/// Stores what a call gives back.
+///
+/// # Safety
+/// `at` may be written.
+unsafe fn give<T>(at: *mut T, value: Result<T, Code>) -> Code {
+    match value {
+        Ok(value) => {
+            // SAFETY: as the caller promises.
+            unsafe { at.write(value) };
+            code::SUCCESS
+        }
+        Err(code) => code,
+    }
+}
+
+/// A call of the current context's simulator.
+fn ask<T>(call: impl FnOnce(&dyn Driver) -> Result<T, DriverError>) -> Result<T, Code> {
+    call(&*state::driver()?).map_err(said)
+}
+
+/// Checks a device's number.
+fn ordinal(device: c_int) -> Result<usize, Code> {
+    usize::try_from(device).ok().filter(|&device| device < DEVICES).ok_or(code::INVALID_DEVICE)
+}
+
+/// Defines functions of the driver; `-> at` says where the result goes.
+macro_rules! calls {
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $out:ident)? $body:block)*) => {$(
+        /// # Safety
+        /// As CUDA's driver: pointers are good for what the function does with them.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($argument: $type),*) -> Code {
+            let result = || $body;
+            calls!(@give $($out)? result())
+        }
+    )*};
+    (@give $result:expr) => { of($result) };
+    (@give $out:ident $result:expr) => {{
+        let result = $result;
+        // SAFETY: the caller's promise.
+        unsafe { give($out, result) }
+    }};
+}
+
+calls! {
+    fn cuInit(_flags: c_uint) { Ok(()) }
+
+    fn cuDriverGetVersion(version: *mut c_int) -> version { Ok(13_000) }
+
+    fn cuDeviceGetCount(count: *mut c_int) -> count { Ok(DEVICES as c_int) }
+
+    fn cuDeviceGet(device: *mut c_int, number: c_int) -> device {
+        called(ordinal(number)?, "cuDeviceGet")?;
+        Ok(number)
+    }
+
+    fn cuDeviceGetName(name: *mut c_char, len: c_int, device: c_int) {
+        called(ordinal(device)?, "cuDeviceGetName")?;
+        let text = c"simulated device".to_bytes_with_nul();
+        if text.len() > len.max(0) as usize {
+            return Err(code::INVALID_VALUE);
+        }
+        // SAFETY: there is room for `len` bytes.
+        unsafe { name.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len()) };
+        Ok(())
+    }
+
+    fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int) -> value {
+        called(ordinal(device)?, "cuDeviceGetAttribute")?;
+        match attribute {
+            MULTIPROCESSOR_COUNT => Ok(132),
+            COMPUTE_CAPABILITY_MAJOR => Ok(9),
+            COMPUTE_CAPABILITY_MINOR | MULTICAST_SUPPORTED => Ok(0),
+            _ => Err(code::INVALID_VALUE),
+        }
+    }
+
+    fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> bytes {
+        called(ordinal(device)?, "cuDeviceTotalMem")?;
+        Ok(1 << 34)
+    }
+
+    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) -> context {
+        let device = ordinal(device)?;
+        called(device, "cuDevicePrimaryCtxRetain")?;
+        state::retain(device)?;
+        Ok(device + 1)
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int) { state::release(ordinal(device)?) }
+
+    fn cuCtxSetCurrent(context: usize) { state::enter(context) }
+
+    fn cuCtxSynchronize() { called_here("cuCtxSynchronize") }
+
+    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> address { ask(|driver| driver.alloc(bytes as u64)) }
+
+    fn cuMemFree_v2(address: u64) { ask(|driver| driver.free(address)) }
+
+    fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: c_uint) -> memory {
+        if flags & HOST_ALLOC_MAPPED == 0 {
+            return Err(code::INVALID_VALUE);
+        }
+        let mapped = ask(|driver| driver.alloc_mapped(bytes as u64))?;
+        // A driver does not clear it.
+        // SAFETY: just allocated with so many bytes.
+        unsafe { (mapped.host as *mut u8).write_bytes(0xcd, bytes) };
+        Ok(mapped.host)
+    }
+
+    fn cuMemHostGetDevicePointer_v2(address: *mut u64, memory: usize, _flags: c_uint) -> address {
+        called_here("cuMemHostGetDevicePointer")?;
+        Ok(memory as u64)
+    }
+
+    fn cuMemFreeHost(memory: usize) {
+        ask(|driver| driver.free_mapped(Mapped { host: memory, device: memory as u64 }))
+    }
+
+    fn cuMemsetD8_v2(address: u64, value: u8, bytes: usize) {
+        if value != 0 {
+            return Err(code::INVALID_VALUE);
+        }
+        ask(|driver| driver.zero(address, bytes as u64))
+    }
+
+    fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: usize) {
+        if value != 0 {
+            return Err(code::INVALID_VALUE);
+        }
+        ask(|driver| driver.zero_on(address, bytes as u64, Handle(stream)))
+    }
+
+    fn cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: usize) {
+        // SAFETY: the caller's memory.
+        let from = unsafe { slice::from_raw_parts(from, bytes) };
+        ask(|driver| driver.upload(to, from))
+    }
+
+    fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: usize) {
+        // SAFETY: the caller's memory.
+        let to = unsafe { slice::from_raw_parts_mut(to, bytes) };
+        ask(|driver| driver.download(to, from))
+    }
+
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+        ask(|driver| driver.copy(to, from, bytes as u64, Handle(stream)))
+    }
+
+    fn cuModuleLoadData(module: *mut usize, image: *const c_void) -> module {
+        // SAFETY: an image.
+        let name = unsafe { name_of(image) }.ok_or(code::INVALID_IMAGE)?;
+        ask(|driver| driver.load(name, &[])).map(|module| module.0)
+    }
+
+    fn cuModuleUnload(module: usize) { ask(|driver| driver.unload(Handle(module))) }
+
+    fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) -> function {
+        // SAFETY: a text.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        let function = ask(|driver| driver.function(Handle(module), &name))?.0;
+        state::set_argument(function, argument_bytes(&name).ok_or(code::INVALID_VALUE)?);
+        Ok(function)
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, function: usize, threads: c_int, _shared: usize)
+        -> blocks
+    {
+        let blocks = ask(|driver| driver.blocks_per_multiprocessor(Handle(function), threads as u32))?;
+        Ok(blocks as c_int)
+    }
+
+    fn cuLaunchKernel(
+        function: usize,
+        blocks: c_uint,
+        blocks_y: c_uint,
+        blocks_z: c_uint,
+        threads: c_uint,
+        threads_y: c_uint,
+        threads_z: c_uint,
+        _shared: c_uint,
+        stream: usize,
+        arguments: *const *const u8,
+        extra: *const c_void,
+    ) {
+        if [blocks_y, blocks_z, threads_y, threads_z] != [1; 4] || !extra.is_null() {
+            return Err(code::INVALID_VALUE);
+        }
+        let bytes = state::argument(function)?;
+        // SAFETY: our kernels take one argument of so many bytes.
+        let argument = unsafe { slice::from_raw_parts(*arguments, bytes) };
+        // SAFETY: the caller's promise.
+        ask(|driver| unsafe { driver.launch(Handle(function), blocks, threads, Handle(stream), argument) })
+    }
+
+    fn cuStreamCreate(stream: *mut usize, _flags: c_uint) -> stream {
+        ask(|driver| driver.create_stream()).map(|stream| stream.0)
+    }
+
+    fn cuStreamDestroy_v2(stream: usize) { ask(|driver| driver.destroy_stream(Handle(stream))) }
+
+    fn cuStreamSynchronize(stream: usize) { ask(|driver| driver.synchronize(Handle(stream))) }
+
+    fn cuStreamIsCapturing(stream: usize, status: *mut c_int) -> status {
+        ask(|driver| driver.is_capturing(Handle(stream))).map(c_int::from)
+    }
+
+    fn cuStreamBeginCapture_v2(stream: usize, _mode: c_int) { ask(|driver| driver.begin_capture(Handle(stream))) }
+
+    fn cuStreamEndCapture(stream: usize, graph: *mut usize) -> graph {
+        ask(|driver| driver.end_capture(Handle(stream))).map(|graph| graph.0)
+    }
+
+    fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) {
+        ask(|driver| driver.wait_event(Handle(stream), Handle(event)))
+    }
+
+    fn cuStreamWriteValue64_v2(stream: usize, address: u64, value: u64, _flags: c_uint) {
+        ask(|driver| driver.write_value(address, value, Handle(stream)))
+    }
+
+    // The simulator's graphs are ready when they are made: instantiating hands over, destroying the first handle is nothing.
+    fn cuGraphInstantiateWithFlags(made: *mut usize, graph: usize, _flags: u64) -> made {
+        if let Err(code) = called_here("cuGraphInstantiate") {
+            // The handle that is left is destroyed, and with it the graph.
+            ask(|driver| driver.destroy_graph(Handle(graph)))?;
+            return Err(code);
+        }
+        Ok(graph)
+    }
+
+    fn cuGraphDestroy(_graph: usize) { Ok(()) }
+
+    fn cuGraphExecDestroy(graph: usize) { ask(|driver| driver.destroy_graph(Handle(graph))) }
+
+    fn cuGraphLaunch(graph: usize, stream: usize) { ask(|driver| driver.launch_graph(Handle(graph), Handle(stream))) }
+
+    fn cuEventCreate(event: *mut usize, _flags: c_uint) -> event {
+        ask(|driver| driver.create_event()).map(|event| event.0)
+    }
+
+    fn cuEventDestroy_v2(event: usize) { ask(|driver| driver.destroy_event(Handle(event))) }
+
+    fn cuEventRecord(event: usize, stream: usize) { ask(|driver| driver.record(Handle(event), Handle(stream))) }
+
+    fn cuEventQuery(event: usize) {
+        match ask(|driver| driver.is_done(Handle(event)))? {
+            true => Ok(()),
+            false => Err(NOT_READY),
+        }
+    }
+
+    fn cuEventElapsedTime(milliseconds: *mut f32, from: usize, to: usize) -> milliseconds {
+        ask(|driver| driver.elapsed_us(Handle(from), Handle(to))).map(|us| us as f32 / 1e3)
+    }
+
+    fn cuThreadExchangeStreamCaptureMode(_mode: *mut c_int) { ask(|driver| driver.enter_helper_thread()) }
+
+    fn cuGetErrorName(error: Code, name: *mut *const c_char) -> name {
+        code::texts(error).map(|(name, _)| name.as_ptr()).ok_or(code::INVALID_VALUE)
+    }
+
+    fn cuGetErrorString(error: Code, text: *mut *const c_char) -> text {
+        code::texts(error).map(|(_, text)| text.as_ptr()).ok_or(code::INVALID_VALUE)
+    }
+}

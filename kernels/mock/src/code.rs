@@ -1,0 +1,46 @@
+//! Results of calls, as numbers, and their names.
+
+use std::ffi::CStr;
+
+use mscclpp_exec::cuda::DriverError;
+
+/// A `CUresult`.
+pub(crate) type Code = i32;
+
+pub(crate) const SUCCESS: Code = 0;
+pub(crate) const INVALID_VALUE: Code = 1;
+pub(crate) const INVALID_DEVICE: Code = 101;
+pub(crate) const INVALID_IMAGE: Code = 200;
+pub(crate) const INVALID_CONTEXT: Code = 201;
+pub(crate) const UNKNOWN: Code = 999;
+
+/// Names and descriptions, by code.
+const TEXTS: [(Code, &CStr, &CStr); 9] = [
+    (SUCCESS, c"CUDA_SUCCESS", c"no error"),
+    (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
+    (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
+    (INVALID_DEVICE, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
+    (INVALID_IMAGE, c"CUDA_ERROR_INVALID_IMAGE", c"device kernel image is invalid"),
+    (INVALID_CONTEXT, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
+    (500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
+    (700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
+    (UNKNOWN, c"CUDA_ERROR_UNKNOWN", c"unknown error"),
+];
+
+/// Name and description of a code.
+pub(crate) fn texts(code: Code) -> Option<(&'static CStr, &'static CStr)> {
+    TEXTS.iter().find(|(known, ..)| *known == code).map(|(_, name, text)| (*name, *text))
+}
+
+/// The code of a call that gives nothing back.
+pub(crate) fn of(result: Result<(), Code>) -> Code {
+    result.err().unwrap_or(SUCCESS)
+}
+
+/// The code of what the simulator said, and its words, which a driver would not give, to standard error.
+pub(crate) fn said(error: DriverError) -> Code {
+    if error.code != UNKNOWN {
+        eprintln!("{error}");
+    }
+    error.code
+}

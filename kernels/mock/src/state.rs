@@ -1,0 +1,124 @@
+//! Devices, their primary contexts, and which of them a thread uses.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_char};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mscclpp_exec::cuda::SharedDriver;
+use mscclpp_kernels::{Options, simulator};
+
+use crate::code::{self, Code};
+
+/// Number of devices.
+pub(crate) const DEVICES: usize = 64;
+
+/// A device.
+#[derive(Default)]
+struct Device {
+    options: Options,
+    /// Its primary context, while somebody retains it, and how many do.
+    context: Option<(SharedDriver, usize)>,
+    /// Bytes of kernels' arguments, by the function's handle.
+    arguments: BTreeMap<usize, usize>,
+    /// Calls of the function that is to fail and that the simulator does not know.
+    calls: u64,
+}
+
+static DEVICES_OF_ALL: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
+
+fn devices() -> MutexGuard<'static, BTreeMap<usize, Device>> {
+    DEVICES_OF_ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+thread_local! {
+    /// The device whose context is current.
+    static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Settings of a device, from the next time that its context is made. `failing`: the call that fails, or null.
+///
+/// # Safety
+/// `failing` is null or a text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mock_cuda_options(device: u32, seed: u64, stop_at_one_of: u32, failing: *const c_char, nth: u64) {
+    let failing = match failing.is_null() {
+        true => None,
+        false => {
+            // SAFETY: a text, as the caller promises.
+            let call = unsafe { CStr::from_ptr(failing) }.to_string_lossy().into_owned();
+            Some((&*call.leak(), nth))
+        }
+    };
+    let mut devices = devices();
+    let device = devices.entry(device as usize).or_default();
+    device.options = Options { seed, stop_at_one_of, failing, ..Options::default() };
+    device.calls = 0;
+}
+
+/// Counts a call that the simulator does not know, and fails if it is that one's turn.
+pub(crate) fn called(ordinal: usize, call: &str) -> Result<(), Code> {
+    let mut devices = devices();
+    let device = devices.entry(ordinal).or_default();
+    let Some((_, nth)) = device.options.failing.filter(|(name, _)| *name == call) else { return Ok(()) };
+    device.calls += 1;
+    if device.calls == nth { Err(code::UNKNOWN) } else { Ok(()) }
+}
+
+/// The same, of the current context.
+pub(crate) fn called_here(call: &str) -> Result<(), Code> {
+    called(CURRENT.get().ok_or(code::INVALID_CONTEXT)?, call)
+}
+
+pub(crate) fn retain(ordinal: usize) -> Result<(), Code> {
+    let mut devices = devices();
+    let device = devices.entry(ordinal).or_default();
+    match &mut device.context {
+        Some((_, count)) => *count += 1,
+        None => device.context = Some((simulator(device.options).map_err(|_| code::UNKNOWN)?, 1)),
+    }
+    Ok(())
+}
+
+pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
+    let mut devices = devices();
+    let device = devices.get_mut(&ordinal).ok_or(code::INVALID_DEVICE)?;
+    let (driver, count) = device.context.take().ok_or(code::INVALID_CONTEXT)?;
+    if count > 1 {
+        device.context = Some((driver, count - 1));
+        return Ok(());
+    }
+    device.arguments.clear();
+    drop(devices);
+    // Says what was left behind.
+    drop(driver);
+    Ok(())
+}
+
+/// Makes a device's context current. A driver knows contexts by their address; here the address is the device's number + 1.
+pub(crate) fn enter(context: usize) -> Result<(), Code> {
+    let ordinal = context.checked_sub(1).ok_or(code::INVALID_CONTEXT)?;
+    called(ordinal, "cuCtxSetCurrent")?;
+    CURRENT.set(Some(ordinal));
+    driver().map(|_| ())
+}
+
+/// The simulator behind the current context.
+pub(crate) fn driver() -> Result<SharedDriver, Code> {
+    let ordinal = CURRENT.get().ok_or(code::INVALID_CONTEXT)?;
+    let devices = devices();
+    let context = devices.get(&ordinal).and_then(|device| device.context.as_ref());
+    context.map(|(driver, _)| driver.clone()).ok_or(code::INVALID_CONTEXT)
+}
+
+/// Remembers what a function takes.
+pub(crate) fn set_argument(function: usize, bytes: usize) {
+    let ordinal = CURRENT.get().unwrap_or(DEVICES);
+    devices().entry(ordinal).or_default().arguments.insert(function, bytes);
+}
+
+/// Bytes of a function's argument.
+pub(crate) fn argument(function: usize) -> Result<usize, Code> {
+    let ordinal = CURRENT.get().ok_or(code::INVALID_CONTEXT)?;
+    devices().get(&ordinal).and_then(|device| device.arguments.get(&function).copied()).ok_or(code::INVALID_VALUE)
+}
