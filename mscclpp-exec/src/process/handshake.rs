@@ -6,11 +6,12 @@
 //! line there and back.
 //!
 //! Left out are whole operations at the very beginning and the very end of thread blocks. Signal k of a channel answers wait
-//! k, so as many signals as waits must go, from the front or from the back, and what is in loops stays.
+//! k, so as many signals as waits must go, from the front or from the back, and what is in loops stays: also what does nothing,
+//! as a block that ended inside of a loop would leave it after one iteration.
 
 use mscclpp_core::vocab::ChannelKind;
 
-use crate::interpret::{Action, Program};
+use crate::interpret::{Action, Code, Program};
 
 /// What a rank must see instead of the signals that were left out, by rank.
 pub(super) struct Met {
@@ -111,7 +112,12 @@ fn usable(program: &Program, together: impl Fn(u32, u32) -> bool) -> Vec<bool> {
 
 /// By thread block: how many operations at an end can be left out.
 fn settle(program: &Program, usable: &[bool], end: End) -> Vec<u32> {
-    let mut counts: Vec<u32> = program.agents.iter().map(|code| code.end - code.start).collect();
+    let outside_loops = |code: &Code| match end {
+        // A loop is not left out itself, and hides all that follows.
+        End::Front => code.end - code.start,
+        End::Back => code.end - after_loops(program, code),
+    };
+    let mut counts: Vec<u32> = program.agents.iter().map(outside_loops).collect();
     loop {
         // By channel: signals and waits that would be left out.
         let (mut signals, mut waits) = (vec![0_u64; usable.len()], vec![0_u64; usable.len()]);
@@ -154,6 +160,13 @@ fn settle(program: &Program, usable: &[bool], end: End) -> Vec<u32> {
         }
         counts = agreed;
     }
+}
+
+/// Where the operations begin that come after all loops of a thread block.
+fn after_loops(program: &Program, code: &Code) -> u32 {
+    let mut instrs = (code.start..code.end).map(|at| (at, &program.instrs[at as usize]));
+    let last = instrs.rfind(|(_, instr)| instr.action == Action::Loop);
+    last.map_or(code.start, |(at, instr)| at + 1 + instr.body)
 }
 
 /// Notes the peers of the operations of one kind.

@@ -3,8 +3,11 @@
 
 #![allow(unreachable_pub, reason = "files of one program")]
 
+#[path = "../corpus/mod.rs"]
+mod corpus;
 mod failures;
 mod group;
 mod processes;
+mod reference;
 mod results;
 mod spawn;

@@ -2,7 +2,8 @@
 
 use half::{bf16, f16};
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::plan::Plan;
+use mscclpp_core::origin::Origin;
+use mscclpp_core::plan::{Op, OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cpu::World;
@@ -133,7 +134,7 @@ pub fn check_on(transport: &Transport, plan: &Plan, message: Message, reference:
 }
 
 /// Prepares and checks messages on all ranks.
-fn check(plan: &Plan, messages: &[Message]) {
+pub fn check(plan: &Plan, messages: &[Message]) {
     let references: Vec<_> = (0..).zip(messages).map(|(seed, &message)| Reference::new(plan, message, seed)).collect();
     each(plan.num_ranks(), |transport| {
         for (message, reference) in messages.iter().zip(&references) {
@@ -169,4 +170,18 @@ fn every_type_and_operation() {
             .collect();
         check(&plan, &messages);
     }
+}
+
+/// The ends of blocks are left out where they do nothing, but not ends of loops with which blocks end.
+#[test]
+fn loops_that_end_with_a_nop() {
+    let algorithm = algorithms::find("allreduce_switch_pipeline").expect("it is in the library");
+    let mut tree = algorithm.compile(algorithm.spec(2, 2), &[]).expect("it compiles");
+    let blocks = tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks);
+    for body in blocks.flat_map(|block| &mut block.ops).filter_map(|op| op.body.as_mut()) {
+        body.unit = 1024;
+        body.ops.push(Op::new(OpKind::Nop, Origin::UNKNOWN));
+    }
+    let messages = [1, 511, 512, 10_001].map(|count| Message::of::<f32>(count).any_size());
+    check(&Plan::new(&tree), &messages);
 }
