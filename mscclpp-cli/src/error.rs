@@ -182,6 +182,10 @@ impl Error {
             | Exec::Memory { .. }
             | Exec::NoMemory { .. }
             | Exec::Workers(_)
+            | Exec::NoDevice(_)
+            | Exec::Driver(_)
+            | Exec::NotResident { .. }
+            | Exec::System { .. }
             | Exec::Internal(_) => ("the run is not possible here", exit::UNABLE),
             Exec::Mismatch { .. } => ("ranks call different things", exit::NO),
             Exec::Interrupted(_) | Exec::Lost { .. } | Exec::Broken { .. } | Exec::Group(_) => {
@@ -268,7 +272,8 @@ fn name(path: &std::path::Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { format!("`{}`", path.display()) }
 }
 
-fn did_you_mean(suggestions: &[String]) -> String {
+/// `; did you mean …?` with names that are similar, if there are any.
+pub(crate) fn did_you_mean(suggestions: &[String]) -> String {
     match suggestions {
         [] => String::new(),
         names => format!("; did you mean {}?", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" or ")),

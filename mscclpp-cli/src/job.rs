@@ -3,6 +3,7 @@
 use mscclpp_exec::group::{self, Group};
 
 use crate::error::{Error, Result};
+use crate::memory;
 
 /// Runs `body` on the ranks of this process: so many on threads, or the one that the environment describes. What it
 /// returned on the first of them.
@@ -12,16 +13,14 @@ use crate::error::{Error, Result};
 pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) -> Result<R> + Sync) -> Result<R> {
     let Some(ranks) = ranks else {
         let mut group = Group::from_env().map_err(|error| match error {
-            mscclpp_exec::group::Error::Bootstrap(absent @ mscclpp_exec::bootstrap::Error::NotInEnvironment { .. }) => {
-                Error::Usage(format!(
-                    "{absent}; start it with `mscclpp launch`, or give --ranks for ranks in this process"
-                ))
-            }
+            group::Error::Bootstrap(absent @ mscclpp_exec::bootstrap::Error::NotInEnvironment { .. }) => Error::Usage(
+                format!("{absent}; start it with `mscclpp launch`, or give --ranks for ranks in this process"),
+            ),
             error => error.into(),
         })?;
         let result = body(&mut group)?;
         // Rank 0 passes on what the others say, so nobody leaves first.
-        group.communicator().barrier().map_err(mscclpp_exec::group::Error::from)?;
+        group.communicator().barrier().map_err(group::Error::from)?;
         return Ok(result);
     };
     let groups = Group::local(ranks)?;
@@ -42,4 +41,17 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) ->
         }
         first.ok_or_else(|| Error::Usage("--ranks 0: expected at least one rank".into()))
     })
+}
+
+/// Refuses what all ranks of this host together have no memory for, if each of them takes `each` bytes. A call of all ranks,
+/// which return together: none of them allocates while another one still looks.
+///
+/// # Errors
+/// [`Error::Memory`]; [`Error::Call`] on the other ranks.
+pub(crate) fn require_memory(group: &Group, what: impl FnOnce() -> String, each: u64) -> Result<()> {
+    let bootstrap = group.communicator().bootstrap();
+    let node = bootstrap.node_of(group.rank())?;
+    let here = (0..group.size()).filter(|&rank| bootstrap.node_of(rank).is_ok_and(|other| other == node)).count();
+    memory::require(what, each.saturating_mul(here as u64))?;
+    Ok(group.communicator().barrier().map_err(group::Error::from)?)
 }

@@ -2,7 +2,7 @@
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::output::warn;
+use crate::output::{note, warn};
 
 /// The variable that says how much is told: `error`, `warn`, `info`, `debug` or `trace`; `warn` if it is not set.
 const VARIABLE: &str = "MSCCLPP_LOG_LEVEL";
@@ -17,7 +17,7 @@ impl Log for Logger {
     fn log(&self, record: &Record<'_>) {
         match record.level() {
             Level::Error | Level::Warn => warn(record.args()),
-            level => eprintln!("{}: {}", level.as_str().to_ascii_lowercase(), record.args()),
+            level => note(&level.as_str().to_ascii_lowercase(), record.args()),
         }
     }
 

@@ -1,11 +1,11 @@
 //! Writing: data to standard output, whole files atomically, messages to standard error.
 
 use std::fmt::Display;
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
+use mscclpp_exec::file;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
@@ -66,6 +66,11 @@ pub(crate) fn warn(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{WARNING}warning{WARNING:#}: {text}");
 }
 
+/// Something that is good to know, on standard error, with its level in front. What cannot be said there is lost.
+pub(crate) fn note(level: &str, text: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{level}: {text}");
+}
+
 /// One sentence about an error that is not the command's own.
 pub(crate) fn error(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{ERROR}error{ERROR:#}: {text}");
@@ -83,76 +88,18 @@ pub(crate) fn report(error: &Error) {
     let _ = writeln!(err, "{ERROR}error{ERROR:#}: {error}");
 }
 
-/// Writes a whole file: beside its destination first, then renamed onto it, so that nobody ever sees a part of it.
-///
-/// A destination that exists and is no regular file (a pipe, `/dev/null`) is written in place.
+/// Writes a whole file: all of it, or nothing; see [`file::replace`].
 ///
 /// # Errors
 /// [`Error::Write`] with what the system said; the old file is then untouched.
 pub(crate) fn write_file(path: &Path, text: &[u8]) -> Result<()> {
-    let failed = |source| Error::Write { path: path.to_owned(), source };
-    match fs::metadata(path) {
-        Ok(found) if found.is_dir() => Err(failed(io::ErrorKind::IsADirectory.into())),
-        Ok(found) if !found.is_file() => fs::write(path, text).map_err(failed),
-        // A link is followed, so that it stays a link.
-        Ok(_) => fs::canonicalize(path).and_then(|path| replace(&path, text)).map_err(failed),
-        Err(_) => replace(path, text).map_err(failed),
-    }
+    file::replace(path, text).map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
-    let directory = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    let mut prefix = std::ffi::OsString::from(".");
-    prefix.push(name);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix).suffix(".part");
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // As the old file, or as any new file: the umask applies.
-        let mode = fs::metadata(path).map_or(0o666, |old| old.permissions().mode());
-        builder.permissions(fs::Permissions::from_mode(mode & 0o777));
-    }
-    let mut file = builder.tempfile_in(directory)?;
-    file.write_all(text)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|e| e.error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("plan.json");
-        write_file(&path, b"one").unwrap();
-        write_file(&path, b"two").unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_directory_and_a_missing_directory_are_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        assert!(matches!(write_file(directory.path(), b""), Err(Error::Write { .. })));
-        assert!(matches!(write_file(&directory.path().join("no/such"), b""), Err(Error::Write { .. })));
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_link_stays_a_link() {
-        let directory = tempfile::tempdir().unwrap();
-        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
-        fs::write(&file, b"old").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        write_file(&link, b"new").unwrap();
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read(&file).unwrap(), b"new");
-    }
+/// Whether [`write_file`] will be possible, as far as that shows beforehand.
+///
+/// # Errors
+/// [`Error::Write`] with what the system said.
+pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    file::replaceable(path).map_err(|source| Error::Write { path: path.to_owned(), source })
 }

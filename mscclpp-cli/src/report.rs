@@ -137,7 +137,7 @@ impl Header {
             "collective": self.collective,
             "ranks": self.ranks,
             "in_place": self.in_place,
-            "executor": "cpu",
+            "executor": self.executor.to_ascii_lowercase(),
             "dtype": self.dtype,
             "redop": self.op,
             "accumulate": self.accumulate,
@@ -192,6 +192,7 @@ pub(crate) fn three_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::runner::Backend;
 
     fn header() -> Header {
         Header {
@@ -245,6 +246,14 @@ mod tests {
         assert!(header.row(&row(None)).ends_with(" not verified\n"));
         assert!(header.closing(&[row(None)], false).contains("not verified"));
         assert!(header.closing(&[row(Some(0))], true).contains("did not finish"));
+    }
+
+    #[test]
+    fn json_names_the_executor() {
+        for executor in [Backend::Cpu, Backend::Cuda] {
+            let header = Header { executor: executor.name(), ..header() };
+            assert_eq!(header.json(&[], None)["executor"], executor.name().to_lowercase());
+        }
     }
 
     #[test]

@@ -1,8 +1,10 @@
-//! Files from outside: read up to a limit.
+//! Files: read up to a limit, written as a whole.
 
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
 
 /// Why a file is not read.
 #[derive(Debug)]
@@ -21,21 +23,106 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     if bytes.len() as u64 > limit { Err(ReadError::TooLong) } else { Ok(bytes) }
 }
 
-/// Writes a whole file: beside its destination first, then renamed onto it.
-pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
+/// Writes a whole file: beside its destination first, then renamed onto it, so that nobody ever sees a part of it.
+///
+/// A link is followed and stays a link; an old file's permissions stay. A destination that exists and is no regular file
+/// (a pipe, `/dev/null`) is written in place.
+///
+/// # Errors
+/// What the system says; the old file is then untouched.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let Some((path, mut file)) = beside(path)? else { return fs::write(path, bytes) };
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Whether [`replace`] can write a file there, as far as that shows beforehand: for who works long until it has something
+/// to write. Nothing is left behind.
+///
+/// # Errors
+/// What the system says.
+pub fn replaceable(path: &Path) -> io::Result<()> {
+    beside(path).map(drop)
+}
+
+/// The file that a path leads to, and a new one beside it; `None` if it is to be written in place.
+fn beside(path: &Path) -> io::Result<Option<(PathBuf, NamedTempFile)>> {
+    let (path, old) = match fs::metadata(path) {
+        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if !found.is_file() => return Ok(None),
+        Ok(found) => (fs::canonicalize(path)?, Some(found)),
+        Err(_) => (path.to_owned(), None),
+    };
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
+    let mut prefix = std::ffi::OsString::from(".");
+    prefix.push(name);
     let mut builder = tempfile::Builder::new();
+    builder.prefix(&prefix).suffix(".part");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
         // As any new file: the umask applies.
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+        builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    let mut file = builder.prefix(".").suffix(".part").tempfile_in(folder)?;
-    io::Write::write_all(&mut file, text)?;
-    file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    let file = builder.tempfile_in(folder)?;
+    if let Some(old) = old {
+        file.as_file().set_permissions(old.permissions())?;
+    }
+    Ok(Some((path, file)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("plan.json");
+        replaceable(&path).expect("it can be written");
+        assert!(!path.exists());
+        replace(&path, b"one").expect("it can be written");
+        replace(&path, b"two").expect("it can be written");
+        assert_eq!(fs::read(&path).expect("it is there"), b"two");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn a_folder_and_a_missing_folder_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for path in [folder.path().to_owned(), folder.path().join("no/such"), PathBuf::from("/")] {
+            assert!(replace(&path, b"").is_err(), "{}", path.display());
+            assert!(replaceable(&path).is_err(), "{}", path.display());
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_permissions_and_pipes_stay_what_they_are() {
+        use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, b"old").expect("it can be written");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o660)).expect("it is ours");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        replace(&link, b"new").expect("it can be written");
+        assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
+        assert_eq!(fs::read(&file).expect("it is there"), b"new");
+        assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o660);
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from(0o600)).expect("a pipe");
+        // Whoever opens both ends waits for nobody.
+        let mut end = File::options().read(true).write(true).open(&pipe).expect("it is there");
+        replaceable(&pipe).expect("it can be written");
+        replace(&pipe, b"new").expect("it can be written");
+        assert!(fs::metadata(&pipe).expect("it is there").file_type().is_fifo());
+        let mut found = [0; 3];
+        end.read_exact(&mut found).expect("what was written");
+        assert_eq!(&found, b"new");
+    }
 }

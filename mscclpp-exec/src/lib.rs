@@ -11,7 +11,7 @@ pub mod cuda;
 pub mod dtype;
 pub mod dump;
 pub mod error;
-mod file;
+pub mod file;
 pub mod group;
 mod interpret;
 mod layout;
@@ -29,5 +29,6 @@ pub mod verify;
 
 pub use dtype::{DataType, Element};
 pub use error::Error;
+pub use memory::available_memory;
 pub use message::{Message, Packet};
 pub use numeric::Accumulate;

@@ -3,7 +3,7 @@
 use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
 
-use super::CallArgs;
+use super::RootedArgs;
 use super::collective::collective;
 use crate::size;
 
@@ -48,10 +48,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     pub(crate) in_place: bool,
     #[command(flatten)]
-    pub(crate) call: CallArgs,
-    /// Root of a broadcast or reduce
-    #[arg(long, value_name = "RANK", default_value_t = 0)]
-    pub(crate) root: u32,
+    pub(crate) rooted: RootedArgs,
     /// Use this algorithm instead of what is selected
     #[arg(long, value_name = "NAME")]
     pub(crate) plan: Option<String>,

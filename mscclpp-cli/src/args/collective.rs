@@ -4,9 +4,11 @@ use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::DataType;
+use mscclpp_exec::select::Request;
 
 use super::reduce_op;
 use super::run::data_type;
+use crate::error::Error;
 
 /// The collectives that are calls.
 pub(crate) const COLLECTIVES: [(&str, CollectiveKind); 7] = [
@@ -38,6 +40,32 @@ pub(crate) struct CallArgs {
     /// Reduction: sum, prod, min, max or avg
     #[arg(long, value_name = "OP", default_value = "sum", value_parser = reduce_op)]
     pub(crate) op: ReduceOp,
+}
+
+/// What a call is like that may have a root.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RootedArgs {
+    #[command(flatten)]
+    pub(crate) call: CallArgs,
+    /// Root of a broadcast or reduce
+    #[arg(long, value_name = "RANK", default_value_t = 0)]
+    pub(crate) root: u32,
+}
+
+impl RootedArgs {
+    /// A request with reduction and root, where its collective has them.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a root that is no rank.
+    pub(crate) fn complete(&self, request: Request) -> Result<Request, Error> {
+        let Request { ranks, collective, .. } = request;
+        if self.root >= ranks {
+            return Err(Error::Usage(format!("--root {}: the ranks are 0 to {}", self.root, ranks - 1)));
+        }
+        let rooted = matches!(collective, CollectiveKind::Broadcast | CollectiveKind::Reduce);
+        let root = if rooted { self.root } else { 0 };
+        Ok(Request { op: request.op.map(|_| self.call.op), root, ..request })
+    }
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod tune;
 pub(crate) use analyze::AnalyzeArgs;
 pub(crate) use bench::BenchArgs;
 pub(crate) use check::{AllowArgs, CheckArgs, Level};
-pub(crate) use collective::CallArgs;
+pub(crate) use collective::{CallArgs, RootedArgs};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use launch::{GuardArgs, LaunchArgs};
 pub(crate) use plan::{DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, StatsArgs, Target};
@@ -38,7 +38,7 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// Runs, checks, shows and converts execution plans of GPU collectives. Nothing here needs a GPU.
+/// Runs, checks, shows and converts execution plans of GPU collectives. It needs no GPU, and uses one where it is told to.
 #[derive(Debug, Parser)]
 #[command(
     name = "mscclpp",
@@ -69,7 +69,7 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a plan on the CPU, compare it with a naive reference, print times and bandwidths
+    /// Run a plan on the CPU or a CUDA device, compare it with a naive reference, print times and bandwidths
     Run(RunArgs),
     /// Check plans: shapes, pairing, deadlocks, races, results, the next launch
     Check(CheckArgs),

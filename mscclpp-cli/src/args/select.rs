@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
 
-use super::CallArgs;
+use super::RootedArgs;
 use super::collective::collective;
 use crate::size;
 
@@ -17,7 +17,7 @@ Examples:
   mscclpp select all_gather --bytes 64K --ranks 16 --ranks-per-node 8 --in-place
   mscclpp select all_reduce --bytes 1M --ranks 4 --table four.toml
 
-Exit codes: 0 an algorithm serves the call, 1 none does")]
+Exit codes: 0 an algorithm serves the call, 1 none does, 2 a call that cannot be made so, or no readable table")]
 pub(crate) struct SelectArgs {
     /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv
     #[arg(value_name = "COLLECTIVE", value_parser = collective)]
@@ -41,10 +41,7 @@ pub(crate) struct SelectArgs {
     #[arg(long)]
     pub(crate) multicast: bool,
     #[command(flatten)]
-    pub(crate) call: CallArgs,
-    /// Root of a broadcast or reduce
-    #[arg(long, value_name = "RANK", default_value_t = 0)]
-    pub(crate) root: u32,
+    pub(crate) rooted: RootedArgs,
     /// Follow a tuning table [default: that of MSCCLPP_TUNING_TABLE, if it is set]
     #[arg(long, value_name = "FILE")]
     pub(crate) table: Option<PathBuf>,

@@ -18,13 +18,14 @@ Examples:
   MSCCLPP_TUNING_TABLE=four.toml mscclpp launch -n 4 -- ./train
 
 Every algorithm that serves a call is measured, with several numbers of thread blocks; the table names the fastest
-and the times of the others. Rank 0 writes it.
-Exit codes: 0 the table is written, 3 it cannot be, or ranks are missing")]
+and the times of the others. Rank 0 writes it. A table tells sizes apart by powers of two from 1K to 256M: the sizes
+asked for are rounded to those.
+Exit codes: 0 the table is written, 2 calls that cannot be made so, 3 the table cannot be written, or ranks are missing")]
 pub(crate) struct TuneArgs {
     /// Collectives [default: all]
     #[arg(value_name = "COLLECTIVE", value_parser = collective)]
     pub(crate) collectives: Vec<CollectiveKind>,
-    /// First size; sizes are powers of two
+    /// First size
     #[arg(short, long, value_name = "SIZE", default_value = "1K", value_parser = size::parse)]
     pub(crate) begin: u64,
     /// Last size

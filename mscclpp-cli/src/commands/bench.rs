@@ -10,11 +10,11 @@ use serde_json::json;
 
 use crate::args::BenchArgs;
 use crate::bandwidth::{bus_factor, gigabytes_per_second};
-use crate::error::{Error, Result};
-use crate::job::on_ranks;
+use crate::error::{Error, Result, did_you_mean, similar};
+use crate::exit;
+use crate::job::{on_ranks, require_memory};
 use crate::output::print;
 use crate::report::three_digits;
-use crate::{exit, memory};
 
 /// Measures every size and reports each as soon as it is known, on rank 0.
 ///
@@ -42,9 +42,6 @@ fn sizes(args: &BenchArgs) -> Result<Vec<u64>> {
 
 /// Wrong elements of all sizes.
 fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
-    if args.root >= group.size() {
-        return Err(Error::Usage(format!("--root {}: the ranks are 0 to {}", args.root, group.size() - 1)));
-    }
     let mut requests: Vec<Request> = Vec::new();
     for &size in sizes {
         let request = request(group, args, size)?;
@@ -55,17 +52,16 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     let largest = requests.last().map_or(0, |request| request.bytes);
     // Input and output, and what private memory is copied through.
     let copies = if args.private { 4 } else { 2 };
-    let here = u64::from(args.ranks.unwrap_or(1));
-    memory::require(|| format!("a call of {largest} bytes per rank"), largest.saturating_mul(copies * here))?;
+    require_memory(group, || format!("a call of {largest} bytes per rank"), largest.saturating_mul(copies))?;
 
     if let Some(name) = &args.plan {
+        known(group, args.collective, name)?;
         let config = Config { blocks: args.blocks, threads: None };
         group.insist(Some((args.collective, Choice { name: name.clone(), config })));
     }
-    group.promise_registered(!args.private);
     let talks = group.rank() == 0;
-    if talks && !args.json {
-        print(header(group, args))?;
+    if let Some(request) = requests.first().filter(|_| talks && !args.json) {
+        print(header(request))?;
     }
     let mut all_wrong = 0_u64;
     for request in requests {
@@ -85,36 +81,43 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     Ok(all_wrong)
 }
 
+/// # Errors
+/// [`Error::Usage`] for a name that no algorithm of a collective has.
+fn known(group: &Group, collective: CollectiveKind, name: &str) -> Result<()> {
+    let all = group.registry().iter().filter(|algorithm| algorithm.collective() == collective);
+    let names: Vec<_> = all.map(|algorithm| algorithm.name()).collect();
+    if names.contains(&name) {
+        return Ok(());
+    }
+    let hint = did_you_mean(&similar(name, names));
+    Err(Error::Usage(format!("there is no algorithm `{name}` for {}{hint}", collective.name())))
+}
+
 /// The call of a size, rounded up to whole elements and equal parts.
 fn request(group: &Group, args: &BenchArgs, bytes: u64) -> Result<Request> {
+    let dtype = args.rooted.call.dtype;
     let parts = match args.collective {
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => group.size(),
         _ => 1,
     };
-    let unit = u64::from(parts) * args.call.dtype.size() as u64;
+    let unit = u64::from(parts) * dtype.size() as u64;
     let too_large = || Error::Usage(format!("{bytes} bytes cannot be rounded up to a multiple of {unit}"));
     let bytes = bytes.checked_next_multiple_of(unit).ok_or_else(too_large)?;
-    let request = group.request_of(args.collective, args.call.dtype, bytes);
-    let rooted = matches!(args.collective, CollectiveKind::Broadcast | CollectiveKind::Reduce);
-    Ok(Request {
-        op: request.op.map(|_| args.call.op),
-        root: if rooted { args.root } else { 0 },
-        in_place: args.in_place,
-        registered: !args.private,
-        ..request
-    })
+    let request = group.request_of(args.collective, dtype, bytes);
+    let request = Request { in_place: args.in_place, registered: !args.private, ..request };
+    args.rooted.complete(request)
 }
 
-fn header(group: &Group, args: &BenchArgs) -> String {
-    let ranks = group.size();
+fn header(request: &Request) -> String {
+    let ranks = request.ranks;
     format!(
         "# {}: {ranks} {}, {}, {} buffers, {}{}\n#{:>14} {:>11} {:>8} {:>8} {:>8}  {}\n",
-        args.collective.name(),
+        request.collective.name(),
         if ranks == 1 { "rank" } else { "ranks" },
-        if args.in_place { "in place" } else { "out of place" },
-        buffers(!args.private),
-        args.call.dtype,
-        if reduces(args.collective) { format!(", {}", args.call.op) } else { String::new() },
+        if request.in_place { "in place" } else { "out of place" },
+        buffers(request.registered),
+        request.dtype,
+        request.op.map_or_else(String::new, |op| format!(", {op}")),
         "size",
         "time (us)",
         "algbw",
@@ -122,10 +125,6 @@ fn header(group: &Group, args: &BenchArgs) -> String {
         "#wrong",
         "plan",
     )
-}
-
-fn reduces(kind: CollectiveKind) -> bool {
-    matches!(kind, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce)
 }
 
 fn buffers(registered: bool) -> &'static str {

@@ -167,9 +167,8 @@ impl Bench {
         let largest = counts.iter().copied().max().unwrap_or(0);
         let most = bytes(largest, args.dtype).and_then(|bytes| buffers(plan, bytes));
         let most = most.ok_or_else(|| too_large(plan, largest, args.dtype))?;
-        let available = memory::available();
-        memory::require(|| format!("a run of `{}` with {largest} elements of {}", plan.name, args.dtype), most)?;
-        let options = Options { scratch_limit: available - most, ..Options::default() };
+        let what = || format!("a run of `{}` with {largest} elements of {}", plan.name, args.dtype);
+        let options = Options { scratch_limit: memory::require(what, most)?, ..Options::default() };
         let header = Header {
             plan: plan.name.clone(),
             collective: kind.name(),

@@ -10,33 +10,31 @@ use serde_json::json;
 use crate::args::SelectArgs;
 use crate::error::Result;
 use crate::exit;
-use crate::output::{print, print_json, warn};
+use crate::output::{print, print_json};
 
 /// Explains what is selected.
 ///
 /// # Errors
-/// [`Error::Call`](crate::error::Error::Call) if the tuning table cannot be read; failures of standard output.
+/// [`Error::Call`](crate::error::Error::Call) if the tuning table cannot be read; [`Error::Usage`](crate::error::Error::Usage)
+/// for a root that is no rank; failures of standard output.
 pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
     let registry = match &args.table {
         None => Registry::from_env().map_err(group::Error::from)?,
         Some(path) => {
             let table = Table::load(path).map_err(group::Error::from)?;
             let mut registry = Registry::shipped();
-            table.machine.differences(&mscclpp_exec::tune::Machine::here()).iter().for_each(warn);
             registry.set_table(Some(table));
             registry
         }
     };
-    let request = Request::new(args.collective, args.ranks, args.call.dtype, args.bytes);
-    let request = Request {
-        op: request.op.map(|_| args.call.op),
-        root: args.root,
+    let request = Request::new(args.collective, args.ranks, args.rooted.call.dtype, args.bytes);
+    let request = args.rooted.complete(Request {
         ranks_per_node: args.ranks_per_node.unwrap_or(args.ranks),
         in_place: args.in_place,
         registered: args.registered,
         multicast: args.multicast,
         ..request
-    };
+    })?;
     let explanation = registry.explain(&request);
     if args.json {
         let algorithms = explanation.verdicts.iter().map(|verdict| {

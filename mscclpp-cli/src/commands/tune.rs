@@ -3,23 +3,21 @@
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use mscclpp_exec::group;
 use mscclpp_exec::tune::{Entry, Timed, Tuner};
 
 use crate::args::TuneArgs;
 use crate::error::{Error, Result};
 use crate::exit;
-use crate::job::on_ranks;
-use crate::memory;
-use crate::output::print;
+use crate::job::{on_ranks, require_memory};
+use crate::output::{check_writable, print, write_file};
 use crate::progress::Progress;
 use crate::report::three_digits;
 
 /// Measures, reports each entry as soon as it is known, and writes the table, all on rank 0.
 ///
 /// # Errors
-/// [`Error::Usage`] for sizes that go nowhere; [`Error::Memory`] if the largest size does not fit; [`Error::Call`] if ranks are
-/// missing, a call fails or the table cannot be written.
+/// [`Error::Usage`] for sizes that go nowhere; [`Error::Memory`] if the largest size does not fit, and [`Error::Write`] if the
+/// table cannot be written, both before anything is measured; [`Error::Call`] if ranks are missing or a call fails.
 pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
     if args.begin > args.end {
         return Err(Error::Usage(format!("--begin {} is larger than --end {}", args.begin, args.end)));
@@ -35,11 +33,14 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
         iterations: args.iters,
         ..usual
     };
-    let here = u64::from(args.ranks.unwrap_or(1));
-    let needed = args.end.saturating_mul(4).saturating_mul(here);
-    memory::require(|| format!("calls of {} bytes per rank", args.end), needed)?;
+    let largest = tuner.sizes().last().unwrap_or(0);
     on_ranks(args.ranks, |group| {
         let talks = group.rank() == 0;
+        if talks {
+            check_writable(&args.output)?;
+        }
+        // Input and output, and what private memory is copied through.
+        require_memory(group, || format!("a call of {largest} bytes per rank"), 4 * largest)?;
         let progress = talks.then(|| Progress::new(tuner.len() as u64));
         let failed = Mutex::new(None);
         let told = |entry: &Entry| {
@@ -52,7 +53,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
         };
         let table = tuner.run(group, told)?;
         if talks {
-            table.save(&args.output).map_err(group::Error::from)?;
+            write_file(&args.output, table.text().as_bytes())?;
             if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
                 return Err(error);
             }

@@ -1,5 +1,7 @@
 //! How much memory there is.
 
+use std::fs;
+
 use crate::error::Error;
 
 /// Refuses what the machine does not have. Systems promise more memory than that and kill a process that uses it.
@@ -9,15 +11,64 @@ use crate::error::Error;
 pub(crate) fn check_available(bytes: u64, purpose: &'static str) -> Result<(), Error> {
     // Not worth a look into a file.
     const SMALL: u64 = 1 << 28;
-    match if bytes > SMALL { available() } else { None } {
+    match if bytes > SMALL { available_memory() } else { None } {
         Some(available) if bytes > available => Err(Error::NoMemory { purpose, bytes, available }),
         _ => Ok(()),
     }
 }
 
-/// Bytes that can be used without swapping, where the system tells.
-pub(crate) fn available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+/// Bytes that can be allocated without pushing the machine into swap or over its container's limit, where the system tells.
+pub fn available_memory() -> Option<u64> {
+    let read = |path: &str| fs::read_to_string(path).ok();
+    let machine = read("/proc/meminfo").and_then(|text| meminfo(&text));
+    let [limit, current, stat] = ["max", "current", "stat"].map(|name| read(&format!("/sys/fs/cgroup/memory.{name}")));
+    let container = control_group(limit.as_deref(), current.as_deref(), stat.as_deref());
+    machine.into_iter().chain(container).min()
+}
+
+/// `MemAvailable` of `/proc/meminfo`, in bytes.
+fn meminfo(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// What is left of a control group's limit; `None` without a limit. Files that were read count as used there, and make
+/// room when somebody needs it.
+fn control_group(limit: Option<&str>, current: Option<&str>, stat: Option<&str>) -> Option<u64> {
+    let limit: u64 = limit?.trim().parse().ok()?;
+    let current: u64 = current?.trim().parse().ok()?;
+    let files = stat.and_then(|stat| stat.lines().find_map(|line| line.strip_prefix("inactive_file ")));
+    let files: u64 = files.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0);
+    Some(limit.saturating_sub(current.saturating_sub(files)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_is_read_in_bytes() {
+        let text = "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:   23000000 kB\n";
+        assert_eq!(meminfo(text), Some(23_000_000 * 1024));
+        for junk in
+            ["", "MemAvailable:", "MemAvailable: x kB", "MemAvailable: 1", "MemAvailable: 99999999999999999999 kB"]
+        {
+            assert_eq!(meminfo(junk), None, "{junk}");
+        }
+    }
+
+    #[test]
+    fn a_group_without_a_limit_says_nothing() {
+        assert_eq!(control_group(Some("max\n"), Some("5\n"), None), None);
+        assert_eq!(control_group(Some("100\n"), Some("30\n"), None), Some(70));
+        assert_eq!(control_group(Some("10\n"), Some("30\n"), Some("anon 7\n")), Some(0));
+        assert_eq!(control_group(None, None, None), None);
+    }
+
+    #[test]
+    fn files_that_were_read_leave_room() {
+        let stat = "anon 20\nfile 70\nactive_file 20\ninactive_file 50\nslab 5\n";
+        assert_eq!(control_group(Some("100\n"), Some("95\n"), Some(stat)), Some(55));
+        assert_eq!(control_group(Some("100\n"), Some("40\n"), Some(stat)), Some(100));
+    }
 }

@@ -23,7 +23,8 @@ mod table;
 mod unit;
 mod views;
 
-pub(crate) use available::{available, check_available};
+pub use available::available_memory;
+pub(crate) use available::check_available;
 pub(crate) use fused::{copy_lines, fuse};
 pub(crate) use span::{Lines, Span};
 pub(crate) use table::{Memory, Table};

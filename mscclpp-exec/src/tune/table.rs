@@ -16,7 +16,7 @@ const FORMAT: u32 = 1;
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 16 << 20;
 /// What sizes are rounded to, at least and at most: the reference's limits.
-const SIZES: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 28;
+const LIMITS: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 28;
 
 /// What is fastest for which request, on which machine. Its file is TOML.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ impl Table {
     /// What is fastest for a request: the entry of its size rounded up to a power of two, at least 1 KiB, at most 256 MiB. One
     /// of the same type and reduction goes before others, for times depend on bytes more than on types.
     pub fn get_tuned(&self, request: &Request) -> Option<&Entry> {
-        let bytes = request.bytes.clamp(*SIZES.start(), *SIZES.end()).next_power_of_two();
+        let bytes = rounded(request.bytes);
         let like = || self.entries.iter().filter(|entry| entry.bytes == bytes && entry.is_like(request));
         like().find(|entry| entry.dtype == request.dtype && entry.op == request.op).or_else(|| like().next())
     }
@@ -126,7 +126,7 @@ impl Table {
         head.to_owned() + &toml::to_string(self).unwrap_or_default()
     }
 
-    /// Writes a file: beside its destination first, then renamed onto it, so that nobody ever reads a part of it.
+    /// Writes a file, [as a whole](file::replace): nobody ever reads a part of it.
     ///
     /// # Errors
     /// [`TableError::Write`]; an old file is then untouched.
@@ -135,6 +135,11 @@ impl Table {
         let failed = |source| TableError::Write { path: path.to_owned(), source };
         file::replace(path, self.text().as_bytes()).map_err(failed)
     }
+}
+
+/// The size by which a table decides calls of a size: a power of two within the limits.
+pub(super) fn rounded(bytes: u64) -> u64 {
+    bytes.clamp(*LIMITS.start(), *LIMITS.end()).next_power_of_two()
 }
 
 fn malformed(path: &Path, text: &str, at: usize, what: String) -> TableError {

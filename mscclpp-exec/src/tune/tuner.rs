@@ -6,7 +6,7 @@ use mscclpp_core::vocab::ReduceOp;
 use super::machine::Machine;
 use super::measure::{Measuring, measure};
 use super::record::{Entry, Timed};
-use super::table::Table;
+use super::table::{Table, rounded};
 use crate::dtype::DataType;
 use crate::group::{Error, Group};
 use crate::select::{Backend, Choice, Config, Request};
@@ -19,9 +19,10 @@ const HOPELESS: f64 = 4.0;
 pub struct Tuner {
     /// The collectives.
     pub collectives: Vec<CollectiveKind>,
-    /// The least size, rounded up to a power of two; 1 KiB.
+    /// The least size, usually 1 KiB. It is rounded as tables round the sizes of calls: up to a power of two, at least 1 KiB,
+    /// at most 256 MiB.
     pub least: u64,
-    /// The largest size; 128 MiB.
+    /// The largest size, usually 128 MiB; rounded likewise.
     pub most: u64,
     /// Whether calls are in place.
     pub placements: Vec<bool>,
@@ -88,11 +89,11 @@ impl Tuner {
         self.len() == 0
     }
 
-    fn sizes(&self) -> impl Iterator<Item = u64> + use<> {
-        let most = self.most;
-        let next = move |size: &u64| size.checked_mul(2);
-        let first = self.least.max(1).checked_next_power_of_two();
-        std::iter::successors(first, next).take_while(move |size| *size <= most)
+    /// The sizes that are measured, in ascending order: powers of two, those that a table tells apart.
+    pub fn sizes(&self) -> impl Iterator<Item = u64> + use<> {
+        let most = rounded(self.most);
+        let first = Some(rounded(self.least));
+        std::iter::successors(first, |size| Some(2 * size)).take_while(move |size| *size <= most)
     }
 
     /// Rank 0's machine.
