@@ -117,6 +117,12 @@ impl Simulator {
             (state.functions.get(&launch.function.0).copied(), self.options.seed.wrapping_add(state.launches << 20))
         };
         let Some(kernel) = kernel else { return error("cuLaunchKernel", Code::NotFound, "no such kernel") };
+        if let Some(threaded) = self.options.threaded {
+            let threads = launch.threads.min(self.options.threads);
+            // SAFETY: the promise of whoever put it on the stream.
+            unsafe { threaded.run(kernel as *const c_void, launch.blocks, threads, &launch.argument) };
+            return Ok(());
+        }
         let mut held = Some(self.memory());
         let pieces = held.as_ref().map(|memory| memory.pieces()).unwrap_or_default();
         let kernel = Kernel {
@@ -257,8 +263,11 @@ unsafe impl Driver for Simulator {
         let mut state = self.state();
         let kernel = state.modules.get(&module.0).map_or(std::ptr::null(), |module| {
             let name = CString::new(name).unwrap_or_default();
+            if let Some(threaded) = self.options.threaded {
+                return threaded.find(module, &name);
+            }
             // SAFETY: two texts that end with a zero.
-            unsafe { native::sim_find(module.as_ptr(), name.as_ptr()) }
+            unsafe { native::sim_find(module.as_ptr(), name.as_ptr()).cast() }
         });
         if kernel.is_null() {
             return error("cuModuleGetFunction", Code::NotFound, name);

@@ -16,8 +16,10 @@ mod launch;
 #[cfg(simulator)]
 mod native;
 mod options;
+mod threaded;
 
 pub use options::Options;
+pub use threaded::Threaded;
 
 use mscclpp_exec::cuda::SharedDriver;
 

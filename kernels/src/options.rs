@@ -1,5 +1,7 @@
 //! Settings of the simulator.
 
+use crate::threaded::Threaded;
+
 /// How a simulated device behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -13,12 +15,14 @@ pub struct Options {
     pub weak: bool,
     /// A bug in the device code, one of [`bugs`](crate::bugs); only for f32.
     pub bug: Option<&'static str>,
+    /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.
+    pub threaded: Option<Threaded>,
     /// The driver's call that fails: its name, and which of its calls, counted from 1.
     pub failing: Option<(&'static str, u64)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, bug: None, failing: None }
+        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, bug: None, threaded: None, failing: None }
     }
 }

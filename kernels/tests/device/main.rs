@@ -11,6 +11,7 @@ mod graphs;
 mod mock;
 mod plans;
 mod stalls;
+mod threads;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -59,6 +60,7 @@ fn tests() -> Vec<Test> {
 }
 
 fn main() {
+    threads::run_case();
     let arguments = Arguments::from_args();
     let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
     let seed = number("MSCCLPP_SEED").unwrap_or(days);
@@ -113,6 +115,7 @@ fn main() {
     let faults =
         faults::tests().into_iter().chain(bugs::tests()).map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
     let mock_faults = faults::on_mock(&mock).with_ignored_flag(mock.is_err());
-    let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain([mock_faults]).collect();
+    let threaded = threads::tests(no_simulator.as_ref());
+    let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain([mock_faults]).chain(threaded).collect();
     libtest_mimic::run(&arguments, trials).exit();
 }
