@@ -1,4 +1,4 @@
-//! A simulator of a CUDA device: the kernels of this folder, compiled for the CPU, under a seeded scheduler and weak memory.
+//! A simulator of CUDA devices: the kernels of this folder, compiled for the CPU, under a seeded scheduler and weak memory.
 //!
 //! It stands behind the same [`Driver`](mscclpp_exec::cuda::Driver) as CUDA's own, so the executor's host code runs unchanged. Without a C++
 //! compiler there is no simulator, and [`simulator`] says so.
@@ -14,12 +14,12 @@ mod driver;
 #[cfg(simulator)]
 mod launch;
 #[cfg(simulator)]
+mod machine;
+#[cfg(simulator)]
 mod native;
 mod options;
-mod threaded;
 
 pub use options::Options;
-pub use threaded::Threaded;
 
 use mscclpp_exec::cuda::SharedDriver;
 
@@ -32,17 +32,32 @@ pub fn bugs() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// Says why there is none: this was built without a C++ compiler.
-#[cfg(simulator)]
 pub fn simulator(options: Options) -> Result<SharedDriver, String> {
-    Ok(std::sync::Arc::new(driver::Simulator::new(options)))
+    machine(options, 1).map(|mut devices| devices.remove(0))
 }
 
-/// A simulated device.
+/// The devices of a simulated machine.
+///
+/// With one, kernels run when they are launched. With several, they run when somebody waits for a stream: all that are there,
+/// at once.
 ///
 /// # Errors
-/// Says why there is none: this was built without a C++ compiler.
+/// As [`simulator`].
+///
+/// # Panics
+/// For no device.
+#[cfg(simulator)]
+pub fn machine(options: Options, devices: u32) -> Result<Vec<SharedDriver>, String> {
+    assert!(devices > 0, "a machine without devices");
+    Ok(driver::Simulator::all(options, devices).map(|device| std::sync::Arc::new(device) as SharedDriver).collect())
+}
+
+/// The devices of a simulated machine.
+///
+/// # Errors
+/// Says why there are none: this was built without a C++ compiler.
 #[cfg(not(simulator))]
-pub fn simulator(_: Options) -> Result<SharedDriver, String> {
+pub fn machine(_: Options, _: u32) -> Result<Vec<SharedDriver>, String> {
     Err("built without a C++ compiler, which the simulator needs".into())
 }
 

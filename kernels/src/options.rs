@@ -1,6 +1,6 @@
 //! Settings of the simulator.
 
-use crate::threaded::Threaded;
+use std::time::Duration;
 
 /// How a simulated device behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +15,20 @@ pub struct Options {
     pub weak: bool,
     /// A bug in the device code, one of [`bugs`](crate::bugs); only for f32.
     pub bug: Option<&'static str>,
-    /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.
-    pub threaded: Option<Threaded>,
     /// The driver's call that fails: its name, and which of its calls, counted from 1.
     pub failing: Option<(&'static str, u64)>,
+    /// A device whose threads get their turn a hundred times less often.
+    pub slow: Option<u32>,
+    /// Whether devices do not reach one another's memory.
+    pub apart: bool,
+    /// Whether threads or processes other than the one that waits launch kernels, which it must wait for.
+    pub others: bool,
+    /// How long nothing may happen before kernels that wait for somebody outside of them count as stuck.
+    pub patience: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, bug: None, threaded: None, failing: None }
+        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, bug: None, failing: None, slow: None, apart: false, others: false, patience: Duration::from_secs(10) }
     }
 }

@@ -117,7 +117,22 @@ calls! {
 
     fn cuCtxSetCurrent(context: usize) { state::enter(context) }
 
-    fn cuCtxSynchronize() { called_here("cuCtxSynchronize") }
+    fn cuCtxSynchronize() { ask(|driver| driver.wait_idle()) }
+
+    fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> can {
+        let (device, peer) = (ordinal(device)?, ordinal(peer)?);
+        match state::number_in_machine(device, peer) {
+            // Of another machine.
+            None => Ok(0),
+            Some(peer) => state::driver_of(device)?.can_access(peer).map(c_int::from).map_err(said),
+        }
+    }
+
+    fn cuCtxEnablePeerAccess(context: usize, _flags: c_uint) {
+        let peer = context.checked_sub(1).ok_or(code::INVALID_CONTEXT)?;
+        let peer = state::number_in_machine(state::current()?, peer).ok_or(code::INVALID_CONTEXT)?;
+        ask(|driver| driver.enable_access(peer))
+    }
 
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> address { ask(|driver| driver.alloc(bytes as u64)) }
 

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mscclpp_exec::cuda::SharedDriver;
-use mscclpp_kernels::{Options, simulator};
+use mscclpp_kernels::{Options, machine, simulator};
 
 use crate::code::{self, Code};
 
@@ -17,6 +17,8 @@ pub(crate) const DEVICES: usize = 64;
 #[derive(Default)]
 struct Device {
     options: Options,
+    /// The first device of its machine, and how many that has; 0: it is alone.
+    machine: (usize, u32),
     /// Its primary context, while somebody retains it, and how many do.
     context: Option<(SharedDriver, usize)>,
     /// Bytes of kernels' arguments, by the function's handle.
@@ -36,12 +38,23 @@ thread_local! {
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Settings of a device, from the next time that its context is made. `failing`: the call that fails, or null.
+/// Devices of machines, made with the first of their contexts; each is taken when its own is made.
+static MACHINES: Mutex<BTreeMap<usize, Vec<Option<SharedDriver>>>> = Mutex::new(BTreeMap::new());
+
+/// Settings of `count` devices that share a machine, from the next time that their contexts are made. `failing`: the call that
+/// fails, or null.
 ///
 /// # Safety
 /// `failing` is null or a text.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn mock_cuda_options(device: u32, seed: u64, stop_at_one_of: u32, failing: *const c_char, nth: u64) {
+unsafe extern "C" fn mock_cuda_options(
+    first: u32,
+    count: u32,
+    seed: u64,
+    stop_at_one_of: u32,
+    failing: *const c_char,
+    nth: u64,
+) {
     let failing = match failing.is_null() {
         true => None,
         false => {
@@ -50,16 +63,41 @@ unsafe extern "C" fn mock_cuda_options(device: u32, seed: u64, stop_at_one_of: u
             Some((&*call.leak(), nth))
         }
     };
+    let patience = std::time::Duration::from_secs(if failing.is_some() { 1 } else { 10 });
     let mut devices = devices();
-    let device = devices.entry(device as usize).or_default();
-    device.options = Options { seed, stop_at_one_of, failing, ..Options::default() };
-    device.calls = 0;
+    for number in first..first + count {
+        let device = devices.entry(number as usize).or_default();
+        device.options = Options { seed, stop_at_one_of, failing, patience, ..Options::default() };
+        device.machine = (first as usize, count);
+        device.calls = 0;
+    }
+}
+
+/// The number of a device among those of another one's machine, if it is one of them.
+pub(crate) fn number_in_machine(device: usize, peer: usize) -> Option<u32> {
+    let (first, count) = devices().get(&device).map_or((device, 1), |device| device.machine);
+    peer.checked_sub(first).and_then(|number| u32::try_from(number).ok()).filter(|&number| number < count)
+}
+
+/// A simulated device, of its machine.
+fn open(ordinal: usize, options: Options, (first, count): (usize, u32)) -> Result<SharedDriver, Code> {
+    if count < 2 {
+        return simulator(options).map_err(|_| code::UNKNOWN);
+    }
+    let mut machines = MACHINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let slots = machines.entry(first).or_default();
+    if slots.get(ordinal - first).is_none_or(Option::is_none) {
+        *slots = machine(options, count).map_err(|_| code::UNKNOWN)?.into_iter().map(Some).collect();
+    }
+    slots[ordinal - first].take().ok_or(code::UNKNOWN)
 }
 
 /// Counts a call that the simulator does not know, and fails if it is that one's turn.
 pub(crate) fn called(ordinal: usize, call: &str) -> Result<(), Code> {
     let mut devices = devices();
-    let device = devices.entry(ordinal).or_default();
+    // Devices of a machine count together.
+    let (first, count) = devices.entry(ordinal).or_default().machine;
+    let device = devices.entry(if count == 0 { ordinal } else { first }).or_default();
     let Some((_, nth)) = device.options.failing.filter(|(name, _)| *name == call) else { return Ok(()) };
     device.calls += 1;
     if device.calls == nth { Err(code::UNKNOWN) } else { Ok(()) }
@@ -75,7 +113,7 @@ pub(crate) fn retain(ordinal: usize) -> Result<(), Code> {
     let device = devices.entry(ordinal).or_default();
     match &mut device.context {
         Some((_, count)) => *count += 1,
-        None => device.context = Some((simulator(device.options).map_err(|_| code::UNKNOWN)?, 1)),
+        None => device.context = Some((open(ordinal, device.options, device.machine)?, 1)),
     }
     Ok(())
 }
@@ -89,7 +127,11 @@ pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
         return Ok(());
     }
     device.arguments.clear();
+    let first = device.machine.0;
     drop(devices);
+    // Devices of its machine whose contexts were never made.
+    let unused = MACHINES.lock().unwrap_or_else(PoisonError::into_inner).remove(&first);
+    drop(unused);
     // Says what was left behind.
     drop(driver);
     Ok(())
@@ -103,9 +145,18 @@ pub(crate) fn enter(context: usize) -> Result<(), Code> {
     driver().map(|_| ())
 }
 
+/// The device whose context is current.
+pub(crate) fn current() -> Result<usize, Code> {
+    CURRENT.get().ok_or(code::INVALID_CONTEXT)
+}
+
 /// The simulator behind the current context.
 pub(crate) fn driver() -> Result<SharedDriver, Code> {
-    let ordinal = CURRENT.get().ok_or(code::INVALID_CONTEXT)?;
+    driver_of(current()?)
+}
+
+/// The simulator behind a device's context.
+pub(crate) fn driver_of(ordinal: usize) -> Result<SharedDriver, Code> {
     let devices = devices();
     let context = devices.get(&ordinal).and_then(|device| device.context.as_ref());
     context.map(|(driver, _)| driver.clone()).ok_or(code::INVALID_CONTEXT)

@@ -29,7 +29,7 @@ impl Pair {
         };
         let cpu = cpu::World::new(plan.num_ranks()).prepare(plan, message)?;
         let (buffers, cpu_buffers) = (run.buffers()?, cpu.buffers()?);
-        Ok(Some(Self { run, buffers, cpu, cpu_buffers, stream: world.device().stream()?, seed: 1 }))
+        Ok(Some(Self { run, buffers, cpu, cpu_buffers, stream: world.stream()?, seed: 1 }))
     }
 
     /// Gives both new inputs, and the CPU its results.

@@ -1,11 +1,13 @@
 //! Driver's calls that fail, one after the other: an error that names the call, and nothing is left behind.
 
+use std::time::Duration;
+
 use libtest_mimic::{Failed, Trial};
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{Device, Unavailable, World};
+use mscclpp_exec::cuda::{self, Device, Unavailable, World};
 use mscclpp_exec::{DataType, Error, Message, algorithms};
-use mscclpp_kernels::{Options, simulator};
+use mscclpp_kernels::{Options, machine, simulator};
 
 use super::bits::shipped;
 use super::{at, mock};
@@ -13,6 +15,7 @@ use super::{at, mock};
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
         Trial::test("faults::every_call_fails_once", every_call_fails_once),
+        Trial::test("faults::every_call_fails_once_on_two_devices", every_call_fails_once_on_two_devices),
         Trial::test("faults::what_does_not_fit_is_refused", what_does_not_fit_is_refused),
         Trial::test("faults::a_device_that_is_not_there_is_refused", a_device_that_is_not_there_is_refused),
     ]
@@ -35,7 +38,7 @@ fn what_does_not_fit_is_refused() -> Result<(), Failed> {
     match World::new(&device, 16).prepare(&plan, Message::new(DataType::F32, 1600)) {
         Err(error @ Error::NotResident { .. }) if error.code() == Code::NotResident => {
             let text = error.to_string();
-            if text.contains("has 256 thread blocks of 1024 threads, the device runs 132 of them at once") {
+            if text.contains("has 256 thread blocks of 1024 threads on device 0 (simulated device), which runs 132 of them at once") {
                 Ok(())
             } else {
                 Err(text.into())
@@ -45,12 +48,11 @@ fn what_does_not_fit_is_refused() -> Result<(), Failed> {
     }
 }
 
-/// All that a program does with a device, with port channels.
-fn program(device: &Device) -> Result<(), Error> {
+/// All that a program does with a world of two ranks, with port channels.
+fn program(world: &World) -> Result<(), Error> {
     let plan = shipped("allreduce_ring_ports", 2).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
-    let world = World::new(device, 2);
     let mut run = world.prepare(&plan, Message::new(DataType::F32, 40).any_size())?;
-    let (mut buffers, stream, other) = (run.buffers()?, device.stream()?, device.stream()?);
+    let (mut buffers, stream, other) = (run.buffers()?, world.stream()?, world.stream()?);
     buffers.write_input(0, &[0; 160])?;
     run.launch_buffers(&mut buffers, &other)?;
     run.launch_buffers(&mut buffers, &stream)?;
@@ -104,34 +106,61 @@ const HEARD_OF_CUDA: [&str; 9] = [
     "cuGraphInstantiate",
 ];
 
+/// Calls that only several devices need.
+const HEARD_OF_SEVERAL: [&str; 2] = ["cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"];
+
 fn every_call_fails_once() -> Result<(), Failed> {
-    each_fails(&HEARD, |options| Ok(program(&Device::with_driver(simulator(options)?))))
+    each_fails(&HEARD, &UNHEARD, |options| Ok(program(&World::new(&Device::with_driver(simulator(options)?), 2))))
+}
+
+fn every_call_fails_once_on_two_devices() -> Result<(), Failed> {
+    let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_SEVERAL).collect();
+    // That devices are waited for before memory goes back.
+    let unheard: Vec<&str> = UNHEARD.into_iter().chain(["cuCtxSynchronize"]).collect();
+    each_fails(&heard, &unheard, |options| {
+        let devices: Vec<_> = machine(options, 2)?.into_iter().map(Device::with_driver).collect();
+        Ok(World::across(&devices, cuda::Options::default()).and_then(|world| program(&world)))
+    })
 }
 
 /// The same behind CUDA's functions.
-pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> Trial {
-    let mock = mock.clone();
-    Trial::test("mock::faults::every_call_fails_once", move || {
-        let mock = mock?;
-        let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_CUDA).collect();
-        each_fails(&heard, |options| match mock.device(options) {
-            Ok(rig) => Ok(program(&rig.device)),
-            Err(reason) => Ok(Err(reason.into())),
-        })
-    })
+pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 2] {
+    let (one, two) = (mock.clone(), mock.clone());
+    let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_CUDA).collect();
+    let heard_of_two: Vec<&str> = heard.iter().copied().chain(HEARD_OF_SEVERAL).collect();
+    [
+        Trial::test("mock::faults::every_call_fails_once", move || {
+            let mock = one?;
+            each_fails(&heard, &UNHEARD, |options| match mock.devices(options, 1) {
+                Ok(rig) => Ok(program(&World::new(&rig.devices[0], 2))),
+                Err(reason) => Ok(Err(reason.into())),
+            })
+        }),
+        Trial::test("mock::faults::every_call_fails_once_on_two_devices", move || {
+            let mock = two?;
+            each_fails(&heard_of_two, &UNHEARD, |options| match mock.devices(options, 2) {
+                Ok(rig) => {
+                    let world = World::across(&rig.devices, cuda::Options::default());
+                    Ok(world.and_then(|world| program(&world)))
+                }
+                Err(reason) => Ok(Err(reason.into())),
+            })
+        }),
+    ]
 }
 
 /// That nothing is left behind is seen to by the simulator when it is dropped.
 fn each_fails(
     heard: &[&'static str],
+    unheard: &[&'static str],
     run: impl Fn(Options) -> Result<Result<(), Error>, Failed>,
 ) -> Result<(), Failed> {
     let heard = heard.iter().map(|call| (*call, true));
-    for (call, is_heard) in heard.chain(UNHEARD.map(|call| (call, false))) {
-        for nth in 1..=20 {
-            let failing = Some((call, nth));
+    for (call, is_heard) in heard.chain(unheard.iter().map(|call| (*call, false))) {
+        for nth in 1..=40 {
+            let (failing, patience) = (Some((call, nth)), Duration::from_secs(1));
             let place = format!("call {nth} of {call}");
-            match run(Options { failing, ..Options::default() })? {
+            match run(Options { failing, patience, ..Options::default() })? {
                 Err(Error::NoDevice(Unavailable::Driver(error))) if error.call == call => {}
                 Err(Error::Driver(error)) => {
                     assert_eq!(Error::from((*error).clone()).code(), Code::DriverFailed);

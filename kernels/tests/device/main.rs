@@ -6,12 +6,12 @@
 
 mod bits;
 mod bugs;
+mod devices;
 mod faults;
 mod graphs;
 mod mock;
 mod plans;
 mod stalls;
-mod threads;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -60,7 +60,6 @@ fn tests() -> Vec<Test> {
 }
 
 fn main() {
-    threads::run_case();
     let arguments = Arguments::from_args();
     let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
     let seed = number("MSCCLPP_SEED").unwrap_or(days);
@@ -107,15 +106,15 @@ fn main() {
     let mocked = tests().into_iter().map(|test| {
         let (mock, ignored) = (mock.clone(), mock.is_err());
         Trial::test(format!("mock::{}", test.name), move || {
-            let rig = mock?.device(Options { seed, ..Options::default() })?;
-            (test.run)(&Rig { device: rig.device.clone(), simulated: true, seed })
+            let rig = mock?.devices(Options { seed, ..Options::default() }, 1)?;
+            (test.run)(&Rig { device: rig.devices[0].clone(), simulated: true, seed })
         })
         .with_ignored_flag(ignored)
     });
     let faults =
-        faults::tests().into_iter().chain(bugs::tests()).map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
-    let mock_faults = faults::on_mock(&mock).with_ignored_flag(mock.is_err());
-    let threaded = threads::tests(no_simulator.as_ref());
-    let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain([mock_faults]).chain(threaded).collect();
+        faults::tests().into_iter().chain(bugs::tests()).chain(devices::tests(seed..seed + seeds));
+    let faults = faults.map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
+    let mock_faults = faults::on_mock(&mock).into_iter().map(|trial| trial.with_ignored_flag(mock.is_err()));
+    let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain(mock_faults).collect();
     libtest_mimic::run(&arguments, trials).exit();
 }

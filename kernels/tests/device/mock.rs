@@ -8,8 +8,9 @@ use libloading::os::unix::{Library, Symbol};
 use mscclpp_exec::cuda::{Device, Unavailable};
 use mscclpp_kernels::Options;
 
-/// `mock_cuda_options`: device, seed, one stop in so many accesses, the call that fails and which of them.
-type SetOptions = unsafe extern "C" fn(u32, u64, u32, *const c_char, u64);
+/// `mock_cuda_options`: first device, number of devices, seed, one stop in so many accesses, the call that fails and which of
+/// them.
+type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, *const c_char, u64);
 
 /// The library, and which of its devices are in use.
 pub(crate) struct Driver {
@@ -17,18 +18,18 @@ pub(crate) struct Driver {
     used: Mutex<[bool; 64]>,
 }
 
-/// A device, and its number for as long.
+/// Devices of one machine, and their numbers for as long.
 pub(crate) struct Mock {
-    pub(crate) device: Device,
-    _number: Number,
+    pub(crate) devices: Vec<Device>,
+    _numbers: Numbers,
 }
 
-/// A device's number, given back when this is dropped.
-struct Number(u32, &'static Driver);
+/// Numbers of devices, given back when this is dropped.
+struct Numbers(std::ops::Range<usize>, &'static Driver);
 
-impl Drop for Number {
+impl Drop for Numbers {
     fn drop(&mut self) {
-        self.1.used.lock().unwrap_or_else(PoisonError::into_inner)[self.0 as usize] = false;
+        self.1.used.lock().unwrap_or_else(PoisonError::into_inner)[self.0.clone()].fill(false);
     }
 }
 
@@ -55,22 +56,26 @@ fn load() -> Result<Driver, String> {
 }
 
 impl Driver {
-    /// A device that nobody else uses. Of the options, the seed, where threads stop and what fails.
+    /// Devices of a machine that nobody else uses. Of the options, the seed, where threads stop and what fails.
     ///
     /// # Errors
     /// As [`Device::new`]. While the call that fails is one of those that open a device, that is the one.
-    pub(crate) fn device(&'static self, options: Options) -> Result<Mock, Unavailable> {
-        let number = {
+    pub(crate) fn devices(&'static self, options: Options, count: usize) -> Result<Mock, Unavailable> {
+        let numbers = {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-            let free = used.iter().position(|used| !used).expect("fewer tests at a time than devices");
-            used[free] = true;
-            Number(free as u32, self)
+            let mut free = (0..=used.len() - count).filter(|&first| !used[first..first + count].contains(&true));
+            let first = free.next().expect("fewer tests at a time than devices");
+            drop(free);
+            used[first..first + count].fill(true);
+            Numbers(first..first + count, self)
         };
         let failing = options.failing.and_then(|(call, _)| CString::new(call).ok());
         let (call, nth) =
             (failing.as_ref().map_or(std::ptr::null(), |call| call.as_ptr()), options.failing.map_or(0, |f| f.1));
+        let first = numbers.0.start as u32;
         // SAFETY: the text is there during the call.
-        unsafe { (self.set_options)(number.0, options.seed, options.stop_at_one_of, call, nth) };
-        Ok(Mock { device: Device::new(number.0)?, _number: number })
+        unsafe { (self.set_options)(first, count as u32, options.seed, options.stop_at_one_of, call, nth) };
+        let devices = numbers.0.clone().map(|number| Device::new(number as u32)).collect::<Result<_, _>>()?;
+        Ok(Mock { devices, _numbers: numbers })
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 /// The plan of an algorithm without the first operation of a kind on a rank.
-fn without(name: &str, ranks: u32, rank: usize, kind: OpKind) -> Result<PlanTree, Failed> {
+pub(crate) fn without(name: &str, ranks: u32, rank: usize, kind: OpKind) -> Result<PlanTree, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
     for block in &mut tree.ranks[rank].blocks {
@@ -32,13 +32,21 @@ fn without(name: &str, ranks: u32, rank: usize, kind: OpKind) -> Result<PlanTree
 }
 
 fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -> Result<(), Failed> {
-    let ranks = tree.ranks.len() as u32;
     let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
-    let world = World::with_options(&rig.device, ranks, options);
+    in_world(&World::with_options(&rig.device, tree.ranks.len() as u32, options), tree, is_expected)
+}
+
+/// That a broken plan stalls as expected, again and again, and that a right one is not disturbed.
+pub(crate) fn in_world(
+    world: &World,
+    tree: &PlanTree,
+    is_expected: impl Fn(&WaitsFor) -> bool,
+) -> Result<(), Failed> {
+    let ranks = tree.ranks.len() as u32;
     let message = Message::new(DataType::F32, 1000).any_size();
     let broken = Plan::new(tree);
     let mut run = world.prepare(&broken, message)?;
-    let (mut buffers, stream) = (run.buffers()?, rig.device.stream()?);
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
     for _ in 0..2 {
         run.launch_buffers(&mut buffers, &stream)?;
         let Err(Error::Stalled(stall)) = run.synchronize(&stream) else {
@@ -54,7 +62,7 @@ fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -
     }
     // Another plan of the same world is not disturbed.
     let right = shipped("allreduce_packets", ranks)?;
-    Pair::new(&world, &right, message)?.ok_or("too many thread blocks")?.check(3)
+    Pair::new(world, &right, message)?.ok_or("too many thread blocks")?.check(3)
 }
 
 fn a_missing_signal_is_named(rig: &Rig) -> Result<(), Failed> {

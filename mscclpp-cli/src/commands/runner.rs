@@ -68,7 +68,7 @@ impl Ranks {
             None => None,
             Some(world) => {
                 let run = world.prepare(plan, message)?;
-                Some(OnDevice { buffers: run.buffers()?, stream: world.device().stream()?, run })
+                Some(OnDevice { buffers: run.buffers()?, stream: world.stream()?, run })
             }
         };
         Ok(Runner { run, buffers, cuda })

@@ -1,10 +1,12 @@
 //! Buffers of all ranks of a launch, on the device.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::device::Device;
 use super::driver::SharedDriver;
 use super::memory::DeviceMemory;
+use super::world::Inner;
 use crate::dtype::DataType;
 use crate::error::Error;
 
@@ -74,12 +76,12 @@ impl DeviceBuffer {
     }
 }
 
-/// Input and output of every rank in a device's memory. In place, both lie in one memory.
+/// Input and output of every rank in its device's memory. In place, both lie in one memory.
 ///
 /// Made by [`Run::buffers`](super::Run::buffers).
 pub struct Buffers {
     pub(super) dtype: DataType,
-    driver: SharedDriver,
+    world: Arc<Inner>,
     /// Input or the one buffer of an in-place plan, and output.
     ranks: Vec<[DeviceMemory; 2]>,
     pub(super) lens: [u64; 2],
@@ -90,11 +92,18 @@ pub struct Buffers {
 pub(super) type Part = (usize, u64, u64);
 
 impl Buffers {
-    pub(super) fn new(device: &Device, dtype: DataType, lens: [u64; 2], parts: Vec<[Part; 2]>) -> Result<Self, Error> {
-        let driver = device.driver().clone();
-        let memory = |bytes| DeviceMemory::zeroed(&driver, bytes);
-        let ranks = parts.iter().map(|_| Ok([memory(lens[0])?, memory(lens[1])?])).collect::<Result<_, Error>>()?;
-        Ok(Self { dtype, driver, ranks, lens, parts })
+    pub(super) fn new(
+        world: &Arc<Inner>,
+        dtype: DataType,
+        lens: [u64; 2],
+        parts: Vec<[Part; 2]>,
+    ) -> Result<Self, Error> {
+        let memories = |rank| -> Result<_, Error> {
+            let memory = |bytes| DeviceMemory::zeroed(world.device(rank).driver(), bytes);
+            Ok([memory(lens[0])?, memory(lens[1])?])
+        };
+        let ranks = (0..world.ranks).map(memories).collect::<Result<_, _>>()?;
+        Ok(Self { dtype, world: Arc::clone(world), ranks, lens, parts })
     }
 
     /// Number of ranks.
@@ -131,7 +140,7 @@ impl Buffers {
     /// [`Error::BufferSize`] if it has another length, [`Error::Driver`].
     pub fn write_input(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
         let slice = self.checked(rank, 0, bytes.len())?;
-        Ok(self.driver.upload(slice.address, bytes)?)
+        Ok(self.driver(rank).upload(slice.address, bytes)?)
     }
 
     /// Writes a rank's output, so that a test can see what a launch left alone.
@@ -140,7 +149,7 @@ impl Buffers {
     /// As [`write_input`](Self::write_input).
     pub fn write_output(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
         let slice = self.checked(rank, 1, bytes.len())?;
-        Ok(self.driver.upload(slice.address, bytes)?)
+        Ok(self.driver(rank).upload(slice.address, bytes)?)
     }
 
     /// Reads a rank's output. Waits for nothing: first synchronize the stream.
@@ -149,12 +158,17 @@ impl Buffers {
     /// As [`write_input`](Self::write_input).
     pub fn read_output(&self, rank: u32, bytes: &mut [u8]) -> Result<(), Error> {
         let slice = self.checked(rank, 1, bytes.len())?;
-        Ok(self.driver.download(bytes, slice.address)?)
+        Ok(self.driver(rank).download(bytes, slice.address)?)
+    }
+
+    /// Of a rank that there is.
+    fn driver(&self, rank: u32) -> &SharedDriver {
+        self.world.device(rank).driver()
     }
 
     fn checked(&self, rank: u32, side: usize, found: usize) -> Result<DeviceSlice, Error> {
         let (slice, found) = (self.slice(rank, side), found as u64);
-        if slice.bytes == found {
+        if slice.bytes == found && rank < self.num_ranks() {
             return Ok(slice);
         }
         Err(Error::BufferSize { rank, buffer: ["input", "output"][side], expected: slice.bytes, found })
@@ -169,5 +183,14 @@ impl Buffers {
                 DeviceSlice { address: second.address(), bytes: self.lens[1] },
             ]
         })
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        if self.world.devices.len() > 1 {
+            // Kernels of other devices may still use what is given back; a failure cannot be mended here.
+            let _ = self.world.wait_idle();
+        }
     }
 }

@@ -1,93 +1,95 @@
-//! What a world keeps of a plan on the device.
+//! What a world keeps of a plan on its devices.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::abi;
 use super::device::Device;
+use super::meeting::add_meetings;
 use super::memory::{DeviceMemory, MappedMemory};
 use super::proxy::Proxies;
 use super::tables::{Counters, Tables};
+use super::world::Inner;
 use crate::error::Error;
 use crate::interpret::Program;
 
-/// A plan on a device. Launches of all sizes share it, one at a time.
+/// A plan on the devices of a world. Launches of all sizes share it, one at a time.
 pub(super) struct Context {
     pub(super) program: Program,
-    pub(super) counters: Counters,
-    pub(super) counter_memory: DeviceMemory,
+    counters: Counters,
+    /// By device.
+    pub(super) parts: Vec<Part>,
+    /// Word 0: the host asks the devices to give up. Word 1: a device has given up.
+    flags: Arc<MappedMemory>,
+    /// Plain scratch and packets of every rank.
+    scratch: Mutex<Vec<[DeviceMemory; 2]>>,
+}
+
+/// What one device has of a plan.
+pub(super) struct Part {
+    pub(super) device: Device,
+    /// Its thread blocks, by their numbers in the program, ascending.
+    pub(super) numbers: Vec<u32>,
+    counters: DeviceMemory,
     agents: DeviceMemory,
     instrs: DeviceMemory,
     operands: DeviceMemory,
     ids: DeviceMemory,
     state: DeviceMemory,
     reports: DeviceMemory,
-    /// Word 0: the host asks the device to give up. Word 1: the device has given up.
-    flags: Arc<MappedMemory>,
-    pub(super) proxies: Option<Proxies>,
-    /// Plain scratch and packets of every rank.
-    scratch: Mutex<Vec<[DeviceMemory; 2]>>,
-    /// Their addresses, which do not move when scratch grows.
+    /// Addresses of all ranks' scratch, which do not move when it grows.
     scratch_table: DeviceMemory,
+    pub(super) proxies: Option<Proxies>,
 }
 
 impl Context {
-    pub(super) fn new(device: &Device, program: Program) -> Result<Self, Error> {
-        let driver = device.driver();
+    pub(super) fn new(world: &Inner, mut program: Program) -> Result<Self, Error> {
+        if world.devices.len() > 1 {
+            add_meetings(&mut program, &world.device_of);
+        }
         let counters = Counters::new(&program);
-        let counter_memory = DeviceMemory::holding(driver, &counters.initial(&program))?;
-        let tables = Tables::new(&program, &counters, counter_memory.address());
-        let flags = Arc::new(MappedMemory::new(driver, 64)?);
-        let proxies = if program.proxies.is_empty() { None } else { Some(Proxies::new(device, &program, &flags)?) };
-        Ok(Self {
-            agents: DeviceMemory::holding(driver, &tables.agents)?,
-            instrs: DeviceMemory::holding(driver, &tables.instrs)?,
-            operands: DeviceMemory::holding(driver, &tables.operands)?,
-            ids: DeviceMemory::holding(driver, &tables.ids)?,
-            state: DeviceMemory::zeroed(driver, size_of::<abi::State>() as u64)?,
-            reports: DeviceMemory::zeroed(driver, (tables.agents.len() * size_of::<abi::Report>()) as u64)?,
-            flags,
-            proxies,
-            scratch: Mutex::default(),
-            scratch_table: DeviceMemory::zeroed(driver, 16 * u64::from(program.shape.ranks))?,
-            counter_memory,
-            counters,
-            program,
-        })
-    }
-
-    /// The parts of a launch's argument that are the same for all launches of the plan.
-    pub(super) fn fill(&self, launch: &mut abi::Launch) {
-        launch.agents = self.agents.address();
-        launch.instrs = self.instrs.address();
-        launch.operands = self.operands.address();
-        launch.ids = self.ids.address();
-        launch.fifos = self.proxies.as_ref().map_or(0, Proxies::table);
-        launch.scratch = self.scratch_table.address();
-        launch.state = self.state.address();
-        launch.reports = self.reports.address();
-        launch.host_abort = self.flags.device(0);
-        launch.num_agents = self.program.agents.len() as u32;
-        launch.num_ranks = self.program.shape.ranks;
+        let initial = counters.initial(&program);
+        let memories = world
+            .devices
+            .iter()
+            .map(|device| Ok(DeviceMemory::holding(device.driver(), &initial)?))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let counters_of: Vec<u64> =
+            world.device_of.iter().map(|&device| memories[device as usize].address()).collect();
+        let flags = Arc::new(MappedMemory::new(world.devices[0].driver(), 64)?);
+        let tables = Tables::new(&program);
+        let parts = (0..)
+            .zip(&world.devices)
+            .zip(memories)
+            .map(|((number, device), memory)| {
+                let is_here = |rank: u32| world.device_of[rank as usize] == number;
+                Part::new(device, &program, &tables, &counters, (memory, &counters_of), &flags, is_here)
+            })
+            .collect::<Result<Vec<_>, Error>>()?;
+        Ok(Self { parts, flags, scratch: Mutex::default(), counters, program })
     }
 
     /// Gives every rank at least so much plain scratch and packets. What there is already may be in use by launches under
-    /// way, so it is only replaced after the device is idle.
-    pub(super) fn grow_scratch(&self, device: &Device, [plain, packets]: [u64; 2]) -> Result<(), Error> {
-        let mut scratch = self.scratch.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    /// way, so it is only replaced after the devices are idle.
+    pub(super) fn grow_scratch(&self, world: &Inner, [plain, packets]: [u64; 2]) -> Result<(), Error> {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let enough = |memory: &DeviceMemory, bytes: u64| memory.bytes() >= bytes.max(16);
         if !scratch.is_empty() && scratch.iter().all(|[a, b]| enough(a, plain) && enough(b, packets)) {
             return Ok(());
         }
-        let driver = device.driver();
         let [plain, packets] =
             scratch.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
         // `zeroed` waits until the device is idle.
-        let grown = (0..self.program.shape.ranks)
-            .map(|_| Ok([DeviceMemory::zeroed(driver, plain)?, DeviceMemory::zeroed(driver, packets)?]))
+        let grown = (0..world.ranks)
+            .map(|rank| {
+                let driver = world.device(rank).driver();
+                Ok([DeviceMemory::zeroed(driver, plain)?, DeviceMemory::zeroed(driver, packets)?])
+            })
             .collect::<Result<Vec<_>, Error>>()?;
         let addresses: Vec<u64> = grown.iter().flatten().map(DeviceMemory::address).collect();
-        driver.upload(self.scratch_table.address(), bytemuck::cast_slice(&addresses))?;
+        for part in &self.parts {
+            part.device.driver().upload(part.scratch_table.address(), bytemuck::cast_slice(&addresses))?;
+        }
         *scratch = grown;
         Ok(())
     }
@@ -102,28 +104,86 @@ impl Context {
         self.flags.word(0).store(1, Relaxed);
     }
 
-    /// What every thread block that gave up waited for, by its number.
-    pub(super) fn reports(&self, device: &Device) -> Result<Vec<(u32, abi::Report)>, Error> {
-        let mut reports = vec![<abi::Report as bytemuck::Zeroable>::zeroed(); self.program.agents.len()];
-        device.driver().download(bytemuck::cast_slice_mut(&mut reports), self.reports.address())?;
-        Ok((0_u32..).zip(reports).filter(|(_, report)| report.state != 0).collect())
+    /// What every thread block that gave up waited for, by its number in the program.
+    pub(super) fn reports(&self) -> Result<Vec<(u32, abi::Report)>, Error> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let mut reports = vec![<abi::Report as bytemuck::Zeroable>::zeroed(); part.numbers.len()];
+            part.device.driver().download(bytemuck::cast_slice_mut(&mut reports), part.reports.address())?;
+            all.extend(part.numbers.iter().copied().zip(reports).filter(|(_, report)| report.state != 0));
+        }
+        all.sort_by_key(|(number, _)| *number);
+        Ok(all)
     }
 
-    /// Everything as before the first launch. The device is idle.
-    pub(super) fn reset(&self, device: &Device) -> Result<(), Error> {
-        let driver = device.driver();
-        driver.upload(self.counter_memory.address(), bytemuck::cast_slice(&self.counters.initial(&self.program)))?;
-        self.state.clear()?;
-        self.reports.clear()?;
+    /// Everything as before the first launch. The devices are idle.
+    pub(super) fn reset(&self) -> Result<(), Error> {
+        let initial = self.counters.initial(&self.program);
+        for part in &self.parts {
+            part.device.driver().upload(part.counters.address(), bytemuck::cast_slice(&initial))?;
+            part.state.clear()?;
+            part.reports.clear()?;
+        }
         // Flags begin again, so packets of earlier launches must go.
-        for [_, packets] in self.scratch.lock().unwrap_or_else(std::sync::PoisonError::into_inner).iter() {
+        for [_, packets] in self.scratch.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             packets.clear()?;
         }
-        if let Some(proxies) = &self.proxies {
+        for proxies in self.parts.iter().filter_map(|part| part.proxies.as_ref()) {
             proxies.reset()?;
         }
         self.flags.word(0).store(0, Relaxed);
         self.flags.word(4).store(0, Relaxed);
         Ok(())
+    }
+}
+
+impl Part {
+    /// `memory`: its counters, and where those of every rank are.
+    fn new(
+        device: &Device,
+        program: &Program,
+        tables: &Tables,
+        counters: &Counters,
+        (memory, of): (DeviceMemory, &[u64]),
+        flags: &Arc<MappedMemory>,
+        is_here: impl Fn(u32) -> bool,
+    ) -> Result<Self, Error> {
+        let driver = device.driver();
+        let agents = (0..).zip(&program.agents).filter(|(_, code)| is_here(code.rank));
+        let numbers: Vec<u32> = agents.map(|(number, _)| number).collect();
+        let queues: Vec<u32> = program.proxies.iter().copied().filter(|&rank| is_here(rank)).collect();
+        let ids = tables.ids(program, counters, &numbers, memory.address(), |rank| of[rank as usize]);
+        Ok(Self {
+            agents: DeviceMemory::holding(driver, &Tables::agents(program, &numbers, &queues))?,
+            instrs: DeviceMemory::holding(driver, &tables.instrs)?,
+            operands: DeviceMemory::holding(driver, &tables.operands)?,
+            ids: DeviceMemory::holding(driver, &ids)?,
+            state: DeviceMemory::zeroed(driver, size_of::<abi::State>() as u64)?,
+            reports: DeviceMemory::zeroed(driver, (numbers.len() * size_of::<abi::Report>()) as u64)?,
+            scratch_table: DeviceMemory::zeroed(driver, 16 * u64::from(program.shape.ranks))?,
+            proxies: match queues.len() {
+                0 => None,
+                count => Some(Proxies::new(device, count, flags)?),
+            },
+            counters: memory,
+            numbers,
+            device: device.clone(),
+        })
+    }
+
+    /// The parts of a launch's argument that are the same for all launches of the plan.
+    pub(super) fn fill(&self, context: &Context, launch: &mut abi::Launch) {
+        launch.agents = self.agents.address();
+        launch.instrs = self.instrs.address();
+        launch.operands = self.operands.address();
+        launch.ids = self.ids.address();
+        launch.fifos = self.proxies.as_ref().map_or(0, Proxies::table);
+        launch.scratch = self.scratch_table.address();
+        launch.state = self.state.address();
+        launch.reports = self.reports.address();
+        launch.host_abort = context.flags.device(0);
+        launch.num_agents = self.numbers.len() as u32;
+        launch.num_ranks = context.program.shape.ranks;
+        launch.system_scope = u32::from(context.parts.len() > 1);
     }
 }

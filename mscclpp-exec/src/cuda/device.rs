@@ -1,4 +1,4 @@
-//! A device: its driver, the kernels that were loaded on it, memory and streams.
+//! A device: its driver, and the kernels that were loaded on it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,6 +9,7 @@ use super::images::{CAPABILITY, image};
 use super::jit::{self, Cache, Module, Source};
 use super::memory::DeviceMemory;
 use super::real::{self, Cuda};
+use super::stream::Stream;
 use super::unavailable::Unavailable;
 use crate::dtype::DataType;
 use crate::error::Error;
@@ -106,8 +107,17 @@ impl Device {
     /// # Errors
     /// [`Error::Driver`].
     pub fn stream(&self) -> Result<Stream, Error> {
-        let handle = self.driver().create_stream()?;
-        Ok(Stream { driver: self.driver().clone(), handle, owned: true })
+        Stream::new(self)
+    }
+
+    /// Its number, counted from 0.
+    pub fn ordinal(&self) -> u32 {
+        self.properties().ordinal
+    }
+
+    /// For messages.
+    pub(super) fn label(&self) -> String {
+        self.properties().label()
     }
 
     pub(super) fn driver(&self) -> &SharedDriver {
@@ -164,7 +174,7 @@ impl Device {
         let answer = DeviceMemory::zeroed(driver, 8)?;
         let stream = self.stream()?;
         // SAFETY: the kernel writes 8 bytes to the address that it gets, which are there until the stream is done.
-        unsafe { driver.launch(function, 1, 1, stream.handle, &answer.address().to_le_bytes())? };
+        unsafe { driver.launch(function, 1, 1, stream.on(driver)?.handle(), &answer.address().to_le_bytes())? };
         stream.synchronize()?;
         let mut hash = [0; 8];
         driver.download(&mut hash, answer.address())?;
@@ -188,112 +198,5 @@ impl Drop for Inner {
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Device").field(self.properties()).finish()
-    }
-}
-
-/// A queue of work on a device. What is put on it is done in that order, while the caller goes on.
-pub struct Stream {
-    driver: SharedDriver,
-    pub(super) handle: Handle,
-    owned: bool,
-}
-
-impl Stream {
-    /// A stream that somebody else made, and gives back: `CUstream` of the driver's interface.
-    ///
-    /// # Safety
-    /// It is a stream of this device's primary context and is there as long as the result is used.
-    pub unsafe fn from_raw(device: &Device, stream: usize) -> Self {
-        Self { driver: device.driver().clone(), handle: Handle(stream), owned: false }
-    }
-
-    /// Waits until everything on it is done. Says nothing about collectives that gave up: [`Run::synchronize`] does.
-    ///
-    /// [`Run::synchronize`]: super::Run::synchronize
-    ///
-    /// # Errors
-    /// [`Error::Driver`].
-    pub fn synchronize(&self) -> Result<(), Error> {
-        Ok(self.driver.synchronize(self.handle)?)
-    }
-
-    /// Records what `record` puts on this stream, instead of doing it.
-    ///
-    /// # Errors
-    /// What `record` gives, and [`Error::Driver`].
-    pub fn capture(&self, record: impl FnOnce(&Self) -> Result<(), Error>) -> Result<Graph, Error> {
-        self.driver.begin_capture(self.handle)?;
-        let recorded = record(self);
-        let graph = self.driver.end_capture(self.handle).map(|handle| Graph { driver: self.driver.clone(), handle });
-        recorded?;
-        Ok(graph?)
-    }
-
-    /// Puts an event on it that keeps time.
-    ///
-    /// # Errors
-    /// [`Error::Driver`].
-    pub fn event(&self) -> Result<Event, Error> {
-        let event = Event { driver: self.driver.clone(), handle: self.driver.create_event()? };
-        self.driver.record(event.handle, self.handle)?;
-        Ok(event)
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        if self.owned {
-            // A failure cannot be mended here.
-            let _ = self.driver.destroy_stream(self.handle);
-        }
-    }
-}
-
-/// Launches that were recorded. Holds no buffers: whoever launches it sees to it that they are still there.
-pub struct Graph {
-    driver: SharedDriver,
-    handle: Handle,
-}
-
-impl Graph {
-    /// Does what was recorded, in the order of a stream.
-    ///
-    /// # Errors
-    /// [`Error::Driver`].
-    ///
-    /// # Safety
-    /// All buffers and runs whose launches were recorded are still there, until the stream is done with it.
-    pub unsafe fn launch(&self, stream: &Stream) -> Result<(), Error> {
-        Ok(self.driver.launch_graph(self.handle, stream.handle)?)
-    }
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        // A failure cannot be mended here.
-        let _ = self.driver.destroy_graph(self.handle);
-    }
-}
-
-/// A point on a stream.
-pub struct Event {
-    driver: SharedDriver,
-    handle: Handle,
-}
-
-impl Event {
-    /// Microseconds from an earlier event to this one; both must be done.
-    ///
-    /// # Errors
-    /// [`Error::Driver`].
-    pub fn microseconds_since(&self, earlier: &Self) -> Result<f64, Error> {
-        Ok(self.driver.elapsed_us(earlier.handle, self.handle)?)
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // A failure cannot be mended here.
-        let _ = self.driver.destroy_event(self.handle);
     }
 }

@@ -39,6 +39,8 @@ pub struct Mapped {
 /// Facts about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
+    /// Its number, counted from 0. Devices of one process with the same number are the same device.
+    pub ordinal: u32,
     /// As the vendor calls it.
     pub name: String,
     /// Major and minor compute capability.
@@ -61,11 +63,17 @@ pub struct Properties {
 pub unsafe trait Driver: Send + Sync {
     /// Facts about the device.
     fn properties(&self) -> &Properties;
+    /// Whether this device can reach the memory of another one.
+    fn can_access(&self, peer: u32) -> Result<bool>;
+    /// Lets this device reach all memory that another one has or will have, at the same addresses.
+    fn enable_access(&self, peer: u32) -> Result<()>;
+    /// Waits until nothing is under way on the device.
+    fn wait_idle(&self) -> Result<()>;
     /// Memory, not cleared.
     fn alloc(&self, bytes: u64) -> Result<u64>;
     /// Gives memory back, after all work of the device that may use it.
     fn free(&self, address: u64) -> Result<()>;
-    /// Zeroed memory that both sides see.
+    /// Zeroed memory that both sides see, and all devices of the process at the same address.
     fn alloc_mapped(&self, bytes: u64) -> Result<Mapped>;
     /// Gives it back, after all work of the device that may use it.
     fn free_mapped(&self, mapped: Mapped) -> Result<()>;
@@ -136,6 +144,13 @@ pub unsafe trait Driver: Send + Sync {
 
 /// A driver that can be shared.
 pub type SharedDriver = Arc<dyn Driver>;
+
+impl Properties {
+    /// For messages: name and number.
+    pub(super) fn label(&self) -> String {
+        format!("device {} ({})", self.ordinal, self.name)
+    }
+}
 
 impl fmt::Display for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

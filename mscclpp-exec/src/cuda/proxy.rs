@@ -13,7 +13,6 @@ use super::device::Device;
 use super::driver::{self, Handle, SharedDriver};
 use super::memory::{DeviceMemory, MappedMemory};
 use crate::error::Error;
-use crate::interpret::Program;
 
 /// Requests that a queue holds before a thread block must wait, as in the reference system.
 const SLOTS: u64 = 512;
@@ -21,7 +20,7 @@ const SLOTS: u64 = 512;
 /// Bytes of a request.
 const TRIGGER: u64 = size_of::<abi::Trigger>() as u64;
 
-/// The queues of a plan's ranks and the thread that serves them.
+/// The queues of a plan's ranks on a device and the thread that serves them.
 pub(super) struct Proxies {
     table: DeviceMemory,
     shared: Arc<Shared>,
@@ -76,10 +75,9 @@ impl Queue {
 }
 
 impl Proxies {
-    /// `flags`: word 0 is set when a call fails, so that no launch waits for what does not come.
-    pub(super) fn new(device: &Device, program: &Program, flags: &Arc<MappedMemory>) -> Result<Self, Error> {
+    /// `count`: ranks of the device that have a queue; `flags`: word 0 is set when a call fails, so that no launch waits for what does not come.
+    pub(super) fn new(device: &Device, count: usize, flags: &Arc<MappedMemory>) -> Result<Self, Error> {
         let driver = device.driver().clone();
-        let count = program.proxies.len();
         let heads = DeviceMemory::zeroed(&driver, 8 * count as u64)?;
         let queue = |_| Ok(Queue { memory: MappedMemory::new(&driver, SLOTS * TRIGGER + 64)? });
         let queues = (0..count).map(queue).collect::<driver::Result<Vec<_>>>()?;

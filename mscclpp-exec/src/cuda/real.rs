@@ -73,6 +73,7 @@ impl Cuda {
             };
             use sys::CUdevice_attribute_enum as Attribute;
             let properties = Properties {
+                ordinal,
                 name: named("cuDeviceGetName", result::device::get_name(device))?,
                 capability: (
                     attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
@@ -123,6 +124,34 @@ fn event(handle: Handle) -> sys::CUevent {
 unsafe impl Driver for Cuda {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn can_access(&self, peer: u32) -> Result<bool> {
+        let peer = named("cuDeviceGet", result::device::get(peer as i32))?;
+        let mut can = 0;
+        // SAFETY: two devices that are there; writes one integer.
+        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.device, peer) };
+        named("cuDeviceCanAccessPeer", asked.result()).map(|()| can != 0)
+    }
+
+    fn enable_access(&self, peer: u32) -> Result<()> {
+        self.enter()?;
+        let peer = named("cuDeviceGet", result::device::get(peer as i32))?;
+        // SAFETY: a device that is there; released below. Whoever has its memory keeps the context.
+        let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(peer) })?;
+        // SAFETY: a context that is there.
+        let enabled = unsafe { sys::cuCtxEnablePeerAccess(context, 0) }.result();
+        // SAFETY: retained above.
+        let released = named("cuDevicePrimaryCtxRelease", unsafe { result::primary_ctx::release(peer) });
+        match enabled {
+            Err(Cudarc(sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)) => released,
+            enabled => named("cuCtxEnablePeerAccess", enabled).and(released),
+        }
+    }
+
+    fn wait_idle(&self) -> Result<()> {
+        self.enter()?;
+        named("cuCtxSynchronize", result::ctx::synchronize())
     }
 
     fn alloc(&self, bytes: u64) -> Result<u64> {

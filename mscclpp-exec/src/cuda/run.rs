@@ -4,13 +4,17 @@ use std::sync::{Arc, PoisonError};
 
 use mscclpp_core::collective::Collective;
 use mscclpp_core::vocab::ReduceOp;
+use smallvec::SmallVec;
 
 use super::abi;
-use super::buffers::{Buffers, DeviceSlice, Part};
+use super::buffers::{self, Buffers, DeviceSlice};
 use super::context::Context;
-use super::device::{Kernels, Stream};
+use super::device::Kernels;
+use super::driver::{Driver, DriverError};
 use super::memory::DeviceMemory;
+use super::proxy::Proxies;
 use super::report::stall;
+use super::stream::{Lane, Stream, Used};
 use super::world::Inner;
 use crate::error::Error;
 use crate::interpret::program::Reductions;
@@ -22,42 +26,54 @@ pub struct Run {
     world: Arc<Inner>,
     context: Arc<Context>,
     params: Params,
-    kernels: Kernels,
     threads: u32,
-    /// The kernel's argument, but for the buffers.
-    launch: abi::Launch,
+    /// By device.
+    parts: Vec<Part>,
     /// Input and output of every rank: which of its memories, and the first byte in it.
     sides: Vec<[(usize, u64); 2]>,
-    /// The bases of more ranks than fit into the argument.
-    table: Option<DeviceMemory>,
-    /// The buffers whose addresses the table holds.
+    /// The first bytes of every rank's input and output in the launch at hand.
+    bases: Vec<u64>,
+    /// What the tables of the devices hold of that, where it does not fit into a kernel's argument.
     in_table: Vec<u64>,
 }
 
+/// What is launched on one device.
+struct Part {
+    kernels: Kernels,
+    /// The kernel's argument, but for the buffers.
+    launch: abi::Launch,
+    /// The bases of more ranks than fit into the argument.
+    table: Option<DeviceMemory>,
+    /// Ranks there whose results an average divides.
+    divided: Vec<u32>,
+}
+
 /// Threads of a block in the division that ends an average, and blocks per rank.
-const DIVIDE: (u32, u64) = (512, 16);
+const DIVIDE: (u32, u32) = (512, 16);
 
 impl Run {
     pub(super) fn new(world: Arc<Inner>, context: Arc<Context>, params: Params) -> Result<Self, Error> {
-        let device = &world.device;
         let (program, message) = (&context.program, &params.message);
-        let kernels = device.kernels(message.dtype, message.accumulate)?;
         let threads = program.plan.threads_per_block();
-        let blocks = program.agents.len() as u32;
-        let each = device.driver().blocks_per_multiprocessor(kernels.execute, threads)?;
-        let fit = each * device.properties().multiprocessors;
-        if blocks > fit {
-            let plan = program.plan.name().to_owned();
-            return Err(Error::NotResident { plan, blocks, threads, fit });
+        let mut all_kernels = Vec::with_capacity(context.parts.len());
+        for part in &context.parts {
+            let (device, blocks) = (&part.device, part.numbers.len() as u32);
+            let kernels = device.kernels(message.dtype, message.accumulate)?;
+            let each = device.driver().blocks_per_multiprocessor(kernels.execute, threads)?;
+            let fit = each * device.properties().multiprocessors;
+            if blocks > fit {
+                let (plan, device) = (program.plan.name().to_owned(), device.label());
+                return Err(Error::NotResident { plan, device, blocks, threads, fit });
+            }
+            all_kernels.push(kernels);
         }
-        context.grow_scratch(device, params.scratch)?;
+        context.grow_scratch(&world, params.scratch)?;
         let area = |space| params.area(0, space);
         let view = |space| {
             let view = &area(space).view;
             abi::View { len: view.len, part: view.part(), padded: view.padded() }
         };
         let mut launch: abi::Launch = bytemuck::Zeroable::zeroed();
-        context.fill(&mut launch);
         launch.timeout_ns = u64::try_from(world.options.timeout.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX / 2);
         launch.stride = params.layout.stride;
         launch.unit = params.layout.unit;
@@ -81,12 +97,22 @@ impl Run {
                 })
             })
             .collect();
-        let table = match world.ranks as usize > abi::INLINE_RANKS {
-            true => Some(DeviceMemory::zeroed(device.driver(), 16 * u64::from(world.ranks))?),
-            false => None,
-        };
-        launch.table = table.as_ref().map_or(0, DeviceMemory::address);
-        Ok(Self { world, context, params, kernels, threads, launch, sides, table, in_table: Vec::new() })
+        let (mut parts, ranks) = (Vec::with_capacity(all_kernels.len()), world.ranks);
+        for ((number, part), kernels) in (0..).zip(&context.parts).zip(all_kernels) {
+            let mut launch = launch;
+            part.fill(&context, &mut launch);
+            let table = match ranks as usize > abi::INLINE_RANKS {
+                true => Some(DeviceMemory::zeroed(part.device.driver(), 16 * u64::from(ranks))?),
+                false => None,
+            };
+            launch.table = table.as_ref().map_or(0, DeviceMemory::address);
+            let is_divided = |rank: u32| params.divide.is_some() && params.result(program, rank).is_some();
+            let here = (0..ranks).filter(|&rank| world.device_of[rank as usize] == number);
+            let divided = here.filter(|&rank| is_divided(rank)).collect();
+            parts.push(Part { kernels, launch, table, divided });
+        }
+        let bases = Vec::with_capacity(2 * ranks as usize);
+        Ok(Self { world, context, params, threads, parts, sides, bases, in_table: Vec::new() })
     }
 
     /// The message.
@@ -111,7 +137,7 @@ impl Run {
 
     /// Thread blocks of a launch, of all ranks.
     pub fn num_blocks(&self) -> u32 {
-        self.launch.num_agents
+        self.context.program.agents.len() as u32
     }
 
     /// Buffers for this run, zeroed.
@@ -119,38 +145,40 @@ impl Run {
     /// # Errors
     /// [`Error::Driver`] if the device does not have so much memory.
     pub fn buffers(&self) -> Result<Buffers, Error> {
-        let part = |rank: u32, space: Space| -> Part {
+        let part = |rank: u32, space: Space| -> buffers::Part {
             let area = self.params.area(rank, space);
             (area.slice as usize % 4, area.base, area.view.len)
         };
         let parts = (0..self.world.ranks).map(|rank| [part(rank, Space::Input), part(rank, Space::Output)]).collect();
-        Buffers::new(&self.world.device, self.params.message.dtype, self.lens(), parts)
+        Buffers::new(&self.world, self.params.message.dtype, self.lens(), parts)
     }
 
     /// Puts a launch on a stream, on buffers that [`Run::buffers`] made for this or an equal run, and returns at once. What they
-    /// hold is known after [`synchronize`](Self::synchronize). To drop them, or this, waits until the device is idle.
+    /// hold is known after [`synchronize`](Self::synchronize). To drop them, or this, waits until the devices are idle.
     ///
     /// # Errors
     /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another run; [`Error::Stalled`]
-    /// if an earlier launch gave up; [`Error::Driver`].
+    /// if an earlier launch gave up; [`Error::NoStream`] if ranks are on a device where the stream is not; [`Error::Driver`].
     pub fn launch_buffers(&mut self, buffers: &mut Buffers, stream: &Stream) -> Result<(), Error> {
         let (expected, found) = (self.params.message.dtype, buffers.dtype);
         if expected != found {
             return Err(Error::ElementType { expected, found });
         }
-        // SAFETY: memory of this device, made for nobody else. It is given back only when the device is idle. A graph says for
-        // itself how long it must be there.
+        // SAFETY: memory of the ranks' devices, made for nobody else. It is given back only when these are idle. A graph says
+        // for itself how long it must be there.
         unsafe { self.launch(buffers.memories(), stream) }
     }
 
-    /// Puts a launch on a stream, on memory of the device, and returns at once: for each rank its input and its output, or, in
-    /// place, its one buffer and nothing. One kernel, without allocation, so that it can be captured.
+    /// Puts a launch on a stream, on any memory that the devices reach, and returns at once: for each rank its input and its
+    /// output, or, in place, its one buffer and nothing. One kernel on each device, without allocation, so that it can be
+    /// captured.
     ///
     /// # Errors
-    /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Stalled`] if an earlier launch gave up; [`Error::Driver`].
+    /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Stalled`] if an earlier launch gave up; [`Error::NoStream`] if
+    /// ranks are on a device where the stream is not; [`Error::Driver`].
     ///
     /// # Safety
-    /// The slices are memory of this device. Nobody else uses them until the launch is done, and they are there until then;
+    /// The slices are memory that every device of the world reaches. Nobody else uses them until the launch is done, and they are there until then;
     /// if it is captured, until the last launch of the graph is.
     pub unsafe fn launch(
         &mut self,
@@ -161,9 +189,7 @@ impl Run {
             return Err(self.recover(stream));
         }
         let lens = self.lens();
-        let mut bases = [0; 2 * abi::INLINE_RANKS];
-        let mut table = Vec::new();
-        let mut count = 0;
+        self.bases.clear();
         for (rank, (slices, sides)) in ranks.zip(&self.sides).enumerate() {
             for (number, (slice, &expected)) in slices.iter().zip(&lens).enumerate() {
                 if slice.bytes != expected {
@@ -171,78 +197,76 @@ impl Run {
                     return Err(Error::BufferSize { rank: rank as u32, buffer, expected, found: slice.bytes });
                 }
             }
-            let base = sides.map(|(memory, at)| slices[memory].address + at);
-            match self.table {
-                Some(_) => table.extend(base),
-                None => bases[2 * rank..2 * rank + 2].copy_from_slice(&base),
+            self.bases.extend(sides.map(|(memory, at)| slices[memory].address + at));
+        }
+        let (expected, found) = (self.world.ranks, self.bases.len() / 2);
+        if found != expected as usize {
+            return Err(Error::BufferCount { buffer: "input and output", expected, found });
+        }
+        if expected as usize <= abi::INLINE_RANKS {
+            for part in &mut self.parts {
+                part.launch.bases[..self.bases.len()].copy_from_slice(&self.bases);
             }
-            count += 1;
-        }
-        if count != self.sides.len() {
-            let expected = self.world.ranks;
-            return Err(Error::BufferCount { buffer: "input and output", expected, found: count });
-        }
-        self.launch.bases = bases;
-        if let Some(memory) = &self.table
-            && table != self.in_table
-        {
-            // Launches under way read the table.
+        } else if self.bases != self.in_table {
+            // Launches under way read the tables.
             stream.synchronize()?;
-            self.world.device.driver().upload(memory.address(), bytemuck::cast_slice(&table))?;
-            self.in_table = table;
+            self.in_table.clear();
+            for (device, part) in self.world.devices.iter().zip(&self.parts) {
+                if let Some(table) = &part.table {
+                    device.driver().upload(table.address(), bytemuck::cast_slice(&self.bases))?;
+                }
+            }
+            self.in_table.extend(&self.bases);
         }
         self.enqueue(stream)
     }
 
     fn enqueue(&self, stream: &Stream) -> Result<(), Error> {
-        let driver = self.world.device.driver();
+        let streams: SmallVec<[_; 8]> =
+            self.world.devices.iter().map(|device| stream.on(device.driver())).collect::<Result<_, _>>()?;
         let mut gate = self.world.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(last) = gate.last.filter(|&last| last != stream.handle)
-            && !driver.is_capturing(stream.handle)?
-            && !driver.is_capturing(last)?
-        {
-            let event = driver.create_event()?;
-            let ordered = driver.record(event, last).and_then(|()| driver.wait_event(stream.handle, event));
-            driver.destroy_event(event)?;
-            ordered?;
-        }
-        gate.last = Some(stream.handle);
-        let argument = bytemuck::bytes_of(&self.launch);
-        // SAFETY: the argument is what the kernel takes; the context's memory lives as long as `self`, and the caller of
-        // `launch` answers for the buffers.
-        unsafe { driver.launch(self.kernels.execute, self.launch.num_agents, self.threads, stream.handle, argument)? };
-        if self.params.divide.is_some() {
-            let launch = self.division();
-            let (threads, each) = DIVIDE;
-            let blocks = each * u64::from(launch.num_ranks);
-            // SAFETY: as above.
-            unsafe {
-                driver.launch(
-                    self.kernels.divide,
-                    blocks as u32,
-                    threads,
-                    stream.handle,
-                    bytemuck::bytes_of(&launch),
-                )?;
+        let lasts = streams.iter().zip(&mut gate.last);
+        for ((device, part), (stream, last)) in self.world.devices.iter().zip(&self.parts).zip(lasts) {
+            if let Err(error) = self.enqueue_on(&**device.driver(), part, stream, last) {
+                if streams.len() > 1 {
+                    // Kernels that were launched must not wait for the one that was not.
+                    self.context.abort();
+                }
+                return Err(error.into());
             }
         }
         Ok(())
     }
 
-    /// The argument of the division that ends an average: of the ranks that have a result, which are all of them or the root.
-    fn division(&self) -> abi::Launch {
-        let mut launch = self.launch;
-        let has_result = |&rank: &u32| self.params.result(&self.context.program, rank).is_some();
-        let mut ranks = (0..self.world.ranks).filter(has_result);
-        if let (Some(root), None) = (ranks.next(), ranks.next())
-            && self.world.ranks > 1
-        {
-            let slots = 2 * root as usize..2 * root as usize + 2;
-            let bases = if self.table.is_some() { &self.in_table[slots] } else { &self.launch.bases[slots] };
-            launch.bases[..2].copy_from_slice(bases);
-            (launch.table, launch.num_ranks) = (0, 1);
+    fn enqueue_on(
+        &self,
+        driver: &dyn Driver,
+        part: &Part,
+        lane: &Arc<Lane>,
+        last: &mut Option<Used>,
+    ) -> Result<(), DriverError> {
+        if let Some(last) = last {
+            lane.follow(last)?;
         }
-        launch
+        *last = Some(lane.used());
+        let stream = lane.handle();
+        let Part { kernels, launch, .. } = part;
+        let argument = bytemuck::bytes_of(launch);
+        // SAFETY: the argument is what the kernel takes; the context's memory lives as long as `self`, and the caller of
+        // `launch` answers for the buffers.
+        unsafe { driver.launch(kernels.execute, launch.num_agents, self.threads, stream, argument)? };
+        for ranks in part.divided.chunks(abi::INLINE_RANKS) {
+            let mut division = *launch;
+            (division.table, division.num_ranks) = (0, ranks.len() as u32);
+            for (slots, &rank) in division.bases.chunks_exact_mut(2).zip(ranks) {
+                slots.copy_from_slice(&self.bases[2 * rank as usize..][..2]);
+            }
+            let (threads, each) = DIVIDE;
+            let argument = bytemuck::bytes_of(&division);
+            // SAFETY: as above.
+            unsafe { driver.launch(kernels.divide, each * division.num_ranks, threads, stream, argument)? };
+        }
+        Ok(())
     }
 
     /// Waits until everything on a stream is done, and says whether the launches went well.
@@ -266,9 +290,10 @@ impl Run {
     fn recover(&self, stream: &Stream) -> Error {
         let recover = || -> Result<Error, Error> {
             stream.synchronize()?;
-            let reports = self.context.reports(&self.world.device)?;
-            let failed = self.context.proxies.as_ref().and_then(|proxies| proxies.failure());
-            self.context.reset(&self.world.device)?;
+            let reports = self.context.reports()?;
+            let mut proxies = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
+            let failed = proxies.find_map(Proxies::failure);
+            self.context.reset()?;
             if let Some(error) = failed {
                 return Ok(error.into());
             }
@@ -280,6 +305,15 @@ impl Run {
     /// Bytes of the two memories of a rank.
     fn lens(&self) -> [u64; 2] {
         self.params.buffers(&self.context.program)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        if self.parts.len() > 1 {
+            // Kernels of other devices may still use what is given back; a failure cannot be mended here.
+            let _ = self.world.wait_idle();
+        }
     }
 }
 

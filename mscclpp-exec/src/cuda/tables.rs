@@ -84,57 +84,85 @@ impl Counters {
     }
 }
 
-/// What the device reads.
+/// What is the same on all devices of a plan.
 pub(super) struct Tables {
-    pub(super) agents: Vec<abi::Agent>,
     pub(super) instrs: Vec<abi::Instr>,
     pub(super) operands: Vec<abi::Operand>,
-    pub(super) ids: Vec<abi::Id>,
+    waits: Waits,
 }
 
 impl Tables {
-    /// `base`: the device's address of the counters.
-    pub(super) fn new(program: &Program, counters: &Counters, base: u64) -> Self {
-        let waits = Waits::new(program);
-        let mut tables = Self {
-            agents: Vec::with_capacity(program.agents.len() + 1),
-            instrs: Vec::with_capacity(program.instrs.len()),
-            operands: Vec::with_capacity(program.operands.len()),
-            ids: vec![bytemuck::Zeroable::zeroed(); program.ids.len()],
-        };
-        for code in &program.agents {
+    pub(super) fn new(program: &Program) -> Self {
+        let operands = program.operands.iter().map(|operand| abi::Operand {
+            rank: operand.rank,
+            index: operand.index,
+            size: operand.size,
+            space: operand.space as u32,
+        });
+        Self {
+            instrs: program.instrs.iter().map(|instr| lower(program, instr)).collect(),
+            operands: operands.collect(),
+            waits: Waits::new(program),
+        }
+    }
+
+    /// Thread blocks of a device, by their numbers in the program, ascending; and behind them where the tables end.
+    /// `queues`: the ranks that have a queue there to the host's proxy.
+    pub(super) fn agents(program: &Program, numbers: &[u32], queues: &[u32]) -> Vec<abi::Agent> {
+        let agents = numbers.iter().map(|&number| {
+            let code = &program.agents[number as usize];
             let first = &program.instrs[code.start as usize];
-            tables.agents.push(abi::Agent {
+            abi::Agent {
                 rank: code.rank,
                 block: code.block,
                 first: code.start,
                 end: code.end,
                 operands: first.operands,
                 ids: first.first_id,
-                fifo: code.proxy,
+                fifo: queues.partition_point(|&rank| rank < code.rank) as u32,
                 reserved: 0,
-            });
-        }
-        // Says where the tables end.
-        tables.agents.push(abi::Agent {
+            }
+        });
+        let end = abi::Agent {
             operands: program.operands.len() as u32,
             ids: program.ids.len() as u32,
             ..bytemuck::Zeroable::zeroed()
-        });
-        tables.operands.extend(program.operands.iter().map(|operand| abi::Operand {
-            rank: operand.rank,
-            index: operand.index,
-            size: operand.size,
-            space: operand.space as u32,
-        }));
-        for instr in &program.instrs {
-            tables.instrs.push(lower(program, instr));
-            for (number, &id) in program.ids(instr).iter().enumerate() {
-                let at = instr.first_id as usize + number;
-                tables.ids[at] = id_of(program, counters, base, instr, id, waits.of(at, id));
+        };
+        agents.chain([end]).collect()
+    }
+
+    /// What operations of a device's thread blocks signal or wait for; of others' it says nothing. `own`: where that device's
+    /// counters are, `of`: where those of a rank are, both as addresses of that device.
+    pub(super) fn ids(
+        &self,
+        program: &Program,
+        counters: &Counters,
+        numbers: &[u32],
+        own: u64,
+        of: impl Fn(u32) -> u64,
+    ) -> Vec<abi::Id> {
+        let mut ids: Vec<abi::Id> = vec![bytemuck::Zeroable::zeroed(); program.ids.len()];
+        for code in numbers.iter().map(|&number| &program.agents[number as usize]) {
+            for instr in &program.instrs[code.start as usize..code.end as usize] {
+                for (number, &id) in program.ids(instr).iter().enumerate() {
+                    let at = instr.first_id as usize + number;
+                    let base = match signalled(program, instr, id) {
+                        Some(pair) => of(program.channels[pair as usize].rank),
+                        None => own,
+                    };
+                    ids[at] = id_of(program, counters, (own, base), instr, id, self.waits.of(at, id));
+                }
             }
         }
-        tables
+        ids
+    }
+}
+
+/// The channel at whose end a signal arrives; `None` if the operation signals nothing, or nobody.
+fn signalled(program: &Program, instr: &Instr, id: u32) -> Option<u32> {
+    match instr.action {
+        Action::Acquire | Action::Release | Action::Barrier | Action::Wait { .. } => None,
+        _ => Some(program.channels[id as usize].pair).filter(|&pair| pair != NOWHERE),
     }
 }
 
@@ -186,7 +214,7 @@ fn lower(program: &Program, instr: &Instr) -> abi::Instr {
 fn id_of(
     program: &Program,
     counters: &Counters,
-    base: u64,
+    (own, base): (u64, u64),
     instr: &Instr,
     id: u32,
     (per_launch, ordinal): (u32, u32),
@@ -194,7 +222,7 @@ fn id_of(
     let (counter, expected, number) = match instr.action {
         Action::Acquire | Action::Release => (counters.semaphore(id), 0, program.semaphores[id as usize].id),
         Action::Barrier => (counters.barrier(id), 0, program.barriers[id as usize].id),
-        Action::Wait { .. } => (counters.inbound(id), base + counters.expected(id), id),
+        Action::Wait { .. } => (counters.inbound(id), own + counters.expected(id), id),
         // Signals go to the other end.
         _ => (counters.inbound(program.channels[id as usize].pair), 0, id),
     };

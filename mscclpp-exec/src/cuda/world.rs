@@ -1,4 +1,4 @@
-//! Ranks that share a device.
+//! Ranks on devices.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,16 +7,19 @@ use mscclpp_core::plan::Plan;
 
 use super::context::Context;
 use super::device::Device;
-use super::driver::Handle;
+use super::peer;
 use super::run::Run;
+use super::stream::{Stream, Used};
+use super::unavailable::Unavailable;
 use crate::error::Error;
 use crate::interpret::{Params, lower};
 use crate::message::Message;
 
-/// A number of ranks that run plans on one CUDA device, each with buffers of its own.
+/// A number of ranks that run plans on CUDA devices, each with buffers of its own: all on one device, or on several.
 ///
-/// A launch is one kernel: every thread block of every rank is a block of it, and all of them run at once or the launch is
-/// refused. Worlds are cheap to clone; clones are the same world.
+/// A launch is one kernel on each device: every thread block of every rank there is a block of it, and all of them run at once
+/// or the launch is refused. Kernels of several devices meet at their beginning and at their end. Worlds are cheap to clone;
+/// clones are the same world.
 #[derive(Clone)]
 pub struct World {
     pub(super) inner: Arc<Inner>,
@@ -40,7 +43,10 @@ impl Default for Options {
 }
 
 pub(super) struct Inner {
-    pub(super) device: Device,
+    /// In the order of the first rank of each.
+    pub(super) devices: Vec<Device>,
+    /// By rank.
+    pub(super) device_of: Vec<u32>,
     pub(super) ranks: u32,
     pub(super) options: Options,
     /// Plans that were prepared; few, so a list does.
@@ -49,10 +55,10 @@ pub(super) struct Inner {
     pub(super) gate: Mutex<Gate>,
 }
 
-/// The stream of the last launch: launches share counters and scratch, so they follow one another whatever their streams.
-#[derive(Default)]
+/// The stream of the last launch on each device: launches share counters and scratch, so they follow one another whatever their
+/// streams.
 pub(super) struct Gate {
-    pub(super) last: Option<Handle>,
+    pub(super) last: Vec<Option<Used>>,
 }
 
 impl World {
@@ -63,8 +69,35 @@ impl World {
 
     /// A world.
     pub fn with_options(device: &Device, ranks: u32, options: Options) -> Self {
-        let (contexts, gate) = (Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { device: device.clone(), ranks, options, contexts, gate }) }
+        Self::on(vec![device.clone()], vec![0; ranks as usize], options)
+    }
+
+    /// A world with a rank on each of these devices, in this order; a device may have several. All must reach one another.
+    ///
+    /// # Errors
+    /// [`Error::NoPeerAccess`] with the names of two devices that are not connected; [`Error::NoDevice`] for no rank at all;
+    /// [`Error::Driver`].
+    pub fn across(ranks: &[Device], options: Options) -> Result<Self, Error> {
+        let mut devices: Vec<Device> = Vec::new();
+        let mut device_of = Vec::with_capacity(ranks.len());
+        for device in ranks {
+            let known = devices.iter().position(|known| known.ordinal() == device.ordinal());
+            device_of.push(known.unwrap_or(devices.len()) as u32);
+            if known.is_none() {
+                devices.push(device.clone());
+            }
+        }
+        if devices.is_empty() {
+            return Err(Unavailable::NoDevice.into());
+        }
+        peer::connect(&devices)?;
+        Ok(Self::on(devices, device_of, options))
+    }
+
+    fn on(devices: Vec<Device>, device_of: Vec<u32>, options: Options) -> Self {
+        let gate = Mutex::new(Gate { last: devices.iter().map(|_| None).collect() });
+        let ranks = device_of.len() as u32;
+        Self { inner: Arc::new(Inner { devices, device_of, ranks, options, contexts: Mutex::default(), gate }) }
     }
 
     /// Number of ranks.
@@ -72,9 +105,18 @@ impl World {
         self.inner.ranks
     }
 
-    /// The device.
-    pub fn device(&self) -> &Device {
-        &self.inner.device
+    /// The devices, in the order of the first rank of each.
+    pub fn devices(&self) -> &[Device] {
+        &self.inner.devices
+    }
+
+    /// A new stream, on all devices of the world.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn stream(&self) -> Result<Stream, Error> {
+        let streams = self.inner.devices.iter().map(Device::stream).collect::<Result<Vec<_>, _>>()?;
+        Ok(Stream::join(streams))
     }
 
     /// Binds a plan to a message. Everything that needs memory or the kernels happens here, so that launches can be captured.
@@ -95,12 +137,22 @@ impl World {
 
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Inner { ranks, device, options, .. } = &*self.inner;
-        f.debug_struct("World").field("ranks", ranks).field("device", device).field("options", options).finish()
+        let Inner { ranks, devices, options, .. } = &*self.inner;
+        f.debug_struct("World").field("ranks", ranks).field("devices", devices).field("options", options).finish()
     }
 }
 
 impl Inner {
+    /// The device of a rank.
+    pub(super) fn device(&self, rank: u32) -> &Device {
+        &self.devices[self.device_of[rank as usize] as usize]
+    }
+
+    /// Waits until nothing is under way on any device.
+    pub(super) fn wait_idle(&self) -> Result<(), Error> {
+        Ok(self.devices.iter().try_for_each(|device| device.driver().wait_idle())?)
+    }
+
     /// What the world keeps of a plan. Plans are told apart by their contents.
     fn context(&self, plan: &Plan) -> Result<Arc<Context>, Error> {
         let same = |known: &Plan| known.hash() == plan.hash() && known.image().len() == plan.image().len();
@@ -112,7 +164,7 @@ impl Inner {
         if expected != found {
             return Err(Error::Ranks { plan: plan.name().to_owned(), expected, found });
         }
-        let context = Arc::new(Context::new(&self.device, lower(plan)?)?);
+        let context = Arc::new(Context::new(self, lower(plan)?)?);
         contexts.push(Arc::clone(&context));
         Ok(context)
     }

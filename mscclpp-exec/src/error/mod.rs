@@ -154,16 +154,32 @@ pub enum Error {
         available: u64,
     },
     /// More thread blocks than a device runs at once, so that some would wait for others that never start.
-    #[error("plan `{plan}` has {blocks} thread blocks of {threads} threads, the device runs {fit} of them at once")]
+    #[error("plan `{plan}` has {blocks} thread blocks of {threads} threads on {device}, which runs {fit} of them at once")]
     NotResident {
         /// The plan.
         plan: String,
+        /// The device.
+        device: String,
         /// Thread blocks of all ranks on the device.
         blocks: u32,
         /// Threads of each.
         threads: u32,
         /// Thread blocks of so many threads that run at once.
         fit: u32,
+    },
+    /// A device that cannot reach another one's memory.
+    #[error("{device} cannot reach the memory of {peer}")]
+    NoPeerAccess {
+        /// The device.
+        device: String,
+        /// The other one.
+        peer: String,
+    },
+    /// A stream without a queue on a device.
+    #[error("the stream has no queue on {device}, where ranks of the launch are")]
+    NoStream {
+        /// The device.
+        device: String,
     },
     /// A copy between host and device of another length than the device's memory.
     #[error("{found} bytes of the host for {expected} bytes of the device")]
@@ -269,9 +285,9 @@ impl Error {
             Self::TooLarge { .. } => Code::MessageTooLarge,
             Self::FixedReduction { .. } => Code::FixedReduction,
             Self::Accumulator { .. } => Code::NoSuchReduction,
-            Self::BufferSize { .. } | Self::BufferCount { .. } | Self::ElementType { .. } | Self::DeviceCopy { .. } => {
-                Code::WrongBuffers
-            }
+            Self::BufferSize { .. } | Self::BufferCount { .. } | Self::ElementType { .. }
+            | Self::DeviceCopy { .. }
+            | Self::NoStream { .. } => Code::WrongBuffers,
             Self::InPlace { .. } => Code::WrongPlace,
             Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
             Self::Memory { .. } | Self::NoMemory { .. } | Self::Workers(_) | Self::System { .. } => {
@@ -280,6 +296,7 @@ impl Error {
             Self::Interrupted(_) | Self::Lost { .. } | Self::Broken { .. } | Self::Group(_) => Code::LostRank,
             Self::Mismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
             Self::NotResident { .. } => Code::NotResident,
+            Self::NoPeerAccess { .. } => Code::NoPeerAccess,
             Self::NoDevice(_) => Code::NoDevice,
             Self::Driver(_) => Code::DriverFailed,
             Self::Jit(_) => Code::NotCompiled,
@@ -309,6 +326,10 @@ impl Error {
             Self::NotResident { .. } => {
                 "use fewer ranks, or a plan with fewer thread blocks or threads per block".into()
             }
+            Self::NoPeerAccess { .. } => {
+                "use devices that are connected (`nvidia-smi topo -m`), or one of them for all ranks".into()
+            }
+            Self::NoStream { .. } => "launch on a stream of the world, from `World::stream`".into(),
             Self::Memory { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             Self::NoMemory { .. } => "send smaller messages, or use fewer ranks".into(),
             Self::Mismatch { .. } => "make the same calls in the same order on all ranks".into(),

@@ -63,7 +63,8 @@ impl Drive<'_> {
         if self.context.proxy.is_some() {
             self.states[self.context.agents.len()] = State::begin(self.number, 0);
         }
-        self.session.wires.begin(self.context, self.session.launches);
+        let plan = self.session.plans.iter().position(|plan| std::ptr::eq(&*plan.context, self.context));
+        self.session.wires.begin(plan.unwrap_or(usize::MAX) as u64, self.session.launches);
         if self.turn.settle {
             self.settle()?;
         }

@@ -41,4 +41,6 @@ codes! {
         "The message names the call, its result and what the driver says about it. After errors of a kernel (illegal addresses, for example) the driver refuses all further calls of the process.\n\nWrong: buffers larger than the device's memory. Right: smaller ones.";
     NotCompiled = "M0423" "not-compiled": "device code that is compiled at run time compiles, and there is a compiler",
         "Kernels that are specialised for a plan, and those of native algorithms, are compiled by NVRTC, a library of the CUDA toolkit and of the wheel `nvidia-cuda-nvrtc`. The interpreter's kernels need none. The message holds what the compiler says, with file and line.\n\nWrong: a native algorithm on a machine without `libnvrtc.so`. Right: the library where the loader finds it, or its path in `MSCCLPP_NVRTC`.";
+    NoPeerAccess = "M0424" "no-peer-access": "the devices of a launch reach one another's memory",
+        "Thread blocks read and write the memory of other ranks by its address, so the driver must let every device reach every other one: over NVLink, or over PCIe where the machine allows it.\n\nWrong: `cuda::World::across` with two devices behind different sockets without peer access. Right: devices for which `nvidia-smi topo -p2p r` says OK.";
 }

@@ -129,4 +129,5 @@ variants! {
     NoDevice,
     DriverFailed,
     NotCompiled,
+    NoPeerAccess,
 }

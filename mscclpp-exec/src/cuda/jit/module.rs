@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cuda::device::Stream;
+use crate::cuda::stream::Stream;
 use crate::cuda::driver::{Handle, SharedDriver};
 use crate::error::Error;
 
@@ -73,7 +73,7 @@ impl Function {
     /// declare alike; it is copied before this returns.
     ///
     /// # Errors
-    /// [`Error::Driver`].
+    /// [`Error::NoStream`] if it is a stream of other devices; [`Error::Driver`].
     ///
     /// # Safety
     /// The kernel takes one argument of this layout. All memory that it reaches through it is there, and used by nobody else, until
@@ -86,9 +86,9 @@ impl Function {
         threads: u32,
         argument: &impl bytemuck::NoUninit,
     ) -> Result<(), Error> {
-        let argument = bytemuck::bytes_of(argument);
+        let (driver, argument) = (&self.module.loaded.driver, bytemuck::bytes_of(argument));
         // SAFETY: the caller's promise.
-        unsafe { self.module.loaded.driver.launch(self.handle, blocks, threads, stream.handle, argument)? };
+        unsafe { driver.launch(self.handle, blocks, threads, stream.on(driver)?.handle(), argument)? };
         Ok(())
     }
 }

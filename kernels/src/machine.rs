@@ -1,0 +1,385 @@
+//! What the devices of a simulated machine share: memory, streams, and the kernels that run at once.
+//!
+//! With one device, what is put on a stream is done at once. With several, kernels wait for one another, so they run when
+//! somebody waits for a stream: all that have been put on any, each stream in its order.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ffi::{CString, c_void};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use mscclpp_exec::cuda::{DriverError, Handle};
+
+use crate::alloc::Memory;
+use crate::launch::{self, Fault, Finished, Kernel, Turn};
+use crate::options::Options;
+
+pub(crate) type Result<T> = std::result::Result<T, DriverError>;
+
+/// Devices that share a host.
+pub(crate) struct Machine {
+    pub(crate) options: Options,
+    devices: u32,
+    state: Mutex<State>,
+    /// Held by whoever uses memory: threads of kernels, or the host.
+    memory: Mutex<Memory>,
+    /// Kernels have finished.
+    finished: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// Calls of the function that is to fail.
+    calls: u64,
+    runs: u64,
+    next: usize,
+    pub(crate) modules: BTreeMap<usize, CString>,
+    /// Kernels, by handle.
+    pub(crate) functions: BTreeMap<usize, usize>,
+    pub(crate) streams: BTreeMap<usize, Queue>,
+    pub(crate) graphs: BTreeMap<usize, Vec<Launch>>,
+    pub(crate) events: BTreeMap<usize, Event>,
+    /// Whether threads of the host serve devices.
+    pub(crate) helped: bool,
+    /// Which device reaches the memory of which.
+    pub(crate) access: BTreeSet<(u32, u32)>,
+    /// Whether somebody runs kernels.
+    running: bool,
+}
+
+/// A stream.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) device: u32,
+    pub(crate) recording: Option<Vec<Launch>>,
+    pub(crate) work: VecDeque<Work>,
+    /// Whether its first work, a kernel, runs.
+    pub(crate) runs: bool,
+    pub(crate) failed: Option<DriverError>,
+}
+
+/// An event; one that was destroyed is forgotten when nothing is left to do.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Event {
+    pub(crate) destroyed: bool,
+    recorded: u64,
+    done: u64,
+}
+
+impl Event {
+    pub(crate) fn is_done(self) -> bool {
+        self.done >= self.recorded
+    }
+}
+
+/// A launch of a kernel.
+#[derive(Clone)]
+pub(crate) struct Launch {
+    pub(crate) function: Handle,
+    pub(crate) blocks: u32,
+    pub(crate) threads: u32,
+    pub(crate) argument: Vec<u64>,
+}
+
+/// What can be put on a stream.
+pub(crate) enum Work {
+    Launch(Launch),
+    /// An event, and its how-manieth record.
+    Record(usize, u64),
+    Wait(usize, u64),
+    Copy { to: u64, from: u64, bytes: u64 },
+    Zero { to: u64, bytes: u64 },
+    Store { to: u64, value: u64 },
+}
+
+/// Results of the driver that the simulator gives.
+#[derive(Clone, Copy)]
+pub(crate) enum Code {
+    InvalidValue = 1,
+    OutOfMemory = 2,
+    NotFound = 500,
+    IllegalAddress = 700,
+    Unknown = 999,
+}
+
+pub(crate) fn error<T>(call: &'static str, code: Code, text: impl Into<String>) -> Result<T> {
+    let name = match code {
+        Code::InvalidValue => "CUDA_ERROR_INVALID_VALUE",
+        Code::OutOfMemory => "CUDA_ERROR_OUT_OF_MEMORY",
+        Code::NotFound => "CUDA_ERROR_NOT_FOUND",
+        Code::IllegalAddress => "CUDA_ERROR_ILLEGAL_ADDRESS",
+        Code::Unknown => "CUDA_ERROR_UNKNOWN",
+    };
+    Err(DriverError { call, code: code as i32, name: name.into(), text: text.into() })
+}
+
+impl Machine {
+    pub(crate) fn new(options: Options, devices: u32) -> Self {
+        let (state, memory, finished) = (Mutex::default(), Mutex::default(), Condvar::new());
+        Self { options, devices, state, memory, finished }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a call, and fails if it is that one's turn.
+    pub(crate) fn called(&self, call: &'static str) -> Result<()> {
+        let Some((_, nth)) = self.options.failing.filter(|(name, _)| *name == call) else { return Ok(()) };
+        let mut state = self.state();
+        state.calls += 1;
+        if state.calls == nth { error(call, Code::Unknown, "made to fail") } else { Ok(()) }
+    }
+
+    pub(crate) fn handle(&self) -> Handle {
+        let mut state = self.state();
+        state.next += 1;
+        Handle(state.next)
+    }
+
+    pub(crate) fn check(&self, call: &'static str, address: u64, bytes: u64) -> Result<()> {
+        if bytes == 0 || self.memory().holds(address, bytes) {
+            return Ok(());
+        }
+        error(call, Code::InvalidValue, format!("{bytes} bytes at {address:#x} were not allocated"))
+    }
+
+    /// Puts work on a stream. Of what is done at once, a failure is this call's.
+    pub(crate) fn put(&self, call: &'static str, stream: Handle, work: Work) -> Result<()> {
+        let is_launch = matches!(work, Work::Launch(_));
+        {
+            let mut state = self.state();
+            let Some(queue) = state.streams.get_mut(&stream.0) else {
+                return error(call, Code::InvalidValue, "no such stream");
+            };
+            queue.work.push_back(work);
+            if queue.work.len() > 1 || is_launch && self.devices > 1 {
+                return Ok(());
+            }
+        }
+        if is_launch {
+            return self.wait(call, |_, handle| handle == stream.0);
+        }
+        let memory = self.memory();
+        self.perform(&memory, &mut self.state());
+        Ok(())
+    }
+
+    /// An event's record, put on a stream.
+    pub(crate) fn record(&self, event: Handle, stream: Handle) -> Result<()> {
+        let recorded = {
+            let mut state = self.state();
+            let event = state.events.entry(event.0).or_default();
+            event.recorded += 1;
+            event.recorded
+        };
+        self.put("cuEventRecord", stream, Work::Record(event.0, recorded))
+    }
+
+    /// A wait for the last record of an event.
+    pub(crate) fn wait_event(&self, stream: Handle, event: Handle) -> Result<()> {
+        let recorded = self.state().events.get(&event.0).map_or(0, |event| event.recorded);
+        self.put("cuStreamWaitEvent", stream, Work::Wait(event.0, recorded))
+    }
+
+    /// Forgets an event: at once, or when nothing is left to do that may wait for it.
+    pub(crate) fn destroy_event(&self, event: Handle) {
+        let mut state = self.state();
+        if state.streams.values().all(|queue| queue.work.is_empty()) {
+            state.events.remove(&event.0);
+        } else if let Some(event) = state.events.get_mut(&event.0) {
+            event.destroyed = true;
+        }
+    }
+
+    /// Waits until some streams have nothing left, and says whether it went well. Kernels run meanwhile, all of them.
+    pub(crate) fn wait(&self, call: &'static str, of: impl Fn(&Queue, usize) -> bool) -> Result<()> {
+        loop {
+            let mut state = self.state();
+            let mut queues = state.streams.iter_mut().filter(|(handle, queue)| of(queue, **handle));
+            if queues.all(|(_, queue)| queue.work.is_empty()) {
+                let mut queues = state.streams.iter_mut().filter(|(handle, queue)| of(queue, **handle));
+                let failed = queues.find_map(|(_, queue)| queue.failed.take());
+                return failed.map_or(Ok(()), |error| Err(DriverError { call, ..error }));
+            }
+            if state.running {
+                // Somebody else runs them.
+                drop(self.finished.wait(state).unwrap_or_else(PoisonError::into_inner));
+                continue;
+            }
+            state.running = true;
+            state.runs += 1;
+            let seed = self.options.seed.wrapping_add(state.runs << 20);
+            drop(state);
+            self.run(seed);
+            let mut state = self.state();
+            state.running = false;
+            if state.streams.values().all(|queue| queue.work.is_empty()) {
+                state.events.retain(|_, event| !event.destroyed);
+            }
+            self.finished.notify_all();
+            let stays = state.streams.iter().any(|(handle, queue)| of(queue, *handle) && !queue.work.is_empty());
+            // A wait for an event that nobody records would never end.
+            if stays && !self.options.others {
+                return error(call, Code::Unknown, "a stream waits for what is on no other one");
+            }
+        }
+    }
+
+    /// Runs kernels until there are none that can begin.
+    fn run(&self, seed: u64) {
+        let mut held = Some(self.memory());
+        let mut version = None;
+        launch::run(self.options, seed, |finished| {
+            if finished.is_empty() && version.is_some() {
+                // The host has its turn.
+                held = None;
+                std::thread::yield_now();
+                held = Some(self.memory());
+            }
+            let Some(memory) = held.as_deref() else {
+                return Turn { more: Vec::new(), may_help: false, reach: None };
+            };
+            let mut state = self.state();
+            for finished in finished {
+                state.finish(finished);
+                self.finished.notify_all();
+            }
+            self.perform(memory, &mut state);
+            let more = self.startable(memory, &mut state);
+            let now = Some((memory.version, state.access.len()));
+            let reach = (version != now).then(|| (0..self.devices).map(|device| reach(memory, &state.access, device)).collect());
+            version = now;
+            Turn { more, may_help: state.helped || self.options.others, reach }
+        });
+    }
+
+    /// Does what comes first on any stream and is no kernel.
+    fn perform(&self, memory: &Memory, state: &mut State) {
+        let State { streams, events, .. } = state;
+        let mut goes_on = true;
+        while std::mem::take(&mut goes_on) {
+            for queue in streams.values_mut() {
+                while let Some(first) = queue.work.front() {
+                    match *first {
+                        Work::Launch(_) => break,
+                        Work::Wait(event, recorded) => {
+                            if events.get(&event).is_some_and(|event| event.done < recorded) {
+                                break;
+                            }
+                        }
+                        Work::Record(event, recorded) => {
+                            let event = events.entry(event).or_default();
+                            event.done = event.done.max(recorded);
+                            goes_on = true;
+                        }
+                        ref other => {
+                            if let Err(error) = store(memory, other) {
+                                queue.failed.get_or_insert(error);
+                            }
+                        }
+                    }
+                    queue.work.pop_front();
+                }
+            }
+        }
+    }
+
+    /// The kernels that come first on their streams.
+    fn startable(&self, memory: &Memory, state: &mut State) -> Vec<Kernel> {
+        let mut kernels = Vec::new();
+        let State { streams, functions, access, .. } = state;
+        for (&stream, queue) in streams.iter_mut().filter(|(_, queue)| !queue.runs) {
+            let Some(Work::Launch(launch)) = queue.work.front() else { continue };
+            let Some(&kernel) = functions.get(&launch.function.0) else {
+                let error = error::<()>("cuLaunchKernel", Code::NotFound, "no such kernel");
+                queue.failed = error.err();
+                queue.work.pop_front();
+                continue;
+            };
+            kernels.push(Kernel {
+                kernel: kernel as *const c_void,
+                blocks: launch.blocks,
+                threads: launch.threads.min(self.options.threads),
+                argument: launch.argument.clone(),
+                pieces: reach(memory, access, queue.device),
+                device: queue.device,
+                stream,
+            });
+            queue.runs = true;
+        }
+        kernels
+    }
+}
+
+/// Copies and stores.
+fn store(memory: &Memory, work: &Work) -> Result<()> {
+    let check = |call, address, bytes| {
+        if bytes == 0 || memory.holds(address, bytes) {
+            return Ok(());
+        }
+        error(call, Code::IllegalAddress, format!("{bytes} bytes at {address:#x} are no longer allocated"))
+    };
+    match *work {
+        Work::Copy { to, from, bytes } => {
+            check("cuMemcpyDtoDAsync", to, bytes)?;
+            check("cuMemcpyDtoDAsync", from, bytes)?;
+            // SAFETY: allocated, as just checked.
+            unsafe { (to as *mut u8).copy_from(from as *const u8, bytes as usize) };
+        }
+        Work::Zero { to, bytes } => {
+            check("cuMemsetD8Async", to, bytes)?;
+            // SAFETY: allocated, as just checked.
+            unsafe { (to as *mut u8).write_bytes(0, bytes as usize) };
+        }
+        Work::Store { to, value } => {
+            check("cuStreamWriteValue64", to, 8)?;
+            // SAFETY: allocated, as just checked; counters are aligned.
+            unsafe { &*(to as *const std::sync::atomic::AtomicU64) }
+                .store(value, std::sync::atomic::Ordering::Release);
+        }
+        Work::Launch(_) | Work::Record(..) | Work::Wait(..) => {}
+    }
+    Ok(())
+}
+
+impl State {
+    fn finish(&mut self, (stream, result): Finished) {
+        let Some(queue) = self.streams.get_mut(&stream) else { return };
+        queue.runs = false;
+        queue.work.pop_front();
+        if let Err(Fault { address, bytes, write, block, thread }) = result {
+            let what = if write { "written" } else { "read" };
+            let text = format!("{bytes} bytes at {address:#x} {what} by thread {thread} of block {block} were not allocated");
+            let error = error::<()>("cuLaunchKernel", Code::IllegalAddress, text).err();
+            queue.failed = queue.failed.take().or(error);
+        }
+    }
+}
+
+/// What memory a device reaches.
+fn reach(memory: &Memory, access: &BTreeSet<(u32, u32)>, device: u32) -> launch::Pieces {
+    memory.pieces(|of| of == device || access.contains(&(device, of)))
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let pieces = self.memory().len();
+        let state = self.state();
+        let events = state.events.values().filter(|event| !event.destroyed).count();
+        let left = [pieces, state.modules.len(), state.streams.len(), state.graphs.len(), events];
+        // A release that was made to fail leaves its piece behind; so does one whose context could not be entered.
+        let is_release = |call: &str| ["Free", "Unload", "Destroy", "Ctx"].iter().any(|word| call.contains(word));
+        let stays = usize::from(self.options.failing.is_some_and(|(call, _)| is_release(call)));
+        assert!(
+            left.iter().sum::<usize>() <= stays,
+            "memory, modules, streams, graphs and events left behind: {left:?}"
+        );
+    }
+}

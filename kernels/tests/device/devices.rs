@@ -1,0 +1,204 @@
+//! Ranks on several devices.
+
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_core::diag::Code;
+use mscclpp_core::plan::{OpKind, Plan};
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::algorithms::{self, Placement, Shipped};
+use mscclpp_exec::cuda::{self, Device, World};
+use mscclpp_exec::{DataType, Error, Message};
+use mscclpp_kernels::{Options, machine};
+
+use super::bits::{Pair, shipped};
+use super::{at, stalls};
+
+pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
+    type Test = fn(u64) -> Result<(), Failed>;
+    let with_seeds = |name: String, run: Box<dyn Fn(u64) -> Result<(), Failed> + Send>| {
+        let seeds = seeds.clone();
+        Trial::test(name, move || {
+            seeds.into_iter().try_for_each(|seed| run(seed).map_err(|failed| at(format_args!("seed {seed}"), &failed)))
+        })
+    };
+    let plans = algorithms::all().iter().map(|algorithm| {
+        with_seeds(format!("devices::plans::{}", algorithm.name()), Box::new(move |seed| every_map(seed, algorithm)))
+    });
+    let tests: [(&str, Test); 7] = [
+        ("a_launch_ends_on_all_devices", a_launch_ends_on_all_devices),
+        ("launches_follow_one_another", launches_follow_one_another),
+        ("graphs_on_several_devices", graphs_on_several_devices),
+        ("averages_of_many_ranks", averages_of_many_ranks),
+        ("a_missing_signal_is_named", a_missing_signal_is_named),
+        ("a_stream_of_one_device_is_refused", a_stream_of_one_device_is_refused),
+        ("devices_that_are_not_connected_are_refused", devices_that_are_not_connected_are_refused),
+    ];
+    let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("devices::{name}"), Box::new(test)));
+    plans.chain(tests).collect()
+}
+
+/// The devices of a machine.
+fn devices(seed: u64, count: u32, options: Options) -> Result<Vec<Device>, Failed> {
+    let options = Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..options };
+    Ok(machine(options, count)?.into_iter().map(Device::with_driver).collect())
+}
+
+/// A world whose ranks lie on the devices of these numbers.
+fn world(seed: u64, map: &[usize]) -> Result<World, Failed> {
+    let devices = devices(seed, map.iter().max().map_or(0, |&last| last as u32 + 1), Options::default())?;
+    let ranks: Vec<_> = map.iter().map(|&number| devices[number].clone()).collect();
+    Ok(World::across(&ranks, cuda::Options::default())?)
+}
+
+/// Every rank on a device of its own, and two on each.
+fn every_map(seed: u64, algorithm: &Shipped) -> Result<(), Failed> {
+    let maps: [(&[usize], u32); 5] = [(&[0, 1], 2), (&[0, 1, 2], 3), (&[0, 1, 0], 3), (&[0, 0, 1, 1], 2), (&[1, 0], 1)];
+    for (map, per_node) in maps {
+        let ranks = map.len() as u32;
+        if !algorithm.supports(ranks, per_node) {
+            continue;
+        }
+        let mut spec = algorithm.spec(ranks, per_node);
+        spec.collective.in_place = algorithm.placement() == Placement::InPlace;
+        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        let world = world(seed, map)?;
+        for count in [16, 53] {
+            let message = Message::new(DataType::F32, count * u64::from(ranks)).any_size();
+            let place = format!("ranks on devices {map:?}, {count} elements each");
+            Pair::new(&world, &plan, message)?
+                .ok_or("too many thread blocks")?
+                .check(2)
+                .map_err(|failed| at(place, &failed))?;
+        }
+    }
+    Ok(())
+}
+
+/// Many launches of several sizes and plans before anybody waits: devices that are ahead must not disturb those behind.
+fn launches_follow_one_another(seed: u64) -> Result<(), Failed> {
+    let world = world(seed, &[0, 1, 2])?;
+    let mut pairs = Vec::new();
+    for (name, count) in [("allreduce_packets", 30), ("allreduce_all_pairs", 60), ("allreduce_packets", 90)] {
+        let message = Message::new(DataType::F32, count).any_size();
+        // Out of place, so that every launch gives the same.
+        let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+        let mut spec = algorithm.spec(3, 3);
+        spec.collective.in_place = false;
+        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
+        pair.refill()?;
+        pairs.push(pair);
+    }
+    for _ in 0..4 {
+        pairs.iter_mut().try_for_each(Pair::launch)?;
+    }
+    pairs.iter_mut().try_for_each(Pair::compare)
+}
+
+/// A plan without a word from writers to readers is right all the same, also for what follows on the reader's stream: no device
+/// leaves a launch before the others have done their part. On one device it has to be so, hence on several too.
+fn a_launch_ends_on_all_devices(seed: u64) -> Result<(), Failed> {
+    const RANKS: usize = 3;
+    let slow = Some(seed as u32 % RANKS as u32);
+    let devices = devices(seed, RANKS as u32, Options { slow, ..Options::default() })?;
+    let world = World::across(&devices, cuda::Options::default())?;
+    let algorithm = algorithms::find("alltoall_direct").ok_or("no such algorithm")?;
+    let mut tree = algorithm.compile(algorithm.spec(RANKS as u32, RANKS as u32), &algorithm.arguments([])?)?;
+    for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
+        block.ops.retain(|op| !matches!(op.kind, OpKind::Signal | OpKind::Wait));
+    }
+    let message = Message::new(DataType::U8, 999).any_size();
+    let mut run = world.prepare(&Plan::new(&tree), message)?;
+    let stream = world.stream()?;
+    let mut memories = Vec::new();
+    for (rank, device) in devices.iter().enumerate() {
+        let mut three = Vec::new();
+        for stage in 0..3 {
+            let mut memory = cuda::DeviceBuffer::new(device, 999)?;
+            memory.write(&vec![if stage == 0 { rank as u8 } else { 0xee }; 999])?;
+            three.push(memory);
+        }
+        memories.push(three);
+    }
+    // What the first launch gives is what the second one reads.
+    for stage in 0..2 {
+        let slices = memories.iter().map(|three| [three[stage].as_slice(), three[stage + 1].as_slice()]);
+        // SAFETY: memory of these devices, which lives until the stream is done.
+        unsafe { run.launch(slices.collect::<Vec<_>>().into_iter(), &stream)? };
+    }
+    run.synchronize(&stream)?;
+    for (rank, three) in memories.iter().enumerate() {
+        let mut found = vec![0; 999];
+        three[2].read(&mut found)?;
+        // To and fro: back where it came from.
+        if let Some(at) = found.iter().position(|&byte| byte != rank as u8) {
+            return Err(format!("rank {rank}, byte {at}: {:#x}, slow device {slow:?}", found[at]).into());
+        }
+    }
+    Ok(())
+}
+
+fn graphs_on_several_devices(seed: u64) -> Result<(), Failed> {
+    for name in ["allreduce_packets", "allreduce_ring"] {
+        let world = world(seed, &[0, 1])?;
+        let message = Message::new(DataType::F32, 2 * 33).any_size();
+        let mut pair = Pair::new(&world, &shipped(name, 2)?, message)?.ok_or("too many thread blocks")?;
+        let Pair { run, buffers, .. } = &mut pair;
+        let graph = world.stream()?.capture(|stream| run.launch_buffers(buffers, stream))?;
+        for round in 0..5 {
+            pair.refill()?;
+            if round % 3 == 0 {
+                pair.launch()?;
+            } else {
+                // SAFETY: run and buffers live as long as `pair`.
+                unsafe { graph.launch(pair.stream())? };
+            }
+            pair.compare().map_err(|failed| at(name, &failed))?;
+        }
+    }
+    Ok(())
+}
+
+/// More ranks than fit into a kernel's argument.
+fn averages_of_many_ranks(seed: u64) -> Result<(), Failed> {
+    let map: Vec<usize> = (0..34).map(|rank| rank % 2).collect();
+    let world = world(seed, &map)?;
+    let plan = shipped("allreduce_ring", 34)?;
+    let message = Message::new(DataType::F32, 34 * 2).op(ReduceOp::Avg).any_size();
+    Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?.check(1)
+}
+
+fn a_missing_signal_is_named(seed: u64) -> Result<(), Failed> {
+    let devices = devices(seed, 3, Options::default())?;
+    let options = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
+    let world = World::across(&devices, options)?;
+    let tree = stalls::without("allreduce_ring", 3, 1, OpKind::Signal)?;
+    stalls::in_world(&world, &tree, |waits_for| matches!(waits_for, mscclpp_exec::error::WaitsFor::Signal { .. }))
+}
+
+fn a_stream_of_one_device_is_refused(seed: u64) -> Result<(), Failed> {
+    let devices = devices(seed, 2, Options::default())?;
+    let world = World::across(&devices, cuda::Options::default())?;
+    let mut run = world.prepare(&shipped("allreduce_ring", 2)?, Message::new(DataType::F32, 10).any_size())?;
+    let mut buffers = run.buffers()?;
+    match run.launch_buffers(&mut buffers, &devices[0].stream()?) {
+        Err(error @ Error::NoStream { .. }) if error.to_string().contains("device 1 (simulated device)") => {}
+        other => return Err(format!("{other:?}").into()),
+    }
+    // Both queues together are one.
+    let joined = cuda::Stream::join([devices[1].stream()?, devices[0].stream()?]);
+    run.launch_buffers(&mut buffers, &joined)?;
+    Ok(run.synchronize(&joined)?)
+}
+
+fn devices_that_are_not_connected_are_refused(seed: u64) -> Result<(), Failed> {
+    let devices = devices(seed, 2, Options { apart: true, ..Options::default() })?;
+    match World::across(&devices, cuda::Options::default()) {
+        Err(error @ Error::NoPeerAccess { .. }) if error.code() == Code::NoPeerAccess => {
+            let expected = "device 0 (simulated device) cannot reach the memory of device 1 (simulated device)";
+            if error.to_string() == expected { Ok(()) } else { Err(error.to_string().into()) }
+        }
+        other => Err(format!("{other:?}").into()),
+    }
+}

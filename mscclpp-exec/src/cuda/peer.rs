@@ -1,0 +1,24 @@
+//! Devices that reach one another's memory.
+
+use super::device::Device;
+use crate::error::Error;
+
+/// Lets each of these devices reach the memory of every other one.
+///
+/// # Errors
+/// [`Error::NoPeerAccess`] with the names of two that are not connected; [`Error::Driver`].
+pub(super) fn connect(devices: &[Device]) -> Result<(), Error> {
+    let others = |device: &Device| {
+        let ordinal = device.ordinal();
+        devices.iter().filter(move |peer| peer.ordinal() != ordinal)
+    };
+    for device in devices {
+        for peer in others(device) {
+            if !device.driver().can_access(peer.ordinal())? {
+                return Err(Error::NoPeerAccess { device: device.label(), peer: peer.label() });
+            }
+            device.driver().enable_access(peer.ordinal())?;
+        }
+    }
+    Ok(())
+}
