@@ -437,7 +437,8 @@ extern "C" fn sim_may_use(at: *const c_void, bytes: u32, write: bool) -> bool {
     if grids.last_piece.0 == grid && inside(grids.last_piece.1) {
         return true;
     }
-    let facts = grids.threads[number as usize].as_ref().map_or((0, 0), |thread| (thread.facts.block, thread.facts.thread));
+    let facts =
+        grids.threads[number as usize].as_ref().map_or((0, 0), |thread| (thread.facts.block, thread.facts.thread));
     let Some(of) = grids.grid_of(number) else { return false };
     let behind = of.kernel.pieces.partition_point(|&(first, _)| first <= address);
     let piece = behind.checked_sub(1).map(|at| of.kernel.pieces[at]).filter(|&piece| inside(piece));

@@ -86,9 +86,19 @@ pub(crate) enum Work {
     /// An event, and its how-manieth record.
     Record(usize, u64),
     Wait(usize, u64),
-    Copy { to: u64, from: u64, bytes: u64 },
-    Zero { to: u64, bytes: u64 },
-    Store { to: u64, value: u64 },
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: u64,
+    },
+    Zero {
+        to: u64,
+        bytes: u64,
+    },
+    Store {
+        to: u64,
+        value: u64,
+    },
 }
 
 /// Results of the driver that the simulator gives.
@@ -251,7 +261,8 @@ impl Machine {
             self.perform(memory, &mut state);
             let more = self.startable(memory, &mut state);
             let now = Some((memory.version, state.access.len()));
-            let reach = (version != now).then(|| (0..self.devices).map(|device| reach(memory, &state.access, device)).collect());
+            let reach = (version != now)
+                .then(|| (0..self.devices).map(|device| reach(memory, &state.access, device)).collect());
             version = now;
             Turn { more, may_help: state.helped || self.options.others, reach }
         });
@@ -338,8 +349,7 @@ fn store(memory: &Memory, work: &Work) -> Result<()> {
         Work::Store { to, value } => {
             check("cuStreamWriteValue64", to, 8)?;
             // SAFETY: allocated, as just checked; counters are aligned.
-            unsafe { &*(to as *const std::sync::atomic::AtomicU64) }
-                .store(value, std::sync::atomic::Ordering::Release);
+            unsafe { &*(to as *const std::sync::atomic::AtomicU64) }.store(value, std::sync::atomic::Ordering::Release);
         }
         Work::Launch(_) | Work::Record(..) | Work::Wait(..) => {}
     }
@@ -353,7 +363,8 @@ impl State {
         queue.work.pop_front();
         if let Err(Fault { address, bytes, write, block, thread }) = result {
             let what = if write { "written" } else { "read" };
-            let text = format!("{bytes} bytes at {address:#x} {what} by thread {thread} of block {block} were not allocated");
+            let text =
+                format!("{bytes} bytes at {address:#x} {what} by thread {thread} of block {block} were not allocated");
             let error = error::<()>("cuLaunchKernel", Code::IllegalAddress, text).err();
             queue.failed = queue.failed.take().or(error);
         }

@@ -29,6 +29,17 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, threads: 16, stop_at_one_of: 16, weak: true, bug: None, failing: None, slow: None, apart: false, others: false, patience: Duration::from_secs(10) }
+        Self {
+            seed: 1,
+            threads: 16,
+            stop_at_one_of: 16,
+            weak: true,
+            bug: None,
+            failing: None,
+            slow: None,
+            apart: false,
+            others: false,
+            patience: Duration::from_secs(10),
+        }
     }
 }

@@ -17,10 +17,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         ],
     ),
     ("mscclpp-exec/tests/jit.rs", &[(Code::NotCompiled, "there_is_a_compiler_or_a_reason")]),
-    (
-        "kernels/tests/device/devices.rs",
-        &[(Code::NoPeerAccess, "devices_that_are_not_connected_are_refused")],
-    ),
+    ("kernels/tests/device/devices.rs", &[(Code::NoPeerAccess, "devices_that_are_not_connected_are_refused")]),
     (
         "mscclpp-core/tests/recording.rs",
         &[

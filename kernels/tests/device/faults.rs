@@ -38,7 +38,9 @@ fn what_does_not_fit_is_refused() -> Result<(), Failed> {
     match World::new(&device, 16).prepare(&plan, Message::new(DataType::F32, 1600)) {
         Err(error @ Error::NotResident { .. }) if error.code() == Code::NotResident => {
             let text = error.to_string();
-            if text.contains("has 256 thread blocks of 1024 threads on device 0 (simulated device), which runs 132 of them at once") {
+            if text.contains(
+                "has 256 thread blocks of 1024 threads on device 0 (simulated device), which runs 132 of them at once",
+            ) {
                 Ok(())
             } else {
                 Err(text.into())

@@ -111,8 +111,7 @@ fn main() {
         })
         .with_ignored_flag(ignored)
     });
-    let faults =
-        faults::tests().into_iter().chain(bugs::tests()).chain(devices::tests(seed..seed + seeds));
+    let faults = faults::tests().into_iter().chain(bugs::tests()).chain(devices::tests(seed..seed + seeds));
     let faults = faults.map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
     let mock_faults = faults::on_mock(&mock).into_iter().map(|trial| trial.with_ignored_flag(mock.is_err()));
     let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain(mock_faults).collect();

@@ -37,11 +37,7 @@ fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -
 }
 
 /// That a broken plan stalls as expected, again and again, and that a right one is not disturbed.
-pub(crate) fn in_world(
-    world: &World,
-    tree: &PlanTree,
-    is_expected: impl Fn(&WaitsFor) -> bool,
-) -> Result<(), Failed> {
+pub(crate) fn in_world(world: &World, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -> Result<(), Failed> {
     let ranks = tree.ranks.len() as u32;
     let message = Message::new(DataType::F32, 1000).any_size();
     let broken = Plan::new(tree);

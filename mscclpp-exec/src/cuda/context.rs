@@ -54,8 +54,7 @@ impl Context {
             .iter()
             .map(|device| Ok(DeviceMemory::holding(device.driver(), &initial)?))
             .collect::<Result<Vec<_>, Error>>()?;
-        let counters_of: Vec<u64> =
-            world.device_of.iter().map(|&device| memories[device as usize].address()).collect();
+        let counters_of: Vec<u64> = world.device_of.iter().map(|&device| memories[device as usize].address()).collect();
         let flags = Arc::new(MappedMemory::new(world.devices[0].driver(), 64)?);
         let tables = Tables::new(&program);
         let parts = (0..)

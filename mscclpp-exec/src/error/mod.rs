@@ -154,7 +154,9 @@ pub enum Error {
         available: u64,
     },
     /// More thread blocks than a device runs at once, so that some would wait for others that never start.
-    #[error("plan `{plan}` has {blocks} thread blocks of {threads} threads on {device}, which runs {fit} of them at once")]
+    #[error(
+        "plan `{plan}` has {blocks} thread blocks of {threads} threads on {device}, which runs {fit} of them at once"
+    )]
     NotResident {
         /// The plan.
         plan: String,
@@ -285,7 +287,9 @@ impl Error {
             Self::TooLarge { .. } => Code::MessageTooLarge,
             Self::FixedReduction { .. } => Code::FixedReduction,
             Self::Accumulator { .. } => Code::NoSuchReduction,
-            Self::BufferSize { .. } | Self::BufferCount { .. } | Self::ElementType { .. }
+            Self::BufferSize { .. }
+            | Self::BufferCount { .. }
+            | Self::ElementType { .. }
             | Self::DeviceCopy { .. }
             | Self::NoStream { .. } => Code::WrongBuffers,
             Self::InPlace { .. } => Code::WrongPlace,
