@@ -232,7 +232,7 @@ impl Error {
             | Self::NoSecret(_)
             | Self::Signals(_) => exit::UNABLE,
             Self::Call(error) => match &**error {
-                group::Error::Select(_) | group::Error::Plan(_) | group::Error::Table(_) => exit::UNREADABLE,
+                group::Error::Select { .. } | group::Error::Plan { .. } | group::Error::Table(_) => exit::UNREADABLE,
                 group::Error::Run(error) => return Self::run(error).code(),
                 _ => exit::UNABLE,
             },

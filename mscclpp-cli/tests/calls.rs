@@ -247,9 +247,12 @@ fn ranks_that_call_different_things_are_told_apart_with_their_lines() {
         let told = run.stdout.lines().find(|told| told.starts_with(&line)).expect("a line for the rank");
         assert!(told.contains("measure.rs:"), "{told}");
     }
-    assert!(run.stdout.contains("most likely rank "), "{}", run.stdout);
+    // Of two ranks, either may be right.
+    assert!(run.stdout.ends_with("\nthe dumps do not say whose fault it is\n"), "{}", run.stdout);
     let value = mscclpp(["analyze", path, "--json"]).succeeds().json();
-    assert_eq!((&value["divergence"]["number"], &value["silent"]), (&2.into(), &serde_json::json!([])));
+    let group = &value["groups"][0];
+    assert_eq!((&group["divergence"]["number"], &group["silent"]), (&2.into(), &serde_json::json!([])));
+    assert_eq!((&group["group"], &group["culprit"]), (&Value::Null, &Value::Null));
 }
 
 #[test]

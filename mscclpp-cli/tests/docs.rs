@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::plans::{stalling, text};
+use mscclpp_exec::select::CALLS;
 
 /// The page.
 fn page() -> PathBuf {
@@ -28,6 +29,19 @@ fn output(words: &str, directory: &Path) -> String {
         text += &format!("(exit code {})\n", run.status.code().expect("no signal"));
     }
     text
+}
+
+/// All commands, as the help lists them.
+fn commands() -> Vec<String> {
+    let listed = |of: &[&str]| -> Vec<String> {
+        let help = common::mscclpp(of.iter().chain(&["--help"])).succeeds().stdout;
+        let list = help.split("Commands:\n").nth(1).expect("a list").lines();
+        let names = list.map_while(|line| line.strip_prefix("  ")?.split_whitespace().next());
+        names.filter(|name| *name != "help").map(|name| [of, &[name]].concat().join(" ")).collect()
+    };
+    let all: Vec<_> = listed(&[]).into_iter().filter(|name| name != "plan").chain(listed(&["plan"])).collect();
+    assert!(all.len() > 10, "{all:?}");
+    all
 }
 
 /// The page with the output of every command in its `console` blocks as it is now.
@@ -98,21 +112,7 @@ fn the_page_shows_what_the_commands_print() {
 #[test]
 fn the_page_names_every_command_and_exit_code() {
     let text = fs::read_to_string(page()).unwrap();
-    for command in [
-        "run",
-        "check",
-        "plan list",
-        "plan show",
-        "plan stats",
-        "plan graph",
-        "plan export",
-        "plan diff",
-        "bench",
-        "tune",
-        "select",
-        "analyze",
-        "explain",
-    ] {
+    for command in commands() {
         assert!(text.contains(&format!("## `mscclpp {command}`")), "{command}");
         assert!(text.contains(&format!("\n$ mscclpp {command}")), "no example of {command}");
     }
@@ -130,24 +130,12 @@ fn the_examples_in_the_help_texts_name_what_there_is() {
     let list = common::mscclpp(["plan", "list", "--json"]).succeeds().json();
     let known: Vec<_> = list.as_array().unwrap().iter().map(|algorithm| algorithm["name"].as_str().unwrap()).collect();
     let mut seen = 0;
-    for command in [
-        "",
-        "run",
-        "check",
-        "explain",
-        "plan",
-        "plan list",
-        "plan show",
-        "plan stats",
-        "plan graph",
-        "plan export",
-        "plan diff",
-    ] {
+    for command in ["".to_owned(), "plan".to_owned()].into_iter().chain(commands()) {
         let help = common::mscclpp(command.split_whitespace().chain(["--help"])).succeeds().stdout;
         let examples = help.split("Examples:\n").nth(1).unwrap_or_else(|| panic!("`{command}` has no examples"));
         for word in examples.lines().filter(|line| line.starts_with("  mscclpp")).flat_map(str::split_whitespace) {
             // Calls have names too.
-            let is_call = ["all_reduce", "all_gather"].contains(&word);
+            let is_call = CALLS.iter().any(|(name, _)| *name == word);
             if word.contains('_') && !is_call {
                 assert!(known.contains(&word), "`{word}` in the help of `{command}`");
                 seen += 1;

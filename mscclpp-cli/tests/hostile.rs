@@ -164,6 +164,31 @@ fn option() -> impl Strategy<Value = Vec<String>> {
     prop_oneof![3 => with_value, 1 => select(flags).prop_map(|flag: &str| vec![flag.to_owned()])]
 }
 
+/// An option of a command about calls, with a value that may fit it.
+fn call_option() -> impl Strategy<Value = Vec<String>> {
+    let valued =
+        &["--root", "--dtype", "--op", "--begin", "--factor", "--plan", "--blocks", "--table", "--ranks-per-node"][..];
+    let flags = &["--json", "--private", "--registered", "--in-place", "--multicast"][..];
+    let values = &[
+        "0",
+        "1",
+        "2",
+        "5",
+        "1K",
+        "1T",
+        "18446744073709551615",
+        "f16",
+        "avg",
+        "allreduce_ring",
+        "allgather_ring",
+        "allreduce_rng",
+        "/dev/null",
+        "/",
+    ][..];
+    let with_value = (select(valued), select(values)).prop_map(|(name, value)| vec![name.into(), value.into()]);
+    prop_oneof![3 => with_value, 1 => select(flags).prop_map(|flag: &str| vec![flag.to_owned()])]
+}
+
 /// Every run of digits in a text: first byte and length.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let bytes = text.as_bytes();
@@ -192,6 +217,18 @@ proptest! {
         options in prop::collection::vec(option(), 0..4),
     ) {
         let words: Vec<_> = command.split(' ').map(str::to_owned).chain([algorithm.to_owned()]).chain(options.concat()).collect();
+        let code = mscclpp(&words).code();
+        prop_assert!([0, 1, 2, 3].contains(&code), "{:?} ended with {}", words, code);
+    }
+
+    #[test]
+    fn any_calls_end_with_a_documented_code(
+        command in select(&["select", "bench -e 1K -n 1", concat!("tune -e 1K -n 1 -o ", env!("CARGO_TARGET_TMPDIR"), "/hostile.toml")][..]),
+        collective in select(&["all_reduce", "all_gather", "broadcast", "send_recv", "all_things"][..]),
+        ranks in select(&["1", "2", "3", "0", "1025", "4294967296"][..]),
+        options in prop::collection::vec(call_option(), 0..4),
+    ) {
+        let words: Vec<_> = command.split(' ').chain([collective, "--ranks", ranks]).map(str::to_owned).chain(options.concat()).collect();
         let code = mscclpp(&words).code();
         prop_assert!([0, 1, 2, 3].contains(&code), "{:?} ended with {}", words, code);
     }

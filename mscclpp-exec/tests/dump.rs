@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use mscclpp_exec::dump::{CallRecord, Dump, FailureRecord, OpRecord, RankRecord, WaitRecord, join};
+use mscclpp_exec::dump::{CallRecord, Dump, FailureRecord, Findings, OpRecord, RankRecord, WaitRecord, join};
 use proptest::prelude::*;
 
 fn call(number: u64, request: &str) -> CallRecord {
-    CallRecord { number, request: request.into(), at: format!("src/train.rs:{}:9", 10 * number) }
+    CallRecord { number, request: request.into(), at: format!("src/train.rs:{number}0:9") }
 }
 
 fn op(rank: u32, block: u32, operation: &str) -> OpRecord {
@@ -19,11 +19,18 @@ fn wait(rank: u32, released_by: Option<OpRecord>) -> WaitRecord {
 
 fn dump(rank: u32, calls: Vec<CallRecord>, waits: Vec<WaitRecord>) -> Dump {
     Dump {
-        rank: RankRecord { format: 1, version: "0".into(), rank, ranks: 4, process: 100 + rank },
+        rank: RankRecord { format: 1, version: "0".into(), rank, ranks: 4, group: None, process: 100 + rank },
         calls,
         failure: FailureRecord { message: format!("rank {rank}: nothing has happened for 30s\nmore") },
         waits,
     }
+}
+
+/// What the dumps of one group say.
+fn joined(dumps: &[Dump]) -> Findings {
+    let mut groups = join(dumps);
+    assert_eq!(groups.len(), 1);
+    groups.remove(0)
 }
 
 #[test]
@@ -32,7 +39,7 @@ fn the_first_divergence_names_who_differs() {
     let mut other = usual();
     other[1].request = "alltoall".into();
     let found =
-        join(&[dump(0, usual(), vec![]), dump(1, usual(), vec![]), dump(2, other, vec![]), dump(3, usual(), vec![])]);
+        joined(&[dump(0, usual(), vec![]), dump(1, usual(), vec![]), dump(2, other, vec![]), dump(3, usual(), vec![])]);
     let divergence = found.divergence.as_ref().expect("they differ");
     assert_eq!(divergence.number, 2);
     assert_eq!(divergence.calls[0].1, [0, 1, 3]);
@@ -46,7 +53,7 @@ fn a_rank_that_is_behind_is_named_with_its_last_call() {
     let calls = |count: u64| (1..=count).map(|number| call(number, "allreduce")).collect::<Vec<_>>();
     // Rank 0 has forgotten its first calls.
     let found =
-        join(&[dump(0, calls(70).split_off(6), vec![]), dump(1, calls(69), vec![]), dump(2, calls(70), vec![])]);
+        joined(&[dump(0, calls(70).split_off(6), vec![]), dump(1, calls(69), vec![]), dump(2, calls(70), vec![])]);
     let (culprit, why) = found.culprit.expect("one");
     assert_eq!(culprit, 1);
     assert_eq!(why, "it did not come to call 70; its last was allreduce at src/train.rs:690:9");
@@ -56,12 +63,12 @@ fn a_rank_that_is_behind_is_named_with_its_last_call() {
 #[test]
 fn the_chain_ends_at_who_left_nothing() {
     let calls = || vec![call(1, "allreduce")];
-    let found = join(&[
+    let found = joined(&[
         dump(0, calls(), vec![wait(0, Some(op(1, 0, "signal")))]),
         dump(1, calls(), vec![wait(1, Some(op(2, 0, "signal")))]),
         dump(3, calls(), vec![wait(3, Some(op(0, 0, "signal")))]),
     ]);
-    assert_eq!(found.chain.iter().map(|link| link.wait.op.rank).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(found.chain.iter().map(|wait| wait.op.rank).collect::<Vec<_>>(), [0, 1]);
     let (culprit, why) = found.culprit.clone().expect("one");
     assert_eq!(culprit, 2);
     assert!(why.contains("(signal) at src/ring.rs:7:5 is waited for") && why.contains("killed or stopped"), "{why}");
@@ -75,7 +82,7 @@ fn circles_and_ends_are_told_apart() {
     let all = |waits: [Option<OpRecord>; 4]| {
         let dumps: Vec<_> =
             (0..).zip(waits).map(|(rank, by)| dump(rank, vec![call(1, "x")], vec![wait(rank, by)])).collect();
-        join(&dumps)
+        joined(&dumps)
     };
     let ring = |rank: u32| Some(op((rank + 1) % 4, 0, "signal"));
     let circle = all([ring(0), ring(1), ring(2), ring(3)]);
@@ -85,7 +92,37 @@ fn circles_and_ends_are_told_apart() {
     let (culprit, why) = end.culprit.expect("one");
     assert_eq!(culprit, 2);
     assert!(why.starts_with("no operation that was still to come would release rank 2 / thread block 0"), "{why}");
-    assert_eq!(join(&[]).culprit, None);
+    assert_eq!(join(&[]), []);
+}
+
+#[test]
+fn of_equally_many_ranks_none_is_blamed() {
+    let calls = |requests: &[&str]| {
+        let dumps: Vec<_> =
+            (0..).zip(requests).map(|(rank, request)| dump(rank, vec![call(1, request)], vec![])).collect();
+        joined(&dumps)
+    };
+    for requests in [&["a", "b"][..], &["a", "b", "b", "a"], &["a", "a", "b", "c"]] {
+        let found = calls(requests);
+        assert_eq!(found.divergence.as_ref().expect("they differ").number, 1);
+        assert_eq!(found.culprit, None, "{found}");
+        assert!(found.to_string().ends_with("\nthe dumps do not say whose fault it is\n"), "{found}");
+    }
+    assert_eq!(calls(&["a", "b", "b", "b"]).culprit.expect("one").0, 0);
+}
+
+#[test]
+fn numbers_of_calls_ascend_up_to_the_last_one_that_there_is() {
+    let last = |number| dump(1, vec![call(number, "a")], vec![]);
+    let found = joined(&[dump(0, vec![call(u64::MAX - 1, "a")], vec![]), last(u64::MAX)]);
+    assert_eq!(found.divergence.expect("one is behind").number, u64::MAX);
+    assert_eq!(joined(&[dump(0, vec![call(u64::MAX, "a")], vec![]), last(u64::MAX)]).divergence, None);
+    for numbers in [&[1, 1][..], &[2, 1], &[0]] {
+        let calls = numbers.iter().map(|number| call(*number, "a")).collect();
+        let error =
+            Dump::parse(Path::new("d"), dump(0, calls, vec![]).text().as_bytes()).expect_err("they do not ascend");
+        assert!(error.to_string().contains(" behind call "), "{error}");
+    }
 }
 
 proptest! {
@@ -98,7 +135,9 @@ proptest! {
         let index = at.index(mutant.len());
         mutant[index] = junk;
         if let Ok(read) = Dump::parse(Path::new("d"), &mutant) {
-            _ = join(&[read, good]).to_string();
+            for found in join(&[read, good]) {
+                _ = found.to_string();
+            }
         }
     }
 }

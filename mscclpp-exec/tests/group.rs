@@ -7,7 +7,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::comm::Communicator;
 use mscclpp_exec::group::{Error, Group};
-use mscclpp_exec::select::{Algorithm, Buffers, Choice, Registry};
+use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};
 use mscclpp_exec::{Element, dtype};
 use proptest::prelude::*;
 
@@ -260,7 +260,23 @@ fn selectors_and_native_algorithms_are_used_and_counted() {
         assert_eq!(calls.load(Ordering::Relaxed), 3);
         assert_eq!(group.registry().calls(), [("allreduce_ring", 3), ("by_hand", 3)]);
         let error = group.all_gather_in_place(&mut y).expect_err("the function says no");
-        assert_eq!(error.to_string(), "`by_hand`: in place");
+        let request = "allgather of 16 bytes u32, in place, 2 ranks on 1 node";
+        assert_eq!(error.to_string(), format!("rank {}, {request}: `by_hand`: in place", group.rank()));
+    });
+}
+
+#[test]
+fn who_cannot_choose_or_build_says_which_rank_and_call_it_is() {
+    on_ranks(2, |group| {
+        let rank = group.rank();
+        let request = "allreduce of 8 bytes i64, sum, in place, 2 ranks on 1 node";
+        let config = Config { blocks: Some(0), threads: None };
+        group.insist(Some((CollectiveKind::AllReduce, Choice { config, ..Choice::named("allreduce_ring") })));
+        let error = group.all_reduce(&mut [1_i64], ReduceOp::Sum).expect_err("no blocks").to_string();
+        assert_eq!(error, format!("rank {rank}, {request}: `allreduce_ring` takes 1 to 1024 blocks, found 0"));
+        group.insist(Some((CollectiveKind::AllReduce, Choice::named("allgather_ring"))));
+        let error = group.all_reduce(&mut [1_i64], ReduceOp::Sum).expect_err("no such name").to_string();
+        assert!(error.starts_with(&format!("rank {rank}: ")) && error.contains(request), "{error}");
     });
 }
 

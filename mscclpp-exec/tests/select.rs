@@ -89,6 +89,44 @@ fn added_plans_go_before_the_library_where_they_fit_the_narrowest_first() {
 }
 
 #[test]
+fn plans_of_one_algorithm_may_reduce_in_different_ways() {
+    let reducing = |ranks, op| {
+        let mut tree = ring(ranks).tree();
+        let blocks = tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks);
+        blocks.flat_map(|block| &mut block.ops).for_each(|one| one.reduce = one.reduce.map(|_| op));
+        assert_eq!(tree.reductions(), [op]);
+        Plan::new(&tree)
+    };
+    let plans = vec![reducing(2, ReduceOp::Max), reducing(4, ReduceOp::Sum), reducing(4, ReduceOp::Min)];
+    let algorithm = Algorithm::plans("several", plans).expect("of one collective");
+    let with = |ranks, op| Request { op: Some(op), ..all_reduce(ranks, 64) };
+    for (ranks, op, does) in [
+        (2, ReduceOp::Max, true),
+        (2, ReduceOp::Sum, false),
+        (4, ReduceOp::Sum, true),
+        (4, ReduceOp::Min, true),
+        (4, ReduceOp::Prod, true),
+    ] {
+        let expected = if does { Ok(()) } else { Err(Refusal::Op { found: op }) };
+        assert_eq!(algorithm.admit(&with(ranks, op)), expected, "{op} on {ranks}");
+    }
+}
+
+#[test]
+fn nothing_is_built_with_very_many_blocks() {
+    let registry = Registry::shipped();
+    let request = all_reduce(8, 1 << 20);
+    for name in ["allreduce_all_pairs", "allreduce_ring", "allreduce_packets"] {
+        for blocks in [0, Config::MAX_BLOCKS + 1, 50_000_000, u32::MAX] {
+            let choice = Choice { config: Config { blocks: Some(blocks), threads: None }, ..Choice::named(name) };
+            let decision = registry.decision(&request, &choice).expect("it serves it");
+            let error = registry.plan(&request, &decision).expect_err("far too many").to_string();
+            assert_eq!(error, format!("`{name}` takes 1 to 1024 blocks, found {blocks}"));
+        }
+    }
+}
+
+#[test]
 fn plans_of_files_are_checked_and_serve_what_they_are_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ring.json");

@@ -172,6 +172,8 @@ fn bad_files_are_named_with_the_place() {
     assert!(message("op = \"sum\"", "op = \"xor\"").contains("sum, prod, min, max, avg"));
     assert!(message("bytes = 1024", "bites = 1024").contains("unknown field `bites`"));
     assert!(message("bytes = 1024", "bytes = -1").starts_with("t.toml:"));
+    assert!(message("blocks = 2", "blocks = 50000000").ends_with("expected 1 to 1024 blocks, found 50000000"));
+    assert!(message("blocks = 2", "blocks = 0").contains("expected 1 to 1024 blocks"));
     assert!(message("ranks = 4\n", "").contains("missing field `ranks`"));
     assert!(message("format = 1", "format = 2").starts_with("t.toml:2:1: expected format 1, found 2"));
     assert!(message("in_place = false", "in_place = ").starts_with("t.toml:"));

@@ -9,7 +9,7 @@ use clap::Args;
 #[command(after_help = "\
 Examples:
   mscclpp analyze dumps
-  mscclpp analyze dumps/mscclpp-rank-0-of-4-1234.jsonl --json
+  mscclpp analyze dumps/mscclpp-rank-0-of-4-1234-1.jsonl --json
   MSCCLPP_DUMP_DIR=dumps mscclpp launch -n 4 -- ./train       ranks whose calls fail leave files in `dumps`
 
 Exit codes: 0 the dumps were read, 2 one cannot be")]

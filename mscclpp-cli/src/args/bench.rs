@@ -2,6 +2,7 @@
 
 use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::select::Config;
 
 use super::RootedArgs;
 use super::collective::collective;
@@ -53,7 +54,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) plan: Option<String>,
     /// Thread blocks of the algorithm
-    #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=i64::from(Config::MAX_BLOCKS)))]
     pub(crate) blocks: Option<u32>,
     /// Run so many ranks in this process, instead of the one that a launcher describes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]

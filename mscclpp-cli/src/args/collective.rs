@@ -4,29 +4,18 @@ use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::DataType;
-use mscclpp_exec::select::Request;
+use mscclpp_exec::select::{CALLS, Request};
 
 use super::reduce_op;
 use super::run::data_type;
 use crate::error::Error;
 
-/// The collectives that are calls.
-pub(crate) const COLLECTIVES: [(&str, CollectiveKind); 7] = [
-    ("all_reduce", CollectiveKind::AllReduce),
-    ("all_gather", CollectiveKind::AllGather),
-    ("reduce_scatter", CollectiveKind::ReduceScatter),
-    ("all_to_all", CollectiveKind::AllToAll),
-    ("broadcast", CollectiveKind::Broadcast),
-    ("reduce", CollectiveKind::Reduce),
-    ("send_recv", CollectiveKind::SendRecv),
-];
-
 /// Reads a collective's name, as its call is spelled or as plans spell it: `all_reduce`, `all-reduce`, `allreduce`.
 pub(crate) fn collective(text: &str) -> Result<CollectiveKind, String> {
     let plain = text.to_ascii_lowercase().replace(['_', '-'], "");
-    let found = COLLECTIVES.into_iter().find(|(_, kind)| kind.name() == plain);
+    let found = CALLS.into_iter().find(|(_, kind)| kind.name() == plain);
     found.map(|(_, kind)| kind).ok_or_else(|| {
-        let known: Vec<_> = COLLECTIVES.iter().map(|(name, _)| *name).collect();
+        let known: Vec<_> = CALLS.iter().map(|(name, _)| *name).collect();
         format!("expected one of {}", known.join(", "))
     })
 }
@@ -74,7 +63,7 @@ mod tests {
 
     #[test]
     fn collectives_have_several_spellings() {
-        for (name, kind) in COLLECTIVES {
+        for (name, kind) in CALLS {
             assert_eq!(collective(name), Ok(kind));
             assert_eq!(collective(kind.name()), Ok(kind));
             assert_eq!(collective(&name.replace('_', "-").to_uppercase()), Ok(kind));

@@ -11,9 +11,6 @@ use crate::error::{Error, Result};
 use crate::exit;
 use crate::output::{print, print_json};
 
-/// Most files that are read.
-const MOST: usize = 1 << 16;
-
 /// Reads dumps and prints what they say.
 ///
 /// # Errors
@@ -27,12 +24,13 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
     if files.is_empty() {
         return Err(Error::Usage("there is no dump: expected files that end in .jsonl".into()));
     }
-    let dumps: std::result::Result<Vec<_>, _> = files.iter().take(MOST).map(Dump::load).collect();
-    let findings = join(&dumps?);
+    let dumps: std::result::Result<Vec<_>, _> = files.iter().map(Dump::load).collect();
+    let groups = join(&dumps?);
     if args.json {
-        print_json(&json!(findings))?;
+        print_json(&json!({ "groups": groups }))?;
     } else {
-        print(&findings)?;
+        let texts: Vec<_> = groups.iter().map(ToString::to_string).collect();
+        print(texts.join("\n"))?;
     }
     Ok(ExitCode::from(exit::DONE))
 }

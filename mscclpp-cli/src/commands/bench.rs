@@ -67,7 +67,10 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     for request in requests {
         let plan = match &args.plan {
             Some(name) => name.clone(),
-            None => group.registry().select(&request).map_err(group::Error::from)?.algorithm.name().to_owned(),
+            None => {
+                let failed = |source| group::Error::Select { rank: group.rank(), source };
+                group.registry().select(&request).map_err(failed)?.algorithm.name().to_owned()
+            }
         };
         let usual = Measuring::for_bytes(request.bytes);
         let iterations = args.iters.unwrap_or(usual.iterations);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
-use mscclpp_core::plan::{Op, Plan, PlanTree};
+use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::cpu::Options;
 use mscclpp_exec::{Accumulate, DataType, Message};
@@ -252,17 +252,7 @@ fn buffers(plan: &PlanTree, bytes: u64) -> Option<u64> {
 
 /// The reduction that a run does, for the column: what was asked for, or what the plan says.
 fn reduction(plan: &PlanTree, asked: Option<ReduceOp>) -> &'static str {
-    fn visit(ops: &[Op], found: &mut Vec<ReduceOp>) {
-        for op in ops {
-            found.extend(op.kind.is_reduce().then(|| op.reduce.unwrap_or_default()));
-            visit(op.body.as_ref().map_or(&[], |body| &body.ops), found);
-            found.sort_unstable();
-            found.dedup();
-        }
-    }
-    let mut found = Vec::new();
-    plan.ranks.iter().flat_map(|rank| &rank.blocks).for_each(|block| visit(&block.ops, &mut found));
-    match found[..] {
+    match plan.reductions()[..] {
         [] => "none",
         [ReduceOp::Sum] => asked.unwrap_or_default().name(),
         [own] => own.name(),

@@ -19,11 +19,11 @@ pub use image::Plan;
 pub use load::LoadOptions;
 pub use op::{Ids, LoopBody, Op, OpKind, Place, Ref, Refs, Slice};
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::collective::Collective;
 use crate::origin::{Origin, Origins};
-use crate::vocab::{BufferKind, ChannelKind, Protocol};
+use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp};
 
 /// A lowered plan as a tree of ranks, thread blocks and operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,21 @@ pub struct PlanTree {
     pub expectations: Vec<Expectation>,
     /// Where the operations were written.
     pub origins: Origins,
+}
+
+impl PlanTree {
+    /// The reductions that its operations do, each once, in the order of [`ReduceOp`].
+    pub fn reductions(&self) -> Vec<ReduceOp> {
+        fn visit(ops: &[Op], found: &mut BTreeSet<ReduceOp>) {
+            for op in ops {
+                found.extend(op.kind.is_reduce().then(|| op.reduce.unwrap_or_default()));
+                visit(op.body.as_ref().map_or(&[], |body| &body.ops), found);
+            }
+        }
+        let mut found = BTreeSet::new();
+        self.ranks.iter().flat_map(|rank| &rank.blocks).for_each(|block| visit(&block.ops, &mut found));
+        found.into_iter().collect()
+    }
 }
 
 /// What chunks of an output hold in the end, as a program says it.

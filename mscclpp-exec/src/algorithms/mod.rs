@@ -21,8 +21,8 @@ pub use broadcast::*;
 pub use reduce::*;
 pub use reducescatter::*;
 pub use sendrecv::*;
-pub(crate) use shipped::MAX_RANKS;
 pub use shipped::{BuildError, Param, Placement, Shipped};
+pub(crate) use shipped::{MAX_ARGUMENT, MAX_RANKS};
 
 /// The algorithms, grouped by collective, the plainest first.
 static ALL: &[Shipped] = &[

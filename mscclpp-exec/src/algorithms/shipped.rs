@@ -18,7 +18,7 @@ use crate::select::{Backend, Combined, Config, Request};
 pub(crate) const MAX_RANKS: u32 = 1024;
 
 /// The largest value of a parameter.
-const MAX_ARGUMENT: usize = 1024;
+pub(crate) const MAX_ARGUMENT: usize = 1024;
 
 /// An algorithm that comes with the library. It builds plans for any number of ranks that it supports.
 #[derive(Clone, Copy, Debug)]

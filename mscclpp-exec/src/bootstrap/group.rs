@@ -80,6 +80,16 @@ impl Bootstrap {
         self.group.len() as u32
     }
 
+    /// What tells this group from the others of its job, the same on all of its ranks; 0 for the whole job.
+    pub(crate) fn number(&self) -> u64 {
+        self.context
+    }
+
+    /// This group's ranks, as ranks of the job.
+    pub(crate) fn members(&self) -> &[u32] {
+        &self.group
+    }
+
     /// Who a rank is.
     ///
     /// # Errors

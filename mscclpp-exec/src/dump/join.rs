@@ -5,22 +5,24 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::record::{CallRecord, Dump, WaitRecord};
+use super::record::{CallRecord, Dump, GroupRecord, WaitRecord};
 
 /// Ranks that a text lists.
 const LISTED: usize = 8;
 
-/// What is known of a failure.
+/// What is known of a failure in a group of ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Findings {
-    /// Number of ranks.
+    /// Which part of the job's ranks it is; nothing for all of them.
+    pub group: Option<GroupRecord>,
+    /// Number of ranks of the group, in which all ranks below are counted.
     pub ranks: u32,
     /// Ranks that left nothing: killed, stopped, or without the variable.
     pub silent: Vec<u32>,
     /// The first call in which ranks differ.
     pub divergence: Option<Divergence>,
     /// From a thread block that waits to the one that all wait for.
-    pub chain: Vec<Link>,
+    pub chain: Vec<WaitRecord>,
     /// Whose fault it is most likely, with the reason; nothing if the dumps do not say.
     pub culprit: Option<(u32, String)>,
     /// What each rank's call returned.
@@ -38,60 +40,64 @@ pub struct Divergence {
     pub behind: Vec<(u32, Option<CallRecord>)>,
 }
 
-/// A thread block in the chain, or its end.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Link {
-    /// What waits.
-    pub wait: WaitRecord,
+/// Joins the dumps of a job, group by group, in the order in which they come: the oldest first, so that a failure goes
+/// before what follows from it. Of a group's rank with several dumps the last one counts.
+pub fn join(dumps: &[Dump]) -> Vec<Findings> {
+    let mut groups: Vec<BTreeMap<u32, &Dump>> = Vec::new();
+    let mut places: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    for dump in dumps {
+        let name = dump.rank.group.as_ref().map(|group| group.name.as_str());
+        let place = *places.entry(name).or_insert_with(|| {
+            groups.push(BTreeMap::new());
+            groups.len() - 1
+        });
+        groups[place].insert(dump.rank.rank, dump);
+    }
+    groups.iter().map(of_group).collect()
 }
 
-/// Joins the dumps of a job. Of a rank with several the last one counts.
-pub fn join(dumps: &[Dump]) -> Findings {
-    let by_rank: BTreeMap<u32, &Dump> = dumps.iter().map(|dump| (dump.rank.rank, dump)).collect();
-    let ranks = dumps.iter().map(|dump| dump.rank.ranks).max().unwrap_or(0);
+/// Joins the dumps of a group.
+fn of_group(by_rank: &BTreeMap<u32, &Dump>) -> Findings {
+    let ranks = by_rank.values().map(|dump| dump.rank.ranks).max().unwrap_or(0);
+    let group = by_rank.values().next().and_then(|dump| dump.rank.group.clone());
     // There may be very many ranks in a file that was made up.
     let silent: Vec<u32> = (0..ranks).filter(|rank| !by_rank.contains_key(rank)).take(1 << 16).collect();
-    let divergence = divergence(&by_rank);
-    let chain = chain(&by_rank);
-    let culprit = culprit(&by_rank, &silent, divergence.as_ref(), &chain);
+    let divergence = divergence(by_rank);
+    let chain = chain(by_rank);
+    let culprit = culprit(by_rank, &silent, divergence.as_ref(), &chain);
     let failures = by_rank.iter().map(|(rank, dump)| (*rank, dump.failure.message.clone())).collect();
-    Findings { ranks, silent, divergence, chain, culprit, failures }
+    Findings { group, ranks, silent, divergence, chain, culprit, failures }
 }
 
 /// The first call that is not the same on all ranks that left something.
 fn divergence(by_rank: &BTreeMap<u32, &Dump>) -> Option<Divergence> {
-    let ends = by_rank.values().map(|dump| dump.calls.last().map_or(0, |call| call.number));
+    let end = |dump: &Dump| dump.calls.last().map_or(0, |call| call.number);
+    let ends = by_rank.values().map(|dump| end(dump));
     let (least, most) = (ends.clone().min()?, ends.max()?);
-    let numbers: BTreeSet<u64> = by_rank
-        .values()
-        .flat_map(|dump| &dump.calls)
-        .map(|call| call.number)
-        .filter(|number| *number <= least)
-        .collect();
-    let next = (most > least).then_some(least + 1);
-    numbers.into_iter().chain(next).find_map(|number| {
-        let mut calls: Vec<(CallRecord, Vec<u32>)> = Vec::new();
-        let mut behind = Vec::new();
-        for (&rank, dump) in by_rank {
-            match dump.calls.iter().find(|call| call.number == number) {
-                Some(call) => match calls.iter_mut().find(|(other, _)| other.request == call.request) {
-                    Some((_, ranks)) => ranks.push(rank),
-                    None => calls.push((call.clone(), vec![rank])),
-                },
-                None if dump.calls.last().is_none_or(|last| last.number < number) => {
-                    behind.push((rank, dump.calls.last().cloned()));
-                }
-                // It has forgotten.
-                None => {}
-            }
+    let next = (most > least).then(|| least + 1);
+    // What ranks did, as far as they remember, up to the first call that some of them have not made.
+    let mut by_number: BTreeMap<u64, Vec<(u32, &CallRecord)>> = BTreeMap::new();
+    for (&rank, dump) in by_rank {
+        for call in dump.calls.iter().filter(|call| call.number <= least || Some(call.number) == next) {
+            by_number.entry(call.number).or_default().push((rank, call));
         }
-        calls.sort_by_key(|(_, ranks)| std::cmp::Reverse(ranks.len()));
-        (calls.len() > 1 || (!calls.is_empty() && !behind.is_empty())).then_some(Divergence { number, calls, behind })
+    }
+    by_number.into_iter().find_map(|(number, made)| {
+        let mut calls: BTreeMap<&str, (CallRecord, Vec<u32>)> = BTreeMap::new();
+        for (rank, call) in made {
+            let (_, ranks) = calls.entry(&call.request).or_insert_with(|| (call.clone(), Vec::new()));
+            ranks.push(rank);
+        }
+        let mut calls: Vec<_> = calls.into_values().collect();
+        calls.sort_by_key(|(_, ranks)| (std::cmp::Reverse(ranks.len()), ranks.first().copied()));
+        let behind = by_rank.iter().filter(|(_, dump)| end(dump) < number);
+        let behind: Vec<_> = behind.map(|(rank, dump)| (*rank, dump.calls.last().cloned())).collect();
+        (calls.len() > 1 || !behind.is_empty()).then_some(Divergence { number, calls, behind })
     })
 }
 
 /// Follows who would have released whom, from the first wait of the lowest rank that has one.
-fn chain(by_rank: &BTreeMap<u32, &Dump>) -> Vec<Link> {
+fn chain(by_rank: &BTreeMap<u32, &Dump>) -> Vec<WaitRecord> {
     // What a rank says of itself goes before what others say of it.
     let mut waits: BTreeMap<(u32, u32), &WaitRecord> = BTreeMap::new();
     for own in [false, true] {
@@ -101,12 +107,12 @@ fn chain(by_rank: &BTreeMap<u32, &Dump>) -> Vec<Link> {
             }
         }
     }
-    let mut chain: Vec<Link> = Vec::new();
+    let mut chain: Vec<WaitRecord> = Vec::new();
     let mut seen = BTreeSet::new();
     let mut at = waits.keys().next().copied();
     while let Some(key) = at {
         let Some(&wait) = waits.get(&key) else { break };
-        chain.push(Link { wait: wait.clone() });
+        chain.push(wait.clone());
         if !seen.insert(key) {
             break;
         }
@@ -120,12 +126,13 @@ fn culprit(
     by_rank: &BTreeMap<u32, &Dump>,
     silent: &[u32],
     divergence: Option<&Divergence>,
-    chain: &[Link],
+    chain: &[WaitRecord],
 ) -> Option<(u32, String)> {
     if let Some(Divergence { number, calls, behind }) = divergence {
-        if let [_, .., (call, ranks)] = &calls[..] {
+        if let [.., (_, more), (call, ranks)] = &calls[..] {
             let what = format!("in call {number} it calls {} at {}, unlike the others", call.request, call.at);
-            return Some((*ranks.first()?, what));
+            // Of equally many, either may be right.
+            return ranks.first().filter(|_| more.len() > ranks.len()).map(|rank| (*rank, what));
         }
         if let Some((rank, last)) = behind.first() {
             let last = last
@@ -135,7 +142,7 @@ fn culprit(
         }
     }
     let end = chain.last();
-    let awaited = end.and_then(|link| link.wait.released_by.as_ref());
+    let awaited = end.and_then(|wait| wait.released_by.as_ref());
     if let Some(op) = awaited.filter(|op| silent.contains(&op.rank)) {
         return Some((op.rank, format!("{op} is waited for, and the rank left nothing: it was killed or stopped")));
     }
@@ -144,7 +151,7 @@ fn culprit(
     }
     let end = end?;
     match awaited {
-        None => Some((end.wait.op.rank, format!("no operation that was still to come would release {}", end.wait.op))),
+        None => Some((end.op.rank, format!("no operation that was still to come would release {}", end.op))),
         Some(op) if by_rank.contains_key(&op.rank) && chain.len() > 1 && is_cycle(chain) => {
             Some((op.rank, "thread blocks wait for each other in a circle".to_owned()))
         }
@@ -152,9 +159,9 @@ fn culprit(
     }
 }
 
-fn is_cycle(chain: &[Link]) -> bool {
+fn is_cycle(chain: &[WaitRecord]) -> bool {
     let Some((last, others)) = chain.split_last() else { return false };
-    others.iter().any(|link| (link.wait.op.rank, link.wait.op.block) == (last.wait.op.rank, last.wait.op.block))
+    others.iter().any(|wait| (wait.op.rank, wait.op.block) == (last.op.rank, last.op.block))
 }
 
 /// Ranks for people: `1, 2, 5 and 60 more`.
@@ -167,7 +174,11 @@ fn listed(ranks: &[u32]) -> String {
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found: Vec<u32> = self.failures.keys().copied().collect();
-        writeln!(f, "{} ranks; dumps of rank {}", self.ranks, listed(&found))?;
+        write!(f, "{} ranks", self.ranks)?;
+        if let Some(group) = &self.group {
+            write!(f, " in {}, ranks {} of the job", group.name, listed(&group.ranks))?;
+        }
+        writeln!(f, "; dumps of rank {}", listed(&found))?;
         if !self.silent.is_empty() {
             writeln!(f, "nothing of rank {}", listed(&self.silent))?;
         }
@@ -187,7 +198,7 @@ impl fmt::Display for Findings {
         }
         if !self.chain.is_empty() {
             writeln!(f, "\nwho waits for whom:")?;
-            for Link { wait } in &self.chain {
+            for wait in &self.chain {
                 writeln!(f, "  {} waits for {}", wait.op, wait.waits_for)?;
                 match &wait.released_by {
                     Some(op) => writeln!(f, "    which {op} would bring")?,

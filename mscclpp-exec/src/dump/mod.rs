@@ -8,9 +8,9 @@
 mod join;
 mod record;
 
-pub use join::{Divergence, Findings, Link, join};
+pub use join::{Divergence, Findings, join};
 pub(crate) use record::Recorder;
-pub use record::{CallRecord, Dump, DumpError, FailureRecord, OpRecord, RankRecord, WaitRecord};
+pub use record::{CallRecord, Dump, DumpError, FailureRecord, GroupRecord, OpRecord, RankRecord, WaitRecord};
 
 /// The variable that names the folder.
 pub const FOLDER_VARIABLE: &str = "MSCCLPP_DUMP_DIR";

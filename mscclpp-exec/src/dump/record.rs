@@ -3,12 +3,14 @@
 use std::io;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use mscclpp_core::origin::SourcePlace;
 use mscclpp_core::plan::OpKind;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::bootstrap::Bootstrap;
 use crate::error::{Blocked, Released, Stall, WaitsFor};
 use crate::file::{self, ReadError};
 use crate::select::Request;
@@ -27,7 +29,7 @@ const WAITS: usize = 1024;
 pub struct Dump {
     /// Who it is.
     pub rank: RankRecord,
-    /// Its last calls, the failed one last.
+    /// Its last calls, the failed one last; their numbers ascend.
     pub calls: Vec<CallRecord>,
     /// How the last call failed.
     pub failure: FailureRecord,
@@ -52,12 +54,24 @@ pub struct RankRecord {
     pub format: u32,
     /// Version of the library.
     pub version: String,
-    /// The rank.
+    /// The rank, in its group.
     pub rank: u32,
-    /// Number of ranks.
+    /// Number of ranks of the group.
     pub ranks: u32,
+    /// Tells the group from others of the same job; nothing for the group of the whole job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupRecord>,
     /// Its process.
     pub process: u32,
+}
+
+/// A part of a job's ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRecord {
+    /// A name that no other group of the job has.
+    pub name: String,
+    /// Its ranks in order, as ranks of the job.
+    pub ranks: Vec<u32>,
 }
 
 /// A call.
@@ -160,7 +174,7 @@ impl Dump {
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DumpError> {
         let malformed = |line, what| DumpError::Malformed { path: path.to_owned(), line, what };
         let (mut rank, mut failure, mut calls, mut waits) = (None, None, Vec::new(), Vec::new());
-        let mut last = 0;
+        let (mut last, mut number) = (0, 0);
         for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             if line.iter().all(u8::is_ascii_whitespace) {
                 continue;
@@ -174,7 +188,13 @@ impl Dump {
                     return Err(malformed(last, format!("rank {} of {} ranks", record.rank, record.ranks)));
                 }
                 Line::Rank(record) => rank = Some(record),
-                Line::Call(record) => calls.push(record),
+                Line::Call(record) if record.number <= number => {
+                    return Err(malformed(last, format!("call {} behind call {number}", record.number)));
+                }
+                Line::Call(record) => {
+                    number = record.number;
+                    calls.push(record);
+                }
                 Line::Failure(record) => failure = Some(record),
                 Line::Wait(record) => waits.push(record),
             }
@@ -222,21 +242,32 @@ impl Recorder {
 
     /// Writes a dump into the folder that the environment names, if it does, for the first failure.
     #[cold]
-    pub(crate) fn fail(&mut self, rank: u32, ranks: u32, message: String, stall: Option<&Stall>) {
+    pub(crate) fn fail(&mut self, group: &Bootstrap, message: String, stall: Option<&Stall>) {
         let folder = std::env::var_os(super::FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
         let (false, Some(folder)) = (self.written, folder) else { return };
         self.written = true;
-        let dump = self.dump(rank, ranks, message, stall);
-        let process = dump.rank.process;
-        let path = PathBuf::from(folder).join(format!("mscclpp-rank-{rank}-of-{ranks}-{process}.jsonl"));
+        self.write(&PathBuf::from(folder), group, message, stall);
+    }
+
+    fn write(&self, folder: &Path, group: &Bootstrap, message: String, stall: Option<&Stall>) {
+        /// How many dumps this process has written: groups may be made again, alike.
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        let dump = self.dump(group, message, stall);
+        let RankRecord { rank, ranks, process, group, .. } = &dump.rank;
+        let part = group.as_ref().map_or_else(String::new, |group| format!("-{}", group.name));
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
+        let path = folder.join(format!("mscclpp-rank-{rank}-of-{ranks}{part}-{process}-{number}.jsonl"));
         match file::replace(&path, dump.text().as_bytes()) {
             Ok(()) => log::warn!("rank {rank} wrote what it knows to {}", path.display()),
             Err(error) => log::warn!("rank {rank} cannot write {}: {error}", path.display()),
         }
     }
 
-    fn dump(&self, rank: u32, ranks: u32, message: String, stall: Option<&Stall>) -> Dump {
+    fn dump(&self, group: &Bootstrap, message: String, stall: Option<&Stall>) -> Dump {
         let version = env!("CARGO_PKG_VERSION").to_owned();
+        let (rank, ranks) = (group.rank(), group.num_ranks());
+        let part = |number| GroupRecord { name: format!("group-{number:x}"), ranks: group.members().to_vec() };
+        let group = (group.number() != 0).then(|| part(group.number()));
         let first = self.calls - self.last.len() as u64;
         let call = |number: u64| {
             let (request, at) = self.last[(number % REMEMBERED as u64) as usize];
@@ -245,7 +276,7 @@ impl Recorder {
         };
         let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(WAITS).map(wait).collect();
         Dump {
-            rank: RankRecord { format: FORMAT, version, rank, ranks, process: std::process::id() },
+            rank: RankRecord { format: FORMAT, version, rank, ranks, group, process: std::process::id() },
             calls: (first..self.calls).map(call).collect(),
             failure: FailureRecord { message },
             waits,
@@ -274,5 +305,43 @@ impl std::fmt::Display for OpRecord {
         let Self { rank, block, op, operation, at } = self;
         write!(f, "rank {rank} / thread block {block} / operation {op} ({operation})")?;
         at.as_ref().map_or(Ok(()), |at| write!(f, " at {at}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dump::join;
+
+    #[test]
+    fn dumps_of_several_groups_of_a_process_stay_apart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pairs: Vec<Bootstrap> = std::thread::scope(|scope| {
+            let split = |whole: Bootstrap| move || whole.split(Some(whole.rank() / 2), 0).expect("all ranks call it");
+            let whole = Bootstrap::local(4).expect("a group");
+            let threads: Vec<_> = whole.into_iter().map(|whole| scope.spawn(split(whole))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic").expect("a colour")).collect()
+        });
+        let mut recorder = Recorder::default();
+        recorder.note(None, Location::caller());
+        let alone = Bootstrap::local(1).expect("a group").remove(0);
+        for group in pairs.iter().chain([&alone]) {
+            recorder.write(folder.path(), group, "gone".into(), None);
+        }
+        // A group that was made again.
+        recorder.write(folder.path(), &alone, "gone again".into(), None);
+        let files = std::fs::read_dir(folder.path()).expect("it is there").map(|file| file.expect("a file").path());
+        let mut files: Vec<_> = files.collect();
+        assert_eq!(files.len(), 6);
+        files.sort_by_key(|file| file.to_string_lossy().rsplit('-').next().map(str::to_owned));
+        let dumps: Vec<_> = files.iter().map(|file| Dump::load(file).expect("it was written")).collect();
+        let found = join(&dumps);
+        let ranks: Vec<_> = found.iter().map(|one| one.group.as_ref().map(|group| group.ranks.clone())).collect();
+        assert_eq!(ranks, [Some(vec![0, 1]), Some(vec![2, 3]), None]);
+        for one in &found {
+            assert_eq!((one.silent.as_slice(), one.divergence.as_ref()), (&[][..], None), "{one}");
+        }
+        assert!(found[1].to_string().contains(", ranks 2, 3 of the job; dumps of rank 0, 1\n"), "{}", found[1]);
+        assert_eq!(found[2].failures[&0], "gone again");
     }
 }

@@ -14,14 +14,33 @@ pub enum Error {
     #[error(transparent)]
     Bootstrap(#[from] bootstrap::Error),
     /// No algorithm is chosen.
-    #[error(transparent)]
-    Select(#[from] SelectError),
+    #[error("rank {rank}: {source}")]
+    Select {
+        /// This rank.
+        rank: u32,
+        /// Why not; it names the request.
+        source: SelectError,
+    },
     /// The chosen algorithm gives no plan.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
+    #[error("rank {rank}, {request}: {source}")]
+    Plan {
+        /// This rank.
+        rank: u32,
+        /// The request, in words.
+        request: String,
+        /// Why not.
+        source: PlanError,
+    },
     /// A native algorithm failed.
-    #[error(transparent)]
-    Native(#[from] CallError),
+    #[error("rank {rank}, {request}: {source}")]
+    Native {
+        /// This rank.
+        rank: u32,
+        /// The request, in words.
+        request: String,
+        /// How.
+        source: CallError,
+    },
     /// The plan cannot be prepared, or did not finish.
     #[error(transparent)]
     Run(#[from] crate::Error),
@@ -55,12 +74,16 @@ pub enum Error {
         ranks: u32,
     },
     /// Memory for what other ranks send that a rank does not have.
-    #[error("{call}: rank {rank} has no memory for the elements of {bytes} bytes that the others send it")]
+    #[error(
+        "{call}: rank {rank} has no memory for the {count} elements of {bytes} bytes that the others send it; send less at once"
+    )]
     NoMemory {
         /// The call.
         call: &'static str,
         /// The rank.
         rank: u32,
+        /// Elements that the others send it.
+        count: u64,
         /// Bytes of an element.
         bytes: usize,
     },

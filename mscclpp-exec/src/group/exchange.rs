@@ -69,7 +69,10 @@ impl Group {
         self.all_reduce(&mut all, ReduceOp::Max)?;
         let [longest, short_of, lacking] = all;
         if let Some(peer) = lacking.checked_sub(1) {
-            return Err(Error::NoMemory { call: CALL, rank: peer as u32, bytes: size_of::<T>() });
+            // The others do not know yet how much that is.
+            let mut count = [if u64::from(rank) == peer { arriving as u64 } else { 0 }];
+            self.all_reduce(&mut count, ReduceOp::Max)?;
+            return Err(Error::NoMemory { call: CALL, rank: peer as u32, count: count[0], bytes: size_of::<T>() });
         }
         elements.resize(arriving, T::zeroed());
 

@@ -195,21 +195,27 @@ impl Group {
                 Error::Run(crate::Error::Interrupted(interrupted)) => Some(&interrupted.stall),
                 _ => None,
             };
-            self.recorder.fail(self.communicator.rank(), self.communicator.size(), error.to_string(), stall);
+            self.recorder.fail(self.communicator.bootstrap(), error.to_string(), stall);
         })
     }
 
     fn launch<T: Element>(&mut self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
         let Self { communicator, transport, registry, cache, insisted, .. } = self;
+        let rank = communicator.rank();
+        let select = |source| Error::Select { rank, source };
         let prepared = cache.get(&request, || {
             let decision = match insisted {
-                Some((kind, choice)) if *kind == request.collective => registry.decision(&request, choice)?,
-                _ => registry.select(&request)?,
-            };
+                Some((kind, choice)) if *kind == request.collective => registry.decision(&request, choice),
+                _ => registry.select(&request),
+            }
+            .map_err(select)?;
             let serving = match decision.algorithm.is_native() {
                 true => Serving::Native,
                 false => {
-                    let plan = registry.plan(&request, &decision)?;
+                    let plan = registry.plan(&request, &decision).map_err(|source| {
+                        let request = request.to_string();
+                        Error::Plan { rank, request, source }
+                    })?;
                     Serving::Plan(Box::new(transport.prepare(&plan, request.message())?))
                 }
             };
@@ -220,7 +226,9 @@ impl Group {
             (Serving::Plan(plan), Typed::Same(buffer)) => plan.launch_in_place(buffer)?,
             (Serving::Native, buffers) => {
                 let bootstrap = communicator.bootstrap();
-                prepared.algorithm.call(Call { request: &request, bootstrap, buffers: buffers.bytes() })?;
+                let call = Call { request: &request, bootstrap, buffers: buffers.bytes() };
+                let failed = |source| Error::Native { rank, request: request.to_string(), source };
+                prepared.algorithm.call(call).map_err(failed)?;
             }
         }
         prepared.algorithm.count();

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mscclpp_core::algorithm::Algorithm as Baked;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::plan::{LoadOptions, Op, Plan};
+use mscclpp_core::plan::{LoadOptions, Plan};
 use mscclpp_core::vocab::ReduceOp;
 
 use super::choice::Config;
@@ -41,9 +41,16 @@ enum Source {
     /// A function under `#[collective]`, run again for every machine.
     Compiled(Baked),
     /// Plans that exist: baked into the program, or from files. In order of preference.
-    Plans(Vec<Plan>),
+    Plans(Vec<Existing>),
     /// No plans, but a function.
     Native(Function),
+}
+
+/// A plan, and the only reductions that it does; `None` if it takes any.
+#[derive(Debug)]
+struct Existing {
+    plan: Plan,
+    ops: Option<Vec<ReduceOp>>,
 }
 
 impl Algorithm {
@@ -149,8 +156,17 @@ impl Algorithm {
 
     fn of_plans(name: &str, collective: CollectiveKind, plans: Vec<Plan>) -> Self {
         let tags = plans.iter().flat_map(Plan::tags).map(|(key, value)| (key.to_owned(), value)).collect();
-        let constraints = Constraints { ops: fixed_ops(&plans), ..Constraints::default() };
-        Self::new(name, collective, constraints, tags, Source::Plans(plans))
+        let existing = |plan: Plan| {
+            let ops = match plan.tree().reductions()[..] {
+                [] | [ReduceOp::Sum] => None,
+                [op] => Some(vec![op]),
+                // One that mixes reductions does no single one.
+                _ => Some(Vec::new()),
+            };
+            Existing { plan, ops }
+        };
+        let plans = plans.into_iter().map(existing).collect();
+        Self::new(name, collective, Constraints::default(), tags, Source::Plans(plans))
     }
 
     fn new(
@@ -218,13 +234,13 @@ impl Algorithm {
     pub(super) fn digest(&self, add: &mut dyn FnMut(&[u8])) {
         add(self.name.as_bytes());
         add(format!("{:?} {:?} {:?}", self.collective, self.constraints, self.tags).as_bytes());
-        let plans = match &self.source {
-            Source::Shipped(shipped) => shipped.plans(),
-            Source::Compiled(baked) => baked.plans(),
-            Source::Plans(plans) => plans,
-            Source::Native(_) => &[],
-        };
-        plans.iter().for_each(|plan| add(&plan.hash().to_le_bytes()));
+        let mut plan = |plan: &Plan| add(&plan.hash().to_le_bytes());
+        match &self.source {
+            Source::Shipped(shipped) => shipped.plans().iter().for_each(plan),
+            Source::Compiled(baked) => baked.plans().iter().for_each(plan),
+            Source::Plans(plans) => plans.iter().for_each(|existing| plan(&existing.plan)),
+            Source::Native(_) => {}
+        }
     }
 
     /// Whether its plans are compiled when they are asked for.
@@ -297,6 +313,9 @@ impl Algorithm {
     pub fn build(&self, request: &Request, config: &Config) -> Result<Plan, PlanError> {
         let refused = |refusal| PlanError::Refused { name: self.name.clone(), refusal: Box::new(refusal) };
         self.admit(request).map_err(refused)?;
+        if let Some(found) = config.blocks.filter(|blocks| !(1..=Config::MAX_BLOCKS).contains(blocks)) {
+            return Err(refused(Refusal::Blocks { found }));
+        }
         match &self.source {
             Source::Shipped(shipped) => {
                 let (spec, arguments) = shipped.build_for(request, config);
@@ -334,11 +353,11 @@ fn defaults(baked: &Baked) -> Vec<i128> {
 }
 
 /// The first plan that serves a request; else why the one that comes closest does not.
-fn suitable<'a>(plans: &'a [Plan], request: &Request) -> Result<&'a Plan, Refusal> {
+fn suitable<'a>(plans: &'a [Existing], request: &Request) -> Result<&'a Plan, Refusal> {
     let mut closest = (0, None);
-    for plan in plans {
-        match fits(plan, request) {
-            Ok(()) => return Ok(plan),
+    for existing in plans {
+        match fits(existing, request) {
+            Ok(()) => return Ok(&existing.plan),
             Err((met, refusal)) => {
                 if closest.1.is_none() || met > closest.0 {
                     closest = (met, Some(refusal));
@@ -346,7 +365,7 @@ fn suitable<'a>(plans: &'a [Plan], request: &Request) -> Result<&'a Plan, Refusa
             }
         }
     }
-    let mut ranks: Vec<_> = plans.iter().map(Plan::num_ranks).collect();
+    let mut ranks: Vec<_> = plans.iter().map(|existing| existing.plan.num_ranks()).collect();
     ranks.sort_unstable();
     ranks.dedup();
     let all = || match ranks[..] {
@@ -360,7 +379,7 @@ fn suitable<'a>(plans: &'a [Plan], request: &Request) -> Result<&'a Plan, Refusa
 }
 
 /// Whether a plan serves a request; else how many conditions it meets, and the first that it does not.
-fn fits(plan: &Plan, request: &Request) -> Result<(), (u32, Refusal)> {
+fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32, Refusal)> {
     let collective = plan.collective();
     if plan.num_ranks() != request.ranks {
         return Err((0, Refusal::Ranks { expected: format!("{} ranks", plan.num_ranks()), found: request.ranks }));
@@ -378,27 +397,10 @@ fn fits(plan: &Plan, request: &Request) -> Result<(), (u32, Refusal)> {
     if !expected.contains(&request.bytes) {
         return Err((4, Refusal::Bytes { expected, found: request.bytes }));
     }
+    if let (Some(ops), Some(found)) = (ops, request.op)
+        && !ops.contains(&found)
+    {
+        return Err((5, Refusal::Op { found }));
+    }
     Ok(())
-}
-
-/// The only reductions that plans do; `None` if they take any.
-fn fixed_ops(plans: &[Plan]) -> Option<Vec<ReduceOp>> {
-    fn visit(ops: &[Op], found: &mut Vec<ReduceOp>) {
-        for op in ops {
-            found.extend(op.kind.is_reduce().then(|| op.reduce.unwrap_or_default()));
-            visit(op.body.as_ref().map_or(&[], |body| &body.ops), found);
-            found.sort_unstable();
-            found.dedup();
-        }
-    }
-    let mut found = Vec::new();
-    for plan in plans {
-        plan.tree().ranks.iter().flat_map(|rank| &rank.blocks).for_each(|block| visit(&block.ops, &mut found));
-    }
-    match found[..] {
-        [] | [ReduceOp::Sum] => None,
-        // One that mixes reductions does no single one.
-        [_, _, ..] => Some(Vec::new()),
-        _ => Some(found),
-    }
 }

@@ -7,10 +7,16 @@ use super::algorithm::Algorithm;
 /// How an algorithm is built, where it leaves a choice. The default leaves everything to the algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Config {
-    /// Thread blocks, or groups of thread blocks, that share every transfer; `None` for the backend's usual number.
+    /// Thread blocks, or groups of thread blocks, that share every transfer; `None` for the backend's usual number, 1 to
+    /// [`MAX_BLOCKS`](Self::MAX_BLOCKS) otherwise.
     pub blocks: Option<u32>,
     /// CUDA threads per thread block; `None` for the algorithm's own number. Means nothing on the CPU.
     pub threads: Option<u32>,
+}
+
+impl Config {
+    /// The largest number of blocks that algorithms are built with.
+    pub const MAX_BLOCKS: u32 = crate::algorithms::MAX_ARGUMENT as u32;
 }
 
 /// What a selector answers: the name of an algorithm of the registry, and a configuration.

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use mscclpp_core::vocab::ReduceOp;
 
+use super::choice::Config;
 use super::request::{Backend, Bytes, Request};
 use crate::algorithms::Placement;
 use crate::dtype::DataType;
@@ -120,6 +121,11 @@ pub enum Refusal {
     NoMulticast,
     /// Results may differ in the last bit between ranks, and the request wants the same bits.
     OwnOrder,
+    /// A number of thread blocks that nothing is built with.
+    Blocks {
+        /// What was chosen.
+        found: u32,
+    },
     /// Another backend.
     Backend {
         /// The only one that it runs on.
@@ -227,6 +233,7 @@ impl fmt::Display for Refusal {
             Self::NotRegistered => f.write_str("needs registered buffers"),
             Self::NoMulticast => f.write_str("needs multicast hardware"),
             Self::OwnOrder => f.write_str("rounds differently on different ranks, found a request for the same bits"),
+            Self::Blocks { found } => write!(f, "takes 1 to {} blocks, found {found}", Config::MAX_BLOCKS),
             Self::Backend { expected } => write!(f, "runs on {expected} only"),
         }
     }

@@ -21,4 +21,4 @@ pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
 pub use explain::{Explanation, Outcome, Verdict};
 pub use native::{Buffers, Call};
 pub use registry::{Decision, Registry, Why};
-pub use request::{Backend, Request};
+pub use request::{Backend, CALLS, Request};

@@ -12,7 +12,7 @@ use super::choice::{Choice, Config};
 use super::constraints::Refusal;
 use super::error::{PlanError, RegistryError, SelectError};
 use super::explain::{Explanation, Outcome, Verdict};
-use super::request::{Backend, Bytes, Request};
+use super::request::{Backend, Bytes, CALLS, Request};
 use super::rules::RULES;
 use crate::algorithms;
 use crate::tune::{Machine, TABLE_VARIABLE, Table, TableError};
@@ -117,12 +117,9 @@ impl Registry {
 
     /// The algorithms of the library.
     pub fn shipped() -> Self {
-        use mscclpp_core::collective::CollectiveKind::{
-            AllGather, AllReduce, AllToAll, Broadcast, Reduce, ReduceScatter, SendRecv,
-        };
-        let kinds = [AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv];
         let shipped = algorithms::all().iter().map(Algorithm::shipped);
-        let algorithms = shipped.chain(kinds.map(Algorithm::alone)).map(Arc::new).collect();
+        let alone = CALLS.map(|(_, collective)| Algorithm::alone(collective));
+        let algorithms = shipped.chain(alone).map(Arc::new).collect();
         Self { algorithms, ..Self::default() }
     }
 
@@ -251,7 +248,8 @@ impl Registry {
     }
 
     /// A text that differs between registries that may decide differently: their algorithms, plans, constraints and
-    /// settings. What a selector or a native algorithm does is not in it.
+    /// settings. What a selector or a native algorithm does is not in it, and of an algorithm that is compiled when it is
+    /// asked for only the plans that its attribute names.
     pub fn fingerprint(&self) -> String {
         let mut digest = sha2::Sha256::new();
         for algorithm in &self.algorithms {

@@ -132,6 +132,17 @@ impl Request {
     }
 }
 
+/// The collectives that are calls of a group, with the calls' names.
+pub const CALLS: [(&str, CollectiveKind); 7] = [
+    ("all_reduce", CollectiveKind::AllReduce),
+    ("all_gather", CollectiveKind::AllGather),
+    ("reduce_scatter", CollectiveKind::ReduceScatter),
+    ("all_to_all", CollectiveKind::AllToAll),
+    ("broadcast", CollectiveKind::Broadcast),
+    ("reduce", CollectiveKind::Reduce),
+    ("send_recv", CollectiveKind::SendRecv),
+];
+
 /// Whether a collective combines elements.
 pub(crate) const fn reduces(collective: CollectiveKind) -> bool {
     matches!(collective, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce)

@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::dtype::DataType;
-use crate::select::{Backend, Choice, Config, Request};
+use crate::select::{Backend, CALLS, Choice, Config, Request};
 
 /// What is fastest for a kind of request of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub struct Timed {
     /// The algorithm.
     pub algorithm: String,
     /// Its thread blocks; nothing for the usual number.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_blocks")]
     pub blocks: Option<u32>,
     /// Its CUDA threads per thread block; nothing for its own number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,15 +81,14 @@ impl Entry {
     }
 }
 
-const COLLECTIVES: [CollectiveKind; 7] = [
-    CollectiveKind::AllReduce,
-    CollectiveKind::AllGather,
-    CollectiveKind::ReduceScatter,
-    CollectiveKind::AllToAll,
-    CollectiveKind::Broadcast,
-    CollectiveKind::Reduce,
-    CollectiveKind::SendRecv,
-];
+/// What algorithms are built with; a plan takes room for each.
+fn read_blocks<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<u32>, D::Error> {
+    let blocks = u32::deserialize(reader)?;
+    if (1..=Config::MAX_BLOCKS).contains(&blocks) {
+        return Ok(Some(blocks));
+    }
+    Err(D::Error::custom(format!("expected 1 to {} blocks, found {blocks}", Config::MAX_BLOCKS)))
+}
 
 fn named<'de, D: Deserializer<'de>, T>(
     reader: D,
@@ -106,8 +105,9 @@ fn write_collective<S: Serializer>(kind: &CollectiveKind, writer: S) -> Result<S
 }
 
 fn read_collective<'de, D: Deserializer<'de>>(reader: D) -> Result<CollectiveKind, D::Error> {
-    let find = |name: &str| COLLECTIVES.into_iter().find(|kind| kind.name() == name);
-    named(reader, "collective", find, || COLLECTIVES.map(CollectiveKind::name).join(", "))
+    let kinds = CALLS.map(|(_, kind)| kind);
+    let find = |name: &str| kinds.into_iter().find(|kind| kind.name() == name);
+    named(reader, "collective", find, || kinds.map(CollectiveKind::name).join(", "))
 }
 
 fn write_backend<S: Serializer>(backend: &Backend, writer: S) -> Result<S::Ok, S::Error> {

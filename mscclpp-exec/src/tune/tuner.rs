@@ -9,7 +9,7 @@ use super::record::{Entry, Timed};
 use super::table::{Table, rounded};
 use crate::dtype::DataType;
 use crate::group::{Error, Group};
-use crate::select::{Backend, Choice, Config, Request};
+use crate::select::{Backend, CALLS, Choice, Config, Request};
 
 /// How many times as long as the best so far a candidate may take in its first calls before it is given up.
 const HOPELESS: f64 = 4.0;
@@ -39,15 +39,7 @@ pub struct Tuner {
 impl Default for Tuner {
     fn default() -> Self {
         Self {
-            collectives: vec![
-                CollectiveKind::AllReduce,
-                CollectiveKind::AllGather,
-                CollectiveKind::ReduceScatter,
-                CollectiveKind::AllToAll,
-                CollectiveKind::Broadcast,
-                CollectiveKind::Reduce,
-                CollectiveKind::SendRecv,
-            ],
+            collectives: CALLS.map(|(_, collective)| collective).to_vec(),
             least: 1 << 10,
             most: 1 << 27,
             placements: vec![true, false],
@@ -174,7 +166,7 @@ impl Tuner {
         let measured = match measure(group, request, first) {
             Ok(measured) => measured,
             // All ranks find the same, before any of them has begun.
-            Err(Error::Select(_) | Error::Plan(_)) => return Ok(None),
+            Err(Error::Select { .. } | Error::Plan { .. }) => return Ok(None),
             Err(Error::Run(crate::Error::Memory { .. } | crate::Error::MessageSize { .. })) => return Ok(None),
             Err(error) => return Err(error),
         };
