@@ -33,8 +33,12 @@ fn the_library_decides_by_size_and_machine() {
     assert_eq!(chosen(Request { in_place: true, ..all_reduce(8, 1 << 24) }), "allreduce_all_pairs");
     assert_eq!(chosen(Request { ranks_per_node: 4, ..all_reduce(8, 1 << 24) }), "allreduce_hierarchical");
     // Rounding would differ between three ranks that each add their own input last.
-    assert_ne!(chosen(all_reduce(3, 64)), "allreduce_one_shot_packets");
-    assert_eq!(chosen(Request { op: Some(ReduceOp::Max), ..all_reduce(3, 64) }), "allreduce_one_shot_packets");
+    let devices = Request { backend: Backend::Cuda, ..all_reduce(3, 64) };
+    assert_ne!(chosen(devices), "allreduce_one_shot_packets");
+    assert_eq!(chosen(Request { op: Some(ReduceOp::Max), ..devices }), "allreduce_one_shot_packets");
+    // Private buffers are copied to where peers read them, so that results cost more to bring back.
+    assert_eq!(chosen(all_reduce(2, 1 << 16)), "allreduce_one_shot");
+    assert_eq!(chosen(Request { registered: true, ..all_reduce(2, 1 << 16) }), "allreduce_all_pairs");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::DataType;
 use mscclpp_exec::cpu::World;
-use mscclpp_exec::select::{Config, Decision, Registry, Request};
+use mscclpp_exec::select::{Combined, Config, Decision, Registry, Request};
 use mscclpp_exec::verify::Verifier;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -101,9 +101,13 @@ fn build_all(ranks: u32) {
         // The CPU has few cores, so one block per rank is usual.
         let name = decision.algorithm.name();
         if request.collective == CollectiveKind::AllReduce && ranks <= 16 {
-            let own_order = decision.algorithm.constraints().own_order.is_some();
+            let own_order = decision.algorithm.constraints().own_order;
             let order = reduction_order(&plan.tree()).expect("it reduces");
-            assert!(own_order || order.is_same_on_all_ranks(), "{name} for {request}: {order:?}");
+            assert!(own_order.is_some() || order.is_same_on_all_ranks(), "{name} for {request}: {order:?}");
+            if own_order == Some(Combined::FirstTwo) {
+                assert!(order.differing.is_empty() || order.differing == [1], "{name} for {request}: {order:?}");
+                assert!(order.orders <= 2, "{name} for {request}: {order:?}");
+            }
         }
     }
 }

@@ -55,6 +55,7 @@ static ALL: &[Shipped] = &[
     reducescatter::hierarchical_packets::ENTRY,
     reducescatter::hierarchical::ENTRY,
     alltoall::direct::ENTRY,
+    alltoall::pull::ENTRY,
     alltoall::ports::ENTRY,
     alltoall::rotated::ENTRY,
     alltoall::in_place::ENTRY,

@@ -43,7 +43,9 @@ impl Views {
         if inside {
             let base = segment.base().as_ptr().wrapping_add(part.start as usize);
             self.list[number] = Lent { base, len: (part.end - part.start) as usize, shared: false };
-            self.kept[number] = Some(Arc::clone(segment));
+            if self.kept[number].as_ref().is_none_or(|kept| !Arc::ptr_eq(kept, segment)) {
+                self.kept[number] = Some(Arc::clone(segment));
+            }
         }
         inside
     }

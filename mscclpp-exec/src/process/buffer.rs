@@ -37,9 +37,9 @@ impl Shared {
         Ok(())
     }
 
-    /// The memory of the rank at a place; `None` if that has none.
-    pub(super) fn of(&self, place: usize) -> Option<Arc<Segment>> {
-        self.theirs.get(place).map(|segment| Arc::clone(segment.as_ref().unwrap_or(&self.mine)))
+    /// The memory of the rank at a place; `None` if there is no such place.
+    pub(super) fn at(&self, place: usize) -> Option<&Arc<Segment>> {
+        self.theirs.get(place).map(|segment| segment.as_ref().unwrap_or(&self.mine))
     }
 
     /// Where a slice begins in the own memory, if it lies there.

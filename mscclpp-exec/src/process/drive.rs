@@ -26,6 +26,8 @@ pub(super) struct Drive<'d> {
     pub(super) turn: Turn,
     /// Bytes of what each rank hands in.
     pub(super) lens: [u64; SLOTS],
+    /// Whether what peers access of this rank lasts after the launch.
+    pub(super) lasting: bool,
 }
 
 /// What keeps a launch's packets apart from those of launches before it.
@@ -63,8 +65,10 @@ impl Drive<'_> {
         if self.context.proxy.is_some() {
             self.states[self.context.agents.len()] = State::begin(self.number, 0);
         }
-        let plan = self.session.plans.iter().position(|plan| std::ptr::eq(&*plan.context, self.context));
-        self.session.wires.begin(plan.unwrap_or(usize::MAX) as u64, self.session.launches);
+        if !self.session.wires.is_empty() {
+            let plan = self.session.plans.iter().position(|plan| std::ptr::eq(&*plan.context, self.context));
+            self.session.wires.begin(plan.unwrap_or(usize::MAX) as u64, self.session.launches);
+        }
         if self.turn.settle {
             self.settle()?;
         }
@@ -95,7 +99,9 @@ impl Drive<'_> {
         }
         self.compare()?;
         if self.context.touches() {
-            self.close()?;
+            if !self.lasting {
+                self.close()?;
+            }
         } else {
             // Nobody waits for it, but reports are clearer.
             self.session.calls.finish(self.number);
@@ -211,21 +217,20 @@ impl Drive<'_> {
     }
 
     /// Makes a peer's buffers visible.
-    #[cold]
     fn find(&mut self, place: usize, handed: Handed) -> Result<(), Error> {
-        let (rank, peer) = (self.session.rank(), self.session.locals[place]);
+        let peer = self.session.locals[place];
         for (slot, (number, at)) in handed.0.into_iter().enumerate() {
-            if self.lens[slot] == 0 {
+            // It hands in what others access.
+            if self.lens[slot] == 0 || number == 0 {
                 continue;
             }
-            let region = self.session.regions.iter().filter_map(|region| region.upgrade());
-            let segment = region.filter(|region| region.number == number).find_map(|region| region.of(place));
-            let fits = segment.is_some_and(|segment| {
-                let end = at.saturating_add(self.lens[slot]);
-                self.views.set((peer * SLICES) as usize + slot, &segment, at..end)
-            });
+            let (view, part) = ((peer * SLICES) as usize + slot, at..at.saturating_add(self.lens[slot]));
+            let fits = match self.session.copies_in(number, slot).and_then(|shared| shared.at(place)) {
+                Some(segment) => self.views.set(view, segment, part),
+                None => self.session.region_of(place, number).is_some_and(|it| self.views.set(view, &it, part)),
+            };
             if !fits {
-                let error = Error::DroppedBuffer { rank, peer, number };
+                let error = Error::DroppedBuffer { rank: self.session.rank(), peer, number };
                 self.session.give_up(&error);
                 return Err(error);
             }

@@ -8,7 +8,7 @@ use mscclpp_core::collective::Collective;
 use mscclpp_core::vocab::ReduceOp;
 
 use super::buffer::Shared;
-use super::calls::Handed;
+use super::calls::{Handed, RING};
 use super::drive::{Drive, Turn};
 use super::placement::SLOTS;
 use super::plan::PlanContext;
@@ -184,20 +184,21 @@ impl Executable {
         let flag = session.next_flag()?;
         let (second_half, settle) = context.next_turn(*id);
         let turn = Turn { flag, second_half, settle };
-        let lender = Lender::new(session, context, last, &loans)?;
+        let number = session.enter()?;
+        let lender = Lender::new(session, context, last, &loans, number)?;
         // What only a launch that fails needs.
         let written = [0, 1].map(|slot| matches!(loans[slot], Loan::Write(_)));
         let own = (session.rank() * SLICES) as usize;
         let private = (context.program.shape.ranks * SLICES) as usize;
         let mut slot = 0;
         let loans = loans.map(|loan| {
-            let shared = lender.copied[slot].is_none().then_some(own + slot);
+            let shared = (!lender.copies[slot]).then_some(own + slot);
             slot += 1;
             (loan, private + slot - 1, shared)
         });
         let copies = |views: &mut Views, ranges: &[Vec<Range<u64>>; SLOTS], inwards: bool| {
             for (slot, ranges) in ranges.iter().enumerate() {
-                if lender.copied[slot].is_some() {
+                if lender.copies[slot] {
                     let (from, to) = (views.memory().slice(private + slot), views.memory().slice(own + slot));
                     let (from, to) = if inwards { (from, to) } else { (to, from) };
                     for range in ranges {
@@ -208,14 +209,17 @@ impl Executable {
             }
         };
         let result = views.lend(loans, |views| {
-            for (slot, shared) in lender.copied.iter().enumerate() {
-                if let Some(shared) = shared {
-                    views.set(own + slot, &shared.mine, 0..lens[slot]);
+            for slot in (0..SLOTS).filter(|&slot| lender.copies[slot]) {
+                let (region, at) = lender.handed.0[slot];
+                if let Some(shared) = session.copies_in(region, slot) {
+                    views.set(own + slot, &shared.mine, at..at + lens[slot]);
                 }
             }
             copies(views, copy_in, true);
-            let number = session.begin(*id, &lender.handed)?;
-            let mut drive = Drive { session, context, params, views, states, worker, seen, number, turn, lens };
+            session.announce(number, *id, &lender.handed);
+            let lasting = lender.lasting;
+            let mut drive =
+                Drive { session, context, params, views, states, worker, seen, number, turn, lens, lasting };
             drive.run()?;
             copies(drive.views, copy_out, false);
             drive.divide();
@@ -234,11 +238,25 @@ impl Executable {
     }
 }
 
+/// Bytes of a short slice that is copied where peers read it. Two of them are an entry of the ring.
+const SHORT: u64 = 1 << 16;
+
+/// Bytes of a registered slice that is copied all the same: to wait until peers have read it takes longer.
+const SHORT_REGISTERED: u64 = 1 << 12;
+
+/// The same where a wait means that other ranks get the processor.
+const SHORT_CROWDED: u64 = 1 << 14;
+
+/// Bytes of a call's part of the ring.
+pub(super) const RING_ENTRY: u64 = SLOTS as u64 * SHORT;
+
 /// How a launch's slices reach the peers.
 struct Lender {
     handed: Handed,
-    /// By slot: where a slice is copied to; `None` if peers use it where it is, or not at all.
-    copied: [Option<Arc<Shared>>; SLOTS],
+    /// By slot: whether peers access a copy of it.
+    copies: [bool; SLOTS],
+    /// Whether all that peers access lasts after the launch, so that nobody needs to wait for them.
+    lasting: bool,
 }
 
 impl Lender {
@@ -248,18 +266,31 @@ impl Lender {
         context: &PlanContext,
         last: &mut [Weak<Shared>; SLOTS],
         loans: &[Loan<'_>; SLOTS],
+        number: u64,
     ) -> Result<Self, Error> {
-        let mut lender = Self { handed: Handed::default(), copied: [None, None] };
-        if context.visited_by.is_empty() {
-            return Ok(lender);
-        }
-        for (slot, loan) in loans.iter().enumerate().filter(|(_, loan)| !loan.bytes().is_empty()) {
-            if let Some((number, at)) = session.region(&mut last[slot], loan.bytes()) {
-                lender.handed.0[slot] = (number, at);
+        let placement = &context.placement;
+        let mut lender = Self { handed: Handed::default(), copies: [false; SLOTS], lasting: context.is_read_only };
+        let ring = session.ring.as_ref().map(|ring| ring.number).filter(|_| context.is_read_only);
+        let registered = if session.crowded { SHORT_CROWDED } else { SHORT_REGISTERED };
+        for (slot, loan) in loans.iter().enumerate() {
+            let len = loan.bytes().len() as u64;
+            if len == 0 || !placement.touched[slot] {
+                continue;
+            }
+            let ring = ring.filter(|_| len <= SHORT);
+            let place =
+                if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan.bytes()) };
+            if let Some(place) = place {
+                lender.handed.0[slot] = place;
+                lender.lasting = false;
+            } else if let Some(ring) = ring {
+                lender.handed.0[slot] = (ring, number % RING * RING_ENTRY + slot as u64 * SHORT);
+                lender.copies[slot] = true;
             } else if let Some(shared) = session.staging[slot].clone() {
                 shared.reserve(session)?;
                 lender.handed.0[slot] = (shared.number, 0);
-                lender.copied[slot] = Some(shared);
+                lender.copies[slot] = true;
+                lender.lasting = false;
             }
         }
         Ok(lender)

@@ -28,6 +28,7 @@ mod plan;
 mod prepare;
 mod queue;
 mod report;
+mod seats;
 mod session;
 mod transport;
 mod wire;

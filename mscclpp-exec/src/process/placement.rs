@@ -19,6 +19,9 @@ pub(super) struct Placement {
     pub(super) copy_in: [Vec<Range<u64>>; SLOTS],
     /// By slot: what must be copied from there after it.
     pub(super) copy_out: [Vec<Range<u64>>; SLOTS],
+    /// By slot: whether peers access it, and whether they write to it.
+    pub(super) touched: [bool; SLOTS],
+    pub(super) peers_write: [bool; SLOTS],
     /// By rank: whose callers' buffers this rank accesses, and who accesses those of this rank's caller.
     pub(super) visits: Vec<bool>,
     pub(super) visited_by: Vec<bool>,
@@ -98,7 +101,10 @@ pub(super) fn place(program: &mut Program, me: u32) -> Placement {
     settle(program, me, &slots, &mut uses);
     mark(program, me, &slots, &uses);
     let ranges = |which: &dyn Fn(&Use) -> bool| uses.each_ref().map(|uses| ranges(uses, which));
+    let any = |which: fn(&Use) -> bool| uses.each_ref().map(|uses| uses.iter().any(which));
     Placement {
+        touched: any(|c| c.peer_reads || c.peer_writes),
+        peers_write: any(|c| c.peer_writes),
         copy_in: ranges(&|c| (c.peer_reads || c.peer_writes || !c.private) && (c.input || !c.covered)),
         copy_out: ranges(&|c| !c.private && (c.own_writes || c.peer_writes)),
         visits,

@@ -9,7 +9,7 @@ use mscclpp_core::plan::Plan;
 
 use super::buffer::Shared;
 use super::handshake::meet;
-use super::placement::{Placement, place};
+use super::placement::{Placement, SLOTS, place};
 use crate::interpret::{Counters, Program, State};
 use crate::shm::Cells;
 
@@ -30,9 +30,11 @@ pub(super) struct PlanContext {
     /// ends.
     pub(super) awaited: Vec<usize>,
     pub(super) finishes: Vec<usize>,
-    /// By place: whose callers' buffers this rank accesses, and who accesses its caller's.
+    /// By place: whose callers' buffers this rank accesses.
     pub(super) visits: Vec<usize>,
-    pub(super) visited_by: Vec<usize>,
+    /// Whether peers only read what this rank hands in, and nothing else of it must last until they have finished: if they
+    /// read copies, a launch need not wait for them.
+    pub(super) is_read_only: bool,
     /// Launches so far, and the call that the last one was: plan, size and type.
     launches: AtomicU64,
     last: AtomicU64,
@@ -72,7 +74,8 @@ impl PlanContext {
             awaited: of(&awaited),
             finishes: of(&finishes),
             visits: of(&placement.visits),
-            visited_by: of(&placement.visited_by),
+            // At the end of a plan that uses scratch, handshakes may be about that.
+            is_read_only: placement.peers_write == [false; SLOTS] && !program.plain_scratch && !program.shape.packets,
             counters: Counters::shared(&program, cells.clone()),
             cells,
             agents,
@@ -88,8 +91,10 @@ impl PlanContext {
     /// lays out scratch otherwise than the last one. What the checks prove of a plan's next launch they prove for one of the
     /// same size: with another one, chunks lie where others lay that a slow rank has yet to read.
     pub(super) fn next_turn(&self, id: u64) -> (bool, bool) {
-        let before = self.launches.fetch_add(1, Relaxed);
-        let last = self.last.swap(id, Relaxed);
+        // One launch at a time has the session, so these need no locked instructions.
+        let (before, last) = (self.launches.load(Relaxed), self.last.load(Relaxed));
+        self.launches.store(before + 1, Relaxed);
+        self.last.store(id, Relaxed);
         let uses_scratch = self.program.plain_scratch || self.program.shape.packets;
         (!before.is_multiple_of(2), before > 0 && last != id && uses_scratch)
     }

@@ -7,7 +7,9 @@ use mscclpp_core::plan::Plan;
 use mscclpp_core::vocab::ChannelKind;
 
 use super::buffer::Shared;
+use super::calls::RING;
 use super::launch::Executable;
+use super::launch::RING_ENTRY;
 use super::placement::SLOTS;
 use super::plan::{PlanContext, Prepared, lines};
 use super::session::Session;
@@ -156,7 +158,7 @@ impl Session {
         // The first rank of the node has them.
         let bytes = if self.me == 0 { Cells::bytes(lines(&program)) } else { 0 };
         let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;
-        let segment = shared.of(0).ok_or_else(|| Error::Internal("a plan without counters".into()))?;
+        let segment = shared.at(0).cloned().ok_or_else(|| Error::Internal("a plan without counters".into()))?;
         let context = PlanContext::new(program, self.rank(), &self.locals, &self.nodes, Cells::new(segment));
         self.plans.push(Prepared { context: Arc::new(context), scratch: [None, None], bytes: [0, 0] });
         Ok(self.plans.len() - 1)
@@ -179,8 +181,12 @@ impl Session {
         Ok(self.plans[plan].scratch.clone())
     }
 
-    /// Makes room for copies of slices that are not shared. Pages are taken when they are first used.
+    /// Makes room for copies of slices: those that are not shared, whose pages are taken when they are first used, and short
+    /// ones.
     fn grow_staging(&mut self, bytes: [u64; SLOTS]) -> Result<(), Error> {
+        if self.ring.is_none() {
+            self.ring = Some(self.allocate(RING * RING_ENTRY, "room for short copies", "copies", true)?);
+        }
         for (slot, bytes) in bytes.into_iter().enumerate() {
             let have = self.staging[slot].as_ref().map_or(0, |shared| shared.mine.len() as u64);
             if have < bytes {
@@ -196,9 +202,9 @@ impl Session {
         let mut views = Views::new((program.shape.ranks * SLICES) as usize + SLOTS);
         for (place, rank) in self.locals.iter().enumerate() {
             for (kind, shared) in scratch.iter().enumerate() {
-                if let Some(segment) = shared.as_ref().and_then(|shared| shared.of(place)) {
+                if let Some(segment) = shared.as_ref().and_then(|shared| shared.at(place)) {
                     let len = segment.len() as u64;
-                    views.set((rank * SLICES) as usize + SLOTS + kind, &segment, 0..len);
+                    views.set((rank * SLICES) as usize + SLOTS + kind, segment, 0..len);
                 }
             }
         }

@@ -9,6 +9,7 @@ use super::buffer::Shared;
 use super::calls::{AHEAD, Calls, Handed, RING};
 use super::options::Options;
 use super::plan::Prepared;
+use super::seats::Seats;
 use super::wire::Wires;
 use crate::bootstrap::Bootstrap;
 use crate::error::{Cause, Error};
@@ -48,9 +49,12 @@ pub(super) struct Session {
     pub(super) allocations: u64,
     /// Where slices are copied to that are not shared themselves: inputs, outputs.
     pub(super) staging: [Option<Arc<Shared>>; 2],
+    /// Where short slices are copied to instead: room for both slots of each of the last [`RING`] calls. Nobody is ahead of
+    /// a peer by so many calls, so that a launch need not wait until all have read its copies.
+    pub(super) ring: Option<Arc<Shared>>,
     /// Scratch for packets, to be cleared when flags start again.
     pub(super) packets: Vec<Weak<Shared>>,
-    /// More ranks than processors: to spin keeps peers from running.
+    /// More ranks than processors to run them: to spin keeps peers from running.
     pub(super) crowded: bool,
 }
 
@@ -86,12 +90,14 @@ impl Session {
         let locals: Vec<u32> = (0..).zip(&nodes).filter(|(_, on)| **on == node).map(|(peer, _)| peer).collect();
         let me = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
         let door = Door::open()?;
-        let all = bootstrap.all_gather(&door.key())?;
-        let key = |peer: &u32| -> Result<[u8; 32], Error> {
-            let key = all.get(*peer as usize).and_then(|key| key.as_slice().try_into().ok());
+        let seats = Seats::mine();
+        let all = bootstrap.all_gather(&[door.key().as_slice(), seats.bytes()].concat())?;
+        let key = |peer: &u32| -> Result<([u8; 32], Seats), Error> {
+            let key = all.get(*peer as usize).and_then(|sent| sent.split_first_chunk());
+            let key = key.map(|(key, seats)| (*key, Seats::from_bytes(seats)));
             key.ok_or_else(|| Error::Lost { peer: *peer, why: "it sent no local address".into() })
         };
-        let keys = locals.iter().map(key).collect::<Result<Vec<_>, _>>()?;
+        let (keys, all_seats): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
         let deadline = Instant::now() + options.deadline;
         let mesh = door.connect(me, &keys, deadline).map_err(|error| name(error, &locals, &bootstrap))?;
         let bytes = Calls::bytes(locals.len());
@@ -114,10 +120,9 @@ impl Session {
             let none = || Error::Lost { peer: locals[0], why: "it sent no descriptor".into() };
             Segment::open(file.ok_or_else(none)?, bytes)?
         };
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Ok(Self {
             calls: Calls::new(Cells::new(Arc::new(segment)), me, locals.len()),
-            crowded: locals.len() > processors,
+            crowded: seats.are_short(&all_seats),
             compared: vec![0; locals.len()].into(),
             bootstrap,
             options,
@@ -135,6 +140,7 @@ impl Session {
             regions: Vec::new(),
             allocations: 0,
             staging: [None, None],
+            ring: None,
             packets: Vec::new(),
         })
     }
@@ -166,12 +172,23 @@ impl Session {
         self.texts.iter().find(|(known, _)| *known == id).map(|(_, text)| text.to_string())
     }
 
-    /// Begins a call: waits if this rank is too far ahead, then says what it calls.
+    /// Begins a call without buffers.
     ///
     /// # Errors
-    /// [`Error::Broken`], [`Error::Mismatch`] for this call or one of the last, [`Error::Interrupted`] by a peer's end.
+    /// As [`enter`](Self::enter).
+    fn begin(&mut self, id: u64) -> Result<(), Error> {
+        let number = self.enter()?;
+        self.announce(number, id, &Handed::default());
+        Ok(())
+    }
+
+    /// The number of the next call; waits if this rank is too far ahead. What this rank handed in [`RING`] calls before, and
+    /// all peers have finished, it may use again.
+    ///
+    /// # Errors
+    /// [`Error::Broken`], [`Error::Mismatch`] for one of the last calls, [`Error::Lost`] if a peer is gone.
     #[inline]
-    pub(super) fn begin(&mut self, id: u64, handed: &Handed) -> Result<u64, Error> {
+    pub(super) fn enter(&mut self) -> Result<u64, Error> {
         if let Some(why) = &self.broken {
             return Err(Error::Broken { why: why.clone() });
         }
@@ -187,10 +204,15 @@ impl Session {
                 }
             }
         }
+        Ok(number)
+    }
+
+    /// Says what this rank calls in the call that it has entered.
+    #[inline]
+    pub(super) fn announce(&mut self, number: u64, id: u64, handed: &Handed) {
         self.number = number;
         self.history[(number % RING) as usize] = (number, id);
         self.calls.begin(number, id, handed);
-        Ok(number)
     }
 
     /// Compares the calls that a peer has begun with the own ones.
@@ -366,9 +388,22 @@ impl Session {
         })
     }
 
+    /// The memory of the rank at a place in an allocation that is alive.
+    #[cold]
+    pub(super) fn region_of(&self, place: usize, number: u64) -> Option<Arc<Segment>> {
+        let mut regions = self.regions.iter().filter_map(Weak::upgrade);
+        regions.find(|region| region.number == number).and_then(|region| region.at(place).cloned())
+    }
+
+    /// Room for copies of a slot, by its number.
+    #[inline]
+    pub(super) fn copies_in(&self, number: u64, slot: usize) -> Option<&Arc<Shared>> {
+        [&self.ring, &self.staging[slot]].into_iter().flatten().find(|shared| shared.number == number)
+    }
+
     pub(super) fn barrier(&mut self) -> Result<(), Error> {
         let id = self.id_of("barrier");
-        self.begin(id, &Handed::default())?;
+        self.begin(id)?;
         self.calls.wake(false);
         for place in self.peers() {
             self.wait_for(|session| {
@@ -393,7 +428,7 @@ impl Session {
         if self.broken.is_none() {
             self.calls.write_text(text);
         }
-        self.begin(id, &Handed::default())?;
+        self.begin(id)?;
         self.calls.wake(false);
         for place in self.peers() {
             self.wait_for(|session| {

@@ -62,6 +62,8 @@ pub enum Combined {
     Ranks,
     /// The contributions of nodes: results differ from node to node.
     Nodes,
+    /// The first two contributions, and all others in one order: results do not differ, as two operands commute.
+    FirstTwo,
 }
 
 /// Why an algorithm is not used for a request.
@@ -170,6 +172,7 @@ impl Constraints {
         }
         let operands = match self.own_order {
             None => 1,
+            Some(Combined::FirstTwo) => 2,
             Some(Combined::Ranks) => ranks,
             Some(Combined::Nodes) => nodes,
         };

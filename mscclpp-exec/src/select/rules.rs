@@ -13,6 +13,8 @@ pub(super) struct Rule {
     nodes: Nodes,
     /// What runs the plan; `None` for anything.
     backend: Option<Backend>,
+    /// Only for private buffers, which are copied to where peers read them.
+    private: bool,
     /// Largest message per rank, in bytes.
     most: u64,
     /// Most ranks.
@@ -38,12 +40,18 @@ impl Rule {
         name: &'static str,
         because: &'static str,
     ) -> Self {
-        Self { collective, nodes, backend: None, most, ranks, name, because }
+        Self { collective, nodes, backend: None, private: false, most, ranks, name, because }
     }
 
     /// The rule for cores that share memory.
     const fn on_cpu(mut self) -> Self {
         self.backend = Some(Backend::Cpu);
+        self
+    }
+
+    /// The rule for buffers that are not registered.
+    const fn private(mut self) -> Self {
+        self.private = true;
         self
     }
 
@@ -53,6 +61,7 @@ impl Rule {
         self.collective == request.collective
             && self.nodes == nodes
             && self.backend.is_none_or(|backend| backend == request.backend)
+            && !(self.private && request.registered)
             && request.ranks <= self.ranks
             && request.bytes <= self.most
     }
@@ -63,6 +72,8 @@ const SMALL: &str = "small messages go as packets";
 const LARGE: &str = "large messages are moved once, by all links";
 const FEW_STEPS: &str = "between nodes few steps count for short messages";
 const NO_PACKETS: &str = "to read a peer's memory costs a core less than to unpack packets";
+const NO_RESULTS: &str = "to reduce private data twice costs less than to copy the results of others";
+const NO_WRITES: &str = "to read what is in a peer's cache costs a core less than to write to it";
 const NODES: &str = "the ranks of a node share what goes between nodes";
 
 const K: u64 = 1 << 10;
@@ -74,11 +85,14 @@ pub(super) static RULES: &[Rule] = {
     use CollectiveKind::*;
     use Nodes::*;
     &[
-        Rule::new(AllReduce, One, 2, 16 * K, "allreduce_one_shot", NO_PACKETS).on_cpu(),
-        Rule::new(AllReduce, One, 2, ANY, "allreduce_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(AllGather, One, 2, ANY, "allgather_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(ReduceScatter, One, 2, ANY, "reducescatter_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(AllToAll, One, 2, ANY, "alltoall_direct", NO_PACKETS).on_cpu(),
+        Rule::new(AllReduce, One, 2, 64 * K, "allreduce_one_shot", NO_RESULTS).on_cpu().private(),
+        Rule::new(AllReduce, One, 8, 16 * K, "allreduce_one_shot", ONE_STEP).on_cpu(),
+        Rule::new(AllReduce, One, 64, K, "allreduce_one_shot", ONE_STEP).on_cpu(),
+        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", NO_PACKETS).on_cpu(),
+        Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", NO_PACKETS).on_cpu(),
+        Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", NO_PACKETS).on_cpu(),
+        Rule::new(AllToAll, One, ALL, 256 * K, "alltoall_pull", NO_WRITES).on_cpu(),
+        Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", NO_PACKETS).on_cpu(),
         Rule::new(AllReduce, One, 2, 32 * K, "allreduce_one_shot_packets", ONE_STEP),
         Rule::new(AllReduce, One, 8, K, "allreduce_one_shot_packets", ONE_STEP),
         Rule::new(AllReduce, One, ALL, 32 * K, "allreduce_packets", SMALL),

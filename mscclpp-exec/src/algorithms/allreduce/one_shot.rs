@@ -7,16 +7,14 @@ use mscclpp_macros::collective;
 use crate::algorithms::shipped::{Placement, Shipped};
 use crate::select::Combined;
 
-/// Every rank reads everybody's input and reduces all of it.
+/// Every rank reads everybody's input and reduces all of it, in the order of ranks.
 ///
 /// Out of place, two ranks or more, one thread block. For messages so small that a step takes longer than to reduce them
-/// everywhere. Each rank begins with its own input, so floating-point results may differ between more than two ranks in the
-/// last bit.
+/// everywhere. All ranks get the same bits.
 #[collective(AllReduce, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn allreduce_one_shot(p: &Program) {
-    let ranks = p.num_ranks();
     for rank in p.ranks() {
-        let peers: Vec<_> = (1..ranks).map(|step| p.rank((rank.id() + step) % ranks)).collect();
+        let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != rank.id()).collect();
         let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
         for channel in &channels {
             channel.signal(0).relaxed();
@@ -25,10 +23,22 @@ pub fn allreduce_one_shot(p: &Program) {
             channel.wait(0).relaxed().sync(Sync::After);
         }
         let result = rank.output().chunk(..).any();
+        // Who is first of two does not matter, so rank 1 begins with its own.
+        let first = rank.id() <= 1;
         let mut sum = rank.input().chunk(..).any();
         for (channel, peer) in channels.iter().zip(&peers) {
-            channel.reduce(sum, peer.input().chunk(..), 0).to(result);
+            if !first && peer.id() == 0 {
+                channel.get(result, peer.input().chunk(..), 0);
+            } else {
+                channel.reduce(sum, peer.input().chunk(..), 0).to(result);
+            }
             sum = result;
+            if !first && peer.id() + 1 == rank.id() {
+                rank.barrier([0]);
+                rank.reduce(sum, rank.input().chunk(..), 0);
+            }
+            // Keeps steps apart, which would round once instead of twice if they were one: on all ranks alike.
+            rank.barrier([0]);
         }
         // The peers may have their inputs back.
         for channel in &channels {
@@ -44,4 +54,4 @@ pub fn allreduce_one_shot(p: &Program) {
 pub(in crate::algorithms) const ENTRY: Shipped =
     Shipped::new(allreduce_one_shot::algorithm, include_str!("one_shot.rs"), |p, _| allreduce_one_shot(p))
         .placed(Placement::OutOfPlace)
-        .in_own_order(Combined::Ranks);
+        .in_own_order(Combined::FirstTwo);
