@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Several "hosts" on one machine: two network namespaces joined by a cable, two ranks in each.
 #
-# Checks that the ranks find each other across the cable, that everything they exchange arrives, and that cutting the cable
-# ends all four ranks with an error that names who was lost, within the deadline. Needs root or user namespaces; where
+# Checks that the ranks find each other across the cable, also where rank 0's host has a loopback address for its own name;
+# that everything they exchange arrives; and that cutting the cable ends all four ranks with an error that names who was
+# lost, within the deadline. Needs root or user namespaces; where
 # there are neither it says so and ends with 0.
 #
 # Usage: scripts/hosts.sh [MSCCLPP]     the program; the debug build by default
@@ -46,12 +47,18 @@ export MSCCLPP_LIVENESS=$LIVENESS MSCCLPP_TIMEOUT=$TIMEOUT
 MSCCLPP_SECRET=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export MSCCLPP_SECRET
 
+# Rank 0's host calls itself what it is to nobody else.
+echo "127.0.1.1 node-a" >"$work/hosts.a"
+echo "10.77.0.1 node-a" >"$work/hosts.b"
+
+address=cable:10.77.0.1:$PORT
+
 # Starts two ranks on each host; each host's output is in $work/HOST.
 start() {
     local node=0
     for host in a b; do
-        ip netns exec "$host" "$program" launch -n 2 --nodes 2 --node $node --address cable:10.77.0.1:$PORT --grace 5 \
-            -- "$@" >"$work/$host" 2>&1 &
+        ip netns exec "$host" sh -c 'mount --bind "$0" /etc/hosts && exec "$@"' "$work/hosts.$host" \
+            "$program" launch -n 2 --nodes 2 --node $node --address "$address" --grace 5 -- "$@" >"$work/$host" 2>&1 &
         pids[node]=$!
         node=$((node + 1))
     done
@@ -69,10 +76,12 @@ finish() {
 }
 
 pids=()
-start "$program" doctor --group
-finish "the ranks did not come together"
-grep -q "4 ranks on 2 nodes" "$work/a" || fail "there should be 4 ranks on 2 nodes"
-sed 's/^\[0\] //' "$work/a"
+for address in node-a:$PORT cable:10.77.0.1:$PORT; do
+    start "$program" doctor --group
+    finish "the ranks did not come together at $address"
+    grep -q "4 ranks on 2 nodes" "$work/a" || fail "there should be 4 ranks on 2 nodes"
+    sed 's/^\[0\] //' "$work/a"
+done
 
 # Every call is compared with the right result; `bench` ends with 1 if an element is wrong.
 for collective in all_reduce all_gather reduce_scatter all_to_all broadcast; do

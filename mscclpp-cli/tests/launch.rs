@@ -15,6 +15,14 @@ fn script(options: &str, script: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
+/// Runs the binary with these words behind a program that sets something up first.
+fn behind(program: &[&str], words: Vec<String>) -> std::process::Output {
+    let output = Command::new(program[0]).args(&program[1..]).arg(BINARY).args(words).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("panicked at"), "{stderr}");
+    output
+}
+
 fn pid(number: u32) -> Pid {
     Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
 }
@@ -90,6 +98,35 @@ fn a_signal_reaches_the_ranks() {
 }
 
 #[test]
+fn a_signal_leaves_the_ranks_the_time_that_they_were_given() {
+    let busy = "trap 'sleep 2.5; echo saved; exit 0' TERM; echo ready; while true; do sleep 0.01; done";
+    let mut child = Command::new(BINARY).args(script("-n 1 --grace 60", busy)).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("[0] ready"));
+    kill_process(pid(child.id()), Signal::TERM).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("[0] saved"));
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+}
+
+#[test]
+fn signals_that_are_ignored_do_no_harm() {
+    // Daemons have the ends of their children ignored, and `nohup` the end of the terminal.
+    let ranks = script("-n 2", "[ $RANK = 0 ] && kill -HUP $PPID; exit 5");
+    assert_eq!(behind(&["env", "--ignore-signal=CHLD"], ranks.clone()).status.code(), Some(129));
+    assert_eq!(behind(&["env", "--ignore-signal=HUP"], ranks).status.code(), Some(5));
+}
+
+#[test]
+fn too_many_ranks_for_the_system_are_an_error_and_leave_nothing() {
+    // Room for the stacks of some threads, not of all.
+    let words = script("-n 400 --no-prefix", "exec sleep 987");
+    let limited = behind(&["sh", "-c", "ulimit -v 500000; exec \"$@\"", "sh"], words);
+    let stderr = String::from_utf8_lossy(&limited.stderr);
+    assert_eq!(limited.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("error: cannot start `sh`: "), "{stderr}");
+}
+
+#[test]
 fn ranks_do_not_outlive_a_launcher_that_is_killed() {
     let mut child =
         Command::new(BINARY).args(script("-n 2", "echo $$; exec sleep 1000")).stdout(Stdio::piped()).spawn().unwrap();
@@ -113,6 +150,23 @@ fn a_program_that_does_not_exist_is_named() {
 }
 
 #[test]
+fn what_no_rank_could_use_is_refused_before_any_starts() {
+    let launch = |words: &str, secret: Option<&str>| {
+        let mut command = Command::new(BINARY);
+        command.arg("launch").args(words.split(' ')).args(["--", "true"]).env_remove("MSCCLPP_SECRET");
+        let output = command.envs(secret.map(|secret| ("MSCCLPP_SECRET", secret))).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let several = launch("-n 1 --nodes 2 --node 0 --address h:9", None);
+    assert!(several.contains("MSCCLPP_SECRET is not set"), "{several}");
+    let short = launch("-n 1", Some("abc"));
+    assert!(short.contains("MSCCLPP_SECRET: cannot read a secret"), "{short}");
+    let port = launch("-n 1 --address h:0", None);
+    assert!(port.contains("with a port from 1"), "{port}");
+}
+
+#[test]
 fn doctor_says_what_it_found() {
     let found = mscclpp(["doctor", "--json"]);
     let found = found.json();
@@ -128,6 +182,16 @@ fn doctor_says_what_it_found() {
 }
 
 #[test]
+fn doctor_does_not_take_half_an_environment_for_none() {
+    for name in ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"] {
+        let run = Command::new(BINARY).args(["doctor", "--json"]).env(name, "0").output().unwrap();
+        let found: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
+        let about = found.as_array().unwrap().iter().find(|one| one["name"] == "environment").unwrap();
+        assert_eq!((about["state"].as_str(), run.status.code()), (Some("missing"), Some(1)), "{name}: {about}");
+    }
+}
+
+#[test]
 fn launched_ranks_come_together_on_one_host_and_on_two() {
     for (hosts, per_node) in [("1", 4), ("2", 2)] {
         let words = ["launch", "-n", "4", "--hosts", hosts, "--no-prefix", "--", BINARY, "doctor", "--group", "--json"];
@@ -139,7 +203,12 @@ fn launched_ranks_come_together_on_one_host_and_on_two() {
 
 #[test]
 fn a_rank_that_dies_is_named_by_the_others() {
-    let doctor = format!("[ $RANK = 2 ] && sleep 0.2 && kill -9 $$; exec {BINARY} doctor --group --for 60");
-    let run = mscclpp(script("-n 3", &doctor)).ends_with(137);
+    // Rank 2 has come to the others when it has its connection thread.
+    let come = "until grep -qs 'rank 2' /proc/$!/task/*/comm; do sleep 0.01; done";
+    let victim = format!("{BINARY} doctor --group --for 600 & {come}; kill -9 $!; kill -9 $$");
+    let doctor = format!("[ $RANK = 2 ] && {{ {victim}; }}; exec {BINARY} doctor --group --for 600");
+    let run = mscclpp(script("-n 3 --grace 60", &doctor)).ends_with(137);
     assert!(run.stderr.contains("rank 2 was ended by signal 9"), "{}", run.stderr);
+    let mut first = run.stderr.lines().filter(|line| line.starts_with("[0] "));
+    assert!(first.any(|line| line.contains("rank 2 (pid ") && line.contains(" died: ")), "{}", run.stderr);
 }

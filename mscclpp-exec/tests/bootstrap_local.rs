@@ -97,6 +97,35 @@ fn a_stream_joins_two_ranks() {
 }
 
 #[test]
+fn a_stream_to_who_leaves_ends() {
+    let mut groups = Bootstrap::local(2).unwrap();
+    let (second, first) = (groups.pop().unwrap(), groups.pop().unwrap());
+    let mut stream = second.stream(0, 5).unwrap();
+    drop(first);
+    assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
+    let error = second.stream(0, 6).unwrap_err();
+    assert!(matches!(&error, Error::Left { who, waiting: 1, .. } if who.rank == 0), "{error}");
+    assert_eq!(second.check_alive(), Err(error));
+}
+
+#[test]
+fn messages_that_nobody_receives_end_the_group_for_all() {
+    let groups = Bootstrap::local(3).unwrap();
+    let long = vec![0; 16 << 20];
+    (0..17).for_each(|_| groups[0].send(1, 0, &long).unwrap());
+    for group in groups {
+        let error = group.check_alive().unwrap_err();
+        assert!(matches!(&error, Error::TooLarge { call, .. } if call.contains("from rank 0 that nobody")), "{error}");
+    }
+}
+
+#[test]
+fn times_without_end_are_long_enough() {
+    let forever = Options::default().deadline(Duration::MAX).liveness(Some(Duration::MAX));
+    on_all(Bootstrap::local_with(2, forever).unwrap(), |group| group.barrier().unwrap());
+}
+
+#[test]
 fn ranks_that_do_not_come_are_named_on_all() {
     let errors = on_all(Bootstrap::local_with(4, short()).unwrap(), |group| match group.rank() {
         2 => {

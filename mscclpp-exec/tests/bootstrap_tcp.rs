@@ -50,7 +50,7 @@ fn two<T: Send>(first: impl FnOnce(&Address) -> T + Send, second: impl FnOnce(&A
 
 #[test]
 fn ranks_come_together_in_any_order_and_do_everything() {
-    for ranks in [2, 3, 6] {
+    for ranks in [1, 2, 3, 6] {
         on_all(ranks, options(), |group| {
             let rank = group.rank();
             assert_eq!((group.num_ranks(), group.ranks_per_node()), (ranks, ranks));
@@ -58,7 +58,7 @@ fn ranks_come_together_in_any_order_and_do_everything() {
                 let parts = group.all_gather(&vec![round; rank as usize]).unwrap();
                 assert_eq!(parts, (0..ranks).map(|rank| vec![round; rank as usize]).collect::<Vec<_>>());
             }
-            assert_eq!(group.broadcast(1, &[rank as u8]).unwrap(), [1]);
+            assert_eq!(group.broadcast(ranks - 1, &[rank as u8]).unwrap(), [ranks as u8 - 1]);
             group.agree(&[("version", "1")]).unwrap();
             for peer in 0..ranks {
                 group.send(peer, 3, &[rank as u8]).unwrap();
@@ -109,6 +109,77 @@ fn streams_join_any_two_ranks() {
         }
         group.barrier().unwrap();
     });
+}
+
+#[test]
+fn a_job_of_one_rank_is_together_at_once() {
+    let group = Bootstrap::connect(&free_address(), 0, 1, &secret(), options()).unwrap();
+    group.barrier().unwrap();
+    assert_eq!((group.num_ranks(), group.ranks_per_node()), (1, 1));
+}
+
+#[test]
+fn times_without_end_are_long_enough() {
+    let forever = Options::default().deadline(Duration::MAX).liveness(Some(Duration::MAX));
+    on_all(2, forever, |group| {
+        let year = Duration::from_secs(365 * 86400);
+        assert_eq!((group.options().deadline, group.options().liveness), (year, Some(year)));
+        let peer = 1 - group.rank();
+        group.send(peer, 0, &[]).unwrap();
+        assert_eq!(group.recv(peer, 0), Ok(vec![]));
+        group.stream(peer, 0).unwrap();
+        group.barrier().unwrap();
+    });
+    let (first, second) = two(
+        |address| Bootstrap::connect(address, 0, 2, &secret(), forever).unwrap().barrier(),
+        |address| Bootstrap::connect(address, 1, 2, &secret(), forever).unwrap().barrier(),
+    );
+    assert_eq!((first, second), (Ok(()), Ok(())));
+}
+
+#[test]
+fn a_stream_to_who_is_gone_ends_at_once_and_for_all() {
+    for dies in [true, false] {
+        let errors = on_all(3, options(), |group| match group.rank() {
+            1 if dies => {
+                let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    let _lives_here = group;
+                    std::panic::resume_unwind(Box::new("on purpose"));
+                }));
+                assert!(ended.is_err());
+                None
+            }
+            1 => None,
+            2 => {
+                while group.check_alive().is_ok() && group.has_left(1) == Ok(false) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                group.stream(1, 0).err()
+            }
+            _ => group.recv(2, 0).err(),
+        });
+        for error in [&errors[0], &errors[2]] {
+            match error {
+                Some(Error::Died { who, .. }) if dies => assert_eq!(who.rank, 1),
+                Some(Error::Left { who, waiting: 2, .. }) if !dies => assert_eq!(who.rank, 1),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_that_nobody_receives_end_the_group_for_all() {
+    let errors = on_all(3, Options::default().liveness(None), |group| match group.rank() {
+        0 => {
+            let long = vec![0; 16 << 20];
+            (0..17).find_map(|_| group.send(1, 0, &long).err()).unwrap_or_else(|| group.recv(1, 0).unwrap_err())
+        }
+        rank => group.recv(3 - rank, 0).unwrap_err(),
+    });
+    for error in &errors {
+        assert!(matches!(error, Error::TooLarge { call, .. } if call.contains("from rank 0 that nobody")), "{error}");
+    }
 }
 
 #[test]
@@ -246,8 +317,8 @@ fn strangers_at_the_door_neither_stop_nor_slow_the_ranks() {
     let text = id.to_string();
     let at = text.split('/').nth(1).unwrap().to_owned();
     // Garbage, half a header, a header that promises four gigabytes, and nothing at all; all stay connected.
-    let half = *b"MSCB\x01\x00";
-    let long = *b"MSCB\x01\x00\x00\x00\xff\xff\xff\xff";
+    let half = *b"MSCB\x02\x00";
+    let long = *b"MSCB\x02\x00\x00\x00\xff\xff\xff\xff";
     let words: [&[u8]; 4] = [b"GET / HTTP/1.1\r\n\r\n", &half, &long, &[]];
     let mut strangers: Vec<TcpStream> = Vec::new();
     for round in 0..100 {
@@ -307,6 +378,23 @@ fn survivors_keep_their_order_and_those_who_are_lost_stay_out() {
         Some(survivors.rank())
     });
     assert_eq!(groups, [Some(0), None, Some(1), Some(2)]);
+}
+
+#[test]
+fn the_last_of_two_goes_on_alone_and_parts_of_a_job_do_not() {
+    on_all(2, options(), |group| {
+        let part = group.split(Some(0), 0).unwrap().unwrap();
+        match group.rank() {
+            0 => {
+                let failure = group.barrier().unwrap_err();
+                let error = part.survive(&failure.lost()).unwrap_err();
+                assert!(error.to_string().contains("is a part of the job"), "{error}");
+                let alone = group.survive(&failure.lost()).unwrap();
+                assert_eq!((alone.num_ranks(), alone.all_gather(&[7])), (1, Ok(vec![vec![7]])));
+            }
+            _ => group.abort("on purpose"),
+        }
+    });
 }
 
 #[test]

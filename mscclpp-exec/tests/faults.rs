@@ -1,7 +1,7 @@
 //! Processes that die, stop, come late, come twice or never, and strangers on the port: every rank that can still say
 //! something says who it was, nobody hangs, nothing is left behind.
 //!
-//! A few rounds of each kind; `MSCCLPP_FAULT_ROUNDS=200` runs as many in all. `MSCCLPP_FAULT_SEED` repeats one.
+//! One round of each kind; `MSCCLPP_FAULT_ROUNDS=200` runs as many in all. `MSCCLPP_FAULT_SEED` repeats one.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -35,6 +35,7 @@ fn rank() {
     let outcome = match std::env::var("FAULT_WORK").as_deref() {
         Ok("collectives") => collectives(),
         Ok("survive") => survive(),
+        Ok(other) if other != "messages" => otherwise(other),
         _ => messages(),
     };
     // The goodbye has ended by now, or its second is over; a thread may still be on its way out.
@@ -72,6 +73,27 @@ fn messages() -> Result<(), Error> {
     let group = Bootstrap::from_env()?;
     say("connected");
     talk(&group, rounds())
+}
+
+/// Does something else than the others, which make all kinds of calls.
+fn otherwise(what: &str) -> Result<(), Error> {
+    let group = Bootstrap::from_env()?;
+    say("connected");
+    talk(&group, 3)?;
+    match what {
+        "leaves" => return Ok(()),
+        "gives up" => group.abort("on purpose"),
+        "calls something else" => drop(group.all_gather(&[])?),
+        // The others' failure is how it learns of that.
+        "misses a call" => {
+            while group.check_alive().is_ok() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        other => panic!("nobody does `{other}`"),
+    }
+    group.check_alive()?;
+    Ok(())
 }
 
 /// Calls until somebody is lost, then goes on without.
@@ -335,7 +357,7 @@ fn strangers_on_the_port(mut round: Round) {
         if let Ok(mut stranger) = TcpStream::connect((Ipv4Addr::LOCALHOST, round.port)) {
             let length = round.random.below(200);
             // Every second one begins like one of us.
-            let mut bytes = if length.is_multiple_of(2) { b"MSCB\x01\x00\x00\x00".to_vec() } else { Vec::new() };
+            let mut bytes = if length.is_multiple_of(2) { b"MSCB\x02\x00\x00\x00".to_vec() } else { Vec::new() };
             bytes.extend((0..length).map(|_| round.random.below(256) as u8));
             let _ = stranger.write_all(&bytes);
             strangers.push(stranger);
@@ -417,6 +439,29 @@ fn too_late(round: Round) {
     assert_ne!(late.outcome(), "ok");
 }
 
+fn without_rank_0(round: Round) {
+    for rank in 1..round.size {
+        let said = round.start(rank, 1).outcome();
+        assert!(said.starts_with(&format!("rank {rank} did not reach rank 0 at")), "{said}");
+    }
+}
+
+/// One does something else than the others, and all say who and what.
+fn otherwise_than_the_others(round: Round, what: &str, expected: &str) {
+    let work = |rank| if rank == round.victim { what } else { "messages" };
+    let start = |rank| Process::start_as(work(rank), rank, round.size, round.port, FOREVER, &round.secret);
+    let all: Vec<_> = (0..round.size).map(start).collect();
+    let victim = format!("rank {}", round.victim);
+    for process in all {
+        let itself = process.name == victim;
+        let said = process.outcome();
+        // Who leaves in order has nothing to complain of.
+        if !(itself && what == "leaves") {
+            assert!(names(&said, &victim) && said.contains(expected), "{said}");
+        }
+    }
+}
+
 fn collective_calls(round: Round) {
     for process in round.start_collectives(50) {
         assert_eq!(process.outcome(), "ok");
@@ -465,7 +510,7 @@ fn survivors_go_on(mut round: Round) {
 
 type Kind = (&'static str, fn(Round));
 
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 22] = [
     ("nothing", nothing),
     ("killed while it starts", killed_while_it_starts),
     ("killed while it works", killed_while_it_works),
@@ -478,6 +523,11 @@ const KINDS: [Kind; 17] = [
     ("the same rank twice", the_same_rank_twice),
     ("another size", another_size),
     ("too late", too_late),
+    ("without rank 0", without_rank_0),
+    ("misses a call", |round| otherwise_than_the_others(round, "misses a call", "did not come to barrier (call")),
+    ("calls something else", |round| otherwise_than_the_others(round, "calls something else", "make different calls")),
+    ("gives up", |round| otherwise_than_the_others(round, "gives up", "aborted: on purpose")),
+    ("leaves", |round| otherwise_than_the_others(round, "leaves", "has left the group")),
     ("collective calls", collective_calls),
     ("killed in a collective", killed_in_a_collective),
     ("killed while it prepares", killed_while_it_prepares),

@@ -21,9 +21,11 @@ Examples:
   mscclpp launch -n 8 --nodes 2 --node 0 --address 10.0.0.1:29500 -- ./train
                                                         on the first of 2 hosts; --node 1 on the other
 
-Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and MSCCLPP_SECRET.
+Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and MSCCLPP_SECRET, which is
+made for the job; with several --nodes it has to be set, the same on all of them.
+SIGINT, SIGTERM and SIGHUP are passed on to all ranks, which have --grace seconds, at least 2, until they are killed.
 Exit code: 0 if all ranks end with 0; else that of the first rank that failed, 128 + the number of the signal that
-ended it")]
+ended it; 128 + the number of a signal that was passed on, however the ranks end then")]
 pub(crate) struct LaunchArgs {
     /// Number of ranks to start here
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
@@ -43,7 +45,7 @@ pub(crate) struct LaunchArgs {
     /// Write the ranks' output as it is, without their numbers in front of each line
     #[arg(long)]
     pub(crate) no_prefix: bool,
-    /// Seconds that the other ranks have to end by themselves when one has failed
+    /// Seconds that the other ranks have to end by themselves when one has failed, or all when a signal came
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
     pub(crate) grace: Duration,
     /// The program and its arguments

@@ -70,12 +70,18 @@ impl Address {
         }
     }
 
-    /// Listens there, as rank 0. `everywhere` listens on all interfaces if the host's name stands for this machine alone,
-    /// as it often does on the machine that has the name; not if it was this machine alone that was named.
+    /// Whether other hosts may know the name by another address than this one: a machine that has a name often gives it a
+    /// loopback address, which on the others means themselves. Not so if it was this machine alone that was named.
+    fn is_name(&self) -> bool {
+        self.interface.is_none() && self.host.parse::<IpAddr>().is_err() && self.host != "localhost"
+    }
+
+    /// Listens there, as rank 0. In a job of several hosts a loopback address that the host's name stands for does not
+    /// count; if it stands for no other, all interfaces are listened on.
     ///
     /// # Errors
     /// [`Error::Bind`].
-    pub(crate) fn listen(&self, until: Instant, everywhere: bool) -> Result<TcpListener, Error> {
+    pub(crate) fn listen(&self, until: Instant, several_hosts: bool) -> Result<TcpListener, Error> {
         let mut addresses = self.resolve(until)?;
         if let Some(interface) = &self.interface {
             let here = addresses_of(interface)?;
@@ -85,13 +91,11 @@ impl Address {
                 return Err(Error::Bind { address: self.to_string(), reason });
             }
         }
-        let is_name = self.host.parse::<IpAddr>().is_err() && self.host != "localhost";
-        if everywhere
-            && is_name
-            && self.interface.is_none()
-            && addresses.iter().all(|address| address.ip().is_loopback())
-        {
-            addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port))];
+        if several_hosts && self.is_name() {
+            addresses.retain(|address| !address.ip().is_loopback());
+            if addresses.is_empty() {
+                addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port))];
+            }
         }
         let until = until.min(Instant::now() + FREEING);
         loop {
@@ -105,12 +109,16 @@ impl Address {
         }
     }
 
-    /// The address of the interface through which others reach this rank, if one was named.
+    /// Where others reach a rank that reaches rank 0 at one of `addresses`, if not the way it does that itself: through the
+    /// interface that was named; or, where rank 0's host has none but loopback addresses for its own name, through any.
     ///
     /// # Errors
     /// [`Error::System`] if there is no such interface.
-    pub(crate) fn own(&self) -> Result<Option<IpAddr>, Error> {
-        let Some(interface) = &self.interface else { return Ok(None) };
+    pub(crate) fn own(&self, addresses: &[SocketAddr], several_hosts: bool) -> Result<Option<IpAddr>, Error> {
+        let Some(interface) = &self.interface else {
+            let inward = addresses.iter().all(|address| address.ip().is_loopback());
+            return Ok((several_hosts && self.is_name() && inward).then(reachable));
+        };
         let here = addresses_of(interface)?;
         // Of the kind that rank 0 has, if the interface has one.
         let like = |address: &&IpAddr| self.host.parse().is_ok_and(|root: IpAddr| root.is_ipv4() == address.is_ipv4());
@@ -170,10 +178,12 @@ impl FromStr for Address {
         let unreadable = || Error::Unreadable {
             what: "address".into(),
             text: super::env::shortened(text),
-            expected: "host:port or interface:host:port, such as 10.0.0.1:29500 or eth0:10.0.0.1:29500".into(),
+            expected:
+                "host:port or interface:host:port with a port from 1, such as 10.0.0.1:29500 or eth0:10.0.0.1:29500"
+                    .into(),
         };
         let (rest, port) = text.rsplit_once(':').ok_or_else(unreadable)?;
-        let port = port.parse().map_err(|_| unreadable())?;
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(unreadable)?;
         let (interface, host) = match rest.strip_suffix(']') {
             // Brackets hold an IPv6 address, and nothing else does.
             Some(open) => {
@@ -237,6 +247,7 @@ mod tests {
             "host:",
             "host:x",
             "host:65536",
+            "host:0",
             ":1",
             "::1:5",
             "a:b:c:1",
@@ -258,6 +269,19 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_means_loopback_here_means_something_else_on_other_hosts() {
+        let name = Address::new("node-a", 5);
+        let (here, there) = ([SocketAddr::from(([127, 0, 1, 1], 5))], [SocketAddr::from(([10, 0, 0, 1], 5))]);
+        assert_eq!(name.own(&here, true), Ok(Some(reachable())));
+        assert_eq!(name.own(&[here[0], there[0]], true), Ok(None));
+        assert_eq!(name.own(&here, false), Ok(None));
+        assert_eq!(name.own(&there, true), Ok(None));
+        for host in ["localhost", "127.0.1.1"] {
+            assert_eq!(Address::new(host, 5).own(&here, true), Ok(None), "{host}");
+        }
+    }
+
+    #[test]
     fn a_port_in_use_and_a_foreign_address_are_named() {
         let until = Instant::now();
         let taken = Address::new("127.0.0.1", 0).listen(until, false).unwrap().local_addr().unwrap();
@@ -269,7 +293,7 @@ mod tests {
         // An address for documentation, which no host has.
         let error = Address::new("192.0.2.1", 0).listen(until, false).unwrap_err().to_string();
         assert!(error.contains("it has 127.0.0.1"), "{error}");
-        let error = "nosuch0:127.0.0.1:0".parse::<Address>().unwrap().listen(until, false).unwrap_err().to_string();
+        let error = "nosuch0:127.0.0.1:1".parse::<Address>().unwrap().listen(until, false).unwrap_err().to_string();
         assert!(error.contains("there are `"), "{error}");
     }
 

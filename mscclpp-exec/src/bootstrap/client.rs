@@ -59,7 +59,7 @@ impl Client {
             }
         };
         match end {
-            Some(error) => self.inbox.deliver(Frame::Failed(error)),
+            Some(error) => _ = self.inbox.deliver(Frame::Failed(error)),
             None => {
                 let (who, call) = (Box::new(self.root.clone()), "a call that goes through it".into());
                 self.inbox.close(Error::Left { who, waiting: self.rank, call });
@@ -98,7 +98,9 @@ impl Client {
                     self.inbox.deliver(Frame::Roster(members));
                 }
                 Frame::Message { .. } | Frame::Gathered { .. } | Frame::Failed(_) | Frame::Left { .. } => {
-                    self.inbox.deliver(frame);
+                    if let Some(error) = self.inbox.deliver(frame) {
+                        self.conn.push(&Frame::Failed(error));
+                    }
                 }
                 Frame::Beat | Frame::Seen => {}
                 _ => return Err(Malformed::Unexpected("a message").of(&self.root)),
@@ -145,7 +147,7 @@ impl Client {
         self.outbox.waker().clear();
         self.conn.flush();
         while self.conn.queued() < QUEUED_BYTES {
-            let Some(frame) = self.outbox.take() else { return };
+            let Some(frame) = self.outbox.take_if(|_| true) else { return };
             if let Frame::Left { .. } = frame {
                 self.leaving = Some(now);
             }

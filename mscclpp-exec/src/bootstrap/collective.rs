@@ -10,9 +10,12 @@ use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, MESSAGE_BYTES};
 use super::group::Bootstrap;
 use super::inbox::State;
+use super::member::Member;
 
 /// How much longer than the deadline a rank waits for rank 0 to say who is missing.
 const GRACE: Duration = Duration::from_secs(2);
+/// How long a rank that sees a consequence waits for the cause.
+const HEARSAY: Duration = Duration::from_millis(200);
 
 impl Bootstrap {
     /// What each rank brought, in the order of ranks. Ranks may bring different lengths.
@@ -115,7 +118,7 @@ impl Bootstrap {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] for this rank itself and ranks that do not exist; otherwise as [`recv`](Self::recv), and
-    /// [`Error::Unreachable`] if the other's host cannot be reached.
+    /// [`Error::Unreachable`] if the other's host cannot be reached, which ends the group as well.
     pub fn stream(&self, peer: u32, id: u64) -> Result<TcpStream, Error> {
         let member = self.member(peer)?;
         if peer == self.rank {
@@ -125,8 +128,24 @@ impl Bootstrap {
         if peer > self.rank {
             return self.await_from(peer, || format!("stream {id}"), |state| state.take_stream(key));
         }
-        self.check_alive()?;
-        self.link.dial(member, self.context, id, Instant::now() + self.options().deadline)
+        let go_on = || match self.link.inbox().end() {
+            Some(error) => Err(error),
+            None if self.has_left(peer)? => Err(self.left(member, &format!("stream {id}"))),
+            None => Ok(()),
+        };
+        let until = Instant::now() + self.options().deadline;
+        let stream = go_on().and_then(|()| self.link.dial(member, self.context, id, until, &go_on));
+        stream.map_err(|error| match error {
+            // A connection that breaks is a consequence, of which rank 0 is about to say the cause.
+            Error::System { .. } => self.failure_within(HEARSAY).unwrap_or_else(|| self.fail(error)),
+            error => self.fail(error),
+        })
+    }
+
+    /// Why a wait for a rank that has left ends.
+    fn left(&self, who: &Member, call: &str) -> Error {
+        let waiting = self.group[self.rank as usize];
+        Error::Left { who: Box::new(who.clone()), waiting, call: format!("the wait for a {call}") }
     }
 
     /// Waits for something that only `peer` can send.
@@ -142,11 +161,7 @@ impl Bootstrap {
         let found = self.link.inbox().wait(Instant::now() + waited, |state| match take(state) {
             Some(found) => Some(Ok(found)),
             // Frames of one rank come in order: after its goodbye, nothing follows.
-            None if state.has_left(who.rank) => Some(Err(Error::Left {
-                who: who.clone(),
-                waiting: world_rank,
-                call: format!("the wait for a {}", call()),
-            })),
+            None if state.has_left(who.rank) => Some(Err(self.left(&who, &call()))),
             None => None,
         })?;
         match found {

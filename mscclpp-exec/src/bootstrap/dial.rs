@@ -8,32 +8,38 @@ use std::time::{Duration, Instant};
 use super::conn::Conn;
 use super::error::Error;
 use super::frame::{Frame, Malformed, Purpose};
+use super::link::GoOn;
 use super::secret::{self, End, Secret};
 
 /// Longest wait for one attempt to connect: a host that is not there does not say so.
 const ATTEMPT: Duration = Duration::from_secs(3);
+/// How often somebody who waits looks whether there is still a reason to.
+const LOOK: Duration = Duration::from_millis(20);
 /// Shortest and longest pause between attempts. Between them it is a part of the time that has gone by, so that ranks that
 /// start together lose little, and those that wait for long cost little.
 const PAUSES: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(50));
 const PART: u32 = 8;
 
-/// Connects to one of `addresses` and proves that this process knows the secret, as often as it takes until `until`.
+/// Connects to rank `peer` at one of `addresses` and proves that this process knows the secret, as often as it takes until
+/// `until`.
 ///
 /// # Errors
 /// [`Error::Unreachable`] if nobody answers in time; at once if somebody answers who has another secret, another version
-/// or another protocol.
+/// or another protocol, and what `go_on` says.
 pub(crate) fn dial(
     addresses: &[SocketAddr],
-    rank: u32,
+    peer: u32,
     purpose: Purpose,
     secret: &Secret,
     until: Instant,
+    go_on: GoOn,
 ) -> Result<Conn, Error> {
     let start = Instant::now();
     let mut last = None;
     loop {
         for address in addresses {
-            match attempt(*address, purpose, secret, until)? {
+            go_on()?;
+            match attempt(*address, purpose, secret, until, go_on)? {
                 Ok(conn) => return Ok(conn),
                 Err(reason) => last = Some((*address, reason)),
             }
@@ -42,7 +48,8 @@ pub(crate) fn dial(
         if Instant::now() + pause >= until {
             let (address, reason) =
                 last.unwrap_or_else(|| (SocketAddr::from(([0, 0, 0, 0], 0)), "there is no address to try".into()));
-            return Err(Error::Unreachable { rank, address, waited: start.elapsed(), reason });
+            let rank = purpose.rank();
+            return Err(Error::Unreachable { rank, peer, address, waited: start.elapsed(), reason });
         }
         thread::sleep(pause);
     }
@@ -54,6 +61,7 @@ fn attempt(
     purpose: Purpose,
     secret: &Secret,
     until: Instant,
+    go_on: GoOn,
 ) -> Result<Result<Conn, String>, Error> {
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -73,7 +81,7 @@ fn attempt(
     };
     let caller = secret::random()?;
     conn.push(&Frame::Hello { purpose, nonce: caller });
-    match conn.wait_frame(until)? {
+    match wait_frame(&mut conn, until, go_on)? {
         Some(Frame::Challenge { nonce: listener, proof }) => {
             if !secret.accepts(End::Listener, &purpose, &caller, &listener, &proof) {
                 let error = Error::WrongSecret { peer: address.to_string() };
@@ -91,10 +99,62 @@ fn attempt(
     }
 }
 
+/// Waits for a frame until `until`; `None` is the other end closing, or the end of the time.
+///
+/// # Errors
+/// As [`Conn::wait_frame`], and what `go_on` says.
+pub(crate) fn wait_frame(conn: &mut Conn, until: Instant, go_on: GoOn) -> Result<Option<Frame>, Error> {
+    loop {
+        go_on()?;
+        let look = until.min(Instant::now() + LOOK);
+        let found = conn.wait_frame(look)?;
+        if found.is_some() || look == until || Instant::now() < look {
+            return Ok(found);
+        }
+    }
+}
+
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => "nobody listens there".into(),
         ErrorKind::TimedOut | ErrorKind::WouldBlock => "the host does not answer".into(),
         _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    use super::*;
+
+    const STREAM: Purpose = Purpose::Stream { from: 2, context: 0, id: 0 };
+
+    #[test]
+    fn whoever_is_not_there_is_named() {
+        let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let (secret, until) = (Secret::derived(&[]), Instant::now() + Duration::from_millis(50));
+        let error = dial(&[closed], 1, STREAM, &secret, until, &|| Ok(())).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("rank 2 did not reach rank 1 at {closed} within")), "{text}");
+        assert!(!error.help().unwrap().contains("rank 0"));
+    }
+
+    #[test]
+    fn who_has_no_reason_to_wait_does_not() {
+        // Taken by the system, answered by nobody.
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        for address in [silent.local_addr().unwrap(), closed] {
+            let looks = Cell::new(0);
+            let go_on = || {
+                looks.set(looks.get() + 1);
+                if looks.get() < 5 { Ok(()) } else { Err(Error::NoSuchRank { rank: 7, ranks: 7 }) }
+            };
+            let until = Instant::now() + Duration::from_secs(600);
+            let error = dial(&[address], 1, STREAM, &Secret::derived(&[]), until, &go_on).unwrap_err();
+            assert_eq!(error, Error::NoSuchRank { rank: 7, ranks: 7 });
+        }
     }
 }

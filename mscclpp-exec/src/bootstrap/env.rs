@@ -60,6 +60,11 @@ impl Environment {
         read::environment(&lookup)
     }
 
+    /// The launcher whose names this process has, be it all of them or some; `None` if no launcher has started it.
+    pub fn launcher() -> Option<&'static str> {
+        read::find(&|name| std::env::var_os(name).map(|_| String::new())).ok().map(|launcher| launcher.name)
+    }
+
     /// Joins the job.
     ///
     /// # Errors
@@ -117,7 +122,7 @@ impl Bootstrap {
     /// [`Error::Unreachable`] and [`Error::WrongSecret`]. On all ranks [`Error::Missing`], with the names of those that did
     /// not come before the deadline, and the errors of those who came and were not fit, or died.
     pub fn connect(address: &Address, rank: u32, ranks: u32, secret: &Secret, options: Options) -> Result<Self, Error> {
-        Self::connect_as(address, rank, ranks, secret, options, false)
+        Self::connect_as(address, rank, ranks, secret, options, true)
     }
 
     fn connect_as(
@@ -132,12 +137,13 @@ impl Bootstrap {
         if rank >= ranks {
             return Err(Error::NoSuchRank { rank, ranks });
         }
+        let options = options.bounded();
         let until = Instant::now() + options.deadline;
         if rank == 0 {
             let listener = address.listen(until, several_hosts)?;
             return super::tcp::host(listener, ranks, secret.clone(), options);
         }
         let addresses = address.resolve(until)?;
-        super::tcp::join(&addresses, rank, ranks, secret.clone(), options, address.own()?)
+        super::tcp::join(&addresses, rank, ranks, secret.clone(), options, address.own(&addresses, several_hosts)?)
     }
 }

@@ -61,12 +61,14 @@ pub enum Error {
         /// What the system said, and what lives there.
         reason: String,
     },
-    /// Rank 0 did not answer.
-    #[error("rank {rank} did not reach rank 0 at {address} within {}: {reason}", Seconds(*waited))]
+    /// A rank did not answer: rank 0 to one that comes, or the other end of a stream.
+    #[error("rank {rank} did not reach rank {peer} at {address} within {}: {reason}", Seconds(*waited))]
     Unreachable {
         /// Who tried.
         rank: u32,
-        /// Where rank 0 should listen.
+        /// Whom it looked for.
+        peer: u32,
+        /// Where that one should listen.
         address: SocketAddr,
         /// How long it tried.
         waited: Duration,
@@ -160,7 +162,7 @@ pub enum Error {
     /// Ranks that did not come to a collective call.
     #[error("{} did not come to {call} within {}; {} waited", Members(missing), Seconds(*waited), Ranks(waiting))]
     Absent {
-        /// The call: `barrier 5`.
+        /// The call: `barrier (call 5)`.
         call: String,
         /// Who did not come.
         missing: Vec<Member>,
@@ -269,8 +271,11 @@ impl Error {
             Self::Bind { .. } => {
                 "set MSCCLPP_MASTER_ADDR and MSCCLPP_MASTER_PORT to an address of rank 0's host and a free port"
             }
-            Self::Unreachable { .. } => {
+            Self::Unreachable { peer: 0, .. } => {
                 "see that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are the same for all ranks"
+            }
+            Self::Unreachable { .. } => {
+                "see that the hosts of the ranks reach each other there; MSCCLPP_MASTER_ADDR=interface:host:port names the interface to use"
             }
             Self::WrongSecret { .. } => {
                 "give all ranks of a job the same MSCCLPP_SECRET and each job a port of its own"

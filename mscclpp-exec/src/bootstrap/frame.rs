@@ -14,7 +14,7 @@ use super::member::Member;
 use super::secret::{Nonce, Proof};
 
 /// The version of the protocol. Changes with every change of [`Frame`].
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Longest body of a frame before the other end has proved that it knows the secret, in bytes.
 pub(crate) const DOOR_BYTES: usize = 4 << 10;
 /// Longest body of any frame, in bytes.
@@ -81,6 +81,16 @@ pub(crate) enum Purpose {
     Join { rank: u32, ranks: u32 },
     /// To open a stream from rank `from`, with a number that both ends know.
     Stream { from: u32, context: u64, id: u64 },
+}
+
+impl Purpose {
+    /// Who connects.
+    pub(crate) fn rank(&self) -> u32 {
+        match *self {
+            Self::Join { rank, .. } => rank,
+            Self::Stream { from, .. } => from,
+        }
+    }
 }
 
 /// A collective call, as mismatches name it.

@@ -52,6 +52,7 @@ impl Bootstrap {
     /// As [`local`](Self::local).
     pub fn local_with(ranks: u32, options: Options) -> Result<Vec<Self>, Error> {
         check_size(ranks)?;
+        let options = options.bounded();
         let (members, links) = local::links(ranks, options);
         let group = |(rank, link)| Self::whole(rank as u32, Arc::new(link), members.clone());
         Ok(links.into_iter().enumerate().map(group).collect())
@@ -147,7 +148,7 @@ impl Bootstrap {
     }
 
     /// Ends the job for all ranks, which from now on return [`Error::Aborted`] with this rank's name and `reason`
-    /// (its first 1024 bytes).
+    /// (its first 1024 characters).
     pub fn abort(&self, reason: &str) {
         let reason = reason.chars().take(1024).collect();
         let who = Box::new(self.world[self.group[self.rank as usize] as usize].clone());

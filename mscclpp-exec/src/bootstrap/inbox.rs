@@ -41,19 +41,24 @@ pub(crate) struct State {
     failure: Option<Error>,
     /// Nothing comes any more, for this reason, which is an error for who still waits.
     closed: Option<Error>,
+    /// Nobody takes anything any more.
+    abandoned: bool,
 }
 
 impl Inbox {
-    /// Takes in a frame for this rank.
-    pub(crate) fn deliver(&self, frame: Frame) {
+    /// Takes in a frame for this rank. Returns why it ends the group, if that is something that only this rank knows.
+    pub(crate) fn deliver(&self, frame: Frame) -> Option<Error> {
         let mut state = self.lock();
+        let mut failure = None;
         match frame {
             Frame::Message { from, context, tag, bytes, .. } => {
                 state.waiting_bytes += bytes.len();
                 if state.waiting_bytes > WAITING_BYTES {
                     let call = format!("messages from rank {from} that nobody receives");
                     let (bytes, limit) = (state.waiting_bytes as u64, WAITING_BYTES as u64);
-                    self.fail(&mut state, Error::TooLarge { call, bytes, limit });
+                    let error = Error::TooLarge { call, bytes, limit };
+                    failure = state.failure.is_none().then(|| error.clone());
+                    self.fail(&mut state, error);
                 } else {
                     state.messages.entry((context, from, tag)).or_default().push_back(bytes);
                 }
@@ -66,16 +71,28 @@ impl Inbox {
                 state.left.insert(rank);
             }
             Frame::Roster(members) => state.roster = Some(members.into()),
-            _ => return,
+            _ => return None,
+        }
+        drop(state);
+        self.changed.notify_all();
+        failure
+    }
+
+    /// Takes in a stream that another rank has opened. Nobody's are closed, so that the other end does not wait for anybody.
+    pub(crate) fn deliver_stream(&self, key: StreamKey, stream: TcpStream) {
+        let mut state = self.lock();
+        if !state.abandoned {
+            state.streams.insert(key, stream);
         }
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Takes in a stream that another rank has opened.
-    pub(crate) fn deliver_stream(&self, key: StreamKey, stream: TcpStream) {
-        self.lock().streams.insert(key, stream);
-        self.changed.notify_all();
+    /// Nobody will take anything any more.
+    pub(crate) fn abandon(&self) {
+        let mut state = self.lock();
+        state.abandoned = true;
+        state.streams.clear();
     }
 
     /// Takes in a visitor that opens a stream.

@@ -11,6 +11,9 @@ use super::member::Member;
 use super::options::Options;
 use super::secret::Secret;
 
+/// Whether there is still a reason to wait: an error if not.
+pub(crate) type GoOn<'a> = &'a dyn Fn() -> Result<(), Error>;
+
 /// One rank's way to the others. Dropping it says goodbye, which takes no longer than a second.
 pub(crate) trait Link: Debug + Send + Sync {
     /// What has come for this rank.
@@ -36,6 +39,6 @@ pub(crate) trait Link: Debug + Send + Sync {
     /// Opens a stream to a rank, which finds its end in its inbox.
     ///
     /// # Errors
-    /// Why it cannot be opened before `until`.
-    fn dial(&self, peer: &Member, context: u64, id: u64, until: Instant) -> Result<TcpStream, Error>;
+    /// Why it cannot be opened before `until`, and what `go_on` says.
+    fn dial(&self, peer: &Member, context: u64, id: u64, until: Instant, go_on: GoOn) -> Result<TcpStream, Error>;
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::error::Error;
 use super::frame::Frame;
 use super::inbox::Inbox;
-use super::link::Link;
+use super::link::{GoOn, Link};
 use super::member::Member;
 use super::options::Options;
 use super::router::{Delivery, Router};
@@ -46,11 +46,19 @@ impl Hub {
         // Handing out happens under the lock too: messages of one sender stay in order.
         let mut router = self.router.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut router, &mut out);
-        for Delivery { to, frame } in out {
-            if let Some((last, others)) = to.split_last() {
-                others.iter().for_each(|rank| self.inboxes[*rank as usize].deliver(frame.clone()));
-                self.inboxes[*last as usize].deliver(frame);
+        while !out.is_empty() {
+            let mut more = Vec::new();
+            for Delivery { to, frame } in out {
+                let Some((last, others)) = to.split_last() else { continue };
+                let mut give = |rank: u32, frame| {
+                    if let Some(error) = self.inboxes[rank as usize].deliver(frame) {
+                        router.fail(error, &mut more);
+                    }
+                };
+                others.iter().for_each(|rank| give(*rank, frame.clone()));
+                give(*last, frame);
             }
+            out = more;
         }
     }
 }
@@ -75,7 +83,7 @@ impl Link for LocalLink {
     }
 
     /// A pair of sockets of this machine; the other end finds its half in its inbox.
-    fn dial(&self, peer: &Member, context: u64, id: u64, _until: Instant) -> Result<TcpStream, Error> {
+    fn dial(&self, peer: &Member, context: u64, id: u64, _until: Instant, _go_on: GoOn) -> Result<TcpStream, Error> {
         let pair = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let ours = TcpStream::connect(listener.local_addr()?)?;
@@ -107,5 +115,6 @@ impl Drop for LocalLink {
             }
             router.route(self.rank, Frame::Left { rank: self.rank }, Instant::now(), out);
         });
+        self.inbox().abandon();
     }
 }

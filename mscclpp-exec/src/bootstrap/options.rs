@@ -2,15 +2,20 @@
 
 use std::time::Duration;
 
+/// Longest of all these times: instants have an end.
+pub(super) const LONGEST: Duration = Duration::from_secs(365 * 86400);
+
 /// Deadlines of a group. Rank 0's hold for all its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long the ranks have to come together, and how long a call waits for the others. 60 s by default.
+    /// How long the ranks have to come together, and how long a call waits for the others. 60 s by default, at most a year:
+    /// more counts as that.
     pub deadline: Duration,
     /// After how long without a sign of life a rank counts as dead; `None` is never. 10 s by default.
     ///
-    /// A process that ends is noticed at once. This is for processes that are stopped and hosts that are cut off.
+    /// A process that ends is noticed at once. This is for processes that are stopped and hosts that are cut off. At least
+    /// 1 ms and at most a year: less or more counts as that.
     pub liveness: Option<Duration>,
 }
 
@@ -31,5 +36,11 @@ impl Options {
     #[must_use]
     pub fn liveness(self, liveness: Option<Duration>) -> Self {
         Self { liveness, ..self }
+    }
+
+    /// With times that can be counted with.
+    pub(super) fn bounded(self) -> Self {
+        let liveness = self.liveness.map(|liveness| liveness.clamp(Duration::from_millis(1), LONGEST));
+        Self { deadline: self.deadline.min(LONGEST), liveness }
     }
 }

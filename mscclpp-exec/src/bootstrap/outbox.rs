@@ -41,11 +41,11 @@ impl Outbox {
         &self.waker
     }
 
-    /// Puts a frame in. Waits while too much waits already, at most until `until`; `false` if that was not enough or the
-    /// connection thread has ended.
+    /// Puts a frame in. One with a load waits while too much waits already, at most until `until`; `false` if that was not
+    /// enough or the connection thread has ended. Failures go before what nobody will want any more because of them.
     pub(crate) fn put(&self, frame: Frame, until: Instant) -> bool {
         let mut state = self.lock();
-        while state.bytes > WAITING_BYTES && !state.settled {
+        while weight(&frame) > 0 && state.bytes > WAITING_BYTES && !state.settled {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return false;
@@ -56,15 +56,19 @@ impl Outbox {
             return false;
         }
         state.bytes += weight(&frame);
-        state.frames.push_back(frame);
+        match frame {
+            Frame::Failed(_) => state.frames.push_front(frame),
+            _ => state.frames.push_back(frame),
+        }
         drop(state);
         self.waker.wake();
         true
     }
 
-    /// Takes the oldest frame.
-    pub(crate) fn take(&self) -> Option<Frame> {
+    /// Takes the next frame, if it may go.
+    pub(crate) fn take_if(&self, may_go: impl FnOnce(&Frame) -> bool) -> Option<Frame> {
         let mut state = self.lock();
+        state.frames.front().filter(|frame| may_go(frame))?;
         let frame = state.frames.pop_front()?;
         let before = state.bytes;
         state.bytes -= weight(&frame);
@@ -80,9 +84,8 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Waits for [`settle`](Self::settle), but no longer than `patience`.
-    pub(crate) fn wait_settled(&self, patience: Duration) {
-        let until = Instant::now() + patience;
+    /// Waits for [`settle`](Self::settle), but no longer than until `until`.
+    pub(crate) fn wait_settled(&self, until: Instant) {
         let mut state = self.lock();
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -102,10 +105,29 @@ impl Outbox {
     }
 }
 
+/// The load of a frame: bytes of the caller's.
 fn weight(frame: &Frame) -> usize {
     match frame {
         Frame::Message { bytes, .. } => bytes.len(),
         Frame::Arrive { bytes, .. } => bytes.len(),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goodbyes_get_in_however_full_it_is_and_failures_go_first() {
+        let (outbox, now) = (Outbox::new().unwrap(), Instant::now());
+        let message = || Frame::Message { from: 0, to: 1, context: 0, tag: 0, bytes: vec![0; WAITING_BYTES + 1] };
+        let failed = Frame::Failed(Error::NoSuchRank { rank: 0, ranks: 0 });
+        assert!(outbox.put(message(), now));
+        assert!(!outbox.put(message(), now));
+        assert!(outbox.put(Frame::Left { rank: 0 }, now) && outbox.put(failed.clone(), now));
+        assert_eq!(outbox.take_if(|_| false), None);
+        let order: Vec<_> = std::iter::from_fn(|| outbox.take_if(|_| true)).collect();
+        assert!(order.len() == 3 && order[0] == failed && order[2] == Frame::Left { rank: 0 });
     }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Interest {
     Read,
     /// Room to write as well.
     ReadWrite,
+    /// Room to write alone.
+    Write,
 }
 
 /// Waits until one of the sockets has something, or the time is over, and says which have.
@@ -28,6 +30,7 @@ pub(crate) fn wait(sockets: &[(BorrowedFd<'_>, Interest)], timeout: Option<Durat
             let flags = match interest {
                 Interest::Read => PollFlags::IN,
                 Interest::ReadWrite => PollFlags::IN | PollFlags::OUT,
+                Interest::Write => PollFlags::OUT,
             };
             PollFd::from_borrowed_fd(*fd, flags)
         })

@@ -17,7 +17,9 @@ use super::pulse::Pulse;
 use super::router::{Delivery, Router};
 use super::tcp::GOODBYE;
 
-/// Most bytes that may wait for one rank's connection before the rank counts as stuck.
+/// How many bytes may wait for one rank's connection before messages to it wait with their senders.
+const FULL_BYTES: usize = 4 << 20;
+/// Most bytes that may wait there, of what does not wait with its sender, before the rank counts as stuck.
 const QUEUED_BYTES: usize = 4 * BODY_BYTES;
 
 /// Rank 0's side of all connections.
@@ -55,6 +57,8 @@ enum Phase {
 #[derive(Debug)]
 struct Seat {
     conn: Conn,
+    /// A message of this rank's that waits for room at its receiver. Until it goes, nothing else of this rank is read.
+    held: Option<Frame>,
     /// Has said goodbye.
     left: bool,
     /// Has seen rank 0's goodbye.
@@ -92,6 +96,8 @@ impl Root {
 
     /// Serves until rank 0 has said goodbye and nobody needs it any more.
     pub(super) fn run(mut self) {
+        // Rank 0 may be all there is.
+        self.come_together();
         loop {
             match self.turn() {
                 Ok(true) => {}
@@ -115,7 +121,8 @@ impl Root {
         }
         self.join();
         for rank in 1..self.ranks {
-            if ready.get(rank as usize).is_some_and(|ready| *ready) {
+            let held = self.seats[rank as usize].as_ref().is_some_and(|seat| seat.held.is_some());
+            if held || ready[rank as usize] {
                 self.hear(rank, now);
             }
         }
@@ -134,10 +141,14 @@ impl Root {
         let mut sockets = vec![(self.outbox.waker().as_fd(), Interest::Read)];
         let mut ranks = vec![0];
         for (rank, seat) in self.seats.iter().enumerate() {
-            if let Some(seat) = seat {
-                sockets.push((seat.conn.as_fd(), seat.conn.interest()));
-                ranks.push(rank);
-            }
+            let Some(seat) = seat else { continue };
+            let interest = match seat.conn.interest() {
+                interest if seat.held.is_none() => interest,
+                Interest::Read => continue,
+                _ => Interest::Write,
+            };
+            sockets.push((seat.conn.as_fd(), interest));
+            ranks.push(rank);
         }
         sockets.extend(self.joining.iter().map(|(_, _, conn)| (conn.as_fd(), conn.interest())));
         sockets.extend(self.gate.sockets());
@@ -163,7 +174,7 @@ impl Root {
     /// What rank 0 itself has to say.
     fn own(&mut self, now: Instant) {
         self.outbox.waker().clear();
-        while let Some(frame) = self.outbox.take() {
+        while let Some(frame) = self.outbox.take_if(|frame| self.has_room(frame)) {
             if let Frame::Left { .. } = frame {
                 self.leaving = Some(now);
             }
@@ -246,9 +257,14 @@ impl Root {
         conn.trust();
         conn.push(&Frame::Admitted { remaining, deadline, liveness });
         self.members[rank] = Some(member);
-        self.seats[rank] = Some(Seat { conn, left: false, seen: false });
+        self.seats[rank] = Some(Seat { conn, held: None, left: false, seen: false });
+        self.come_together();
+    }
+
+    /// Tells all who they are, if all are there.
+    fn come_together(&mut self) {
         if let Some(members) = self.members.iter().cloned().collect::<Option<Vec<_>>>() {
-            let router = Router::new(members.clone().into(), deadline);
+            let router = Router::new(members.clone().into(), self.options.deadline);
             self.phase = Phase::Together(router);
             let roster = Frame::Roster(members);
             self.push_to_all(&roster);
@@ -260,10 +276,18 @@ impl Root {
     fn hear(&mut self, rank: u32, now: Instant) {
         let Some(seat) = &mut self.seats[rank as usize] else { return };
         seat.conn.flush();
-        let open = seat.conn.read();
+        let open = if seat.held.is_some() { Ok(true) } else { seat.conn.read() };
         loop {
             let Some(seat) = &mut self.seats[rank as usize] else { return };
-            let frame = match seat.conn.next() {
+            let next = match seat.held.take() {
+                Some(held) => {
+                    // Nobody has listened to it meanwhile.
+                    seat.conn.heard = now;
+                    Ok(Some(held))
+                }
+                None => seat.conn.next(),
+            };
+            let frame = match next {
                 Ok(Some(frame)) => frame,
                 Ok(None) => break,
                 Err(malformed) => {
@@ -272,9 +296,15 @@ impl Root {
                     return self.fail(error);
                 }
             };
+            let has_room = self.has_room(&frame);
+            let Some(seat) = &mut self.seats[rank as usize] else { return };
             match frame {
                 Frame::Seen => seat.seen = true,
                 Frame::Beat => {}
+                frame if !has_room => {
+                    seat.held = Some(frame);
+                    return;
+                }
                 frame => {
                     if let Frame::Left { .. } = frame {
                         seat.left = true;
@@ -368,14 +398,23 @@ impl Root {
         !(settled && (failed || alone))
     }
 
+    /// Whether a frame can be passed on, or has to wait because it is a message to a rank for which enough waits already.
+    fn has_room(&self, frame: &Frame) -> bool {
+        let Frame::Message { to, .. } = frame else { return true };
+        let Phase::Together(router) = &self.phase else { return true };
+        let seat = self.seats.get(*to as usize).and_then(Option::as_ref);
+        router.has_failed() || seat.is_none_or(|seat| seat.conn.queued() <= FULL_BYTES)
+    }
+
     /// Hands out what the router says.
     fn deliver(&mut self, out: Vec<Delivery>) {
+        let mut failures = Vec::new();
         for Delivery { to, frame } in out {
             let bytes: Arc<[u8]> = frame.encode().into();
             for rank in to {
                 let Some(seat) = &mut self.seats[rank as usize] else {
                     if rank == 0 {
-                        self.inbox.deliver(frame.clone());
+                        failures.extend(self.inbox.deliver(frame.clone()));
                     }
                     continue;
                 };
@@ -383,10 +422,12 @@ impl Root {
                 if seat.conn.queued() > QUEUED_BYTES {
                     self.seats[rank as usize] = None;
                     let (who, how) = (Box::new(self.name(rank)), "it takes none of its messages".into());
-                    return self.fail(Error::Died { who, how });
+                    failures.push(Error::Died { who, how });
                 }
             }
         }
+        // Only now: the others hear everything that was to be said.
+        failures.into_iter().for_each(|error| self.fail(error));
     }
 
     fn fail(&mut self, error: Error) {

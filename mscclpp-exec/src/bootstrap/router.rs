@@ -59,7 +59,7 @@ impl Router {
         match frame {
             // The sender does not say who it is: its connection does.
             Frame::Message { to, context, tag, bytes, .. } if (to as usize) < self.members.len() => {
-                if !self.left.contains(&to) {
+                if !self.failed && !self.left.contains(&to) {
                     out.push(Delivery { to: vec![to], frame: Frame::Message { from, to, context, tag, bytes } });
                 }
             }

@@ -16,26 +16,29 @@ impl Bootstrap {
     /// What went on in the failed group is lost, its other handles may be dropped at any time.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] if this rank is in the list or this is not the group of the whole job. [`Error::System`] for
+    /// [`Error::NoSuchRank`] if this rank is in the list. [`Error::System`] if this is not the group of the whole job, and for
     /// threads of one process, which have nothing to come together at. As [`connect`](Self::connect), and
     /// [`Error::Differs`] if ranks have different lists: more ranks may be lost than one failure says, and then those who
     /// are left try again without them.
     pub fn survive(&self, lost: &[u32]) -> Result<Self, Error> {
-        let whole = self.context == 0 && !lost.contains(&self.rank);
+        let cannot =
+            |reason: &str| Error::System { what: "cannot bring the survivors together".into(), reason: reason.into() };
+        if self.context != 0 {
+            return Err(cannot("this group is a part of the job, and the group of the whole job has to be asked"));
+        }
         let none = || Error::NoSuchRank { rank: self.rank, ranks: self.num_ranks() };
         let members: Vec<_> = self.world.iter().filter(|member| !lost.contains(&member.rank)).collect();
-        let rank = members.iter().position(|member| whole && member.rank == self.rank).ok_or_else(none)?;
-        let threads = || Error::System {
-            what: "cannot bring the survivors together".into(),
-            reason: "the ranks are threads of one process".into(),
-        };
+        let rank = members.iter().position(|member| member.rank == self.rank).ok_or_else(none)?;
+        let threads = || cannot("the ranks are threads of one process");
         let secret = self.link.secret().ok_or_else(threads)?;
         let (ranks, options) = (members.len() as u32, self.options());
         let first = members[0].listens.ok_or_else(threads)?;
         let survivors = if rank == 0 {
             tcp::host(self.listener_at(first)?, ranks, secret, options)?
         } else {
-            tcp::join(&[first], rank as u32, ranks, secret, options, None)?
+            // Where the others have found this rank so far.
+            let own = self.world[self.rank as usize].listens.map(|own| own.ip());
+            tcp::join(&[first], rank as u32, ranks, secret, options, own)?
         };
         let names: Vec<_> = members.iter().map(|member| member.rank.to_string()).collect();
         survivors.agree(&[("list of surviving ranks", &names.join(", "))])?;

@@ -12,9 +12,9 @@ use super::frame::{Frame, Malformed, Purpose};
 use super::gate::Gate;
 use super::group::Bootstrap;
 use super::inbox::Inbox;
-use super::link::Link;
+use super::link::{GoOn, Link};
 use super::member::Member;
-use super::options::Options;
+use super::options::{LONGEST, Options};
 use super::outbox::Outbox;
 use super::root::Root;
 use super::secret::Secret;
@@ -36,6 +36,7 @@ struct TcpLink {
 
 /// Brings `ranks` ranks together at `listener`, as rank 0.
 pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: Options) -> Result<Bootstrap, Error> {
+    let options = options.bounded();
     let address = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
     let gate = Gate::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
@@ -56,10 +57,11 @@ pub(super) fn join(
     options: Options,
     listen: Option<IpAddr>,
 ) -> Result<Bootstrap, Error> {
+    let options = options.bounded();
     let until = Instant::now() + options.deadline;
     let purpose = Purpose::Join { rank, ranks };
     let (conn, gate, remaining, options) = loop {
-        let mut conn = dial::dial(addresses, rank, purpose, &secret, until)?;
+        let mut conn = dial::dial(addresses, 0, purpose, &secret, until, &|| Ok(()))?;
         // The others reach this host the way rank 0 does.
         let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?;
         let listener = TcpListener::bind((listen.unwrap_or(ours.ip()), 0)).map_err(system("cannot listen"))?;
@@ -69,7 +71,7 @@ pub(super) fn join(
         conn.push(&Frame::Join(Member::this(rank, Some(listens))));
         match conn.wait_frame(until)? {
             Some(Frame::Admitted { remaining, deadline, liveness }) => {
-                break (conn, gate, remaining, Options { deadline, liveness });
+                break (conn, gate, remaining, Options { deadline, liveness }.bounded());
             }
             Some(Frame::Refused(error) | Frame::Failed(error)) => return Err(error),
             Some(Frame::Later) => thread::sleep(AGAIN),
@@ -78,7 +80,8 @@ pub(super) fn join(
             Some(_) => return Err(Malformed::Unexpected("an admission").of("rank 0")),
             None => {
                 let reason = "the connection was taken, but rank 0 did not answer".into();
-                return Err(Error::Unreachable { rank, address: conn.peer, waited: options.deadline, reason });
+                let (address, waited) = (conn.peer, options.deadline);
+                return Err(Error::Unreachable { rank, peer: 0, address, waited, reason });
             }
         }
     };
@@ -86,13 +89,11 @@ pub(super) fn join(
     let client = Client::new(rank, conn, gate, inbox.clone(), outbox.clone(), options);
     start(&format!("mscclpp rank {rank}"), move || client.run())?;
     let link = TcpLink { rank, inbox, outbox, secret, options };
-    come_together(link, Instant::now() + remaining.min(MAX_WAIT) + GRACE)
+    come_together(link, Instant::now() + remaining.min(LONGEST) + GRACE)
 }
 
 /// How long to wait before trying again at a door that is not open yet.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Longest wait that rank 0 may ask for: instants have an end.
-const MAX_WAIT: Duration = Duration::from_secs(1 << 20);
 
 /// Waits until rank 0 says that all have come.
 fn come_together(link: TcpLink, until: Instant) -> Result<Bootstrap, Error> {
@@ -136,7 +137,7 @@ impl Link for TcpLink {
             return Ok(());
         }
         // Whatever ended the connections has ended the group as well.
-        let (what, reason) = ("cannot send to rank 0".into(), "its connection does not take anything".into());
+        let (what, reason) = ("cannot send a message".into(), "those before it are not taken".into());
         Err(self.inbox.end().unwrap_or(Error::System { what, reason }))
     }
 
@@ -144,12 +145,12 @@ impl Link for TcpLink {
         Some(self.secret.clone())
     }
 
-    fn dial(&self, peer: &Member, context: u64, id: u64, until: Instant) -> Result<TcpStream, Error> {
+    fn dial(&self, peer: &Member, context: u64, id: u64, until: Instant, go_on: GoOn) -> Result<TcpStream, Error> {
         let broken = |reason: String| Error::System { what: format!("cannot open a stream to {peer}"), reason };
         let address = peer.listens.ok_or_else(|| broken("it listens nowhere".into()))?;
         let purpose = Purpose::Stream { from: self.rank, context, id };
-        let mut conn = dial::dial(&[address], self.rank, purpose, &self.secret, until)?;
-        match conn.wait_frame(until)? {
+        let mut conn = dial::dial(&[address], peer.rank, purpose, &self.secret, until, go_on)?;
+        match dial::wait_frame(&mut conn, until, go_on)? {
             Some(Frame::Welcome) => conn.into_stream().map_err(|error| broken(error.to_string())),
             Some(Frame::Refused(error)) => Err(error),
             _ => Err(broken("it did not answer".into())),
@@ -165,8 +166,10 @@ impl Drop for TcpLink {
             let who = Box::new(Member::this(self.rank, None));
             self.outbox.put(Frame::Failed(Error::Died { who, how }), Instant::now());
         }
-        if self.outbox.put(Frame::Left { rank: self.rank }, Instant::now() + GOODBYE) {
-            self.outbox.wait_settled(GOODBYE);
+        self.inbox.abandon();
+        let until = Instant::now() + GOODBYE;
+        if self.outbox.put(Frame::Left { rank: self.rank }, until) {
+            self.outbox.wait_settled(until);
         }
     }
 }
@@ -177,6 +180,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::super::conn::Conn;
+    use super::super::frame::Call;
     use super::super::secret::End;
     use super::*;
 
@@ -269,6 +273,53 @@ mod tests {
             matches!(&error, Err(Error::Missing { strangers, .. }) if strangers[0].contains("another secret")),
             "{error:?}"
         );
+    }
+
+    /// What rank 0 and a third rank send to one that is slow to read waits with them, and nobody takes it for dead.
+    #[test]
+    fn who_reads_slowly_is_not_dead() {
+        const MESSAGES: usize = 9;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let options = Options::default().liveness(None);
+        let long = vec![7; super::super::frame::MESSAGE_BYTES];
+        let send_all = |group: Bootstrap| {
+            (0..MESSAGES).for_each(|_| group.send(1, 0, &long).unwrap());
+            group.barrier().unwrap();
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| send_all(host(listener, 3, secret(), options).unwrap()));
+            scope.spawn(|| send_all(join(&[at], 2, 3, secret(), options, None).unwrap()));
+            let until = Instant::now() + Duration::from_secs(60);
+            let purpose = Purpose::Join { rank: 1, ranks: 3 };
+            let mut conn = dial::dial(&[at], 0, purpose, &secret(), until, &|| Ok(())).unwrap();
+            conn.trust();
+            conn.push(&Frame::Join(Member::this(1, None)));
+            let mut next = || conn.wait_frame(until).unwrap().expect("rank 0 is there");
+            assert!(matches!(next(), Frame::Admitted { .. }) && matches!(next(), Frame::Roster(_)));
+            let arrive = |sequence, call, bytes: Vec<u8>| {
+                let bytes = serde_bytes::ByteBuf::from(bytes);
+                Frame::Arrive { context: 0, sequence, call, group: vec![], bytes }
+            };
+            let version = postcard::to_allocvec(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))][..]).unwrap();
+            conn.push(&arrive(0, Call::Agree, version));
+            conn.push(&arrive(1, Call::Barrier, vec![]));
+            // Long enough for all that rank 0 would take in.
+            thread::sleep(Duration::from_secs(1));
+            let (mut messages, mut calls) = ([0, 0, 0], 0);
+            while messages != [MESSAGES, 0, MESSAGES] || calls < 2 {
+                match conn.wait_frame(until).unwrap().expect("rank 0 is there") {
+                    Frame::Message { from, bytes, .. } => {
+                        assert!(bytes == long);
+                        messages[from as usize] += 1;
+                    }
+                    Frame::Gathered { .. } => calls += 1,
+                    Frame::Beat => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            conn.push(&Frame::Left { rank: 1 });
+        });
     }
 
     #[test]

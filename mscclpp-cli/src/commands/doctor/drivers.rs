@@ -47,7 +47,11 @@ fn cuda() -> Finding {
     let version = fs::read_to_string("/proc/driver/nvidia/version").ok();
     let module = version.as_deref().and_then(|text| text.lines().next()).map(str::trim);
     match (library, module) {
-        (Some(at), Some(module)) => Finding::good(NAME, format!("{}, {module}", at.display())),
+        (Some(at), Some(module)) => {
+            let help =
+                format!("name the directory of {LIBCUDA} in LD_LIBRARY_PATH, and see that it is for this machine");
+            Finding::bad(NAME, State::Absent, format!("{}, {module}, but it cannot be loaded", at.display()), help)
+        }
         (Some(at), None) => {
             let help = "load the kernel module `nvidia`, or give the container its devices: `docker run --gpus all`";
             Finding::bad(NAME, State::Absent, format!("{}, but no kernel module", at.display()), help)

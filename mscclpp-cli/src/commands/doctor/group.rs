@@ -1,5 +1,6 @@
 //! `mscclpp doctor --group`: whether the ranks of a job find and reach each other.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::process::ExitCode;
@@ -18,6 +19,8 @@ use crate::table::Columns;
 const BYTES: usize = 1 << 20;
 /// Bytes of the messages that go through rank 0.
 const MESSAGE: usize = 1 << 10;
+/// Of how many rounds the times are kept: the last ones.
+const KEPT: usize = 4096;
 
 /// Joins the job that the environment describes, tries every way between its ranks for `time`, and prints what there is,
 /// on rank 0.
@@ -29,11 +32,14 @@ pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
     let group = Bootstrap::from_env()?;
     let together = start.elapsed();
     let until = start + time;
-    let mut barriers = Vec::new();
+    let mut barriers = VecDeque::new();
     for round in 0u32.. {
         let start = Instant::now();
         group.barrier()?;
-        barriers.push(start.elapsed());
+        if barriers.len() == KEPT {
+            barriers.pop_front();
+        }
+        barriers.push_back(start.elapsed());
         gather(&group, round)?;
         ring(&group, round)?;
         // One clock decides for all.
@@ -42,7 +48,8 @@ pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
             break;
         }
     }
-    barriers.sort_unstable();
+    barriers.make_contiguous().sort_unstable();
+    pairs(&group)?;
     let stream = streams(&group)?;
     let slowest = group.all_gather(&stream.to_le_bytes())?;
     let slowest =
@@ -120,6 +127,22 @@ fn ring(group: &Bootstrap, round: u32) -> Result<()> {
     group.send(next, 0, &pattern(rank, round, MESSAGE))?;
     if group.recv(last, 0)? != pattern(last, round, MESSAGE) {
         return Err(garbled("a message", last));
+    }
+    Ok(())
+}
+
+/// Says something to every other rank over a connection of their own. All go through the others in the same order, so that
+/// there are always two whose turn it is with each other.
+fn pairs(group: &Bootstrap) -> Result<()> {
+    let (rank, ranks) = (group.rank(), group.num_ranks());
+    for peer in (0..ranks).filter(|peer| *peer != rank) {
+        // Beside the numbers of the streams below.
+        let stream = group.stream(peer, u64::from(ranks))?;
+        let found = exchange(stream, rank.to_le_bytes().into(), group.options().deadline)
+            .map_err(|error| Error::Broken { rank: peer, reason: error.to_string() })?;
+        if found != peer.to_le_bytes() {
+            return Err(garbled("a stream", peer));
+        }
     }
     Ok(())
 }

@@ -36,12 +36,9 @@ fn launchers() -> Finding {
 }
 
 fn environment() -> Finding {
-    use mscclpp_exec::bootstrap::Error;
     match Environment::read() {
         Ok(environment) => Finding::good("environment", environment.to_string()),
-        Err(Error::NotInEnvironment { .. }) if env::var_os("RANK").is_none() => {
-            Finding::good("environment", "not started by a launcher")
-        }
+        Err(_) if Environment::launcher().is_none() => Finding::good("environment", "not started by a launcher"),
         Err(error) => {
             let help = error.help().unwrap_or("unset the variable, or let the launcher set it");
             Finding::bad("environment", State::Missing, error.to_string(), help)

@@ -1,5 +1,6 @@
 //! What each rank finds in its environment.
 
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
 
 use mscclpp_exec::bootstrap::{Address, Secret};
@@ -16,21 +17,31 @@ pub(super) struct Environment {
     pub(super) variables: Vec<(&'static str, Option<String>)>,
 }
 
-/// The environments of all ranks that are started here.
+/// The environments of all ranks that are started here. `secret` is the one that was given, if one was.
 ///
 /// # Errors
-/// As [`LaunchArgs::layout`]; [`Error::NoPort`] and [`Error::NoSecret`] if the system gives none.
-pub(super) fn of_all(args: &LaunchArgs) -> Result<Vec<Environment>> {
+/// As [`LaunchArgs::layout`]; [`Error::Usage`] for a secret that is none, and for several launchers without one;
+/// [`Error::NoPort`] and [`Error::NoSecret`] if the system gives none.
+pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<Environment>> {
     let layout = args.layout()?;
     let (address, several) = match &args.address {
         Some(address) => (address.clone(), layout.world > args.ranks),
         None => (free_address()?, false),
     };
-    // Several launchers have no secret in common but the one that they are given.
-    let secret = match std::env::var("MSCCLPP_SECRET") {
-        Ok(text) => Some(text),
-        Err(_) if several => None,
-        Err(_) => Some(Secret::random().map_err(|error| Error::NoSecret(error.to_string()))?.to_hex()),
+    let secret = match secret {
+        Some(text) => {
+            let secret = text.to_string_lossy().parse::<Secret>();
+            secret.map_err(|error| Error::Usage(format!("MSCCLPP_SECRET: {error}")))?
+        }
+        // Several launchers have none in common but the one that they are given.
+        None if several => {
+            return Err(Error::Usage(
+                "MSCCLPP_SECRET is not set: ranks of several hosts need one, the same on all of them, to keep strangers \
+                 out; `openssl rand -hex 16` makes one"
+                    .into(),
+            ));
+        }
+        None => Secret::random().map_err(|error| Error::NoSecret(error.to_string()))?,
     };
     let of = |index: u32| {
         let rank = layout.first + index;
@@ -46,7 +57,7 @@ pub(super) fn of_all(args: &LaunchArgs) -> Result<Vec<Environment>> {
             // The whole address with its interface, if it has one; an older one would count more than ours.
             ("MSCCLPP_MASTER_ADDR", args.address.as_ref().map(ToString::to_string)),
             ("MSCCLPP_MASTER_PORT", None),
-            ("MSCCLPP_SECRET", secret.clone()),
+            ("MSCCLPP_SECRET", Some(secret.to_hex())),
         ];
         if host.is_some() {
             variables.push(("MSCCLPP_HOST_ID", host));
@@ -72,13 +83,35 @@ mod tests {
     use super::*;
     use crate::args::{Cli, Command};
 
-    fn environments(arguments: &str) -> Vec<BTreeMap<&'static str, String>> {
+    const SECRET: &str = "00112233445566778899aabbccddeeff";
+
+    fn args(arguments: &str) -> LaunchArgs {
         let words = ["mscclpp", "launch"].into_iter().chain(arguments.split(' '));
         let Command::Launch(args) = Cli::try_parse_from(words).unwrap().command else { panic!("{arguments}") };
-        let all = of_all(&args).unwrap();
+        args
+    }
+
+    fn environments(arguments: &str) -> Vec<BTreeMap<&'static str, String>> {
+        let all = of_all(&args(arguments), Some(SECRET.into())).unwrap();
         let set =
             |one: Environment| one.variables.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
         all.into_iter().map(set).collect()
+    }
+
+    #[test]
+    fn several_hosts_need_a_secret_and_one_gets_its_own() {
+        let secret = |arguments: &str, given: Option<&str>| {
+            of_all(&args(arguments), given.map(OsString::from)).map(|all| {
+                let [.., (name, value)] = &all[0].variables[..] else { panic!("no variables") };
+                assert_eq!(*name, "MSCCLPP_SECRET");
+                value.clone().unwrap()
+            })
+        };
+        let several = "-n 1 --nodes 2 --node 0 --address h:9 prog";
+        assert_eq!(secret(several, Some(SECRET)).unwrap(), SECRET);
+        assert!(secret(several, None).unwrap_err().to_string().starts_with("MSCCLPP_SECRET is not set"));
+        assert!(secret("-n 2 prog", Some("abc")).unwrap_err().to_string().starts_with("MSCCLPP_SECRET: cannot read"));
+        assert_ne!(secret("-n 2 prog", None).unwrap(), secret("-n 2 --address h:9 prog", None).unwrap());
     }
 
     #[test]

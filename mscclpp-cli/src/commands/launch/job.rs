@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::process::ExitStatus;
+use std::process::{ChildStderr, ChildStdout, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::environment::Environment;
@@ -17,7 +17,7 @@ use super::rank::{self, Rank};
 use crate::error::{Error, Result};
 use crate::{exit, output};
 
-/// How long ranks have between being asked to end and being killed.
+/// How long ranks have at least between being asked to end and being killed.
 const ASKED: Duration = Duration::from_secs(2);
 /// How long output may take after the last rank has ended: somebody outside of its group may hold it open.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -62,19 +62,22 @@ enum Stage {
 }
 
 impl Job {
-    /// A job without ranks. From now on, signals come to it.
+    /// A job without ranks. From now on, signals come to it, but for those that are ignored: `nohup` is to go on working.
     ///
     /// # Errors
     /// [`Error::Signals`].
     pub(super) fn new(grace: Duration) -> Result<Self> {
         let (sender, events) = channel();
-        let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(Error::Signals)?;
+        let heard = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal));
+        // Where the end of a child is ignored, as whoever started us may have it, nobody can be waited for.
+        let mut signals = Signals::new(heard.chain([SIGCHLD])).map_err(Error::Signals)?;
         let to = sender.clone();
-        thread::spawn(move || {
-            for signal in signals.forever() {
+        let listen = move || {
+            for signal in signals.forever().filter(|signal| *signal != SIGCHLD) {
                 let _ = to.send(Event::Signal(signal));
             }
-        });
+        };
+        thread::Builder::new().spawn(listen).map_err(Error::Signals)?;
         let started = Instant::now();
         Ok(Self { ranks: Vec::new(), started, grace, sender, events, open: 0, stage: Stage::Runs, code: None })
     }
@@ -84,41 +87,60 @@ impl Job {
     /// # Errors
     /// [`Error::Start`]; the ranks that were started are killed.
     pub(super) fn start(&mut self, command: &[OsString], environment: &Environment, inherit: bool) -> Result<()> {
-        let mut rank = match Rank::start(command, environment, inherit) {
-            Ok(rank) => rank,
-            Err(error) => {
-                self.kill();
-                return Err(error);
-            }
-        };
-        let number = rank.rank;
-        if let Some(stdout) = rank.child.stdout.take() {
-            self.pass_on(number, stdout, io::stdout());
+        let started = Rank::start(command, environment, inherit).and_then(|mut rank| {
+            let (number, pid) = (rank.rank, rank.pid());
+            let (stdout, stderr) = (rank.child.stdout.take(), rank.child.stderr.take());
+            self.ranks.push(rank);
+            self.attend(number, pid, stdout, stderr).map_err(|source| rank::cannot_start(command, source))
+        });
+        if started.is_err() {
+            self.kill();
         }
-        if let Some(stderr) = rank.child.stderr.take() {
-            self.pass_on(number, stderr, io::stderr());
+        started
+    }
+
+    /// Starts the threads that look after a rank, the last of `ranks`.
+    fn attend(
+        &mut self,
+        rank: u32,
+        pid: Option<Pid>,
+        stdout: Option<ChildStdout>,
+        stderr: Option<ChildStderr>,
+    ) -> io::Result<()> {
+        if let Some(stdout) = stdout {
+            self.pass_on(rank, stdout, io::stdout())?;
         }
-        let (to, place) = (self.sender.clone(), self.ranks.len());
-        if let Some(pid) = rank.pid() {
-            thread::spawn(move || {
+        if let Some(stderr) = stderr {
+            self.pass_on(rank, stderr, io::stderr())?;
+        }
+        let (to, place) = (self.sender.clone(), self.ranks.len() - 1);
+        if let Some(pid) = pid {
+            let wait = move || {
                 // Looks without taking the process away: until that is done, its number stays its own.
                 while waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
                     .is_err_and(|error| error == rustix::io::Errno::INTR)
                 {}
                 let _ = to.send(Event::Ended(place));
-            });
+            };
+            thread::Builder::new().spawn(wait)?;
         }
-        self.ranks.push(rank);
         Ok(())
     }
 
-    fn pass_on(&mut self, rank: u32, from: impl Read + Send + 'static, to: impl Write + Send + 'static) {
-        self.open += 1;
+    fn pass_on(
+        &mut self,
+        rank: u32,
+        from: impl Read + Send + 'static,
+        to: impl Write + Send + 'static,
+    ) -> io::Result<()> {
         let sender = self.sender.clone();
-        thread::spawn(move || {
+        let copy = move || {
             let closed = lines::copy(rank, from, to).is_err();
             let _ = sender.send(Event::Output { closed });
-        });
+        };
+        thread::Builder::new().spawn(copy)?;
+        self.open += 1;
+        Ok(())
     }
 
     /// Waits until all ranks have ended, and returns the exit code.
@@ -188,7 +210,7 @@ impl Job {
             _ => Signal::TERM,
         };
         self.signal(signal);
-        self.stage = Stage::Asked(Instant::now() + ASKED);
+        self.stage = Stage::Asked(Instant::now() + self.grace.max(ASKED));
     }
 
     fn output_ended(&mut self, closed: bool) {
@@ -221,4 +243,12 @@ impl Job {
             self.ranks.iter().for_each(|rank| rank.signal(Signal::CONT));
         }
     }
+}
+
+/// Whether whoever started us has a signal ignored.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    // Bit 0 stands for signal 1.
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

@@ -18,9 +18,9 @@ use job::Job;
 /// Starts the ranks, passes their output and signals on, and waits until all have ended.
 ///
 /// # Errors
-/// [`Error::Usage`] for a layout that does not exist, [`Error::Start`] if a rank cannot be started.
+/// As [`of_all`](environment::of_all), [`Error::Signals`], and [`Error::Start`] if a rank cannot be started.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
-    let environments = environment::of_all(args)?;
+    let environments = environment::of_all(args, std::env::var_os("MSCCLPP_SECRET"))?;
     let mut job = Job::new(args.grace)?;
     for environment in environments {
         job.start(&args.command, &environment, args.no_prefix)?;

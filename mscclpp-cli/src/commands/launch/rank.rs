@@ -1,6 +1,7 @@
 //! One rank's process.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -29,11 +30,7 @@ impl Rank {
     /// # Errors
     /// [`Error::Start`].
     pub(super) fn start(command: &[OsString], environment: &Environment, inherit: bool) -> Result<Self> {
-        let start = |source| Error::Start {
-            program: command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default(),
-            source,
-            code: exit::UNABLE,
-        };
+        let start = |source| cannot_start(command, source);
         let output = || if inherit { Stdio::inherit() } else { Stdio::piped() };
         let mut guard = Command::new(std::env::current_exe().map_err(start)?);
         guard.arg("guard").arg(std::process::id().to_string()).arg("--").args(command);
@@ -65,6 +62,12 @@ impl Rank {
         self.ended = self.child.wait().ok();
         self.ended
     }
+}
+
+/// The system has no room for a rank.
+pub(super) fn cannot_start(command: &[OsString], source: io::Error) -> Error {
+    let program = command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
+    Error::Start { program, source, code: exit::UNABLE }
 }
 
 /// How a rank ended, for people.

@@ -1,5 +1,6 @@
 //! Reading the environment.
 
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
@@ -9,13 +10,11 @@ use super::{Environment, slurm};
 use crate::bootstrap::address::Address;
 use crate::bootstrap::error::Error;
 use crate::bootstrap::frame::MAX_RANKS;
-use crate::bootstrap::options::Options;
+use crate::bootstrap::options::{LONGEST, Options};
 use crate::bootstrap::secret::Secret;
 
 /// Longest value that is repeated in an error, in characters.
 const SHOWN: usize = 80;
-/// Longest deadline, in seconds: a year.
-const LONGEST: f64 = 365.0 * 86400.0;
 /// Ports that jobs without one get: below those that systems give to callers.
 const PORTS: (u16, u16) = (20000, 12000);
 
@@ -70,7 +69,7 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
 }
 
 /// The first launcher that says anything.
-fn find(lookup: Lookup) -> Result<&'static Launcher, Error> {
+pub(super) fn find(lookup: Lookup) -> Result<&'static Launcher, Error> {
     let says = |launcher: &&Launcher| {
         lookup(launcher.rank).is_some()
             || (launcher.name == "torchrun" && launcher.ranks.iter().any(|name| lookup(name).is_some()))
@@ -134,21 +133,22 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
             _ => Ok((whole, host_name)),
         };
     }
+    let unreadable = || Error::Environment {
+        variable: host_name.clone(),
+        value: shortened(&host),
+        expected: "the name or address of rank 0's host, or host:port or interface:host:port with a port from 1".into(),
+    };
+    let bare = host.trim_matches(['[', ']']);
+    if host.contains(':') && bare.parse::<Ipv6Addr>().is_err() {
+        return Err(unreadable());
+    }
     let (port_name, port) = match port {
         Some((name, port)) => (name.to_owned(), port),
         None if !job.is_empty() => (format!("port from the name of the {} job", launcher.name), derived_port(job)),
         None => return Err(missing("at which port rank 0 listens", "MSCCLPP_MASTER_PORT, nor MASTER_PORT")),
     };
-    let text = if host.contains(':') {
-        format!("[{}]:{port}", host.trim_matches(['[', ']']))
-    } else {
-        format!("{host}:{port}")
-    };
-    let address = text.parse().map_err(|_| Error::Environment {
-        variable: host_name.clone(),
-        value: shortened(&host),
-        expected: "the name or address of rank 0's host".into(),
-    })?;
+    let text = if host.contains(':') { format!("[{bare}]:{port}") } else { format!("{host}:{port}") };
+    let address = text.parse().map_err(|_| unreadable())?;
     Ok((address, format!("{host_name}, {port_name}")))
 }
 
@@ -173,7 +173,14 @@ fn secret(
     address: Option<&Address>,
 ) -> Result<(Secret, &'static str), Error> {
     if let Some(text) = lookup("MSCCLPP_SECRET") {
-        return Ok((text.parse()?, "MSCCLPP_SECRET"));
+        return match text.parse() {
+            Ok(secret) => Ok((secret, "MSCCLPP_SECRET")),
+            // Never with its value.
+            Err(Error::Unreadable { text: value, expected, .. }) => {
+                Err(Error::Environment { variable: "MSCCLPP_SECRET".into(), value, expected })
+            }
+            Err(other) => Err(other),
+        };
     }
     // Not who may be told apart by it on purpose: hosts may have different names for rank 0's host.
     let port = address.map(|address| address.port().to_string()).unwrap_or_default();
@@ -187,18 +194,19 @@ fn options(lookup: Lookup) -> Result<Options, Error> {
         options.deadline = seconds;
     }
     if let Some(seconds) = seconds(lookup, "MSCCLPP_LIVENESS", 0.0)? {
-        options.liveness = (!seconds.is_zero()).then_some(seconds.max(Duration::from_millis(1)));
+        options.liveness = (!seconds.is_zero()).then_some(seconds);
     }
-    Ok(options)
+    Ok(options.bounded())
 }
 
 fn seconds(lookup: Lookup, name: &str, least: f64) -> Result<Option<Duration>, Error> {
     let Some(text) = lookup(name) else { return Ok(None) };
-    let value = text.trim().parse::<f64>().ok().filter(|value| (least..=LONGEST).contains(value));
+    let longest = LONGEST.as_secs_f64();
+    let value = text.trim().parse::<f64>().ok().filter(|value| (least..=longest).contains(value));
     value.map(|value| Some(Duration::from_secs_f64(value))).ok_or_else(|| Error::Environment {
         variable: name.into(),
         value: shortened(&text),
-        expected: format!("a number of seconds from {least} to {LONGEST}"),
+        expected: format!("a number of seconds from {least} to {longest}"),
     })
 }
 
@@ -333,7 +341,9 @@ mod tests {
             ("MASTER_ADDR", "no host", "MASTER_ADDR=no host: expected the name"),
             ("MSCCLPP_TIMEOUT", "nan", "MSCCLPP_TIMEOUT=nan: expected a number of seconds"),
             ("MSCCLPP_TIMEOUT", "1e300", "MSCCLPP_TIMEOUT=1e300: expected"),
-            ("MSCCLPP_SECRET", "short", "cannot read a secret"),
+            ("MSCCLPP_SECRET", "short", "MSCCLPP_SECRET=…: expected 32 hexadecimal digits"),
+            ("MASTER_ADDR", "a:b:c:d", "MASTER_ADDR=a:b:c:d: expected the name"),
+            ("MSCCLPP_MASTER_ADDR", "h:0", "MSCCLPP_MASTER_ADDR=h:0: expected the name"),
         ] {
             let found = text(&[(name, value)]);
             assert!(found.starts_with(said), "{found}");
