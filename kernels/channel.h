@@ -107,7 +107,7 @@ DEV void await_proxy(const Launch& launch, Position position, uint32_t number) {
 }
 
 /// Called by: all threads of the block, one for each pair of references; `first`: the first source.
-DEV_CALL void port(const Launch& launch, Position position, const Instr& instr, uint64_t at, uint64_t len) {
+DEV void port(const Launch& launch, Position position, const Instr& instr, uint64_t at, uint64_t len) {
   const uint32_t fifo = window().fifo;
   DEV_NO_UNROLL
   for (uint32_t i = dev_thread(); i < instr.dsts; i += dev_threads()) {

@@ -9,10 +9,9 @@
 
 namespace mscclpp {
 
-/// The loop at hand.
+/// A loop.
 struct Loop {
-  uint32_t start;
-  /// Behind its last operation; 0 outside of loops.
+  /// Behind its last operation.
   uint32_t end;
   uint32_t trips;
   uint64_t unit;
@@ -37,6 +36,27 @@ DEV void find_runs(const Instr& instr, Range& range) {
   // A destination that goes on where a source has ended gets zeros: that is not one run.
   range.whole &= most <= least;
   range.end = most < least ? most : least;
+}
+
+/// Iterations over `chunks` chunks in windows of `unit` bytes. The host refuses more than 32 bits hold.
+DEV uint32_t trips_of(uint64_t stride, uint64_t chunks, uint64_t unit) {
+  uint64_t bytes = stride * chunks;
+  return static_cast<uint32_t>(bytes / unit + (bytes % unit != 0));
+}
+
+/// What a loop's header stands for: window per iteration as `start`, iterations as `len`.
+DEV Range range_of_loop(const Launch& launch, const Instr& header) {
+  const uint64_t unit = round_up(header.unit, launch.unit);
+  return Range{unit, trips_of(launch.stride, header.count, unit), 0, 0, 0};
+}
+
+/// The loop whose header is operation `header`. Looked up each time: kept by every thread it would cost registers.
+DEV Loop loop_at(const Launch& launch, uint32_t header) {
+  const uint32_t in_window = header - window().first;
+  const bool is_here = in_window < window().end - window().first;
+  const Instr& instr = is_here ? window().instrs[in_window] : all_instrs(launch)[header];
+  const Range range = is_here ? window().ranges[in_window] : range_of_loop(launch, instr);
+  return Loop{header + 1 + instr.body, static_cast<uint32_t>(range.len), range.start};
 }
 
 /// Fills the window with the operations from `pc` on, whose operands and ids begin at these numbers.
@@ -76,8 +96,12 @@ DEV void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32_t id
       fits = i == 0 || (instr.operands + instr.srcs + instr.dsts - operand <= kWindowPlaces &&
                         instr.first_id + instr.ids - id <= kWindowIds);
       Range range = {0, 0, 0, 0, 0};
-      slice_of(launch.unit, instr.size * launch.stride, instr.slice_index, instr.slice_of, range.start, range.len);
-      find_runs(instr, range);
+      if (instr.action == kLoop) {
+        range = range_of_loop(launch, instr);
+      } else {
+        slice_of(launch.unit, instr.size * launch.stride, instr.slice_index, instr.slice_of, range.start, range.len);
+        find_runs(instr, range);
+      }
       w.ranges[i] = range;
     }
     fit += dev_sync_count(fits);
@@ -155,36 +179,30 @@ DEV void execute_sync(const Launch& launch, Position position, const Instr& inst
   }
 }
 
-/// Iterations over `chunks` chunks in windows of `unit` bytes. The host refuses more than 32 bits hold.
-DEV uint32_t trips_of(uint64_t stride, uint64_t chunks, uint64_t unit) {
-  uint64_t bytes = stride * chunks;
-  return static_cast<uint32_t>(bytes / unit + (bytes % unit != 0));
-}
-
 template <typename Arith>
-DEV void run_block(const Launch& launch, uint32_t pc) {
-  Loop loop = {0, 0, 0, 0};
-  Position position = {pc, 0};
+DEV void run_block(const Launch& launch, uint32_t first) {
+  // The first operation of the loop at hand; 0 outside of loops.
+  uint32_t loop = 0;
+  Position position = {first, 0};
   DEV_NO_UNROLL
-  while (pc < window().instrs_end) {
-    if (pc - window().first >= window().end - window().first) {
-      refill(launch, pc, all_instrs(launch)[pc].operands, all_instrs(launch)[pc].first_id);
+  while (position.instr < window().instrs_end) {
+    if (position.instr - window().first >= window().end - window().first) {
+      const Instr& next = all_instrs(launch)[position.instr];
+      refill(launch, position.instr, next.operands, next.first_id);
       if (window().failed) return;
     }
-    const Instr& instr = window().instrs[pc - window().first];
-    position.instr = pc++;
+    const Instr& instr = window().instrs[position.instr - window().first];
     if (instr.action == kNop) {
       dev_sync();
     } else if (instr.action == kLoop) {
-      loop = Loop{pc, pc + instr.body, 0, round_up(instr.unit, launch.unit)};
-      loop.trips = trips_of(launch.stride, instr.count, loop.unit);
-      position.iteration = 0;
-      if (loop.trips == 0 || instr.body == 0) {
-        pc = loop.end;
-        loop.end = 0;
-      } else if (loop.end > window().end) {
-        // So that as much as fits of the body is in one window.
-        refill(launch, pc, all_instrs(launch)[pc].operands, all_instrs(launch)[pc].first_id);
+      const uint32_t header = position.instr, end = header + 1 + instr.body;
+      if (instr.body == 0 || loop_at(launch, header).trips == 0) {
+        position.instr = end;
+      } else {
+        // So that as much as fits of the body is in one window, behind its header.
+        if (end > window().end) refill(launch, header, instr.operands, instr.first_id);
+        loop = header + 1;
+        position = {loop, 0};
       }
       continue;
     } else if (instr.action >= kPutSignal) {
@@ -192,20 +210,25 @@ DEV void run_block(const Launch& launch, uint32_t pc) {
     } else {
       const Range& range = window().ranges[position.instr - window().first];
       uint64_t at = range.start, len = range.len;
-      if (loop.end != 0) {
-        uint64_t skip = position.iteration * loop.unit;
+      if (loop != 0) {
+        const uint64_t unit = loop_at(launch, loop - 1).unit;
+        uint64_t skip = position.iteration * unit;
         skip = skip < len ? skip : len;
         at += skip;
-        len = len - skip < loop.unit ? len - skip : loop.unit;
+        len = len - skip < unit ? len - skip : unit;
       }
       execute_data<Arith>(launch, position, instr, range, at, len);
     }
-    if (pc == loop.end) {
-      if (++position.iteration < loop.trips) {
-        pc = loop.start;
-      } else {
-        loop.end = 0;
-        position.iteration = 0;
+    position.instr += 1;
+    if (loop != 0) {
+      const Loop at_hand = loop_at(launch, loop - 1);
+      if (position.instr == at_hand.end) {
+        if (++position.iteration < at_hand.trips) {
+          position.instr = loop;
+        } else {
+          loop = 0;
+          position.iteration = 0;
+        }
       }
     }
   }

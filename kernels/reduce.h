@@ -99,7 +99,7 @@ struct Single {
 
 /// Vectors of sources that a thread has in flight: as many as registers allow.
 template <typename Arith>
-constexpr uint32_t kBatch = sizeof(typename Arith::A) > sizeof(typename Arith::T) ? 2 : 4;
+constexpr uint32_t kBatch = sizeof(typename Arith::A) > sizeof(typename Arith::T) || sizeof(typename Arith::T) == 1 ? 2 : 4;
 
 /// Operands that are one run each: `heads[0..srcs]`, then `heads[srcs..srcs + dsts]`, all read and written from `at` on.
 struct Runs {

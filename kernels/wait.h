@@ -15,7 +15,7 @@ constexpr uint32_t kPollsPerLook = 256;
 #endif
 
 /// Looks at the clock and at whether others gave up. Returns: until when to wait; 0 if no longer.
-DEV_CALL uint64_t look_around(const Launch& launch, uint32_t polls, uint64_t deadline) {
+DEV uint64_t look_around(const Launch& launch, uint32_t polls, uint64_t deadline) {
   if (load_relaxed_gpu(&reinterpret_cast<State*>(launch.state)->abort) != 0) return 0;
   const uint64_t now = dev_now();
   if (deadline == 0) deadline = now + launch.timeout_ns;
@@ -48,7 +48,7 @@ struct Awaiting {
 };
 
 /// Called by: a thread whose wait is over without success. The first one of its block reports; all blocks leave.
-DEV_CALL void give_up(const Launch& launch, Position position, const Awaiting& awaiting) {
+DEV void give_up(const Launch& launch, Position position, Awaiting awaiting) {
   State* state = reinterpret_cast<State*>(launch.state);
   Report* report = reinterpret_cast<Report*>(launch.reports) + window().agent;
   if (compare_swap_relaxed_sys(&report->state, 0, 1) == 0) {

@@ -101,6 +101,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("bits::slices_anywhere", slices_anywhere),
         Test::new("bits::averages_of_one_rank", averages_of_one_rank),
         Test::new("bits::empty_pipelines", empty_pipelines),
+        Test::new("bits::long_pipelines", long_pipelines),
         Test::new("bits::more_than_four_gigabytes", more_than_four_gigabytes),
     ]
 }
@@ -167,6 +168,27 @@ fn empty_pipelines(rig: &Rig) -> Result<(), Failed> {
     }
     let message = Message::new(DataType::F32, 300).any_size();
     Pair::new(&World::new(&rig.device, 3), &Plan::new(&tree), message)?.ok_or("too many thread blocks")?.check(2)
+}
+
+/// Pipelines whose bodies do not fit into the window of operations, nor their headers beside them.
+fn long_pipelines(rig: &Rig) -> Result<(), Failed> {
+    let algorithm = algorithms::find("allreduce_switch_pipeline").ok_or("no such algorithm")?;
+    for nops in [20, 31, 32, 70] {
+        let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
+        for body in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks).flat_map(|block| &mut block.ops) {
+            let Some(body) = &mut body.body else { continue };
+            body.unit = 64;
+            for at in [1, 0] {
+                let more = (0..nops).map(|_| Op::new(OpKind::Nop, Origin::UNKNOWN));
+                body.ops.splice(at..at, more);
+            }
+        }
+        let message = Message::new(DataType::F32, 300).any_size();
+        Pair::new(&World::new(&rig.device, 3), &Plan::new(&tree), message)?
+            .ok_or("too many thread blocks")?
+            .check(2)?;
+    }
+    Ok(())
 }
 
 /// Slices that begin at any element, with bytes around them that nothing may touch.
