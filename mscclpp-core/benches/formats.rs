@@ -36,8 +36,8 @@ fn all_pairs(ranks: u32, rounds: u32) -> PlanTree {
                     ]
                 })
                 .collect(),
-            channels: vec![(ChannelKind::Memory, vec![number as u32])],
-            remote_buffers: vec![(ChannelKind::Memory, vec![number as u32])],
+            channels: vec![(ChannelKind::Memory, vec![number as u32].into())].into(),
+            remote_buffers: vec![(ChannelKind::Memory, vec![number as u32].into())].into(),
         };
         RankPlan {
             input_chunks: ranks,

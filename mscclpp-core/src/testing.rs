@@ -9,7 +9,7 @@
 use crate::collective::CollectiveKind;
 use crate::origin::Origin;
 use crate::plan::{
-    ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
+    ChannelTable, Ids, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
 };
 use crate::spec::AlgoSpec;
 use crate::trace::{LoopHeader, RankTables, Recorded, Trace};
@@ -192,7 +192,7 @@ pub(crate) fn trace(ranks: &[&[&str]]) -> Trace {
 /// The plan whose blocks hold exactly these operations, with the tables of [`trace`] and identity block tables.
 pub(crate) fn plan(ranks: &[&[&str]]) -> PlanTree {
     let trace = trace(ranks);
-    let four = || (0..4).collect::<Vec<u32>>();
+    let four = || (0..4).collect::<Ids>();
     PlanTree {
         name: trace.spec.name.clone(),
         collective: trace.spec.collective,
@@ -219,8 +219,9 @@ pub(crate) fn plan(ranks: &[&[&str]]) -> PlanTree {
                         ops: ops(text),
                         channels: ChannelKind::ALL.iter().map(|kind| (*kind, four())).collect(),
                         remote_buffers: [ChannelKind::Memory, ChannelKind::Port]
-                            .map(|kind| (kind, vec![0, 1, 2]))
-                            .to_vec(),
+                            .map(|kind| (kind, (0..3).collect()))
+                            .into_iter()
+                            .collect(),
                     })
                     .collect(),
                 channels: tables.channels,

@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn tables_and_the_smallest_message_have_limits_too() {
         let mut plan = plan(&[&[""], &[""]]);
-        plan.ranks[0].blocks[0].channels = vec![(ChannelKind::Memory, (0..17).collect())];
-        plan.ranks[0].blocks[0].remote_buffers = vec![(ChannelKind::Port, (0..17).collect())];
+        plan.ranks[0].blocks[0].channels = vec![(ChannelKind::Memory, (0..17).collect())].into();
+        plan.ranks[0].blocks[0].remote_buffers = vec![(ChannelKind::Port, (0..17).collect())].into();
         (plan.min_message_size, plan.protocol) = (1 << 31, Protocol::Simple);
         assert_eq!(messages(&plan, &DeviceProfile::REFERENCE).len(), 3);
     }

@@ -61,7 +61,7 @@ pub(super) fn group(trace: Trace) -> Result<PlanTree, Diagnostics> {
     Ok(plan)
 }
 
-/// Operations outside loops per rank and block: what to reserve. Checks every operation against the trace's tables.
+/// Operations outside loops per rank and block, the block syncs they ask for counted: what to reserve. Checks every operation against the trace's tables.
 fn count(trace: &Trace) -> Result<Vec<Vec<usize>>, Diagnostics> {
     if let Some((rank, tables)) = trace.ranks.iter().enumerate().find(|(_, tables)| tables.blocks > MAX_BLOCKS) {
         let message = format!("rank {rank} has {} thread blocks, expected at most {MAX_BLOCKS}", tables.blocks);
@@ -88,7 +88,7 @@ fn count(trace: &Trace) -> Result<Vec<Vec<usize>>, Diagnostics> {
             return Err(Diagnostic::new(Code::BlockOutOfRange, site(), message).into());
         };
         match in_loop {
-            None => *count += 1,
+            None => *count += 1 + usize::from(op.sync.is_before()) + usize::from(op.sync.is_after()),
             Some(number) if (*number as usize) < trace.loops.len() => {}
             Some(number) => {
                 let message = format!(

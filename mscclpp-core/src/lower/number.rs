@@ -1,6 +1,6 @@
 //! Rank-level numbers become indexes into the thread block's tables.
 
-use crate::plan::{Ids, Op, OpKind, Place, PlanTree, ThreadBlock};
+use crate::plan::{BlockTables, Ids, Op, OpKind, Place, PlanTree, ThreadBlock};
 use crate::vocab::ChannelKind;
 
 /// Fills every block's tables in order of first use, pipelines' bodies included, and makes operations point into them.
@@ -57,7 +57,7 @@ struct Tables {
 
 impl Tables {
     /// The index of a rank-level number in the block's table, to which it is added at its first use.
-    fn index(&mut self, kind: ChannelKind, number: u32, tables: &mut Vec<(ChannelKind, Vec<u32>)>) -> u32 {
+    fn index(&mut self, kind: ChannelKind, number: u32, tables: &mut BlockTables) -> u32 {
         let indexes = &mut self.indexes[kind as usize];
         if indexes.len() <= number as usize {
             indexes.resize(number as usize + 1, None);
@@ -66,7 +66,7 @@ impl Tables {
             let table = match tables.iter().position(|(k, _)| *k == kind) {
                 Some(position) => &mut tables[position].1,
                 None => {
-                    tables.push((kind, Vec::new()));
+                    tables.push((kind, Ids::new()));
                     &mut tables.last_mut().expect("just pushed").1
                 }
             };
@@ -76,7 +76,7 @@ impl Tables {
     }
 
     /// Makes ready for the next block.
-    fn forget(&mut self, tables: &[(ChannelKind, Vec<u32>)]) {
+    fn forget(&mut self, tables: &[(ChannelKind, Ids)]) {
         for (kind, numbers) in tables {
             for &number in numbers {
                 self.indexes[*kind as usize][number as usize] = None;
@@ -87,6 +87,7 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
+    use crate::plan::Ids;
     use crate::testing::{plan, text};
     use crate::vocab::ChannelKind::{Memory, Port, Switch};
 
@@ -97,14 +98,15 @@ mod tests {
         let mut plan = plan(&[&[first, "signal.m#1", ""], &[""]]);
         super::number(&mut plan);
         let blocks = &plan.ranks[0].blocks;
-        assert_eq!(blocks[0].channels, [(Port, vec![1]), (Memory, vec![3, 1, 0]), (Switch, vec![2])]);
-        assert_eq!(blocks[0].remote_buffers, [(Memory, vec![2, 1]), (Port, vec![2])]);
+        let ids = Ids::from_slice;
+        assert_eq!(blocks[0].channels[..], [(Port, ids(&[1])), (Memory, ids(&[3, 1, 0])), (Switch, ids(&[2]))]);
+        assert_eq!(blocks[0].remote_buffers[..], [(Memory, ids(&[2, 1])), (Port, ids(&[2]))]);
         assert_eq!(
             text(&blocks[0].ops),
             "wait.p#0; loop 16x1 { put.m s0 > r0:0 }; signal.m#0,1,2; put.p#0 i0 > r0:0; \
              get.m#1 r1:0 > o0; put.m s1 > r1:1; gstore.w s0 > w0:1"
         );
-        assert_eq!(blocks[1].channels, [(Memory, vec![1])]);
+        assert_eq!(blocks[1].channels[..], [(Memory, ids(&[1]))]);
         assert_eq!(text(&blocks[1].ops), "signal.m#0");
         assert!(blocks[2].channels.is_empty() && blocks[2].remote_buffers.is_empty());
     }

@@ -5,7 +5,10 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock};
+use super::{
+    BlockTables, ChannelTable, Ids, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice,
+    ThreadBlock,
+};
 use crate::collective::{Collective, CollectiveKind};
 use crate::origin::{Origin, Origins, SourcePlace};
 use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp, Sync};
@@ -70,7 +73,7 @@ fn op(depth: u32) -> BoxedStrategy<Op> {
 }
 
 fn block() -> impl Strategy<Value = ThreadBlock> {
-    let tables = || vec((kind(), numbers()), 0..4);
+    let tables = || vec((kind(), numbers().prop_map(Ids::from)), 0..4).prop_map(BlockTables::from);
     (vec(op(2), 0..6), tables(), tables()).prop_map(|(ops, channels, remote_buffers)| ThreadBlock {
         ops,
         channels,

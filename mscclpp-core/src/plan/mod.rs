@@ -21,6 +21,8 @@ pub use op::{Ids, LoopBody, Op, OpKind, Place, Ref, Refs, Slice};
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::SmallVec;
+
 use crate::collective::Collective;
 use crate::origin::{Origin, Origins};
 use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp};
@@ -138,15 +140,19 @@ pub struct RemoteBuffer {
     pub port: bool,
 }
 
+/// A thread block's tables of rank-level numbers, one per kind. Most blocks have a single short one, for which no memory is
+/// allocated.
+pub type BlockTables = SmallVec<[(ChannelKind, Ids); 1]>;
+
 /// One thread block: its operations and the tables that its operations' indexes go through.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct ThreadBlock {
     /// Operations, executed in order.
     pub ops: Vec<Op>,
     /// Per channel kind, in the order of first use: rank-level channel numbers. An operation's channel index points here.
-    pub channels: Vec<(ChannelKind, Vec<u32>)>,
+    pub channels: BlockTables,
     /// Per access kind, in the order of first use: rank-level remote buffer numbers. A remote reference points here.
-    pub remote_buffers: Vec<(ChannelKind, Vec<u32>)>,
+    pub remote_buffers: BlockTables,
 }
 
 impl RankPlan {
@@ -183,6 +189,14 @@ impl RankPlan {
     }
 }
 
+// By hand, as for operations: lists of plain numbers are copied as a whole.
+impl Clone for ThreadBlock {
+    fn clone(&self) -> Self {
+        let copy = |tables: &BlockTables| tables.iter().map(|(kind, ids)| (*kind, op::copy(ids))).collect();
+        Self { ops: self.ops.clone(), channels: copy(&self.channels), remote_buffers: copy(&self.remote_buffers) }
+    }
+}
+
 impl ThreadBlock {
     /// Rank-level numbers of this block's channels of a kind.
     pub fn channels(&self, kind: ChannelKind) -> &[u32] {
@@ -195,6 +209,6 @@ impl ThreadBlock {
     }
 }
 
-fn table(tables: &[(ChannelKind, Vec<u32>)], kind: ChannelKind) -> &[u32] {
+fn table(tables: &[(ChannelKind, Ids)], kind: ChannelKind) -> &[u32] {
     tables.iter().find(|(k, _)| *k == kind).map_or(&[], |(_, ids)| ids.as_slice())
 }

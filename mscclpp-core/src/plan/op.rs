@@ -294,12 +294,19 @@ impl Op {
 // lowering and checking clone tens of thousands of operations.
 impl Clone for Op {
     fn clone(&self) -> Self {
-        Self {
-            srcs: Refs::from_slice(&self.srcs),
-            dsts: Refs::from_slice(&self.dsts),
-            ids: Ids::from_slice(&self.ids),
-            body: self.body.clone(),
-            ..*self
+        Self { srcs: copy(&self.srcs), dsts: copy(&self.dsts), ids: copy(&self.ids), body: self.body.clone(), ..*self }
+    }
+}
+
+/// A list of plain items, most of which have none or one.
+pub(crate) fn copy<A: smallvec::Array<Item: Copy>>(list: &SmallVec<A>) -> SmallVec<A> {
+    match list[..] {
+        [] => SmallVec::new(),
+        [only] => {
+            let mut copy = SmallVec::new();
+            copy.push(only);
+            copy
         }
+        _ => SmallVec::from_slice(list),
     }
 }

@@ -146,7 +146,7 @@ fn channels_and_semaphores() {
         plan.ranks.iter_mut().for_each(|rank| rank.output_chunks = 6);
         let rank = &mut plan.ranks[2];
         rank.remote_buffers[0].rank = 1;
-        rank.blocks[0].remote_buffers = vec![(ChannelKind::Port, vec![0])];
+        rank.blocks[0].remote_buffers = vec![(ChannelKind::Port, vec![0].into())].into();
         let put = rank.blocks[0].ops.iter_mut().find(|op| op.kind == OpKind::Put).expect("a put");
         (put.channel, put.slice) = (Some(ChannelKind::Port), None);
         put.ids = [0].into_iter().collect();

@@ -16,7 +16,7 @@
 //! The converse is not relied on: where the smaller plan is found wrong the whole one is looked at.
 
 use crate::collective::{Content, Extent, Promise};
-use crate::plan::{ChannelTable, LoopBody, Op, OpKind, PlanTree, RankPlan, Ref, ThreadBlock};
+use crate::plan::{ChannelTable, Ids, LoopBody, Op, OpKind, PlanTree, RankPlan, Ref, ThreadBlock};
 
 /// Numbers of instances that are tried, the largest first. Wrong ones mostly show in the tables already.
 const MOST_TRIES: usize = 32;
@@ -163,12 +163,12 @@ impl Instances {
     fn block(&self, block: &ThreadBlock) -> Option<ThreadBlock> {
         let number = |number: &u32| number.is_multiple_of(self.n).then(|| number / self.n);
         let channels = block.channels.iter().map(|(kind, numbers)| {
-            let numbers = numbers.iter().map(number).collect::<Option<Vec<_>>>()?;
+            let numbers = numbers.iter().map(number).collect::<Option<Ids>>()?;
             Some((*kind, numbers))
         });
         Some(ThreadBlock {
             ops: self.ops(&block.ops)?,
-            channels: channels.collect::<Option<Vec<_>>>()?,
+            channels: channels.collect::<Option<_>>()?,
             remote_buffers: block.remote_buffers.clone(),
         })
     }
@@ -202,7 +202,7 @@ impl Instances {
 
     /// Whether a block is that of instance k where another one is that of instance 0.
     fn is_shifted(&self, first: &ThreadBlock, other: &ThreadBlock, k: u32) -> bool {
-        let shifted = |(one, other): (&(_, Vec<u32>), &(_, Vec<u32>))| one.0 == other.0 && by(&one.1, &other.1, k);
+        let shifted = |(one, other): (&(_, Ids), &(_, Ids))| one.0 == other.0 && by(&one.1, &other.1, k);
         first.remote_buffers == other.remote_buffers
             && first.channels.len() == other.channels.len()
             && first.channels.iter().zip(&other.channels).all(shifted)

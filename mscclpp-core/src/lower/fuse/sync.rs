@@ -41,8 +41,12 @@ fn unite(a: &mut Op, b: &Op) -> bool {
     match a.kind {
         K::SemaphoreAcquire | K::SemaphoreRelease => append(&mut a.ids, &b.ids),
         K::Flush => {
-            let new = b.ids.iter().filter(|id| !a.ids.contains(id)).copied().collect::<Vec<_>>();
-            append(&mut a.ids, &new);
+            let known = a.ids.len();
+            for id in &b.ids {
+                if !a.ids[..known].contains(id) {
+                    a.ids.push(*id);
+                }
+            }
         }
         _ if b.ids.iter().any(|id| a.ids.contains(id)) => return false,
         _ => append(&mut a.ids, &b.ids),

@@ -5,7 +5,7 @@ use super::lexer::Stop;
 use super::ops::objects;
 use super::value::{Fields, Read};
 use crate::diag::Code;
-use crate::plan::{ChannelTable, Op, RankPlan, RemoteBuffer, ThreadBlock};
+use crate::plan::{BlockTables, ChannelTable, Op, RankPlan, RemoteBuffer, ThreadBlock};
 use crate::vocab::{BufferKind, ChannelKind};
 
 /// A rank's keys as they stand.
@@ -291,12 +291,12 @@ impl Read for ThreadBlock {
 }
 
 /// Joins tables of one kind: their positions count on.
-fn merge(tables: impl Iterator<Item = (ChannelKind, Vec<u32>)>) -> Vec<(ChannelKind, Vec<u32>)> {
-    let mut merged: Vec<(ChannelKind, Vec<u32>)> = Vec::new();
+fn merge(tables: impl Iterator<Item = (ChannelKind, Vec<u32>)>) -> BlockTables {
+    let mut merged = BlockTables::new();
     for (kind, ids) in tables {
         match merged.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, known)) => known.extend(ids),
-            None => merged.push((kind, ids)),
+            None => merged.push((kind, ids.into())),
         }
     }
     merged
