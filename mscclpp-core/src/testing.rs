@@ -9,7 +9,7 @@
 use crate::collective::CollectiveKind;
 use crate::origin::Origin;
 use crate::plan::{
-    ChannelTable, Ids, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
+    BlockTable, ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
 };
 use crate::spec::AlgoSpec;
 use crate::trace::{LoopHeader, RankTables, Recorded, Trace};
@@ -192,7 +192,7 @@ pub(crate) fn trace(ranks: &[&[&str]]) -> Trace {
 /// The plan whose blocks hold exactly these operations, with the tables of [`trace`] and identity block tables.
 pub(crate) fn plan(ranks: &[&[&str]]) -> PlanTree {
     let trace = trace(ranks);
-    let four = || (0..4).collect::<Ids>();
+    let four = || (0..4).collect::<BlockTable>();
     PlanTree {
         name: trace.spec.name.clone(),
         collective: trace.spec.collective,

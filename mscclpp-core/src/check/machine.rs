@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use smallvec::SmallVec;
+
 use super::model::{Model, NOTHING};
 use super::pairing::signals;
 use super::place::Placed;
@@ -33,7 +35,7 @@ pub(super) struct State {
     /// The step it is at.
     pub(super) next: usize,
     /// Which of the current step's ids are served; on a barrier, whether it opened.
-    served: Vec<bool>,
+    served: SmallVec<[bool; 16]>,
     /// What the current step waits for.
     pub(super) need: Option<Need>,
 }

@@ -1,6 +1,6 @@
 //! Rank-level numbers become indexes into the thread block's tables.
 
-use crate::plan::{BlockTables, Ids, Op, OpKind, Place, PlanTree, ThreadBlock};
+use crate::plan::{BlockTable, BlockTables, Ids, Op, OpKind, Place, PlanTree, ThreadBlock};
 use crate::vocab::ChannelKind;
 
 /// Fills every block's tables in order of first use, pipelines' bodies included, and makes operations point into them.
@@ -66,7 +66,7 @@ impl Tables {
             let table = match tables.iter().position(|(k, _)| *k == kind) {
                 Some(position) => &mut tables[position].1,
                 None => {
-                    tables.push((kind, Ids::new()));
+                    tables.push((kind, BlockTable::new()));
                     &mut tables.last_mut().expect("just pushed").1
                 }
             };
@@ -76,7 +76,7 @@ impl Tables {
     }
 
     /// Makes ready for the next block.
-    fn forget(&mut self, tables: &[(ChannelKind, Ids)]) {
+    fn forget(&mut self, tables: &[(ChannelKind, BlockTable)]) {
         for (kind, numbers) in tables {
             for &number in numbers {
                 self.indexes[*kind as usize][number as usize] = None;
@@ -87,7 +87,7 @@ impl Tables {
 
 #[cfg(test)]
 mod tests {
-    use crate::plan::Ids;
+    use crate::plan::BlockTable;
     use crate::testing::{plan, text};
     use crate::vocab::ChannelKind::{Memory, Port, Switch};
 
@@ -98,7 +98,7 @@ mod tests {
         let mut plan = plan(&[&[first, "signal.m#1", ""], &[""]]);
         super::number(&mut plan);
         let blocks = &plan.ranks[0].blocks;
-        let ids = Ids::from_slice;
+        let ids = BlockTable::from_slice;
         assert_eq!(blocks[0].channels[..], [(Port, ids(&[1])), (Memory, ids(&[3, 1, 0])), (Switch, ids(&[2]))]);
         assert_eq!(blocks[0].remote_buffers[..], [(Memory, ids(&[2, 1])), (Port, ids(&[2]))]);
         assert_eq!(

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::{
-    BlockTables, ChannelTable, Ids, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice,
+    BlockTable, BlockTables, ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice,
     ThreadBlock,
 };
 use crate::collective::{Collective, CollectiveKind};
@@ -73,7 +73,7 @@ fn op(depth: u32) -> BoxedStrategy<Op> {
 }
 
 fn block() -> impl Strategy<Value = ThreadBlock> {
-    let tables = || vec((kind(), numbers().prop_map(Ids::from)), 0..4).prop_map(BlockTables::from);
+    let tables = || vec((kind(), numbers().prop_map(BlockTable::from)), 0..4).prop_map(BlockTables::from);
     (vec(op(2), 0..6), tables(), tables()).prop_map(|(ops, channels, remote_buffers)| ThreadBlock {
         ops,
         channels,

@@ -6,7 +6,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::show::{Numbers, Operation, Scope};
-use super::{ChannelTable, Ids, Op, OpKind, PlanTree, RankPlan, RemoteBuffer, ThreadBlock};
+use super::{BlockTable, ChannelTable, Op, OpKind, PlanTree, RankPlan, RemoteBuffer, ThreadBlock};
 use crate::vocab::ChannelKind;
 
 /// The longest lists of operations that are aligned to each other; longer ones are compared position by position.
@@ -171,7 +171,7 @@ impl Entry for RemoteBuffer {
     }
 }
 
-impl Entry for (ChannelKind, Ids) {
+impl Entry for (ChannelKind, BlockTable) {
     fn text(&self) -> String {
         format!("{} {}", self.0, Numbers(&self.1))
     }

@@ -142,7 +142,10 @@ pub struct RemoteBuffer {
 
 /// A thread block's tables of rank-level numbers, one per kind. Most blocks have a single short one, for which no memory is
 /// allocated.
-pub type BlockTables = SmallVec<[(ChannelKind, Ids); 1]>;
+pub type BlockTables = SmallVec<[(ChannelKind, BlockTable); 1]>;
+
+/// Rank-level numbers, in a thread block's table: as many as there are peers in a node without memory of their own.
+pub type BlockTable = SmallVec<[u32; 8]>;
 
 /// One thread block: its operations and the tables that its operations' indexes go through.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -209,6 +212,6 @@ impl ThreadBlock {
     }
 }
 
-fn table(tables: &[(ChannelKind, Ids)], kind: ChannelKind) -> &[u32] {
+fn table(tables: &[(ChannelKind, BlockTable)], kind: ChannelKind) -> &[u32] {
     tables.iter().find(|(k, _)| *k == kind).map_or(&[], |(_, ids)| ids.as_slice())
 }

@@ -5,7 +5,8 @@
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{
-    ChannelTable, Ids, LoopBody, Op, OpKind, Place, Plan, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
+    BlockTable, ChannelTable, LoopBody, Op, OpKind, Place, Plan, PlanTree, RankPlan, Ref, RemoteBuffer, Slice,
+    ThreadBlock,
 };
 use mscclpp_core::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp};
 use mscclpp_exec::cpu::{Buffers, Options, Schedule, World};
@@ -41,7 +42,7 @@ fn rank_plan(ranks: u32, rank: u32, chunks: Chunks, blocks: Vec<Vec<Op>>) -> Ran
         .iter()
         .flat_map(|&rank| BufferKind::ALL.map(|buffer| RemoteBuffer { rank, buffer, memory: true, port: true }))
         .collect();
-    let ids = |len: usize| (0..len as u32).collect::<Ids>();
+    let ids = |len: usize| (0..len as u32).collect::<BlockTable>();
     let (channels, remote) = (ids(peers.len()), ids(remote_buffers.len()));
     let mut tables = vec![ChannelTable::Memory(peers.clone()), ChannelTable::Port(peers)];
     let groups = || vec![(0..ranks).collect()];

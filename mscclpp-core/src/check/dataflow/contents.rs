@@ -13,6 +13,8 @@ pub(super) struct Spot {
     /// Number of the memory.
     pub(super) memory: usize,
     pub(super) range: Range<u64>,
+    /// The cell in which it begins, unless it is empty.
+    pub(super) cell: usize,
 }
 
 /// What an operation does with what it reads.
@@ -138,8 +140,8 @@ impl Contents {
             return;
         }
         self.pieces.iter_mut().for_each(|piece| piece.by = by);
-        for write in writes {
-            self.memories.write(write.memory, write.range.start, &self.pieces);
+        for write in writes.iter().filter(|write| !write.range.is_empty()) {
+            self.memories.write_from(write.cell, write.range.start, &self.pieces);
             self.spend(self.pieces.len());
         }
     }
@@ -163,7 +165,7 @@ fn load(memories: &Memories, spot: &Spot, pieces: &mut Vec<Piece>, unwritten: &m
         return;
     }
     let floor = pieces.len();
-    memories.read(spot.memory, spot.range.clone(), |range, piece| {
+    memories.read_from(spot.cell, spot.range.clone(), |range, piece| {
         let piece = piece.unwrap_or_else(|| {
             unwritten(spot.memory, range.clone());
             Piece { len: range.end - range.start, node: UNKNOWN, at: 0, by: 0 }
@@ -202,7 +204,8 @@ mod tests {
         let mut contents = Contents::new(1, memories);
         let input = contents.values.input(0);
         contents.set(0, 0, 8, input);
-        let spot = |memory, range| Spot { memory, range };
+        let spot =
+            |memory: usize, range: Range<u64>| Spot { memory, cell: 2 * memory + usize::from(range.start >= 4), range };
         let put = &ops("put.m/2:3 i0 i1+2 > r0:0 r0:1+2")[0];
         let (reads, writes) = ([spot(0, 0..0), spot(0, 4..8)], [spot(1, 0..0), spot(1, 0..4)]);
         contents.step(put, 1, &reads, &writes, |_, range| panic!("{range:?} was written"));

@@ -41,7 +41,7 @@ fn held(contents: &Contents, spot: &Spot) -> Vec<Piece> {
     if spot.range.is_empty() {
         return pieces;
     }
-    contents.memories.read(spot.memory, spot.range.clone(), |range, piece| {
+    contents.memories.read_from(spot.cell, spot.range.clone(), |range, piece| {
         let gap = Piece { len: range.end - range.start, node: super::values::UNKNOWN, at: 0, by: 0 };
         pieces.push(piece.unwrap_or(gap));
     });

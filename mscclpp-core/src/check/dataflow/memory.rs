@@ -53,7 +53,8 @@ impl Memories {
         }
     }
 
-    /// Adds a memory in which nothing has been written, cut at some positions, in ascending order.
+    /// Adds a memory in which nothing has been written, cut at some positions, in ascending order. Cells are numbered through
+    /// all memories, so that those of the memories of a model are its atoms.
     pub(super) fn add(&mut self, cuts: &[u64]) {
         let first = self.starts.len();
         self.first.push(first as u32);
@@ -69,7 +70,7 @@ impl Memories {
     }
 
     /// The cell of a memory in which a position lies.
-    fn cell(&self, memory: usize, position: u64) -> usize {
+    pub(super) fn cell(&self, memory: usize, position: u64) -> usize {
         let cells = self.cells(memory);
         cells.start + self.starts[cells].partition_point(|start| *start <= position) - 1
     }
@@ -80,8 +81,13 @@ impl Memories {
     }
 
     /// Visits what lies in a range of a memory, in order, with `None` for gaps.
-    pub(super) fn read(&self, memory: usize, range: Range<u64>, mut visit: impl FnMut(Range<u64>, Option<Piece>)) {
-        let mut cell = self.cell(memory, range.start);
+    pub(super) fn read(&self, memory: usize, range: Range<u64>, visit: impl FnMut(Range<u64>, Option<Piece>)) {
+        self.read_from(self.cell(memory, range.start), range, visit);
+    }
+
+    /// The same, from the cell on in which the range begins.
+    pub(super) fn read_from(&self, cell: usize, range: Range<u64>, mut visit: impl FnMut(Range<u64>, Option<Piece>)) {
+        let mut cell = cell;
         let mut done = range.start;
         while done < range.end {
             let mut start = self.starts[cell];
@@ -104,8 +110,21 @@ impl Memories {
 
     /// Writes pieces to a memory, one behind the other.
     pub(super) fn write(&mut self, memory: usize, start: u64, pieces: &[Piece]) {
+        self.write_from(self.cell(memory, start), start, pieces);
+    }
+
+    /// The same, from the cell on in which the first piece begins.
+    pub(super) fn write_from(&mut self, cell: usize, start: u64, pieces: &[Piece]) {
+        if let [only] = pieces
+            && self.starts[cell] == start
+            && self.end(cell) == start + only.len
+        {
+            self.cells[cell].clear();
+            self.cells[cell].push(*only);
+            return;
+        }
         let stop = start + pieces.iter().map(|piece| piece.len).sum::<u64>();
-        let (mut cell, mut next) = (self.cell(memory, start), start);
+        let (mut cell, mut next) = (cell, start);
         let mut left = pieces.iter().copied();
         let mut piece = left.next();
         while next < stop {

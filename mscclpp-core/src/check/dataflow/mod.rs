@@ -28,6 +28,8 @@ mod values;
 
 pub use order::{ReductionOrder, reduction_order};
 
+use std::ops::Range;
+
 use super::machine::{Machine, Watch};
 use super::model::{Model, Space, memory_number};
 use super::place::{Placed, home};
@@ -57,7 +59,8 @@ pub(super) struct Dataflow<'p> {
 /// An operation that reads what nobody has written.
 struct Misread<'p> {
     at: Placed<'p>,
-    spot: Spot,
+    memory: usize,
+    range: Range<u64>,
 }
 
 /// Misreads that are kept.
@@ -128,7 +131,7 @@ impl<'p> Watch<'p> for Dataflow<'p> {
         writes.clear();
         for effect in model.effects(step) {
             let memory = memory_number(effect.owner, effect.memory);
-            let spot = Spot { memory, range: model.range(effect) };
+            let spot = Spot { memory, range: model.range(effect), cell: effect.atoms().start };
             if effect.write { &mut *writes } else { &mut *reads }.push(spot);
         }
         if reads.is_empty() {
@@ -140,7 +143,7 @@ impl<'p> Watch<'p> for Dataflow<'p> {
         let misreads = &mut self.misreads;
         self.contents.step(model.op(agent, step), self.steps, reads, writes, |memory, range| {
             if misreads.len() < MOST_MISREADS {
-                misreads.push(Misread { at: model.placed(agent, step), spot: Spot { memory, range } });
+                misreads.push(Misread { at: model.placed(agent, step), memory, range });
             }
         });
         if let Some(log) = &mut self.log {

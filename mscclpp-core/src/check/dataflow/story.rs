@@ -84,12 +84,12 @@ impl<'p> Story<'_, 'p> {
     }
 
     fn misread(&self, misread: &Misread) -> Diagnostic {
-        let Misread { at, spot } = misread;
-        let place = self.place(spot.memory, spot.range.start);
+        let Misread { at, memory, range } = misread;
+        let place = self.place(*memory, range.start);
         let message = format!("{} reads {place}, which nothing has written before", self.actor(at));
         let writes = |step: &&Logged| {
             let mut writes = step.writes.iter();
-            writes.any(|(other, _)| other.memory == spot.memory && other.range.contains(&spot.range.start))
+            writes.any(|(other, _)| other.memory == *memory && other.range.contains(&range.start))
         };
         let finding = Diagnostic::new(Code::UninitialisedRead, at.site(self.plan), message);
         let later = self.log.steps.iter().find(writes);

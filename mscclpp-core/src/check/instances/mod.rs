@@ -16,9 +16,9 @@
 //! The converse is not relied on: where the smaller plan is found wrong the whole one is looked at.
 
 use crate::collective::{Content, Extent, Promise};
-use crate::plan::{ChannelTable, Ids, LoopBody, Op, OpKind, PlanTree, RankPlan, Ref, ThreadBlock};
+use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, OpKind, PlanTree, RankPlan, Ref, ThreadBlock};
 
-/// Numbers of instances that are tried, the largest first. Wrong ones mostly show in the tables already.
+/// BlockTable of instances that are tried, the largest first. Wrong ones mostly show in the tables already.
 const MOST_TRIES: usize = 32;
 
 /// The smaller plan of which a plan consists, two times or more.
@@ -163,7 +163,7 @@ impl Instances {
     fn block(&self, block: &ThreadBlock) -> Option<ThreadBlock> {
         let number = |number: &u32| number.is_multiple_of(self.n).then(|| number / self.n);
         let channels = block.channels.iter().map(|(kind, numbers)| {
-            let numbers = numbers.iter().map(number).collect::<Option<Ids>>()?;
+            let numbers = numbers.iter().map(number).collect::<Option<BlockTable>>()?;
             Some((*kind, numbers))
         });
         Some(ThreadBlock {
@@ -202,7 +202,7 @@ impl Instances {
 
     /// Whether a block is that of instance k where another one is that of instance 0.
     fn is_shifted(&self, first: &ThreadBlock, other: &ThreadBlock, k: u32) -> bool {
-        let shifted = |(one, other): (&(_, Ids), &(_, Ids))| one.0 == other.0 && by(&one.1, &other.1, k);
+        let shifted = |(one, other): (&(_, BlockTable), &(_, BlockTable))| one.0 == other.0 && by(&one.1, &other.1, k);
         first.remote_buffers == other.remote_buffers
             && first.channels.len() == other.channels.len()
             && first.channels.iter().zip(&other.channels).all(shifted)

@@ -52,7 +52,7 @@ pub(in super::super) struct Cells {
 
 impl Cells {
     pub(super) fn new(model: &Model) -> Self {
-        Self { cells: vec![(NONE, NONE); model.atoms.count()], links: Vec::new() }
+        Self { cells: vec![(NONE, NONE); model.atoms.count()], links: Vec::with_capacity(model.effect_count()) }
     }
 
     /// The last write of an atom, or [`NONE`].

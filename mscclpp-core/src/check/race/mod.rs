@@ -252,9 +252,9 @@ impl<'m, 'p> Races<'m, 'p> {
             accesses: Vec::with_capacity(model.effect_count()),
             signals: Words::of_channels(model),
             releases: Words::of_semaphores(model),
-            carried: Vec::new(),
-            firsts: Vec::new(),
-            knew: Vec::new(),
+            carried: Vec::with_capacity(if model.has_packets() { model.effect_count() / 2 } else { 0 }),
+            firsts: Vec::with_capacity(model.effect_count()),
+            knew: Vec::with_capacity(model.effect_count() / 2),
             rivals: Vec::new(),
             clocks,
             found: Diagnostics::default(),
@@ -408,8 +408,8 @@ impl<'m, 'p> Races<'m, 'p> {
 
 /// Turns of a step: a thread does one after the other.
 fn turns(model: &Model, step: usize) -> u32 {
-    let kind = model.step_at(step).kind;
-    model.effects(step).iter().map(|effect| turn(kind, effect) + 1).max().unwrap_or(1)
+    let (kind, effects) = (model.step_at(step).kind, model.effects(step));
+    effects.iter().map(|effect| turn(kind, effect) + 1).max().unwrap_or(1)
 }
 
 /// The turn of an effect in its step. Several pairs are moved one after the other; of all else a thread reads what belongs

@@ -27,7 +27,7 @@ use super::MOST_FINDINGS;
 use super::place::{Placed, each};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
-use crate::plan::{ChannelTable, Ids, OpKind, PlanTree, RankPlan};
+use crate::plan::{BlockTable, ChannelTable, OpKind, PlanTree, RankPlan};
 use crate::vocab::{BufferKind, ChannelKind};
 
 pub(super) fn check(plan: &PlanTree) -> Diagnostics {
@@ -193,7 +193,7 @@ fn rank_tables(plan: &PlanTree, rank: usize, tables: &RankPlan, found: &mut Find
 fn block_tables(rank: usize, tables: &RankPlan, found: &mut Findings) {
     let switch_channels = tables.switch_channels().count();
     for (number, block) in tables.blocks.iter().enumerate() {
-        let mut list = |what: &str, lists: &[(ChannelKind, Ids)], known: &dyn Fn(ChannelKind) -> usize| {
+        let mut list = |what: &str, lists: &[(ChannelKind, BlockTable)], known: &dyn Fn(ChannelKind) -> usize| {
             for (i, (kind, numbers)) in lists.iter().enumerate() {
                 if lists[..i].iter().any(|(other, _)| other == kind) {
                     let message = format!("thread block {number} has two tables of {kind} {what}");

@@ -34,6 +34,9 @@ pub(in super::super) struct Side {
     pub(in super::super) remote: Count,
     pub(in super::super) switch: Count,
     pub(in super::super) packets: Packets,
+    /// Whether no reference at all is enough, and whether a single one is: local, remote, switch.
+    pub(super) none: bool,
+    pub(super) one: [bool; 3],
 }
 
 /// Least and most.
@@ -48,18 +51,20 @@ pub(in super::super) enum Packets {
     Rest,
 }
 
-impl Side {
-    /// Whether it has no references.
-    pub(super) const fn is_nothing(&self) -> bool {
-        self.local.1 == 0 && self.remote.1 == 0 && self.switch.1 == 0
-    }
-}
-
 const MANY: usize = usize::MAX;
 const NOTHING: Side = side((0, 0), (0, 0), (0, 0), Packets::Nothing);
 
 const fn side(local: Count, remote: Count, switch: Count, packets: Packets) -> Side {
-    Side { local, remote, switch, packets }
+    const fn fits(count: Count, given: usize) -> bool {
+        count.0 <= given && given <= count.1
+    }
+    let none = [fits(local, 0), fits(remote, 0), fits(switch, 0)];
+    let one = [
+        fits(local, 1) && none[1] && none[2],
+        fits(remote, 1) && none[0] && none[2],
+        fits(switch, 1) && none[0] && none[1],
+    ];
+    Side { local, remote, switch, packets, none: none[0] && none[1] && none[2], one }
 }
 
 const fn local(least: usize, most: usize, packets: Packets) -> Side {

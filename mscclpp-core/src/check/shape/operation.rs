@@ -18,13 +18,16 @@ pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
         .and_then(|()| counts(plan, at))
         .and_then(|()| ids(plan, at))
         .and_then(|()| loops(plan, at))
-        .and_then(|()| references(plan, at))
-        .and_then(|()| channels(plan, at))
-        .and_then(|()| overlaps(plan, at));
+        // What moves no data has no references, as counting them has shown.
+        .and_then(|()| if at.op.kind.is_data() { data(plan, at) } else { Ok(()) });
     if let Err((code, message)) = verdict {
         let message = format!("{} ({}) {message}", at.called(plan), at.agent());
         found.push(Diagnostic::new(code, at.site(plan), message));
     }
+}
+
+fn data(plan: &PlanTree, at: &Placed) -> Verdict {
+    references(plan, at).and_then(|()| channels(plan, at)).and_then(|()| overlaps(plan, at))
 }
 
 type Verdict = Result<(), (Code, String)>;
@@ -79,15 +82,25 @@ fn counts(_: &PlanTree, at: &Placed) -> Verdict {
     Ok(())
 }
 
-fn side(name: &str, list: &[Ref], demand: &Side) -> Verdict {
-    if list.is_empty() && demand.is_nothing() {
-        return Ok(());
-    }
-    let group = |range: &Ref| match range.place {
+/// Whether a place is local, remote or a switch's.
+fn group(range: &Ref) -> usize {
+    match range.place {
         Place::Local(_) => 0,
         Place::Remote(_) => 1,
         Place::Switch(_) => 2,
-    };
+    }
+}
+
+#[inline]
+fn side(name: &str, list: &[Ref], demand: &Side) -> Verdict {
+    match list {
+        [] if demand.none => Ok(()),
+        [only] if demand.one[group(only)] => Ok(()),
+        _ => long_side(name, list, demand),
+    }
+}
+
+fn long_side(name: &str, list: &[Ref], demand: &Side) -> Verdict {
     let (mut counts, mut last, mut sorted) = ([0; 3], 0, true);
     for group in list.iter().map(group) {
         sorted &= last <= group;
@@ -333,11 +346,13 @@ fn channels(plan: &PlanTree, at: &Placed) -> Verdict {
 /// ranges each thread has the same elements. Ports are given their pairs by different threads, so nothing may overlap at all.
 fn overlaps(plan: &PlanTree, at: &Placed) -> Verdict {
     let op = at.op;
-    // What has a single reference here and a single one on another rank is most of most plans.
-    if let ([src], [dst]) = (&op.srcs[..], &op.dsts[..])
-        && (src.is_remote() || dst.is_remote())
-    {
-        return Ok(());
+    // What has a single reference here and a single one on another rank, or in another buffer, is most of most plans.
+    if let ([src], [dst]) = (&op.srcs[..], &op.dsts[..]) {
+        let in_place = plan.collective.in_place;
+        let apart = |(a, b)| a != b && (!in_place || a == BufferKind::Scratch || b == BufferKind::Scratch);
+        if src.is_remote() || dst.is_remote() || src.local_buffer().zip(dst.local_buffer()).is_some_and(apart) {
+            return Ok(());
+        }
     }
     let port = op.channel == Some(ChannelKind::Port);
     let mut all: SmallVec<[Touched; MOST_PAIRED]> = SmallVec::new();

@@ -3,7 +3,7 @@
 use super::check;
 use crate::collective::CollectiveKind;
 use crate::diag::Code;
-use crate::plan::{ChannelTable, Ids, LoopBody, OpKind, Place, PlanTree, Ref, RemoteBuffer, Slice};
+use crate::plan::{BlockTable, ChannelTable, LoopBody, OpKind, Place, PlanTree, Ref, RemoteBuffer, Slice};
 use crate::testing::plan;
 use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
 
@@ -90,7 +90,9 @@ fn block_tables() {
     refused(Code::IndexOutOfRange, |plan| plan.ranks[0].blocks[0].channels[0].1.push(4));
     refused(Code::IndexOutOfRange, |plan| plan.ranks[0].blocks[0].channels[2].1.push(4));
     refused(Code::IndexOutOfRange, |plan| plan.ranks[0].blocks[0].remote_buffers[0].1.push(3));
-    refused(Code::IndexOutOfRange, |plan| plan.ranks[0].blocks[0].channels.push((ChannelKind::Port, Ids::new())));
+    refused(Code::IndexOutOfRange, |plan| {
+        plan.ranks[0].blocks[0].channels.push((ChannelKind::Port, BlockTable::new()))
+    });
     refused(Code::IndexOutOfRange, |plan| plan.ranks[0].remote_buffers[1].memory = false);
 }
 

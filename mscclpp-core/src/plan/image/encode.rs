@@ -3,7 +3,7 @@
 use super::hash::hash;
 use super::layout::*;
 use crate::collective::CollectiveKind;
-use crate::plan::{ChannelTable, Ids, LoopBody, Op, Place, PlanTree, RankPlan, Ref};
+use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, Place, PlanTree, RankPlan, Ref};
 use crate::vocab::ChannelKind;
 
 /// The image of a plan.
@@ -170,7 +170,7 @@ impl Section {
         numbers.len()
     }
 
-    fn block_tables(&mut self, tables: &[(ChannelKind, Ids)]) {
+    fn block_tables(&mut self, tables: &[(ChannelKind, BlockTable)]) {
         for (kind, ids) in tables {
             let first = self.numbers.len() as u64;
             let length = self.list(ids) as u64;

@@ -290,41 +290,36 @@ fn within(a: &[Fact], b: &[Fact], relaxed: bool) -> bool {
 /// Facts that are being put together, by agent.
 #[derive(Default)]
 struct Gather {
-    /// What is over and what is seen, of those that are marked.
+    /// What is over and what is seen, of those that are marked; zeros of all others.
     facts: Vec<(u32, u32)>,
     marks: Vec<u64>,
-    /// The marks that may be set.
-    used: Range<usize>,
+    /// The first and the last of the marks that may be set.
+    used: Option<(usize, usize)>,
 }
 
 impl Gather {
     fn add(&mut self, fact: Fact) {
         let (agent, place) = (fact.agent as usize, fact.agent as usize / 64);
         if agent >= self.facts.len() {
-            self.facts.resize(agent + 1, (0, 0));
+            self.facts.resize((agent + 1).next_multiple_of(64), (0, 0));
             self.marks.resize(place + 1, 0);
         }
-        let mark = 1 << (agent % 64);
-        if self.marks[place] & mark > 0 {
-            let (over, seen) = self.facts[agent];
-            self.facts[agent] = (over.max(fact.over), seen.max(fact.seen));
-            return;
-        }
-        self.facts[agent] = (fact.over, fact.seen);
-        self.marks[place] |= mark;
-        self.used = match self.used.is_empty() {
-            true => place..place + 1,
-            false => self.used.start.min(place)..self.used.end.max(place + 1),
-        };
+        let (over, seen) = &mut self.facts[agent];
+        *over = fact.over.max(*over);
+        *seen = fact.seen.max(*seen);
+        self.marks[place] |= 1 << (agent % 64);
+        let (first, last) = self.used.unwrap_or((place, place));
+        self.used = Some((first.min(place), last.max(place)));
     }
 
     /// Appends all facts in ascending order, and is empty again.
     fn take(&mut self, out: &mut Vec<Fact>) {
-        for place in std::mem::take(&mut self.used) {
+        let Some((first, last)) = self.used.take() else { return };
+        for place in first..=last {
             let mut marks = std::mem::take(&mut self.marks[place]);
             while marks > 0 {
                 let agent = place * 64 + marks.trailing_zeros() as usize;
-                let (over, seen) = self.facts[agent];
+                let (over, seen) = std::mem::take(&mut self.facts[agent]);
                 out.push(Fact { agent: agent as u32, over, seen });
                 marks &= marks - 1;
             }
