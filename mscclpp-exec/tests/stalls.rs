@@ -152,7 +152,7 @@ fn crossed_channels() {
     for rank in 0..2 {
         let peer = 1 - rank as u32;
         plan.ranks[rank].channels[0] = mscclpp_core::plan::ChannelTable::Memory(vec![peer, peer]);
-        plan.ranks[rank].blocks[0].channels[0].1 = vec![0, 1];
+        plan.ranks[rank].blocks[0].channels[0].1 = vec![0, 1].into();
         plan.ranks[rank].blocks[0].ops[1].ids[0] = 1;
     }
     let stall = stall(&plan);
