@@ -66,8 +66,7 @@ impl Drive<'_> {
             self.states[self.context.agents.len()] = State::begin(self.number, 0);
         }
         if !self.session.wires.is_empty() {
-            let plan = self.session.plans.iter().position(|plan| std::ptr::eq(&*plan.context, self.context));
-            self.session.wires.begin(plan.unwrap_or(usize::MAX) as u64, self.session.launches);
+            self.session.wires.begin(self.context, self.session.launches);
         }
         if self.turn.settle {
             self.settle()?;

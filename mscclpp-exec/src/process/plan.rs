@@ -104,6 +104,12 @@ impl PlanContext {
         known.hash() == plan.hash() && known.image().len() == plan.image().len()
     }
 
+    /// What ranks of other nodes call the plan.
+    #[inline]
+    pub(super) fn key(&self) -> u64 {
+        self.program.plan.hash() as u64
+    }
+
     /// Says where an own thread block stands in a call.
     pub(super) fn write_position(&self, agent: usize, call: u64, state: &State) {
         let line = self.cells.line(self.program.channels.len() + agent);

@@ -154,7 +154,8 @@ impl Session {
 
     /// Makes counters for a plan; returns its position.
     fn add_plan(&mut self, program: Program) -> Result<usize, Error> {
-        self.connect_nodes(&program)?;
+        // Peers wait for this rank in what follows, and those on other nodes go on.
+        self.connect_nodes(&program).inspect_err(|error| self.give_up(error))?;
         // The first rank of the node has them.
         let bytes = if self.me == 0 { Cells::bytes(lines(&program)) } else { 0 };
         let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;
@@ -190,7 +191,7 @@ impl Session {
         for (slot, bytes) in bytes.into_iter().enumerate() {
             let have = self.staging[slot].as_ref().map_or(0, |shared| shared.mine.len() as u64);
             if have < bytes {
-                self.staging[slot] = None;
+                // What older executables use stays if there is not so much.
                 self.staging[slot] = Some(self.allocate(bytes, "room for copies", "copies", false)?);
             }
         }

@@ -131,7 +131,9 @@ impl Session {
             let (Ok(len), Some(file)) = (len, sent.files.into_iter().next()) else {
                 return Err(Error::Lost { peer, why: format!("it has no memory for its part of an {text}") });
             };
-            theirs.push(Some(Arc::new(Segment::open(file, len)?)));
+            // No peer knows of this.
+            let segment = Segment::open(file, len).inspect_err(|error| self.give_up(error))?;
+            theirs.push(Some(Arc::new(segment)));
         }
         let shared =
             Arc::new(Shared { number: self.allocations, mine: Arc::new(mine), reserved: AtomicBool::new(now), theirs });

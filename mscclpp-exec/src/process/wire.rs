@@ -10,7 +10,7 @@ use std::net::TcpStream;
 
 use bytemuck::{Pod, Zeroable};
 
-use super::plan::Prepared;
+use super::plan::{PlanContext, Prepared};
 use crate::error::Error;
 use crate::interpret::{Launch, Remote, Trigger};
 
@@ -27,7 +27,7 @@ const READ: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
-    /// Position of the plan among those of the group, and launch of the group.
+    /// Half of the plan's hash, and launch of the group. Nodes need not have the same plans: a preparation can fail on one.
     plan: u64,
     launch: u64,
     /// The trigger, and where its bytes begin; of a signal [`SIGNAL`] and the channel.
@@ -46,7 +46,7 @@ const SIGNAL: u32 = u32::MAX;
 pub(super) struct Wires {
     /// By rank; `None` for ranks that no plan has needed so far, and those of this node.
     wires: Vec<Option<RefCell<Wire>>>,
-    /// The plan and launch at hand.
+    /// Half the hash of the plan at hand, and the launch.
     plan: Cell<u64>,
     launch: Cell<u64>,
 }
@@ -91,8 +91,8 @@ impl Wires {
     }
 
     /// Begins a launch.
-    pub(super) fn begin(&self, plan: u64, launch: u64) {
-        self.plan.set(plan);
+    pub(super) fn begin(&self, plan: &PlanContext, launch: u64) {
+        self.plan.set(plan.key());
         self.launch.set(launch);
     }
 
@@ -130,7 +130,8 @@ impl Wires {
     fn accept(&self, rank: u32, header: &Header, bytes: &[u8], launch: &Launch<'_>, plans: &[Prepared]) -> bool {
         let Header { plan, number, instr, at, .. } = *header;
         if instr == SIGNAL {
-            let Some(context) = plans.get(plan as usize).map(|plan| &plan.context) else {
+            let mut plans = plans.iter().map(|plan| &plan.context);
+            let Some(context) = plans.find(|context| context.key() == plan) else {
                 return false;
             };
             let channels = &context.program.channels;

@@ -231,3 +231,20 @@ fn too_much_memory_is_an_error_on_the_rank_that_lacks_it_and_its_peers() {
     assert!(matches!(results[0], Error::NoMemory { .. }), "{}", results[0]);
     assert!(matches!(results[1], Error::Lost { peer: 0, .. }), "{}", results[1]);
 }
+
+#[test]
+fn a_preparation_that_fails_leaves_older_ones_as_they_are() {
+    let all_pairs = algorithms::find("allreduce_all_pairs").expect("it is in the library");
+    let plan = Plan::new(&all_pairs.compile(all_pairs.spec(2, 2), &[]).expect("it compiles"));
+    each(2, |transport| {
+        let mut x = transport.prepare(&plan, Message::of::<f32>(1000).any_size()).expect("a little");
+        for _ in 0..2 {
+            let mut buffer = vec![1.0_f32; 1000];
+            x.launch_in_place(&mut buffer).expect("it has what it needs");
+            assert_eq!(buffer, [2.0; 1000]);
+            let error =
+                transport.prepare(&plan, Message::of::<f32>(1 << 45).any_size()).expect_err("nobody has so much");
+            assert!(matches!(error, Error::NoMemory { .. }), "{error}");
+        }
+    });
+}

@@ -1,11 +1,14 @@
 //! Ranks as processes: results, deaths, and what stays behind.
 
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use mscclpp_core::plan::Plan;
+use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::process::{Executable, Transport};
 use mscclpp_exec::{Error, Message, algorithms};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::results::{Reference, check_on, plan_on};
 use crate::spawn::Job;
@@ -27,6 +30,7 @@ pub fn play(role: &str, transport: Transport) {
         "nodes" => results(&transport, 2),
         "killed" | "stopped" => launches_until_an_error(transport),
         "soak" => soak(&transport),
+        "short of descriptors" => prepares_on_one_node_only(&transport),
         other => panic!("no role {other}"),
     }
 }
@@ -60,6 +64,45 @@ fn processes_compute_the_same_bits() {
 fn nodes_compute_the_same_bits_through_ports() {
     for text in Job::start("nodes", 4, 2).succeed() {
         assert!(text.contains("checked "), "{text}");
+    }
+}
+
+/// What one node could not prepare does not confuse what both prepare later.
+fn prepares_on_one_node_only(transport: &Transport) {
+    // Different plans that need the same connections.
+    let algorithm = algorithms::find("allgather_two_nodes").expect("it is in the library");
+    let plans = [1, 2, 3].map(|instances| {
+        let spec = AlgoSpec { instances, ..algorithm.spec(4, 2) };
+        Plan::new(&algorithm.compile(spec, &[]).expect("it compiles"))
+    });
+    let message = Message::of::<f32>(4000).any_size();
+    let launch = |plan| check_on(transport, plan, message, &Reference::new(plan, message, 7));
+    // Now there are connections between the nodes.
+    launch(&plans[0]);
+    let taken = if transport.rank() == 0 { take_all_descriptors() } else { Vec::new() };
+    let result = transport.prepare(&plans[1], message);
+    drop(taken);
+    match transport.rank() {
+        0 => assert!(matches!(result, Err(Error::System { .. })), "{result:?}"),
+        1 => assert!(matches!(result, Err(Error::Lost { peer: 0, .. })), "{result:?}"),
+        _ => drop(result.expect("the other node has no limit")),
+    }
+    launch(&plans[2]);
+    launch(&plans[1]);
+    println!("launched all");
+}
+
+/// All descriptors that this process may have, but for those that it has.
+fn take_all_descriptors() -> Vec<File> {
+    let limit = Rlimit { current: Some(200), ..getrlimit(Resource::Nofile) };
+    setrlimit(Resource::Nofile, limit).expect("less is always possible");
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+}
+
+#[test]
+fn a_plan_that_one_node_could_not_prepare() {
+    for text in Job::start("short of descriptors", 4, 2).succeed() {
+        assert!(text.contains("launched all"), "{text}");
     }
 }
 
