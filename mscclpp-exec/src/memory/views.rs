@@ -26,6 +26,10 @@ impl Loan<'_> {
             Self::Write(bytes) => bytes,
         }
     }
+
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(self, Self::Write(_))
+    }
 }
 
 impl Views {

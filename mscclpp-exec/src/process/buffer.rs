@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::session::Session;
 use crate::dtype::Element;
 use crate::error::Error;
+use crate::memory::Loan;
 use crate::shm::Segment;
 
 /// One allocation that all ranks of a node made together: each has its own memory, and has mapped the others'.
@@ -42,18 +43,24 @@ impl Shared {
         self.theirs.get(place).map(|segment| segment.as_ref().unwrap_or(&self.mine))
     }
 
-    /// Where a slice begins in the own memory, if it lies there.
+    /// Where a slice begins in the own memory, if it lies there and peers can use it where it is. What is written must have
+    /// its own pages: a launch that fails takes those away from peers.
     #[inline]
-    pub(super) fn find(&self, bytes: &[u8]) -> Option<u64> {
+    pub(super) fn find(&self, loan: &Loan<'_>) -> Option<u64> {
+        let bytes = loan.bytes();
         let at = bytes.as_ptr().addr().checked_sub(self.mine.base().addr().get())?;
-        (at + bytes.len() <= self.mine.len()).then_some(at as u64)
+        let part = at as u64..(at + bytes.len()) as u64;
+        let fits = part.end <= self.mine.len() as u64 && (!loan.is_written() || self.mine.has_own_pages(&part));
+        fits.then_some(part.start)
     }
 }
 
 /// Elements that a launch uses where they are, without copies, because the other ranks of the node can reach them.
 ///
 /// Made by [`Transport::alloc`](super::Transport::alloc), zero at first, aligned to a page. It is a slice otherwise: any part
-/// of it can be handed to a launch. The memory is freed when all ranks have dropped their part of the allocation.
+/// of it can be handed to a launch. A part that a launch may write to is copied all the same unless it begins with a page of
+/// the system and ends with one, or with the buffer. The memory is freed when all ranks have dropped their part of the
+/// allocation.
 ///
 /// Peers write to it only during launches that it was handed to, so while this rank holds a reference nothing changes under
 /// it: a launch borrows its output exclusively, and returns when its peers have finished with it.
@@ -84,7 +91,8 @@ impl<T: Element> Deref for SharedBuffer<T> {
         // SAFETY: the segment has `len` elements, lives as long as `self`, and begins on a page; any bits are an element.
         // Nobody writes to them while the result lives: this process only through `deref_mut` or a launch that it was lent to
         // for writing, both of which need `self` exclusively; peers only during such a launch, which they wait to begin
-        // and which waits for them to finish (see `process`). After a launch that failed nobody else reaches the memory.
+        // and which waits for them to finish (see `process`). After a launch that failed nobody else reaches what it was lent;
+        // where that cannot be had the process ends.
         unsafe { std::slice::from_raw_parts(self.shared.mine.base().as_ptr().cast(), self.len) }
     }
 }

@@ -120,7 +120,7 @@ impl Executable {
 
     /// Launches out of place, and returns when this rank is done.
     ///
-    /// Slices of a [`SharedBuffer`](super::SharedBuffer) are used where they are; of others, what peers read is copied before
+    /// A [`SharedBuffer`](super::SharedBuffer) and most slices of one are used where they are; of others, what peers read is copied before
     /// and what they write after. Does not allocate, and takes no lock that anybody waits for. Elements of the output that the
     /// plan does not write keep their values.
     ///
@@ -187,7 +187,7 @@ impl Executable {
         let number = session.enter()?;
         let lender = Lender::new(session, context, last, &loans, number)?;
         // What only a launch that fails needs.
-        let written = [0, 1].map(|slot| matches!(loans[slot], Loan::Write(_)));
+        let written = loans.each_ref().map(Loan::is_written);
         let own = (session.rank() * SLICES) as usize;
         let private = (context.program.shape.ranks * SLICES) as usize;
         let mut slot = 0;
@@ -208,7 +208,7 @@ impl Executable {
                 }
             }
         };
-        let result = views.lend(loans, |views| {
+        views.lend(loans, |views| {
             for slot in (0..SLOTS).filter(|&slot| lender.copies[slot]) {
                 let (region, at) = lender.handed.0[slot];
                 if let Some(shared) = session.copies_in(region, slot) {
@@ -217,24 +217,41 @@ impl Executable {
             }
             copies(views, copy_in, true);
             session.announce(number, *id, &lender.handed);
+            // From here on peers know the buffers.
+            let revoke = Revoke { last, handed: &lender.handed, written, lens };
             let lasting = lender.lasting;
             let mut drive =
                 Drive { session, context, params, views, states, worker, seen, number, turn, lens, lasting };
             drive.run()?;
+            std::mem::forget(revoke);
             copies(drive.views, copy_out, false);
             drive.divide();
             Ok(())
-        });
-        if result.is_err() {
-            for (slot, shared) in last.iter().enumerate() {
-                let shared = shared.upgrade().filter(|shared| shared.number == lender.handed.0[slot].0);
-                if let (true, Some(shared)) = (written[slot], shared) {
-                    // Where this fails too there is no memory at all; the caller gets the first error.
-                    let _ = shared.mine.cut_off();
-                }
+        })
+    }
+}
+
+/// Takes written buffers away from peers when a launch ends before they have finished with it, by an error or a panic.
+struct Revoke<'l> {
+    /// By slot: the allocation of the slice that was handed in, if it was not copied.
+    last: &'l [Weak<Shared>; SLOTS],
+    handed: &'l Handed,
+    written: [bool; SLOTS],
+    lens: [u64; SLOTS],
+}
+
+impl Drop for Revoke<'_> {
+    #[cold]
+    fn drop(&mut self) {
+        for (slot, shared) in self.last.iter().enumerate().filter(|(slot, _)| self.written[*slot]) {
+            let (number, at) = self.handed.0[slot];
+            let Some(shared) = shared.upgrade().filter(|shared| shared.number == number) else { continue };
+            if let Err(error) = shared.mine.cut_off(at..at + self.lens[slot]) {
+                // The caller would get back memory to which peers may still write.
+                log::error!("{error}");
+                std::process::abort();
             }
         }
-        result
     }
 }
 
@@ -279,7 +296,7 @@ impl Lender {
             }
             let ring = ring.filter(|_| len <= SHORT);
             let place =
-                if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan.bytes()) };
+                if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan) };
             if let Some(place) = place {
                 lender.handed.0[slot] = place;
                 lender.lasting = false;

@@ -14,8 +14,8 @@
 //!
 //! A peer touches a caller's buffer only after it has seen that its owner began the launch (an operation that visits a peer's
 //! buffer waits for that), and the owner's launch returns only when all peers that touch the buffer have finished. This holds
-//! for every plan, wrong ones too, so between launches a [`SharedBuffer`] is an ordinary slice. If a launch fails, its buffers
-//! are cut off from the peers before it returns: they are zero then.
+//! for every plan, wrong ones too, so between launches a [`SharedBuffer`] is an ordinary slice. If a launch fails, what
+//! it may write to is cut off from the peers before it returns: it is zero then.
 
 mod buffer;
 mod calls;

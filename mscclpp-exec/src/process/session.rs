@@ -13,7 +13,7 @@ use super::seats::Seats;
 use super::wire::Wires;
 use crate::bootstrap::Bootstrap;
 use crate::error::{Cause, Error};
-use crate::memory::Views;
+use crate::memory::{Loan, Views};
 use crate::numeric::{LINE, Line};
 use crate::shm::{Cells, Door, Mesh, Segment, Sent};
 
@@ -374,12 +374,13 @@ impl Session {
         self.agree(TEXT)
     }
 
-    /// The number of the allocation that a slice lies in, and where; looks into `last` first and leaves there what it found.
+    /// The number of the allocation in which peers can use a slice, and where; looks into `last` first and leaves there what
+    /// it found.
     #[inline]
-    pub(super) fn region(&self, last: &mut Weak<Shared>, bytes: &[u8]) -> Option<(u64, u64)> {
+    pub(super) fn region(&self, last: &mut Weak<Shared>, loan: &Loan<'_>) -> Option<(u64, u64)> {
         let find = |region: &Weak<Shared>| {
             let region = region.upgrade()?;
-            Some((region.number, region.find(bytes)?))
+            Some((region.number, region.find(loan)?))
         };
         find(last).or_else(|| {
             let (region, found) = self.regions.iter().find_map(|region| Some((region, find(region)?)))?;

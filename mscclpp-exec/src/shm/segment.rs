@@ -1,5 +1,6 @@
 //! An anonymous file, mapped.
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -96,18 +97,36 @@ impl Segment {
         })
     }
 
-    /// Replaces the memory by other, zeroed memory at the same addresses: from now on nobody else reaches it.
+    /// Whether a part has pages of its own: nothing else of the segment lies in them.
+    #[inline]
+    pub(crate) fn has_own_pages(&self, part: &Range<u64>) -> bool {
+        let page = rustix::param::page_size() as u64;
+        let ends = part.end.is_multiple_of(page) || part.end == self.len as u64;
+        !part.is_empty() && part.start.is_multiple_of(page) && ends
+    }
+
+    /// Replaces the pages of a part, which [are its own](Self::has_own_pages), by other, zeroed memory at the same addresses:
+    /// from now on nobody else reaches it.
     ///
     /// # Errors
     /// [`Error::System`] if the system has no memory for that.
-    pub(crate) fn cut_off(&self) -> Result<(), Error> {
-        // SAFETY: the range is this segment's mapping, and stays mapped all the time. Memory that changes to zeros under
-        // somebody with a reference would be a race; the caller sees to it that there is no reference, and accesses in atomic
-        // units may see any value.
+    ///
+    /// # Panics
+    /// If the pages are not the part's own, or it does not lie in the segment.
+    pub(crate) fn cut_off(&self, part: Range<u64>) -> Result<(), Error> {
+        assert!(
+            part.end <= self.len as u64 && self.has_own_pages(&part),
+            "bytes {part:?} of a segment of {} bytes",
+            self.len
+        );
+        let Some(len) = pages(part.end - part.start) else { return Ok(()) };
+        // SAFETY: the range lies in this segment's mapping, whose length is in whole pages, and stays mapped all the time.
+        // Memory that changes to zeros under somebody with a reference would be a race; in these pages lies nothing but the
+        // part, to which the caller alone has access in this process; accesses in atomic units may see any value.
         let result = unsafe {
             rustix::mm::mmap_anonymous(
-                self.base.as_ptr().cast(),
-                self.mapped,
+                self.base.as_ptr().wrapping_add(part.start as usize).cast(),
+                len,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE | MapFlags::FIXED,
             )
@@ -172,10 +191,26 @@ mod tests {
         let two = Arc::new(Segment::open(one.file().try_clone_to_owned().unwrap(), 100).unwrap());
         let (one_cells, two) = (Cells::new(Arc::clone(&one)), Cells::new(two));
         two.at(0).store(1, Relaxed);
-        one.cut_off().unwrap();
+        one.cut_off(0..100).unwrap();
         assert_eq!(one_cells.at(0).load(Relaxed), 0);
         two.at(0).store(2, Relaxed);
         assert_eq!(one_cells.at(0).load(Relaxed), 0);
+    }
+
+    #[test]
+    fn only_what_has_its_own_pages_can_be_cut_off() {
+        let page = rustix::param::page_size() as u64;
+        let segment = Arc::new(Segment::new(3 * page + 64, "a test").unwrap());
+        let cells = Cells::new(Arc::clone(&segment));
+        let lines = page as usize / 64;
+        (0..3 * lines + 1).for_each(|line| cells.at(line).store(1, Relaxed));
+        segment.cut_off(page..2 * page).unwrap();
+        segment.cut_off(3 * page..3 * page + 64).unwrap();
+        let left: Vec<_> = (0..3 * lines + 1).filter(|&line| cells.at(line).load(Relaxed) == 1).collect();
+        assert_eq!(left, (0..lines).chain(2 * lines..3 * lines).collect::<Vec<_>>());
+        for shared in [0..0, 0..page - 64, 64..page, 2 * page..3 * page + 32] {
+            assert!(!segment.has_own_pages(&shared), "{shared:?}");
+        }
     }
 
     #[test]

@@ -21,6 +21,12 @@ fn ring(ranks: u32) -> Plan {
     Plan::new(&ring.compile(ring.spec(ranks, ranks), &[]).expect("it compiles"))
 }
 
+/// In place.
+fn all_pairs(ranks: u32) -> Plan {
+    let all_pairs = algorithms::find("allreduce_all_pairs").expect("it is in the library");
+    Plan::new(&all_pairs.compile(all_pairs.spec(ranks, ranks), &[]).expect("it compiles"))
+}
+
 /// A plan that is checked by nobody.
 fn unchecked(ranks: u32, body: impl FnOnce(&Program)) -> Plan {
     let program = Program::new(AlgoSpec::new("plan", CollectiveKind::AllReduce, ranks));
@@ -220,6 +226,36 @@ fn buffers_of_a_launch_that_failed_are_out_of_reach() {
 }
 
 #[test]
+fn what_lies_beside_a_launch_that_failed_stays() {
+    let plan = all_pairs(2);
+    // In pages of their own and not.
+    for len in [1 << 16, 1000] {
+        let over = Barrier::new(2);
+        each_with(2, quick(), |transport| {
+            let mut x = transport.prepare(&plan, Message::of::<u64>(len).any_size()).expect("all are there");
+            let mut buffer = transport.alloc::<u64>(3 * len).expect("memory");
+            let mut other = transport.alloc::<u64>(len).expect("memory");
+            buffer.fill(7);
+            other.fill(8);
+            if transport.rank() == 1 {
+                over.wait();
+                return;
+            }
+            let (before, rest) = buffer.split_at_mut(len);
+            let (part, after) = rest.split_at_mut(len);
+            let first = x.launch_in_place(part);
+            // This one does not even begin.
+            let second = x.launch_in_place(&mut other);
+            over.wait();
+            assert!(matches!(first, Err(Error::Interrupted(_))), "{first:?}");
+            assert!(matches!(second, Err(Error::Broken { .. })), "{second:?}");
+            assert_eq!((&*before, &*after), (&vec![7; len][..], &vec![7; len][..]), "{len}");
+            assert_eq!(*other, vec![8; len][..]);
+        });
+    }
+}
+
+#[test]
 fn too_much_memory_is_an_error_on_the_rank_that_lacks_it_and_its_peers() {
     let results = each(2, |transport| {
         let len = if transport.rank() == 0 { 1 << 50 } else { 10 };
@@ -234,8 +270,7 @@ fn too_much_memory_is_an_error_on_the_rank_that_lacks_it_and_its_peers() {
 
 #[test]
 fn a_preparation_that_fails_leaves_older_ones_as_they_are() {
-    let all_pairs = algorithms::find("allreduce_all_pairs").expect("it is in the library");
-    let plan = Plan::new(&all_pairs.compile(all_pairs.spec(2, 2), &[]).expect("it compiles"));
+    let plan = all_pairs(2);
     each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(1000).any_size()).expect("a little");
         for _ in 0..2 {
