@@ -1,7 +1,7 @@
 //! Launches that run while the caller does something else.
 
 use std::fmt;
-use std::sync::mpsc;
+use std::sync::mpsc::{self, TryRecvError};
 use std::thread::JoinHandle;
 
 use super::launch::Executable;
@@ -101,21 +101,29 @@ impl Queue {
 }
 
 impl<B> Pending<B> {
-    /// The result, if the launch has ended.
+    /// What [`wait`](Self::wait) gives, if the launch has ended.
     ///
     /// # Errors
     /// The pending launch itself, if it is still under way.
-    pub fn try_wait(self) -> Result<Finished<B>, Self> {
-        self.result.try_recv().map_err(|_| self)
+    pub fn try_wait(self) -> Result<Result<Finished<B>, Error>, Self> {
+        match self.result.try_recv() {
+            Ok(finished) => Ok(Ok(finished)),
+            Err(TryRecvError::Disconnected) => Ok(Err(panicked())),
+            Err(TryRecvError::Empty) => Err(self),
+        }
     }
 
     /// Waits for the launch.
     ///
     /// # Errors
-    /// [`Error::Internal`] if the launch panicked. Errors of the launch itself are in [`Finished::result`].
+    /// [`Error::Internal`] if the launch or one before it panicked. Errors of the launch itself are in [`Finished::result`].
     pub fn wait(self) -> Result<Finished<B>, Error> {
-        self.result.recv().map_err(|_| Error::Internal("a queued launch panicked".into()))
+        self.result.recv().map_err(|_| panicked())
     }
+}
+
+fn panicked() -> Error {
+    Error::Internal("a queued launch panicked".into())
 }
 
 impl Drop for Queue {
@@ -137,5 +145,26 @@ impl fmt::Debug for Queue {
 impl<B> fmt::Debug for Pending<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pending").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_launches_after_a_panic() {
+        let queue = Queue::new().unwrap();
+        let first = queue.run::<()>(|| panic!("a panic that a test wants")).unwrap();
+        let second = queue.run::<()>(|| unreachable!("the thread is gone"));
+        for mut pending in [Ok(first), second].into_iter().flatten() {
+            let ended = loop {
+                match pending.try_wait() {
+                    Ok(ended) => break ended,
+                    Err(still) => pending = still,
+                }
+            };
+            assert!(matches!(ended, Err(Error::Internal(_))), "{ended:?}");
+        }
     }
 }
