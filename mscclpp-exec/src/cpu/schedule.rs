@@ -56,7 +56,7 @@ impl Turn<'_> {
             .filter(|(_, agent)| agent.finished.load(Relaxed) != self.launch.number)
             .map(|(number, agent)| (number, *agent.state.lock().unwrap_or_else(PoisonError::into_inner)))
             .collect();
-        self.launch.stall(&waiting, &[])
+        self.launch.stall(&waiting, &[], &[])
     }
 
     /// Works on the launch as worker `index` of `of` until it has ended.

@@ -291,7 +291,7 @@ fn wait(blocked: &Blocked) -> WaitRecord {
         waits_for: WaitsFor::to_string(waits_for),
         released_by: match released {
             Released::By { rank, block, op, kind, place } => Some(record(*rank, *block, *op, *kind, place.as_ref())),
-            Released::ByNothing => None,
+            Released::ByBeginning | Released::ByNothing => None,
         },
     }
 }

@@ -84,6 +84,11 @@ pub enum WaitsFor {
         /// The flag that is there.
         seen: u32,
     },
+    /// Other ranks, before whose beginning it must not go on.
+    Peers {
+        /// Ranks that have not begun this launch. If there are none it could go on: its own rank does not get there.
+        ranks: Vec<u32>,
+    },
     /// The proxy of its rank, which cannot happen unless the executor is at fault.
     Proxy,
 }
@@ -104,6 +109,8 @@ pub enum Released {
         /// Where it was written, if that is known.
         place: Option<SourcePlace>,
     },
+    /// The beginning of the ranks that it waits for.
+    ByBeginning,
     /// Nothing that was still to come.
     ByNothing,
 }
@@ -138,6 +145,11 @@ impl fmt::Display for WaitsFor {
                 f,
                 "packet {packet} of the packets at scratch chunk {chunk}: flag {expected} expected, {seen} seen"
             ),
+            Self::Peers { ranks } if ranks.is_empty() => f.write_str("its own rank to go on"),
+            Self::Peers { ranks } => {
+                let ranks: Vec<_> = ranks.iter().map(|rank| format!("rank {rank}")).collect();
+                write!(f, "{} to begin this launch", ranks.join(" and "))
+            }
             Self::Proxy => f.write_str("the port proxy of its rank"),
         }
     }
@@ -152,16 +164,17 @@ impl fmt::Display for Blocked {
         if let Some(iteration) = self.iteration {
             write!(f, " in iteration {iteration}")?;
         }
-        write!(f, " waits for {}; ", self.waits_for)?;
+        write!(f, " waits for {}", self.waits_for)?;
         match &self.released {
             Released::By { rank, block, op, kind, place } => {
-                write!(f, "{} would release it but is not reached", path(*rank, *block, *op, *kind))?;
+                write!(f, "; {} would release it but is not reached", path(*rank, *block, *op, *kind))?;
                 if let Some(place) = place {
                     write!(f, ", at {place}")?;
                 }
                 Ok(())
             }
-            Released::ByNothing => f.write_str("no operation that is still to come would release it"),
+            Released::ByBeginning => Ok(()),
+            Released::ByNothing => f.write_str("; no operation that is still to come would release it"),
         }
     }
 }

@@ -95,6 +95,13 @@ pub(crate) enum Action {
     Loop,
 }
 
+impl Action {
+    /// Whether it goes through the proxy.
+    pub(crate) fn is_port(self) -> bool {
+        matches!(self, Self::Port { .. } | Self::PortForward | Self::PortSignal | Self::Flush)
+    }
+}
+
 /// One operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instr {

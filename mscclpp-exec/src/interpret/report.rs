@@ -13,11 +13,12 @@ impl Launch<'_> {
     /// The report of a stall.
     ///
     /// `waiting`: thread blocks that have not finished, by their number in the program, and where they stand. `others`:
-    /// thread blocks of which is not known where they stand, with where they may stand at the earliest.
-    pub(crate) fn stall(&self, waiting: &[(u32, State)], others: &[(u32, State)]) -> Stall {
+    /// thread blocks of which is not known where they stand, with where they may stand at the earliest. `absent`: ranks that
+    /// have not begun the launch.
+    pub(crate) fn stall(&self, waiting: &[(u32, State)], others: &[(u32, State)], absent: &[u32]) -> Stall {
         let releases = Releases::new(self.program, waiting.iter().chain(others));
         let mut blocked: Vec<Blocked> =
-            waiting.iter().map(|(agent, state)| self.blocked(*agent, state, &releases)).collect();
+            waiting.iter().map(|(agent, state)| self.blocked(*agent, state, &releases, absent)).collect();
         blocked.sort_by_key(|blocked| blocked.released != Released::ByNothing);
         Stall {
             plan: self.program.plan.name().to_owned(),
@@ -27,11 +28,13 @@ impl Launch<'_> {
         }
     }
 
-    fn blocked(&self, agent: u32, state: &State, releases: &Releases) -> Blocked {
+    fn blocked(&self, agent: u32, state: &State, releases: &Releases, absent: &[u32]) -> Blocked {
         let Code { rank, block, end, .. } = self.program.agents[agent as usize];
         let instr = &self.program.instrs[state.at.instr.min(end - 1) as usize];
-        let (waits_for, released) = self.waits_for(agent, instr, state, releases);
-        let released = released_by(self.program, released);
+        let (waits_for, released) = match self.waits_for(agent, instr, state, releases) {
+            Some((waits_for, released)) => (waits_for, released_by(self.program, released)),
+            None => (WaitsFor::Peers { ranks: absent.to_vec() }, Released::ByBeginning),
+        };
         Blocked {
             rank,
             block,
@@ -44,9 +47,19 @@ impl Launch<'_> {
         }
     }
 
-    fn waits_for(&self, agent: u32, instr: &Instr, state: &State, releases: &Releases) -> (WaitsFor, Option<Op>) {
+    /// What the operation waits for, and what would release it; `None` if it is held back until peers have begun.
+    fn waits_for(
+        &self,
+        agent: u32,
+        instr: &Instr,
+        state: &State,
+        releases: &Releases,
+    ) -> Option<(WaitsFor, Option<Op>)> {
         let id = self.program.ids(instr).get(state.at.number as usize).copied().unwrap_or_default();
-        match instr.action {
+        let found = match instr.action {
+            _ if self.closed && instr.visits => return None,
+            // It has not even begun to wait.
+            Action::Wait { .. } | Action::Barrier if !state.at.waiting => return None,
             Action::Wait { .. } => {
                 let channel = &self.program.channels[id as usize];
                 let waits_for = WaitsFor::Signal {
@@ -65,7 +78,7 @@ impl Launch<'_> {
             }
             Action::Barrier => {
                 let id = self.program.ids(instr)[0];
-                let round = state.ticket - u64::from(instr.count);
+                let round = state.ticket.saturating_sub(u64::from(instr.count));
                 let arrived = self.counters.barriers[id as usize].load(Relaxed).saturating_sub(round) as u32;
                 let number = self.program.barriers[id as usize].id;
                 let waits_for = WaitsFor::Barrier { id: number, arrived, expected: instr.count };
@@ -73,9 +86,11 @@ impl Launch<'_> {
             }
             _ => match self.missing_packet(instr, state) {
                 Some((operand, waits_for)) => (waits_for, releases.packets(&operand, agent)),
-                None => (WaitsFor::Proxy, None),
+                None if instr.action.is_port() => (WaitsFor::Proxy, None),
+                None => return None,
             },
-        }
+        };
+        Some(found)
     }
 
     /// The first packet that an operation still waits for.
@@ -85,7 +100,7 @@ impl Launch<'_> {
         let srcs = if one { srcs.get(state.at.number as usize..=state.at.number as usize)? } else { srcs };
         srcs.iter().filter(|src| src.space == Space::Packets).find_map(|src| {
             let window = self.window(instr, src.size, state);
-            let at = window.start + state.at.done;
+            let at = window.start + state.at.done.min(window.len);
             let (span, _) = self.span(src, at, self.params.grain);
             let missing = (0..span.len() / 8).find(|&i| span.flag(i) != self.flag)?;
             let bytes = if self.params.message.packet == Packet::LL8 { 4 } else { 8 };
@@ -136,7 +151,7 @@ impl Releases {
         let mut releases = Self { ops: BTreeMap::new(), packets: Vec::new() };
         for (agent, state) in waiting {
             let code = &program.agents[*agent as usize];
-            let again = state.loop_end != 0 && state.at.iteration + 1 < state.trips;
+            let again = state.loop_end != 0 && state.at.iteration.saturating_add(1) < state.trips;
             let first = if again { state.loop_start } else { state.at.instr };
             for at in first..code.end {
                 let instr = &program.instrs[at as usize];

@@ -48,7 +48,7 @@ impl State {
         [first, number.into(), done, iteration, self.ticket, pair(self.loop_start, self.loop_end), self.trips]
     }
 
-    /// What [`to_words`](Self::to_words) said.
+    /// What [`to_words`](Self::to_words) said. The window of its loop must be looked up.
     pub(crate) fn from_words(launch: u64, words: [u64; 7]) -> Self {
         let [first, number, done, iteration, ticket, ends, trips] = words;
         let halves = |word: u64| (word as u32, (word >> 32) as u32);

@@ -276,7 +276,8 @@ impl Drive<'_> {
         }
         if let Some(cause) = cause {
             self.compare()?;
-            return Err(self.interrupt(cause));
+            // Where none may run, nothing was visited yet, or all was.
+            return Err(self.interrupt(cause, closed.unwrap_or(true)));
         }
         let asleep = self.session.calls.lie_down();
         if closed.map(|closed| self.pass(closed)).transpose()?.is_some_and(|pass| pass.progress) {
@@ -297,12 +298,12 @@ impl Drive<'_> {
     }
 
     fn deadline(&self) -> Cause {
-        let (mut absent, mut silent) = (Vec::new(), Vec::new());
+        let absent: Vec<u32> = self.absent().collect();
+        let mut silent = Vec::new();
         for place in self.session.peers() {
             let rank = self.session.locals[place];
-            if self.session.calls.begun(place, self.number).is_none() && !self.session.is_compared(place) {
-                absent.push(rank);
-            } else if !self.has_said(rank) && !self.session.calls.is_finished(place, self.number) {
+            let through = self.session.calls.is_finished(place, self.number);
+            if !absent.contains(&rank) && !self.has_said(rank) && !through {
                 silent.push(rank);
             }
         }

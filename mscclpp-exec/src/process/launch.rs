@@ -295,8 +295,7 @@ impl Lender {
                 continue;
             }
             let ring = ring.filter(|_| len <= SHORT);
-            let place =
-                if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan) };
+            let place = if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan) };
             if let Some(place) = place {
                 lender.handed.0[slot] = place;
                 lender.lasting = false;

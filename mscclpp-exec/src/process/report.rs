@@ -1,14 +1,21 @@
 //! What a rank says when it gives a launch up.
 
 use super::drive::{Drive, launch};
-use crate::error::{Cause, Error, Interrupted, Stall};
+use crate::error::{Blocked, Cause, Error, Interrupted, Stall, WaitsFor};
 use crate::interpret::State;
 
 impl Drive<'_> {
-    /// Ends the launch for this rank and its peers.
+    /// Ends the launch for this rank and its peers. `closed`: whether what visits peers' buffers is held back.
     #[cold]
-    pub(super) fn interrupt(&mut self, cause: Cause) -> Error {
-        let stall = self.stall();
+    pub(super) fn interrupt(&mut self, mut cause: Cause, closed: bool) -> Error {
+        let stall = self.stall(closed);
+        if let Cause::Deadline { silent, .. } = &mut cause {
+            // What these ranks have said does not hold any more.
+            let free = |blocked: &&Blocked| matches!(&blocked.waits_for, WaitsFor::Peers { ranks } if ranks.is_empty());
+            silent.extend(stall.blocked.iter().filter(free).map(|blocked| blocked.rank));
+            silent.sort_unstable();
+            silent.dedup();
+        }
         let error = Error::Interrupted(Box::new(Interrupted { rank: self.session.rank(), cause, stall }));
         self.session.give_up(&error);
         error
@@ -21,14 +28,31 @@ impl Drive<'_> {
         own.all(|(agent, _)| self.context.position(agent, self.number).is_some())
     }
 
-    fn stall(&self) -> Stall {
+    /// Ranks of the node that have not begun the launch.
+    pub(super) fn absent(&self) -> impl Iterator<Item = u32> {
+        let begun = |place| self.session.is_compared(place) || self.session.calls.begun(place, self.number).is_some();
+        self.session.peers().filter(move |&place| !begun(place)).map(|place| self.session.locals[place])
+    }
+
+    /// Where a thread block of a peer stands, if its rank has said so.
+    fn position(&self, agent: u32) -> Option<State> {
+        let mut state = self.context.position(agent as usize, self.number)?;
+        let program = &self.context.program;
+        let header = state.loop_start.checked_sub(1).and_then(|at| program.instrs.get(at as usize));
+        if let Some(header) = header.filter(|_| state.loop_end != 0) {
+            state.unit = self.params.layout.window(header.unit);
+        }
+        Some(state)
+    }
+
+    fn stall(&self, closed: bool) -> Stall {
         let (mut waiting, mut others) = (Vec::new(), Vec::new());
         let own = self.session.rank();
         for (agent, code) in (0..).zip(&self.context.program.agents) {
             let known = if code.rank == own {
                 Some(self.states[agent as usize - self.context.agents.start])
             } else {
-                self.context.position(agent as usize, self.number)
+                self.position(agent)
             };
             let place = self.session.locals.iter().position(|&rank| rank == code.rank);
             match known {
@@ -41,8 +65,9 @@ impl Drive<'_> {
         }
         // Own thread blocks first.
         waiting.sort_by_key(|&(agent, _)| self.context.program.agents[agent as usize].rank != own);
-        let mut stall =
-            launch(self.context, self.params, self.views, self.number, self.turn, false).stall(&waiting, &others);
+        let absent: Vec<u32> = self.absent().collect();
+        let launch = launch(self.context, self.params, self.views, self.number, self.turn, closed);
+        let mut stall = launch.stall(&waiting, &others, &absent);
         stall.launch = self.session.launches;
         stall
     }

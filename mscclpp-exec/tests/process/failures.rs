@@ -7,7 +7,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::error::{Cause, Interrupted, Released, WaitsFor};
@@ -174,9 +174,61 @@ fn a_rank_that_does_not_come_is_named_by_the_deadline() {
             Cause::GaveUp { peer } => assert_ne!(peer, 1, "{text}"),
             other => panic!("{other}"),
         }
-        assert!(stall.blocked.iter().any(|blocked| blocked.rank == rank as u32), "{text}");
+        let own = stall.blocked.iter().filter(|blocked| blocked.rank == rank as u32);
+        let held = WaitsFor::Peers { ranks: vec![1] };
+        let waits: Vec<_> = own.map(|blocked| (&blocked.waits_for, &blocked.released)).collect();
+        // Rank 0 writes to rank 1's buffer, rank 2 only waits for its signal.
+        assert!(!waits.is_empty(), "{text}");
+        assert!(rank == 2 || waits.iter().all(|waits| *waits == (&held, &Released::ByBeginning)), "{text}");
+        assert!(text.contains("waits for rank 1 to begin this launch"), "{text}");
+        assert!(!text.contains("proxy"), "{text}");
     }
     assert!(absent_named > 0);
+}
+
+#[test]
+fn a_barrier_behind_a_handshake_is_held_back() {
+    let plan = unchecked(2, |p| {
+        for rank in p.ranks() {
+            let channel = rank.memory_channel(p.rank(1 - rank.id()));
+            channel.signal(0);
+            channel.wait(0);
+            rank.barrier([0, 1]);
+        }
+    });
+    let over = Barrier::new(2);
+    let results = each_with(2, quick(), |transport| {
+        let x = transport.prepare(&plan, Message::of::<f32>(8).any_size());
+        let result = x.and_then(|mut x| match transport.rank() {
+            0 => x.launch(&[1.0_f32; 8], &mut [0.0; 8]),
+            _ => Ok(()),
+        });
+        over.wait();
+        result
+    });
+    let stall = interrupted(results[0].clone().expect_err("rank 1 does not come")).stall;
+    let first = &stall.blocked.iter().find(|blocked| (blocked.rank, blocked.block) == (0, 0)).expect("it waits");
+    assert_eq!((first.kind, &first.waits_for), (OpKind::Barrier, &WaitsFor::Peers { ranks: vec![1] }), "{stall}");
+}
+
+#[test]
+fn a_packet_that_a_peer_waits_for_in_a_loop_is_named() {
+    // Rank 0 sends the first of two chunks, of 8 windows each, and waits for something else.
+    let plan = unchecked(2, |p| {
+        let scratch = p.rank(1).scratch(2);
+        let (there, back) = (p.rank(0).memory_channel(p.rank(1)), p.rank(1).memory_channel(p.rank(0)));
+        there.put_packets(scratch.chunk(0), p.rank(0).input().chunk(0), 0);
+        there.wait(0);
+        p.pipeline(1024, 2, || p.rank(1).unpack_packets(p.rank(1).output().chunk(0..2), scratch.chunk(0..2), 0));
+        back.signal(0);
+    });
+    let results = each_with(2, quick(), |transport| launch(&transport, &plan, Message::of::<f32>(2 * 2048).any_size()));
+    for result in results {
+        let stall = interrupted(result.expect_err("nobody sends the second chunk")).stall;
+        let peer = stall.blocked.iter().find(|blocked| blocked.rank == 1).expect("it waits");
+        let WaitsFor::Packet { packet, seen: 0, .. } = peer.waits_for else { panic!("{stall}") };
+        assert_eq!((peer.iteration, packet), (Some(8), 1024), "{stall}");
+    }
 }
 
 #[test]
