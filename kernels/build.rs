@@ -41,7 +41,7 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
     ),
     ("wrong_tail", "copy.h", "rest != 0 && v == vectors", "rest > 12 && v == vectors"),
     ("wrong_tail_of_sums", "reduce.h", "for (; 16 * v < len; v +=", "for (; 16 * v + 12 < len; v +="),
-    ("stale_flag", "executor.h", "w.flag = static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "w.flag = 1;"),
+    ("stale_flag", "executor.h", "return static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "return 1;"),
     ("same_sequence", "executor.h", "&state->launches, window().sequence + 1", "&state->launches, window().sequence"),
     (
         "uneven_slices",
@@ -71,6 +71,7 @@ fn main() {
         return;
     }
     println!("cargo::rustc-cfg=simulator");
+    println!("cargo::rustc-env=SIM_COMPILER={}", compiler.path().display());
     // One object for each type, from copies of the source, since objects are named after their sources.
     let out = std::env::var("OUT_DIR").expect("cargo sets it");
     let here = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");

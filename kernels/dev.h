@@ -28,6 +28,10 @@ typedef long long int64_t;
 #define DEV_CALL __device__ __noinline__
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define KERNEL_PARAM const __grid_constant__
+/// A table of constants: few enough for the device's constant memory, 64 KiB of all of a module.
+#define DEV_TABLE __constant__ const
+/// Names a kernel, and the type of its argument, to the simulator.
+#define SIM_KERNEL(name, argument)
 #define SHARED(type, name, count) __shared__ type name[count]
 
 /// Called by: any thread. Returns: its number in the block, threads of the block, the block's number.

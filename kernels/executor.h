@@ -162,14 +162,13 @@ DEV void execute_data(const Launch& launch, Position position, const Instr& inst
   }
 }
 
-/// Operations on channels, semaphores and barriers: one thread for each.
-DEV void execute_sync(const Launch& launch, Position position, const Instr& instr) {
-  if (instr.action == kMeet) return meet(launch, position, id_at(launch, instr.first_id), instr.count);
+/// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.
+DEV void synchronise(const Launch& launch, Position position, uint32_t action, uint32_t flags, uint32_t first, uint32_t ids) {
   DEV_NO_UNROLL
-  for (uint32_t i = dev_thread(); i < instr.ids; i += dev_threads()) {
-    const Id id = id_at(launch, instr.first_id + i);
-    switch (instr.action) {
-      case kPutSignal: signal_counter(launch, id, instr.flags & kRelaxed); break;
+  for (uint32_t i = dev_thread(); i < ids; i += dev_threads()) {
+    const Id id = id_at(launch, first + i);
+    switch (action) {
+      case kPutSignal: signal_counter(launch, id, flags & kRelaxed); break;
       case kPortSignal: push_trigger(launch, position, window().fifo, 0, 0, 0, id.counter); break;
       case kWait: await_signal(launch, position, id); break;
       case kFlush: await_proxy(launch, position, window().fifo); break;
@@ -177,6 +176,20 @@ DEV void execute_sync(const Launch& launch, Position position, const Instr& inst
       default: add_release_gpu(reinterpret_cast<uint64_t*>(id.counter), 1); break;
     }
   }
+}
+
+/// Operations on channels, semaphores and barriers.
+DEV void execute_sync(const Launch& launch, Position position, const Instr& instr) {
+  if (instr.action == kMeet) return meet(launch, position, id_at(launch, instr.first_id), instr.count);
+  synchronise(launch, position, instr.action, instr.flags, instr.first_id, instr.ids);
+}
+
+/// A range as seen by an iteration: its window of `unit` bytes, or nothing where the range ends before.
+DEV void narrow(uint32_t iteration, uint64_t unit, uint64_t& at, uint64_t& len) {
+  uint64_t skip = iteration * unit;
+  skip = skip < len ? skip : len;
+  at += skip;
+  len = len - skip < unit ? len - skip : unit;
 }
 
 template <typename Arith>
@@ -210,13 +223,7 @@ DEV void run_block(const Launch& launch, uint32_t first) {
     } else {
       const Range& range = window().ranges[position.instr - window().first];
       uint64_t at = range.start, len = range.len;
-      if (loop != 0) {
-        const uint64_t unit = loop_at(launch, loop - 1).unit;
-        uint64_t skip = position.iteration * unit;
-        skip = skip < len ? skip : len;
-        at += skip;
-        len = len - skip < unit ? len - skip : unit;
-      }
+      if (loop != 0) narrow(position.iteration, loop_at(launch, loop - 1).unit, at, len);
       execute_data<Arith>(launch, position, instr, range, at, len);
     }
     position.instr += 1;
@@ -245,6 +252,9 @@ DEV void finish_launch(const Launch& launch) {
   }
 }
 
+/// What packets of a launch carry: 1, 2, …, and after the largest flag again 1.
+DEV uint32_t flag_of(uint64_t sequence) { return static_cast<uint32_t>(sequence % 0xffffffffull) + 1; }
+
 template <typename Arith>
 DEV void execute_launch(const Launch& launch) {
   const uint32_t number = launch.first_agent + dev_block();
@@ -253,8 +263,7 @@ DEV void execute_launch(const Launch& launch) {
   if (dev_thread() == 0) {
     Window& w = window();
     w.sequence = sequence;
-    // 1, 2, …, and after the largest flag again 1.
-    w.flag = static_cast<uint32_t>(sequence % 0xffffffffull) + 1;
+    w.flag = flag_of(sequence);
     w.agent = number;
     w.fifo = agent->fifo;
     w.failed = 0;

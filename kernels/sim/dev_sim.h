@@ -11,6 +11,7 @@
 #define DEV_NO_UNROLL
 #define KERNEL(threads) static void
 #define KERNEL_PARAM const
+#define DEV_TABLE static const
 
 extern "C" {
 /// What a coroutine is.
@@ -20,6 +21,61 @@ struct SimThread {
   void* stores;
   void* shared;
 };
+
+/// A kernel by its name. `argument`: as the driver gets it, `bytes` long.
+struct SimKernel {
+  const char* name;
+  size_t bytes;
+  void (*run)(const void* argument);
+};
+struct SimModule {
+  const char* name;
+  const SimKernel* kernels;
+};
+
+/// The functions below, for kernels that were compiled by themselves and loaded (`SIM_PLUGIN`).
+struct SimHost {
+  SimThread** (*self)();
+  void (*yield)(bool waiting);
+  uint32_t (*meet)(bool predicate);
+  uint64_t (*now)();
+  void* (*shared)(const void* name, size_t bytes);
+  void (*load)(const void* at, void* value, uint32_t bytes);
+  void (*store)(void* at, const void* value, uint32_t bytes);
+  uint64_t (*load_word)(const void* at, uint32_t bytes);
+  void (*store_word)(void* at, uint64_t value, uint32_t bytes, bool release);
+  uint64_t (*add)(void* at, uint64_t value, bool release);
+  uint64_t (*compare_swap)(void* at, uint64_t expected, uint64_t value, uint32_t bytes);
+};
+}
+
+#ifdef SIM_PLUGIN
+static const SimHost* sim_host;
+#define SIM_VISIBLE extern "C" __attribute__((visibility("default")))
+SIM_VISIBLE void sim_attach(const SimHost* host) { sim_host = host; }
+
+#define SIM_KERNEL(name, argument)                    \
+  static void run_##name(const void* at) {            \
+    name(*static_cast<const argument*>(at));          \
+  }                                                   \
+  SIM_VISIBLE const SimKernel sim_kernel_##name;      \
+  const SimKernel sim_kernel_##name = {#name, sizeof(argument), run_##name};
+
+#define sim_thread (*sim_host->self())
+#define sim_yield sim_host->yield
+#define sim_meet sim_host->meet
+#define sim_now sim_host->now
+#define sim_shared sim_host->shared
+#define sim_load sim_host->load
+#define sim_store sim_host->store
+#define sim_load_word sim_host->load_word
+#define sim_store_word sim_host->store_word
+#define sim_add sim_host->add
+#define sim_compare_swap sim_host->compare_swap
+#else
+#define SIM_KERNEL(name, argument)
+
+extern "C" {
 /// The coroutine that runs.
 extern thread_local SimThread* sim_thread;
 
@@ -39,18 +95,8 @@ uint64_t sim_load_word(const void* at, uint32_t bytes);
 void sim_store_word(void* at, uint64_t value, uint32_t bytes, bool release);
 uint64_t sim_add(void* at, uint64_t value, bool release);
 uint64_t sim_compare_swap(void* at, uint64_t expected, uint64_t value, uint32_t bytes);
-
-/// A kernel by its name. `argument`: as the driver gets it, `bytes` long.
-struct SimKernel {
-  const char* name;
-  size_t bytes;
-  void (*run)(const void* argument);
-};
-struct SimModule {
-  const char* name;
-  const SimKernel* kernels;
-};
 }
+#endif
 
 #define SHARED(type, name, count) \
   static const char name##_key = 0; \

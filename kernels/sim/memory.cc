@@ -203,6 +203,13 @@ void sim_enter(SimThread* thread, const SimKernel* kernel, const void* argument)
 /// Says which coroutine runs.
 void sim_resume(SimThread* thread) { sim_thread = thread; }
 
+SimThread** sim_self() { return &sim_thread; }
+
+/// For kernels that are loaded.
+extern const SimHost sim_functions;
+const SimHost sim_functions = {sim_self,      sim_yield,      sim_meet, sim_now,         sim_shared, sim_load, sim_store,
+                               sim_load_word, sim_store_word, sim_add,  sim_compare_swap};
+
 extern const SimModule sim_modules[];
 
 /// A kernel of a module; null if there is none.

@@ -3,11 +3,13 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use mscclpp_exec::cuda::jit::{Compiler, JitError};
 use mscclpp_exec::cuda::{Driver, Handle, Mapped, Properties};
 
-use crate::machine::{Code, Launch, Machine, Queue, Result, Work, error};
+use crate::machine::{Code, Launch, Machine, Module, Queue, Result, Work, error};
 use crate::native;
 use crate::options::Options;
+use crate::plugin::{Plugin, PluginCompiler};
 
 /// A simulated device.
 pub(crate) struct Simulator {
@@ -137,11 +139,20 @@ unsafe impl Driver for Simulator {
         self.machine.put(CALL, stream, Work::Zero { to, bytes })
     }
 
-    fn load(&self, name: &str, _: &[u8]) -> Result<Handle> {
+    fn load(&self, name: &str, image: &[u8]) -> Result<Handle> {
         self.called("cuModuleLoadData")?;
+        let module = match Plugin::is_one(image) {
+            true => match Plugin::load(image) {
+                Ok(plugin) => Module::Loaded(plugin),
+                Err(text) => return error("cuModuleLoadData", Code::InvalidValue, text),
+            },
+            false => {
+                let name = self.machine.options.bug.map_or(name.to_owned(), |bug| format!("{name}_with_{bug}"));
+                Module::Built(CString::new(name).unwrap_or_default())
+            }
+        };
         let handle = self.machine.handle();
-        let name = self.machine.options.bug.map_or(name.to_owned(), |bug| format!("{name}_with_{bug}"));
-        self.machine.state().modules.insert(handle.0, CString::new(name).unwrap_or_default());
+        self.machine.state().modules.insert(handle.0, module);
         Ok(handle)
     }
 
@@ -149,11 +160,15 @@ unsafe impl Driver for Simulator {
         self.called("cuModuleGetFunction")?;
         let handle = self.machine.handle();
         let mut state = self.machine.state();
-        let kernel = state.modules.get(&module.0).map_or(std::ptr::null(), |module| {
-            let name = CString::new(name).unwrap_or_default();
-            // SAFETY: two texts that end with a zero.
-            unsafe { native::sim_find(module.as_ptr(), name.as_ptr()) }
-        });
+        let kernel = match state.modules.get(&module.0) {
+            None => std::ptr::null(),
+            Some(Module::Loaded(plugin)) => plugin.kernel(name),
+            Some(Module::Built(module)) => {
+                let name = CString::new(name).unwrap_or_default();
+                // SAFETY: two texts that end with a zero.
+                unsafe { native::sim_find(module.as_ptr(), name.as_ptr()) }
+            }
+        };
         if kernel.is_null() {
             return error("cuModuleGetFunction", Code::NotFound, name);
         }
@@ -288,6 +303,10 @@ unsafe impl Driver for Simulator {
         self.called("cuEventDestroy")?;
         self.machine.destroy_event(event);
         Ok(())
+    }
+
+    fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
+        PluginCompiler::get()
     }
 
     fn enter_helper_thread(&self) -> Result<()> {

@@ -18,6 +18,8 @@ mod machine;
 #[cfg(simulator)]
 mod native;
 mod options;
+#[cfg(simulator)]
+mod plugin;
 
 pub use options::Options;
 

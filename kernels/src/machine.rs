@@ -12,6 +12,7 @@ use mscclpp_exec::cuda::{DriverError, Handle};
 use crate::alloc::Memory;
 use crate::launch::{self, Fault, Finished, Kernel, Turn};
 use crate::options::Options;
+use crate::plugin::Plugin;
 
 pub(crate) type Result<T> = std::result::Result<T, DriverError>;
 
@@ -32,7 +33,7 @@ pub(crate) struct State {
     calls: u64,
     runs: u64,
     next: usize,
-    pub(crate) modules: BTreeMap<usize, CString>,
+    pub(crate) modules: BTreeMap<usize, Module>,
     /// Kernels, by handle.
     pub(crate) functions: BTreeMap<usize, usize>,
     pub(crate) streams: BTreeMap<usize, Queue>,
@@ -44,6 +45,12 @@ pub(crate) struct State {
     pub(crate) access: BTreeSet<(u32, u32)>,
     /// Whether somebody runs kernels.
     running: bool,
+}
+
+/// Kernels: built with this crate, by their module's name, or loaded.
+pub(crate) enum Module {
+    Built(CString),
+    Loaded(Plugin),
 }
 
 /// A stream.

@@ -21,7 +21,17 @@ pub(crate) struct SimKernel {
     run: *const c_void,
 }
 
+/// What kernels that are loaded need of this program; as in `dev_sim.h`.
+#[repr(C)]
+pub(crate) struct SimHost {
+    functions: [*const c_void; 11],
+}
+
+// SAFETY: functions, which may be called from any thread.
+unsafe impl Sync for SimHost {}
+
 unsafe extern "C" {
+    pub(crate) static sim_functions: SimHost;
     pub(crate) fn sim_new_stores(threads: u32) -> *mut c_void;
     pub(crate) fn sim_free_stores(stores: *mut c_void);
     pub(crate) fn sim_waiting_stores(stores: *mut c_void) -> usize;

@@ -2,11 +2,14 @@
 //! without it those tests are ignored, and the reason is printed. Neither needs a device.
 
 use std::fs;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use mscclpp_core::diag::Code;
+use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::jit::{Cache, Compiler, Image, JitError, Nvrtc, Source, compile};
-use mscclpp_exec::{Accumulate, DataType, Error};
+use mscclpp_exec::cuda::{NotSpecialised, specialised_source};
+use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms};
 
 /// Compute capabilities of data centres' devices: A100, H100 and H200, B200.
 const DEVICES: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
@@ -21,7 +24,8 @@ fn main() {
         Some(reason) => println!("nvrtc: ignored: {reason}"),
     }
     type Test = (&'static str, fn() -> Result<(), Failed>);
-    let tests: [Test; 6] = [
+    let tests: [Test; 7] = [
+        ("specialised_plans_compile", specialised_plans_compile),
         ("the_interpreter_compiles", the_interpreter_compiles),
         ("messages_name_file_and_line", messages_name_file_and_line),
         ("what_was_compiled_is_kept", what_was_compiled_is_kept),
@@ -62,6 +66,45 @@ fn the_interpreter_compiles() -> Result<(), Failed> {
             let used = used.map(str::trim).find(|line| line.contains("Used ")).ok_or("registers are told")?;
             println!("{} {dtype}: {used}", compiler.identity());
             let registers = used.split_whitespace().skip_while(|word| *word != "Used").nth(1).ok_or("a number")?;
+            assert!(registers.parse::<u32>()? <= 64, "1024 threads need them");
+        }
+    }
+    Ok(())
+}
+
+/// Some of the shipped algorithms, others every day; all of them if `MSCCLPP_ALL` is set.
+fn specialised_plans_compile() -> Result<(), Failed> {
+    let day = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as usize / 86_400);
+    let all = std::env::var_os("MSCCLPP_ALL").is_some();
+    for (number, algorithm) in algorithms::all().iter().enumerate() {
+        if !all && number % 12 != day % 12 {
+            continue;
+        }
+        let Some(&(ranks, node)) = [(8, 8), (8, 4)].iter().find(|&&(ranks, node)| algorithm.supports(ranks, node))
+        else {
+            continue;
+        };
+        let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?);
+        let message = Message::new(DataType::F32, 8 << 10).any_size();
+        let source = match specialised_source(&plan, message) {
+            Err(NotSpecialised::TooLarge { .. }) => continue,
+            source => source?,
+        };
+        for device in DEVICES {
+            let (compiler, clock) = (Nvrtc::new(device)?, Instant::now());
+            let image = image(&compiler, &source).map_err(|error| format!("{}: {error}", algorithm.name()))?;
+            let took = clock.elapsed();
+            let lines = || image.log.lines().skip_while(|line| !line.contains("'mscclpp_specialised'"));
+            let find = |what: &str| lines().find(|line| line.contains(what)).map_or("", |line| line[16..].trim());
+            let (used, spilled) = (find("Used "), find("bytes spill stores"));
+            println!(
+                "{} {}: {} KiB in {:.1} s: {used}; {spilled}",
+                compiler.identity(),
+                algorithm.name(),
+                image.code.len() >> 10,
+                took.as_secs_f64()
+            );
+            let registers = used.split_whitespace().nth(1).ok_or("a number of registers")?;
             assert!(registers.parse::<u32>()? <= 64, "1024 threads need them");
         }
     }

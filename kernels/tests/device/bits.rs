@@ -4,7 +4,7 @@ use libtest_mimic::Failed;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{LoopBody, Op, OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::cuda::{DeviceBuffer, Stream, World};
+use mscclpp_exec::cuda::{DeviceBuffer, Prepare, Stream, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms, cpu, cuda};
 
@@ -23,7 +23,12 @@ pub(crate) struct Pair {
 impl Pair {
     /// `None` if the device cannot run so many thread blocks at once.
     pub(crate) fn new(world: &World, plan: &Plan, message: Message) -> Result<Option<Self>, Failed> {
-        let run = match world.prepare(plan, message) {
+        Self::with(world, plan, message, Prepare::default())
+    }
+
+    /// The same, prepared in a certain way.
+    pub(crate) fn with(world: &World, plan: &Plan, message: Message, prepare: Prepare) -> Result<Option<Self>, Failed> {
+        let run = match world.prepare_with(plan, message, prepare) {
             Err(Error::NotResident { .. }) => return Ok(None),
             run => run?,
         };

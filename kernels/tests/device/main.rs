@@ -1,7 +1,8 @@
 //! The CUDA executor: its results are those of the CPU executor, bit for bit.
 //!
 //! On a device, if there is one; on the simulator, if there was a C++ compiler to build it; and on the simulator behind CUDA's own
-//! functions (`kernels/mock`), if there is no driver in its place. What cannot run is ignored, and the reason printed. The simulator tries a few seeds, beginning with `MSCCLPP_SEED` (the day's, printed); `MSCCLPP_SEEDS=50`
+//! functions (`kernels/mock`), if there is no driver in its place. What cannot run is ignored, and the reason printed. What is compiled
+//! at run time is not for the mock, which loads no machine code. The simulator tries a few seeds, beginning with `MSCCLPP_SEED` (the day's, printed); `MSCCLPP_SEEDS=50`
 //! tries so many. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
 
 mod bits;
@@ -11,11 +12,13 @@ mod faults;
 mod graphs;
 mod mock;
 mod plans;
+mod specialised;
 mod stalls;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{Device, Unavailable};
 use mscclpp_kernels::{Options, simulator};
 
@@ -28,12 +31,17 @@ pub(crate) struct Rig {
     pub(crate) seed: u64,
 }
 
+/// Where the simulator's kernels are kept that are compiled while it runs.
+const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
+
 /// What a test does.
 type Run = dyn Fn(&Rig) -> Result<(), Failed> + Send + Sync;
 
 /// A test on a device.
 pub(crate) struct Test {
     name: String,
+    /// Whether it needs a compiler at run time.
+    compiles: bool,
     run: Box<Run>,
 }
 
@@ -42,7 +50,12 @@ impl Test {
         name: impl Into<String>,
         run: impl Fn(&Rig) -> Result<(), Failed> + Send + Sync + 'static,
     ) -> Self {
-        Self { name: name.into(), run: Box::new(run) }
+        Self { name: name.into(), compiles: false, run: Box::new(run) }
+    }
+
+    /// The same, where there is a compiler at run time.
+    pub(crate) fn that_compiles(self) -> Self {
+        Self { compiles: true, ..self }
     }
 }
 
@@ -56,7 +69,13 @@ pub(crate) fn at(place: impl std::fmt::Display, failed: &Failed) -> Failed {
 }
 
 fn tests() -> Vec<Test> {
-    plans::tests().into_iter().chain(graphs::tests()).chain(stalls::tests()).chain(bits::tests()).collect()
+    plans::tests()
+        .into_iter()
+        .chain(graphs::tests())
+        .chain(stalls::tests())
+        .chain(bits::tests())
+        .chain(specialised::tests())
+        .collect()
 }
 
 fn main() {
@@ -75,7 +94,8 @@ fn main() {
         Some(reason) => println!("sim: ignored: {reason}"),
     }
     let on_device = tests().into_iter().map(|test| {
-        let (device, ignored) = (device.clone(), device.is_err());
+        let no_compiler = device.as_ref().is_ok_and(|device| device.compiler().is_err());
+        let (device, ignored) = (device.clone(), device.is_err() || test.compiles && no_compiler);
         Trial::test(format!("cuda::{}", test.name), move || {
             (test.run)(&Rig { device: device.map_err(|reason| reason.to_string())?, simulated: false, seed })
         })
@@ -86,7 +106,8 @@ fn main() {
             for seed in seed..seed + seeds {
                 // From threads that stop at their waits only to such that stop nearly everywhere.
                 let options = Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..Options::default() };
-                let rig = Rig { device: Device::with_driver(simulator(options)?), simulated: true, seed };
+                let rig =
+                    Rig { device: Device::with_cache(simulator(options)?, Cache::at(CACHE)), simulated: true, seed };
                 (test.run)(&rig).map_err(|failed| at(format_args!("seed {seed}"), &failed))?;
             }
             Ok(())
@@ -104,7 +125,7 @@ fn main() {
         Err(reason) => println!("mock: ignored: {reason}"),
     }
     let mocked = tests().into_iter().map(|test| {
-        let (mock, ignored) = (mock.clone(), mock.is_err());
+        let (mock, ignored) = (mock.clone(), mock.is_err() || test.compiles);
         Trial::test(format!("mock::{}", test.name), move || {
             let rig = mock?.devices(Options { seed, ..Options::default() }, 1)?;
             (test.run)(&Rig { device: rig.devices[0].clone(), simulated: true, seed })

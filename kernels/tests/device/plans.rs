@@ -16,17 +16,21 @@ pub(crate) fn tests() -> Vec<Test> {
     let shipped = algorithms::all()
         .iter()
         .map(|algorithm| Test::new(format!("plans::{}", algorithm.name()), move |rig| every_machine(rig, algorithm)));
-    let files = std::env::var_os("MSCCLPP_PLANS")
-        .or_else(|| std::env::var_os("MSCCLPP_CONFORMANCE"))
-        .and_then(|folder| std::fs::read_dir(folder).ok());
-    let mut files: Vec<PathBuf> = files.into_iter().flatten().filter_map(|file| Some(file.ok()?.path())).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
-    files.sort();
-    let files = files.into_iter().map(|file| {
+    let files = plan_files().into_iter().map(|file| {
         let name = format!("plans::file::{}", file.file_stem().unwrap_or_default().to_string_lossy());
         Test::new(name, move |rig| of_file(rig, &file))
     });
     shipped.chain(files).collect()
+}
+
+/// The plans of the folder that the environment names.
+pub(crate) fn plan_files() -> Vec<PathBuf> {
+    let folder = std::env::var_os("MSCCLPP_PLANS").or_else(|| std::env::var_os("MSCCLPP_CONFORMANCE"));
+    let files = folder.and_then(|folder| std::fs::read_dir(folder).ok());
+    let mut files: Vec<PathBuf> = files.into_iter().flatten().filter_map(|file| Some(file.ok()?.path())).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "json"));
+    files.sort();
+    files
 }
 
 /// Messages that divide evenly and that do not, short and long.

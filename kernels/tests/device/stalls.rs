@@ -31,6 +31,11 @@ pub(crate) fn without(name: &str, ranks: u32, rank: usize, kind: OpKind) -> Resu
     Err("no such operation".into())
 }
 
+/// The plan of an algorithm in which rank 0 leaves out its first signal.
+pub(crate) fn without_first_signal(name: &str, ranks: u32) -> Result<PlanTree, Failed> {
+    without(name, ranks, 0, OpKind::Signal)
+}
+
 fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -> Result<(), Failed> {
     let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
     in_world(&World::with_options(&rig.device, tree.ranks.len() as u32, options), tree, is_expected)

@@ -8,6 +8,7 @@ use super::device::Device;
 use super::meeting::add_meetings;
 use super::memory::{DeviceMemory, MappedMemory};
 use super::proxy::Proxies;
+use super::specialise::Specialised;
 use super::tables::{Counters, Tables};
 use super::world::Inner;
 use crate::error::Error;
@@ -40,6 +41,7 @@ pub(super) struct Part {
     /// Addresses of all ranks' scratch, which do not move when it grows.
     scratch_table: DeviceMemory,
     pub(super) proxies: Option<Proxies>,
+    pub(super) specialised: Specialised,
 }
 
 impl Context {
@@ -152,8 +154,9 @@ impl Part {
         let numbers: Vec<u32> = agents.map(|(number, _)| number).collect();
         let queues: Vec<u32> = program.proxies.iter().copied().filter(|&rank| is_here(rank)).collect();
         let ids = tables.ids(program, counters, &numbers, memory.address(), |rank| of[rank as usize]);
+        let agents = Tables::agents(program, &numbers, &queues);
         Ok(Self {
-            agents: DeviceMemory::holding(driver, &Tables::agents(program, &numbers, &queues))?,
+            agents: DeviceMemory::holding(driver, &agents)?,
             instrs: DeviceMemory::holding(driver, &tables.instrs)?,
             operands: DeviceMemory::holding(driver, &tables.operands)?,
             ids: DeviceMemory::holding(driver, &ids)?,
@@ -164,6 +167,7 @@ impl Part {
                 0 => None,
                 count => Some(Proxies::new(device, count, flags)?),
             },
+            specialised: Specialised::new(agents),
             counters: memory,
             numbers,
             device: device.clone(),

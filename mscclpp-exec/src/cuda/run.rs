@@ -8,16 +8,15 @@ use smallvec::SmallVec;
 
 use super::abi;
 use super::buffers::{self, Buffers, DeviceSlice};
-use super::context::Context;
-use super::device::Kernels;
-use super::driver::{Driver, DriverError};
+use super::context::{self, Context};
+use super::driver::{Driver, DriverError, Handle};
 use super::memory::DeviceMemory;
 use super::proxy::Proxies;
 use super::report::stall;
+use super::specialise::{Constants, NotSpecialised};
 use super::stream::{Lane, Stream, Used};
-use super::world::Inner;
+use super::world::{Inner, Prepare};
 use crate::error::Error;
-use crate::interpret::program::Reductions;
 use crate::interpret::{Params, Space};
 use crate::message::Message;
 
@@ -26,6 +25,8 @@ pub struct Run {
     world: Arc<Inner>,
     context: Arc<Context>,
     params: Params,
+    /// Whether launches run kernels that were written for the plan, or why not.
+    specialised: Result<(), NotSpecialised>,
     threads: u32,
     /// By device.
     parts: Vec<Part>,
@@ -39,7 +40,8 @@ pub struct Run {
 
 /// What is launched on one device.
 struct Part {
-    kernels: Kernels,
+    execute: Handle,
+    divide: Handle,
     /// The kernel's argument, but for the buffers.
     launch: abi::Launch,
     /// The bases of more ranks than fit into the argument.
@@ -52,7 +54,12 @@ struct Part {
 const DIVIDE: (u32, u32) = (512, 16);
 
 impl Run {
-    pub(super) fn new(world: Arc<Inner>, context: Arc<Context>, params: Params) -> Result<Self, Error> {
+    pub(super) fn new(
+        world: Arc<Inner>,
+        context: Arc<Context>,
+        params: Params,
+        prepare: Prepare,
+    ) -> Result<Self, Error> {
         let (program, message) = (&context.program, &params.message);
         let threads = program.plan.threads_per_block();
         let mut all_kernels = Vec::with_capacity(context.parts.len());
@@ -85,9 +92,13 @@ impl Run {
         launch.input = view(Space::Input);
         launch.output = view(Space::Output);
         launch.divisor = program.shape.ranks.max(1);
-        launch.reduce = match (program.reductions, params.reduction) {
-            (Reductions::Generic, Some(op)) => op as u32,
-            _ => u32::MAX,
+        let constants = Constants::new(program, &params);
+        launch.reduce = constants.reduce.map_or(u32::MAX, u32::from);
+        // On all devices or on none.
+        let write = |part: &context::Part| Ok(part.specialised.kernel(&part.device, program, constants)?.handle);
+        let written: Result<Vec<Handle>, NotSpecialised> = match prepare.specialise {
+            true => context.parts.iter().map(write).collect(),
+            false => Err(NotSpecialised::NotAsked),
         };
         let sides = (0..world.ranks)
             .map(|rank| {
@@ -101,6 +112,7 @@ impl Run {
         for ((number, part), kernels) in (0..).zip(&context.parts).zip(all_kernels) {
             let mut launch = launch;
             part.fill(&context, &mut launch);
+            let execute = written.as_ref().map_or(kernels.execute, |written| written[number as usize]);
             let table = match ranks as usize > abi::INLINE_RANKS {
                 true => Some(DeviceMemory::zeroed(part.device.driver(), 16 * u64::from(ranks))?),
                 false => None,
@@ -109,10 +121,11 @@ impl Run {
             let is_divided = |rank: u32| params.divide.is_some() && params.result(program, rank).is_some();
             let here = (0..ranks).filter(|&rank| world.device_of[rank as usize] == number);
             let divided = here.filter(|&rank| is_divided(rank)).collect();
-            parts.push(Part { kernels, launch, table, divided });
+            parts.push(Part { execute, divide: kernels.divide, launch, table, divided });
         }
+        let specialised = written.map(drop);
         let bases = Vec::with_capacity(2 * ranks as usize);
-        Ok(Self { world, context, params, threads, parts, sides, bases, in_table: Vec::new() })
+        Ok(Self { world, context, params, specialised, threads, parts, sides, bases, in_table: Vec::new() })
     }
 
     /// The message.
@@ -133,6 +146,14 @@ impl Run {
     /// The reduction; `None` if the plan does not reduce. Of a plan that reduces in several ways, `Sum`.
     pub fn reduction(&self) -> Option<ReduceOp> {
         self.params.reduction
+    }
+
+    /// Whether launches run a kernel that was written for the plan.
+    ///
+    /// # Errors
+    /// Why they are interpreted.
+    pub fn specialised(&self) -> Result<(), &NotSpecialised> {
+        self.specialised.as_ref().map(|&()| ())
     }
 
     /// Thread blocks of a launch, of all ranks.
@@ -250,11 +271,11 @@ impl Run {
         }
         *last = Some(lane.used());
         let stream = lane.handle();
-        let Part { kernels, launch, .. } = part;
+        let Part { execute, divide, launch, .. } = part;
         let argument = bytemuck::bytes_of(launch);
         // SAFETY: the argument is what the kernel takes; the context's memory lives as long as `self`, and the caller of
         // `launch` answers for the buffers.
-        unsafe { driver.launch(kernels.execute, launch.num_agents, self.threads, stream, argument)? };
+        unsafe { driver.launch(*execute, launch.num_agents, self.threads, stream, argument)? };
         for ranks in part.divided.chunks(abi::INLINE_RANKS) {
             let mut division = *launch;
             (division.table, division.num_ranks) = (0, ranks.len() as u32);
@@ -264,7 +285,7 @@ impl Run {
             let (threads, each) = DIVIDE;
             let argument = bytemuck::bytes_of(&division);
             // SAFETY: as above.
-            unsafe { driver.launch(kernels.divide, each * division.num_ranks, threads, stream, argument)? };
+            unsafe { driver.launch(*divide, each * division.num_ranks, threads, stream, argument)? };
         }
         Ok(())
     }

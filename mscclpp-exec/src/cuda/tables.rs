@@ -7,23 +7,23 @@ use crate::interpret::program::{Action, Instr, NOWHERE, Program, Space};
 const SPACING: u64 = 64;
 
 /// Numbers of `kernels/window.h`'s actions.
-mod action {
-    pub(super) const NOP: u8 = 0;
-    pub(super) const COPY: u8 = 1;
-    pub(super) const PACK: u8 = 2;
-    pub(super) const UNPACK: u8 = 3;
-    pub(super) const FORWARD: u8 = 4;
-    pub(super) const REDUCE: u8 = 5;
-    pub(super) const PORT: u8 = 6;
-    pub(super) const PORT_FORWARD: u8 = 7;
-    pub(super) const SIGNAL: u8 = 8;
-    pub(super) const PORT_SIGNAL: u8 = 9;
-    pub(super) const WAIT: u8 = 10;
-    pub(super) const FLUSH: u8 = 11;
-    pub(super) const ACQUIRE: u8 = 12;
-    pub(super) const RELEASE: u8 = 13;
-    pub(super) const MEET: u8 = 14;
-    pub(super) const LOOP: u8 = 15;
+pub(super) mod action {
+    pub(in crate::cuda) const NOP: u8 = 0;
+    pub(in crate::cuda) const COPY: u8 = 1;
+    pub(in crate::cuda) const PACK: u8 = 2;
+    pub(in crate::cuda) const UNPACK: u8 = 3;
+    pub(in crate::cuda) const FORWARD: u8 = 4;
+    pub(in crate::cuda) const REDUCE: u8 = 5;
+    pub(in crate::cuda) const PORT: u8 = 6;
+    pub(in crate::cuda) const PORT_FORWARD: u8 = 7;
+    pub(in crate::cuda) const SIGNAL: u8 = 8;
+    pub(in crate::cuda) const PORT_SIGNAL: u8 = 9;
+    pub(in crate::cuda) const WAIT: u8 = 10;
+    pub(in crate::cuda) const FLUSH: u8 = 11;
+    pub(in crate::cuda) const ACQUIRE: u8 = 12;
+    pub(in crate::cuda) const RELEASE: u8 = 13;
+    pub(in crate::cuda) const MEET: u8 = 14;
+    pub(in crate::cuda) const LOOP: u8 = 15;
 }
 
 /// Bits of `kernels/window.h`'s flags.
@@ -166,7 +166,8 @@ fn signalled(program: &Program, instr: &Instr, id: u32) -> Option<u32> {
     }
 }
 
-fn lower(program: &Program, instr: &Instr) -> abi::Instr {
+/// An operation as the device reads it.
+pub(super) fn lower(program: &Program, instr: &Instr) -> abi::Instr {
     let (action, flags) = match instr.action {
         Action::Nop => (action::NOP, 0),
         Action::Copy => (action::COPY, 0),

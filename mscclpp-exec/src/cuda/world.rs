@@ -36,6 +36,14 @@ pub struct Options {
     pub scratch_pool: u64,
 }
 
+/// How a plan is prepared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Prepare {
+    /// Whether to write and compile a kernel for this plan, type and reduction. Where that is not possible the plan is
+    /// interpreted, with the same results.
+    pub specialise: bool,
+}
+
 impl Default for Options {
     fn default() -> Self {
         Self { timeout: Duration::from_secs(10), scratch_limit: 1 << 36, scratch_pool: 1 << 26 }
@@ -128,10 +136,22 @@ impl World {
     /// Those of [`cpu::World::prepare`](crate::cpu::World::prepare); [`Error::NotResident`] if the device cannot run all
     /// thread blocks at once; [`Error::Driver`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<Run, Error> {
+        self.prepare_with(plan, message, Prepare::default())
+    }
+
+    /// Binds a plan to a message, with settings.
+    ///
+    /// # Cost
+    /// The first time that a plan is specialised for a type and reduction it is compiled, which takes seconds, unless the cache
+    /// has it ([`jit`](super::jit)).
+    ///
+    /// # Errors
+    /// Those of [`prepare`](Self::prepare). That a plan cannot be specialised is none: [`Run::specialised`] says why.
+    pub fn prepare_with(&self, plan: &Plan, message: Message, prepare: Prepare) -> Result<Run, Error> {
         let context = self.inner.context(plan)?;
         let Options { scratch_limit, scratch_pool, .. } = self.inner.options;
         let params = Params::new(&context.program, message, scratch_limit, scratch_pool)?;
-        Run::new(Arc::clone(&self.inner), context, params)
+        Run::new(Arc::clone(&self.inner), context, params, prepare)
     }
 }
 

@@ -9,7 +9,7 @@ macro_rules! headers {
 }
 
 headers! {
-    "abi.h" "channel.h" "copy.h" "dev.h" "divide.h" "executor.h" "number.h" "packet.h" "place.h" "reduce.h" "sync.h"
+    "abi.h" "channel.h" "copy.h" "dev.h" "divide.h" "executor.h" "number.h" "packet.h" "place.h" "reduce.h" "specialised.h" "sync.h"
     "vector.h" "wait.h" "window.h"
 }
 

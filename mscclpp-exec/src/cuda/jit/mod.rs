@@ -21,3 +21,4 @@ pub use error::JitError;
 pub use module::{Function, Module};
 pub use nvrtc::{NVRTC_VARIABLE, Nvrtc};
 pub use source::Source;
+pub(super) use source::type_names;

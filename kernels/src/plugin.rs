@@ -1,0 +1,110 @@
+//! Kernels that are compiled while the simulator runs: a shared object for each source, by the same compiler.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::OnceLock;
+
+use libloading::Library;
+use mscclpp_exec::cuda::jit::{Compiler, Image, JitError, Source};
+
+use crate::native::{self, SimHost, SimKernel};
+
+/// A shared object with kernels.
+pub(crate) struct Plugin {
+    library: Library,
+}
+
+impl Plugin {
+    /// Whether an image is one; those that are built beforehand for devices are not.
+    pub(crate) fn is_one(image: &[u8]) -> bool {
+        image.starts_with(b"\x7fELF")
+    }
+
+    /// Loads an image that [`PluginCompiler`] made.
+    pub(crate) fn load(image: &[u8]) -> Result<Self, String> {
+        let mut file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+        file.write_all(image).map_err(|error| error.to_string())?;
+        // Closed, since a file that is written to cannot be loaded everywhere. The object stays when the file goes.
+        let path = file.into_temp_path();
+        // SAFETY: it has no initialisers but those of constants.
+        let library = unsafe { Library::new(&*path) }.map_err(|error| error.to_string())?;
+        // SAFETY: declared so in `sim/dev_sim.h`, and the functions live as long as the program.
+        unsafe {
+            let attach = library.get::<unsafe extern "C" fn(*const SimHost)>(b"sim_attach\0");
+            attach.map_err(|error| error.to_string())?(&raw const native::sim_functions);
+        }
+        Ok(Self { library })
+    }
+
+    /// A kernel; null if there is none.
+    pub(crate) fn kernel(&self, name: &str) -> *const SimKernel {
+        let symbol = format!("sim_kernel_{name}\0");
+        // SAFETY: declared so in `sim/dev_sim.h`; used as long as the module is loaded.
+        let kernel = unsafe { self.library.get::<*const SimKernel>(symbol.as_bytes()) };
+        kernel.map_or(std::ptr::null(), |kernel| *kernel)
+    }
+}
+
+/// The C++ compiler that this crate was built with.
+pub(crate) struct PluginCompiler {
+    identity: String,
+}
+
+/// The simulator's half of the device code.
+const SIMULATOR: &str = include_str!("../sim/dev_sim.h");
+
+impl PluginCompiler {
+    pub(crate) fn get() -> Result<&'static dyn Compiler, JitError> {
+        static COMPILER: OnceLock<Result<PluginCompiler, JitError>> = OnceLock::new();
+        let compiler = COMPILER.get_or_init(Self::new).as_ref();
+        compiler.map(|compiler| compiler as &dyn Compiler).map_err(Clone::clone)
+    }
+
+    fn new() -> Result<Self, JitError> {
+        let version = Command::new(env!("SIM_COMPILER")).arg("--version").output();
+        let version = version.map_err(|error| call("--version", &error))?.stdout;
+        let version = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
+        Ok(Self { identity: format!("{version} for the simulator\n{SIMULATOR}") })
+    }
+}
+
+fn call(call: &'static str, error: &std::io::Error) -> JitError {
+    JitError::Call { call, code: error.raw_os_error().unwrap_or(0), text: error.to_string() }
+}
+
+impl Compiler for PluginCompiler {
+    fn identity(&self) -> &str {
+        &self.identity
+    }
+
+    fn compile(&self, source: &Source) -> Result<Image, JitError> {
+        let folder = tempfile::tempdir().map_err(|error| call("mkdtemp", &error))?;
+        let write = |name: &str, text: &str| -> std::io::Result<()> {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+            fs::write(path, text)
+        };
+        let write = |name: &str, text: &str| write(name, text).map_err(|error| call("write", &error));
+        // As with NVRTC the first header of a name is the one that is seen.
+        for (name, text) in source.headers().collect::<Vec<_>>().into_iter().rev() {
+            write(name, text)?;
+        }
+        write("sim/dev_sim.h", SIMULATOR)?;
+        write(source.name(), source.text())?;
+        let mut command = Command::new(env!("SIM_COMPILER"));
+        command.current_dir(folder.path()).args(["-std=c++17", "-shared", "-fPIC", "-O1", "-w", "-ffp-contract=off"]);
+        command.args(["-fvisibility=hidden", "-DDEV_SIM", "-DSIM_PLUGIN", "-I."]);
+        command.args(source.defines().iter().map(|(name, value)| format!("-D{name}={value}")));
+        command.args(["-o", "plugin.so", "-x", "c++", source.name()]);
+        let output = command.output().map_err(|error| call("the C++ compiler", &error))?;
+        let log = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
+        if !output.status.success() {
+            let (name, target) = (source.name().to_owned(), "the simulator".to_owned());
+            return Err(JitError::Source { name, target, log });
+        }
+        let code = fs::read(folder.path().join("plugin.so")).map_err(|error| call("read", &error))?;
+        Ok(Image { code, log })
+    }
+}

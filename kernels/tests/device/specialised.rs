@@ -1,0 +1,194 @@
+//! Kernels written for one plan: results of the CPU executor, bit for bit, alone and in turn with the interpreter.
+//!
+//! Each plan is compiled, which takes seconds, so the simulator takes some of them, others every day. `MSCCLPP_ALL=1` takes all;
+//! `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
+
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use mscclpp_core::plan::Plan;
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::cuda::{NotSpecialised, Options, Prepare, World};
+use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms};
+
+use super::bits::{Pair, shipped};
+use super::plans::plan_files;
+use super::stalls::without_first_signal;
+use super::{Rig, Test, at};
+
+const SPECIALISE: Prepare = Prepare { specialise: true };
+
+pub(crate) fn tests() -> Vec<Test> {
+    let files = plan_files().into_iter().map(|file| {
+        let name = format!("specialised::file::{}", file.file_stem().unwrap_or_default().to_string_lossy());
+        Test::new(name, move |rig| of_file(rig, &file))
+    });
+    let tests = vec![
+        Test::new("specialised::shipped_algorithms", shipped_algorithms),
+        Test::new("specialised::types_and_operations", types_and_operations),
+        Test::new("specialised::any_length", any_length),
+        Test::new("specialised::in_turn_with_the_interpreter", in_turn_with_the_interpreter),
+        Test::new("specialised::stalls_are_reported_alike", stalls_are_reported_alike),
+        Test::new("specialised::large_plans_are_interpreted", large_plans_are_interpreted),
+    ];
+    tests.into_iter().chain(files).map(Test::that_compiles).collect()
+}
+
+/// Whether to take number `number` of the things to try.
+fn takes(rig: &Rig, number: usize, of: u64) -> bool {
+    !rig.simulated || std::env::var_os("MSCCLPP_ALL").is_some() || number as u64 % of == rig.seed % of
+}
+
+/// Messages that divide into vectors everywhere, and that do not.
+fn check(rig: &Rig, plan: &Plan, dtype: DataType, op: Option<ReduceOp>) -> Result<(), Failed> {
+    let ranks = plan.num_ranks();
+    let world = World::new(&rig.device, ranks);
+    let counts: &[u64] = if rig.simulated { &[64, 37, 512] } else { &[64, 37, 4096, 50_001] };
+    for &count in counts {
+        let mut message = Message::new(dtype, u64::from(ranks) * count).any_size();
+        message.op = op;
+        if world.prepare(plan, message).is_err() {
+            message.op = None;
+        }
+        let Some(mut pair) = Pair::with(&world, plan, message, SPECIALISE)? else { continue };
+        pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+        pair.check(2)?;
+    }
+    Ok(())
+}
+
+fn shipped_algorithms(rig: &Rig) -> Result<(), Failed> {
+    const MACHINES: [(u32, u32); 4] = [(4, 4), (4, 2), (3, 3), (2, 1)];
+    for (number, algorithm) in algorithms::all().iter().enumerate().filter(|(number, _)| takes(rig, *number, 8)) {
+        let Some(&(ranks, node)) = MACHINES.iter().find(|&&(ranks, node)| algorithm.supports(ranks, node)) else {
+            continue;
+        };
+        let plan = algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?;
+        let dtype = DataType::ALL[(rig.seed as usize / 8 + number) % DataType::ALL.len()];
+        check(rig, &Plan::new(&plan), dtype, None).map_err(|failed| at(algorithm.name(), &failed))?;
+    }
+    Ok(())
+}
+
+fn types_and_operations(rig: &Rig) -> Result<(), Failed> {
+    let mut number = 0;
+    for name in ["allreduce_all_pairs", "allreduce_packets"] {
+        let plan = shipped(name, 3)?;
+        let world = World::new(&rig.device, 3);
+        for &dtype in DataType::ALL {
+            for accumulate in [Accumulate::Native, Accumulate::F32, Accumulate::F64] {
+                for op in ReduceOp::ALL.into_iter().filter(|_| accumulate.supports(dtype)) {
+                    number += 1;
+                    if !takes(rig, number, 40) {
+                        continue;
+                    }
+                    for count in [3 * 128, 97] {
+                        let message = Message::new(dtype, count).op(op).accumulate(accumulate).any_size();
+                        let mut pair =
+                            Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
+                        pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+                        pair.check(2)
+                            .map_err(|failed| at(format_args!("{name}, {dtype} {op} in {accumulate}"), &failed))?;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn any_length(rig: &Rig) -> Result<(), Failed> {
+    for name in ["allreduce_all_pairs", "allreduce_packets", "allgather_ring", "reducescatter_packets"] {
+        let plan = shipped(name, 3)?;
+        let world = World::new(&rig.device, 3);
+        for count in (0..24).chain([64, 128, 192, 1023, 1024]) {
+            let message = Message::new(DataType::F32, 3 * count).any_size();
+            let mut pair = Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
+            pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+            pair.check(1).map_err(|failed| at(format_args!("{name}, {count} elements each"), &failed))?;
+        }
+    }
+    Ok(())
+}
+
+/// Both leave counters, flags and scratch as the other one expects them, eagerly and in graphs.
+fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
+    for name in ["allreduce_packets", "allreduce_ring", "alltoall_packets"] {
+        let plan = shipped(name, 4)?;
+        let world = World::new(&rig.device, 4);
+        let message = Message::new(DataType::F32, 4 * 64).any_size();
+        let mut specialised = Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
+        let mut interpreted = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
+        specialised.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+        if interpreted.run.specialised() != Err(&NotSpecialised::NotAsked) {
+            return Err("specialised without being asked".into());
+        }
+        let stream = rig.device.stream()?;
+        let Pair { run, buffers, .. } = &mut specialised;
+        let graph = stream.capture(|stream| run.launch_buffers(buffers, stream))?;
+        for round in 0..6 {
+            if round % 2 == 1 {
+                interpreted.check(1).map_err(|failed| at(format_args!("{name}, interpreted"), &failed))?;
+            }
+            specialised.refill()?;
+            if round % 3 == 0 {
+                // SAFETY: run and buffers live as long as the pair.
+                unsafe { graph.launch(&stream)? };
+            } else {
+                specialised.launch()?;
+            }
+            specialised.compare().map_err(|failed| at(format_args!("{name}, round {round}"), &failed))?;
+        }
+    }
+    Ok(())
+}
+
+fn stalls_are_reported_alike(rig: &Rig) -> Result<(), Failed> {
+    let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
+    let plan = Plan::new(&without_first_signal("allreduce_ring", 3)?);
+    let world = World::with_options(&rig.device, 3, options);
+    let message = Message::new(DataType::F32, 3 * 64).any_size();
+    let mut reports = Vec::new();
+    for prepare in [SPECIALISE, Prepare::default()] {
+        let mut run = world.prepare_with(&plan, message, prepare)?;
+        if prepare.specialise {
+            run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+        }
+        let (mut buffers, stream) = (run.buffers()?, rig.device.stream()?);
+        run.launch_buffers(&mut buffers, &stream)?;
+        let Err(Error::Stalled(stall)) = run.synchronize(&stream) else {
+            return Err("a launch that cannot finish did".into());
+        };
+        let mut blocked = stall.blocked;
+        blocked.sort_by_key(|blocked| (blocked.rank, blocked.block));
+        reports.push((stall.launch, blocked));
+    }
+    if reports[0] == reports[1] { Ok(()) } else { Err(format!("{:?} and {:?}", reports[0], reports[1]).into()) }
+}
+
+/// Plans whose thread blocks have nothing in common cost more than they gain.
+fn large_plans_are_interpreted(rig: &Rig) -> Result<(), Failed> {
+    let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
+    let mut tree = algorithm.compile(algorithm.spec(2, 2), &algorithm.arguments([])?)?;
+    for rank in &mut tree.ranks {
+        let origin = rank.blocks[0].ops[0].origin;
+        let sync = mscclpp_core::plan::Op::new(mscclpp_core::plan::OpKind::Nop, origin);
+        rank.blocks[0].ops.extend(std::iter::repeat_n(sync, 3000));
+    }
+    let world = World::new(&rig.device, 2);
+    let message = Message::new(DataType::F32, 128).any_size();
+    let mut pair = Pair::with(&world, &Plan::new(&tree), message, SPECIALISE)?.ok_or("too many thread blocks")?;
+    match pair.run.specialised() {
+        Err(NotSpecialised::TooLarge { operations, most, .. }) if operations > most && *operations > 3000 => {}
+        other => return Err(format!("{other:?}").into()),
+    }
+    pair.check(2)
+}
+
+fn of_file(rig: &Rig, file: &std::path::Path) -> Result<(), Failed> {
+    // Refused ones have tests of their own.
+    let Ok(plan) = Plan::load(&std::fs::read(file)?) else { return Ok(()) };
+    let number =
+        file.as_os_str().as_encoded_bytes().iter().fold(0_usize, |sum, &byte| sum * 31 % 9973 + usize::from(byte));
+    if takes(rig, number, 16) { check(rig, &plan, DataType::F32, None) } else { Ok(()) }
+}

@@ -1,0 +1,152 @@
+//! Kernels written for one plan.
+//!
+//! The interpreter decodes every operation of a plan in every launch. Here the plan is turned into CUDA source in which its operations
+//! stand one after the other, with their kinds, counts, slices and reduction as constants; thread blocks that do the same with
+//! other chunks and channels share a function. The source is compiled at run time ([`jit`](super::jit)). It calls the device
+//! functions that the interpreter calls, and takes the same argument, so that tables, counters, waits, reports and results are
+//! the same bit for bit, and both kinds of launches may follow one another.
+
+mod shape;
+mod write;
+
+use std::sync::{Mutex, PoisonError};
+
+use mscclpp_core::plan::Plan;
+use thiserror::Error;
+
+use self::shape::Shapes;
+use super::abi;
+use super::device::Device;
+use super::jit::{Function, Source, type_names};
+use super::tables::Tables;
+use crate::dtype::DataType;
+use crate::error::Error;
+use crate::interpret::program::Reductions;
+use crate::interpret::{Params, Program, lower};
+use crate::message::Message;
+use crate::numeric::Accumulate;
+
+/// Most operations of all shapes of a plan. Each costs the compiler some milliseconds, and the device room for instructions.
+const MOST_OPERATIONS: usize = 1024;
+
+/// Why a run uses the interpreter.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NotSpecialised {
+    /// Nobody asked for more.
+    #[error("nobody asked for a specialised kernel")]
+    NotAsked,
+    /// A plan of too many different operations.
+    #[error(
+        "{seen} of {blocks} thread blocks have {operations} operations in {shapes} different sequences, expected at most {most}"
+    )]
+    TooLarge {
+        /// Operations of all sequences.
+        operations: usize,
+        /// Different sequences of operations.
+        shapes: usize,
+        /// Thread blocks that were looked at.
+        seen: usize,
+        /// All of them.
+        blocks: usize,
+        /// Most operations.
+        most: usize,
+    },
+    /// The specialised kernel needs more of the device than the interpreter.
+    #[error("the device runs {fit} blocks of the specialised kernel at once, expected {blocks}")]
+    NotResident {
+        /// Blocks of the plan.
+        blocks: u32,
+        /// Blocks that run at once.
+        fit: u32,
+    },
+    /// It was not compiled or not loaded.
+    #[error(transparent)]
+    Failed(Box<Error>),
+}
+
+/// Kernels that were written for what one device has of a plan, or why there are none.
+pub(super) struct Specialised {
+    /// The device's thread blocks, and behind them where the tables end.
+    agents: Vec<abi::Agent>,
+    /// Few, so a list does.
+    kernels: Mutex<Vec<(Constants, Result<Function, NotSpecialised>)>>,
+}
+
+/// What a kernel depends on beside its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Constants {
+    pub(super) dtype: DataType,
+    pub(super) accumulate: Accumulate,
+    /// Number of the reduction that takes the place of the plan's own.
+    pub(super) reduce: Option<u8>,
+}
+
+impl Constants {
+    pub(super) fn new(program: &Program, params: &Params) -> Self {
+        let reduce = match (program.reductions, params.reduction) {
+            (Reductions::Generic, Some(op)) => Some(op as u8),
+            _ => None,
+        };
+        Self { dtype: params.message.dtype, accumulate: params.message.accumulate, reduce }
+    }
+}
+
+impl Specialised {
+    pub(super) fn new(agents: Vec<abi::Agent>) -> Self {
+        Self { agents, kernels: Mutex::default() }
+    }
+
+    /// The kernel for a type and reduction, compiled when it is first asked for.
+    pub(super) fn kernel(
+        &self,
+        device: &Device,
+        program: &Program,
+        constants: Constants,
+    ) -> Result<Function, NotSpecialised> {
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = kernels.iter().find(|(of, _)| *of == constants) {
+            return known.clone();
+        }
+        let kernel = self.compile(device, program, constants);
+        if let Err(reason) = &kernel {
+            log::info!("plan `{}` is interpreted: {reason}", program.plan.name());
+        }
+        kernels.push((constants, kernel.clone()));
+        kernel
+    }
+
+    fn compile(&self, device: &Device, program: &Program, constants: Constants) -> Result<Function, NotSpecialised> {
+        let failed = |error| NotSpecialised::Failed(Box::new(error));
+        // First, since it is cheap.
+        device.compiler().map_err(failed)?;
+        let module = device.module(&source(program, &self.agents, constants)?).map_err(failed)?;
+        let kernel = module.function(write::KERNEL).map_err(failed)?;
+        // Like the interpreter, all blocks wait for one another.
+        let (blocks, threads) = (self.agents.len() as u32 - 1, program.plan.threads_per_block());
+        let fit = kernel.blocks_at_once(threads).map_err(failed)?;
+        if blocks > fit { Err(NotSpecialised::NotResident { blocks, fit }) } else { Ok(kernel) }
+    }
+}
+
+/// The source of a plan's kernel for a message's type and reduction, as [`Prepare::specialise`](super::Prepare::specialise)
+/// compiles it for a world on one device.
+///
+/// # Errors
+/// [`NotSpecialised::TooLarge`]; [`NotSpecialised::Failed`] if the plan cannot be prepared.
+pub fn specialised_source(plan: &Plan, message: Message) -> Result<Source, NotSpecialised> {
+    let failed = |error| NotSpecialised::Failed(Box::new(error));
+    let program = lower(plan).map_err(failed)?;
+    let params = Params::new(&program, message, u64::MAX, u64::MAX).map_err(failed)?;
+    let numbers: Vec<u32> = (0..program.agents.len() as u32).collect();
+    let agents = Tables::agents(&program, &numbers, &program.proxies);
+    source(&program, &agents, Constants::new(&program, &params))
+}
+
+/// `agents`: thread blocks, and behind them where the tables end.
+fn source(program: &Program, agents: &[abi::Agent], constants: Constants) -> Result<Source, NotSpecialised> {
+    let Constants { dtype, accumulate, reduce } = constants;
+    let names = type_names(dtype, accumulate).ok_or_else(|| Error::Accumulator { dtype, accumulate });
+    let names = names.map_err(|error| NotSpecialised::Failed(Box::new(error)))?;
+    Ok(write::source(&Shapes::new(program, &agents[..agents.len() - 1], MOST_OPERATIONS)?, names, reduce))
+}
