@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -18,7 +19,8 @@ pub(super) struct Shared {
     /// Counted over the allocations of the group; 0 for none.
     pub(super) number: u64,
     pub(super) mine: Arc<Segment>,
-    /// Whether its pages were taken.
+    /// Its file, where its pages are taken later, and whether they were.
+    pub(super) file: Option<OwnedFd>,
     pub(super) reserved: AtomicBool,
     /// By place; `None` at the own place.
     pub(super) theirs: Vec<Option<Arc<Segment>>>,
@@ -31,8 +33,8 @@ impl Shared {
     /// [`Error::NoMemory`], after which the group cannot go on: peers have begun the launch that needs them.
     #[inline]
     pub(super) fn reserve(&self, session: &mut Session) -> Result<(), Error> {
-        if !self.reserved.load(Relaxed) {
-            self.mine.reserve("copies").inspect_err(|error| session.give_up(error))?;
+        if let Some(file) = self.file.as_ref().filter(|_| !self.reserved.load(Relaxed)) {
+            self.mine.reserve(file, "copies").inspect_err(|error| session.give_up(error))?;
             self.reserved.store(true, Relaxed);
         }
         Ok(())

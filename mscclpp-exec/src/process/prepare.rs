@@ -174,7 +174,7 @@ impl Session {
             let shared = self.allocate(bytes[kind], text, "scratch", true)?;
             if kind == 1 {
                 self.packets.retain(|packets| packets.strong_count() > 0);
-                self.packets.push(Arc::downgrade(&shared));
+                self.packets.push(Arc::downgrade(&shared.mine));
             }
             self.plans[plan].scratch[kind] = Some(shared);
             self.plans[plan].bytes[kind] = bytes[kind];

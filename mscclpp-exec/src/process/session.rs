@@ -1,7 +1,7 @@
 //! What the calls of a rank have in common: its peers on the node, and which call comes next.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -52,8 +52,8 @@ pub(super) struct Session {
     /// Where short slices are copied to instead: room for both slots of each of the last [`RING`] calls. Nobody is ahead of
     /// a peer by so many calls, so that a launch need not wait until all have read its copies.
     pub(super) ring: Option<Arc<Shared>>,
-    /// Scratch for packets, to be cleared when flags start again.
-    pub(super) packets: Vec<Weak<Shared>>,
+    /// Own scratch for packets that executables or plans still have, to be cleared when flags start again.
+    pub(super) packets: Vec<Weak<Segment>>,
     /// More ranks than processors to run them: to spin keeps peers from running.
     pub(super) crowded: bool,
 }
@@ -103,10 +103,10 @@ impl Session {
         let bytes = Calls::bytes(locals.len());
         // The first rank of the node brings the segment.
         let segment = if me == 0 {
-            let segment = Segment::new(bytes, "calls")?;
-            segment.reserve("calls")?;
+            let (segment, file) = Segment::new(bytes, "calls")?;
+            segment.reserve(&file, "calls")?;
             for place in 1..locals.len() {
-                mesh.send(place, &[], &[segment.file()]).map_err(|error| name(error, &locals, &bootstrap))?;
+                mesh.send(place, &[], &[file.as_fd()]).map_err(|error| name(error, &locals, &bootstrap))?;
             }
             segment
         } else {
@@ -117,8 +117,7 @@ impl Session {
             };
             let sent = mesh.receive(0, late).map_err(|error| name(error, &locals, &bootstrap))?;
             let file = sent.files.into_iter().next();
-            let none = || Error::Lost { peer: locals[0], why: "it sent no descriptor".into() };
-            Segment::open(file.ok_or_else(none)?, bytes)?
+            Segment::open(file.ok_or_else(|| lost_descriptor(locals[0]))?, bytes)?
         };
         Ok(Self {
             calls: Calls::new(Cells::new(Arc::new(segment)), me, locals.len()),
@@ -363,9 +362,9 @@ impl Session {
         // First nobody uses packets any more, then nobody has any.
         self.agree(TEXT)?;
         for packets in self.packets.iter().filter_map(Weak::upgrade) {
-            let len = packets.mine.len() as u64;
+            let len = packets.len() as u64;
             let mut views = Views::new(1);
-            views.set(0, &packets.mine, 0..len);
+            views.set(0, &packets, 0..len);
             let span = views.memory().slice(0);
             for at in (0..len as usize).step_by(LINE) {
                 span.store(at, LINE.min(len as usize - at), Line::ZERO);
@@ -475,6 +474,14 @@ impl Drop for Session {
         }
         // Peers see the connections close; nothing is waited for.
     }
+}
+
+/// A descriptor that a peer has sent and that did not arrive.
+#[cold]
+pub(super) fn lost_descriptor(peer: u32) -> Error {
+    let what = format!("receive the descriptor of rank {peer}'s memory");
+    let why = "this process has as many descriptors as it may have; raise the limit with `ulimit -n`".into();
+    Error::System { what, why }
 }
 
 /// Puts the rank into an error that names a place; or who took that rank with it, which the group is about to hear.

@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use super::buffer::{Shared, SharedBuffer};
 use super::options::Options;
-use super::session::Session;
+use super::session::{Session, lost_descriptor};
 use crate::bootstrap::Bootstrap;
 use crate::dtype::Element;
 use crate::error::Error;
@@ -107,19 +108,19 @@ impl Session {
     ) -> Result<Arc<Shared>, Error> {
         let mine = Segment::new(bytes, purpose).and_then(|segment| {
             if now {
-                segment.reserve(purpose)?;
+                segment.0.reserve(&segment.1, purpose)?;
             }
             Ok(segment)
         });
         // Who has no memory still takes part, or the others would wait for it.
         let (header, files) = match &mine {
-            Ok(segment) => (bytes.to_le_bytes().to_vec(), vec![segment.file()]),
+            Ok((_, file)) => (bytes.to_le_bytes().to_vec(), vec![file.as_fd()]),
             Err(_) => (Vec::new(), Vec::new()),
         };
         let sent = self.exchange(text, &header, &files)?;
         // Counted on all ranks, whatever becomes of it.
         self.allocations += 1;
-        let mine = mine?;
+        let (mine, file) = mine?;
         let mut theirs = Vec::new();
         for (place, sent) in sent.into_iter().enumerate() {
             if place == self.me {
@@ -128,15 +129,17 @@ impl Session {
             }
             let peer = self.locals[place];
             let len = sent.bytes.as_slice().try_into().map(u64::from_le_bytes);
-            let (Ok(len), Some(file)) = (len, sent.files.into_iter().next()) else {
-                return Err(Error::Lost { peer, why: format!("it has no memory for its part of an {text}") });
+            let Ok(len) = len else {
+                return Err(Error::Lost { peer, why: format!("it has no memory for its part of `{text}`") });
             };
+            let file = sent.files.into_iter().next().ok_or_else(|| lost_descriptor(peer));
             // No peer knows of this.
-            let segment = Segment::open(file, len).inspect_err(|error| self.give_up(error))?;
+            let segment = file.and_then(|file| Segment::open(file, len)).inspect_err(|error| self.give_up(error))?;
             theirs.push(Some(Arc::new(segment)));
         }
-        let shared =
-            Arc::new(Shared { number: self.allocations, mine: Arc::new(mine), reserved: AtomicBool::new(now), theirs });
+        let (number, reserved) = (self.allocations, AtomicBool::new(now));
+        let file = (!now).then_some(file);
+        let shared = Arc::new(Shared { number, mine: Arc::new(mine), file, reserved, theirs });
         self.regions.retain(|region| region.strong_count() > 0);
         self.regions.push(Arc::downgrade(&shared));
         Ok(shared)

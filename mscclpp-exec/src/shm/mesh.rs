@@ -256,5 +256,8 @@ fn address(name: &[u8]) -> Result<SocketAddr, Error> {
 }
 
 fn io(what: &str, error: &std::io::Error) -> Error {
-    Error::System { what: what.to_owned(), why: error.to_string() }
+    match Errno::from_io_error(error) {
+        Some(errno) => system(what, errno),
+        None => Error::System { what: what.to_owned(), why: error.to_string() },
+    }
 }

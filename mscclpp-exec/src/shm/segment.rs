@@ -11,10 +11,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::error::Error;
 use crate::memory::check_available;
 
-/// Memory that can be mapped by several processes, and is by this one.
+/// Memory that can be mapped by several processes, and is by this one. It needs no descriptor: a process has few of them.
 pub(crate) struct Segment {
-    /// `None` once it was cut off.
-    file: OwnedFd,
     base: NonNull<u8>,
     len: usize,
     /// Of the mapping, in whole pages.
@@ -30,11 +28,12 @@ unsafe impl Sync for Segment {}
 const HUGE: usize = 1 << 21;
 
 impl Segment {
-    /// Zeroed memory of its own file. The system gives pages when they are touched; [`reserve`](Self::reserve) asks before.
+    /// Zeroed memory, and its file, by which others map it. The system gives pages when they are touched;
+    /// [`reserve`](Self::reserve) asks before.
     ///
     /// # Errors
     /// [`Error::NoMemory`], [`Error::System`].
-    pub(crate) fn new(len: u64, purpose: &'static str) -> Result<Self, Error> {
+    pub(crate) fn new(len: u64, purpose: &'static str) -> Result<(Self, OwnedFd), Error> {
         let no_memory = || Error::NoMemory { purpose, bytes: len, available: 0 };
         check_available(len, purpose)?;
         let file = rustix::fs::memfd_create("mscclpp", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
@@ -44,7 +43,7 @@ impl Segment {
         // Nobody who is given the descriptor can take pages away under others.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|errno| system("seal a segment of shared memory", errno))?;
-        Self::map(file, len, mapped, purpose)
+        Ok((Self::map(file.as_fd(), len, mapped, purpose)?, file))
     }
 
     /// Another rank's segment of `len` bytes.
@@ -60,10 +59,10 @@ impl Segment {
             what: what.into(),
             why: format!("it has {size} bytes or can shrink, expected {len} bytes, sealed"),
         })?;
-        Self::map(file, len, mapped, "a peer's buffers")
+        Self::map(file.as_fd(), len, mapped, "a peer's buffers")
     }
 
-    fn map(file: OwnedFd, len: u64, mapped: usize, purpose: &'static str) -> Result<Self, Error> {
+    fn map(file: BorrowedFd<'_>, len: u64, mapped: usize, purpose: &'static str) -> Result<Self, Error> {
         // SAFETY: a new mapping at an address that the system chooses takes nothing from anybody.
         let base = unsafe {
             rustix::mm::mmap(
@@ -71,7 +70,7 @@ impl Segment {
                 mapped,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED,
-                &file,
+                file,
                 0,
             )
         };
@@ -81,20 +80,29 @@ impl Segment {
             // SAFETY: the range is the mapping made above; the advice changes no contents. Refusal does no harm.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxHugepage) };
         }
-        Ok(Self { file, base, len: len as usize, mapped })
+        Ok(Self { base, len: len as usize, mapped })
     }
 
-    /// Takes the segment's pages now, so that there is an error here and no signal later.
+    /// Takes the segment's pages now, so that there is an error here and no signal later. `file`: the segment's own.
     ///
     /// # Errors
     /// [`Error::NoMemory`].
-    pub(crate) fn reserve(&self, purpose: &'static str) -> Result<(), Error> {
+    pub(crate) fn reserve(&self, file: &OwnedFd, purpose: &'static str) -> Result<(), Error> {
         check_available(self.len as u64, purpose)?;
-        rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, self.mapped as u64).map_err(|errno| match errno
-        {
-            Errno::NOSPC | Errno::NOMEM => Error::NoMemory { purpose, bytes: self.len as u64, available: 0 },
-            other => system("reserve shared memory", other),
-        })
+        let (mut done, mut piece) = (0, self.mapped);
+        while done < self.mapped {
+            piece = piece.min(self.mapped - done);
+            match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, done as u64, piece as u64) {
+                Ok(()) => done += piece,
+                // A signal, a profiler's perhaps: nothing of the piece is there, and the next signal may come as soon.
+                Err(Errno::INTR) => piece = (piece / 2).next_multiple_of(rustix::param::page_size()),
+                Err(Errno::NOSPC | Errno::NOMEM) => {
+                    return Err(Error::NoMemory { purpose, bytes: self.len as u64, available: 0 });
+                }
+                Err(other) => return Err(system("reserve shared memory", other)),
+            }
+        }
+        Ok(())
     }
 
     /// Whether a part has pages of its own: nothing else of the segment lies in them.
@@ -143,11 +151,6 @@ impl Segment {
     pub(crate) fn len(&self) -> usize {
         self.len
     }
-
-    /// The descriptor, to be handed to others.
-    pub(crate) fn file(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
 }
 
 impl Drop for Segment {
@@ -165,7 +168,11 @@ fn pages(len: u64) -> Option<usize> {
 }
 
 pub(super) fn system(what: &str, errno: Errno) -> Error {
-    Error::System { what: what.to_owned(), why: errno.to_string() }
+    let mut why = errno.to_string();
+    if errno == Errno::MFILE {
+        why += "; raise the limit with `ulimit -n`";
+    }
+    Error::System { what: what.to_owned(), why }
 }
 
 #[cfg(test)]
@@ -177,8 +184,8 @@ mod tests {
 
     #[test]
     fn two_mappings_show_the_same_memory() {
-        let one = Arc::new(Segment::new(5000, "a test").unwrap());
-        let two = Arc::new(Segment::open(one.file().try_clone_to_owned().unwrap(), 5000).unwrap());
+        let (one, file) = Segment::new(5000, "a test").unwrap();
+        let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 5000).unwrap()));
         assert_ne!(one.base(), two.base());
         let (one, two) = (Cells::new(one), Cells::new(two));
         one.at(7).store(42, Relaxed);
@@ -187,8 +194,8 @@ mod tests {
 
     #[test]
     fn what_was_cut_off_is_out_of_reach() {
-        let one = Arc::new(Segment::new(100, "a test").unwrap());
-        let two = Arc::new(Segment::open(one.file().try_clone_to_owned().unwrap(), 100).unwrap());
+        let (one, file) = Segment::new(100, "a test").unwrap();
+        let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 100).unwrap()));
         let (one_cells, two) = (Cells::new(Arc::clone(&one)), Cells::new(two));
         two.at(0).store(1, Relaxed);
         one.cut_off(0..100).unwrap();
@@ -200,7 +207,7 @@ mod tests {
     #[test]
     fn only_what_has_its_own_pages_can_be_cut_off() {
         let page = rustix::param::page_size() as u64;
-        let segment = Arc::new(Segment::new(3 * page + 64, "a test").unwrap());
+        let segment = Arc::new(Segment::new(3 * page + 64, "a test").unwrap().0);
         let cells = Cells::new(Arc::clone(&segment));
         let lines = page as usize / 64;
         (0..3 * lines + 1).for_each(|line| cells.at(line).store(1, Relaxed));
@@ -215,8 +222,8 @@ mod tests {
 
     #[test]
     fn only_sealed_files_of_the_right_length_are_opened() {
-        let segment = Segment::new(100, "a test").unwrap();
-        let wrong = Segment::open(segment.file().try_clone_to_owned().unwrap(), 1 << 20);
+        let (_, file) = Segment::new(100, "a test").unwrap();
+        let wrong = Segment::open(file, 1 << 20);
         assert!(matches!(wrong, Err(Error::System { .. })));
         let file = rustix::fs::memfd_create("loose", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();

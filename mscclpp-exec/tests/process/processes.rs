@@ -30,6 +30,8 @@ pub fn play(role: &str, transport: Transport) {
         "nodes" => results(&transport, 2),
         "killed" | "stopped" => launches_until_an_error(transport),
         "soak" => soak(&transport),
+        "descriptors" => needs_few_descriptors(&transport),
+        "interrupted" => allocates_much(&transport),
         "short of descriptors" => prepares_on_one_node_only(&transport),
         other => panic!("no role {other}"),
     }
@@ -65,6 +67,57 @@ fn nodes_compute_the_same_bits_through_ports() {
     for text in Job::start("nodes", 4, 2).succeed() {
         assert!(text.contains("checked "), "{text}");
     }
+}
+
+/// Descriptors of segments that this process has.
+fn segment_descriptors() -> usize {
+    let files = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+    let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+    names.filter(|name| name.to_string_lossy().contains("memfd:mscclpp")).count()
+}
+
+/// Memory takes no descriptors once it is shared, and says so when there are none for that.
+fn needs_few_descriptors(transport: &Transport) {
+    let buffers: Vec<_> = (0..20).map(|_| transport.alloc::<f32>(1000).expect("a little")).collect();
+    let mut x = prepare("allreduce_packets", transport, Message::of::<f32>(1000).any_size());
+    x.launch_in_place(&mut [1.0_f32; 1000]).expect("it runs");
+    // Two are for room whose pages are taken when they are needed.
+    assert!(segment_descriptors() <= 2, "{}", segment_descriptors());
+    drop((x, buffers));
+    let mut taken = if transport.rank() == 0 { take_all_descriptors() } else { Vec::new() };
+    // One for the own memory, none for the peer's.
+    taken.pop();
+    let result = transport.alloc::<f32>(1000).and_then(|_| transport.barrier());
+    drop(taken);
+    let text = result.expect_err("a descriptor has nowhere to go").to_string();
+    assert!(transport.rank() != 0 || text.contains("ulimit -n") && text.contains("rank 1"), "{text}");
+    println!("counted");
+}
+
+#[test]
+fn memory_takes_no_descriptors() {
+    for text in Job::start("descriptors", 2, 2).succeed() {
+        assert!(text.contains("counted"), "{text}");
+    }
+}
+
+fn allocates_much(transport: &Transport) {
+    println!("ready");
+    for _ in 0..10 {
+        let buffer = transport.alloc::<u8>(1 << 27).expect("signals do no harm");
+        assert_eq!(buffer[buffer.len() - 1], 0);
+    }
+}
+
+#[test]
+fn signals_do_not_end_allocations() {
+    let mut job = Job::start("interrupted", 1, 1);
+    job.wait_for_line(0, "ready\n");
+    while job.ranks[0].try_wait().expect("a child").is_none() {
+        job.signal(0, "STOP");
+        job.signal(0, "CONT");
+    }
+    job.succeed();
 }
 
 /// What one node could not prepare does not confuse what both prepare later.
@@ -129,10 +182,7 @@ fn launches_until_an_error(transport: Transport) {
     drop((x, buffer, transport));
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     assert!(!maps.contains("memfd:mscclpp"), "{maps}");
-    let files = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
-    let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
-    let left: Vec<_> = names.filter(|name| name.to_string_lossy().contains("memfd:mscclpp")).collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(segment_descriptors(), 0);
 }
 
 fn files_in_shared_memory() -> usize {
