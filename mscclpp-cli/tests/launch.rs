@@ -171,7 +171,7 @@ fn doctor_says_what_it_found() {
     let found = mscclpp(["doctor", "--json"]);
     let found = found.json();
     let names: Vec<_> = found.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap().to_owned()).collect();
-    for name in ["processors", "/dev/shm", "open files", "interfaces", "CUDA driver"] {
+    for name in ["processors", "memory", "shared descriptors", "open files", "interfaces", "CUDA driver"] {
         assert!(names.iter().any(|found| found == name), "{name} is not in {names:?}");
     }
     for one in found.as_array().unwrap().iter().filter(|one| one["state"] != "ok") {

@@ -1,4 +1,5 @@
-//! Memory that several workers use at once, and the only `unsafe` code of the CPU executor.
+//! Memory that several workers use at once: with `shm`, and buffers as slices in `process`, all `unsafe` code of the CPU
+//! executor.
 //!
 //! A plan decides who reads and writes what, and when; it may be wrong. So the rule here does not depend on the plan:
 //! **while memory is lent to workers, it is accessed in atomic units only**, and a plan that races gets one value or

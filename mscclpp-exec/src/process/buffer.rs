@@ -62,7 +62,7 @@ impl Shared {
 /// Made by [`Transport::alloc`](super::Transport::alloc), zero at first, aligned to a page. It is a slice otherwise: any part
 /// of it can be handed to a launch. A part that a launch may write to is copied all the same unless it begins with a page of
 /// the system and ends with one, or with the buffer. The memory is freed when all ranks have dropped their part of the
-/// allocation.
+/// allocation, and every executable that was launched with it was launched with other buffers or dropped.
 ///
 /// Peers write to it only during launches that it was handed to, so while this rank holds a reference nothing changes under
 /// it: a launch borrows its output exclusively, and returns when its peers have finished with it.

@@ -120,9 +120,9 @@ impl Executable {
 
     /// Launches out of place, and returns when this rank is done.
     ///
-    /// A [`SharedBuffer`](super::SharedBuffer) and most slices of one are used where they are; of others, what peers read is copied before
-    /// and what they write after. Does not allocate, and takes no lock that anybody waits for. Elements of the output that the
-    /// plan does not write keep their values.
+    /// A [`SharedBuffer`](super::SharedBuffer) and most slices of one are used where they are; of others, what peers read is
+    /// copied before and what they write after. Takes no lock that anybody waits for, and allocates for messages between nodes
+    /// only. Elements of the output that the plan does not write keep their values.
     ///
     /// # Errors
     /// Before the call begins: [`Error::ElementType`], [`Error::InPlace`], [`Error::ReadOnlyInput`], [`Error::BufferSize`],

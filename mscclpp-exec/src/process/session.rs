@@ -321,10 +321,11 @@ impl Session {
         for place in self.peers() {
             self.compare(place)?;
         }
-        let why = |cause: &Cause| format!("{cause}, while rank {} waited for it", self.rank());
+        let why = |what| format!("{what}, while rank {} waited for it", self.rank());
         let error = match self.find_cause() {
             Some(Cause::Group(error)) => Error::Group(error),
-            Some(cause @ (Cause::Gone { peer } | Cause::GaveUp { peer })) => Error::Lost { peer, why: why(&cause) },
+            Some(Cause::Gone { peer }) => Error::Lost { peer, why: why("its connection was closed") },
+            Some(Cause::GaveUp { peer }) => Error::Lost { peer, why: why("it has given up") },
             _ if since.elapsed() < self.options.deadline => return Ok(()),
             _ => {
                 let absent = self.peers().find(|&place| !self.is_compared(place));

@@ -94,7 +94,8 @@ impl Segment {
             piece = piece.min(self.mapped - done);
             match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, done as u64, piece as u64) {
                 Ok(()) => done += piece,
-                // A signal, a profiler's perhaps: nothing of the piece is there, and the next signal may come as soon.
+                // A signal, a profiler's perhaps, under Linux of before 2025: nothing of the piece is there, and the next
+                // signal may come as soon.
                 Err(Errno::INTR) => piece = (piece / 2).next_multiple_of(rustix::param::page_size()),
                 Err(Errno::NOSPC | Errno::NOMEM) => {
                     return Err(Error::NoMemory { purpose, bytes: self.len as u64, available: 0 });

@@ -150,6 +150,19 @@ fn a_rank_that_is_gone() {
 }
 
 #[test]
+fn a_rank_that_leaves_before_a_preparation() {
+    let plan = ring(2);
+    let errors = each(2, |transport| {
+        let rank = transport.rank();
+        (rank == 0).then(|| transport.prepare(&plan, Message::of::<f32>(300).any_size()).map(drop))
+    });
+    let error = errors[0].clone().expect("rank 0 prepares").expect_err("rank 1 has left");
+    let text = error.to_string();
+    assert!(matches!(error, Error::Lost { peer: 1, .. }), "{text}");
+    assert_eq!(text.matches("is gone").count(), 1, "{text}");
+}
+
+#[test]
 fn a_rank_that_does_not_come_is_named_by_the_deadline() {
     let (plan, over) = (ring(3), Barrier::new(3));
     let results = each_with(3, quick(), |transport| {

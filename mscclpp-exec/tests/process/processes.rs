@@ -31,7 +31,6 @@ pub fn play(role: &str, transport: Transport) {
         "killed" | "stopped" => launches_until_an_error(transport),
         "soak" => soak(&transport),
         "descriptors" => needs_few_descriptors(&transport),
-        "interrupted" => allocates_much(&transport),
         "short of descriptors" => prepares_on_one_node_only(&transport),
         other => panic!("no role {other}"),
     }
@@ -101,25 +100,6 @@ fn memory_takes_no_descriptors() {
     }
 }
 
-fn allocates_much(transport: &Transport) {
-    println!("ready");
-    for _ in 0..10 {
-        let buffer = transport.alloc::<u8>(1 << 27).expect("signals do no harm");
-        assert_eq!(buffer[buffer.len() - 1], 0);
-    }
-}
-
-#[test]
-fn signals_do_not_end_allocations() {
-    let mut job = Job::start("interrupted", 1, 1);
-    job.wait_for_line(0, "ready\n");
-    while job.ranks[0].try_wait().expect("a child").is_none() {
-        job.signal(0, "STOP");
-        job.signal(0, "CONT");
-    }
-    job.succeed();
-}
-
 /// What one node could not prepare does not confuse what both prepare later.
 fn prepares_on_one_node_only(transport: &Transport) {
     // Different plans that need the same connections.
@@ -185,19 +165,16 @@ fn launches_until_an_error(transport: Transport) {
     assert_eq!(segment_descriptors(), 0);
 }
 
-fn files_in_shared_memory() -> usize {
-    std::fs::read_dir("/dev/shm").map_or(0, Iterator::count)
-}
-
 #[test]
 fn a_rank_that_is_killed_ends_the_launch_of_all_others() {
-    let before = files_in_shared_memory();
     for victim in [0, 2] {
         let mut job = Job::start("killed", 3, 3);
         (0..3).for_each(|rank| job.wait_for_line(rank, "ready\n"));
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", job.ranks[1].id())).expect("it runs");
-        assert!(maps.contains("memfd:mscclpp"), "segments have no name in a file system");
-        assert!(files_in_shared_memory() <= before, "and leave none there");
+        assert!(
+            maps.contains("memfd:mscclpp"),
+            "segments have no name in a file system: they end with who has mapped them"
+        );
         job.signal(victim, "KILL");
         let killed = Instant::now();
         let ended = job.wait();

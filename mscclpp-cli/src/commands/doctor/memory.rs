@@ -1,16 +1,16 @@
 //! Memory, and the memory that processes share.
 
-use rustix::fs::{MemfdFlags, memfd_create, statvfs};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::finding::{Finding, State};
 use crate::memory::available;
 use crate::size::human;
 
-/// Less shared memory than this is small: containers come with 64 MiB.
+/// Less memory than this is small. What processes share is part of it, and does not count as `/dev/shm`.
 const ENOUGH: u64 = 256 << 20;
 
 pub(super) fn findings() -> Vec<Finding> {
-    vec![memory(available()), shared(shared_sizes()), descriptors()]
+    vec![memory(available()), descriptors()]
 }
 
 fn memory(bytes: u64) -> Finding {
@@ -19,24 +19,6 @@ fn memory(bytes: u64) -> Finding {
         return Finding::bad("memory", State::Small, format!("{} available", human(bytes)), help);
     }
     Finding::good("memory", format!("{} available", human(bytes)))
-}
-
-/// Size and free part of `/dev/shm`, in bytes.
-fn shared_sizes() -> Result<(u64, u64), String> {
-    let found = statvfs("/dev/shm").map_err(|error| error.to_string())?;
-    Ok((found.f_blocks.saturating_mul(found.f_frsize), found.f_bavail.saturating_mul(found.f_frsize)))
-}
-
-fn shared(sizes: Result<(u64, u64), String>) -> Finding {
-    const NAME: &str = "/dev/shm";
-    let help = "mount a larger one: `mount -o remount,size=2G /dev/shm`, or `docker run --shm-size 2g`";
-    match sizes {
-        Err(error) => Finding::bad(NAME, State::Absent, error, help),
-        Ok((size, free)) => {
-            let found = format!("{} free of {}", human(free), human(size));
-            if free < ENOUGH { Finding::bad(NAME, State::Small, found, help) } else { Finding::good(NAME, found) }
-        }
-    }
 }
 
 /// Whether memory can be shared by descriptor, without a file system.
@@ -56,10 +38,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_containers_shared_memory_is_small() {
-        assert_eq!(shared(Ok((64 << 20, 64 << 20))).state, State::Small);
-        assert_eq!(shared(Ok((8 << 30, 8 << 30))).state, State::Good);
-        assert_eq!(shared(Err("no such file".into())).state, State::Absent);
+    fn little_memory_is_small() {
         assert_eq!(memory(0).state, State::Small);
+        assert_eq!(memory(8 << 30).state, State::Good);
     }
 }
