@@ -16,12 +16,13 @@ Examples:
   mscclpp check plan.json
   mscclpp check allreduce_ring --ranks 8
   mscclpp check plans/ more/plan.json --allow race
+  mscclpp check plan.json --fuzz 100            what the checks prove, and 100 runs that try to break it
   mscclpp check plan.json --trace trace.json    a picture of the run, for https://ui.perfetto.dev
   mscclpp check plan.json --json | jq '.findings[].code'
   mscclpp plan export allreduce_ring --ranks 4 | mscclpp check -
 
 Of several plans, and of all plan files (*.json) in a directory, the command prints a table at the end.
-Exit codes: 0 accepted, 1 findings, 2 a plan cannot be read")]
+Exit codes: 0 accepted, 1 findings, or a run that broke a plan, 2 a plan cannot be read, 3 --fuzz cannot run a plan")]
 pub(crate) struct CheckArgs {
     /// Names of algorithms (see `mscclpp plan list`), plan files, directories of plan files, or `-` for a plan on
     /// standard input
@@ -40,6 +41,9 @@ pub(crate) struct CheckArgs {
     /// Also ask whether the plan fits a device: a100, h100, h200, b200, or mscclpp for the MSCCL++ executor
     #[arg(long, value_name = "DEVICE", value_parser = device)]
     pub(crate) device: Option<DeviceProfile>,
+    /// Also run the plan in so many of the worst orders that a device allows, with memory at its weakest: a second witness
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) fuzz: Option<u32>,
     /// Write a run of the plan as a trace for Perfetto or chrome://tracing: who does what, and what waits for what
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,

@@ -12,6 +12,7 @@ use mscclpp_core::plan::PlanTree;
 use mscclpp_exec::algorithms;
 use serde_json::{Value, json};
 
+use super::fuzz::Fuzzed;
 use crate::args::{CheckArgs, Level, SourceArgs};
 use crate::diagnostics::values;
 use crate::error::{Error, Result};
@@ -74,6 +75,8 @@ struct Verdict {
     plan: std::result::Result<PlanTree, Error>,
     findings: Diagnostics,
     warnings: Vec<Diagnostic>,
+    /// What the adversary did, if it was asked.
+    fuzzed: Option<Fuzzed>,
 }
 
 impl Verdict {
@@ -86,7 +89,7 @@ impl Verdict {
             Err(error) => {
                 // A plan that cannot be read has findings too, and scripts look for them in the same place.
                 let findings = error.findings().cloned().unwrap_or_default();
-                return Ok(Self { plan: Err(error), findings, warnings: Vec::new() });
+                return Ok(Self { plan: Err(error), findings, warnings: Vec::new(), fuzzed: None });
             }
         };
         let (mut findings, mut warnings) = (Diagnostics::default(), source.warnings);
@@ -97,14 +100,19 @@ impl Verdict {
         if let Some(device) = args.device.as_ref().filter(|_| findings.is_empty()) {
             findings.extend(limits(&source.plan, device));
         }
-        Ok(Self { plan: Ok(source.plan), findings, warnings })
+        let fuzzed = args.fuzz.map(|schedules| Fuzzed::of(&source.plan, schedules));
+        Ok(Self { plan: Ok(source.plan), findings, warnings, fuzzed })
     }
 
     fn word(&self) -> &'static str {
         match (&self.plan, self.findings.is_empty()) {
             (Err(_), _) => "unreadable",
             (Ok(_), false) => "refused",
-            (Ok(_), true) => "accepted",
+            (Ok(_), true) => match self.exit() {
+                exit::DONE => "accepted",
+                exit::NO => "broken",
+                _ => "undecided",
+            },
         }
     }
 
@@ -112,19 +120,23 @@ impl Verdict {
         match (&self.plan, self.findings.is_empty()) {
             (Err(_), _) => exit::UNREADABLE,
             (Ok(_), false) => exit::NO,
-            (Ok(_), true) => exit::DONE,
+            (Ok(_), true) => self.fuzzed.as_ref().map_or(exit::DONE, Fuzzed::exit),
         }
     }
 
     fn json(&self) -> Value {
-        json!({
+        let mut value = json!({
             "plan": self.plan.as_ref().ok().map(|plan| &plan.name),
             "readable": self.plan.is_ok(),
             "accepted": self.exit() == exit::DONE,
             "error": self.plan.as_ref().err().map(ToString::to_string),
             "findings": values(self.findings.iter()),
             "warnings": values(&self.warnings),
-        })
+        });
+        if let Some(fuzzed) = &self.fuzzed {
+            value["fuzz"] = fuzzed.json();
+        }
+        value
     }
 
     /// The findings for people, each with a blank line behind it.
@@ -145,7 +157,7 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
         print_json(&verdict.json())?;
     }
     let (code, text) = (verdict.exit(), verdict.text());
-    let Verdict { plan, findings, warnings } = verdict;
+    let Verdict { plan, findings, warnings, fuzzed } = verdict;
     let plan = plan?;
     if let Some(path) = &args.trace {
         write_trace(&plan, path, &findings)?;
@@ -158,6 +170,9 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
             n => format!("is refused: {n} findings"),
         };
         print(format!("{text}plan `{}` {end}\n", plan.name))?;
+        if let Some(fuzzed) = fuzzed {
+            print(fuzzed)?;
+        }
     }
     Ok(ExitCode::from(code))
 }
@@ -236,8 +251,11 @@ fn tell(name: &str, verdict: &Verdict) -> Result<()> {
             output::report(error);
             Ok(())
         }
-        Ok(_) if verdict.findings.is_empty() => Ok(()),
-        Ok(_) => print(format!("{name}:\n\n{}", verdict.text())),
+        Ok(_) if verdict.exit() == exit::DONE => Ok(()),
+        Ok(_) => {
+            let fuzzed = verdict.fuzzed.as_ref().map_or_else(String::new, |fuzzed| format!("{fuzzed}\n\n"));
+            print(format!("{name}:\n\n{}{fuzzed}", verdict.text()))
+        }
     }
 }
 

@@ -5,6 +5,7 @@ mod bench;
 mod check;
 mod doctor;
 mod explain;
+mod fuzz;
 mod launch;
 mod plan_diff;
 mod plan_export;

@@ -9,9 +9,9 @@ use super::program::*;
 use super::scale::{Scale, VECTOR};
 use crate::error::Error;
 
-/// Cells and actors of the largest miniature.
+/// Cells and actors of the largest miniature. Every actor may hold a word for every other one.
 const MOST_CELLS: u64 = 1 << 24;
-const MOST_ACTORS: usize = 1 << 16;
+const MOST_ACTORS: usize = 1 << 13;
 
 pub(super) fn lower(plan: &PlanTree, scale: &Scale) -> Result<Program, Error> {
     let mut lowering = Lowering {

@@ -101,7 +101,8 @@ impl<'p> Adversary<'p> {
         self
     }
 
-    /// With another bound for the steps of an attack; a step is an element moved or an attempt to get on.
+    /// With another bound for the steps of an attack; a step is an element moved or an attempt to get on. Of plans with
+    /// thousands of threads each step counts for several, since it takes longer.
     #[must_use]
     pub fn most_steps(mut self, steps: u64) -> Self {
         self.most_steps = steps;
@@ -122,13 +123,15 @@ impl<'p> Adversary<'p> {
     /// The plan's elements in the miniature, about as many steps as there are vectors in a few hundred bytes per chunk, per launch.
     ///
     /// # Errors
-    /// [`Error::Plan`] for a plan that cannot be run at all, which the checker's first rule refuses.
+    /// [`Error::Plan`] for a plan that cannot be run at all, which the checker's first rule refuses, and for one that is too
+    /// large even as a miniature: more than 8192 threads and ports, or 2²⁴ cells of memory.
     pub fn attack(&self, seed: u64) -> Result<Outcome, Error> {
         let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let scale = Scale::random(self.plan, &mut random);
         let program = lower::lower(self.plan, &scale)?;
+        let most_steps = self.most_steps / (1 + program.actors.len() as u64 / 1024);
         let example = if value::needs_example(self.plan) {
-            match Machine::calm(self.plan, &program, &scale, self.launches).example(self.most_steps) {
+            match Machine::calm(self.plan, &program, &scale, self.launches).example(most_steps) {
                 Ok(results) => Some(results),
                 Err(outcome) => return Ok(outcome),
             }
@@ -136,7 +139,7 @@ impl<'p> Adversary<'p> {
             None
         };
         let machine = Machine::new(self.plan, &program, &scale, self.launches, random, example, self.focus);
-        Ok(machine.run(self.most_steps))
+        Ok(machine.run(most_steps))
     }
 
     /// Runs the plan with seed after seed until one breaks it.

@@ -121,7 +121,7 @@ impl Machine<'_> {
                         Some(clock) => clock.join(&word),
                         none => *none = Some(word),
                     }
-                    semaphore.value += 1;
+                    semaphore.value = semaphore.value.saturating_add(1);
                     for waiting in std::mem::take(&mut semaphore.waiting) {
                         self.schedule.wake(waiting);
                     }
