@@ -309,3 +309,15 @@ fn a_selection_is_explained() {
     let run = mscclpp(words("select broadcast --ranks 4 --root 3")).succeeds();
     assert!(run.stdout.contains(", root 3, "), "{}", run.stdout);
 }
+
+#[test]
+fn a_device_is_asked_for_by_its_own_options() {
+    for arguments in [
+        "bench all_reduce --virtual-ranks 2",
+        "bench all_reduce --backend cuda --ranks 2",
+        "bench all_reduce --backend cuda --private",
+    ] {
+        let run = mscclpp(words(arguments)).ends_with(2);
+        assert!(run.stderr.contains("--virtual-ranks"), "{}", run.stderr);
+    }
+}

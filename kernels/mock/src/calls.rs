@@ -291,7 +291,7 @@ calls! {
         }
     }
 
-    fn cuEventElapsedTime(milliseconds: *mut f32, from: usize, to: usize) -> milliseconds {
+    fn cuEventElapsedTime_v2(milliseconds: *mut f32, from: usize, to: usize) -> milliseconds {
         ask(|driver| driver.elapsed_us(Handle(from), Handle(to))).map(|us| us as f32 / 1e3)
     }
 

@@ -1,7 +1,7 @@
 //! Graphs that replay launches, between eager ones.
 
 use libtest_mimic::Failed;
-use mscclpp_exec::cuda::World;
+use mscclpp_exec::cuda::{World, time};
 use mscclpp_exec::{DataType, Message};
 
 use super::bits::{Pair, shipped};
@@ -11,6 +11,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("graphs::replays_between_eager_launches", replays_between_eager_launches),
         Test::new("graphs::ten_thousand_replays", ten_thousand_replays),
+        Test::new("graphs::timed", timed),
     ]
 }
 
@@ -36,6 +37,19 @@ fn replays_between_eager_launches(rig: &Rig) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// After launches were timed, the next one is right.
+fn timed(rig: &Rig) -> Result<(), Failed> {
+    let plan = shipped("allreduce_packets", 2)?;
+    let message = Message::new(DataType::F32, 50).any_size();
+    let mut pair = Pair::new(&World::new(&rig.device, 2), &plan, message)?.ok_or("too many thread blocks")?;
+    let stream = rig.device.stream()?;
+    let times = time(&mut pair.run, &mut pair.buffers, &stream, rig.simulated.then_some(10))?;
+    if times.host.is_zero() || !rig.simulated && (times.graph.is_zero() || times.eager < times.graph / 2) {
+        return Err(format!("{times:?}").into());
+    }
+    pair.check(2)
 }
 
 fn ten_thousand_replays(rig: &Rig) -> Result<(), Failed> {

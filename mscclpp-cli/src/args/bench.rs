@@ -6,6 +6,7 @@ use mscclpp_exec::select::Config;
 
 use super::RootedArgs;
 use super::collective::collective;
+use crate::commands::runner::Backend;
 use crate::size;
 
 /// Arguments of `mscclpp bench`.
@@ -16,9 +17,11 @@ Examples:
   mscclpp launch -n 4 -- mscclpp bench all_gather -e 1M       four processes
   mpirun -np 2 mscclpp bench all_reduce --private --json      under another launcher
   mscclpp bench all_reduce --ranks 2 --plan allreduce_ring    one algorithm instead of what is selected
+  mscclpp bench all_reduce --backend cuda --virtual-ranks 8   eight ranks on one CUDA device
 
 Before every call a rank rewrites its input, after it it reads its output, both untimed. All ranks meet, then each
-clocks its own call. The time is the median over the calls of the slowest rank's.
+clocks its own call. The time is the median over the calls of the slowest rank's. On a device, launches are replayed in a
+graph and timed by events; the time of launches one by one, and what each costs the host, stand beside it.
 Exit codes: 0 no element was wrong, 1 wrong elements, 2 a call that cannot be made so, 3 ranks that are missing")]
 pub(crate) struct BenchArgs {
     /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv
@@ -59,6 +62,12 @@ pub(crate) struct BenchArgs {
     /// Run so many ranks in this process, instead of the one that a launcher describes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) ranks: Option<u32>,
+    /// What runs the calls: cpu, or cuda (all ranks on device 0)
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
+    pub(crate) backend: Backend,
+    /// On a device, numbers of ranks to measure [default: 2,4,8]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["ranks", "private", "warmup"], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) virtual_ranks: Vec<u32>,
     /// Print one JSON object per size
     #[arg(long)]
     pub(crate) json: bool,

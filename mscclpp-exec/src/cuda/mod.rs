@@ -36,6 +36,7 @@ mod run;
 mod specialise;
 mod stream;
 mod tables;
+mod timing;
 mod unavailable;
 mod world;
 
@@ -45,5 +46,6 @@ pub use driver::{Driver, DriverError, Handle, Mapped, Properties, SharedDriver};
 pub use run::Run;
 pub use specialise::{NotSpecialised, specialised_source};
 pub use stream::{Event, Graph, Stream};
+pub use timing::{Times, time};
 pub use unavailable::Unavailable;
 pub use world::{Options, Prepare, World};

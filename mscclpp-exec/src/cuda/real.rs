@@ -40,6 +40,17 @@ fn named<T>(call: &'static str, result: std::result::Result<T, Cudarc>) -> Resul
     })
 }
 
+/// The oldest driver that has all functions called here; a call of one that is missing would panic.
+const OLDEST: u32 = 12_080;
+
+/// Version of CUDA that the driver is for.
+fn version() -> Result<u32> {
+    let mut version = 0;
+    // SAFETY: writes one integer.
+    named("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) }.result())?;
+    Ok(version as u32)
+}
+
 /// Number of devices.
 ///
 /// # Errors
@@ -50,6 +61,10 @@ pub(super) fn count() -> std::result::Result<u32, Unavailable> {
         return Err(Unavailable::NoDriver);
     }
     named("cuInit", result::init()).map_err(Unavailable::Driver)?;
+    let version = version().map_err(Unavailable::Driver)?;
+    if version < OLDEST {
+        return Err(Unavailable::OldDriver { version });
+    }
     match named("cuDeviceGetCount", result::device::get_count()).map_err(Unavailable::Driver)? {
         0 => Err(Unavailable::NoDevice),
         count => Ok(count as u32),
@@ -82,12 +97,7 @@ impl Cuda {
                 multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
                 // SAFETY: as above.
                 memory: named("cuDeviceTotalMem", unsafe { result::device::total_mem(device) })? as u64,
-                driver: {
-                    let mut version = 0;
-                    // SAFETY: writes one integer.
-                    named("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) }.result())?;
-                    version as u32
-                },
+                driver: version()?,
                 multicast: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0,
             };
             // SAFETY: the device was just found; released when this is dropped.

@@ -25,6 +25,12 @@ pub enum Unavailable {
     /// The driver does not work.
     #[error("the CUDA driver does not work: {0}")]
     Driver(#[source] DriverError),
+    /// A driver without functions that are needed here.
+    #[error("the CUDA driver is for CUDA {}.{}, expected at least 12.8; install a newer one, or use the CPU", version / 1000, version % 1000 / 10)]
+    OldDriver {
+        /// As the driver says it: 1000 times the major version, 10 times the minor one.
+        version: u32,
+    },
     /// A device for which there are no kernels.
     #[error("{name} has compute capability {}.{}, expected at least 8.0", capability.0, capability.1)]
     TooOld {

@@ -1,15 +1,18 @@
 //! `mscclpp bench`: how long calls take.
 
+mod device;
+
 use std::process::ExitCode;
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::group::{self, Group};
-use mscclpp_exec::select::{Choice, Config, Request};
+use mscclpp_exec::select::{Choice, Config, Registry, Request};
 use mscclpp_exec::tune::{Measured, Measuring, measure};
 use serde_json::json;
 
 use crate::args::BenchArgs;
 use crate::bandwidth::{bus_factor, gigabytes_per_second};
+use crate::commands::runner::Backend;
 use crate::error::{Error, Result, did_you_mean, similar};
 use crate::exit;
 use crate::job::{on_ranks, require_memory};
@@ -23,7 +26,13 @@ use crate::report::three_digits;
 /// the largest size does not fit; [`Error::Call`] if ranks are missing or a call fails.
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     let sizes = sizes(args)?;
-    let wrong = on_ranks(args.ranks, |group| on_rank(group, args, &sizes))?;
+    let wrong = match args.backend {
+        Backend::Cpu if !args.virtual_ranks.is_empty() => {
+            return Err(Error::Usage("--virtual-ranks is for a device; give --backend cuda, or --ranks".into()));
+        }
+        Backend::Cpu => on_ranks(args.ranks, |group| on_rank(group, args, &sizes))?,
+        Backend::Cuda => device::bench(args, &sizes)?,
+    };
     Ok(ExitCode::from(if wrong == 0 { exit::DONE } else { exit::NO }))
 }
 
@@ -44,7 +53,12 @@ fn sizes(args: &BenchArgs) -> Result<Vec<u64>> {
 fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     let mut requests: Vec<Request> = Vec::new();
     for &size in sizes {
-        let request = request(group, args, size)?;
+        let request = request(
+            args,
+            size,
+            |bytes| group.request_of(args.collective, args.rooted.call.dtype, bytes),
+            group.size(),
+        )?;
         if requests.last().is_none_or(|last| last.bytes < request.bytes) {
             requests.push(request);
         }
@@ -55,7 +69,7 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     require_memory(group, || format!("a call of {largest} bytes per rank"), largest.saturating_mul(copies))?;
 
     if let Some(name) = &args.plan {
-        known(group, args.collective, name)?;
+        known(group.registry(), args.collective, name)?;
         let config = Config { blocks: args.blocks, threads: None };
         group.insist(Some((args.collective, Choice { name: name.clone(), config })));
     }
@@ -86,8 +100,8 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
 
 /// # Errors
 /// [`Error::Usage`] for a name that no algorithm of a collective has.
-fn known(group: &Group, collective: CollectiveKind, name: &str) -> Result<()> {
-    let all = group.registry().iter().filter(|algorithm| algorithm.collective() == collective);
+fn known(registry: &Registry, collective: CollectiveKind, name: &str) -> Result<()> {
+    let all = registry.iter().filter(|algorithm| algorithm.collective() == collective);
     let names: Vec<_> = all.map(|algorithm| algorithm.name()).collect();
     if names.contains(&name) {
         return Ok(());
@@ -96,18 +110,17 @@ fn known(group: &Group, collective: CollectiveKind, name: &str) -> Result<()> {
     Err(Error::Usage(format!("there is no algorithm `{name}` for {}{hint}", collective.name())))
 }
 
-/// The call of a size, rounded up to whole elements and equal parts.
-fn request(group: &Group, args: &BenchArgs, bytes: u64) -> Result<Request> {
+/// The call of a size, rounded up to whole elements and equal parts; `of` makes one of so many bytes.
+fn request(args: &BenchArgs, bytes: u64, of: impl Fn(u64) -> Request, ranks: u32) -> Result<Request> {
     let dtype = args.rooted.call.dtype;
     let parts = match args.collective {
-        CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => group.size(),
+        CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => ranks,
         _ => 1,
     };
     let unit = u64::from(parts) * dtype.size() as u64;
     let too_large = || Error::Usage(format!("{bytes} bytes cannot be rounded up to a multiple of {unit}"));
     let bytes = bytes.checked_next_multiple_of(unit).ok_or_else(too_large)?;
-    let request = group.request_of(args.collective, dtype, bytes);
-    let request = Request { in_place: args.in_place, registered: !args.private, ..request };
+    let request = Request { in_place: args.in_place, registered: !args.private, ..of(bytes) };
     args.rooted.complete(request)
 }
 

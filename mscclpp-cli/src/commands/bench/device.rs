@@ -1,0 +1,181 @@
+//! How long calls take on a device: launches in a graph, by events.
+
+use std::time::Duration;
+
+use mscclpp_exec::cuda::{Buffers, Device, Run, Stream, Times, World, time};
+use mscclpp_exec::group;
+use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
+use mscclpp_exec::verify::Cycle;
+use serde_json::json;
+
+use crate::args::BenchArgs;
+use crate::bandwidth::{bus_factor, gigabytes_per_second};
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::output::print;
+use crate::report::three_digits;
+
+/// Wrong elements of all sizes and numbers of ranks.
+///
+/// # Errors
+/// As [`super::bench`]; [`Error::Call`] if there is no device, or if what is asked for does not fit on it.
+pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
+    if args.ranks.is_some() || args.private {
+        let text = "a device has --virtual-ranks, with buffers of its own: leave --ranks and --private out";
+        return Err(Error::Usage(text.into()));
+    }
+    let device = Device::new(0).map_err(|reason| failed(reason.into()))?;
+    let registry = Registry::from_env().map_err(group::Error::from)?;
+    if !args.json {
+        print(format!("# on {}\n", device.properties()))?;
+    }
+    let counts = if args.virtual_ranks.is_empty() { &[2, 4, 8][..] } else { &args.virtual_ranks };
+    let mut wrong = 0_u64;
+    for &ranks in counts {
+        let world = World::new(&device, ranks);
+        for (index, &size) in sizes.iter().enumerate() {
+            let of = |bytes| Request {
+                backend: select::Backend::Cuda,
+                ..Request::new(args.collective, ranks, args.rooted.call.dtype, bytes)
+            };
+            let request = super::request(args, size, of, ranks)?;
+            if index == 0 && !args.json {
+                print(header(&request))?;
+            }
+            wrong = wrong.saturating_add(size_of(args, &device, &world, &registry, &request)?);
+        }
+    }
+    Ok(wrong)
+}
+
+/// Measures and reports one size.
+fn size_of(args: &BenchArgs, device: &Device, world: &World, registry: &Registry, request: &Request) -> Result<u64> {
+    // Of one rank at a time, input and output.
+    memory::require(|| format!("a check of {} bytes", request.bytes), request.bytes.saturating_mul(2))?;
+    let decision = decide(args, registry, request)?;
+    let plan = registry.plan(request, &decision).map_err(|source| group::Error::Plan {
+        rank: 0,
+        request: request.to_string(),
+        source,
+    })?;
+    let mut run = world.prepare(&plan, request.message()).map_err(failed)?;
+    let (mut buffers, stream) = (run.buffers().map_err(failed)?, world.stream().map_err(failed)?);
+    let checked = args.check != 0;
+    let mut wrong = if checked { checked_launch(&mut run, &mut buffers, &stream, request)? } else { 0 };
+    let times = time(&mut run, &mut buffers, &stream, args.iters).map_err(failed)?;
+    if checked {
+        wrong += checked_launch(&mut run, &mut buffers, &stream, request)?;
+    }
+    let name = decision.algorithm.name();
+    let wrong_told = checked.then_some(wrong);
+    let blocks = run.num_blocks();
+    print(if args.json {
+        line(device, request, name, &times, blocks, wrong_told)
+    } else {
+        row(request, name, &times, blocks, wrong_told)
+    })?;
+    Ok(wrong)
+}
+
+/// What was asked for, or else what is selected.
+fn decide(args: &BenchArgs, registry: &Registry, request: &Request) -> Result<Decision> {
+    let decided = match &args.plan {
+        Some(name) => {
+            super::known(registry, args.collective, name)?;
+            let config = Config { blocks: args.blocks, threads: None };
+            registry.decision(request, &Choice { name: name.clone(), config })
+        }
+        None => registry.select(request),
+    };
+    Ok(decided.map_err(|source| group::Error::Select { rank: 0, source })?)
+}
+
+/// One launch on known inputs; how many elements of all outputs are wrong.
+fn checked_launch(run: &mut Run, buffers: &mut Buffers, stream: &Stream, request: &Request) -> Result<u64> {
+    let collective = run.collective();
+    let cycle = |rank| Cycle::new(collective, request.dtype, request.op, request.ranks, rank);
+    let room = |bytes: u64| vec![0; bytes as usize];
+    for rank in 0..request.ranks {
+        let mut input = room(buffers.input(rank).bytes);
+        cycle(rank).fill(0, &mut input);
+        buffers.write_input(rank, &input).map_err(failed)?;
+    }
+    run.launch_buffers(buffers, stream).map_err(failed)?;
+    run.synchronize(stream).map_err(failed)?;
+    let mut wrong = 0;
+    for rank in 0..request.ranks {
+        let mut output = room(buffers.output(rank).bytes);
+        buffers.read_output(rank, &mut output).map_err(failed)?;
+        wrong += cycle(rank).count_wrong(0, &output);
+    }
+    Ok(wrong)
+}
+
+fn failed(error: mscclpp_exec::Error) -> Error {
+    group::Error::from(error).into()
+}
+
+fn header(request: &Request) -> String {
+    format!(
+        "# {}: {} virtual ranks, {}, {}{}\n#{:>14} {:>11} {:>11} {:>9} {:>8} {:>8} {:>8} {:>7}  {}\n",
+        request.collective.name(),
+        request.ranks,
+        if request.in_place { "in place" } else { "out of place" },
+        request.dtype,
+        request.op.map_or_else(String::new, |op| format!(", {op}")),
+        "size",
+        "time (us)",
+        "eager (us)",
+        "host (us)",
+        "algbw",
+        "busbw",
+        "#wrong",
+        "blocks",
+        "plan",
+    )
+}
+
+fn bandwidths(request: &Request, times: &Times) -> (f64, f64) {
+    let algbw = gigabytes_per_second(request.bytes, times.graph);
+    (algbw, algbw * bus_factor(request.collective, request.ranks))
+}
+
+fn row(request: &Request, plan: &str, times: &Times, blocks: u32, wrong: Option<u64>) -> String {
+    let (algbw, busbw) = bandwidths(request, times);
+    let microseconds = |time: Duration| three_digits(time.as_secs_f64() * 1e6);
+    format!(
+        "{:>15} {:>11} {:>11} {:>9} {:>8} {:>8} {:>8} {blocks:>7}  {plan}\n",
+        request.bytes,
+        microseconds(times.graph),
+        microseconds(times.eager),
+        microseconds(times.host),
+        three_digits(algbw),
+        three_digits(busbw),
+        wrong.map_or_else(|| "-".to_owned(), |wrong| wrong.to_string()),
+    )
+}
+
+fn line(device: &Device, request: &Request, plan: &str, times: &Times, blocks: u32, wrong: Option<u64>) -> String {
+    let (algbw, busbw) = bandwidths(request, times);
+    let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
+    let value = json!({
+        "backend": "cuda",
+        "device": device.properties().name,
+        "collective": request.collective.name(),
+        "bytes": request.bytes,
+        "ranks": request.ranks,
+        "dtype": request.dtype.name(),
+        "op": request.op.map(|op| op.name()),
+        "in_place": request.in_place,
+        "buffers": "registered",
+        "plan": plan,
+        "blocks": blocks,
+        "time_us": microseconds(times.graph),
+        "eager_us": microseconds(times.eager),
+        "host_us": microseconds(times.host),
+        "algbw_gbs": algbw,
+        "busbw_gbs": busbw,
+        "wrong": wrong,
+    });
+    format!("{value}\n")
+}

@@ -1,0 +1,66 @@
+//! What a launch takes.
+
+use std::time::{Duration, Instant};
+
+use super::buffers::Buffers;
+use super::run::Run;
+use super::stream::Stream;
+use crate::error::Error;
+
+/// What a launch takes; medians of several rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// In a graph of several, one after the other.
+    pub graph: Duration,
+    /// Launched one by one, until the device is done with the last.
+    pub eager: Duration,
+    /// Launched one by one, until the call returns.
+    pub host: Duration,
+}
+
+/// Rounds, of which the median counts.
+const ROUNDS: usize = 9;
+
+/// Launches of a graph.
+const EACH: u32 = 10;
+
+/// Times launches, by the device's clock where it is the device that is timed: in rounds of so many launches, or of about 20 ms.
+/// The buffers hold anything after it.
+///
+/// # Errors
+/// Those of [`Run::launch_buffers`] and [`Run::synchronize`].
+pub fn time(run: &mut Run, buffers: &mut Buffers, stream: &Stream, launches: Option<u32>) -> Result<Times, Error> {
+    let graph = stream.capture(|stream| (0..EACH).try_for_each(|_| run.launch_buffers(buffers, stream)))?;
+    // SAFETY: run and buffers outlive the graph, which is dropped when its last launch is done.
+    let replay = || unsafe { graph.launch(stream) };
+    replay()?;
+    run.synchronize(stream)?;
+    let (start, (), end) = (stream.event()?, replay()?, stream.event()?);
+    run.synchronize(stream)?;
+    let once: f64 = end.microseconds_since(&start)?.max(1.0);
+    let replays = match launches {
+        Some(launches) => launches.div_ceil(EACH),
+        None => (20_000.0 / once).clamp(1.0, 100.0) as u32,
+    };
+    let eager = replays.min(10) * EACH;
+    let mut times = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        let start = stream.event()?;
+        (0..replays).try_for_each(|_| replay())?;
+        let end = stream.event()?;
+        run.synchronize(stream)?;
+        times[0].push(end.microseconds_since(&start)? / f64::from(EACH * replays));
+        let (start, clock) = (stream.event()?, Instant::now());
+        (0..eager).try_for_each(|_| run.launch_buffers(buffers, stream))?;
+        let host = clock.elapsed();
+        let end = stream.event()?;
+        run.synchronize(stream)?;
+        times[1].push(end.microseconds_since(&start)? / f64::from(eager));
+        times[2].push(host.as_secs_f64() * 1e6 / f64::from(eager));
+    }
+    let [graph, eager, host] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        Duration::from_secs_f64(times[ROUNDS / 2].max(0.0) / 1e6)
+    });
+    Ok(Times { graph, eager, host })
+}
