@@ -139,6 +139,9 @@ impl Client {
             .chain(self.leaving.map(|since| since + GOODBYE))
             .min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
+        // Room that was made meanwhile does not show at the connection.
+        let could_send = self.conn.queued() < QUEUED_BYTES && self.outbox.is_next(|_| true);
+        let timeout = if could_send { Some(Duration::ZERO) } else { timeout };
         poll::wait(&sockets, timeout).map(drop)
     }
 

@@ -35,6 +35,7 @@ pub use env::Environment;
 pub use error::Error;
 pub use group::Bootstrap;
 pub use member::Member;
+pub(crate) use options::LONGEST;
 pub use options::Options;
 pub use secret::Secret;
 pub use unique_id::{Host, UniqueId};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longest of all these times: instants have an end.
-pub(super) const LONGEST: Duration = Duration::from_secs(365 * 86400);
+pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 86400);
 
 /// Deadlines of a group. Rank 0's hold for all its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

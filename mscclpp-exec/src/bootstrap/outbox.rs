@@ -78,6 +78,11 @@ impl Outbox {
         Some(frame)
     }
 
+    /// Whether there is a next frame and it may go.
+    pub(crate) fn is_next(&self, may_go: impl FnOnce(&Frame) -> bool) -> bool {
+        self.lock().frames.front().is_some_and(may_go)
+    }
+
     /// Says that the goodbye has gone out, or that nothing goes out any more.
     pub(crate) fn settle(&self) {
         self.lock().settled = true;

@@ -278,11 +278,11 @@ mod tests {
     /// What rank 0 and a third rank send to one that is slow to read waits with them, and nobody takes it for dead.
     #[test]
     fn who_reads_slowly_is_not_dead() {
-        const MESSAGES: usize = 9;
+        const MESSAGES: usize = 64;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
         let options = Options::default().liveness(None);
-        let long = vec![7; super::super::frame::MESSAGE_BYTES];
+        let long = vec![7; 1 << 20];
         let send_all = |group: Bootstrap| {
             (0..MESSAGES).for_each(|_| group.send(1, 0, &long).unwrap());
             group.barrier().unwrap();
@@ -304,8 +304,8 @@ mod tests {
             let version = postcard::to_allocvec(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))][..]).unwrap();
             conn.push(&arrive(0, Call::Agree, version));
             conn.push(&arrive(1, Call::Barrier, vec![]));
-            // Long enough for all that rank 0 would take in.
-            thread::sleep(Duration::from_secs(1));
+            // Long enough for rank 0 to take in more than it may.
+            thread::sleep(Duration::from_secs(2));
             let (mut messages, mut calls) = ([0, 0, 0], 0);
             while messages != [MESSAGES, 0, MESSAGES] || calls < 2 {
                 match conn.wait_frame(until).unwrap().expect("rank 0 is there") {

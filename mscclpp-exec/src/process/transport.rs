@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use super::buffer::{Shared, SharedBuffer};
 use super::options::Options;
 use super::session::{Session, lost_descriptor};
-use crate::bootstrap::Bootstrap;
+use crate::bootstrap::{Bootstrap, LONGEST};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::shm::Segment;
@@ -61,6 +61,8 @@ impl Transport {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn with_options(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
+        // Instants have an end.
+        let options = options.deadline(options.deadline.min(LONGEST));
         let session = Session::new(Arc::clone(&bootstrap), options)?;
         Ok(Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap }) })
     }

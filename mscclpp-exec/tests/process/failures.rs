@@ -348,3 +348,8 @@ fn a_preparation_that_fails_leaves_older_ones_as_they_are() {
         }
     });
 }
+
+#[test]
+fn a_deadline_without_end_is_long_enough() {
+    each_with(2, Options::default().deadline(Duration::MAX), |transport| transport.barrier().unwrap());
+}
