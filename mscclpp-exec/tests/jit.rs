@@ -24,7 +24,8 @@ fn main() {
         Some(reason) => println!("nvrtc: ignored: {reason}"),
     }
     type Test = (&'static str, fn() -> Result<(), Failed>);
-    let tests: [Test; 7] = [
+    let tests: [Test; 8] = [
+        ("the_example_compiles", the_example_compiles),
         ("specialised_plans_compile", specialised_plans_compile),
         ("the_interpreter_compiles", the_interpreter_compiles),
         ("messages_name_file_and_line", messages_name_file_and_line),
@@ -68,6 +69,15 @@ fn the_interpreter_compiles() -> Result<(), Failed> {
             let registers = used.split_whitespace().skip_while(|word| *word != "Used").nth(1).ok_or("a number")?;
             assert!(registers.parse::<u32>()? <= 64, "1024 threads need them");
         }
+    }
+    Ok(())
+}
+
+fn the_example_compiles() -> Result<(), Failed> {
+    for device in DEVICES {
+        let text = include_str!("../../examples/native_allreduce.cu");
+        let found = image(&Nvrtc::new(device)?, &Source::new("native_allreduce.cu", text))?;
+        assert!(found.log.contains("'native_allreduce'"), "{}", found.log);
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ mod devices;
 mod faults;
 mod graphs;
 mod mock;
+mod native;
 mod plans;
 mod specialised;
 mod stalls;
@@ -75,6 +76,7 @@ fn tests() -> Vec<Test> {
         .chain(stalls::tests())
         .chain(bits::tests())
         .chain(specialised::tests())
+        .chain(native::tests())
         .collect()
 }
 

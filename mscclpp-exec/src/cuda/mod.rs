@@ -28,6 +28,7 @@ mod images;
 pub mod jit;
 mod meeting;
 mod memory;
+pub mod native;
 mod peer;
 mod proxy;
 mod real;

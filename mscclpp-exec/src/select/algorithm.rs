@@ -17,6 +17,8 @@ use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::request::{Backend, Request};
 use crate::algorithms::{Placement, Shipped};
+use crate::cuda::World;
+use crate::cuda::native::{NativeAlgorithm, NativeRun, Shared};
 
 /// The longest plan file that is read, in bytes.
 const LONGEST: u64 = 1 << 30;
@@ -44,6 +46,8 @@ enum Source {
     Plans(Vec<Existing>),
     /// No plans, but a function.
     Native(Function),
+    /// No plans, but kernels.
+    Kernels(Shared),
 }
 
 /// A plan, and the only reductions that it does; `None` if it takes any.
@@ -86,6 +90,14 @@ impl Algorithm {
     ) -> Self {
         let constraints = Constraints { backend: Some(Backend::Cpu), ..Constraints::default() };
         let source = Source::Native(Function::new(function));
+        Self::new(&name.into(), collective, constraints, BTreeMap::new(), source)
+    }
+
+    /// Kernels that are launched instead of a plan being run, on CUDA devices. They are bound to a world by
+    /// [`prepare_on`](Self::prepare_on).
+    pub fn kernels(name: impl Into<String>, collective: CollectiveKind, algorithm: impl NativeAlgorithm) -> Self {
+        let constraints = Constraints { backend: Some(Backend::Cuda), ..Constraints::default() };
+        let source = Source::Kernels(Shared::new(algorithm));
         Self::new(&name.into(), collective, constraints, BTreeMap::new(), source)
     }
 
@@ -239,7 +251,7 @@ impl Algorithm {
             Source::Shipped(shipped) => shipped.plans().iter().for_each(plan),
             Source::Compiled(baked) => baked.plans().iter().for_each(plan),
             Source::Plans(plans) => plans.iter().for_each(|existing| plan(&existing.plan)),
-            Source::Native(_) => {}
+            Source::Native(_) | Source::Kernels(_) => {}
         }
     }
 
@@ -268,7 +280,7 @@ impl Algorithm {
             Source::Shipped(shipped) if !shipped.supports(request.ranks, request.ranks_per_node) => {
                 Err(Refusal::Nodes { expected: shipped.requirement(), found: machine(request) })
             }
-            Source::Shipped(_) | Source::Compiled(_) | Source::Native(_) => Ok(()),
+            Source::Shipped(_) | Source::Compiled(_) | Source::Native(_) | Source::Kernels(_) => Ok(()),
             Source::Plans(plans) => suitable(plans, request).map(drop),
         }
     }
@@ -287,6 +299,24 @@ impl Algorithm {
         match &self.source {
             Source::Native(function) => function.call(call).map_err(failed),
             _ => Err(failed("it runs plans, it is no function".into())),
+        }
+    }
+
+    /// Whether it is kernels, which [`prepare_on`](Self::prepare_on) binds to a world, and has no plans.
+    pub fn is_kernels(&self) -> bool {
+        matches!(self.source, Source::Kernels(_))
+    }
+
+    /// Binds kernels to a world of CUDA devices and a request. The first time on a world they are compiled.
+    ///
+    /// # Errors
+    /// [`CallError`] if it is no [`kernels`](Self::kernels), does not serve the request, or with what its functions return.
+    pub fn prepare_on(&self, world: &World, request: &Request) -> Result<NativeRun, CallError> {
+        let failed = |source| CallError { name: self.name.clone(), source };
+        self.admit(request).map_err(|refusal| failed(format!("it {refusal}").into()))?;
+        match &self.source {
+            Source::Kernels(kernels) => kernels.prepare(&self.name, world, request),
+            _ => Err(failed("it is no kernel: prepare its plan".into())),
         }
     }
 
@@ -336,7 +366,7 @@ impl Algorithm {
                     .map_err(|findings| PlanError::Program { name: name(), findings })
             }
             Source::Plans(plans) => suitable(plans, request).cloned().map_err(refused),
-            Source::Native(_) => Err(PlanError::Native { name: self.name.clone() }),
+            Source::Native(_) | Source::Kernels(_) => Err(PlanError::Native { name: self.name.clone() }),
         }
     }
 }

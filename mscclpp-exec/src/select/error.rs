@@ -79,7 +79,7 @@ pub enum PlanError {
         findings: Diagnostics,
     },
     /// It has no plans.
-    #[error("`{name}` is a function and has no plans")]
+    #[error("`{name}` is a function or a kernel, and has no plans")]
     Native {
         /// The algorithm.
         name: String,

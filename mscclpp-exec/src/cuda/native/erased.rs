@@ -1,0 +1,154 @@
+//! Native algorithms of any type.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use mscclpp_core::collective::CollectiveKind;
+
+use super::{NativeAlgorithm, NativeError, NativeRun};
+use crate::cuda::world::Inner;
+use crate::cuda::{DeviceSlice, Stream, World};
+use crate::error::Error;
+use crate::select::{CallError, Request};
+
+/// A native algorithm, shared by all who call it.
+#[derive(Clone)]
+pub(crate) struct Shared(Arc<dyn Prepare>);
+
+trait Prepare: Send + Sync {
+    fn prepare(self: Arc<Self>, world: &World, request: &Request) -> Result<Box<dyn Bound>, NativeError>;
+}
+
+/// An algorithm with its context.
+pub(super) trait Bound: Send {
+    /// # Safety
+    /// As [`NativeAlgorithm::launch`].
+    unsafe fn launch(&mut self, ranks: &[[DeviceSlice; 2]], stream: &Stream) -> Result<(), NativeError>;
+}
+
+struct Holder<A: NativeAlgorithm> {
+    algorithm: A,
+    /// Worlds that were met, and what was made for them; few, so a list does.
+    worlds: Mutex<Vec<Met<A::Kernels>>>,
+}
+
+/// A world that may be gone, and what was made for it.
+type Met<K> = (Weak<Inner>, Arc<K>);
+
+struct OnWorld<A: NativeAlgorithm> {
+    holder: Arc<Holder<A>>,
+    kernels: Arc<A::Kernels>,
+    context: A::Context,
+}
+
+impl<A: NativeAlgorithm> Holder<A> {
+    fn kernels(&self, world: &World) -> Result<Arc<A::Kernels>, NativeError> {
+        let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
+        worlds.retain(|(known, _)| known.strong_count() > 0);
+        let here = Arc::as_ptr(&world.inner);
+        if let Some((_, kernels)) = worlds.iter().find(|(known, _)| known.as_ptr() == here) {
+            return Ok(Arc::clone(kernels));
+        }
+        let kernels = Arc::new(self.algorithm.init(world)?);
+        worlds.push((Arc::downgrade(&world.inner), Arc::clone(&kernels)));
+        Ok(kernels)
+    }
+}
+
+impl<A: NativeAlgorithm> Prepare for Holder<A> {
+    fn prepare(self: Arc<Self>, world: &World, request: &Request) -> Result<Box<dyn Bound>, NativeError> {
+        let kernels = self.kernels(world)?;
+        let context = self.algorithm.context(&kernels, world, request)?;
+        Ok(Box::new(OnWorld { holder: self, kernels, context }))
+    }
+}
+
+impl<A: NativeAlgorithm> Bound for OnWorld<A> {
+    unsafe fn launch(&mut self, ranks: &[[DeviceSlice; 2]], stream: &Stream) -> Result<(), NativeError> {
+        // SAFETY: the caller's promise.
+        unsafe { self.holder.algorithm.launch(&self.kernels, &mut self.context, ranks, stream) }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(algorithm: impl NativeAlgorithm) -> Self {
+        Self(Arc::new(Holder { algorithm, worlds: Mutex::default() }))
+    }
+
+    /// # Errors
+    /// [`CallError`] with what the algorithm says, or if the world has another number of ranks.
+    pub(crate) fn prepare(&self, name: &str, world: &World, request: &Request) -> Result<NativeRun, CallError> {
+        let failed = |source| CallError { name: name.to_owned(), source };
+        let (expected, found) = (request.ranks, world.num_ranks());
+        if expected != found {
+            return Err(failed(Error::Ranks { plan: name.to_owned(), expected, found }.into()));
+        }
+        let bound = Arc::clone(&self.0).prepare(world, request).map_err(failed)?;
+        Ok(NativeRun { name: name.to_owned(), request: *request, bound })
+    }
+}
+
+impl NativeRun {
+    /// What it is bound to.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Bytes of every rank's input and output; of the one buffer and nothing in place.
+    pub fn lens(&self) -> [u64; 2] {
+        let Request { collective, bytes, ranks, in_place, .. } = self.request;
+        let part = bytes / u64::from(ranks.max(1));
+        match (in_place, collective) {
+            (true, _) => [bytes, 0],
+            (false, CollectiveKind::AllGather) => [part, bytes],
+            (false, CollectiveKind::ReduceScatter) => [bytes, part],
+            (false, _) => [bytes, bytes],
+        }
+    }
+
+    /// Puts a call on a stream, and returns at once. What the stream does before is done before, and nothing else: unlike launches of
+    /// plans, calls on several streams are in no order.
+    ///
+    /// # Errors
+    /// [`CallError`] with what the algorithm says, or if there are more or fewer ranks, or slices of other lengths than
+    /// [`lens`](Self::lens).
+    ///
+    /// # Safety
+    /// As [`NativeAlgorithm::launch`].
+    pub unsafe fn launch(&mut self, ranks: &[[DeviceSlice; 2]], stream: &Stream) -> Result<(), CallError> {
+        self.check(ranks)
+            .map_err(NativeError::from)
+            .and_then(|()| {
+                // SAFETY: the caller's promise.
+                unsafe { self.bound.launch(ranks, stream) }
+            })
+            .map_err(|source| CallError { name: self.name.clone(), source })
+    }
+
+    fn check(&self, ranks: &[[DeviceSlice; 2]]) -> Result<(), Error> {
+        if ranks.len() != self.request.ranks as usize {
+            let (expected, found) = (self.request.ranks, ranks.len());
+            return Err(Error::BufferCount { buffer: "input and output", expected, found });
+        }
+        for (rank, slices) in (0..).zip(ranks) {
+            for ((slice, expected), buffer) in slices.iter().zip(self.lens()).zip(["input", "output"]) {
+                if slice.bytes != expected {
+                    return Err(Error::BufferSize { rank, buffer, expected, found: slice.bytes });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Kernels")
+    }
+}
+
+impl fmt::Debug for NativeRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NativeRun").field("name", &self.name).field("request", &self.request).finish_non_exhaustive()
+    }
+}
