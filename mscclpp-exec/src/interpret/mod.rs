@@ -29,6 +29,6 @@ pub(crate) use fifo::Trigger;
 pub(crate) use launch::{Launch, Step, Worker};
 pub(crate) use lower::lower;
 pub(crate) use params::{Params, SLICES};
-pub(crate) use program::{Action, Code, Program, Space};
+pub(crate) use program::{Action, Code, Operand, Program, Space};
 pub(crate) use remote::Remote;
 pub(crate) use state::State;

@@ -23,6 +23,7 @@ mod drive;
 mod handshake;
 mod launch;
 mod options;
+mod pieces;
 mod placement;
 mod plan;
 mod prepare;

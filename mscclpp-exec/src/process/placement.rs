@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use mscclpp_core::collective::CollectiveKind;
 
-use crate::interpret::{Program, Space};
+use super::pieces::Pieces;
+use crate::interpret::{Operand, Program, Space};
 
 /// What a rank hands in: input or the one buffer of an in-place plan, output.
 pub(super) const SLOTS: usize = 2;
@@ -29,7 +30,7 @@ pub(super) struct Placement {
     pub(super) shares: bool,
 }
 
-/// What is done to a chunk.
+/// What is done to a piece.
 #[derive(Clone, Copy, Default)]
 struct Use {
     own_writes: bool,
@@ -43,17 +44,16 @@ struct Use {
     input: bool,
 }
 
-/// Decides for rank `me`, and marks its operations in the program accordingly.
+/// Decides for rank `me`, and marks its operations in the program accordingly. Time linear in the operations of all ranks, but
+/// for sorting.
 pub(super) fn place(program: &mut Program, me: u32) -> Placement {
     let ranks = program.shape.ranks as usize;
     let (mut visits, mut visited_by) = (vec![false; ranks], vec![false; ranks]);
     let mut shares = false;
     let slots = Slots::new(program, me);
-    let mut uses = slots.chunks.map(|chunks| vec![Use::default(); chunks as usize]);
-    for chunk in slots.range(Space::Input, 0, program.shape.input).1 {
-        uses[0][chunk as usize].input = true;
-    }
-    let mut parts: BTreeMap<(usize, u64, u64, u32), BTreeSet<u32>> = BTreeMap::new();
+    let mut uses = slots.pieces.each_ref().map(Uses::new);
+    uses[0].note(&slots.pieces[0].of(&slots.input), INPUT);
+    let mut parts: BTreeMap<(usize, usize, usize, u32), BTreeSet<u32>> = BTreeMap::new();
     for code in &program.agents {
         let own = code.rank == me;
         let mut loop_end = 0;
@@ -75,59 +75,95 @@ pub(super) fn place(program: &mut Program, me: u32) -> Placement {
                     continue;
                 }
                 visited_by[code.rank as usize] |= !own;
-                let (slot, range) = slots.range(operand.space, operand.index, operand.size);
-                for chunk in range.clone() {
-                    let chunk = &mut uses[slot][chunk as usize];
-                    chunk.own_writes |= own && writes;
-                    chunk.peer_reads |= !own && !writes;
-                    chunk.peer_writes |= !own && writes;
+                let (slot, range) = slots.of(operand);
+                match (own, writes) {
+                    (true, true) => uses[slot].note(&range, OWN_WRITES),
+                    (true, false) => {}
+                    (false, true) => uses[slot].note(&range, PEER_WRITES),
+                    (false, false) => uses[slot].note(&range, PEER_READS),
                 }
                 if writes && at >= loop_end {
                     let (part, of) = instr.slice;
                     let found = parts.entry((slot, range.start, range.end, of)).or_default();
-                    found.insert(part);
-                    if found.len() as u32 == of {
-                        uses[slot][range.start as usize..range.end as usize].iter_mut().for_each(|c| c.covered = true);
+                    if found.insert(part) && found.len() as u32 == of {
+                        uses[slot].note(&range, COVERS);
                     }
                 }
             }
         }
     }
-    for chunk in uses.iter_mut().flatten() {
-        let touched = chunk.peer_reads || chunk.peer_writes;
-        // What nobody writes is the same in both places.
-        chunk.private = !touched || !(chunk.own_writes || chunk.peer_writes);
-    }
+    let mut uses = uses.map(Uses::finish);
     settle(program, me, &slots, &mut uses);
     mark(program, me, &slots, &uses);
-    let ranges = |which: &dyn Fn(&Use) -> bool| uses.each_ref().map(|uses| ranges(uses, which));
+    let chunks =
+        |which: fn(&Use) -> bool| [0, 1].map(|slot| slots.pieces[slot].chunks(|piece| which(&uses[slot][piece])));
     let any = |which: fn(&Use) -> bool| uses.each_ref().map(|uses| uses.iter().any(which));
     Placement {
         touched: any(|c| c.peer_reads || c.peer_writes),
         peers_write: any(|c| c.peer_writes),
-        copy_in: ranges(&|c| (c.peer_reads || c.peer_writes || !c.private) && (c.input || !c.covered)),
-        copy_out: ranges(&|c| !c.private && (c.own_writes || c.peer_writes)),
+        copy_in: chunks(|c| (c.peer_reads || c.peer_writes || !c.private) && (c.input || !c.covered)),
+        copy_out: chunks(|c| !c.private && (c.own_writes || c.peer_writes)),
         visits,
         visited_by,
         shares,
     }
 }
 
-/// An own operand lies in one place: if a part of it must be shared, all of it is.
-fn settle(program: &Program, me: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS]) {
-    let mut changed = true;
-    while changed {
-        changed = false;
-        each_own_operand(program, me, |at| {
-            let operand = &program.operands[at];
-            let (slot, range) = slots.range(operand.space, operand.index, operand.size);
-            let uses = &mut uses[slot][range.start as usize..range.end as usize];
-            let private = uses.iter().filter(|chunk| chunk.private).count();
-            if private != 0 && private != uses.len() {
-                uses.iter_mut().for_each(|chunk| chunk.private = false);
-                changed = true;
-            }
+/// How often something is done to each piece, by what it is, as differences between neighbours: a range costs the same however
+/// long it is.
+struct Uses(Vec<[i32; 5]>);
+
+const OWN_WRITES: usize = 0;
+const PEER_READS: usize = 1;
+const PEER_WRITES: usize = 2;
+const COVERS: usize = 3;
+const INPUT: usize = 4;
+
+impl Uses {
+    fn new(pieces: &Pieces) -> Self {
+        Self(vec![[0; 5]; pieces.len() + 1])
+    }
+
+    fn note(&mut self, pieces: &Range<usize>, what: usize) {
+        self.0[pieces.start][what] += 1;
+        self.0[pieces.end][what] -= 1;
+    }
+
+    fn finish(self) -> Vec<Use> {
+        let mut sums = [0; 5];
+        let uses = self.0.into_iter().map(|differences| {
+            sums.iter_mut().zip(differences).for_each(|(sum, difference)| *sum += difference);
+            let [own_writes, peer_reads, peer_writes, covered, input] = sums.map(|sum| sum > 0);
+            // What nobody writes is the same in both places.
+            let private = !(peer_writes || peer_reads && own_writes);
+            Use { own_writes, peer_reads, peer_writes, private, covered, input }
         });
+        uses.collect()
+    }
+}
+
+/// An own operand lies in one place: if a part of it must be shared, all of it is, and so are those that overlap with it.
+fn settle(program: &Program, me: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS]) {
+    let mut operands = [Vec::new(), Vec::new()];
+    each_own_operand(program, me, |at| {
+        let (slot, pieces) = slots.of(&program.operands[at]);
+        operands[slot].push((pieces.start, pieces.end));
+    });
+    for (mut operands, uses) in operands.into_iter().zip(uses) {
+        operands.sort_unstable();
+        let mut chains: Vec<Range<usize>> = Vec::new();
+        for (start, end) in operands {
+            match chains.last_mut() {
+                Some(chain) if start < chain.end => chain.end = chain.end.max(end),
+                _ => chains.push(start..end),
+            }
+        }
+        for chain in chains {
+            let uses = &mut uses[chain];
+            if uses.iter().any(|piece| !piece.private) {
+                uses.iter_mut().for_each(|piece| piece.private = false);
+            }
+        }
     }
 }
 
@@ -137,8 +173,9 @@ fn mark(program: &mut Program, me: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS])
     each_own_operand(program, me, |at| own.push(at));
     for at in own {
         let operand = &mut program.operands[at];
-        let (slot, mut range) = slots.range(operand.space, operand.index, operand.size);
-        if range.all(|chunk| uses[slot][chunk as usize].private) {
+        let (slot, pieces) = slots.of(operand);
+        // All of its pieces or none.
+        if uses[slot][pieces].first().is_none_or(|piece| piece.private) {
             operand.space = if operand.space == Space::Input { Space::OwnInput } else { Space::OwnOutput };
         }
     }
@@ -165,44 +202,47 @@ fn each_own_operand(program: &Program, me: u32, mut f: impl FnMut(usize)) {
     }
 }
 
-fn ranges(uses: &[Use], which: impl Fn(&Use) -> bool) -> Vec<Range<u64>> {
-    let mut ranges: Vec<Range<u64>> = Vec::new();
-    for at in (0..uses.len() as u64).filter(|&at| which(&uses[at as usize])) {
-        match ranges.last_mut() {
-            Some(last) if last.end == at => last.end += 1,
-            _ => ranges.push(at..at + 1),
-        }
-    }
-    ranges
-}
-
 /// Where a rank's chunks lie in what it hands in.
 struct Slots {
-    chunks: [u64; SLOTS],
+    pieces: [Pieces; SLOTS],
     in_place: bool,
     /// First chunk of input and output in the one buffer of an in-place plan.
     first: [u64; 2],
+    /// The rank's input.
+    input: Range<u64>,
 }
 
 impl Slots {
     fn new(program: &Program, me: u32) -> Self {
         let shape = &program.shape;
-        let (input, output) = (u64::from(shape.input), u64::from(shape.output));
-        if !shape.collective.in_place {
-            return Self { chunks: [input, output], in_place: false, first: [0, 0] };
-        }
+        let own = |chunks: u32| u64::from(me) * u64::from(chunks);
         let first = match shape.collective.kind {
-            CollectiveKind::AllGather => [u64::from(me) * input, 0],
-            CollectiveKind::ReduceScatter => [0, u64::from(me) * output],
+            CollectiveKind::AllGather if shape.collective.in_place => [own(shape.input), 0],
+            CollectiveKind::ReduceScatter if shape.collective.in_place => [0, own(shape.output)],
             _ => [0, 0],
         };
-        Self { chunks: [(first[0] + input).max(first[1] + output), 0], in_place: true, first }
+        let input = first[0]..first[0] + u64::from(shape.input);
+        let mut slots =
+            Self { pieces: [Pieces::default(), Pieces::default()], in_place: shape.collective.in_place, first, input };
+        let mut cuts = [vec![slots.input.clone()], Vec::new()];
+        for operand in program.operands.iter().filter(|operand| operand.rank == me && operand.space.is_callers()) {
+            let (slot, chunks) = slots.chunks(operand);
+            cuts[slot].push(chunks);
+        }
+        slots.pieces = cuts.map(Pieces::new);
+        slots
     }
 
-    /// The slot and the chunks in it of a range of chunks of a space.
-    fn range(&self, space: Space, index: u32, size: u32) -> (usize, Range<u64>) {
-        let output = matches!(space, Space::Output | Space::OwnOutput) as usize;
-        let start = self.first[output] + u64::from(index);
-        (if self.in_place { 0 } else { output }, start..start + u64::from(size))
+    /// The slot and the chunks in it of an operand.
+    fn chunks(&self, operand: &Operand) -> (usize, Range<u64>) {
+        let output = matches!(operand.space, Space::Output | Space::OwnOutput) as usize;
+        let start = self.first[output] + u64::from(operand.index);
+        (if self.in_place { 0 } else { output }, start..start + u64::from(operand.size))
+    }
+
+    /// The slot and the pieces in it of an operand.
+    fn of(&self, operand: &Operand) -> (usize, Range<usize>) {
+        let (slot, chunks) = self.chunks(operand);
+        (slot, self.pieces[slot].of(&chunks))
     }
 }

@@ -185,3 +185,29 @@ fn loops_that_end_with_a_nop() {
     let messages = [1, 511, 512, 10_001].map(|count| Message::of::<f32>(count).any_size());
     check(&Plan::new(&tree), &messages);
 }
+
+/// What is kept of a plan grows with its operations, not with its chunks.
+#[test]
+fn plans_of_very_many_chunks() {
+    for name in ["allreduce_ring", "allreduce_all_pairs"] {
+        let algorithm = algorithms::find(name).expect("it is in the library");
+        let mut tree = algorithm.compile(algorithm.spec(2, 2), &[]).expect("it compiles");
+        for rank in &mut tree.ranks {
+            (rank.input_chunks, rank.output_chunks) = (4_000_000_000, 4_000_000_000);
+        }
+        let plan = Plan::new(&tree);
+        each(2, |transport| {
+            // All elements are in the first two chunks.
+            let x = transport.prepare(&plan, Message::of::<f32>(2).any_size());
+            let mut x = x.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let mut buffer = [1.0_f32 + transport.rank() as f32; 2];
+            if x.collective().in_place {
+                x.launch_in_place(&mut buffer)
+            } else {
+                x.launch(&buffer.clone(), &mut buffer)
+            }
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert_eq!(buffer, [3.0; 2], "{name}");
+        });
+    }
+}
