@@ -500,3 +500,50 @@ fn name(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_core::plan::Plan;
+
+    use crate::algorithms;
+    use crate::bootstrap::Bootstrap;
+    use crate::message::Message;
+    use crate::process::Transport;
+
+    use super::*;
+
+    #[test]
+    fn packets_of_older_executables_are_stale_when_flags_start_again() {
+        let algorithm = algorithms::find("allreduce_one_shot_packets").expect("it is in the library");
+        let arguments = algorithm.arguments([]).expect("defaults");
+        let plan = Plan::new(&algorithm.compile(algorithm.spec(2, 2), &arguments).expect("it compiles"));
+        let prepare = |transport: &Transport, count| {
+            transport.prepare(&plan, Message::of::<f32>(count).any_size()).expect("a little memory")
+        };
+        let rank = |group: Bootstrap| {
+            let transport = Transport::new(Arc::new(group)).expect("a transport");
+            let mut old = prepare(&transport, 10);
+            let mut launch = |of: Option<&mut crate::process::Executable>, value: f32| {
+                let x = of.unwrap_or(&mut old);
+                let (input, mut output) = (vec![value; x.input_len()], vec![0.0; x.output_len()]);
+                x.launch(&input, &mut output).expect("it runs");
+                assert!(output.iter().all(|&found| found == 2.0 * value), "{output:?} of {value}");
+            };
+            (0..4).for_each(|_| launch(None, 1.0));
+            let mut new = prepare(&transport, 10_000);
+            transport.inner.session().expect("nobody else has it").launches = u64::from(u32::MAX);
+            launch(Some(&mut new), 3.0);
+            launch(None, 4.0);
+            // What this launch reads first lay there before flags started again, if it is not cleared.
+            if transport.rank() == 1 {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            launch(None, 5.0);
+        };
+        std::thread::scope(|scope| {
+            for group in Bootstrap::local(2).expect("a group") {
+                scope.spawn(move || rank(group));
+            }
+        });
+    }
+}
