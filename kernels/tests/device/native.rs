@@ -13,11 +13,17 @@ use mscclpp_exec::select::{Algorithm, Backend, Registry, Request};
 
 use super::{Rig, Test};
 
+#[path = "../../benches/cuda/hand_written.rs"]
+mod hand_written;
+
+use hand_written::HandWritten;
+
 pub(crate) fn tests() -> Vec<Test> {
     let tests = [
         Test::new("native::the_example_sums", the_example_sums),
         Test::new("native::what_does_not_compile_is_said", what_does_not_compile_is_said),
         Test::new("native::what_does_not_fit_is_refused", what_does_not_fit_is_refused),
+        Test::new("native::what_is_measured_against_is_right", what_is_measured_against_is_right),
     ];
     tests.map(Test::that_compiles).into()
 }
@@ -166,4 +172,15 @@ fn what_does_not_fit_is_refused(rig: &Rig) -> Result<(), Failed> {
     let mut launch = |ranks: &[[DeviceSlice; 2]]| unsafe { run.launch(ranks, &stream) }.err();
     expect("3", launch(&[[slice, slice]; 3]))?;
     expect("396", launch(&[[slice, slice], [slice, slice], [slice, short], [slice, slice]]))
+}
+
+/// The benchmarks' kernels.
+fn what_is_measured_against_is_right(rig: &Rig) -> Result<(), Failed> {
+    for name in ["all_pairs", "one_shot"] {
+        let mut kernel = HandWritten::new(&rig.device, name, 3, 16 * 53, 6, 512)?;
+        for turn in 0..3 {
+            kernel.check(&rig.device, turn).map_err(|error| format!("{name}, launch {turn}: {error}"))?;
+        }
+    }
+    Ok(())
 }

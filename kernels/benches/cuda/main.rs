@@ -1,0 +1,93 @@
+//! Collectives on one CUDA device. Without a device it says so and does nothing.
+//!
+//! | `cargo bench -p mscclpp-kernels -- …` | measures |
+//! |---|---|
+//! | `collectives` | time of a launch in a graph, eager and on the host, and bytes per second |
+//! | `compare` | the interpreter and the kernel written for the plan beside one written by hand |
+//! | `calls` | what calls cost the host: the first one, one of another size, one like the last |
+//! | `PLAN RANKS BYTES` | one collective |
+//!
+//! Without arguments, the first three.
+
+mod calls;
+mod compare;
+mod hand_written;
+mod measure;
+
+use mscclpp_core::plan::Plan;
+use mscclpp_exec::algorithms;
+use mscclpp_exec::cuda::{Device, World};
+use mscclpp_exec::{DataType, Error, Message};
+
+use measure::measure;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let device = match Device::new(0) {
+        Ok(device) => device,
+        Err(reason) => {
+            println!("skipped: {reason}");
+            return Ok(());
+        }
+    };
+    println!("on {}", device.properties());
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["collectives"] => collectives(&device),
+        ["compare"] => compare::run(&device),
+        ["calls"] => calls::run(&device),
+        [plan, ranks, bytes] => line(&device, plan, ranks.parse()?, bytes.parse()?, &[]),
+        [] => collectives(&device).and_then(|()| compare::run(&device)).and_then(|()| calls::run(&device)),
+        _ => Err("expected `collectives`, `compare`, `calls`, or a plan, ranks and bytes".into()),
+    }
+}
+
+fn collectives(device: &Device) -> Outcome<()> {
+    println!(
+        "{:<36} {:>5} {:>12} {:>10} {:>10} {:>9} {:>9}",
+        "plan", "ranks", "bytes", "graph us", "eager us", "host us", "algbw GB/s"
+    );
+    for bytes in [1 << 10, 8 << 10, 64 << 10, 256 << 10] {
+        for plan in ["allreduce_packets", "allreduce_one_shot_packets", "allreduce_all_pairs"] {
+            line(device, plan, 8, bytes, &[])?;
+        }
+    }
+    for bytes in [1 << 20, 16 << 20, 64 << 20, 1 << 30] {
+        for plan in ["allreduce_all_pairs", "allreduce_switch"] {
+            line(device, plan, 8, bytes, &[])?;
+        }
+    }
+    for plan in ["allgather_all_pairs", "reducescatter_all_pairs", "alltoall_direct"] {
+        for ranks in [4, 8] {
+            line(device, plan, ranks, 256 << 20, &[])?;
+        }
+    }
+    Ok(())
+}
+
+fn line(device: &Device, name: &str, ranks: u32, bytes: u64, given: &[(&str, usize)]) -> Outcome<()> {
+    let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+    let arguments = algorithm.arguments(given.iter().copied())?;
+    let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &arguments)?);
+    let world = World::new(device, ranks);
+    let message = Message::new(DataType::F32, bytes / 4).any_size();
+    let mut run = match world.prepare(&plan, message) {
+        Err(Error::NotResident { blocks, fit, .. }) => {
+            println!("{name:<36} {ranks:>5} {bytes:>12} {blocks} thread blocks, {fit} fit");
+            return Ok(());
+        }
+        run => run?,
+    };
+    let (mut buffers, blocks) = (run.buffers()?, run.num_blocks());
+    let run = std::cell::RefCell::new(&mut run);
+    let launch = |stream: &_| run.borrow_mut().launch_buffers(&mut buffers, stream);
+    let times = measure(device, launch, |stream| run.borrow().synchronize(stream))?;
+    let rate = bytes as f64 / times.graph / 1e3;
+    println!(
+        "{:<36} {ranks:>5} {bytes:>12} {:>10.2} {:>10.2} {:>9.2} {rate:>9.1}   {} blocks",
+        name, times.graph, times.eager, times.host, blocks
+    );
+    Ok(())
+}
