@@ -83,6 +83,7 @@ impl Address {
     /// [`Error::Bind`].
     pub(crate) fn listen(&self, until: Instant, several_hosts: bool) -> Result<TcpListener, Error> {
         let mut addresses = self.resolve(until)?;
+        let everywhere = everywhere(&addresses);
         if let Some(interface) = &self.interface {
             let here = addresses_of(interface)?;
             addresses.retain(|address| here.contains(&address.ip()));
@@ -94,7 +95,7 @@ impl Address {
         if several_hosts && self.is_name() {
             addresses.retain(|address| !address.ip().is_loopback());
             if addresses.is_empty() {
-                addresses = vec![SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port))];
+                addresses = vec![SocketAddr::from((everywhere, self.port))];
             }
         }
         let until = until.min(Instant::now() + FREEING);
@@ -109,21 +110,27 @@ impl Address {
         }
     }
 
-    /// Where others reach a rank that reaches rank 0 at one of `addresses`, if not the way it does that itself: through the
-    /// interface that was named; or, where rank 0's host has none but loopback addresses for its own name, through any.
+    /// Where a rank that reaches rank 0 at one of `addresses` listens, if not where it does that from: on the interface that
+    /// was named; or everywhere, on the host of rank 0 if that has none but loopback addresses for its own name.
     ///
     /// # Errors
     /// [`Error::System`] if there is no such interface.
     pub(crate) fn own(&self, addresses: &[SocketAddr], several_hosts: bool) -> Result<Option<IpAddr>, Error> {
         let Some(interface) = &self.interface else {
             let inward = addresses.iter().all(|address| address.ip().is_loopback());
-            return Ok((several_hosts && self.is_name() && inward).then(reachable));
+            return Ok((several_hosts && self.is_name() && inward).then(|| everywhere(addresses)));
         };
         let here = addresses_of(interface)?;
         // Of the kind that rank 0 has, if the interface has one.
         let like = |address: &&IpAddr| self.host.parse().is_ok_and(|root: IpAddr| root.is_ipv4() == address.is_ipv4());
         Ok(here.iter().find(like).or(here.first()).copied())
     }
+}
+
+/// All interfaces, for callers that look at `addresses`: version 6 takes both, but not every system has it.
+fn everywhere(addresses: &[SocketAddr]) -> IpAddr {
+    let six = !addresses.is_empty() && addresses.iter().all(SocketAddr::is_ipv6);
+    if six { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
 /// What the reasons of the system mean here.
@@ -272,7 +279,9 @@ mod tests {
     fn a_name_that_means_loopback_here_means_something_else_on_other_hosts() {
         let name = Address::new("node-a", 5);
         let (here, there) = ([SocketAddr::from(([127, 0, 1, 1], 5))], [SocketAddr::from(([10, 0, 0, 1], 5))]);
-        assert_eq!(name.own(&here, true), Ok(Some(reachable())));
+        assert_eq!(name.own(&here, true), Ok(Some(Ipv4Addr::UNSPECIFIED.into())));
+        let six = SocketAddr::from((Ipv6Addr::LOCALHOST, 5));
+        assert_eq!(name.own(&[six], true), Ok(Some(Ipv6Addr::UNSPECIFIED.into())));
         assert_eq!(name.own(&[here[0], there[0]], true), Ok(None));
         assert_eq!(name.own(&here, false), Ok(None));
         assert_eq!(name.own(&there, true), Ok(None));

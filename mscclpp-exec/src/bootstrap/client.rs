@@ -89,9 +89,12 @@ impl Client {
                     self.inbox.deliver(Frame::Left { rank: 0 });
                     self.conn.push(&Frame::Seen);
                 }
-                Frame::Roster(mut members) => {
+                Frame::Roster(members) => {
+                    let (me, way) = (self.rank, self.conn.peer.ip());
+                    let seen = |one: Member| if one.rank == me { one } else { one.seen_by_way_of(way) };
+                    let mut members: Vec<_> = members.into_iter().map(seen).collect();
                     if let Some(root) = members.first_mut() {
-                        // It may listen everywhere, which is no address; this one it has.
+                        // Where it was found, which may be another address than it knows of.
                         root.listens = Some(self.conn.peer);
                         self.root = root.clone();
                     }

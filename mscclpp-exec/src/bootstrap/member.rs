@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,8 @@ pub struct Member {
     pub hostname: String,
     /// What tells hosts apart: equal on ranks that can share memory.
     pub host: String,
-    /// Where it listens for direct connections; absent within one process.
+    /// Where it listens for direct connections; absent within one process. No address but a port where a rank lists itself
+    /// and listens on all its host's interfaces.
     pub listens: Option<SocketAddr>,
 }
 
@@ -33,6 +34,14 @@ impl Member {
     /// Somebody of whom no more is known than a rank.
     pub(crate) fn unknown() -> Self {
         Self { rank: 0, pid: 0, hostname: String::new(), host: String::new(), listens: None }
+    }
+
+    /// As seen by a rank that reaches rank 0 at `root`: who listens on all interfaces is on rank 0's host.
+    pub(crate) fn seen_by_way_of(mut self, root: IpAddr) -> Self {
+        if let Some(listens) = self.listens.as_mut().filter(|at| at.ip().is_unspecified()) {
+            listens.set_ip(root);
+        }
+        self
     }
 
     /// Process and host, without the rank: `pid 4711 on node-a`.
@@ -117,6 +126,15 @@ mod tests {
     fn nodes_are_counted_by_their_first_rank() {
         let on = |host: &str| Member { host: host.into(), ..Member::this(0, None) };
         assert_eq!(nodes(&[on("b"), on("a"), on("b")]), [0, 1, 0]);
+    }
+
+    #[test]
+    fn who_listens_everywhere_is_where_rank_0_is() {
+        let at =
+            |at: &str| Member::this(1, Some(at.parse().unwrap())).seen_by_way_of([10, 0, 0, 1].into()).listens.unwrap();
+        assert_eq!(at("0.0.0.0:7"), "10.0.0.1:7".parse().unwrap());
+        assert_eq!(at("[::]:7"), "10.0.0.1:7".parse().unwrap());
+        assert_eq!(at("10.0.0.2:7"), "10.0.0.2:7".parse().unwrap());
     }
 
     #[test]

@@ -56,10 +56,10 @@ impl Outbox {
             return false;
         }
         state.bytes += weight(&frame);
-        match frame {
-            Frame::Failed(_) => state.frames.push_front(frame),
-            _ => state.frames.push_back(frame),
-        }
+        let is_failure = |frame: &Frame| matches!(frame, Frame::Failed(_));
+        let first = state.frames.iter().take_while(|other| is_failure(other)).count();
+        let place = if is_failure(&frame) { first } else { state.frames.len() };
+        state.frames.insert(place, frame);
         drop(state);
         self.waker.wake();
         true

@@ -1,5 +1,6 @@
 //! The connection thread of rank 0: brings the ranks together, then passes their frames on.
 
+use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -269,9 +270,10 @@ impl Root {
         if let Some(members) = self.members.iter().cloned().collect::<Option<Vec<_>>>() {
             let router = Router::new(members.clone().into(), self.options.deadline);
             self.phase = Phase::Together(router);
-            let roster = Frame::Roster(members);
-            self.push_to_all(&roster);
-            self.inbox.deliver(roster);
+            self.push_to_all(&Frame::Roster(members.clone()));
+            let here = Ipv4Addr::LOCALHOST.into();
+            let seen = |one: Member| if one.rank == 0 { one } else { one.seen_by_way_of(here) };
+            self.inbox.deliver(Frame::Roster(members.into_iter().map(seen).collect()));
         }
     }
 

@@ -47,8 +47,8 @@ pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: O
     come_together(link, Instant::now() + options.deadline + GRACE)
 }
 
-/// Joins the group that rank 0 brings together at one of `addresses`. The others find this rank at `listen`, or where it
-/// reaches rank 0 from.
+/// Joins the group that rank 0 brings together at one of `addresses`. This rank listens at `listen`, or where it reaches rank
+/// 0 from. Everywhere it listens on rank 0's host only: that is where the others then look for it.
 pub(super) fn join(
     addresses: &[SocketAddr],
     rank: u32,
@@ -63,8 +63,9 @@ pub(super) fn join(
     let (conn, gate, remaining, options) = loop {
         let mut conn = dial::dial(addresses, 0, purpose, &secret, until, &|| Ok(()))?;
         // The others reach this host the way rank 0 does.
-        let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?;
-        let listener = TcpListener::bind((listen.unwrap_or(ours.ip()), 0)).map_err(system("cannot listen"))?;
+        let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?.ip();
+        let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
+        let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
         let listens = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
         let gate = Gate::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
         conn.trust();
@@ -273,6 +274,34 @@ mod tests {
             matches!(&error, Err(Error::Missing { strangers, .. }) if strangers[0].contains("another secret")),
             "{error:?}"
         );
+    }
+
+    #[test]
+    fn who_listens_everywhere_is_found_also_by_survivors() {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()));
+        let everywhere = Some(Ipv4Addr::UNSPECIFIED.into());
+        let body = |group: Bootstrap| {
+            let own = group.member(group.rank()).unwrap().listens.unwrap();
+            assert!(own.ip().is_unspecified(), "{own}");
+            let meet = |group: &Bootstrap| {
+                let others = (0..group.num_ranks()).filter(|peer| *peer != group.rank());
+                others.for_each(|peer| drop(group.stream(peer, 0).unwrap()));
+                group.barrier().unwrap();
+            };
+            meet(&group);
+            if group.rank() == 0 {
+                return group.abort("on purpose");
+            }
+            let lost = group.barrier().unwrap_err().lost();
+            meet(&group.survive(&lost).unwrap());
+        };
+        thread::scope(|scope| {
+            for rank in 1..4 {
+                scope.spawn(move || body(join(&[at], rank, 4, secret(), Options::default(), everywhere).unwrap()));
+            }
+            body(host(listener, 4, secret(), Options::default()).unwrap());
+        });
     }
 
     /// What rank 0 and a third rank send to one that is slow to read waits with them, and nobody takes it for dead.
