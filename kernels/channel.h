@@ -60,7 +60,8 @@ DEV void acquire_semaphore(const Launch& launch, Position position, Id id) {
 /// Called by: all threads of the block. Syncs: block, at entry and at exit; the blocks that take part meet in between.
 DEV void meet(const Launch& launch, Position position, const Id& id, uint32_t blocks) {
   dev_sync();
-  if (dev_thread() == 0 && blocks > 1) {
+  // A block that has given up does not arrive: others must not take that for work that is done.
+  if (dev_thread() == 0 && blocks > 1 && !window().failed) {
     uint64_t* arrivals = reinterpret_cast<uint64_t*>(id.counter);
     // order: publishes the block's writes; acquired by the others' `await_counter`.
     uint64_t before = fetch_add_acq_rel_gpu(arrivals, 1);

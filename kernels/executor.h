@@ -164,6 +164,8 @@ DEV void execute_data(const Launch& launch, Position position, const Instr& inst
 
 /// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.
 DEV void synchronise(const Launch& launch, Position position, uint32_t action, uint32_t flags, uint32_t first, uint32_t ids) {
+  // Whoever waits for this block's word must not take it for done.
+  if (window().failed) return;
   DEV_NO_UNROLL
   for (uint32_t i = dev_thread(); i < ids; i += dev_threads()) {
     const Id id = id_at(launch, first + i);

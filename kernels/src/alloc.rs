@@ -2,6 +2,10 @@
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::MemfdFlags;
+use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::launch::Pieces;
 
@@ -13,12 +17,26 @@ pub(crate) struct Memory {
     pub(crate) version: u64,
 }
 
-#[derive(Clone, Copy)]
 struct Piece {
     len: u64,
     /// `None`: the host's, which all devices see.
     device: Option<u32>,
+    /// No two pieces of a process have the same.
+    id: u64,
+    place: Place,
 }
+
+/// Where a piece comes from.
+enum Place {
+    Heap,
+    /// Can be mapped by other processes.
+    File(OwnedFd),
+    /// Another process's, and how often it was mapped.
+    Foreign(Key, u32),
+}
+
+/// What an allocation is called elsewhere: process, machine and id.
+pub(crate) type Key = (u32, u64, u64);
 
 /// As the driver aligns what it hands out.
 const ALIGN: usize = 256;
@@ -27,32 +45,88 @@ const ALIGN: usize = 256;
 const POISON: u8 = 0xcd;
 
 impl Memory {
-    /// A new piece of a device's memory full of nonsense, or of the host's, zeroed; `None` if there is no memory.
-    pub(crate) fn alloc(&mut self, bytes: u64, device: Option<u32>) -> Option<u64> {
-        let layout = Layout::from_size_align(usize::try_from(bytes).ok()?.max(1), ALIGN).ok()?;
-        let zeroed = device.is_none();
-        // SAFETY: the layout has at least one byte.
-        let memory = unsafe { if zeroed { alloc_zeroed(layout) } else { alloc(layout) } };
-        if memory.is_null() {
+    /// A new piece of a device's memory full of nonsense, or of the host's, zeroed; `None` if there is no memory. `shared`: other
+    /// processes can map it.
+    pub(crate) fn alloc(&mut self, bytes: u64, device: Option<u32>, shared: bool) -> Option<u64> {
+        let len = bytes.max(1);
+        let (address, place) = match shared {
+            true => {
+                let file = rustix::fs::memfd_create("simulated device", MemfdFlags::CLOEXEC).ok()?;
+                rustix::fs::ftruncate(&file, len).ok()?;
+                (map(&file, len)?, Place::File(file))
+            }
+            false => {
+                let layout = Layout::from_size_align(usize::try_from(len).ok()?, ALIGN).ok()?;
+                // SAFETY: the layout has at least one byte.
+                let memory = unsafe { if device.is_none() { alloc_zeroed(layout) } else { alloc(layout) } };
+                (memory as u64, Place::Heap)
+            }
+        };
+        if address == 0 {
             return None;
         }
-        if !zeroed {
+        if device.is_some() {
             // SAFETY: just allocated with so many bytes.
-            unsafe { memory.write_bytes(POISON, layout.size()) };
+            unsafe { (address as *mut u8).write_bytes(POISON, len as usize) };
         }
-        self.pieces.insert(memory as u64, Piece { len: bytes.max(1), device });
         self.version += 1;
-        Some(memory as u64)
+        self.pieces.insert(address, Piece { len, device, id: self.version, place });
+        Some(address)
     }
 
-    /// Frees a piece; whether it was one.
+    /// Maps another process's piece for a device; `None` if that is not possible.
+    pub(crate) fn import(&mut self, key: Key, file: BorrowedFd<'_>, len: u64, device: u32) -> Option<u64> {
+        let known = self.pieces.iter_mut().find_map(|(&address, piece)| match &mut piece.place {
+            Place::Foreign(of, count) if *of == key => Some((address, count)),
+            _ => None,
+        });
+        if let Some((address, count)) = known {
+            *count += 1;
+            return Some(address);
+        }
+        let address = map(file, len)?;
+        self.version += 1;
+        let place = Place::Foreign(key, 1);
+        self.pieces.insert(address, Piece { len, device: Some(device), id: self.version, place });
+        Some(address)
+    }
+
+    /// Frees a piece, or gives back what was mapped; whether it was one.
     pub(crate) fn free(&mut self, address: u64) -> bool {
+        if let Some(Piece { place: Place::Foreign(_, count @ 2..), .. }) = self.pieces.get_mut(&address) {
+            *count -= 1;
+            return true;
+        }
         let Some(piece) = self.pieces.remove(&address) else { return false };
         self.version += 1;
-        let Ok(layout) = Layout::from_size_align(piece.len as usize, ALIGN) else { return false };
-        // SAFETY: allocated with this layout, and no longer in the list.
-        unsafe { dealloc(address as *mut u8, layout) };
+        if let Place::Heap = piece.place {
+            let Ok(layout) = Layout::from_size_align(piece.len as usize, ALIGN) else { return false };
+            // SAFETY: allocated with this layout, and no longer in the list.
+            unsafe { dealloc(address as *mut u8, layout) };
+        } else {
+            // SAFETY: mapped with this length, and no longer in the list.
+            let _ = unsafe { rustix::mm::munmap(address as *mut _, piece.len as usize) };
+        }
         true
+    }
+
+    /// Whether an address is that of a piece of another process.
+    pub(crate) fn is_foreign(&self, address: u64) -> bool {
+        matches!(self.pieces.get(&address), Some(Piece { place: Place::Foreign(..), .. }))
+    }
+
+    /// The piece around an address: its first one, its length and its id.
+    pub(crate) fn piece(&self, address: u64) -> Option<(u64, u64, u64)> {
+        let (&first, piece) = self.pieces.range(..=address).next_back()?;
+        (address - first < piece.len).then_some((first, piece.len, piece.id))
+    }
+
+    /// The file of a piece of this process that others can map.
+    pub(crate) fn file(&self, address: u64) -> Option<&OwnedFd> {
+        match &self.pieces.get(&address)?.place {
+            Place::File(file) => Some(file),
+            _ => None,
+        }
     }
 
     /// Whether bytes lie in one piece.
@@ -73,10 +147,35 @@ impl Memory {
     }
 }
 
+/// Maps a file; its address.
+fn map(file: impl std::os::fd::AsFd, len: u64) -> Option<u64> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address that the system chooses takes nothing from anybody.
+    let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len as usize, access, MapFlags::SHARED, file, 0) };
+    mapped.ok().map(|address| address as u64)
+}
+
+/// A handle of a piece: what it is called, where its file is found, and its length.
+pub(crate) fn to_handle((process, machine, id): Key, file: &OwnedFd, len: u64) -> [u8; 64] {
+    let mut handle = [0; 64];
+    for (at, word) in [u64::from(process), machine, id, file.as_raw_fd() as u64, len].into_iter().enumerate() {
+        handle[8 * at..8 * at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    handle
+}
+
+/// What a handle names: the piece, its file and its length; `None` if it is no longer there.
+pub(crate) fn from_handle(handle: &[u8; 64]) -> Option<(Key, OwnedFd, u64)> {
+    let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| handle[8 * at + byte]));
+    let path = format!("/proc/{}/fd/{}", word(0), word(3));
+    let file = std::fs::File::options().read(true).write(true).open(path).ok()?;
+    Some(((word(0) as u32, word(1), word(2)), file.into(), word(4)))
+}
+
 impl Drop for Memory {
     fn drop(&mut self) {
         for address in self.pieces.keys().copied().collect::<Vec<_>>() {
-            self.free(address);
+            while self.free(address) {}
         }
     }
 }

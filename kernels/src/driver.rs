@@ -1,11 +1,13 @@
 //! The simulator as a driver.
 
 use std::ffi::CString;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use mscclpp_exec::cuda::jit::{Compiler, JitError};
-use mscclpp_exec::cuda::{Driver, Handle, Mapped, Properties};
+use mscclpp_exec::cuda::{Allocation, Driver, Export, Handle, Import, Mapped, Properties};
 
+use crate::alloc::{from_handle, to_handle};
 use crate::machine::{Code, Launch, Machine, Module, Queue, Result, Work, error};
 use crate::native;
 use crate::options::Options;
@@ -24,6 +26,7 @@ impl Simulator {
         (0..devices).map(move |ordinal| {
             let properties = Properties {
                 ordinal,
+                uuid: u128::to_ne_bytes(u128::from(machine.id) << 32 | u128::from(ordinal)),
                 name: "simulated device".into(),
                 capability: (9, 0),
                 multiprocessors: 132,
@@ -46,6 +49,65 @@ unsafe impl Driver for Simulator {
         &self.properties
     }
 
+    fn process(&self) -> u64 {
+        self.machine.id
+    }
+
+    fn allocation(&self, address: u64) -> Result<Allocation> {
+        self.called("cuMemGetAddressRange")?;
+        self.called("cuPointerGetAttribute")?;
+        let piece = self.machine.memory().piece(address);
+        let found = piece.map(|(base, bytes, id)| Allocation { base, bytes, id });
+        found.map_or_else(|| error("cuMemGetAddressRange", Code::InvalidValue, format!("{address:#x}")), Ok)
+    }
+
+    fn export(&self, base: u64) -> Result<Export> {
+        const CALL: &str = "cuIpcGetMemHandle";
+        self.called(CALL)?;
+        let memory = self.machine.memory();
+        let (Some((first, len, id)), Some(file)) = (memory.piece(base), memory.file(base)) else {
+            return error(CALL, Code::InvalidValue, "no allocation of this process");
+        };
+        if first != base {
+            return error(CALL, Code::InvalidValue, "not the first byte");
+        }
+        if self.machine.options.files {
+            let file = file.try_clone().or_else(|why| error(CALL, Code::Unknown, why.to_string()))?;
+            return Ok(Export::File(file));
+        }
+        Ok(Export::Ipc(to_handle((std::process::id(), self.machine.id, id), file, len)))
+    }
+
+    fn import(&self, export: Export, bytes: u64) -> Result<Import> {
+        const CALL: &str = "cuIpcOpenMemHandle";
+        self.called(CALL)?;
+        let (key, file, bytes, is_file) = match export {
+            Export::Ipc(handle) => match from_handle(&handle) {
+                Some((key, _, _)) if key.1 == self.machine.id => {
+                    return error(CALL, Code::InvalidContext, "a handle of this process");
+                }
+                // A handle says how long its memory is.
+                Some((key, file, bytes)) => (key, file, bytes, false),
+                None => return error(CALL, Code::InvalidValue, "no such handle"),
+            },
+            Export::File(file) => ((0, 0, self.machine.handle().0 as u64), file, bytes, true),
+        };
+        let address = self.machine.memory().import(key, file.as_fd(), bytes, self.properties.ordinal);
+        let import = address.map(|address| Import { address, bytes, is_file });
+        import.map_or_else(|| error(CALL, Code::OutOfMemory, format!("{bytes} bytes")), Ok)
+    }
+
+    fn close(&self, import: Import) -> Result<()> {
+        const CALL: &str = "cuIpcCloseMemHandle";
+        let done = self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal);
+        self.called(CALL)?;
+        let mut memory = self.machine.memory();
+        if !memory.is_foreign(import.address) || !memory.free(import.address) {
+            return error(CALL, Code::InvalidValue, "not mapped");
+        }
+        done
+    }
+
     fn can_access(&self, _: u32) -> Result<bool> {
         self.called("cuDeviceCanAccessPeer")?;
         Ok(!self.machine.options.apart)
@@ -65,7 +127,11 @@ unsafe impl Driver for Simulator {
     fn alloc(&self, bytes: u64) -> Result<u64> {
         self.called("cuMemAlloc")?;
         let Properties { ordinal, memory, .. } = self.properties;
-        let address = if bytes > memory { None } else { self.machine.memory().alloc(bytes, Some(ordinal)) };
+        let address = if bytes > memory {
+            None
+        } else {
+            self.machine.memory().alloc(bytes, Some(ordinal), self.machine.options.others)
+        };
         address.map_or_else(|| error("cuMemAlloc", Code::OutOfMemory, format!("{bytes} bytes")), Ok)
     }
 
@@ -73,7 +139,8 @@ unsafe impl Driver for Simulator {
         // As the driver does, after all work.
         let done = self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal);
         self.called("cuMemFree")?;
-        if !self.machine.memory().free(address) {
+        let mut memory = self.machine.memory();
+        if memory.is_foreign(address) || !memory.free(address) {
             return error("cuMemFree", Code::InvalidValue, "not allocated");
         }
         done
@@ -81,7 +148,7 @@ unsafe impl Driver for Simulator {
 
     fn alloc_mapped(&self, bytes: u64) -> Result<Mapped> {
         self.called("cuMemHostAlloc")?;
-        let address = self.machine.memory().alloc(bytes, None);
+        let address = self.machine.memory().alloc(bytes, None, false);
         address.map_or_else(
             || error("cuMemHostAlloc", Code::OutOfMemory, format!("{bytes} bytes")),
             |address| Ok(Mapped { host: address as usize, device: address }),

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{CString, c_void};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use mscclpp_exec::cuda::{DriverError, Handle};
@@ -18,6 +20,8 @@ pub(crate) type Result<T> = std::result::Result<T, DriverError>;
 
 /// Devices that share a host.
 pub(crate) struct Machine {
+    /// No other machine, of any process, has the same.
+    pub(crate) id: u64,
     pub(crate) options: Options,
     devices: u32,
     state: Mutex<State>,
@@ -113,6 +117,7 @@ pub(crate) enum Work {
 pub(crate) enum Code {
     InvalidValue = 1,
     OutOfMemory = 2,
+    InvalidContext = 201,
     NotFound = 500,
     IllegalAddress = 700,
     Unknown = 999,
@@ -122,6 +127,7 @@ pub(crate) fn error<T>(call: &'static str, code: Code, text: impl Into<String>) 
     let name = match code {
         Code::InvalidValue => "CUDA_ERROR_INVALID_VALUE",
         Code::OutOfMemory => "CUDA_ERROR_OUT_OF_MEMORY",
+        Code::InvalidContext => "CUDA_ERROR_INVALID_CONTEXT",
         Code::NotFound => "CUDA_ERROR_NOT_FOUND",
         Code::IllegalAddress => "CUDA_ERROR_ILLEGAL_ADDRESS",
         Code::Unknown => "CUDA_ERROR_UNKNOWN",
@@ -132,7 +138,9 @@ pub(crate) fn error<T>(call: &'static str, code: Code, text: impl Into<String>) 
 impl Machine {
     pub(crate) fn new(options: Options, devices: u32) -> Self {
         let (state, memory, finished) = (Mutex::default(), Mutex::default(), Condvar::new());
-        Self { options, devices, state, memory, finished }
+        static COUNT: AtomicU64 = AtomicU64::new(1);
+        let id = u64::from(std::process::id()) << 32 | COUNT.fetch_add(1, Relaxed);
+        Self { id, options, devices, state, memory, finished }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

@@ -21,8 +21,11 @@ pub struct Options {
     pub slow: Option<u32>,
     /// Whether devices do not reach one another's memory.
     pub apart: bool,
-    /// Whether threads or processes other than the one that waits launch kernels, which it must wait for.
+    /// Whether kernels of other machines, in this process or others, take part: memory can be mapped by them, and kernels wait
+    /// for theirs.
     pub others: bool,
+    /// Whether memory goes to other processes as files.
+    pub files: bool,
     /// How long nothing may happen before kernels that wait for somebody outside of them count as stuck.
     pub patience: Duration,
 }
@@ -39,6 +42,7 @@ impl Default for Options {
             slow: None,
             apart: false,
             others: false,
+            files: false,
             patience: Duration::from_secs(10),
         }
     }

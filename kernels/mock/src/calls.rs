@@ -5,7 +5,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::slice;
 
-use mscclpp_exec::cuda::{Driver, DriverError, Handle, Mapped};
+use mscclpp_exec::cuda::{Driver, DriverError, Export, Handle, Import, Mapped};
 use mscclpp_kernels::argument_bytes;
 
 use crate::code::{self, Code, of, said};
@@ -21,8 +21,20 @@ const MULTICAST_SUPPORTED: c_int = 132;
 /// A flag of `cuMemHostAlloc`.
 const HOST_ALLOC_MAPPED: c_uint = 2;
 
+/// An attribute of pointers.
+const BUFFER_ID: c_int = 7;
+
+/// A flag of `cuIpcOpenMemHandle`.
+const LAZY_ENABLE_PEER_ACCESS: c_uint = 1;
+
 /// An event that is not done.
 const NOT_READY: Code = 600;
+
+/// `CUipcMemHandle`.
+#[repr(C)]
+struct IpcHandle {
+    bytes: [u8; 64],
+}
 
 /// Stores what a call gives back.
 ///
@@ -101,6 +113,12 @@ calls! {
         }
     }
 
+    fn cuDeviceGetUuid_v2(uuid: *mut u128, device: c_int) -> uuid {
+        let device = ordinal(device)?;
+        called(device, "cuDeviceGetUuid")?;
+        Ok(u128::from(std::process::id()) << 32 | device as u128)
+    }
+
     fn cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int) -> bytes {
         called(ordinal(device)?, "cuDeviceTotalMem")?;
         Ok(1 << 34)
@@ -137,6 +155,41 @@ calls! {
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> address { ask(|driver| driver.alloc(bytes as u64)) }
 
     fn cuMemFree_v2(address: u64) { ask(|driver| driver.free(address)) }
+
+    fn cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64) {
+        let found = ask(|driver| driver.allocation(address))?;
+        // SAFETY: the caller's promise.
+        unsafe {
+            base.write(found.base);
+            bytes.write(found.bytes as usize);
+        }
+        Ok(())
+    }
+
+    fn cuPointerGetAttribute(value: *mut u64, attribute: c_int, address: u64) -> value {
+        if attribute != BUFFER_ID {
+            return Err(code::INVALID_VALUE);
+        }
+        ask(|driver| driver.allocation(address)).map(|found| found.id)
+    }
+
+    fn cuIpcGetMemHandle(handle: *mut [u8; 64], base: u64) -> handle {
+        match ask(|driver| driver.export(base))? {
+            Export::Ipc(handle) => Ok(handle),
+            Export::File(_) => Err(code::INVALID_VALUE),
+        }
+    }
+
+    fn cuIpcOpenMemHandle_v2(address: *mut u64, handle: IpcHandle, flags: c_uint) -> address {
+        if flags != LAZY_ENABLE_PEER_ACCESS {
+            return Err(code::INVALID_VALUE);
+        }
+        ask(|driver| driver.import(Export::Ipc(handle.bytes), 0)).map(|import| import.address)
+    }
+
+    fn cuIpcCloseMemHandle(address: u64) {
+        ask(|driver| driver.close(Import { address, bytes: 0, is_file: false }))
+    }
 
     fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: c_uint) -> memory {
         if flags & HOST_ALLOC_MAPPED == 0 {

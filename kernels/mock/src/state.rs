@@ -52,6 +52,7 @@ unsafe extern "C" fn mock_cuda_options(
     count: u32,
     seed: u64,
     stop_at_one_of: u32,
+    others: bool,
     failing: *const c_char,
     nth: u64,
 ) {
@@ -67,7 +68,7 @@ unsafe extern "C" fn mock_cuda_options(
     let mut devices = devices();
     for number in first..first + count {
         let device = devices.entry(number as usize).or_default();
-        device.options = Options { seed, stop_at_one_of, failing, patience, ..Options::default() };
+        device.options = Options { seed, stop_at_one_of, others, failing, patience, ..Options::default() };
         device.machine = (first as usize, count);
         device.calls = 0;
     }

@@ -16,14 +16,9 @@ use super::{at, stalls};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let with_seeds = |name: String, run: Box<dyn Fn(u64) -> Result<(), Failed> + Send>| {
-        let seeds = seeds.clone();
-        Trial::test(name, move || {
-            seeds.into_iter().try_for_each(|seed| run(seed).map_err(|failed| at(format_args!("seed {seed}"), &failed)))
-        })
-    };
     let plans = algorithms::all().iter().map(|algorithm| {
-        with_seeds(format!("devices::plans::{}", algorithm.name()), Box::new(move |seed| every_map(seed, algorithm)))
+        let name = format!("devices::plans::{}", algorithm.name());
+        with_seeds(name, seeds.clone(), move |seed| every_map(seed, algorithm))
     });
     let tests: [(&str, Test); 7] = [
         ("a_launch_ends_on_all_devices", a_launch_ends_on_all_devices),
@@ -34,8 +29,19 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("a_stream_of_one_device_is_refused", a_stream_of_one_device_is_refused),
         ("devices_that_are_not_connected_are_refused", devices_that_are_not_connected_are_refused),
     ];
-    let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("devices::{name}"), Box::new(test)));
+    let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("devices::{name}"), seeds.clone(), test));
     plans.chain(tests).collect()
+}
+
+/// A test that tries several seeds.
+pub(crate) fn with_seeds(
+    name: String,
+    seeds: std::ops::Range<u64>,
+    run: impl Fn(u64) -> Result<(), Failed> + Send + 'static,
+) -> Trial {
+    Trial::test(name, move || {
+        seeds.into_iter().try_for_each(|seed| run(seed).map_err(|failed| at(format_args!("seed {seed}"), &failed)))
+    })
 }
 
 /// The devices of a machine.

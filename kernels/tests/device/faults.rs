@@ -96,7 +96,8 @@ const UNHEARD: [&str; 6] =
     ["cuMemFree", "cuMemFreeHost", "cuModuleUnload", "cuStreamDestroy", "cuGraphExecDestroy", "cuEventDestroy"];
 
 /// Calls of CUDA's own that the executor needs besides.
-const HEARD_OF_CUDA: [&str; 9] = [
+const HEARD_OF_CUDA: [&str; 10] = [
+    "cuDeviceGetUuid",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetName",

@@ -13,9 +13,11 @@ mod graphs;
 mod mock;
 mod native;
 mod plans;
+mod processes;
 mod specialised;
 mod stalls;
 
+use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -80,7 +82,16 @@ fn tests() -> Vec<Test> {
         .collect()
 }
 
-fn main() {
+fn main() -> ExitCode {
+    if let Some(result) = processes::rank() {
+        return result.map_or_else(
+            |failed| {
+                eprintln!("{}", failed.message().unwrap_or("no message"));
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
     let arguments = Arguments::from_args();
     let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
     let seed = number("MSCCLPP_SEED").unwrap_or(days);
@@ -135,8 +146,11 @@ fn main() {
         .with_ignored_flag(ignored)
     });
     let faults = faults::tests().into_iter().chain(bugs::tests()).chain(devices::tests(seed..seed + seeds));
+    let faults = faults.chain(processes::tests(seed..seed + seeds));
     let faults = faults.map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
     let mock_faults = faults::on_mock(&mock).into_iter().map(|trial| trial.with_ignored_flag(mock.is_err()));
+    let mock_processes = Trial::test("mock::processes::of_the_system", move || processes::of_the_system(seed, "mock"));
+    let mock_faults = mock_faults.chain([mock_processes.with_ignored_flag(mock.is_err())]);
     let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain(mock_faults).collect();
-    libtest_mimic::run(&arguments, trials).exit();
+    libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -8,9 +8,9 @@ use libloading::os::unix::{Library, Symbol};
 use mscclpp_exec::cuda::{Device, Unavailable};
 use mscclpp_kernels::Options;
 
-/// `mock_cuda_options`: first device, number of devices, seed, one stop in so many accesses, the call that fails and which of
-/// them.
-type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, *const c_char, u64);
+/// `mock_cuda_options`: first device, number of devices, seed, one stop in so many accesses, whether other machines take part,
+/// the call that fails and which of them.
+type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, bool, *const c_char, u64);
 
 /// The library, and which of its devices are in use.
 pub(crate) struct Driver {
@@ -56,7 +56,8 @@ fn load() -> Result<Driver, String> {
 }
 
 impl Driver {
-    /// Devices of a machine that nobody else uses. Of the options, the seed, where threads stop and what fails.
+    /// Devices of a machine that nobody else uses. Of the options, the seed, where threads stop, whether
+    /// others take part, and what fails.
     ///
     /// # Errors
     /// As [`Device::new`]. While the call that fails is one of those that open a device, that is the one.
@@ -72,9 +73,10 @@ impl Driver {
         let failing = options.failing.and_then(|(call, _)| CString::new(call).ok());
         let (call, nth) =
             (failing.as_ref().map_or(std::ptr::null(), |call| call.as_ptr()), options.failing.map_or(0, |f| f.1));
-        let first = numbers.0.start as u32;
+        let (first, count) = (numbers.0.start as u32, count as u32);
+        let Options { seed, stop_at_one_of, others, .. } = options;
         // SAFETY: the text is there during the call.
-        unsafe { (self.set_options)(first, count as u32, options.seed, options.stop_at_one_of, call, nth) };
+        unsafe { (self.set_options)(first, count, seed, stop_at_one_of, others, call, nth) };
         let devices = numbers.0.clone().map(|number| Device::new(number as u32)).collect::<Result<_, _>>()?;
         Ok(Mock { devices, _numbers: numbers })
     }

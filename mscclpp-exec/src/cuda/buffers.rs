@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::device::Device;
 use super::driver::SharedDriver;
+use super::join::Memory;
 use super::memory::DeviceMemory;
 use super::world::Inner;
 use crate::dtype::DataType;
@@ -76,15 +77,60 @@ impl DeviceBuffer {
     }
 }
 
-/// Input and output of every rank in its device's memory. In place, both lie in one memory.
+/// Memory of every rank for launches of a [`Run`](super::Run), also of ranks in other processes. It does not keep the memory of
+/// this process alive.
+pub struct Binding {
+    /// Input or the one buffer of an in-place plan, and output, as this process reaches them.
+    pub(super) slices: Vec<[DeviceSlice; 2]>,
+    world: Arc<Inner>,
+    /// What was mapped for it.
+    _peers: Vec<Memory>,
+}
+
+impl Binding {
+    /// `own`: of the ranks of this process.
+    pub(super) fn new(
+        world: &Arc<Inner>,
+        lens: [u64; 2],
+        own: Result<Vec<[DeviceSlice; 2]>, Error>,
+    ) -> Result<Self, Error> {
+        let world = Arc::clone(world);
+        let Some(group) = &world.group else {
+            return Ok(Self { slices: own?, world, _peers: Vec::new() });
+        };
+        let (all, peers) = group.register(own.map(|own| own.concat()))?;
+        let mut slices = Vec::with_capacity(all.len());
+        for (rank, memories) in (0_u32..).zip(all) {
+            let pair: [DeviceSlice; 2] = memories.try_into().map_err(|_| group.malformed(rank))?;
+            if let Some(number) = (0..2).find(|&number| pair[number].bytes != lens[number]) {
+                let (expected, found) = (lens[number], pair[number].bytes);
+                let error = Error::BufferSize { rank, buffer: ["input", "output"][number], expected, found };
+                group.give_up(&error);
+                return Err(error);
+            }
+            slices.push(pair);
+        }
+        Ok(Self { slices, world, _peers: peers })
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        if self.world.spans() {
+            // Kernels of other devices may still use what is given back; a failure cannot be mended here.
+            let _ = self.world.wait_idle();
+        }
+    }
+}
+
+/// Input and output of every rank of this process in its device's memory. In place, both lie in one memory.
 ///
 /// Made by [`Run::buffers`](super::Run::buffers).
 pub struct Buffers {
     pub(super) dtype: DataType,
-    world: Arc<Inner>,
-    /// Input or the one buffer of an in-place plan, and output.
-    ranks: Vec<[DeviceMemory; 2]>,
-    pub(super) lens: [u64; 2],
+    // Dropped first: it waits.
+    pub(super) binding: Binding,
+    _memories: Vec<[DeviceMemory; 2]>,
     parts: Vec<[Part; 2]>,
 }
 
@@ -98,17 +144,21 @@ impl Buffers {
         lens: [u64; 2],
         parts: Vec<[Part; 2]>,
     ) -> Result<Self, Error> {
-        let memories = |rank| -> Result<_, Error> {
-            let memory = |bytes| DeviceMemory::zeroed(world.device(rank).driver(), bytes);
+        let memories = |(_, device): (u32, &Device)| -> Result<_, Error> {
+            let memory = |bytes| DeviceMemory::zeroed(device.driver(), bytes);
             Ok([memory(lens[0])?, memory(lens[1])?])
         };
-        let ranks = (0..world.ranks).map(memories).collect::<Result<_, _>>()?;
-        Ok(Self { dtype, world: Arc::clone(world), ranks, lens, parts })
+        let memories: Result<Vec<[DeviceMemory; 2]>, Error> = world.local().map(memories).collect();
+        let slice = |memory: &DeviceMemory, bytes| DeviceSlice { bytes, ..memory.as_slice() };
+        let pair = |[first, second]: &[DeviceMemory; 2]| [slice(first, lens[0]), slice(second, lens[1])];
+        let slices = memories.as_ref().map(|all| all.iter().map(pair).collect()).map_err(Clone::clone);
+        let binding = Binding::new(world, lens, slices)?;
+        Ok(Self { dtype, binding, _memories: memories?, parts })
     }
 
-    /// Number of ranks.
+    /// Number of ranks, in all processes.
     pub fn num_ranks(&self) -> u32 {
-        self.ranks.len() as u32
+        self.parts.len() as u32
     }
 
     /// Type of the elements.
@@ -116,31 +166,31 @@ impl Buffers {
         self.dtype
     }
 
-    /// A rank's input; empty if there is no such rank.
+    /// A rank's input; empty if it is no rank of this process.
     pub fn input(&self, rank: u32) -> DeviceSlice {
         self.slice(rank, 0)
     }
 
-    /// A rank's output; empty if there is no such rank.
+    /// A rank's output; empty if it is no rank of this process.
     pub fn output(&self, rank: u32) -> DeviceSlice {
         self.slice(rank, 1)
     }
 
     fn slice(&self, rank: u32, side: usize) -> DeviceSlice {
-        let (Some(memories), Some(parts)) = (self.ranks.get(rank as usize), self.parts.get(rank as usize)) else {
+        if self.driver(rank).is_none() {
             return DeviceSlice::EMPTY;
-        };
-        let (memory, at, bytes) = parts[side];
-        DeviceSlice { address: memories[memory].address() + at, bytes }
+        }
+        let (memory, at, bytes) = self.parts[rank as usize][side];
+        DeviceSlice { address: self.binding.slices[rank as usize][memory].address + at, bytes }
     }
 
     /// Writes a rank's input. Done when this returns; nothing that uses it may be under way.
     ///
     /// # Errors
-    /// [`Error::BufferSize`] if it has another length, [`Error::Driver`].
+    /// [`Error::BufferSize`] if it has another length, [`Error::NotHere`] if it is no rank of this process, [`Error::Driver`].
     pub fn write_input(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
-        let slice = self.checked(rank, 0, bytes.len())?;
-        Ok(self.driver(rank).upload(slice.address, bytes)?)
+        let (driver, slice) = self.checked(rank, 0, bytes.len())?;
+        Ok(driver.upload(slice.address, bytes)?)
     }
 
     /// Writes a rank's output, so that a test can see what a launch left alone.
@@ -148,8 +198,8 @@ impl Buffers {
     /// # Errors
     /// As [`write_input`](Self::write_input).
     pub fn write_output(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
-        let slice = self.checked(rank, 1, bytes.len())?;
-        Ok(self.driver(rank).upload(slice.address, bytes)?)
+        let (driver, slice) = self.checked(rank, 1, bytes.len())?;
+        Ok(driver.upload(slice.address, bytes)?)
     }
 
     /// Reads a rank's output. Waits for nothing: first synchronize the stream.
@@ -157,40 +207,21 @@ impl Buffers {
     /// # Errors
     /// As [`write_input`](Self::write_input).
     pub fn read_output(&self, rank: u32, bytes: &mut [u8]) -> Result<(), Error> {
-        let slice = self.checked(rank, 1, bytes.len())?;
-        Ok(self.driver(rank).download(bytes, slice.address)?)
+        let (driver, slice) = self.checked(rank, 1, bytes.len())?;
+        Ok(driver.download(bytes, slice.address)?)
     }
 
-    /// Of a rank that there is.
-    fn driver(&self, rank: u32) -> &SharedDriver {
-        self.world.device(rank).driver()
+    /// Of a rank of this process.
+    fn driver(&self, rank: u32) -> Option<&SharedDriver> {
+        self.binding.world.device(rank).map(Device::driver)
     }
 
-    fn checked(&self, rank: u32, side: usize, found: usize) -> Result<DeviceSlice, Error> {
+    fn checked(&self, rank: u32, side: usize, found: usize) -> Result<(&SharedDriver, DeviceSlice), Error> {
+        let driver = self.driver(rank).ok_or(Error::NotHere { rank })?;
         let (slice, found) = (self.slice(rank, side), found as u64);
-        if slice.bytes == found && rank < self.num_ranks() {
-            return Ok(slice);
+        if slice.bytes == found {
+            return Ok((driver, slice));
         }
         Err(Error::BufferSize { rank, buffer: ["input", "output"][side], expected: slice.bytes, found })
-    }
-
-    /// The two memories of every rank.
-    pub(super) fn memories(&self) -> impl Iterator<Item = [DeviceSlice; 2]> {
-        self.ranks.iter().map(|memories| {
-            let [first, second] = memories;
-            [
-                DeviceSlice { address: first.address(), bytes: self.lens[0] },
-                DeviceSlice { address: second.address(), bytes: self.lens[1] },
-            ]
-        })
-    }
-}
-
-impl Drop for Buffers {
-    fn drop(&mut self) {
-        if self.world.devices.len() > 1 {
-            // Kernels of other devices may still use what is given back; a failure cannot be mended here.
-            let _ = self.world.wait_idle();
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::abi;
 use super::device::Device;
+use super::join::Memory;
 use super::meeting::add_meetings;
 use super::memory::{DeviceMemory, MappedMemory};
 use super::proxy::Proxies;
@@ -22,8 +23,19 @@ pub(super) struct Context {
     pub(super) parts: Vec<Part>,
     /// Word 0: the host asks the devices to give up. Word 1: a device has given up.
     flags: Arc<MappedMemory>,
-    /// Plain scratch and packets of every rank.
-    scratch: Mutex<Vec<[DeviceMemory; 2]>>,
+    /// Whether other devices take part.
+    spans: bool,
+    scratch: Mutex<Scratch>,
+    /// Counters of other processes' ranks.
+    _peers: Vec<Vec<Memory>>,
+}
+
+#[derive(Default)]
+struct Scratch {
+    /// Plain scratch and packets of every rank of this process.
+    own: Vec<[DeviceMemory; 2]>,
+    /// Of the ranks of other processes.
+    _peers: Vec<Vec<Memory>>,
 }
 
 /// What one device has of a plan.
@@ -46,28 +58,40 @@ pub(super) struct Part {
 
 impl Context {
     pub(super) fn new(world: &Inner, mut program: Program) -> Result<Self, Error> {
-        if world.devices.len() > 1 {
+        let spans = world.spans();
+        if spans {
             add_meetings(&mut program, &world.device_of);
         }
         let counters = Counters::new(&program);
         let initial = counters.initial(&program);
-        let memories = world
-            .devices
-            .iter()
-            .map(|device| Ok(DeviceMemory::holding(device.driver(), &initial)?))
-            .collect::<Result<Vec<_>, Error>>()?;
-        let counters_of: Vec<u64> = world.device_of.iter().map(|&device| memories[device as usize].address()).collect();
-        let flags = Arc::new(MappedMemory::new(world.devices[0].driver(), 64)?);
+        let hold = |device: &Device| Ok(DeviceMemory::holding(device.driver(), &initial)?);
+        let memories = world.devices.iter().map(hold).collect::<Result<Vec<_>, Error>>();
+        let (memories, shared) = match &world.group {
+            None => (memories?, Vec::new()),
+            Some(group) => {
+                let slices = memories.as_ref().map(|own| own.iter().map(DeviceMemory::as_slice).collect());
+                let text = format!("counters of plan `{}`", program.plan.name());
+                let shared = group.share(&text, slices.map_err(Clone::clone))?;
+                (memories?, shared)
+            }
+        };
+        let counters_of: Vec<u64> = match &world.group {
+            None => world.device_of.iter().map(|&device| memories[device as usize].address()).collect(),
+            Some(_) => shared.iter().flatten().map(Memory::address).collect(),
+        };
         let tables = Tables::new(&program);
-        let parts = (0..)
-            .zip(&world.devices)
-            .zip(memories)
-            .map(|((number, device), memory)| {
+        let parts = || -> Result<_, Error> {
+            let flags = Arc::new(MappedMemory::new(world.devices[0].driver(), 64)?);
+            let part = |((&number, device), memory): ((&u32, &Device), DeviceMemory)| {
                 let is_here = |rank: u32| world.device_of[rank as usize] == number;
                 Part::new(device, &program, &tables, &counters, (memory, &counters_of), &flags, is_here)
-            })
-            .collect::<Result<Vec<_>, Error>>()?;
-        Ok(Self { parts, flags, scratch: Mutex::default(), counters, program })
+            };
+            let devices = world.numbers.iter().zip(&world.devices);
+            let parts = devices.zip(memories).map(part).collect::<Result<Vec<_>, Error>>()?;
+            Ok((parts, flags))
+        };
+        let (parts, flags) = world.agree(&format!("tables of plan `{}`", program.plan.name()), parts())?;
+        Ok(Self { parts, flags, spans, scratch: Mutex::default(), _peers: shared, counters, program })
     }
 
     /// Gives every rank at least so much plain scratch and packets. What there is already may be in use by launches under
@@ -75,23 +99,33 @@ impl Context {
     pub(super) fn grow_scratch(&self, world: &Inner, [plain, packets]: [u64; 2]) -> Result<(), Error> {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let enough = |memory: &DeviceMemory, bytes: u64| memory.bytes() >= bytes.max(16);
-        if !scratch.is_empty() && scratch.iter().all(|[a, b]| enough(a, plain) && enough(b, packets)) {
+        let own = &scratch.own;
+        if !own.is_empty() && own.iter().all(|[a, b]| enough(a, plain) && enough(b, packets)) {
             return Ok(());
         }
-        let [plain, packets] =
-            scratch.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
+        let [plain, packets] = own.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
         // `zeroed` waits until the device is idle.
-        let grown = (0..world.ranks)
-            .map(|rank| {
-                let driver = world.device(rank).driver();
-                Ok([DeviceMemory::zeroed(driver, plain)?, DeviceMemory::zeroed(driver, packets)?])
-            })
-            .collect::<Result<Vec<_>, Error>>()?;
-        let addresses: Vec<u64> = grown.iter().flatten().map(DeviceMemory::address).collect();
+        let grow = |(_, device): (u32, &Device)| {
+            let driver = device.driver();
+            Ok([DeviceMemory::zeroed(driver, plain)?, DeviceMemory::zeroed(driver, packets)?])
+        };
+        let grown = world.local().map(grow).collect::<Result<Vec<_>, Error>>();
+        let (grown, shared) = match &world.group {
+            None => (grown?, Vec::new()),
+            Some(group) => {
+                let slices = grown.as_ref().map(|own| own.iter().flatten().map(DeviceMemory::as_slice).collect());
+                let shared = group.share("scratch", slices.map_err(Clone::clone))?;
+                (grown?, shared)
+            }
+        };
+        let addresses: Vec<u64> = match &world.group {
+            None => grown.iter().flatten().map(DeviceMemory::address).collect(),
+            Some(_) => shared.iter().flatten().map(Memory::address).collect(),
+        };
         for part in &self.parts {
             part.device.driver().upload(part.scratch_table.address(), bytemuck::cast_slice(&addresses))?;
         }
-        *scratch = grown;
+        *scratch = Scratch { own: grown, _peers: shared };
         Ok(())
     }
 
@@ -126,7 +160,7 @@ impl Context {
             part.reports.clear()?;
         }
         // Flags begin again, so packets of earlier launches must go.
-        for [_, packets] in self.scratch.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for [_, packets] in self.scratch.lock().unwrap_or_else(PoisonError::into_inner).own.iter() {
             packets.clear()?;
         }
         for proxies in self.parts.iter().filter_map(|part| part.proxies.as_ref()) {
@@ -187,6 +221,6 @@ impl Part {
         launch.host_abort = context.flags.device(0);
         launch.num_agents = self.numbers.len() as u32;
         launch.num_ranks = context.program.shape.ranks;
-        launch.system_scope = u32::from(context.parts.len() > 1);
+        launch.system_scope = u32::from(context.spans);
     }
 }

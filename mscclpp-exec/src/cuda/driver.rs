@@ -1,6 +1,7 @@
 //! What the executor needs of a driver. [`super::real`] is CUDA's; tests put a simulator in its place.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use thiserror::Error;
@@ -36,11 +37,45 @@ pub struct Mapped {
     pub device: u64,
 }
 
+/// What an address belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Its first byte.
+    pub base: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// No other allocation of the process has or had it: memory that is freed and allocated again at the same address has
+    /// another one.
+    pub id: u64,
+}
+
+/// An allocation as it is sent to another process.
+#[derive(Debug)]
+pub enum Export {
+    /// A handle of CUDA's interprocess communication.
+    Ipc([u8; 64]),
+    /// A file descriptor.
+    File(OwnedFd),
+}
+
+/// Another process's allocation, mapped here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// Its first byte here.
+    pub address: u64,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Whether it came as a file.
+    pub is_file: bool,
+}
+
 /// Facts about a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
     /// Its number, counted from 0. Devices of one process with the same number are the same device.
     pub ordinal: u32,
+    /// Tells the device apart from all others, also in other processes.
+    pub uuid: [u8; 16],
     /// As the vendor calls it.
     pub name: String,
     /// Major and minor compute capability.
@@ -63,6 +98,16 @@ pub struct Properties {
 pub unsafe trait Driver: Send + Sync {
     /// Facts about the device.
     fn properties(&self) -> &Properties;
+    /// A number that all devices of a process have and no other process.
+    fn process(&self) -> u64;
+    /// What an address of the device's memory belongs to.
+    fn allocation(&self, address: u64) -> Result<Allocation>;
+    /// An allocation of this process, given by its first byte, for others.
+    fn export(&self, base: u64) -> Result<Export>;
+    /// Maps an allocation of so many bytes of another process, which has it as long as this one.
+    fn import(&self, export: Export, bytes: u64) -> Result<Import>;
+    /// Gives back what was mapped, after all work of the device that may use it.
+    fn close(&self, import: Import) -> Result<()>;
     /// Whether this device can reach the memory of another one.
     fn can_access(&self, peer: u32) -> Result<bool>;
     /// Lets this device reach all memory that another one has or will have, at the same addresses.

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::driver::{Mapped, Result, SharedDriver};
+use super::buffers::DeviceSlice;
+use super::driver::{Export, Import, Mapped, Result, SharedDriver};
 
 /// Memory of a device.
 pub(super) struct DeviceMemory {
@@ -45,12 +46,39 @@ impl DeviceMemory {
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    pub(super) fn as_slice(&self) -> DeviceSlice {
+        DeviceSlice { address: self.address, bytes: self.bytes }
+    }
 }
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // A failure cannot be mended here.
         let _ = self.driver.free(self.address);
+    }
+}
+
+/// Memory of another process, mapped here.
+pub(super) struct RemoteMemory {
+    driver: SharedDriver,
+    import: Import,
+}
+
+impl RemoteMemory {
+    pub(super) fn new(driver: &SharedDriver, export: Export, bytes: u64) -> Result<Self> {
+        Ok(Self { import: driver.import(export, bytes)?, driver: driver.clone() })
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.import.address
+    }
+}
+
+impl Drop for RemoteMemory {
+    fn drop(&mut self) {
+        // A failure cannot be mended here.
+        let _ = self.driver.close(self.import);
     }
 }
 

@@ -14,11 +14,19 @@ pub(super) fn connect(devices: &[Device]) -> Result<(), Error> {
     };
     for device in devices {
         for peer in others(device) {
-            if !device.driver().can_access(peer.ordinal())? {
-                return Err(Error::NoPeerAccess { device: device.label(), peer: peer.label() });
-            }
-            device.driver().enable_access(peer.ordinal())?;
+            connect_to(device, peer.ordinal(), &peer.label())?;
         }
     }
     Ok(())
+}
+
+/// Lets a device reach the memory of another one of the process.
+///
+/// # Errors
+/// As [`connect`].
+pub(super) fn connect_to(device: &Device, ordinal: u32, label: &str) -> Result<(), Error> {
+    if !device.driver().can_access(ordinal)? {
+        return Err(Error::NoPeerAccess { device: device.label(), peer: label.to_owned() });
+    }
+    Ok(device.driver().enable_access(ordinal)?)
 }

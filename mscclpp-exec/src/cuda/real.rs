@@ -8,8 +8,9 @@ use std::sync::OnceLock;
 use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
-use super::driver::{Driver, DriverError, Handle, Mapped, Properties, Result};
+use super::driver::{Allocation, Driver, DriverError, Export, Handle, Import, Mapped, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};
+use super::share;
 use super::unavailable::Unavailable;
 
 /// One CUDA device, through its primary context.
@@ -28,7 +29,7 @@ unsafe impl Send for Cuda {}
 unsafe impl Sync for Cuda {}
 
 /// Attaches the driver's words to a failed call.
-fn named<T>(call: &'static str, result: std::result::Result<T, Cudarc>) -> Result<T> {
+pub(super) fn named<T>(call: &'static str, result: std::result::Result<T, Cudarc>) -> Result<T> {
     result.map_err(|error| {
         let text = |text: std::result::Result<&std::ffi::CStr, Cudarc>| {
             text.map_or_else(
@@ -89,6 +90,12 @@ impl Cuda {
             use sys::CUdevice_attribute_enum as Attribute;
             let properties = Properties {
                 ordinal,
+                uuid: {
+                    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+                    // SAFETY: writes 16 bytes.
+                    named("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result())?;
+                    uuid.bytes.map(|byte| byte as u8)
+                },
                 name: named("cuDeviceGetName", result::device::get_name(device))?,
                 capability: (
                     attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
@@ -134,6 +141,36 @@ fn event(handle: Handle) -> sys::CUevent {
 unsafe impl Driver for Cuda {
     fn properties(&self) -> &Properties {
         &self.properties
+    }
+
+    fn process(&self) -> u64 {
+        static NUMBER: OnceLock<u64> = OnceLock::new();
+        *NUMBER.get_or_init(|| {
+            let mut bytes = [0; 8];
+            // Without random bytes there is the process's number.
+            let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+            got.map_or_else(|_| u64::from(std::process::id()), |_| u64::from_ne_bytes(bytes))
+        })
+    }
+
+    fn allocation(&self, address: u64) -> Result<Allocation> {
+        self.enter()?;
+        share::allocation(address)
+    }
+
+    fn export(&self, base: u64) -> Result<Export> {
+        self.enter()?;
+        share::export(base)
+    }
+
+    fn import(&self, export: Export, bytes: u64) -> Result<Import> {
+        self.enter()?;
+        share::import(export, bytes, self.device)
+    }
+
+    fn close(&self, import: Import) -> Result<()> {
+        self.wait_idle()?;
+        share::close(import)
     }
 
     fn can_access(&self, peer: u32) -> Result<bool> {

@@ -7,9 +7,11 @@ use mscclpp_core::vocab::ReduceOp;
 use smallvec::SmallVec;
 
 use super::abi;
-use super::buffers::{self, Buffers, DeviceSlice};
+use super::buffers::{self, Binding, Buffers, DeviceSlice};
 use super::context::{self, Context};
+use super::device::Kernels;
 use super::driver::{Driver, DriverError, Handle};
+use super::join::Group;
 use super::memory::DeviceMemory;
 use super::proxy::Proxies;
 use super::report::stall;
@@ -19,6 +21,7 @@ use super::world::{Inner, Prepare};
 use crate::error::Error;
 use crate::interpret::{Params, Space};
 use crate::message::Message;
+use crate::process::describe;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 pub struct Run {
@@ -53,6 +56,33 @@ struct Part {
 /// Threads of a block in the division that ends an average, and blocks per rank.
 const DIVIDE: (u32, u32) = (512, 16);
 
+/// The kernels of a message, by device.
+///
+/// # Errors
+/// [`Error::NotResident`] if not all thread blocks of a device run at once.
+fn kernels(world: &Inner, context: &Context, message: &Message) -> Result<Vec<Kernels>, Error> {
+    let program = &context.program;
+    let threads = program.plan.threads_per_block();
+    let of_part = |part: &context::Part| {
+        let device = &part.device;
+        // Those of other processes' ranks on the same device need room too.
+        let neighbours = |group: &Group| {
+            let on = |rank| program.agents.iter().filter(|code| code.rank == rank).count();
+            group.neighbours().map(on).sum()
+        };
+        let blocks = world.group.as_ref().map_or(part.numbers.len(), neighbours) as u32;
+        let kernels = device.kernels(message.dtype, message.accumulate)?;
+        let each = device.driver().blocks_per_multiprocessor(kernels.execute, threads)?;
+        let fit = each * device.properties().multiprocessors;
+        if blocks > fit {
+            let (plan, device) = (program.plan.name().to_owned(), device.label());
+            return Err(Error::NotResident { plan, device, blocks, threads, fit });
+        }
+        Ok(kernels)
+    };
+    context.parts.iter().map(of_part).collect()
+}
+
 impl Run {
     pub(super) fn new(
         world: Arc<Inner>,
@@ -62,18 +92,8 @@ impl Run {
     ) -> Result<Self, Error> {
         let (program, message) = (&context.program, &params.message);
         let threads = program.plan.threads_per_block();
-        let mut all_kernels = Vec::with_capacity(context.parts.len());
-        for part in &context.parts {
-            let (device, blocks) = (&part.device, part.numbers.len() as u32);
-            let kernels = device.kernels(message.dtype, message.accumulate)?;
-            let each = device.driver().blocks_per_multiprocessor(kernels.execute, threads)?;
-            let fit = each * device.properties().multiprocessors;
-            if blocks > fit {
-                let (plan, device) = (program.plan.name().to_owned(), device.label());
-                return Err(Error::NotResident { plan, device, blocks, threads, fit });
-            }
-            all_kernels.push(kernels);
-        }
+        let kernels = world
+            .agree(&format!("prepare of {}", describe(&program.plan, message)), kernels(&world, &context, message))?;
         context.grow_scratch(&world, params.scratch)?;
         let area = |space| params.area(0, space);
         let view = |space| {
@@ -108,11 +128,11 @@ impl Run {
                 })
             })
             .collect();
-        let (mut parts, ranks) = (Vec::with_capacity(all_kernels.len()), world.ranks);
-        for ((number, part), kernels) in (0..).zip(&context.parts).zip(all_kernels) {
+        let (mut parts, ranks) = (Vec::with_capacity(kernels.len()), world.ranks);
+        for (at, ((&number, part), kernels)) in world.numbers.iter().zip(&context.parts).zip(kernels).enumerate() {
             let mut launch = launch;
             part.fill(&context, &mut launch);
-            let execute = written.as_ref().map_or(kernels.execute, |written| written[number as usize]);
+            let execute = written.as_ref().map_or(kernels.execute, |written| written[at]);
             let table = match ranks as usize > abi::INLINE_RANKS {
                 true => Some(DeviceMemory::zeroed(part.device.driver(), 16 * u64::from(ranks))?),
                 false => None,
@@ -161,10 +181,11 @@ impl Run {
         self.context.program.agents.len() as u32
     }
 
-    /// Buffers for this run, zeroed.
+    /// Buffers for this run, zeroed: of all ranks of this process. In a world of several processes a call of all ranks.
     ///
     /// # Errors
-    /// [`Error::Driver`] if the device does not have so much memory.
+    /// [`Error::Driver`] if a device does not have so much memory; in a world of several processes those of
+    /// [`bind`](Self::bind).
     pub fn buffers(&self) -> Result<Buffers, Error> {
         let part = |rank: u32, space: Space| -> buffers::Part {
             let area = self.params.area(rank, space);
@@ -174,12 +195,44 @@ impl Run {
         Buffers::new(&self.world, self.params.message.dtype, self.lens(), parts)
     }
 
+    /// Tells the other ranks where this one's input and output lie in the memory of its device, or, in place, its one buffer and
+    /// nothing: of all ranks of this process, ascending. A call of all ranks, and all at once, not in a capture; what the
+    /// ranks know of an allocation they keep for later calls, until it is freed. In a world of one process it only looks at
+    /// lengths.
+    ///
+    /// # Errors
+    /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Driver`] if it is no memory of the device; [`Error::NotMapped`],
+    /// [`Error::Lost`] with what another rank says, [`Error::Broken`], [`Error::Busy`].
+    pub fn bind(&self, ranks: impl IntoIterator<Item = [DeviceSlice; 2]>) -> Result<Binding, Error> {
+        let own: Vec<[DeviceSlice; 2]> = ranks.into_iter().collect();
+        let checked = || {
+            let count = self.world.local().count();
+            if own.len() != count {
+                let expected = count as u32;
+                return Err(Error::BufferCount { buffer: "input and output", expected, found: own.len() });
+            }
+            self.world.local().zip(&own).try_for_each(|((rank, _), slices)| self.check(rank, slices))
+        };
+        Binding::new(&self.world, self.lens(), checked().map(|()| own))
+    }
+
+    fn check(&self, rank: u32, slices: &[DeviceSlice; 2]) -> Result<(), Error> {
+        for (number, (slice, expected)) in slices.iter().zip(self.lens()).enumerate() {
+            if slice.bytes != expected {
+                let buffer = ["input", "output"][number];
+                return Err(Error::BufferSize { rank, buffer, expected, found: slice.bytes });
+            }
+        }
+        Ok(())
+    }
+
     /// Puts a launch on a stream, on buffers that [`Run::buffers`] made for this or an equal run, and returns at once. What they
     /// hold is known after [`synchronize`](Self::synchronize). To drop them, or this, waits until the devices are idle.
     ///
     /// # Errors
     /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another run; [`Error::Stalled`]
-    /// if an earlier launch gave up; [`Error::NoStream`] if ranks are on a device where the stream is not; [`Error::Driver`].
+    /// if an earlier launch gave up; [`Error::NoStream`] if ranks are on a device where the stream is not; [`Error::Broken`];
+    /// [`Error::Driver`].
     pub fn launch_buffers(&mut self, buffers: &mut Buffers, stream: &Stream) -> Result<(), Error> {
         let (expected, found) = (self.params.message.dtype, buffers.dtype);
         if expected != found {
@@ -187,12 +240,24 @@ impl Run {
         }
         // SAFETY: memory of the ranks' devices, made for nobody else. It is given back only when these are idle. A graph says
         // for itself how long it must be there.
-        unsafe { self.launch(buffers.memories(), stream) }
+        unsafe { self.launch_bound(&buffers.binding, stream) }
+    }
+
+    /// Puts a launch on a stream, on what [`bind`](Self::bind) bound for this or an equal run, and returns at once.
+    ///
+    /// # Errors
+    /// As [`launch_buffers`](Self::launch_buffers).
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch), for what the ranks of this process bound.
+    pub unsafe fn launch_bound(&mut self, binding: &Binding, stream: &Stream) -> Result<(), Error> {
+        // SAFETY: the caller's promise; ranks of other processes make it for theirs.
+        unsafe { self.launch(binding.slices.iter().copied(), stream) }
     }
 
     /// Puts a launch on a stream, on any memory that the devices reach, and returns at once: for each rank its input and its
     /// output, or, in place, its one buffer and nothing. One kernel on each device, without allocation, so that it can be
-    /// captured.
+    /// captured. In a world of several processes the others' memory is only known through [`bind`](Self::bind).
     ///
     /// # Errors
     /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Stalled`] if an earlier launch gave up; [`Error::NoStream`] if
@@ -206,18 +271,15 @@ impl Run {
         ranks: impl Iterator<Item = [DeviceSlice; 2]>,
         stream: &Stream,
     ) -> Result<(), Error> {
+        if let Some(group) = &self.world.group {
+            group.check()?;
+        }
         if self.context.has_given_up() {
             return Err(self.recover(stream));
         }
-        let lens = self.lens();
         self.bases.clear();
-        for (rank, (slices, sides)) in ranks.zip(&self.sides).enumerate() {
-            for (number, (slice, &expected)) in slices.iter().zip(&lens).enumerate() {
-                if slice.bytes != expected {
-                    let buffer = ["input", "output"][number];
-                    return Err(Error::BufferSize { rank: rank as u32, buffer, expected, found: slice.bytes });
-                }
-            }
+        for ((rank, sides), slices) in (0..).zip(&self.sides).zip(ranks) {
+            self.check(rank, &slices)?;
             self.bases.extend(sides.map(|(memory, at)| slices[memory].address + at));
         }
         let (expected, found) = (self.world.ranks, self.bases.len() / 2);
@@ -294,7 +356,8 @@ impl Run {
     ///
     /// # Errors
     /// [`Error::Stalled`] with what every waiting thread block waits for, if one waited longer than [`Options::timeout`]. After
-    /// that outputs hold anything, and the next launch begins afresh. [`Error::Driver`].
+    /// that outputs hold anything, and the next launch begins afresh; in a world of several processes there can be none.
+    /// [`Error::Driver`].
     ///
     /// [`Options::timeout`]: super::Options::timeout
     pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
@@ -313,12 +376,16 @@ impl Run {
             stream.synchronize()?;
             let reports = self.context.reports()?;
             let mut proxies = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
-            let failed = proxies.find_map(Proxies::failure);
-            self.context.reset()?;
-            if let Some(error) = failed {
-                return Ok(error.into());
+            let error = match proxies.find_map(Proxies::failure) {
+                Some(error) => error.into(),
+                None => Error::Stalled(Box::new(stall(&self.context.program, &self.params, &reports))),
+            };
+            match &self.world.group {
+                // The other ranks' counters would have to be reset at the same time.
+                Some(group) => group.give_up(&error),
+                None => self.context.reset()?,
             }
-            Ok(Error::Stalled(Box::new(stall(&self.context.program, &self.params, &reports))))
+            Ok(error)
         };
         recover().unwrap_or_else(|error| error)
     }
@@ -331,7 +398,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.parts.len() > 1 {
+        if self.world.spans() {
             // Kernels of other devices may still use what is given back; a failure cannot be mended here.
             let _ = self.world.wait_idle();
         }

@@ -7,10 +7,12 @@ use mscclpp_core::plan::Plan;
 
 use super::context::Context;
 use super::device::Device;
+use super::join::Group;
 use super::peer;
 use super::run::Run;
 use super::stream::{Stream, Used};
 use super::unavailable::Unavailable;
+use crate::bootstrap::Bootstrap;
 use crate::error::Error;
 use crate::interpret::{Params, lower};
 use crate::message::Message;
@@ -51,10 +53,14 @@ impl Default for Options {
 }
 
 pub(super) struct Inner {
-    /// In the order of the first rank of each.
+    /// Those of this process' ranks, in the order of the first rank of each.
     pub(super) devices: Vec<Device>,
+    /// Their numbers among the devices of all ranks.
+    pub(super) numbers: Vec<u32>,
     /// By rank.
     pub(super) device_of: Vec<u32>,
+    /// The ranks of other processes.
+    pub(super) group: Option<Group>,
     pub(super) ranks: u32,
     pub(super) options: Options,
     /// Plans that were prepared; few, so a list does.
@@ -102,23 +108,51 @@ impl World {
         Ok(Self::on(devices, device_of, options))
     }
 
-    fn on(devices: Vec<Device>, device_of: Vec<u32>, options: Options) -> Self {
-        let gate = Mutex::new(Gate { last: devices.iter().map(|_| None).collect() });
-        let ranks = device_of.len() as u32;
-        Self { inner: Arc::new(Inner { devices, device_of, ranks, options, contexts: Mutex::default(), gate }) }
+    /// A world of the ranks of a group, one in each process (or thread with a group of its own), each with a device. A call of
+    /// all ranks, as are [`prepare`](Self::prepare), [`Run::buffers`] and [`Run::bind`]: all make the same ones in the same order.
+    ///
+    /// Ranks of one process reach one another's memory by peer access, those of different processes map it: by CUDA's
+    /// interprocess handles, or by descriptors if it was made for that. After a call or a launch that failed the world cannot go
+    /// on; make a new one.
+    ///
+    /// # Errors
+    /// [`Error::NoPeerAccess`], [`Error::Lost`] with what another rank says, [`Error::System`] for ranks on several nodes,
+    /// [`Error::Group`].
+    pub fn join(bootstrap: &Arc<Bootstrap>, device: &Device, options: Options) -> Result<Self, Error> {
+        let group = Group::new(bootstrap, device)?;
+        let ranks = bootstrap.num_ranks();
+        let devices = vec![device.clone()];
+        Ok(Self::of(devices, vec![group.rank], (0..ranks).collect(), Some(group), options))
     }
 
-    /// Number of ranks.
+    fn on(devices: Vec<Device>, device_of: Vec<u32>, options: Options) -> Self {
+        let numbers = (0..devices.len() as u32).collect();
+        Self::of(devices, numbers, device_of, None, options)
+    }
+
+    fn of(
+        devices: Vec<Device>,
+        numbers: Vec<u32>,
+        device_of: Vec<u32>,
+        group: Option<Group>,
+        options: Options,
+    ) -> Self {
+        let gate = Mutex::new(Gate { last: devices.iter().map(|_| None).collect() });
+        let (ranks, contexts) = (device_of.len() as u32, Mutex::default());
+        Self { inner: Arc::new(Inner { devices, numbers, device_of, group, ranks, options, contexts, gate }) }
+    }
+
+    /// Number of ranks, in all processes.
     pub fn num_ranks(&self) -> u32 {
         self.inner.ranks
     }
 
-    /// The devices, in the order of the first rank of each.
+    /// The devices of this process' ranks, in the order of the first rank of each.
     pub fn devices(&self) -> &[Device] {
         &self.inner.devices
     }
 
-    /// A new stream, on all devices of the world.
+    /// A new stream, on all devices of this process' ranks.
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -134,7 +168,8 @@ impl World {
     ///
     /// # Errors
     /// Those of [`cpu::World::prepare`](crate::cpu::World::prepare); [`Error::NotResident`] if the device cannot run all
-    /// thread blocks at once; [`Error::Driver`].
+    /// thread blocks at once; [`Error::Driver`]. In a world of several processes those of [`join`](Self::join) too, and
+    /// [`Error::Mismatch`], [`Error::NotMapped`], [`Error::Broken`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<Run, Error> {
         self.prepare_with(plan, message, Prepare::default())
     }
@@ -148,6 +183,9 @@ impl World {
     /// # Errors
     /// Those of [`prepare`](Self::prepare). That a plan cannot be specialised is none: [`Run::specialised`] says why.
     pub fn prepare_with(&self, plan: &Plan, message: Message, prepare: Prepare) -> Result<Run, Error> {
+        if let Some(group) = &self.inner.group {
+            group.check()?;
+        }
         let context = self.inner.context(plan)?;
         let Options { scratch_limit, scratch_pool, .. } = self.inner.options;
         let params = Params::new(&context.program, message, scratch_limit, scratch_pool)?;
@@ -163,9 +201,28 @@ impl std::fmt::Debug for World {
 }
 
 impl Inner {
-    /// The device of a rank.
-    pub(super) fn device(&self, rank: u32) -> &Device {
-        &self.devices[self.device_of[rank as usize] as usize]
+    /// The device of a rank, if that is one of this process.
+    pub(super) fn device(&self, rank: u32) -> Option<&Device> {
+        let number = *self.device_of.get(rank as usize)?;
+        self.numbers.iter().position(|&own| own == number).map(|at| &self.devices[at])
+    }
+
+    /// Ranks of this process, and their devices.
+    pub(super) fn local(&self) -> impl Iterator<Item = (u32, &Device)> {
+        (0..self.ranks).filter_map(|rank| Some((rank, self.device(rank)?)))
+    }
+
+    /// Whether launches are kernels on several devices.
+    pub(super) fn spans(&self) -> bool {
+        self.devices.len() > 1 || self.group.is_some() && self.ranks > 1
+    }
+
+    /// Hands on what this process has done, if the others have done theirs. All ranks of a group call this.
+    pub(super) fn agree<T>(&self, text: &str, mine: Result<T, Error>) -> Result<T, Error> {
+        let Some(group) = &self.group else { return mine };
+        let (mine, result) = mine.map_or_else(|error| (None, Err(error)), |mine| (Some(mine), Ok(())));
+        group.agree(text, result)?;
+        mine.ok_or_else(|| Error::Internal("a failure that all agreed to".into()))
     }
 
     /// Waits until nothing is under way on any device.

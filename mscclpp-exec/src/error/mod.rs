@@ -177,6 +177,26 @@ pub enum Error {
         /// The other one.
         peer: String,
     },
+    /// Memory of another process that cannot be mapped.
+    #[error("rank {rank} on {device} cannot map the memory of rank {peer} on {other}: {error}")]
+    NotMapped {
+        /// This rank.
+        rank: u32,
+        /// Its device.
+        device: String,
+        /// The other rank.
+        peer: u32,
+        /// That one's device.
+        other: String,
+        /// What the driver says.
+        error: Box<DriverError>,
+    },
+    /// A buffer that only another process can read and write.
+    #[error("rank {rank} is not one of this process")]
+    NotHere {
+        /// The rank.
+        rank: u32,
+    },
     /// A stream without a queue on a device.
     #[error("the stream has no queue on {device}, where ranks of the launch are")]
     NoStream {
@@ -291,6 +311,7 @@ impl Error {
             | Self::BufferCount { .. }
             | Self::ElementType { .. }
             | Self::DeviceCopy { .. }
+            | Self::NotHere { .. }
             | Self::NoStream { .. } => Code::WrongBuffers,
             Self::InPlace { .. } => Code::WrongPlace,
             Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
@@ -302,7 +323,7 @@ impl Error {
             Self::NotResident { .. } => Code::NotResident,
             Self::NoPeerAccess { .. } => Code::NoPeerAccess,
             Self::NoDevice(_) => Code::NoDevice,
-            Self::Driver(_) => Code::DriverFailed,
+            Self::Driver(_) | Self::NotMapped { .. } => Code::DriverFailed,
             Self::Jit(_) => Code::NotCompiled,
             Self::Internal(_) => Code::ExecutorFault,
         }

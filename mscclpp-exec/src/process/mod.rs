@@ -37,5 +37,7 @@ mod wire;
 pub use buffer::SharedBuffer;
 pub use launch::Executable;
 pub use options::Options;
+pub(crate) use prepare::describe;
 pub use queue::{Finished, Pending, Queue};
+pub(crate) use session::Session;
 pub use transport::Transport;

@@ -55,7 +55,7 @@ impl Transport {
 }
 
 /// `` plan `ring` (5f0c…), 1000 f32, sum, … ``
-fn describe(plan: &Plan, message: &Message) -> String {
+pub(crate) fn describe(plan: &Plan, message: &Message) -> String {
     let Message { count, dtype, op, accumulate, packet, any_size: _ } = message;
     let op = op.map_or("as planned", |op| op.name());
     let name: String = plan.name().chars().take(100).collect();

@@ -18,7 +18,7 @@ use crate::numeric::{LINE, Line};
 use crate::shm::{Cells, Door, Mesh, Segment, Sent};
 
 /// A rank's side of its group. One call at a time has it.
-pub(super) struct Session {
+pub(crate) struct Session {
     pub(super) bootstrap: Arc<Bootstrap>,
     pub(super) options: Options,
     /// By rank: its node.
@@ -41,7 +41,7 @@ pub(super) struct Session {
     /// Launches so far: their packets' flags.
     pub(super) launches: u64,
     /// Why the group cannot go on.
-    pub(super) broken: Option<String>,
+    pub(crate) broken: Option<String>,
     /// Plans that were prepared.
     pub(super) plans: Vec<Prepared>,
     /// Allocations that are alive, by number.
@@ -83,7 +83,7 @@ const HEARSAY: Duration = Duration::from_millis(200);
 
 impl Session {
     /// Connects the ranks of a node.
-    pub(super) fn new(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
+    pub(crate) fn new(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
         let rank = bootstrap.rank();
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
         let node = nodes[rank as usize];
@@ -254,7 +254,7 @@ impl Session {
 
     /// Says that the group cannot go on.
     #[cold]
-    pub(super) fn give_up(&mut self, error: &Error) {
+    pub(crate) fn give_up(&mut self, error: &Error) {
         self.broken.get_or_insert_with(|| error.to_string());
         self.calls.give_up(self.number);
     }
@@ -423,7 +423,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`begin`](Self::begin); [`Error::Lost`] if somebody does not come before the deadline.
-    pub(super) fn exchange(&mut self, text: &str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<Vec<Sent>, Error> {
+    pub(crate) fn exchange(&mut self, text: &str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<Vec<Sent>, Error> {
         let id = self.id_of(text);
         // Peers may still have to read what this rank called when the group broke.
         if self.broken.is_none() {

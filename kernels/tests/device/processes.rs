@@ -1,0 +1,312 @@
+//! Ranks with a group of their own: in threads, each with a simulated machine of its own, so that all memory of others is
+//! mapped; and in processes.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_core::plan::{OpKind, Plan};
+use mscclpp_exec::algorithms::{self, Placement, Shipped};
+use mscclpp_exec::bootstrap::{self, Bootstrap};
+use mscclpp_exec::cuda::{self, Device, DeviceBuffer, World};
+use mscclpp_exec::verify::{Pattern, Verifier};
+use mscclpp_exec::{DataType, Error, Message, cpu};
+use mscclpp_kernels::{Options, simulator};
+
+use super::bits::shipped;
+use super::devices::with_seeds;
+use super::{mock, stalls};
+
+pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
+    let plans = algorithms::all().iter().map(|algorithm| {
+        let name = format!("processes::plans::{}", algorithm.name());
+        with_seeds(name, seeds.clone(), move |seed| every_size(seed, algorithm))
+    });
+    type Test = fn(u64) -> Result<(), Failed>;
+    let tests: [(&str, Test); 5] = [
+        ("freed_memory_is_noticed", freed_memory_is_noticed),
+        ("launches_that_stall_end_the_world", launches_that_stall_end_the_world),
+        ("ranks_that_differ_are_told", ranks_that_differ_are_told),
+        ("ranks_without_memory_are_told", ranks_without_memory_are_told),
+        ("of_the_system", |seed| of_the_system(seed, "simulator")),
+    ];
+    let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("processes::{name}"), seeds.clone(), test));
+    plans.chain(tests).collect()
+}
+
+/// What ranks do: launches with inputs, and what outputs must be.
+pub(crate) struct Work {
+    pub(crate) plan: Plan,
+    pub(crate) message: Message,
+    /// By launch and rank: input, output before, output after.
+    launches: Vec<Vec<[Vec<u8>; 3]>>,
+}
+
+impl Work {
+    pub(crate) fn new(plan: Plan, message: Message, launches: u64) -> Result<Self, Failed> {
+        let ranks = plan.num_ranks();
+        let mut run = cpu::World::new(ranks).prepare(&plan, message)?;
+        let mut buffers = run.buffers()?;
+        let mut all = Vec::new();
+        for launch in 0..launches {
+            for rank in 0..ranks {
+                buffers.output_mut(rank).fill(0xa5);
+            }
+            Verifier::with_pattern(&run, launch + 1, Pattern::Real).fill(&mut buffers);
+            let before: Vec<_> =
+                (0..ranks).map(|rank| (buffers.input(rank).to_vec(), buffers.output(rank).to_vec())).collect();
+            run.launch_buffers(&mut buffers)?;
+            let after = before.into_iter().zip(0..).map(|((i, o), rank)| [i, o, buffers.output(rank).to_vec()]);
+            all.push(after.collect());
+        }
+        Ok(Self { plan, message, launches: all })
+    }
+
+    /// A rank's part.
+    pub(crate) fn run(&self, world: &World, rank: u32) -> Result<(), Error> {
+        let mut run = world.prepare(&self.plan, self.message)?;
+        let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+        for (number, launch) in self.launches.iter().enumerate() {
+            let [input, before, after] = &launch[rank as usize];
+            buffers.write_output(rank, before)?;
+            buffers.write_input(rank, input)?;
+            run.launch_buffers(&mut buffers, &stream)?;
+            run.synchronize(&stream)?;
+            let mut found = vec![0; after.len()];
+            buffers.read_output(rank, &mut found)?;
+            if let Some(at) = (0..found.len()).find(|&at| found[at] != after[at]) {
+                let text = format!("launch {number}, byte {at}: {:#x}, expected {:#x}", found[at], after[at]);
+                return Err(Error::Internal(text));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Options of a rank's machine.
+fn machine_options(seed: u64, rank: u32, files: bool) -> Options {
+    let stop_at_one_of = [0, 16, 3][seed as usize % 3];
+    Options { seed: seed + u64::from(rank), stop_at_one_of, others: true, files, ..Options::default() }
+}
+
+/// Ranks in threads, each with a device behind a driver of its own. `run`: what each does.
+fn in_threads(
+    seed: u64,
+    ranks: u32,
+    files: bool,
+    run: impl Fn(&World, &Device, u32) -> Result<(), Error> + Sync,
+) -> Result<(), Failed> {
+    let options = |rank| machine_options(seed, rank, files);
+    let results = each_in_a_thread(ranks, options, cuda::Options::default(), run)?;
+    let named = (0..).zip(results).filter_map(|(rank, result)| Some(format!("rank {rank}: {}", result.err()?)));
+    let failed: Vec<String> = named.collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
+}
+
+/// The same; how each came out.
+fn each_in_a_thread(
+    ranks: u32,
+    machine: impl Fn(u32) -> Options + Sync,
+    options: cuda::Options,
+    run: impl Fn(&World, &Device, u32) -> Result<(), Error> + Sync,
+) -> Result<Vec<Result<(), Error>>, Failed> {
+    let deadline = bootstrap::Options::default().deadline(Duration::from_secs(20));
+    let groups = Bootstrap::local_with(ranks, deadline)?;
+    Ok(thread::scope(|scope| {
+        let threads: Vec<_> = (0..ranks)
+            .zip(groups)
+            .map(|(rank, group)| {
+                let (run, machine) = (&run, &machine);
+                scope.spawn(move || {
+                    let device = Device::with_driver(simulator(machine(rank)).map_err(Error::Internal)?);
+                    let world = World::join(&Arc::new(group), &device, options)?;
+                    run(&world, &device, rank)
+                })
+            })
+            .collect();
+        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err(Error::Internal("it panicked".into())))
+        };
+        threads.into_iter().map(join).collect()
+    }))
+}
+
+/// Every rank on a device of its own.
+fn every_size(seed: u64, algorithm: &Shipped) -> Result<(), Failed> {
+    for (ranks, per_node, files) in [(2, 2, false), (3, 3, true), (2, 1, true)] {
+        if !algorithm.supports(ranks, per_node) {
+            continue;
+        }
+        let mut spec = algorithm.spec(ranks, per_node);
+        spec.collective.in_place = algorithm.placement() == Placement::InPlace;
+        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        let works = [16, 53].map(|count| {
+            let message = Message::new(DataType::F32, count * u64::from(ranks)).any_size();
+            Work::new(plan.clone(), message, 2)
+        });
+        let works = works.into_iter().collect::<Result<Vec<_>, _>>()?;
+        in_threads(seed, ranks, files, |world, _, rank| works.iter().try_for_each(|work| work.run(world, rank)))?;
+    }
+    Ok(())
+}
+
+/// Memory that is freed and allocated again, perhaps at the same address, is shared anew.
+fn freed_memory_is_noticed(seed: u64) -> Result<(), Failed> {
+    let algorithm = algorithms::find("allgather_all_pairs").ok_or("no such algorithm")?;
+    let mut spec = algorithm.spec(2, 2);
+    spec.collective.in_place = false;
+    let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+    let message = Message::new(DataType::U8, 64);
+    in_threads(seed, 2, false, |world, device, rank| {
+        let mut run = world.prepare(&plan, message)?;
+        let stream = world.stream()?;
+        let whole = run.buffers()?;
+        let [input, output] = [whole.input(rank).bytes, whole.output(rank).bytes];
+        for round in 0..4_u8 {
+            let mut memory = DeviceBuffer::new(device, input + output + 16)?;
+            let value = 16 * round + rank as u8 + 1;
+            memory.write(&vec![value; (input + output + 16) as usize])?;
+            // The second time nothing is sent but where they lie.
+            for _ in 0..2 {
+                let slices = [memory.slice(0..input), memory.slice(input + 16..input + 16 + output)];
+                let [Some(first), Some(second)] = slices else { return Err(Error::Internal("not inside".into())) };
+                let binding = run.bind([[first, second]])?;
+                // SAFETY: this rank's memory, which lives until the launch is over.
+                unsafe { run.launch_bound(&binding, &stream)? };
+                run.synchronize(&stream)?;
+            }
+            let mut found = vec![0; (input + output + 16) as usize];
+            memory.read(&mut found)?;
+            let (at, half) = ((input + 16) as usize, output as usize / 2);
+            for peer in 0..2 {
+                let expected = 16 * round + peer as u8 + 1;
+                let part = &found[at + peer * half..][..half];
+                if part.iter().any(|&byte| byte != expected) {
+                    return Err(Error::Internal(format!("round {round}, part {peer}: {part:x?}")));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A missing signal is named, by the rank that waits for it; then nobody waits for what cannot come.
+fn launches_that_stall_end_the_world(seed: u64) -> Result<(), Failed> {
+    let tree = stalls::without("allreduce_ring", 2, 1, OpKind::Signal)?;
+    let (broken, right) = (Plan::new(&tree), shipped("allreduce_ring", 2)?);
+    let message = Message::new(DataType::F32, 100).any_size();
+    let machine = |rank| Options { patience: Duration::from_secs(1), ..machine_options(seed, rank, false) };
+    let options = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
+    let results = each_in_a_thread(2, machine, options, |world, _, _| {
+        let mut run = world.prepare(&broken, message)?;
+        let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+        let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
+        for again in [run.launch_buffers(&mut buffers, &stream), world.prepare(&right, message).map(|_| ())] {
+            if !matches!(again, Err(Error::Broken { .. })) {
+                return Err(Error::Internal(format!("after a stall: {again:?}")));
+            }
+        }
+        launched
+    })?;
+    let stalled = |result: &Result<(), Error>| matches!(result, Err(Error::Stalled(_)));
+    if results.iter().all(stalled) { Ok(()) } else { Err(format!("{results:?}").into()) }
+}
+
+fn ranks_that_differ_are_told(seed: u64) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring", 2)?;
+    let machine = |rank| machine_options(seed, rank, false);
+    let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, rank| {
+        let message = Message::new(DataType::F32, 100 + u64::from(rank)).any_size();
+        world.prepare(&plan, message).map(|_| ())
+    })?;
+    let told = |result: &Result<(), Error>| matches!(result, Err(Error::Mismatch { call, other, .. }) if call != other);
+    if results.iter().all(told) { Ok(()) } else { Err(format!("{results:?}").into()) }
+}
+
+/// A rank that has no memory says so to the others; it does not keep them waiting.
+fn ranks_without_memory_are_told(seed: u64) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring", 2)?;
+    // Counters, tables, scratch: each in its turn.
+    for nth in 1..=12 {
+        let failing = |rank| (rank == 1).then_some(("cuMemAlloc", nth));
+        let machine = |rank| Options { failing: failing(rank), ..machine_options(seed, rank, false) };
+        let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, _| {
+            let run = world.prepare(&plan, Message::new(DataType::F32, 100).any_size())?;
+            run.buffers().map(|_| ())
+        })?;
+        let [first, second] = results.as_slice() else { return Err("two ranks".into()) };
+        match (first, second) {
+            // What it has shared already may be gone before the other one has mapped it.
+            (Err(Error::Lost { peer: 1, .. } | Error::NotMapped { peer: 1, .. }), Err(Error::Driver(_))) => {}
+            _ => return Err(format!("allocation {nth}: {results:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Name of the variable that makes this program a rank: the driver, and the seed.
+const RANK: &str = "MSCCLPP_TEST_RANK";
+
+/// Algorithms that processes run: signals, packets, ports, switches.
+const OF_PROCESSES: [&str; 4] =
+    ["allreduce_all_pairs", "allreduce_packets", "allgather_ring_ports", "allreduce_switch"];
+
+/// Processes of the system, each with a rank.
+pub(crate) fn of_the_system(seed: u64, driver: &str) -> Result<(), Failed> {
+    const RANKS: u32 = 2;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let port = listener.local_addr()?.port();
+    drop(listener);
+    let spawn = |rank: u32| {
+        Command::new(std::env::current_exe()?)
+            .env(RANK, format!("{driver} {seed}"))
+            .envs([("RANK", rank.to_string()), ("WORLD_SIZE", RANKS.to_string())])
+            .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port.to_string())])
+            .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "30".to_owned())])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+    };
+    let children = (0..RANKS).map(spawn).collect::<Result<Vec<_>, _>>()?;
+    let mut failed = String::new();
+    for (rank, child) in children.into_iter().enumerate() {
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+            failed += &format!("rank {rank}, {}: {text}; ", output.status);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.into()) }
+}
+
+/// If this process is a rank, does its part; whether it went well.
+pub(crate) fn rank() -> Option<Result<(), Failed>> {
+    let what = std::env::var(RANK).ok()?;
+    let work = || -> Result<(), Failed> {
+        let (driver, seed) = what.split_once(' ').ok_or("no seed")?;
+        let seed: u64 = seed.parse()?;
+        let group = Arc::new(Bootstrap::from_env()?);
+        let rank = group.rank();
+        for files in [false, driver != "mock"] {
+            let options = machine_options(seed, rank, files);
+            let (device, _rig) = match driver {
+                "mock" => {
+                    let rig = mock::driver()?.devices(options, 1)?;
+                    (rig.devices[0].clone(), Some(rig))
+                }
+                _ => (Device::with_driver(simulator(options)?), None),
+            };
+            let world = World::join(&group, &device, cuda::Options::default())?;
+            for name in OF_PROCESSES {
+                let message = Message::new(DataType::F32, 2 * 53).any_size();
+                let work = Work::new(shipped(name, 2)?, message, 3)?;
+                work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
+            }
+        }
+        Ok(())
+    };
+    Some(work())
+}

@@ -1,0 +1,122 @@
+//! Memory between processes, as CUDA's driver has it: handles for ordinary allocations, file descriptors for such that were
+//! made to be shared. All functions want a current context.
+
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use cudarc::driver::sys;
+
+use super::driver::{Allocation, Export, Import, Result};
+use super::real::named;
+
+const FILE: sys::CUmemAllocationHandleType = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/// What an address belongs to.
+pub(super) fn allocation(address: u64) -> Result<Allocation> {
+    let (mut base, mut bytes, mut id) = (0, 0, 0_u64);
+    // SAFETY: writes two integers.
+    named("cuMemGetAddressRange", unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut bytes, address) }.result())?;
+    let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_BUFFER_ID;
+    // SAFETY: this attribute is an integer of 64 bits.
+    let asked = unsafe { sys::cuPointerGetAttribute((&raw mut id).cast(), attribute, address) };
+    named("cuPointerGetAttribute", asked.result())?;
+    Ok(Allocation { base, bytes: bytes as u64, id })
+}
+
+/// An allocation for other processes.
+pub(super) fn export(base: u64) -> Result<Export> {
+    let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+    // SAFETY: writes a handle.
+    let got = unsafe { sys::cuIpcGetMemHandle(&mut handle, base) };
+    // Memory that was mapped from physical memory has no such handle.
+    if got != sys::CUresult::CUDA_ERROR_INVALID_VALUE {
+        return named("cuIpcGetMemHandle", got.result()).map(|()| Export::Ipc(handle.reserved.map(|byte| byte as u8)));
+    }
+    let mut memory = 0;
+    // SAFETY: writes a handle.
+    let retained = unsafe { sys::cuMemRetainAllocationHandle(&mut memory, base as *mut c_void) };
+    named("cuMemRetainAllocationHandle", retained.result())?;
+    let mut file = -1;
+    // SAFETY: the handle was just retained; of this type it is exported as one file descriptor.
+    let exported = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), memory, FILE, 0) }.result();
+    let exported = named("cuMemExportToShareableHandle", exported);
+    // SAFETY: retained above.
+    let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
+    exported?;
+    // SAFETY: the driver opened it for us.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    released.map(|()| Export::File(file))
+}
+
+/// Maps another process's allocation for a device.
+pub(super) fn import(export: Export, bytes: u64, ordinal: i32) -> Result<Import> {
+    match export {
+        Export::Ipc(handle) => {
+            let handle = sys::CUipcMemHandle { reserved: handle.map(|byte| byte as _) };
+            let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+            let mut address = 0;
+            // SAFETY: writes an address; a handle that is none is refused.
+            let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) };
+            named("cuIpcOpenMemHandle", opened.result())?;
+            Ok(Import { address, bytes, is_file: false })
+        }
+        Export::File(file) => {
+            let mut memory = 0;
+            let raw = file.as_raw_fd() as usize as *mut c_void;
+            // SAFETY: writes a handle; the descriptor is open, and stays ours.
+            let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut memory, raw, FILE) };
+            named("cuMemImportFromShareableHandle", imported.result())?;
+            let mapped = map(memory, bytes, ordinal);
+            // SAFETY: a mapping keeps the memory.
+            let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
+            let address = mapped?;
+            if let Err(error) = released {
+                let _ = unmap(address, bytes);
+                return Err(error);
+            }
+            Ok(Import { address, bytes, is_file: true })
+        }
+    }
+}
+
+/// Maps physical memory at an address that nobody has, for one device.
+pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32) -> Result<u64> {
+    let (mut address, size) = (0, bytes as usize);
+    // SAFETY: writes an address.
+    let reserved = unsafe { sys::cuMemAddressReserve(&mut address, size, 0, 0, 0) };
+    named("cuMemAddressReserve", reserved.result())?;
+    // SAFETY: the range was just reserved.
+    let mapped = named("cuMemMap", unsafe { sys::cuMemMap(address, size, 0, memory, 0) }.result());
+    if let Err(error) = mapped {
+        // SAFETY: reserved above, and nothing is mapped there.
+        let _ = unsafe { sys::cuMemAddressFree(address, size) };
+        return Err(error);
+    }
+    let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal };
+    let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    let access = sys::CUmemAccessDesc { location, flags };
+    // SAFETY: the range was just mapped.
+    let set = named("cuMemSetAccess", unsafe { sys::cuMemSetAccess(address, size, &access, 1) }.result());
+    if let Err(error) = set {
+        let _ = unmap(address, bytes);
+        return Err(error);
+    }
+    Ok(address)
+}
+
+/// Takes away what `map` mapped; nobody uses it any more.
+pub(super) fn unmap(address: u64, bytes: u64) -> Result<()> {
+    // SAFETY: mapped by `map`.
+    named("cuMemUnmap", unsafe { sys::cuMemUnmap(address, bytes as usize) }.result())?;
+    // SAFETY: reserved by `map`.
+    named("cuMemAddressFree", unsafe { sys::cuMemAddressFree(address, bytes as usize) }.result())
+}
+
+/// Gives back what `import` mapped; nobody uses it any more.
+pub(super) fn close(import: Import) -> Result<()> {
+    if import.is_file {
+        return unmap(import.address, import.bytes);
+    }
+    // SAFETY: opened by `import`.
+    named("cuIpcCloseMemHandle", unsafe { sys::cuIpcCloseMemHandle(import.address) }.result())
+}
