@@ -90,6 +90,12 @@ struct Registration {
     new: Vec<u64>,
 }
 
+/// What a call brought, by rank.
+struct Traded {
+    memories: Vec<Vec<Memory>>,
+    others: Vec<Vec<u8>>,
+}
+
 impl Group {
     /// Lets the ranks of a group know one another.
     pub(super) fn new(bootstrap: &Arc<Bootstrap>, device: &Device) -> Result<Self, Error> {
@@ -175,8 +181,7 @@ impl Group {
     /// # Errors
     /// As [`agree`](Self::agree), and [`Error::NotMapped`].
     pub(super) fn share(&self, text: &str, mine: Result<Vec<DeviceSlice>, Error>) -> Result<Vec<Vec<Memory>>, Error> {
-        let (all, _) = self.trade(text, mine, &[])?;
-        Ok(all)
+        Ok(self.trade(text, mine, &[])?.memories)
     }
 
     /// The same, with bytes beside them.
@@ -185,7 +190,7 @@ impl Group {
         text: &str,
         mine: Result<Vec<DeviceSlice>, Error>,
         beside: &[u8],
-    ) -> Result<(Vec<Vec<Memory>>, Vec<Vec<u8>>), Error> {
+    ) -> Result<Traded, Error> {
         self.check()?;
         let offer = mine.and_then(|slices| Ok((self.export(&slices)?, slices)));
         // Who cannot go on takes part all the same, or the others would wait for it.
@@ -215,7 +220,7 @@ impl Group {
                 memories.push(pieces.into_iter().map(import).collect::<Result<_, _>>()?);
                 others.push(beside);
             }
-            Ok((memories, others))
+            Ok(Traded { memories, others })
         };
         received().inspect_err(|error| self.give_up(error))
     }
@@ -278,7 +283,7 @@ impl Group {
             Ok(((registration, new), mine)) => (encode(&registration)?, Ok(new), mine),
             Err(error) => (Vec::new(), Err(error), Vec::new()),
         };
-        let (memories, others) = self.trade("registration of buffers", new, &registration)?;
+        let Traded { memories, others } = self.trade("registration of buffers", new, &registration)?;
         let (mut all, mut kept) = (Vec::with_capacity(others.len()), Vec::new());
         for ((peer, memories), bytes) in (0_u32..).zip(memories).zip(others) {
             if peer == self.rank {
