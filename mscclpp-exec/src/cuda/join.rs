@@ -185,12 +185,7 @@ impl Group {
     }
 
     /// The same, with bytes beside them.
-    fn trade(
-        &self,
-        text: &str,
-        mine: Result<Vec<DeviceSlice>, Error>,
-        beside: &[u8],
-    ) -> Result<Traded, Error> {
+    fn trade(&self, text: &str, mine: Result<Vec<DeviceSlice>, Error>, beside: &[u8]) -> Result<Traded, Error> {
         self.check()?;
         let offer = mine.and_then(|slices| Ok((self.export(&slices)?, slices)));
         // Who cannot go on takes part all the same, or the others would wait for it.
