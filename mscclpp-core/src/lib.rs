@@ -1,7 +1,7 @@
 //! The core of mscclpp: authoring API, program trace, lowering passes, checks and plan formats.
 //!
-//! Invariants: no I/O, no threads, no clock, no environment, no hash order, no `unsafe`. The same input gives the same
-//! bytes. It knows neither `syn` nor CUDA.
+//! Invariants: no I/O, no clock, no environment, no hash order, no `unsafe`; large plans are worked on by two threads, on whose
+//! speed nothing depends. The same input gives the same bytes. It knows neither `syn` nor CUDA.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]
@@ -16,6 +16,7 @@ pub mod dsl;
 pub mod lang;
 pub mod lower;
 pub mod origin;
+mod parallel;
 pub mod plan;
 pub mod spec;
 #[cfg(test)]

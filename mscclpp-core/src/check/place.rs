@@ -1,5 +1,7 @@
 //! Operations with their places in a plan.
 
+use std::ops::Range;
+
 use crate::diag::Site;
 use crate::plan::{Op, PlanTree, RemoteBuffer};
 use crate::vocab::{BufferKind, ChannelKind};
@@ -18,7 +20,12 @@ pub(super) struct Placed<'p> {
 
 /// Visits every operation of a plan: pipelines, each followed by the operations of its body, and all others.
 pub(super) fn each<'p>(plan: &'p PlanTree, visit: &mut impl FnMut(Placed<'p>)) {
-    for (rank, tables) in plan.ranks.iter().enumerate() {
+    each_of(plan, 0..plan.ranks.len(), visit);
+}
+
+/// The same for some ranks.
+pub(super) fn each_of<'p>(plan: &'p PlanTree, ranks: Range<usize>, visit: &mut impl FnMut(Placed<'p>)) {
+    for (rank, tables) in ranks.clone().zip(&plan.ranks[ranks]) {
         for (block, list) in tables.blocks.iter().enumerate() {
             for (index, op) in list.ops.iter().enumerate() {
                 let whole = Placed { rank, block, index, inside: None, op };

@@ -6,6 +6,7 @@ use super::machine::{Machine, Watch};
 use super::model::Model;
 use super::race::{Races, relaunch};
 use crate::diag::{Diagnostic, Diagnostics};
+use crate::parallel;
 
 /// What the rules have found. Each relies on those before it to have found nothing.
 #[derive(Default)]
@@ -16,27 +17,58 @@ pub(super) struct Verdict {
 }
 
 /// Runs a plan that the rules before have accepted, at some sizes.
-pub(super) fn run<'p>(models: impl Iterator<Item = Model<'p>>) -> Verdict {
+///
+/// Large ones run on two threads: two sizes at once, or races apart from results. All runs of a size are the same.
+pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> Verdict {
     let mut verdict = Verdict::default();
-    for model in models {
-        let uneven = model.size.is_uneven();
-        let mut machine = Machine::new(&model);
+    while let Some(model) = models.next() {
         // One size that shows a race is enough.
-        let races = verdict.races.is_empty().then(|| Races::new(&model));
-        let mut rules = Rules { races, dataflow: Dataflow::of(&model) };
-        machine.run(&mut rules);
-        if let Some(finding) = deadlock::check(&machine) {
-            verdict.deadlocks.push(finding);
-            return verdict;
+        let (races, results) = (verdict.races.is_empty(), verdict.results.is_empty());
+        let worth = parallel::is_worth(model.step_count());
+        let runs = match worth.then(|| models.next()).flatten() {
+            Some(other) => {
+                let (second, first) =
+                    parallel::both(true, || seen(&other, races, results), || seen(&model, races, results));
+                [Some(first), Some(second)]
+            }
+            None if worth && results => {
+                let (second, first) = parallel::both(true, || seen(&model, false, true), || seen(&model, races, false));
+                [Some(Verdict { results: second.results, ..first }), None]
+            }
+            None => [Some(seen(&model, races, results)), None],
+        };
+        for Verdict { deadlocks, races, results } in runs.into_iter().flatten() {
+            if !deadlocks.is_empty() {
+                return Verdict { deadlocks, ..verdict };
+            }
+            if verdict.races.is_empty() {
+                verdict.races = races;
+            }
+            if verdict.results.is_empty() {
+                verdict.results = results;
+            }
         }
-        if let Some(races) = rules.races {
-            verdict.races.extend(at_size(uneven, relaunch::findings(races)));
-        }
-        if let Some(dataflow) = rules.dataflow
-            && verdict.results.is_empty()
-        {
-            verdict.results.extend(at_size(uneven, dataflow.findings(&model)));
-        }
+    }
+    verdict
+}
+
+/// What the rules find at one size: those about races and those about results only if asked.
+fn seen(model: &Model, races: bool, results: bool) -> Verdict {
+    let mut rules =
+        Rules { races: races.then(|| Races::new(model)), dataflow: if results { Dataflow::of(model) } else { None } };
+    let mut machine = Machine::new(model);
+    machine.run(&mut rules);
+    let uneven = model.size.is_uneven();
+    let mut verdict = Verdict::default();
+    if let Some(finding) = deadlock::check(&machine) {
+        verdict.deadlocks.push(finding);
+        return verdict;
+    }
+    if let Some(races) = rules.races {
+        verdict.races.extend(at_size(uneven, relaunch::findings(races)));
+    }
+    if let Some(dataflow) = rules.dataflow {
+        verdict.results.extend(at_size(uneven, dataflow.findings(model)));
     }
     verdict
 }

@@ -1,14 +1,14 @@
 //! Sync attributes become `nop`s.
 
 use crate::origin::Origin;
-use crate::plan::{Op, OpKind, PlanTree};
+use crate::plan::{Op, OpKind, RankPlan};
 use crate::vocab::Sync;
 
 /// Puts a `nop` wherever a synchronising or dependent operation asks for a block sync, and clears the attributes.
 ///
 /// `nop`s are not merged: fusion has removed the attributes that ask twice, and without fusion the plan keeps them.
-pub(super) fn insert(plan: &mut PlanTree) {
-    for block in plan.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
+pub(super) fn insert(rank: &mut RankPlan) {
+    for block in &mut rank.blocks {
         expand(&mut block.ops);
     }
 }
@@ -55,7 +55,7 @@ mod tests {
         let ops = "signal.m#0@before; wait.m#0@after; sem_acquire#1@both; flush.p#0; \
                    loop 16x1 { rlxwait.m#0@after; sem_release#0@before }";
         let mut plan = plan(&[&[ops], &["copy i0 > s0"]]);
-        super::insert(&mut plan);
+        plan.ranks.iter_mut().for_each(super::insert);
         assert_eq!(
             text(&plan.ranks[0].blocks[0].ops),
             "nop; signal.m#0; wait.m#0; nop; nop; sem_acquire#1; nop; flush.p#0; \

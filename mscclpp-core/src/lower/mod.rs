@@ -25,9 +25,12 @@ pub(crate) mod replicate;
 mod split;
 
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
+use crate::parallel;
 use crate::plan::PlanTree;
 use crate::trace::Trace;
 use crate::vocab::Replication;
+use dependency::Dependencies;
+use fuse::Fusion;
 
 /// Lowers a recorded program to a plan.
 ///
@@ -56,19 +59,34 @@ pub(crate) fn lowered(trace: Trace) -> Result<PlanTree, Diagnostics> {
     }
     let (fuse, auto_sync, instances) = (spec.fuse, spec.auto_sync, spec.instances);
     let mut plan = group::group(trace)?;
-    if fuse {
-        fuse::fuse(&mut plan);
-    }
-    if auto_sync {
-        dependency::mark(&mut plan);
-    }
-    data_sync::insert(&mut plan);
+    // Rank by rank, so that a rank's operations are still at hand for the next pass.
+    let worth = parallel::is_large(&plan);
+    let fusion = fuse.then(|| Fusion::of(&plan));
+    let waits = auto_sync.then(|| Dependencies::of(&plan));
+    parallel::halves(worth, &mut plan.ranks, |first, ranks| {
+        for (number, rank) in (first..).zip(ranks) {
+            if let Some(fusion) = &fusion {
+                fusion.fuse(number, rank);
+            }
+            if let Some(waits) = &waits {
+                waits.mark(number, rank);
+            }
+            data_sync::insert(rank);
+        }
+    });
     if instances > 1 {
         split::split(&mut plan)?;
+        replicate::bounded(&plan, instances)?;
     }
-    number::number(&mut plan);
+    let halves = parallel::halves(worth, &mut plan.ranks, |first, ranks| {
+        (first..).zip(ranks).try_for_each(|(number, rank)| {
+            number::number(rank);
+            if instances > 1 { replicate::replicate_rank(number, rank, instances) } else { Ok(()) }
+        })
+    });
+    halves.into_iter().collect::<Result<(), _>>()?;
     if instances > 1 {
-        replicate::replicate(&mut plan, instances)?;
+        replicate::expectations(&mut plan, instances);
     }
     Ok(plan)
 }

@@ -1,26 +1,24 @@
 //! Rank-level numbers become indexes into the thread block's tables.
 
-use crate::plan::{BlockTable, BlockTables, Ids, Op, OpKind, Place, PlanTree, ThreadBlock};
+use crate::plan::{BlockTable, BlockTables, Ids, Op, OpKind, Place, RankPlan, ThreadBlock};
 use crate::vocab::ChannelKind;
 
-/// Fills every block's tables in order of first use, pipelines' bodies included, and makes operations point into them.
+/// Fills the tables of a rank's blocks in order of first use, pipelines' bodies included, and makes operations point into them.
 ///
 /// Also brings operations into the form that plan JSON can hold: the channels of memory puts, reductions and switch
 /// operations are left out (their block's table still lists them), those of signals, waits and flushes are sorted.
-pub(super) fn number(plan: &mut PlanTree) {
-    for rank in &mut plan.ranks {
-        // Per kind and rank-level number, the index in the block at hand.
-        let mut channels = Tables::default();
-        let mut remotes = Tables::default();
-        for block in &mut rank.blocks {
-            block.channels.clear();
-            block.remote_buffers.clear();
-            let mut ops = std::mem::take(&mut block.ops);
-            ops.iter_mut().for_each(|op| renumber(op, block, &mut channels, &mut remotes));
-            block.ops = ops;
-            channels.forget(&block.channels);
-            remotes.forget(&block.remote_buffers);
-        }
+pub(super) fn number(rank: &mut RankPlan) {
+    // Per kind and rank-level number, the index in the block at hand.
+    let mut channels = Tables::default();
+    let mut remotes = Tables::default();
+    for block in &mut rank.blocks {
+        block.channels.clear();
+        block.remote_buffers.clear();
+        let mut ops = std::mem::take(&mut block.ops);
+        ops.iter_mut().for_each(|op| renumber(op, block, &mut channels, &mut remotes));
+        block.ops = ops;
+        channels.forget(&block.channels);
+        remotes.forget(&block.remote_buffers);
     }
 }
 
@@ -96,7 +94,7 @@ mod tests {
         let first = "wait.p#1; loop 16x1 { put.m#3 s0 > r2:0 }; signal.m#3,1,0; put.p#1 i0 > r2:0; \
                      get.m#1 r1:0 > o0; put.m#3 s1 > r1:1; gstore.w#2 s0 > w2:1";
         let mut plan = plan(&[&[first, "signal.m#1", ""], &[""]]);
-        super::number(&mut plan);
+        plan.ranks.iter_mut().for_each(super::number);
         let blocks = &plan.ranks[0].blocks;
         let ids = BlockTable::from_slice;
         assert_eq!(blocks[0].channels[..], [(Port, ids(&[1])), (Memory, ids(&[3, 1, 0])), (Switch, ids(&[2]))]);
@@ -114,7 +112,7 @@ mod tests {
     #[test]
     fn channels_of_a_fused_signal_are_sorted_after_numbering() {
         let mut plan = plan(&[&["wait.m#2; wait.m#1; signal.m#1,2"], &[""]]);
-        super::number(&mut plan);
+        plan.ranks.iter_mut().for_each(super::number);
         assert_eq!(text(&plan.ranks[0].blocks[0].ops), "wait.m#0; wait.m#1; signal.m#0,1");
     }
 }

@@ -17,7 +17,19 @@ const MAX_OPS: u64 = 1 << 26;
 /// # Errors
 /// [`Code::TooLarge`] when a count leaves 32 bits, a rank has more than 65 536 blocks, or the plan more than 2^26
 /// operations.
+#[cfg(test)]
 pub(crate) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagnostics> {
+    bounded(plan, instances)?;
+    plan.ranks.iter_mut().enumerate().try_for_each(|(number, rank)| replicate_rank(number, rank, instances))?;
+    expectations(plan, instances);
+    Ok(())
+}
+
+/// Whether a plan stays small enough when it is replicated.
+///
+/// # Errors
+/// [`Code::TooLarge`] for more than 2^26 operations.
+pub(super) fn bounded(plan: &PlanTree, instances: u32) -> Result<(), Diagnostics> {
     let ops: usize = plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| count(&block.ops)).sum();
     let all = ops as u64 * u64::from(instances);
     if all > MAX_OPS {
@@ -25,9 +37,11 @@ pub(crate) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagn
             "{instances} instances of {ops} operations make {all}, expected at most {MAX_OPS}"
         )));
     }
-    for (number, rank) in plan.ranks.iter_mut().enumerate() {
-        replicate_rank(number, rank, instances)?;
-    }
+    Ok(())
+}
+
+/// What a program says about its outputs, of all instances.
+pub(super) fn expectations(plan: &mut PlanTree, instances: u32) {
     for expectation in &mut plan.expectations {
         // All instances together work on whole chunks. Chunks are below the counts of their buffers, which fit.
         let inputs = expectation.inputs.iter_mut().map(|(_, chunk)| chunk);
@@ -35,7 +49,6 @@ pub(crate) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagn
             *number = number.saturating_mul(instances);
         }
     }
-    Ok(())
 }
 
 fn count(ops: &[Op]) -> usize {
@@ -46,7 +59,11 @@ fn too_large(message: String) -> Diagnostics {
     Diagnostic::new(Code::TooLarge, Site::None, message).help("use fewer instances, or smaller chunk counts").into()
 }
 
-fn replicate_rank(number: usize, rank: &mut RankPlan, n: u32) -> Result<(), Diagnostics> {
+/// Replicates a rank's part of a numbered plan.
+///
+/// # Errors
+/// [`Code::TooLarge`] when a count leaves 32 bits, or the rank has more than 65 536 blocks.
+pub(super) fn replicate_rank(number: usize, rank: &mut RankPlan, n: u32) -> Result<(), Diagnostics> {
     let check = |what: &str, count: usize, most: u32| -> Result<u32, Diagnostics> {
         let all = (count as u64).checked_mul(u64::from(n)).filter(|all| *all <= u64::from(most));
         all.map(|all| all as u32).ok_or_else(|| {

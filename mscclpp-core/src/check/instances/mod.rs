@@ -16,6 +16,7 @@
 //! The converse is not relied on: where the smaller plan is found wrong the whole one is looked at.
 
 use crate::collective::{Content, Extent, Promise};
+use crate::parallel;
 use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, OpKind, PlanTree, RankPlan, Ref, ThreadBlock};
 
 /// BlockTable of instances that are tried, the largest first. Wrong ones mostly show in the tables already.
@@ -75,9 +76,13 @@ impl Instances {
             }
         }
         self.promises(plan, &ranks)?;
-        for (small, rank) in ranks.iter_mut().zip(&plan.ranks) {
-            small.blocks = self.blocks(&rank.blocks)?;
-        }
+        let halves = parallel::halves(parallel::is_large(plan), &mut ranks, |first, ranks| {
+            (first..).zip(ranks).try_for_each(|(number, small)| {
+                small.blocks = self.blocks(&plan.ranks[number].blocks)?;
+                Some(())
+            })
+        });
+        halves.into_iter().collect::<Option<()>>()?;
         Some(PlanTree {
             name: plan.name.clone(),
             tags: plan.tags.clone(),

@@ -24,9 +24,10 @@ pub(super) use operands::{Packets, demand};
 use std::collections::BTreeMap;
 
 use super::MOST_FINDINGS;
-use super::place::{Placed, each};
+use super::place::{Placed, each_of};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
+use crate::parallel::{both, is_large};
 use crate::plan::{BlockTable, ChannelTable, OpKind, PlanTree, RankPlan};
 use crate::vocab::{BufferKind, ChannelKind};
 
@@ -41,15 +42,23 @@ pub(super) fn check(plan: &PlanTree) -> Diagnostics {
     switch_groups(plan, &mut found);
     // Operations are looked up in the tables, which must be sound for that.
     if found.list.is_empty() {
-        let mut barriers = Vec::new();
-        each(plan, &mut |at| {
-            if !found.is_full() {
-                operation::check(plan, &at, &mut found);
-            }
-            if at.op.kind == OpKind::Barrier {
-                barriers.push(at);
-            }
-        });
+        let some = |ranks| {
+            let (mut found, mut barriers) = (Findings { list: Diagnostics::default() }, Vec::new());
+            each_of(plan, ranks, &mut |at| {
+                if !found.is_full() {
+                    operation::check(plan, &at, &mut found);
+                }
+                if at.op.kind == OpKind::Barrier {
+                    barriers.push(at);
+                }
+            });
+            (found, barriers)
+        };
+        let (all, middle) = (plan.ranks.len(), plan.ranks.len() / 2);
+        let (second, first) = both(is_large(plan), || some(middle..all), || some(0..middle));
+        let mut barriers = first.1;
+        barriers.extend(second.1);
+        first.0.list.into_iter().chain(second.0.list).for_each(|finding| found.push(finding));
         if found.list.is_empty() {
             check_barriers(plan, &barriers, &mut found);
         }

@@ -16,18 +16,28 @@ mod hazard;
 mod segments;
 
 use crate::collective::Collective;
-use crate::plan::{Op, OpKind, PlanTree};
+use crate::plan::{Op, OpKind, PlanTree, RankPlan};
 use crate::vocab::{BufferKind, Sync};
 use convention::Convention;
 use hazard::Hazards;
 
-/// Marks the dependent operations of every block, pipelines' bodies included.
-pub(super) fn mark(plan: &mut PlanTree) {
-    let (collective, alignment) = (plan.collective, plan.buffer_alignment);
-    for (rank, tables) in (0..).zip(&mut plan.ranks) {
-        let windows: Vec<BufferKind> = tables.switch_channels().map(|(buffer, _)| buffer).collect();
-        let scope = Scope { rank, collective, windows: &windows, vectors_keep_threads: alignment % VECTOR_BYTES == 0 };
-        for block in &mut tables.blocks {
+/// What the pass knows of a whole plan.
+pub(super) struct Dependencies {
+    collective: Collective,
+    vectors_keep_threads: bool,
+}
+
+impl Dependencies {
+    pub(super) fn of(plan: &PlanTree) -> Self {
+        Self { collective: plan.collective, vectors_keep_threads: plan.buffer_alignment.is_multiple_of(VECTOR_BYTES) }
+    }
+
+    /// Marks the dependent operations of every block of a rank, pipelines' bodies included.
+    pub(super) fn mark(&self, number: usize, rank: &mut RankPlan) {
+        let &Self { collective, vectors_keep_threads } = self;
+        let windows: Vec<BufferKind> = rank.switch_channels().map(|(buffer, _)| buffer).collect();
+        let scope = Scope { rank: number as u32, collective, windows: &windows, vectors_keep_threads };
+        for block in &mut rank.blocks {
             separate(&mut block.ops, &scope);
         }
     }

@@ -5,9 +5,14 @@ use crate::collective::CollectiveKind;
 use crate::plan::PlanTree;
 use crate::testing::{plan, text};
 
+fn mark(plan: &mut PlanTree) {
+    let waits = super::Dependencies::of(plan);
+    plan.ranks.iter_mut().enumerate().for_each(|(number, rank)| waits.mark(number, rank));
+}
+
 fn of(mut plan: PlanTree) -> String {
-    super::mark(&mut plan);
-    data_sync::insert(&mut plan);
+    mark(&mut plan);
+    plan.ranks.iter_mut().for_each(data_sync::insert);
     text(&plan.ranks[0].blocks[0].ops)
 }
 
@@ -17,7 +22,7 @@ fn check(cases: &[&str]) {
     for case in cases {
         let ops = case.replace('|', "");
         let mut expected = plan(&[&[&case.replace('|', "nop; ")], &[""]]);
-        data_sync::insert(&mut expected);
+        expected.ranks.iter_mut().for_each(data_sync::insert);
         assert_eq!(of(plan(&[&[&ops], &[""]])), text(&expected.ranks[0].blocks[0].ops), "from: {ops}");
     }
 }
@@ -122,7 +127,7 @@ fn input_and_output_are_one_memory_in_place() {
     plan.collective.chunk_factor = 4;
     plan.ranks[1] = plan.ranks[0].clone();
     assert_eq!(of(plan.clone()), "copy i1 > o0; nop; copy i0+2 > o2+2");
-    super::mark(&mut plan);
+    mark(&mut plan);
     assert_eq!(text(&plan.ranks[1].blocks[0].ops), blocks[0][0]);
 }
 

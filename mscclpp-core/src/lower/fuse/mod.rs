@@ -10,16 +10,25 @@ mod dead;
 mod sync;
 
 use crate::collective::Collective;
-use crate::plan::{Op, OpKind, PlanTree, Ref};
+use crate::plan::{Op, OpKind, PlanTree, RankPlan, Ref};
 use dead::DeadStores;
 
-/// Fuses every block of a plan, pipelines' bodies included.
-pub(super) fn fuse(plan: &mut PlanTree) {
-    let dead = DeadStores::find(plan);
-    let collective = plan.collective;
-    for (rank, tables) in (0..).zip(&mut plan.ranks) {
-        let scope = Scope { rank, collective, dead: &dead };
-        for block in &mut tables.blocks {
+/// What fusion knows of a whole plan.
+pub(super) struct Fusion {
+    collective: Collective,
+    dead: DeadStores,
+}
+
+impl Fusion {
+    /// Looks through a plan.
+    pub(super) fn of(plan: &PlanTree) -> Self {
+        Self { collective: plan.collective, dead: DeadStores::find(plan) }
+    }
+
+    /// Fuses every block of a rank, pipelines' bodies included.
+    pub(super) fn fuse(&self, number: usize, rank: &mut RankPlan) {
+        let scope = Scope { rank: number as u32, collective: self.collective, dead: &self.dead };
+        for block in &mut rank.blocks {
             fold(&mut block.ops, &scope);
         }
     }

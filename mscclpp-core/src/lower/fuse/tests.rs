@@ -9,7 +9,8 @@ fn fused(ops: &str) -> String {
 }
 
 fn of(mut plan: PlanTree) -> String {
-    super::fuse(&mut plan);
+    let fusion = super::Fusion::of(&plan);
+    plan.ranks.iter_mut().enumerate().for_each(|(number, rank)| fusion.fuse(number, rank));
     text(&plan.ranks[0].blocks[0].ops)
 }
 
@@ -214,7 +215,8 @@ fn bodies_fuse_too() {
 fn nothing_is_lost_over_long_runs() {
     let puts: Vec<String> = (0..500).map(|i| format!("put.m#0 i{i} > r0:{i}")).collect();
     let mut plan = plan(&[&[&puts.join("; ")], &[""]]);
-    super::fuse(&mut plan);
+    let fusion = super::Fusion::of(&plan);
+    plan.ranks.iter_mut().enumerate().for_each(|(number, rank)| fusion.fuse(number, rank));
     let ops = &plan.ranks[0].blocks[0].ops;
     assert_eq!((ops.len(), ops[0].srcs.len(), ops[0].dsts.len(), ops[0].ids.len()), (1, 500, 500, 500));
     assert_eq!((ops[0].srcs[499].index, ops[0].dsts[499].index), (499, 499));
