@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use super::MOST_FINDINGS;
 use super::place::{Placed, each};
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::plan::{OpKind, PlanTree};
+use crate::plan::{OpKind, PlanTree, RankPlan};
 use crate::vocab::ChannelKind;
 
 pub(super) fn check(plan: &PlanTree, pairs: &Pairs) -> Diagnostics {
@@ -173,7 +173,9 @@ pub(super) struct Direction {
 
 impl Pairs {
     pub(super) fn of(plan: &PlanTree) -> Self {
-        let mut found = Self { ends: Vec::new(), first: Vec::new(), partners: Vec::new() };
+        let ends = |tables: &RankPlan| tables.peers(ChannelKind::Memory).len() + tables.peers(ChannelKind::Port).len();
+        let ends = Vec::with_capacity(plan.ranks.iter().map(ends).sum());
+        let mut found = Self { ends, first: Vec::with_capacity(plan.ranks.len()), partners: Vec::new() };
         // Per peer, how many channels of the rank and kind at hand lead there.
         let mut seen = vec![0; plan.ranks.len()];
         for (rank, tables) in (0..).zip(&plan.ranks) {

@@ -58,7 +58,7 @@ impl Tables {
     fn index(&mut self, kind: ChannelKind, number: u32, tables: &mut BlockTables) -> u32 {
         let indexes = &mut self.indexes[kind as usize];
         if indexes.len() <= number as usize {
-            indexes.resize(number as usize + 1, None);
+            indexes.resize((number as usize + 1).next_power_of_two(), None);
         }
         *indexes[number as usize].get_or_insert_with(|| {
             let table = match tables.iter().position(|(k, _)| *k == kind) {

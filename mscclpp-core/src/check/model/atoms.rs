@@ -57,7 +57,9 @@ impl Atoms {
             index[base[*memory] + range.start as usize] = 1;
             index[base[*memory] + range.end as usize] = 1;
         }
-        let mut atoms = Self { base, ..Self::default() };
+        let (first, starts) =
+            (Vec::with_capacity(lengths.len() + 1), Vec::with_capacity(ranges.len().min(all) + lengths.len()));
+        let mut atoms = Self { base, first, starts, ..Self::default() };
         for (&base, length) in atoms.base.iter().zip(lengths) {
             atoms.first.push(atoms.starts.len() as u32);
             for (position, place) in index[base..base + *length as usize + 1].iter_mut().enumerate() {

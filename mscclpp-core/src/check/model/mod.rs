@@ -154,7 +154,8 @@ impl<'p> Model<'p> {
         }
         let operations: usize = plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| block.ops.len()).sum();
         let mut build = Build {
-            ranges: Vec::with_capacity(operations),
+            // Data mostly moves from one place to one other.
+            ranges: Vec::with_capacity(2 * operations),
             barriers: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             epoch: 0,
@@ -163,12 +164,12 @@ impl<'p> Model<'p> {
             plan,
             pairs,
             size,
-            agents: Vec::new(),
+            agents: Vec::with_capacity(plan.ranks.iter().map(|rank| rank.blocks.len()).sum()),
             agents_of: Vec::with_capacity(plan.ranks.len()),
             atoms: Atoms::default(),
             steps: Vec::with_capacity(operations + 1),
             ids: Vec::with_capacity(operations),
-            effects: Vec::with_capacity(operations),
+            effects: Vec::with_capacity(2 * operations),
             semaphores,
             counters: vec![Traffic::NONE; pairs.counters()],
             releases: vec![Traffic::NONE; units.len()],

@@ -9,11 +9,14 @@ use super::super::place::{Placed, home, remotes, switch};
 use super::Findings;
 use super::operands::{Count, Ids, Packets, Side, demand};
 use crate::diag::{Code, Diagnostic};
-use crate::plan::{OpKind, Place, PlanTree, Ref, RemoteBuffer};
+use crate::plan::{Op, OpKind, Place, PlanTree, Ref, RemoteBuffer};
 use crate::vocab::{BufferKind, ChannelKind, Sync};
 
 /// Files the first thing that is wrong with an operation.
 pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
+    if is_bare(at.op) && at.op.kind == OpKind::Nop {
+        return;
+    }
     let verdict = kind(plan, at)
         .and_then(|()| counts(plan, at))
         .and_then(|()| ids(plan, at))
@@ -24,6 +27,15 @@ pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
         let message = format!("{} ({}) {message}", at.called(plan), at.agent());
         found.push(Diagnostic::new(code, at.site(plan), message));
     }
+}
+
+/// Whether an operation has nothing but its kind.
+fn is_bare(op: &Op) -> bool {
+    (op.channel, op.reduce, op.sync, op.slice, op.blocks) == (None, None, Sync::None, None, 0)
+        && op.srcs.is_empty()
+        && op.dsts.is_empty()
+        && op.ids.is_empty()
+        && op.body.is_none()
 }
 
 fn data(plan: &PlanTree, at: &Placed) -> Verdict {

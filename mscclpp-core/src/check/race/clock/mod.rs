@@ -235,14 +235,19 @@ impl Clocks {
             self.heard.resize_with(HEARD, Default::default);
         }
         if !self.heard[place].0.iter().copied().eq(told.clone()) {
-            let own = told.clone().map(|Told { own: (agent, over), .. }| Fact { agent, over, seen: 0 });
-            let all = self.gathered(told.clone().map(|told| told.knows), own);
+            let all = self.told_once(told.clone());
             let (list, result) = &mut self.heard[place];
             list.clear();
             list.extend(told);
             *result = all;
         }
         self.join(self.heard[place].1, known, false)
+    }
+
+    /// All that packets have told, where nobody else was told the same.
+    pub(super) fn told_once(&mut self, told: impl Iterator<Item = Told> + Clone) -> Clock {
+        let own = told.clone().map(|Told { own: (agent, over), .. }| Fact { agent, over, seen: 0 });
+        self.gathered(told.map(|told| told.knows), own)
     }
 
     fn gathered(&mut self, clocks: impl Iterator<Item = Clock> + Clone, own: impl Iterator<Item = Fact>) -> Clock {
@@ -255,12 +260,10 @@ impl Clocks {
         let mut last = Clock::default();
         for clock in clocks.clone().filter(|clock| clock.tree().is_none()) {
             if std::mem::replace(&mut last, clock) != clock {
-                for place in self.list(clock) {
-                    self.gather.add(self.facts[place]);
-                }
+                self.facts[self.list(clock)].iter().for_each(|fact| self.gather.add(fact));
             }
         }
-        own.for_each(|fact| self.gather.add(fact));
+        own.for_each(|fact| self.gather.add(&fact));
         let first = self.facts.len();
         self.gather.take(&mut self.facts);
         let trees = clocks.filter_map(Clock::tree);
@@ -288,34 +291,45 @@ fn within(a: &[Fact], b: &[Fact], relaxed: bool) -> bool {
 }
 
 /// Facts that are being put together, by agent.
-#[derive(Default)]
 struct Gather {
     /// What is over and what is seen, of those that are marked; zeros of all others.
     facts: Vec<(u32, u32)>,
     marks: Vec<u64>,
-    /// The first and the last of the marks that may be set.
-    used: Option<(usize, usize)>,
+    /// The first of the marks that may be set, and the end of them.
+    first: usize,
+    end: usize,
+}
+
+impl Default for Gather {
+    fn default() -> Self {
+        Self { facts: Vec::new(), marks: Vec::new(), first: usize::MAX, end: 0 }
+    }
 }
 
 impl Gather {
-    fn add(&mut self, fact: Fact) {
+    #[inline]
+    fn add(&mut self, fact: &Fact) {
         let (agent, place) = (fact.agent as usize, fact.agent as usize / 64);
-        if agent >= self.facts.len() {
-            self.facts.resize((agent + 1).next_multiple_of(64), (0, 0));
-            self.marks.resize(place + 1, 0);
-        }
-        let (over, seen) = &mut self.facts[agent];
+        let Some((over, seen)) = self.facts.get_mut(agent) else { return self.grow(fact) };
         *over = fact.over.max(*over);
         *seen = fact.seen.max(*seen);
         self.marks[place] |= 1 << (agent % 64);
-        let (first, last) = self.used.unwrap_or((place, place));
-        self.used = Some((first.min(place), last.max(place)));
+        self.first = self.first.min(place);
+        self.end = self.end.max(place + 1);
+    }
+
+    /// Adds the fact of an agent that there is no room for yet.
+    #[cold]
+    fn grow(&mut self, fact: &Fact) {
+        let marks = fact.agent as usize / 64 + 1;
+        self.facts.resize(64 * marks, (0, 0));
+        self.marks.resize(marks, 0);
+        self.add(fact);
     }
 
     /// Appends all facts in ascending order, and is empty again.
     fn take(&mut self, out: &mut Vec<Fact>) {
-        let Some((first, last)) = self.used.take() else { return };
-        for place in first..=last {
+        for place in std::mem::replace(&mut self.first, usize::MAX)..std::mem::take(&mut self.end) {
             let mut marks = std::mem::take(&mut self.marks[place]);
             while marks > 0 {
                 let agent = place * 64 + marks.trailing_zeros() as usize;

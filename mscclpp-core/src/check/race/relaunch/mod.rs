@@ -70,7 +70,7 @@ impl Ends {
                 told[access.owner as usize].push(races.carried[access.carries as usize].by_all);
             }
         }
-        let known = told.iter().map(|told| clocks.told(told.iter().copied(), Clock::default())).collect();
+        let known = told.iter().map(|told| clocks.told_once(told.iter().copied())).collect();
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
         // Ports have none: nobody waits for them.
         ranks.resize(races.agents.len(), NONE);
