@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::plans::{good, max, stalling, text, unverified, wrong};
+use common::plans::{custom, good, max, stalling, text, unverified, wrong};
 use common::{mscclpp, mscclpp_reading};
 use serde_json::{Value, json};
 
@@ -147,6 +147,29 @@ fn a_plan_that_promises_nothing_is_not_verified() {
         (&json["ok"], &json["verified"], &json["rows"][0]["wrong"]),
         (&true.into(), &false.into(), &Value::Null)
     );
+}
+
+#[test]
+fn a_custom_plan_is_held_to_what_its_program_says() {
+    let right = text(&custom(0));
+    let run = mscclpp_reading(["run", "-", "--count", "1037", "--dtype", "bf16"], &right).succeeds();
+    assert!(run.stdout.contains("# Wrong elements    : 0 OK"), "{}", run.stdout);
+    let json = mscclpp_reading(["run", "-", "--count", "5", "--json"], &right).succeeds().json();
+    assert_eq!((&json["verified"], &json["rows"][0]["wrong"]), (&true.into(), &0.into()));
+
+    let wrong = text(&custom(1));
+    let run = mscclpp_reading(["run", "-", "--count", "1037"], &wrong).ends_with(1);
+    assert!(run.stderr.contains("output chunk 0 of rank 1"), "{}", run.stderr);
+    let run = mscclpp_reading(["run", "-", "--count", "1037", "--no-check"], &wrong).ends_with(1);
+    assert!(run.stderr.contains("of 2074 elements are wrong; the first: rank 1, output element"), "{}", run.stderr);
+    // What names chunks that are not there is refused, or not compared.
+    let astray = wrong.replace("\"size\": 1,\n      \"inputs\"", "\"size\": 4294967295,\n      \"inputs\"");
+    assert_ne!(astray, wrong);
+    let run = mscclpp_reading(["run", "-", "--count", "5"], &astray).ends_with(1);
+    assert!(run.stderr.contains("expectation 0 is about 4294967295 chunks from chunk 0 on"), "{}", run.stderr);
+    mscclpp_reading(["run", "-", "--count", "5", "--no-check"], &astray).ends_with(1);
+    let theirs = mscclpp_reading(["plan", "export", "-", "--target", "mscclpp"], &right).succeeds().stdout;
+    assert!(!theirs.contains("expectations"), "{theirs}");
 }
 
 #[test]

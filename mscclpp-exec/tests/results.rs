@@ -1,9 +1,13 @@
 //! All types, reductions, accumulators, packet kinds, sizes, numbers of workers and schedules against the oracle.
 
+use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::compile::tree;
+use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::Plan;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::vocab::{ReduceOp, Sync};
 use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
@@ -21,6 +25,70 @@ fn build(algorithm: &Shipped, ranks: u32, in_place: bool) -> Option<Plan> {
     };
     let trace = algorithm.record(spec, &algorithm.arguments([]).expect("defaults")).ok()?;
     Some(Plan::new(&lower(&trace).expect("it can be lowered")))
+}
+
+/// Two ranks: rank 0's outputs are made of several chunks of inputs, rank 1's are moved.
+fn custom() -> PlanTree {
+    let program = Program::new(AlgoSpec::new("mixing", CollectiveKind::Custom { input: 3, output: 2 }, 2));
+    let (r0, r1) = (program.rank(0), program.rank(1));
+    for (rank, peer) in [(r0, r1), (r1, r0)] {
+        let channel = rank.memory_channel(peer);
+        channel.signal(0).relaxed();
+        channel.wait(0).relaxed().sync(Sync::After);
+        if rank.id() == 0 {
+            rank.copy(rank.output().chunk(0), rank.input().chunk(0), 0);
+            rank.reduce(rank.output().chunk(0), rank.input().chunk(2), 0);
+            for chunk in 0..3 {
+                channel.reduce(rank.output().chunk(0), peer.input().chunk(chunk), 0);
+            }
+            rank.copy(rank.output().chunk(1), rank.input().chunk(2), 0);
+        } else {
+            channel.get(rank.output().chunk(0..2), peer.input().chunk(1..3), 0);
+        }
+        channel.signal(0).sync(Sync::Before);
+        channel.wait(0).sync(Sync::After);
+    }
+    program.expect(
+        r0.output().chunk(0),
+        (0..3)
+            .map(|chunk| r1.input().chunk(chunk))
+            .chain([r0.input().chunk(0), r0.input().chunk(2)])
+            .collect::<Vec<_>>(),
+    );
+    program.expect(r0.output().chunk(1), r0.input().chunk(2));
+    program.expect(r1.output().chunk(0..2), r0.input().chunk(1..3));
+    tree(program, &Checks::default()).expect("a right program")
+}
+
+#[test]
+fn custom_collectives_do_what_their_programs_say() {
+    let tree = custom();
+    let plan = Plan::new(&tree);
+    for &dtype in DataType::ALL {
+        for op in ReduceOp::ALL {
+            for (count, pattern) in
+                [(0, Pattern::Exact), (1, Pattern::Exact), (7, Pattern::Real), (1001, Pattern::Exact)]
+            {
+                let message = Message::new(dtype, count).op(op);
+                let mut run = World::new(2).prepare(&plan, message).expect("a message that fits");
+                let mut buffers = run.buffers().expect("little memory");
+                let verifier = Verifier::with_pattern(&run, count, pattern);
+                verifier.fill(&mut buffers);
+                run.launch_buffers(&mut buffers).expect("it ends");
+                assert!(verifier.check(&buffers).is_unverified(), "nobody says what is promised");
+                let verifier = verifier.expecting(&tree.expectations);
+                let report = verifier.check(&buffers);
+                assert!(report.is_correct(), "{dtype} {op} {count}: {report}");
+                assert_eq!(report.is_unverified(), count == 0, "{dtype} {op} {count}");
+                // Something else is noticed.
+                let mut other = tree.expectations.clone();
+                other.iter_mut().flat_map(|one| &mut one.inputs).for_each(|input| input.1 = (input.1 + 1) % 2);
+                if count == 1001 {
+                    assert!(verifier.expecting(&other).check(&buffers).wrong > 0, "{dtype} {op}");
+                }
+            }
+        }
+    }
 }
 
 fn schedules() -> impl Strategy<Value = (Schedule, usize, u64)> {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
-use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::plan::{Expectation, Plan, PlanTree};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::cpu::Options;
 use mscclpp_exec::{Accumulate, DataType, Message};
@@ -151,6 +151,8 @@ fn too_large(plan: &PlanTree, count: u64, dtype: DataType) -> Error {
 /// A plan ready to run at any size.
 struct Bench {
     plan: Plan,
+    /// What its program says of its outputs.
+    expectations: Vec<Expectation>,
     ranks: Ranks,
     kind: CollectiveKind,
     dtype: DataType,
@@ -186,6 +188,7 @@ impl Bench {
         };
         Ok(Self {
             plan: Plan::new(plan),
+            expectations: plan.expectations.clone(),
             ranks: Ranks::new(args.backend, ranks, options).map_err(failed)?,
             kind,
             dtype: args.dtype,
@@ -201,6 +204,11 @@ impl Bench {
         u64::from(self.header.warmup) + u64::from(self.header.iters) + 1
     }
 
+    /// Whether nobody says what the results are.
+    fn promises_nothing(&self) -> bool {
+        matches!(self.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. }) && self.expectations.is_empty()
+    }
+
     fn row(&self, count: u64, progress: &Progress) -> Result<Row> {
         let Header { warmup, iters, seed, .. } = self.header;
         let bytes = count * self.dtype.size() as u64;
@@ -210,7 +218,7 @@ impl Bench {
         message.any_size = self.any_size;
         message.accumulate = self.accumulate;
         let mut runner = self.ranks.prepare(&self.plan, message).map_err(failed)?;
-        let verifier = runner.verifier(seed);
+        let verifier = runner.verifier(seed).expecting(&self.expectations);
         runner.fill(&verifier).map_err(failed)?;
         let (mut total, mut min) = (Duration::ZERO, Duration::MAX);
         for launch in 0..u64::from(warmup) + u64::from(iters) {
@@ -233,8 +241,7 @@ impl Bench {
                 warn(format_args!("{} of {} elements are wrong; the first: {first}", report.wrong, report.checked))
             });
         }
-        let promises_nothing = matches!(self.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. });
-        let wrong = if promises_nothing { None } else { Some(report.wrong) };
+        let wrong = if self.promises_nothing() { None } else { Some(report.wrong) };
         Ok(Row { bytes, count, mean: total / iters, min, wrong })
     }
 }

@@ -35,6 +35,16 @@ pub(crate) fn unverified() -> PlanTree {
     swap(CollectiveKind::Test { input: 1, output: 1 }, |_| ())
 }
 
+/// The same as a custom collective, whose program says that rank 1's input comes to rank 0, and what to rank 1.
+pub(crate) fn custom(from: u32) -> PlanTree {
+    let mut plan = swap(CollectiveKind::Custom { input: 1, output: 1 }, |program| {
+        program.expect(program.rank(0).output().chunk(0), program.rank(1).input().chunk(0));
+        program.expect(program.rank(1).output().chunk(0), program.rank(0).input().chunk(0));
+    });
+    plan.expectations[1].inputs[0].0 = from;
+    plan
+}
+
 /// The same, but rank 1 forgets its last signal, so rank 0 waits for ever.
 pub(crate) fn stalling() -> PlanTree {
     let mut plan = good();

@@ -171,8 +171,8 @@ dsl! {
         /// often as it is named. The checks prove it.
         ///
         /// A `Custom` collective promises what its program says this way, and nothing else; other collectives promise it
-        /// besides what is theirs. It is no part of the plan's bytes: a plan that is loaded promises nothing but what is
-        /// its collective's.
+        /// besides what is theirs. It is no part of the plan's image, which promises nothing but what is its collective's;
+        /// plan JSON that is written from the recorded plan keeps it.
         ///
         /// # Shapes and units
         /// All have the same number of chunks.

@@ -15,7 +15,7 @@ use crate::diag::Diagnostics;
 ///
 /// - Operations with too many channels, references or semaphores become several, as do memory puts that mix source
 ///   buffers, of which the reference takes the first for all.
-/// - What its format has no key for is left out: tags, ranks per node, the chunk factor, and the root of a broadcast or
+/// - What its format has no key for is left out: tags, expectations, ranks per node, the chunk factor, and the root of a broadcast or
 ///   reduce, which becomes `custom`.
 /// - A plan without a largest message size gets the one up to which byte offsets fit into 32 bits.
 ///
@@ -25,6 +25,7 @@ use crate::diag::Diagnostics;
 pub fn for_reference(plan: &PlanTree) -> Result<PlanTree, Diagnostics> {
     let mut plan = plan.clone();
     plan.tags.clear();
+    plan.expectations.clear();
     plan.ranks_per_node = plan.ranks.len() as u32;
     let counts = plan.ranks.first().map_or((0, 0), |rank| (rank.input_chunks, rank.output_chunks));
     if matches!(plan.collective.kind, CollectiveKind::Broadcast | CollectiveKind::Reduce) {

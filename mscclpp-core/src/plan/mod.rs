@@ -54,8 +54,8 @@ pub struct PlanTree {
     pub tags: BTreeMap<String, i64>,
     /// One entry per rank, in order.
     pub ranks: Vec<RankPlan>,
-    /// What the program says about its outputs, besides what its collective promises. For the checks: neither plan JSON
-    /// nor images keep it.
+    /// What the program says about its outputs, besides what its collective promises. For the checks, and for who compares
+    /// results: plan JSON keeps it, images do not.
     pub expectations: Vec<Expectation>,
     /// Where the operations were written.
     pub origins: Origins,

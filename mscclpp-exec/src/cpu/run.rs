@@ -11,7 +11,9 @@ use super::pool::{Job, Pool};
 use super::world::{Gate, Inner, lock};
 use crate::dtype::Element;
 use crate::error::Error;
+use crate::interpret::program::Reductions;
 use crate::interpret::{Params, Program, Space};
+use crate::layout::Layout;
 use crate::memory::check_available;
 use crate::message::Message;
 use crate::numeric::Line;
@@ -56,6 +58,11 @@ impl Run {
         self.params.reduction
     }
 
+    /// Whether the plan reduces in several ways.
+    pub(crate) fn mixes_reductions(&self) -> bool {
+        self.program().reductions == Reductions::Mixed
+    }
+
     /// How many ranks further a send-receive sends, as its plan has it: a plan for several nodes may pass over whole nodes.
     pub(crate) fn send_distance(&self) -> u32 {
         let program = self.program();
@@ -65,9 +72,9 @@ impl Run {
         targets.next().unwrap_or(1)
     }
 
-    /// Bytes per chunk, and of the output's part that one rank gave or gets.
-    pub(crate) fn output_chunks(&self) -> (u64, u64) {
-        (self.params.layout.stride, self.params.layout.output.part())
+    /// Where chunks lie.
+    pub(crate) fn layout(&self) -> Layout {
+        self.params.layout
     }
 
     /// Elements of each rank's input.

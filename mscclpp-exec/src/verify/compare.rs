@@ -2,19 +2,24 @@
 
 use std::fmt;
 
+use mscclpp_core::plan::Expectation;
+
 use super::expected::{Expected, Promise};
 use super::pattern::{Inputs, Pattern};
 use super::value::{read, write};
 use crate::cpu::{Buffers, Run};
 use crate::dtype::DataType;
+use crate::layout::{Layout, Piece, View};
 
-/// Fills the inputs of a run and compares its outputs with what its collective promises.
-#[derive(Clone, Copy, Debug)]
+/// Fills the inputs of a run and compares its outputs with what its collective promises, and with what its program says
+/// besides.
+#[derive(Clone, Debug)]
 pub struct Verifier {
     expected: Expected,
-    /// Bytes per chunk, and chunks of an output's part.
-    stride: u64,
-    part: u64,
+    layout: Layout,
+    /// Whether the plan reduces in several ways, so that nobody knows in which one an expectation is meant.
+    mixed: bool,
+    expectations: Vec<Expectation>,
 }
 
 /// What a comparison found.
@@ -49,7 +54,7 @@ impl Report {
         self.wrong == 0
     }
 
-    /// Whether nothing is known about the results: a custom collective, or a fragment for tests.
+    /// Whether nothing is known about the results: a custom collective or a fragment for tests whose program says nothing.
     pub fn is_unverified(&self) -> bool {
         self.checked == 0
     }
@@ -91,8 +96,17 @@ impl Verifier {
             output_len: run.output_len() as u64,
             distance: run.send_distance(),
         };
-        let (stride, part) = run.output_chunks();
-        Self { expected, stride, part }
+        Self { expected, layout: run.layout(), mixed: run.mixes_reductions(), expectations: Vec::new() }
+    }
+
+    /// With what the plan's program says of its outputs: [`PlanTree::expectations`], which is all that a custom collective
+    /// promises. Reductions in a plan that reduces in several ways are left out.
+    ///
+    /// [`PlanTree::expectations`]: mscclpp_core::plan::PlanTree::expectations
+    #[must_use]
+    pub fn expecting(mut self, expectations: &[Expectation]) -> Self {
+        self.expectations = expectations.to_vec();
+        self
     }
 
     /// Fills all inputs, and everything else with bytes that no result has.
@@ -132,7 +146,40 @@ impl Verifier {
             }
             report.first = first;
         }
+        for expectation in &self.expectations {
+            self.check_expectation(expectation, buffers, &mut report);
+        }
         report
+    }
+
+    /// Compares the chunks of one output of which the program says what they hold.
+    fn check_expectation(&self, expectation: &Expectation, buffers: &Buffers, report: &mut Report) {
+        let Expectation { rank, chunk, len, inputs, .. } = expectation;
+        if *rank >= buffers.num_ranks() || self.mixed && inputs.len() > 1 {
+            return;
+        }
+        let size = self.dtype().size() as u64;
+        let Layout { stride, output, .. } = self.layout;
+        let at = |chunk: u32, more: u64| (u64::from(chunk) + more).saturating_mul(stride);
+        let piece = |view: View, chunk: u32, more: u64| view.piece(at(chunk, more), stride);
+        // A plan that was not checked may name chunks that are not there.
+        let parts = output.len.checked_div(output.part()).unwrap_or(0);
+        let most = parts.saturating_mul(output.padded().div_ceil(stride.max(1)));
+        let mut first = report.first.take();
+        for more in 0..u64::from(*len).min(most) {
+            let found = piece(output, *chunk, more);
+            let sources: Vec<_> =
+                inputs.iter().map(|(rank, chunk)| (*rank, piece(self.layout.input, *chunk, more))).collect();
+            for at in (0..found.len).step_by(size as usize) {
+                // A shorter chunk goes on with zeros.
+                let index = |source: &Piece| (at < source.len).then(|| (source.at + at) / size);
+                let sources = sources.iter().map(|(rank, source)| (*rank, index(source)));
+                let promise = self.expected.combined(sources);
+                let index = (found.at + at) / size;
+                self.compare(buffers.output(*rank), *rank, index, promise, report, &mut first);
+            }
+        }
+        report.first = first;
     }
 
     fn dtype(&self) -> DataType {
@@ -159,9 +206,8 @@ impl Verifier {
         report.wrong += 1;
         if first.is_none() {
             let byte = at as u64;
-            let (part, inside) = (byte / self.part.max(1), byte % self.part.max(1));
-            let per_part = self.part.div_ceil(self.stride.max(1));
-            let chunk = part * per_part + inside / self.stride.max(1);
+            let (part, stride) = (self.layout.output.part().max(1), self.layout.stride.max(1));
+            let chunk = byte / part * self.layout.output.part().div_ceil(stride) + byte % part / stride;
             *first = Some(Mismatch { rank, element: index, chunk, expected: promise.value, found });
         }
     }

@@ -67,11 +67,23 @@ impl Expected {
     }
 
     fn reduced(&self, index: u64) -> Promise {
+        self.combined((0..self.inputs.ranks).map(|rank| (rank, Some(index))))
+    }
+
+    /// The reduction of some elements of inputs, each as often as it is named, or a copy of the only one, which an average
+    /// divides too. An element that is none lies behind the end of its input, where zeros are.
+    pub(super) fn combined(&self, elements: impl ExactSizeIterator<Item = (u32, Option<u64>)> + Clone) -> Promise {
         let Inputs { dtype, op, ranks, pattern, .. } = self.inputs;
-        let values = || (0..ranks).map(|rank| self.inputs.value(rank, index));
+        let count = elements.len();
+        let value = |(rank, index): (u32, Option<u64>)| index.map_or(0.0, |index| self.inputs.value(rank, index));
+        let values = || elements.clone().map(value);
         let op = op.unwrap_or_default();
         let (value, scale) = match op {
             ReduceOp::Sum | ReduceOp::Avg => (values().sum::<f64>(), values().map(f64::abs).sum()),
+            // Integers wrap at every step, so that large products stay exact.
+            ReduceOp::Prod if dtype.is_integer() => {
+                (values().fold(1.0, |product, value| as_element(dtype, product * value)), 0.0)
+            }
             ReduceOp::Prod => (values().product(), values().map(f64::abs).product()),
             ReduceOp::Min => (values().fold(f64::INFINITY, f64::min), 0.0),
             ReduceOp::Max => (values().fold(f64::NEG_INFINITY, f64::max), 0.0),
@@ -83,7 +95,9 @@ impl Expected {
         let roundings = if dtype.is_integer() {
             0.0
         } else {
-            let steps = if pattern == Pattern::Real { f64::from(ranks) } else { 0.0 };
+            // Inputs are chosen so that one of each rank combine exactly.
+            let exact = count == 1 || pattern == Pattern::Exact && count <= ranks as usize;
+            let steps = if exact { 0.0 } else { count as f64 };
             // The division itself rounds, in narrow types once in f32 and once more.
             steps + if op == ReduceOp::Avg { 1.0 } else { 0.0 }
         };

@@ -28,13 +28,14 @@ use super::place::{Placed, each_of};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::parallel::{both, is_large};
-use crate::plan::{BlockTable, ChannelTable, OpKind, PlanTree, RankPlan};
+use crate::plan::{BlockTable, ChannelTable, Expectation, OpKind, PlanTree, RankPlan};
 use crate::vocab::{BufferKind, ChannelKind};
 
 pub(super) fn check(plan: &PlanTree) -> Diagnostics {
     let mut found = Findings { list: Diagnostics::default() };
     header(plan, &mut found);
     chunk_counts(plan, &mut found);
+    expectations(plan, &mut found);
     for (rank, tables) in plan.ranks.iter().enumerate() {
         rank_tables(plan, rank, tables, &mut found);
         block_tables(rank, tables, &mut found);
@@ -111,6 +112,33 @@ fn header(plan: &PlanTree, found: &mut Findings) {
     if root as usize >= plan.ranks.len() && !plan.ranks.is_empty() {
         let message = format!("the root is rank {root}, expected a rank below {}", plan.ranks.len());
         found.at_plan(Code::RankOutOfRange, message);
+    }
+}
+
+/// What the program says of its outputs is about chunks that there are.
+fn expectations(plan: &PlanTree, found: &mut Findings) {
+    for (number, expectation) in plan.expectations.iter().enumerate() {
+        let Expectation { rank, chunk, len, inputs, .. } = expectation;
+        if inputs.is_empty() {
+            found.at_plan(Code::EmptyList, format!("expectation {number} names no inputs"));
+        }
+        let output = std::iter::once((BufferKind::Output, *rank, *chunk));
+        for (buffer, rank, chunk) in output.chain(inputs.iter().map(|&(rank, chunk)| (BufferKind::Input, rank, chunk)))
+        {
+            let Some(tables) = plan.ranks.get(rank as usize) else {
+                let message =
+                    format!("expectation {number} is about rank {rank}, expected a rank below {}", plan.ranks.len());
+                found.at_plan(Code::RankOutOfRange, message);
+                continue;
+            };
+            let chunks = tables.chunks(buffer);
+            if chunk.checked_add(*len).is_none_or(|end| end > chunks) {
+                let message = format!(
+                    "expectation {number} is about {len} chunks from chunk {chunk} on of rank {rank}'s {buffer}, which has {chunks}"
+                );
+                found.at_plan(Code::ChunkOutOfRange, message);
+            }
+        }
     }
 }
 

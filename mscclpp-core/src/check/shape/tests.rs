@@ -3,7 +3,7 @@
 use super::check;
 use crate::collective::CollectiveKind;
 use crate::diag::Code;
-use crate::plan::{BlockTable, ChannelTable, LoopBody, OpKind, Place, PlanTree, Ref, RemoteBuffer, Slice};
+use crate::plan::{BlockTable, ChannelTable, Expectation, LoopBody, OpKind, Place, PlanTree, Ref, RemoteBuffer, Slice};
 use crate::testing::plan;
 use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
 
@@ -51,6 +51,24 @@ fn headers() {
     refused(Code::BadSpec, |plan| plan.buffer_alignment = 24);
     refused(Code::BadSpec, |plan| (plan.min_message_size, plan.max_message_size) = (2, 1));
     refused(Code::RankOutOfRange, |plan| plan.collective.root = 2);
+}
+
+#[test]
+fn expectations() {
+    let expecting = |plan: &mut PlanTree, rank, chunk, inputs: &[(u32, u32)]| {
+        let origin = crate::origin::Origin::UNKNOWN;
+        plan.expectations = vec![Expectation { rank, chunk, len: 2, inputs: inputs.to_vec(), origin }];
+    };
+    let chunks = sound().ranks[0].output_chunks;
+    let mut plan = sound();
+    expecting(&mut plan, 1, chunks - 2, &[(0, chunks - 2)]);
+    assert!(check(&plan).is_empty());
+    refused(Code::EmptyList, |plan| expecting(plan, 0, 0, &[]));
+    refused(Code::RankOutOfRange, |plan| expecting(plan, 2, 0, &[(0, 0)]));
+    refused(Code::RankOutOfRange, |plan| expecting(plan, 0, 0, &[(0, 0), (u32::MAX, 0)]));
+    refused(Code::ChunkOutOfRange, |plan| expecting(plan, 0, chunks - 1, &[(0, 0)]));
+    refused(Code::ChunkOutOfRange, |plan| expecting(plan, 0, u32::MAX, &[(0, 0)]));
+    refused(Code::ChunkOutOfRange, |plan| expecting(plan, 0, 0, &[(1, u32::MAX)]));
 }
 
 #[test]

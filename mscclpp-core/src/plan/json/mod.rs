@@ -4,6 +4,7 @@
 
 mod chunking;
 mod context;
+mod expectations;
 mod lexer;
 mod names;
 mod ops;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::context::Context;
+use super::expectations::RawExpectation;
 use super::lexer::Stop;
 use super::names::unknown;
 use super::value::{Fields, Read};
@@ -57,6 +58,7 @@ struct File {
     chunk_factor: Option<u32>,
     ranks_per_node: Option<u32>,
     tags: BTreeMap<String, i64>,
+    expectations: Vec<RawExpectation>,
 }
 
 impl Fields for File {
@@ -76,6 +78,7 @@ impl Fields for File {
         "chunk_factor",
         "ranks_per_node",
         "tags",
+        "expectations",
     ];
 
     fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
@@ -99,7 +102,8 @@ impl Fields for File {
             11 => cx.read(&mut self.root)?,
             12 => cx.read(&mut self.chunk_factor)?,
             13 => cx.read(&mut self.ranks_per_node)?,
-            _ => cx.read(&mut self.tags)?,
+            14 => cx.read(&mut self.tags)?,
+            _ => cx.read(&mut self.expectations)?,
         }
         Ok(())
     }
@@ -125,6 +129,7 @@ impl Read for File {
             chunk_factor: None,
             ranks_per_node: None,
             tags: BTreeMap::new(),
+            expectations: Vec::new(),
         }
     }
 
@@ -181,7 +186,11 @@ impl File {
             ranks_per_node: self.ranks_per_node.unwrap_or(number),
             tags: self.tags,
             ranks,
-            expectations: Vec::new(),
+            expectations: match part {
+                Part::Whole => self.expectations.into_iter().map(RawExpectation::build).collect(),
+                // They speak of ranks that are not there.
+                Part::Rank { .. } => Vec::new(),
+            },
             origins: Origins::default(),
         }
     }

@@ -5,8 +5,9 @@ use super::ops::lists_channels;
 use super::{ReadOptions, Style, read, read_bytes, read_rank, write};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostics, Site};
+use crate::origin::Origin;
 use crate::plan::arbitrary::tree;
-use crate::plan::{Op, OpKind, Place, PlanTree, RankPlan, Ref, Refs};
+use crate::plan::{Expectation, Op, OpKind, Place, PlanTree, RankPlan, Ref, Refs};
 use crate::vocab::{BufferKind, ChannelKind, Sync};
 
 /// Leaves of a tree only what a file can say.
@@ -374,7 +375,7 @@ fn repeated_tables_count_on() {
 fn our_own_keys_come_back() {
     let (mut tree, _) = read(PLAN, ReadOptions::default()).unwrap();
     let plain = write(&tree, Style::Compact);
-    for key in ["root", "chunk_factor", "ranks_per_node", "tags"] {
+    for key in ["root", "chunk_factor", "ranks_per_node", "tags", "expectations"] {
         assert!(!plain.contains(&format!("\"{key}\"")), "{key}");
     }
     tree.collective.kind = CollectiveKind::Broadcast;
@@ -382,8 +383,14 @@ fn our_own_keys_come_back() {
     tree.collective.chunk_factor = 7;
     tree.ranks_per_node = 1;
     tree.tags.insert("nvls".into(), -2);
+    let inputs = vec![(1, 2), (0, 2)];
+    tree.expectations = vec![Expectation { rank: 0, chunk: 3, len: 1, inputs, origin: Origin::UNKNOWN }];
     let text = write(&tree, Style::Compact);
-    assert!(text.ends_with(r#""root":1,"chunk_factor":7,"ranks_per_node":1,"tags":{"nvls":-2}}"#), "{text}");
+    let own = [
+        r#""root":1,"chunk_factor":7,"ranks_per_node":1,"tags":{"nvls":-2},"#,
+        r#""expectations":[{"rank":0,"index":3,"size":1,"inputs":[{"rank":1,"index":2},{"rank":0,"index":2}]}]}"#,
+    ];
+    assert!(text.ends_with(&own.concat()), "{text}");
     assert_eq!(read(&text, ReadOptions { strict: true }).unwrap().0, tree);
 }
 

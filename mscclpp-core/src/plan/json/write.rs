@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::ops::lists_channels;
 use super::{Style, chunking};
 use crate::plan::{
-    ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
+    ChannelTable, Expectation, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
 };
 use crate::vocab::{BufferKind, ChannelKind};
 
@@ -53,6 +53,9 @@ impl Serialize for File<'_> {
         if !plan.tags.is_empty() {
             map.serialize_entry("tags", &plan.tags)?;
         }
+        if !plan.expectations.is_empty() {
+            map.serialize_entry("expectations", &list(&plan.expectations, |_, expectation| Expected(expectation)))?;
+        }
         map.end()
     }
 }
@@ -93,6 +96,21 @@ impl Serialize for Rank<'_> {
         map.serialize_entry("channels", &list(&rank.channels, |_, table| Channels(table)))?;
         map.serialize_entry("remote_buffers", &list(&rank.remote_buffers, |_, buffer| Remote(buffer)))?;
         map.serialize_entry("semaphores", &list(&rank.semaphores, |_, value| Object([("init_value", *value)])))?;
+        map.end()
+    }
+}
+
+struct Expected<'a>(&'a Expectation);
+
+impl Serialize for Expected<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Expectation { rank, chunk, len, inputs, .. } = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("rank", rank)?;
+        map.serialize_entry("index", chunk)?;
+        map.serialize_entry("size", len)?;
+        let input = |_: usize, &(rank, chunk): &(u32, u32)| Object([("rank", rank), ("index", chunk)]);
+        map.serialize_entry("inputs", &list(inputs, input))?;
         map.end()
     }
 }
