@@ -127,7 +127,32 @@ macro_rules! loops {
         /// As above.
         $(#[$feature])?
         unsafe fn $any<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_>], count: usize, streams: bool) {
-            for i in 0..count {
+            // Several lines of each operand in turn: so many streams keep the processor busy.
+            let mut done = 0;
+            while count - done >= GROUP {
+                let mut sums = [Line::ZERO; GROUP];
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    // SAFETY: the line is below `count`.
+                    *sum = unsafe { $load(srcs[0].base().add((done + i) * LINE)) };
+                }
+                for src in &srcs[1..] {
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: as above.
+                        *sum = both::<T, OP>(*sum, unsafe { $load(src.base().add((done + i) * LINE)) });
+                    }
+                }
+                for dst in dsts {
+                    for (i, &sum) in sums.iter().enumerate() {
+                        let at = (done + i) * LINE;
+                        // SAFETY: as above.
+                        unsafe {
+                            if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }
+                        }
+                    }
+                }
+                done += GROUP;
+            }
+            for i in done..count {
                 let at = i * LINE;
                 // SAFETY: as above.
                 unsafe {

@@ -21,8 +21,9 @@ pub(super) struct Drive<'d> {
     pub(super) worker: &'d mut Worker,
     /// By place: what the peer handed in when its buffers were looked up last.
     pub(super) seen: &'d mut [Handed],
-    /// Number of the call.
+    /// Number of the call, and what peers compare.
     pub(super) number: u64,
+    pub(super) id: u64,
     pub(super) turn: Turn,
     /// Bytes of what each rank hands in.
     pub(super) lens: [u64; SLOTS],
@@ -66,9 +67,10 @@ impl Drive<'_> {
             self.states[self.context.agents.len()] = State::begin(self.number, 0);
         }
         if !self.session.wires.is_empty() {
-            self.session.wires.begin(self.context, self.session.launches);
+            self.session.wires.begin(self.context, self.session.launches, self.id);
         }
         if self.turn.settle {
+            self.session.wires.greet();
             self.settle()?;
         }
         let mut closed = !self.context.awaited.is_empty();
@@ -164,7 +166,7 @@ impl Drive<'_> {
         }
         if !wires.is_empty() {
             let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
-            let pumped = pumped.inspect_err(|error| self.session.give_up(error))?;
+            let pumped = pumped.map_err(|trouble| self.session.in_trouble(trouble))?;
             pass.progress |= pumped.progress;
             pass.done &= pumped.sent;
         }

@@ -219,9 +219,9 @@ impl Executable {
             session.announce(number, *id, &lender.handed);
             // From here on peers know the buffers.
             let revoke = Revoke { last, handed: &lender.handed, written, lens };
-            let lasting = lender.lasting;
+            let (id, lasting) = (*id, lender.lasting);
             let mut drive =
-                Drive { session, context, params, views, states, worker, seen, number, turn, lens, lasting };
+                Drive { session, context, params, views, states, worker, seen, number, id, turn, lens, lasting };
             drive.run()?;
             std::mem::forget(revoke);
             copies(drive.views, copy_out, false);

@@ -10,7 +10,7 @@ use super::calls::{AHEAD, Calls, Handed, RING};
 use super::options::Options;
 use super::plan::Prepared;
 use super::seats::Seats;
-use super::wire::Wires;
+use super::wire::{Trouble, Wires};
 use crate::bootstrap::Bootstrap;
 use crate::error::{Cause, Error};
 use crate::memory::{Loan, Views};
@@ -242,14 +242,36 @@ impl Session {
 
     #[cold]
     fn mismatch(&mut self, place: usize, number: u64, own: u64, other: u64) -> Error {
+        // What is not known here the peer may have written down.
+        let text = Some(self.calls.text(place)).filter(|text| fnv(text.as_bytes()) == other);
+        self.differ(self.locals[place], number, own, other, text)
+    }
+
+    /// Ends the group because a peer calls something else; `text` is what it calls, if it has said so.
+    fn differ(&mut self, peer: u32, number: u64, own: u64, other: u64, text: Option<String>) -> Error {
         let unknown = |id: u64| format!("something that it prepared alone (call id {id:x})");
         let call = self.text_of(own).unwrap_or_else(|| unknown(own));
-        // What is not known here the peer may have written down.
-        let text = || Some(self.calls.text(place)).filter(|text| fnv(text.as_bytes()) == other);
-        let other = self.text_of(other).or_else(text).unwrap_or_else(|| unknown(other));
-        let error = Error::Mismatch { number, rank: self.rank(), call, peer: self.locals[place], other };
+        let other = self.text_of(other).or(text).unwrap_or_else(|| unknown(other));
+        let error = Error::Mismatch { number, rank: self.rank(), call, peer, other };
         self.give_up(&error);
         error
+    }
+
+    /// Ends the group because of what a rank of another node sent.
+    #[cold]
+    pub(super) fn in_trouble(&mut self, trouble: Trouble) -> Error {
+        match trouble {
+            Trouble::Lost(error) => {
+                self.give_up(&error);
+                error
+            }
+            Trouble::Differs { peer, own, other } => {
+                let error = self.differ(peer, self.number, own, other, None);
+                // Ranks that send to this node and wait for nobody there hear of it too.
+                self.bootstrap.abort(&error.to_string());
+                error
+            }
+        }
     }
 
     /// Says that the group cannot go on.

@@ -10,6 +10,7 @@ use std::net::TcpStream;
 
 use bytemuck::{Pod, Zeroable};
 
+use super::calls::RING;
 use super::plan::{PlanContext, Prepared};
 use crate::error::Error;
 use crate::interpret::{Launch, Remote, Trigger};
@@ -27,9 +28,11 @@ const READ: usize = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
-    /// Half of the plan's hash, and launch of the group. Nodes need not have the same plans: a preparation can fail on one.
+    /// Half of the plan's hash, launch of the group, and what the sender calls in it. Nodes need not have the same plans: a
+    /// preparation can fail on one.
     plan: u64,
     launch: u64,
+    call: u64,
     /// The trigger, and where its bytes begin; of a signal [`SIGNAL`] and the channel.
     instr: u32,
     number: u32,
@@ -41,14 +44,33 @@ struct Header {
 /// The instruction of a signal.
 const SIGNAL: u32 = u32::MAX;
 
+/// The instruction of a message that only says what a rank calls.
+const GREETING: u32 = u32::MAX - 1;
+
 /// Connections to ranks on other nodes.
 #[derive(Default)]
 pub(super) struct Wires {
     /// By rank; `None` for ranks that no plan has needed so far, and those of this node.
     wires: Vec<Option<RefCell<Wire>>>,
-    /// Half the hash of the plan at hand, and the launch.
+    /// Half the hash of the plan at hand, the launch and the call.
     plan: Cell<u64>,
     launch: Cell<u64>,
+    call: Cell<u64>,
+    /// What the last launches called, by launch.
+    history: Cell<[(u64, u64); RING as usize]>,
+}
+
+/// Why messages cannot be taken.
+pub(super) enum Trouble {
+    /// A rank is gone, or sends what no plan says.
+    Lost(Error),
+    /// A rank calls something else in a launch.
+    Differs {
+        peer: u32,
+        /// Ids of the calls.
+        own: u64,
+        other: u64,
+    },
 }
 
 /// A connection.
@@ -90,23 +112,45 @@ impl Wires {
         Ok(())
     }
 
-    /// Begins a launch.
-    pub(super) fn begin(&self, plan: &PlanContext, launch: u64) {
+    /// Begins a launch, a call `call`.
+    pub(super) fn begin(&self, plan: &PlanContext, launch: u64, call: u64) {
         self.plan.set(plan.key());
         self.launch.set(launch);
+        self.call.set(call);
+        let mut history = self.history.get();
+        history[(launch % RING) as usize] = (launch, call);
+        self.history.set(history);
+    }
+
+    /// Says to all what this rank calls, where it is about to wait for them otherwise than for their messages.
+    pub(super) fn greet(&self) {
+        for (peer, wire) in (0..).zip(&self.wires) {
+            self.send(peer, self.header(GREETING, 0, 0), &mut |_| {});
+            if let Some(wire) = wire {
+                // What cannot be sent now goes with what follows, and who is gone is seen then.
+                let _ = wire.borrow_mut().write();
+            }
+        }
+    }
+
+    /// What this rank called in a launch, if it is one of the last.
+    fn called(&self, launch: u64) -> Option<u64> {
+        let (known, call) = self.history.get()[(launch % RING) as usize];
+        (known == launch).then_some(call)
     }
 
     /// Sends and receives as much as goes without waiting. `launch`: the one at hand; `plans`: all of the group.
     ///
     /// # Errors
-    /// [`Error::Lost`] names a rank that is gone, or that sends what no plan says.
-    pub(super) fn pump(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<Pumped, Error> {
+    /// [`Trouble::Lost`] names a rank that is gone, or that sends what no plan says; [`Trouble::Differs`] one whose first
+    /// message of a launch says that it calls something else.
+    pub(super) fn pump(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<Pumped, Trouble> {
         let mut pumped = Pumped { progress: false, sent: true };
         for (peer, wire) in (0..).zip(&self.wires) {
             let Some(mut wire) = wire.as_ref().map(RefCell::borrow_mut) else {
                 continue;
             };
-            let lost = |why: String| Error::Lost { peer, why };
+            let lost = |why: String| Trouble::Lost(Error::Lost { peer, why });
             pumped.progress |= wire.write().map_err(|why| lost(format!("its connection failed: {why}")))?;
             pumped.sent &= wire.waiting.is_empty();
             pumped.progress |= wire.fill();
@@ -114,6 +158,9 @@ impl Wires {
             while let Some((header, bytes)) = wire.next(used).map_err(lost)? {
                 if header.launch > self.launch.get() {
                     break;
+                }
+                if let Some(own) = self.called(header.launch).filter(|&own| own != header.call) {
+                    return Err(Trouble::Differs { peer, own, other: header.call });
                 }
                 if !self.accept(rank, &header, bytes, launch, plans) {
                     return Err(lost(format!("it sent a message that no plan has: {header:?}")));
@@ -129,6 +176,9 @@ impl Wires {
     /// Does what a message says; whether that can be.
     fn accept(&self, rank: u32, header: &Header, bytes: &[u8], launch: &Launch<'_>, plans: &[Prepared]) -> bool {
         let Header { plan, number, instr, at, .. } = *header;
+        if instr == GREETING {
+            return true;
+        }
         if instr == SIGNAL {
             let mut plans = plans.iter().map(|plan| &plan.context);
             let Some(context) = plans.find(|context| context.key() == plan) else {
@@ -144,6 +194,11 @@ impl Wires {
         // Data of a launch that is over is data that nobody waited for.
         let current = header.launch == self.launch.get() && plan == self.plan.get();
         !current || launch.accept(rank, &Trigger { instr, number, at, len: 0 }, bytes)
+    }
+
+    /// The header of a message of this launch.
+    fn header(&self, instr: u32, number: u32, at: u64) -> Header {
+        Header { plan: self.plan.get(), launch: self.launch.get(), call: self.call.get(), instr, number, at, len: 0 }
     }
 
     fn send(&self, rank: u32, header: Header, bytes: &mut dyn FnMut(&mut Vec<u8>)) {
@@ -176,13 +231,11 @@ impl Remote for Wires {
 
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>)) {
         let Trigger { instr, number, .. } = *trigger;
-        let (plan, launch) = (self.plan.get(), self.launch.get());
-        self.send(rank, Header { plan, launch, instr, number, at, len: 0 }, bytes);
+        self.send(rank, self.header(instr, number, at), bytes);
     }
 
     fn signal(&self, rank: u32, channel: u32) {
-        let (plan, launch) = (self.plan.get(), self.launch.get());
-        self.send(rank, Header { plan, launch, instr: SIGNAL, number: channel, at: 0, len: 0 }, &mut |_| {});
+        self.send(rank, self.header(SIGNAL, channel, 0), &mut |_| {});
     }
 }
 

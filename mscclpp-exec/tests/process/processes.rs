@@ -28,6 +28,7 @@ pub fn play(role: &str, transport: Transport) {
     match role {
         "results" => results(&transport, transport.num_ranks()),
         "nodes" => results(&transport, 2),
+        "differ" => differ(&transport),
         "killed" | "stopped" => launches_until_an_error(transport),
         "soak" => soak(&transport),
         "descriptors" => needs_few_descriptors(&transport),
@@ -136,6 +137,30 @@ fn take_all_descriptors() -> Vec<File> {
 fn a_plan_that_one_node_could_not_prepare() {
     for text in Job::start("short of descriptors", 4, 2).succeed() {
         assert!(text.contains("launched all"), "{text}");
+    }
+}
+
+/// The nodes launch what they have prepared in different orders.
+fn differ(transport: &Transport) {
+    let algorithm = algorithms::find("allreduce_hierarchical").expect("it is in the library");
+    let in_place = algorithm.placement() == algorithms::Placement::InPlace;
+    let plan = plan_on(algorithm, (4, 2), in_place, 0);
+    let message = |count| Message::of::<f32>(count).any_size();
+    let mut small = transport.prepare(&plan, message(400)).expect("the same");
+    let mut large = transport.prepare(&plan, message(800)).expect("the same");
+    let launch = |x: &mut Executable| {
+        let (mut input, mut output) = (vec![1.0_f32; x.input_len()], vec![0.0_f32; x.output_len()]);
+        if in_place { x.launch_in_place(&mut input) } else { x.launch(&input, &mut output) }
+    };
+    launch(&mut small).expect("the same");
+    let error = launch(if transport.rank() < 2 { &mut small } else { &mut large }).expect_err("nodes differ");
+    println!("{error}");
+}
+
+#[test]
+fn nodes_that_call_different_things_say_what_both_call() {
+    for (rank, text) in Job::start("differ", 4, 2).succeed().iter().enumerate() {
+        assert!(text.contains("400 f32") && text.contains("800 f32"), "rank {rank}: {text}");
     }
 }
 
