@@ -20,7 +20,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         let name = format!("devices::plans::{}", algorithm.name());
         with_seeds(name, seeds.clone(), move |seed| every_map(seed, algorithm))
     });
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
+        ("port_channels_are_at_rest", port_channels_are_at_rest),
         ("a_launch_ends_on_all_devices", a_launch_ends_on_all_devices),
         ("launches_follow_one_another", launches_follow_one_another),
         ("graphs_on_several_devices", graphs_on_several_devices),
@@ -140,6 +141,24 @@ fn a_launch_ends_on_all_devices(seed: u64) -> Result<(), Failed> {
         // To and fro: back where it came from.
         if let Some(at) = found.iter().position(|&byte| byte != rank as u8) {
             return Err(format!("rank {rank}, byte {at}: {:#x}, slow device {slow:?}", found[at]).into());
+        }
+    }
+    Ok(())
+}
+
+/// What a launch asked for through port channels is done when it has been waited for, also if the plan itself waits for nothing.
+fn port_channels_are_at_rest(seed: u64) -> Result<(), Failed> {
+    for map in [&[0, 0, 0][..], &[0, 1, 2]] {
+        let algorithm = algorithms::find("alltoall_ports").ok_or("no such algorithm")?;
+        let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
+        for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
+            block.ops.retain(|op| !matches!(op.kind, OpKind::Signal | OpKind::Wait | OpKind::Flush));
+        }
+        let message = Message::new(DataType::U8, 999).any_size();
+        let world = world(seed, map)?;
+        let mut pair = Pair::new(&world, &Plan::new(&tree), message)?.ok_or("too many thread blocks")?;
+        for _ in 0..5 {
+            pair.check(2)?;
         }
     }
     Ok(())

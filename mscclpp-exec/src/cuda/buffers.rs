@@ -11,7 +11,9 @@ use super::world::Inner;
 use crate::dtype::DataType;
 use crate::error::Error;
 
-/// A range of a device's memory, wherever it comes from.
+/// A range of a device's memory, wherever it comes from: a [`DeviceBuffer`], a [tensor](super::dlpack::Tensor) of another library,
+/// an allocation of cudarc's, or any address. To make one is safe, as it is only a number; launches that use it say what must
+/// hold for the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSlice {
     /// The first byte's address.
@@ -21,6 +23,14 @@ pub struct DeviceSlice {
 }
 
 impl DeviceSlice {
+    /// A slice of cudarc's, for launches on a stream that is ordered behind what cudarc has put on its own: synchronize that
+    /// first, or launch on it ([`Stream::from_raw`](super::Stream::from_raw)). The slice must live as long as it is used.
+    pub fn of_cudarc<T>(slice: &impl cudarc::driver::DevicePtr<T>, stream: &cudarc::driver::CudaStream) -> Self {
+        let bytes = (slice.len() * size_of::<T>()) as u64;
+        let (address, _done) = slice.device_ptr(stream);
+        Self { address, bytes }
+    }
+
     /// Nothing.
     pub const EMPTY: Self = Self { address: 0, bytes: 0 };
 }
@@ -40,6 +50,11 @@ impl DeviceBuffer {
     pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
         let driver = device.driver().clone();
         Ok(Self { memory: DeviceMemory::zeroed(&driver, bytes)?, driver, bytes })
+    }
+
+    /// Number of its device.
+    pub(super) fn ordinal(&self) -> u32 {
+        self.driver.properties().ordinal
     }
 
     /// All of it.
@@ -116,10 +131,8 @@ impl Binding {
 
 impl Drop for Binding {
     fn drop(&mut self) {
-        if self.world.spans() {
-            // Kernels of other devices may still use what is given back; a failure cannot be mended here.
-            let _ = self.world.wait_idle();
-        }
+        // What is given back may still be in use; a failure cannot be mended here.
+        let _ = self.world.settle();
     }
 }
 

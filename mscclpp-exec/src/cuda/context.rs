@@ -41,6 +41,8 @@ struct Scratch {
 /// What one device has of a plan.
 pub(super) struct Part {
     pub(super) device: Device,
+    // Ended before memory goes that it copies to.
+    pub(super) proxies: Option<Proxies>,
     /// Its thread blocks, by their numbers in the program, ascending.
     pub(super) numbers: Vec<u32>,
     counters: DeviceMemory,
@@ -52,7 +54,6 @@ pub(super) struct Part {
     reports: DeviceMemory,
     /// Addresses of all ranks' scratch, which do not move when it grows.
     scratch_table: DeviceMemory,
-    pub(super) proxies: Option<Proxies>,
     pub(super) specialised: Specialised,
 }
 
@@ -137,6 +138,13 @@ impl Context {
     /// Asks a launch under way to give up.
     pub(super) fn abort(&self) {
         self.flags.word(0).store(1, Relaxed);
+    }
+
+    /// Sees to it that port channels are at rest: nothing is copied any more. The devices are idle.
+    pub(super) fn settle(&self) -> Result<(), Error> {
+        let gave_up = self.has_given_up();
+        let rest = |proxies: &Proxies| if gave_up { proxies.reset() } else { proxies.settle() };
+        Ok(self.parts.iter().filter_map(|part| part.proxies.as_ref()).try_for_each(rest)?)
     }
 
     /// What every thread block that gave up waited for, by its number in the program.

@@ -110,6 +110,12 @@ impl Device {
         Stream::new(self)
     }
 
+    /// Whether the device has multicast objects, with which one store reaches all devices of a switch, and one load adds them up.
+    /// Switch channels do without so far: they read and write their members' memories one by one, on every device.
+    pub fn is_nvls_supported(&self) -> bool {
+        self.properties().multicast
+    }
+
     /// Its number, counted from 0.
     pub fn ordinal(&self) -> u32 {
         self.properties().ordinal

@@ -23,6 +23,7 @@ mod abi;
 mod buffers;
 mod context;
 mod device;
+pub mod dlpack;
 mod driver;
 mod images;
 pub mod jit;

@@ -34,7 +34,7 @@ struct Shared {
     heads: DeviceMemory,
     queues: Vec<Queue>,
     stop: AtomicBool,
-    /// Word 0 asks the device to give up.
+    /// Word 0 asks the device to give up, word 1 says that it has.
     flags: Arc<MappedMemory>,
     /// Held while requests are served.
     state: Mutex<State>,
@@ -127,6 +127,28 @@ impl Proxies {
     /// The driver's call that failed in the thread, if one did.
     pub(super) fn failure(&self) -> Option<driver::DriverError> {
         self.shared.lock().failed.clone()
+    }
+
+    /// Waits until everything that launches have asked for so far is done, unless one gives up.
+    pub(super) fn settle(&self) -> driver::Result<()> {
+        let shared = &self.shared;
+        let mut heads = vec![0_u64; shared.queues.len()];
+        shared.driver.download(bytemuck::cast_slice_mut(&mut heads), shared.heads.address())?;
+        loop {
+            {
+                let state = shared.lock();
+                let all_taken = state.taken.iter().zip(&heads).all(|(taken, head)| taken >= head);
+                // Whoever gave up in the meantime may have left without his request.
+                let gave_up = shared.flags.word(4).load(Acquire) != 0;
+                if let Some(error) = &state.failed {
+                    return Err(error.clone());
+                }
+                if gave_up || all_taken && state.pending.is_empty() {
+                    return Ok(());
+                }
+            }
+            std::thread::yield_now();
+        }
     }
 
     /// Empties the queues. The device is idle.

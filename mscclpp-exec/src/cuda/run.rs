@@ -362,7 +362,11 @@ impl Run {
     /// [`Options::timeout`]: super::Options::timeout
     pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
         stream.synchronize()?;
-        if self.context.has_given_up() { Err(self.recover(stream)) } else { Ok(()) }
+        if self.context.has_given_up() {
+            return Err(self.recover(stream));
+        }
+        // Plans that are right have waited for what goes through port channels.
+        self.context.settle()
     }
 
     /// Makes launches under way give up, from another thread; if there are none, the next one.
@@ -398,10 +402,8 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if self.world.spans() {
-            // Kernels of other devices may still use what is given back; a failure cannot be mended here.
-            let _ = self.world.wait_idle();
-        }
+        // What is given back may still be in use; a failure cannot be mended here.
+        let _ = self.world.settle();
     }
 }
 

@@ -200,6 +200,13 @@ impl std::fmt::Debug for World {
     }
 }
 
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A failure cannot be mended here.
+        let _ = self.settle();
+    }
+}
+
 impl Inner {
     /// The device of a rank, if that is one of this process.
     pub(super) fn device(&self, rank: u32) -> Option<&Device> {
@@ -225,9 +232,12 @@ impl Inner {
         mine.ok_or_else(|| Error::Internal("a failure that all agreed to".into()))
     }
 
-    /// Waits until nothing is under way on any device.
-    pub(super) fn wait_idle(&self) -> Result<(), Error> {
-        Ok(self.devices.iter().try_for_each(|device| device.driver().wait_idle())?)
+    /// Waits until nothing is under way on any device, nor through port channels. Kernels of one device use memory of another, so
+    /// this comes before any memory goes.
+    pub(super) fn settle(&self) -> Result<(), Error> {
+        self.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
+        let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.iter().try_for_each(|context| context.settle())
     }
 
     /// What the world keeps of a plan. Plans are told apart by their contents.

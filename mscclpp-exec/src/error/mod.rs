@@ -191,6 +191,14 @@ pub enum Error {
         /// What the driver says.
         error: Box<DriverError>,
     },
+    /// A tensor that cannot be used as it is.
+    #[error("a tensor {found}, expected {expected}")]
+    Tensor {
+        /// What it is.
+        found: String,
+        /// What it must be.
+        expected: String,
+    },
     /// A buffer that only another process can read and write.
     #[error("rank {rank} is not one of this process")]
     NotHere {
@@ -311,6 +319,7 @@ impl Error {
             | Self::BufferCount { .. }
             | Self::ElementType { .. }
             | Self::DeviceCopy { .. }
+            | Self::Tensor { .. }
             | Self::NotHere { .. }
             | Self::NoStream { .. } => Code::WrongBuffers,
             Self::InPlace { .. } => Code::WrongPlace,

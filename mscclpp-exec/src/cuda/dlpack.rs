@@ -1,0 +1,258 @@
+//! Tensors of other libraries: DLPack, in which PyTorch, JAX, CuPy and others hand one another memory without copies.
+//!
+//! ```no_run
+//! # use mscclpp_exec::cuda::{Device, DeviceBuffer, dlpack};
+//! # use mscclpp_exec::DataType;
+//! # fn f(device: &Device, capsule: *mut dlpack::ManagedTensor) -> Result<(), mscclpp_exec::Error> {
+//! // What a capsule named `dltensor` holds, which is renamed to `used_dltensor` then.
+//! let tensor = unsafe { dlpack::Tensor::import(capsule, device)? };
+//! let slice = tensor.as_slice(); // for `Run::bind` or `Run::launch`
+//!
+//! let buffer = DeviceBuffer::new(device, 4 * 1000)?;
+//! let capsule = dlpack::export(buffer, DataType::F32, &[10, 100])?; // for `torch.from_dlpack`
+//! # Ok(()) }
+//! ```
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use super::buffers::{DeviceBuffer, DeviceSlice};
+use super::device::Device;
+use crate::dtype::DataType;
+use crate::error::Error;
+
+/// `DLDevice`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct TensorDevice {
+    /// Its kind; 2 for CUDA.
+    pub kind: i32,
+    /// Its number, counted from 0.
+    pub ordinal: i32,
+}
+
+/// `DLDataType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct TensorType {
+    /// Integer, unsigned, float and so on, by DLPack's numbers.
+    pub code: u8,
+    /// Bits of an element.
+    pub bits: u8,
+    /// Elements of a vector; 1 for what is no vector.
+    pub lanes: u16,
+}
+
+/// `DLTensor`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RawTensor {
+    /// The memory.
+    pub data: *mut c_void,
+    /// Where it is.
+    pub device: TensorDevice,
+    /// Number of dimensions.
+    pub ndim: i32,
+    /// Type of the elements.
+    pub dtype: TensorType,
+    /// Elements of each dimension.
+    pub shape: *mut i64,
+    /// From one element of a dimension to the next, in elements; null for row by row, without gaps.
+    pub strides: *mut i64,
+    /// The first element's place in the memory.
+    pub byte_offset: u64,
+}
+
+/// `DLManagedTensor`, as a capsule named `dltensor` holds it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct ManagedTensor {
+    /// The tensor.
+    pub tensor: RawTensor,
+    /// The owner's.
+    pub context: *mut c_void,
+    /// Gives it back; called once by whoever has it last.
+    pub deleter: Option<unsafe extern "C" fn(*mut Self)>,
+}
+
+/// The kind of CUDA devices.
+const CUDA: i32 = 2;
+
+/// Most dimensions of a tensor: what has more is no tensor.
+const MOST_DIMENSIONS: i32 = 64;
+
+/// DLPack's numbers for our types.
+const TYPES: [(DataType, u8); 12] = [
+    (DataType::I8, 0),
+    (DataType::I32, 0),
+    (DataType::I64, 0),
+    (DataType::U8, 1),
+    (DataType::U32, 1),
+    (DataType::U64, 1),
+    (DataType::F16, 2),
+    (DataType::F32, 2),
+    (DataType::F64, 2),
+    (DataType::BF16, 4),
+    (DataType::F8E4M3, 10),
+    (DataType::F8E5M2, 12),
+];
+
+/// Another library's tensor on a device, given back when this is dropped.
+#[derive(Debug)]
+pub struct Tensor {
+    tensor: NonNull<ManagedTensor>,
+    slice: DeviceSlice,
+    dtype: DataType,
+}
+
+// SAFETY: DLPack's tensors may be used and given back by any thread; nothing here is changed through a shared reference.
+unsafe impl Send for Tensor {}
+// SAFETY: as above.
+unsafe impl Sync for Tensor {}
+
+impl Tensor {
+    /// Takes a tensor over: all of its elements lie on `device`, one behind the other. If it is refused it is given back at
+    /// once.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] for another device, a type that is none of ours, or elements with gaps in between.
+    ///
+    /// # Safety
+    /// `tensor` is null or a tensor as DLPack describes it, and the caller's to give away: nobody else calls its deleter. What
+    /// was put on streams of its former owner is done, or ordered before what is done with it here.
+    pub unsafe fn import(tensor: *mut ManagedTensor, device: &Device) -> Result<Self, Error> {
+        let wrong = |found: String, expected: &str| Error::Tensor { found, expected: expected.to_owned() };
+        let Some(tensor) = NonNull::new(tensor) else {
+            return Err(wrong("that is null".into(), "one with memory"));
+        };
+        let mut taken = Self { tensor, slice: DeviceSlice::EMPTY, dtype: DataType::U8 };
+        // SAFETY: the caller's promise.
+        let raw = unsafe { &tensor.as_ref().tensor };
+        if (raw.device.kind, i64::from(raw.device.ordinal)) != (CUDA, i64::from(device.ordinal())) {
+            let TensorDevice { kind, ordinal } = raw.device;
+            return Err(wrong(
+                format!("on device {ordinal} of kind {kind}"),
+                &format!("one on {}, of kind {CUDA}", device.label()),
+            ));
+        }
+        let TensorType { code, bits, lanes } = raw.dtype;
+        let known = TYPES.iter().find(|(dtype, of)| *of == code && dtype.size() * 8 == usize::from(bits) && lanes == 1);
+        let Some(&(dtype, _)) = known else {
+            return Err(wrong(
+                format!("of type {code} with {bits} bits and {lanes} lanes"),
+                "one of the types of a message",
+            ));
+        };
+        if !(0..=MOST_DIMENSIONS).contains(&raw.ndim) {
+            return Err(wrong(format!("of {} dimensions", raw.ndim), "at most 64"));
+        }
+        let list = |at: *const i64| match raw.ndim {
+            0 => &[][..],
+            // SAFETY: there is one for each dimension.
+            count => unsafe { std::slice::from_raw_parts(at, count as usize) },
+        };
+        if raw.shape.is_null() && raw.ndim > 0 {
+            return Err(wrong("without shape".into(), "one with a shape"));
+        }
+        let shape = list(raw.shape);
+        let elements = shape.iter().try_fold(1_u64, |all, &each| all.checked_mul(u64::try_from(each).ok()?));
+        let bytes = elements.and_then(|elements| elements.checked_mul(dtype.size() as u64));
+        let end = bytes.and_then(|bytes| (raw.data as u64).checked_add(raw.byte_offset)?.checked_add(bytes));
+        let (Some(bytes), Some(_)) = (bytes, end) else {
+            return Err(wrong(format!("of shape {shape:?}"), "one that fits into memory"));
+        };
+        if raw.data.is_null() && bytes > 0 {
+            return Err(wrong("without memory".into(), "one with memory"));
+        }
+        if !raw.strides.is_null() && bytes > 0 {
+            let strides = list(raw.strides);
+            let mut next = 1;
+            for (&len, &stride) in shape.iter().zip(strides).rev() {
+                // The stride of a single element says nothing.
+                if len != 1 && stride != next {
+                    return Err(wrong(
+                        format!("of shape {shape:?} with strides {strides:?}"),
+                        "one without gaps, row by row",
+                    ));
+                }
+                next *= len;
+            }
+        }
+        if bytes > 0 {
+            taken.slice = DeviceSlice { address: raw.data as u64 + raw.byte_offset, bytes };
+        }
+        taken.dtype = dtype;
+        Ok(taken)
+    }
+
+    /// Where its elements lie.
+    pub fn as_slice(&self) -> DeviceSlice {
+        self.slice
+    }
+
+    /// Type of its elements.
+    pub fn dtype(&self) -> DataType {
+        self.dtype
+    }
+}
+
+impl Drop for Tensor {
+    fn drop(&mut self) {
+        // SAFETY: taken over from its owner, and not given back yet.
+        unsafe {
+            if let Some(deleter) = self.tensor.as_ref().deleter {
+                deleter(self.tensor.as_ptr());
+            }
+        }
+    }
+}
+
+/// What an exported tensor owns.
+struct Exported {
+    managed: ManagedTensor,
+    shape: Box<[i64]>,
+    _buffer: DeviceBuffer,
+}
+
+/// Gives a buffer away as a tensor, row by row, for a capsule named `dltensor`. Its memory is freed when its deleter is called,
+/// which whoever takes it does once.
+///
+/// # Errors
+/// [`Error::Tensor`] if the shape does not have as many bytes as the buffer.
+pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<NonNull<ManagedTensor>, Error> {
+    let DeviceSlice { address, bytes } = buffer.as_slice();
+    let elements = shape.iter().try_fold(1_u64, |all, &each| all.checked_mul(each));
+    let signed: Option<Box<[i64]>> = shape.iter().map(|&each| i64::try_from(each).ok()).collect();
+    let expected = || format!("one of {bytes} bytes");
+    let fits = elements.and_then(|elements| elements.checked_mul(dtype.size() as u64)) == Some(bytes);
+    let (true, Some(shape), Ok(ndim)) = (fits, signed, i32::try_from(shape.len())) else {
+        return Err(Error::Tensor { found: format!("of {dtype} with shape {shape:?}"), expected: expected() });
+    };
+    let code = TYPES.iter().find(|(known, _)| *known == dtype).map_or(0, |(_, code)| *code);
+    let tensor = RawTensor {
+        data: address as *mut c_void,
+        device: TensorDevice { kind: CUDA, ordinal: buffer.ordinal() as i32 },
+        ndim,
+        dtype: TensorType { code, bits: dtype.size() as u8 * 8, lanes: 1 },
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    };
+    let managed = ManagedTensor { tensor, context: std::ptr::null_mut(), deleter: Some(delete) };
+    let exported = Box::into_raw(Box::new(Exported { managed, shape, _buffer: buffer }));
+    // SAFETY: just made, and nobody else's; the pointers are to parts of it, which stay where they are until `delete`.
+    unsafe {
+        (*exported).managed.tensor.shape = (*exported).shape.as_mut_ptr();
+        (*exported).managed.context = exported.cast();
+        Ok(NonNull::new_unchecked(&raw mut (*exported).managed))
+    }
+}
+
+/// Gives an exported tensor back.
+unsafe extern "C" fn delete(tensor: *mut ManagedTensor) {
+    if tensor.is_null() {
+        return;
+    }
+    // SAFETY: made by `export`, whose box the context is; whoever calls this has the tensor, and calls it once.
+    drop(unsafe { Box::from_raw((*tensor).context.cast::<Exported>()) });
+}
