@@ -122,7 +122,9 @@ unsafe extern "C" fn nothing(_: *mut ManagedTensor) {}
 
 fn offsets_and_shapes() -> Result<(), Failed> {
     let device = device()?;
-    let cases: [(&mut [i64], Option<&mut [i64]>, u64, DeviceSlice); 5] = [
+    /// Shape, strides, offset, and where the elements are.
+    type Case<'a> = (&'a mut [i64], Option<&'a mut [i64]>, u64, DeviceSlice);
+    let cases: [Case<'_>; 5] = [
         (&mut [2, 3], None, 0, DeviceSlice { address: 256, bytes: 24 }),
         (&mut [2, 3], Some(&mut [3, 1]), 8, DeviceSlice { address: 264, bytes: 24 }),
         // The stride of one element says nothing.
