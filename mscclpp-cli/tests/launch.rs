@@ -111,9 +111,9 @@ fn a_signal_leaves_the_ranks_the_time_that_they_were_given() {
 #[test]
 fn signals_that_are_ignored_do_no_harm() {
     // Daemons have the ends of their children ignored, and `nohup` the end of the terminal.
-    let ranks = script("-n 2", "[ $RANK = 0 ] && kill -HUP $PPID; exit 5");
-    assert_eq!(behind(&["env", "--ignore-signal=CHLD"], ranks.clone()).status.code(), Some(129));
-    assert_eq!(behind(&["env", "--ignore-signal=HUP"], ranks).status.code(), Some(5));
+    let ranks = |time| script("-n 2", &format!("[ $RANK = 0 ] && kill -HUP $PPID; sleep {time}; exit 5"));
+    assert_eq!(behind(&["env", "--ignore-signal=CHLD"], ranks(1000)).status.code(), Some(129));
+    assert_eq!(behind(&["env", "--ignore-signal=HUP"], ranks(1)).status.code(), Some(5));
 }
 
 #[test]
