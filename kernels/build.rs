@@ -57,6 +57,26 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// The same for kernels that are written for one plan, which are compiled when a test asks for them.
+const SPECIALISED_BUGS: &[(&str, &str, &str, &str)] = &[
+    (
+        "even_without_looking",
+        "specialised.h",
+        "return place.space == kPackets || place.limit >= operand.size * launch.stride;",
+        "return true;",
+    ),
+    ("short_copies", "specialised.h", "+ piece.at, piece.len, 0);", "+ piece.at, piece.len - piece.len / 2, 0);"),
+    (
+        "a_vector_too_few",
+        "specialised.h",
+        "for (; at < end; at += step) reduce_vectors",
+        "for (; at + 16 < end; at += step) reduce_vectors",
+    ),
+    ("packets_not_awaited", "specialised.h", "if (!there[j]) payload[j] =", "if (window().failed) payload[j] ="),
+    ("sums_without_waiting", "specialised.h", "if (!there[s]) payload[s] =", "if (window().failed) payload[s] ="),
+    ("flags_of_the_first_launch", "specialised.h", "w.flag = flag_of(sequence);", "w.flag = 1;"),
+];
+
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(simulator)");
     for file in std::fs::read_dir(".").expect("this folder").chain(std::fs::read_dir("sim").expect("the simulator")) {
@@ -97,6 +117,11 @@ fn main() {
         copy_with_bug(Path::new(&here), &folder, file, from, to);
         module(format!("f32_with_{name}"), "float", "float", &folder);
     }
+    for (name, file, from, to) in SPECIALISED_BUGS {
+        copy_with_bug(Path::new(&here), &Path::new(&out).join("bugs").join(name), file, from, to);
+    }
+    let specialised: Vec<&str> = SPECIALISED_BUGS.iter().map(|(name, ..)| *name).collect();
+    println!("cargo::rustc-env=SIM_SPECIALISED_BUGS={}", specialised.join(","));
     println!("cargo::rustc-env=SIM_BUGS={}", BUGS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(","));
     let table: String = names
         .iter()

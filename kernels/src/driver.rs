@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use mscclpp_exec::cuda::jit::{Compiler, JitError};
 use mscclpp_exec::cuda::{Allocation, Driver, Export, Handle, Import, Mapped, Properties};
@@ -17,6 +17,7 @@ use crate::plugin::{Plugin, PluginCompiler};
 pub(crate) struct Simulator {
     properties: Properties,
     machine: Arc<Machine>,
+    compiler: OnceLock<std::result::Result<PluginCompiler, JitError>>,
 }
 
 impl Simulator {
@@ -34,7 +35,7 @@ impl Simulator {
                 driver: 13_000,
                 multicast: false,
             };
-            Self { properties, machine: Arc::clone(&machine) }
+            Self { properties, machine: Arc::clone(&machine), compiler: OnceLock::new() }
         })
     }
 
@@ -214,7 +215,8 @@ unsafe impl Driver for Simulator {
                 Err(text) => return error("cuModuleLoadData", Code::InvalidValue, text),
             },
             false => {
-                let name = self.machine.options.bug.map_or(name.to_owned(), |bug| format!("{name}_with_{bug}"));
+                let bug = self.machine.options.bug.filter(|bug| crate::bugs().any(|known| known == *bug));
+                let name = bug.map_or(name.to_owned(), |bug| format!("{name}_with_{bug}"));
                 Module::Built(CString::new(name).unwrap_or_default())
             }
         };
@@ -373,7 +375,9 @@ unsafe impl Driver for Simulator {
     }
 
     fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
-        PluginCompiler::get()
+        let new = || PluginCompiler::new(self.machine.options.bug);
+        let compiler = self.compiler.get_or_init(new).as_ref();
+        compiler.map(|compiler| compiler as &dyn Compiler).map_err(Clone::clone)
     }
 
     fn enter_helper_thread(&self) -> Result<()> {

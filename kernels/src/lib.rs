@@ -30,6 +30,11 @@ pub fn bugs() -> impl Iterator<Item = &'static str> {
     option_env!("SIM_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
 }
 
+/// Bugs of kernels that are written for one plan.
+pub fn specialised_bugs() -> impl Iterator<Item = &'static str> {
+    option_env!("SIM_SPECIALISED_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+}
+
 /// A simulated device.
 ///
 /// # Errors

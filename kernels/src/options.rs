@@ -13,7 +13,7 @@ pub struct Options {
     pub stop_at_one_of: u32,
     /// Whether plain stores are weak.
     pub weak: bool,
-    /// A bug in the device code, one of [`bugs`](crate::bugs); only for f32.
+    /// A bug in the device code, one of [`bugs`](crate::bugs), only for f32, or of [`specialised_bugs`](crate::specialised_bugs).
     pub bug: Option<&'static str>,
     /// The driver's call that fails: its name, and which of its calls, counted from 1.
     pub failing: Option<(&'static str, u64)>,

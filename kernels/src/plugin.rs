@@ -4,7 +4,6 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::sync::OnceLock;
 
 use libloading::Library;
 use mscclpp_exec::cuda::jit::{Compiler, Image, JitError, Source};
@@ -50,23 +49,21 @@ impl Plugin {
 /// The C++ compiler that this crate was built with.
 pub(crate) struct PluginCompiler {
     identity: String,
+    bug: Option<&'static str>,
 }
 
 /// The simulator's half of the device code.
 const SIMULATOR: &str = include_str!("../sim/dev_sim.h");
 
 impl PluginCompiler {
-    pub(crate) fn get() -> Result<&'static dyn Compiler, JitError> {
-        static COMPILER: OnceLock<Result<PluginCompiler, JitError>> = OnceLock::new();
-        let compiler = COMPILER.get_or_init(Self::new).as_ref();
-        compiler.map(|compiler| compiler as &dyn Compiler).map_err(Clone::clone)
-    }
-
-    fn new() -> Result<Self, JitError> {
+    /// `bug`: what is planted into the device code's headers, if it is one of theirs.
+    pub(crate) fn new(bug: Option<&'static str>) -> Result<Self, JitError> {
         let version = Command::new(env!("SIM_COMPILER")).arg("--version").output();
         let version = version.map_err(|error| call("--version", &error))?.stdout;
         let version = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
-        Ok(Self { identity: format!("{version} for the simulator\n{SIMULATOR}") })
+        let bug = bug.filter(|bug| crate::specialised_bugs().any(|known| known == *bug));
+        let identity = format!("{version} for the simulator, planted {bug:?}\n{SIMULATOR}");
+        Ok(Self { identity, bug })
     }
 }
 
@@ -89,7 +86,10 @@ impl Compiler for PluginCompiler {
         let write = |name: &str, text: &str| write(name, text).map_err(|error| call("write", &error));
         // As with NVRTC the first header of a name is the one that is seen.
         for (name, text) in source.headers().collect::<Vec<_>>().into_iter().rev() {
-            write(name, text)?;
+            // `build.rs` has put copies of the headers there.
+            let with_bug = self.bug.map(|bug| Path::new(env!("OUT_DIR")).join("bugs").join(bug).join(name));
+            let text = with_bug.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_else(|| text.to_owned());
+            write(name, &text)?;
         }
         write("sim/dev_sim.h", SIMULATOR)?;
         write(source.name(), source.text())?;

@@ -4,25 +4,30 @@ use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{self, Device, World};
+use mscclpp_exec::cuda::jit::Cache;
+use mscclpp_exec::cuda::{self, Device, Prepare, World};
 use mscclpp_exec::{DataType, Message, algorithms};
-use mscclpp_kernels::{Options, bugs, simulator};
+use mscclpp_kernels::{Options, bugs, simulator, specialised_bugs};
 
+use super::CACHE;
 use super::bits::Pair;
 
 pub(crate) fn tests() -> Vec<Trial> {
-    bugs().map(|bug| Trial::test(format!("bugs::{bug}"), move || is_found(bug))).collect()
+    let interpreted = bugs().map(|bug| (bug, Prepare::default()));
+    let specialised = specialised_bugs().map(|bug| (bug, Prepare { specialise: true }));
+    let trial = |(bug, prepare)| Trial::test(format!("bugs::{bug}"), move || is_found(bug, prepare));
+    interpreted.chain(specialised).map(trial).collect()
 }
 
 /// Seeds in which a bug must show.
 const SEEDS: u64 = 30;
 
-fn is_found(bug: &'static str) -> Result<(), Failed> {
+fn is_found(bug: &'static str, prepare: Prepare) -> Result<(), Failed> {
     for seed in 1..=SEEDS {
         let options =
             Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], bug: Some(bug), ..Options::default() };
-        let device = Device::with_driver(simulator(options)?);
-        if run(&device).is_err() {
+        let device = Device::with_cache(simulator(options)?, Cache::at(CACHE));
+        if run(&device, prepare).is_err() {
             return Ok(());
         }
     }
@@ -30,11 +35,12 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
 }
 
 /// Plans that use all of the device code between them.
-fn run(device: &Device) -> Result<(), Failed> {
+fn run(device: &Device, prepare: Prepare) -> Result<(), Failed> {
     let short = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
     /// Name, ranks and ranks per node, arguments.
     type Case = (&'static str, (u32, u32), &'static [(&'static str, usize)]);
-    let plans: [Case; 6] = [
+    let plans: [Case; 7] = [
+        ("allgather_packets", (3, 3), &[]),
         ("allreduce_all_pairs", (3, 3), &[]),
         ("allgather_all_pairs", (3, 3), &[]),
         ("allreduce_packets", (3, 3), &[]),
@@ -47,9 +53,11 @@ fn run(device: &Device) -> Result<(), Failed> {
         let arguments = algorithm.arguments(given.iter().copied())?;
         let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks_per_node), &arguments)?);
         let world = World::with_options(device, ranks, short);
-        for count in [20, 37].map(|each| each * u64::from(ranks)) {
+        for count in [20, 37, 64].map(|each| each * u64::from(ranks)) {
             let message = Message::new(DataType::F32, count).any_size();
-            Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?.check(3)?;
+            let mut pair = Pair::with(&world, &plan, message, prepare)?.ok_or("too many thread blocks")?;
+            assert_eq!(pair.run.specialised().is_ok(), prepare.specialise, "{:?}", pair.run.specialised());
+            pair.check(3)?;
         }
     }
     Ok(())

@@ -7,12 +7,13 @@ use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::algorithms::{self, Placement, Shipped};
+use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, World};
 use mscclpp_exec::{DataType, Error, Message};
 use mscclpp_kernels::{Options, machine};
 
 use super::bits::{Pair, shipped};
-use super::{at, stalls};
+use super::{CACHE, at, stalls};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
@@ -20,8 +21,9 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         let name = format!("devices::plans::{}", algorithm.name());
         with_seeds(name, seeds.clone(), move |seed| every_map(seed, algorithm))
     });
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 9] = [
         ("port_channels_are_at_rest", port_channels_are_at_rest),
+        ("specialised_kernels", specialised_kernels),
         ("a_launch_ends_on_all_devices", a_launch_ends_on_all_devices),
         ("launches_follow_one_another", launches_follow_one_another),
         ("graphs_on_several_devices", graphs_on_several_devices),
@@ -48,7 +50,8 @@ pub(crate) fn with_seeds(
 /// The devices of a machine.
 fn devices(seed: u64, count: u32, options: Options) -> Result<Vec<Device>, Failed> {
     let options = Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..options };
-    Ok(machine(options, count)?.into_iter().map(Device::with_driver).collect())
+    let with_cache = |driver| Device::with_cache(driver, Cache::at(CACHE));
+    Ok(machine(options, count)?.into_iter().map(with_cache).collect())
 }
 
 /// A world whose ranks lie on the devices of these numbers.
@@ -56,6 +59,21 @@ fn world(seed: u64, map: &[usize]) -> Result<World, Failed> {
     let devices = devices(seed, map.iter().max().map_or(0, |&last| last as u32 + 1), Options::default())?;
     let ranks: Vec<_> = map.iter().map(|&number| devices[number].clone()).collect();
     Ok(World::across(&ranks, cuda::Options::default())?)
+}
+
+/// Each device has a kernel for its own thread blocks.
+fn specialised_kernels(seed: u64) -> Result<(), Failed> {
+    for name in ["allreduce_all_pairs", "allreduce_packets", "allreduce_ring_ports"] {
+        let world = world(seed, &[0, 1, 0])?;
+        for count in [64, 37] {
+            let message = Message::new(DataType::F32, 3 * count).any_size();
+            let prepare = cuda::Prepare { specialise: true };
+            let mut pair = Pair::with(&world, &shipped(name, 3)?, message, prepare)?.ok_or("too many thread blocks")?;
+            pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+            pair.check(2).map_err(|failed| at(name, &failed))?;
+        }
+    }
+    Ok(())
 }
 
 /// Every rank on a device of its own, and two on each.

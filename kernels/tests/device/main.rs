@@ -36,7 +36,7 @@ pub(crate) struct Rig {
 }
 
 /// Where the simulator's kernels are kept that are compiled while it runs.
-const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
+pub(crate) const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
 
 /// What a test does.
 type Run = dyn Fn(&Rig) -> Result<(), Failed> + Send + Sync;
