@@ -4,6 +4,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use mscclpp_exec::cuda::jit::{Compiler, Nvrtc};
 use mscclpp_exec::cuda::{Device, Unavailable, device_count};
 
 use super::finding::{Finding, State};
@@ -22,7 +23,7 @@ const PLACES: [&str; 7] = [
 ];
 
 pub(super) fn findings() -> Vec<Finding> {
-    vec![cuda(), verbs()]
+    vec![cuda(), compiler(), verbs()]
 }
 
 /// CUDA: a library, and a kernel module behind it.
@@ -63,6 +64,20 @@ fn cuda() -> Finding {
         (None, None) => {
             let help = "everything here runs on the CPU; install a driver to run on a device";
             Finding::bad(NAME, State::Absent, format!("no {LIBCUDA}, no kernel module"), help)
+        }
+    }
+}
+
+/// What compiles device code at run time.
+fn compiler() -> Finding {
+    const NAME: &str = "CUDA compiler";
+    // What is asked of the library does not depend on the device, unless that is older or newer than all it knows.
+    let capability = Device::new(0).map_or((9, 0), |device| device.properties().capability);
+    match Nvrtc::new(capability) {
+        Ok(compiler) => Finding::good(NAME, compiler.identity().to_owned()),
+        Err(reason) => {
+            let help = "only specialised kernels and those of one's own need it";
+            Finding::bad(NAME, State::Absent, reason.to_string(), help)
         }
     }
 }
