@@ -166,5 +166,7 @@ fn copy_with_bug(here: &Path, folder: &Path, file: &str, from: &str, to: &str) {
         }
         std::fs::write(folder.join(name), text).expect("OUT_DIR can be written");
     }
-    std::fs::copy(here.join("sim/dev_sim.h"), folder.join("sim/dev_sim.h")).expect("OUT_DIR can be written");
+    for header in ["sim/dev_sim.h", "sim/dev_threads.h", "sim/half.h"] {
+        std::fs::copy(here.join(header), folder.join(header)).expect("OUT_DIR can be written");
+    }
 }

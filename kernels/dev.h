@@ -1,8 +1,10 @@
-// What a device is: CUDA, or the simulator of `sim/` when DEV_SIM is defined. Everything that the kernels take from their
-// surroundings goes through here, so that one source runs on both.
+// What a device is: CUDA, or a CPU when DEV_SIM is defined, by the simulator of `sim/`, or by threads if DEV_THREADS is
+// defined as well. Everything that the kernels take from their surroundings goes through here, so that one source runs on all.
 #pragma once
 
-#ifdef DEV_SIM
+#ifdef DEV_THREADS
+#include "sim/dev_threads.h"
+#elif defined(DEV_SIM)
 #include "sim/dev_sim.h"
 #else
 
@@ -33,6 +35,8 @@ typedef long long int64_t;
 /// Names a kernel, and the type of its argument, to the simulator.
 #define SIM_KERNEL(name, argument)
 #define SHARED(type, name, count) __shared__ type name[count]
+/// Type of a word of shared memory that any thread of the block may look at and set.
+#define SHARED_FLAG volatile uint32_t
 
 /// Called by: any thread. Returns: its number in the block, threads of the block, the block's number.
 DEV uint32_t dev_thread() { return threadIdx.x; }

@@ -27,11 +27,11 @@ DEV bool load_packet(const char* at, uint32_t flag, Vec8& payload, uint32_t& see
 #else
 
 DEV void store_packet(char* at, const Vec8& payload, uint32_t flag) {
-  store_plain<Vec16>(at, Vec16{{payload.w[0], flag, payload.w[1], flag}});
+  store_volatile<Vec16>(at, Vec16{{payload.w[0], flag, payload.w[1], flag}});
 }
 
 DEV bool load_packet(const char* at, uint32_t flag, Vec8& payload, uint32_t& seen) {
-  const Vec16 v = load_plain<Vec16>(at);
+  const Vec16 v = load_volatile<Vec16>(at);
   payload = Vec8{{v.w[0], v.w[2]}};
   seen = v.w[1] != flag ? v.w[1] : v.w[3];
   return v.w[1] == flag && v.w[3] == flag;

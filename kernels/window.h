@@ -50,7 +50,7 @@ struct Window {
   uint32_t agent;
   uint32_t fifo;
   /// Whether a wait of the block has given up.
-  volatile uint32_t failed;
+  SHARED_FLAG failed;
   /// The block's last operation, operand and id.
   uint32_t instrs_end, operands_end, ids_end;
   /// The window holds the operations `first..end`, and references and ids from these numbers on.

@@ -234,8 +234,11 @@ unsafe impl Driver for Simulator {
             Some(Module::Loaded(plugin)) => plugin.kernel(name),
             Some(Module::Built(module)) => {
                 let name = CString::new(name).unwrap_or_default();
-                // SAFETY: two texts that end with a zero.
-                unsafe { native::sim_find(module.as_ptr(), name.as_ptr()) }
+                match self.machine.options.threaded {
+                    Some(threaded) => threaded.find(module, &name).cast(),
+                    // SAFETY: two texts that end with a zero.
+                    None => unsafe { native::sim_find(module.as_ptr(), name.as_ptr()) },
+                }
             }
         };
         if kernel.is_null() {

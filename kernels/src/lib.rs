@@ -20,8 +20,10 @@ mod native;
 mod options;
 #[cfg(simulator)]
 mod plugin;
+mod threaded;
 
 pub use options::Options;
+pub use threaded::Threaded;
 
 use mscclpp_exec::cuda::SharedDriver;
 

@@ -15,6 +15,7 @@ use crate::alloc::Memory;
 use crate::launch::{self, Fault, Finished, Kernel, Turn};
 use crate::options::Options;
 use crate::plugin::Plugin;
+use crate::threaded::Threaded;
 
 pub(crate) type Result<T> = std::result::Result<T, DriverError>;
 
@@ -256,6 +257,9 @@ impl Machine {
 
     /// Runs kernels until there are none that can begin.
     fn run(&self, seed: u64) {
+        if let Some(threaded) = self.options.threaded {
+            return self.run_threaded(threaded);
+        }
         let mut held = Some(self.memory());
         let mut version = None;
         launch::run(self.options, seed, |finished| {
@@ -281,6 +285,26 @@ impl Machine {
             version = now;
             Turn { more, may_help: state.helped || self.options.others, reach }
         });
+    }
+
+    /// The same one by one, with threads of the operating system.
+    fn run_threaded(&self, threaded: Threaded) {
+        loop {
+            let kernels = {
+                let memory = self.memory();
+                let mut state = self.state();
+                self.perform(&memory, &mut state);
+                self.startable(&memory, &mut state)
+            };
+            if kernels.is_empty() {
+                return;
+            }
+            for Kernel { kernel, blocks, threads, argument, stream, .. } in kernels {
+                // SAFETY: the promise of whoever put it on the stream.
+                unsafe { threaded.run(kernel, blocks, threads, &argument) };
+                self.state().finish((stream, Ok(())));
+            }
+        }
     }
 
     /// Does what comes first on any stream and is no kernel.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::threaded::Threaded;
+
 /// How a simulated device behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -15,6 +17,8 @@ pub struct Options {
     pub weak: bool,
     /// A bug in the device code, one of [`bugs`](crate::bugs), only for f32, or of [`specialised_bugs`](crate::specialised_bugs).
     pub bug: Option<&'static str>,
+    /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.
+    pub threaded: Option<Threaded>,
     /// The driver's call that fails: its name, and which of its calls, counted from 1.
     pub failing: Option<(&'static str, u64)>,
     /// A device whose threads get their turn a hundred times less often.
@@ -38,6 +42,7 @@ impl Default for Options {
             stop_at_one_of: 16,
             weak: true,
             bug: None,
+            threaded: None,
             failing: None,
             slow: None,
             apart: false,

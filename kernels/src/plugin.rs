@@ -54,6 +54,7 @@ pub(crate) struct PluginCompiler {
 
 /// The simulator's half of the device code.
 const SIMULATOR: &str = include_str!("../sim/dev_sim.h");
+const HALVES: &str = include_str!("../sim/half.h");
 
 impl PluginCompiler {
     /// `bug`: what is planted into the device code's headers, if it is one of theirs.
@@ -62,7 +63,7 @@ impl PluginCompiler {
         let version = version.map_err(|error| call("--version", &error))?.stdout;
         let version = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
         let bug = bug.filter(|bug| crate::specialised_bugs().any(|known| known == *bug));
-        let identity = format!("{version} for the simulator, planted {bug:?}\n{SIMULATOR}");
+        let identity = format!("{version} for the simulator, planted {bug:?}\n{SIMULATOR}{HALVES}");
         Ok(Self { identity, bug })
     }
 }
@@ -92,6 +93,7 @@ impl Compiler for PluginCompiler {
             write(name, &text)?;
         }
         write("sim/dev_sim.h", SIMULATOR)?;
+        write("sim/half.h", HALVES)?;
         write(source.name(), source.text())?;
         let mut command = Command::new(env!("SIM_COMPILER"));
         command.current_dir(folder.path()).args(["-std=c++17", "-shared", "-fPIC", "-O1", "-w", "-ffp-contract=off"]);

@@ -17,6 +17,7 @@ mod processes;
 mod specialised;
 mod stalls;
 mod tensors;
+mod threads;
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -84,6 +85,7 @@ fn tests() -> Vec<Test> {
 }
 
 fn main() -> ExitCode {
+    threads::run_case();
     if let Some(result) = processes::rank() {
         return result.map_or_else(
             |failed| {
@@ -152,6 +154,7 @@ fn main() -> ExitCode {
     let mock_faults = faults::on_mock(&mock).into_iter().map(|trial| trial.with_ignored_flag(mock.is_err()));
     let mock_processes = Trial::test("mock::processes::of_the_system", move || processes::of_the_system(seed, "mock"));
     let mock_faults = mock_faults.chain([mock_processes.with_ignored_flag(mock.is_err())]);
-    let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain(mock_faults).collect();
+    let threaded = threads::tests(no_simulator.as_ref());
+    let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain(mock_faults).chain(threaded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
