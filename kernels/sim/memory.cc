@@ -145,7 +145,11 @@ void sim_store(void* at, const void* value, uint32_t bytes) {
     return;
   }
   Stores& own = own_stores();
-  if (own.size() >= kMost) write_one(own);
+  if (own.size() >= kMost) {
+    // What the block has is older than what its threads have.
+    write_all(block_stores().block);
+    write_one(own);
+  }
   Store store = {static_cast<char*>(at), bytes, {}};
   std::memcpy(store.value, value, bytes);
   own.push_back(store);

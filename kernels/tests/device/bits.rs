@@ -103,6 +103,7 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("bits::every_type_and_operation", every_type_and_operation),
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
+        Test::new("bits::long_messages", long_messages),
         Test::new("bits::slices_anywhere", slices_anywhere),
         Test::new("bits::averages_of_one_rank", averages_of_one_rank),
         Test::new("bits::empty_pipelines", empty_pipelines),
@@ -149,6 +150,16 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
                     .map_err(|f| at(name, &f))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Many stores of a thread under way, and bytes that are written twice between two signals.
+fn long_messages(rig: &Rig) -> Result<(), Failed> {
+    for name in ["reduce_gather", "allreduce_all_pairs"] {
+        let message = Message::new(DataType::F32, if rig.simulated { 16_400 } else { 1_000_003 }).any_size();
+        let world = World::new(&rig.device, 2);
+        Pair::new(&world, &shipped(name, 2)?, message)?.ok_or("too many thread blocks")?.check(1)?;
     }
     Ok(())
 }

@@ -260,21 +260,29 @@ impl Shipped {
     }
 
     /// Specification and arguments for a request. So many blocks are chunks per part where the algorithm gives each chunk a
-    /// block, else members of its groups, else instances. On the CPU one block is usual: ranks are what runs in parallel.
+    /// block, else members of its groups, else instances. On the CPU one block is usual: ranks are what runs in parallel. On a
+    /// device a block for every 64 KiB, up to 16, but no fewer than the algorithm's own number.
     pub(crate) fn build_for(&self, request: &Request, config: &Config) -> (AlgoSpec, Vec<usize>) {
         let mut spec = self.spec(request.ranks, request.ranks_per_node);
         spec.collective.in_place = request.in_place;
         spec.collective.root = request.root;
         let mut arguments: Vec<_> = self.default_arguments().into_iter().map(|argument| argument as usize).collect();
-        let usual = (request.backend == Backend::Cpu).then_some(1);
-        if let Some(blocks) = config.blocks.or(usual) {
-            if self.any_chunk_factor {
-                spec.collective.chunk_factor = blocks;
-            } else if let [group] = arguments.as_mut_slice() {
-                *group = blocks as usize;
-            } else {
-                spec.instances = blocks;
-            }
+        let own = match arguments.as_slice() {
+            _ if self.any_chunk_factor => spec.collective.chunk_factor,
+            [group] => *group as u32,
+            _ => spec.instances,
+        };
+        let usual = match request.backend {
+            Backend::Cpu => 1,
+            Backend::Cuda => own.max((request.bytes >> 16).clamp(1, 16).next_power_of_two() as u32),
+        };
+        let blocks = config.blocks.unwrap_or(usual);
+        if self.any_chunk_factor {
+            spec.collective.chunk_factor = blocks;
+        } else if let [group] = arguments.as_mut_slice() {
+            *group = blocks as usize;
+        } else {
+            spec.instances = blocks;
         }
         spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);
         (spec, arguments)

@@ -52,13 +52,7 @@ pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
 fn size_of(args: &BenchArgs, device: &Device, world: &World, registry: &Registry, request: &Request) -> Result<u64> {
     // Of one rank at a time, input and output.
     memory::require(|| format!("a check of {} bytes", request.bytes), request.bytes.saturating_mul(2))?;
-    let decision = decide(args, registry, request)?;
-    let plan = registry.plan(request, &decision).map_err(|source| group::Error::Plan {
-        rank: 0,
-        request: request.to_string(),
-        source,
-    })?;
-    let mut run = world.prepare(&plan, request.message()).map_err(failed)?;
+    let (mut run, name) = prepare(args, world, registry, request)?;
     let (mut buffers, stream) = (run.buffers().map_err(failed)?, world.stream().map_err(failed)?);
     let checked = args.check != 0;
     let mut wrong = if checked { checked_launch(&mut run, &mut buffers, &stream, request)? } else { 0 };
@@ -66,28 +60,52 @@ fn size_of(args: &BenchArgs, device: &Device, world: &World, registry: &Registry
     if checked {
         wrong += checked_launch(&mut run, &mut buffers, &stream, request)?;
     }
-    let name = decision.algorithm.name();
     let wrong_told = checked.then_some(wrong);
     let blocks = run.num_blocks();
     print(if args.json {
-        line(device, request, name, &times, blocks, wrong_told)
+        line(device, request, &name, &times, blocks, wrong_told)
     } else {
-        row(request, name, &times, blocks, wrong_told)
+        row(request, &name, &times, blocks, wrong_told)
     })?;
     Ok(wrong)
 }
 
+/// The plan, bound to the message, and the algorithm's name. Ranks share the device here, so that the usual number of thread blocks
+/// may be more than it runs at once; then there are half as many, and so on, unless a number was asked for.
+fn prepare(args: &BenchArgs, world: &World, registry: &Registry, request: &Request) -> Result<(Run, String)> {
+    let mut decision = decide(args, registry, request)?;
+    let mut fewer = (args.blocks.is_none()).then_some([16, 8, 4, 2, 1]).into_iter().flatten();
+    loop {
+        let name = decision.algorithm.name().to_owned();
+        let plan = registry.plan(request, &decision).map_err(|source| group::Error::Plan {
+            rank: 0,
+            request: request.to_string(),
+            source,
+        })?;
+        match (world.prepare(&plan, request.message()), fewer.next()) {
+            (Err(mscclpp_exec::Error::NotResident { .. }), Some(blocks)) => {
+                let config = Config { blocks: Some(blocks), threads: decision.config.threads };
+                decision = decided(registry.decision(request, &Choice { name, config }))?;
+            }
+            (prepared, _) => return Ok((prepared.map_err(failed)?, name)),
+        }
+    }
+}
+
 /// What was asked for, or else what is selected.
 fn decide(args: &BenchArgs, registry: &Registry, request: &Request) -> Result<Decision> {
-    let decided = match &args.plan {
+    decided(match &args.plan {
         Some(name) => {
             super::known(registry, args.collective, name)?;
             let config = Config { blocks: args.blocks, threads: None };
             registry.decision(request, &Choice { name: name.clone(), config })
         }
         None => registry.select(request),
-    };
-    Ok(decided.map_err(|source| group::Error::Select { rank: 0, source })?)
+    })
+}
+
+fn decided(decision: std::result::Result<Decision, select::SelectError>) -> Result<Decision> {
+    Ok(decision.map_err(|source| group::Error::Select { rank: 0, source })?)
 }
 
 /// One launch on known inputs; how many elements of all outputs are wrong.
