@@ -4,8 +4,22 @@ mod common;
 
 use std::fs;
 
-use common::plans::{good, text};
+use common::plans::{good, pooled, text};
 use common::{mscclpp, mscclpp_reading};
+
+#[test]
+fn a_plan_that_outgrows_the_pool_of_the_reference_is_exported_with_a_warning() {
+    let plan = text(&pooled());
+    let run = mscclpp_reading(["plan", "export", "-", "--target", "mscclpp"], &plan).succeeds();
+    assert!(run.stderr.starts_with("warning: messages of more than 67108864 bytes do not fit"), "{}", run.stderr);
+    assert!(run.stderr.contains("set `message_size` to at most 67108864 bytes"), "{}", run.stderr);
+    let exported = run.stdout;
+    assert!(exported.contains("\"reuse_resources\": true"), "{exported}");
+    assert_eq!(mscclpp_reading(["plan", "export", "-"], &plan).succeeds().stderr, "");
+    let bounded = plan.replace("\"max_message_size\": 18446744073709551615", "\"max_message_size\": 67108864");
+    assert_ne!(bounded, plan);
+    assert_eq!(mscclpp_reading(["plan", "export", "-", "--target", "mscclpp"], &bounded).succeeds().stderr, "");
+}
 
 #[test]
 fn the_list_has_all_algorithms_as_text_and_json() {

@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-use mscclpp_core::plan::export::for_reference;
+use mscclpp_core::plan::export::{for_reference, warnings_for_reference};
 use mscclpp_core::plan::json::{self, Style};
 
 use crate::args::{ExportArgs, Target};
 use crate::error::{Error, Result};
-use crate::output::{print, write_file};
+use crate::output::{print, warn, write_file};
 use crate::{exit, source};
 
 /// Writes a plan to a file or to standard output.
@@ -21,6 +21,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
             what: format!("plan `{}` was not exported: the MSCCL++ executor cannot run it", plan.name),
             findings,
         })?;
+        warnings_for_reference(&plan).iter().for_each(warn);
     }
     let text = json::write(&plan, if args.compact { Style::Compact } else { Style::Pretty });
     match args.output.as_deref() {

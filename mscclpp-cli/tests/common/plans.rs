@@ -81,6 +81,19 @@ pub(crate) fn max() -> PlanTree {
     unchecked(program).expect("a good program")
 }
 
+/// Every rank copies its input through scratch, which launches of all sizes share.
+pub(crate) fn pooled() -> PlanTree {
+    let mut spec = AlgoSpec::new("through", CollectiveKind::Custom { input: 1, output: 1 }, 2);
+    spec.reuse_resources = true;
+    let program = Program::new(spec);
+    for rank in program.ranks() {
+        let scratch = rank.scratch(1);
+        rank.copy(scratch.chunk(0), rank.input().chunk(0), 0);
+        rank.copy(rank.output().chunk(0), scratch.chunk(0), 0);
+    }
+    tree(program, &Checks::default()).expect("a good program")
+}
+
 /// A plan as the text of a file.
 pub(crate) fn text(plan: &PlanTree) -> String {
     json::write(plan, json::Style::Pretty)

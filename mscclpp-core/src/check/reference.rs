@@ -8,9 +8,9 @@
 //! These are facts about its operations one by one, so looking at each is enough. A plan without any of this may still meet
 //! what no plan can avoid there: its `flush` waits for nothing.
 
-use super::MOST_FINDINGS;
 use super::effect::effects;
 use super::place::{Placed, each};
+use super::{MOST_FINDINGS, may_wrap_scratch};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{OpKind, Place, PlanTree};
 use crate::vocab::{BufferKind, ReduceOp};
@@ -88,4 +88,109 @@ fn fault(plan: &PlanTree, at: &Placed) -> Option<(String, &'static str)> {
         slice.index, slice.of
     );
     Some((message, "give every thread block chunks of its own"))
+}
+
+/// The scratch that launches of all sizes share in the reference, in bytes per rank, both halves of double scratch together.
+const POOL: u64 = 64 << 20;
+
+/// What is right for messages up to some size, and wrong beyond: with `reuse_resources` scratch is a pool, in which windows of
+/// loops take turns when a message is longer, whether the plan can bear that or not.
+pub(crate) fn warnings(plan: &PlanTree) -> Vec<Diagnostic> {
+    let chunks = plan.ranks.iter().map(|rank| rank.scratch_chunks).max().unwrap_or(0);
+    if !plan.reuse_resources || chunks == 0 {
+        return Vec::new();
+    }
+    let half = if plan.double_scratch { POOL / 2 } else { POOL };
+    let room = half.div_ceil(chunks.into()).next_multiple_of(u64::from(plan.buffer_alignment.max(1)));
+    let message_chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks)).max().unwrap_or(1);
+    let largest = room.saturating_mul(message_chunks.into());
+    if plan.max_message_size <= largest {
+        return Vec::new();
+    }
+    let (mut unit, mut outside) = (None, None);
+    each(plan, &mut |at| {
+        unit = unit.or_else(|| at.op.body.as_ref().map(|body| body.unit));
+        effects(plan, &at, &mut |effect| {
+            if effect.buffer == BufferKind::Scratch && at.inside.is_none() {
+                outside.get_or_insert_with(|| (at.site(plan), format!("{} ({})", at.called(plan), at.agent())));
+            }
+        });
+    });
+    let begin = format!("messages of more than {largest} bytes do not fit into the scratch pool of the reference");
+    let (site, message) = match (outside, unit) {
+        (Some((site, operation)), _) => (site, format!("{begin}, and {operation} uses scratch outside of a pipeline")),
+        (None, Some(unit)) if unit == 0 || !room.is_multiple_of(unit) => (
+            Site::None,
+            format!("{begin}: a window of {unit} bytes does not divide the {room} bytes of each chunk there"),
+        ),
+        (None, Some(unit)) if !may_wrap_scratch(plan, room / unit) => {
+            let windows = room / unit;
+            (
+                Site::None,
+                format!(
+                    "{begin}: an iteration may overtake the one {windows} windows before it, whose scratch it uses"
+                ),
+            )
+        }
+        _ => return Vec::new(),
+    };
+    let help = format!("set `message_size` to at most {largest} bytes, or leave `reuse_resources` out");
+    vec![Diagnostic::new(Code::NotInReference, site, message).help(help)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::warnings;
+    use crate::plan::PlanTree;
+    use crate::testing::plan;
+
+    /// A plan over a pool, with these blocks on rank 0.
+    fn pooled(blocks: &[&str], semaphore: i64) -> PlanTree {
+        let mut plan = plan(&[blocks, &[""]]);
+        plan.reuse_resources = true;
+        plan.max_message_size = u64::MAX;
+        if let Some(value) = plan.ranks[0].semaphores.get_mut(1) {
+            *value = semaphore;
+        }
+        plan
+    }
+
+    fn only(plan: &PlanTree) -> String {
+        let found = warnings(plan);
+        assert_eq!(found.len(), 1, "{found:?}");
+        found[0].to_string()
+    }
+
+    #[test]
+    fn pipelines_that_may_overtake_their_windows_are_named_with_the_size() {
+        let free = ["loop 64x1 { copy i0 > s0; nop; sem_release#0 }", "loop 64x1 { sem_acquire#0; nop; copy s0 > o0 }"];
+        let plan = pooled(&free, 0);
+        let text = only(&plan);
+        let room = (64_u64 << 20).div_ceil(plan.ranks[0].scratch_chunks.into()).next_multiple_of(16);
+        assert!(text.contains(&format!("may overtake the one {} windows before it", room / 64)), "{text}");
+        let largest = room * u64::from(plan.ranks[0].input_chunks.max(plan.ranks[0].output_chunks));
+        assert!(text.contains(&format!("messages of more than {largest} bytes do not fit")), "{text}");
+        let beyond = PlanTree { max_message_size: largest + 1, ..plan.clone() };
+        assert_eq!(warnings(&beyond).len(), 1);
+        assert!(warnings(&PlanTree { max_message_size: largest, ..plan.clone() }).is_empty());
+        assert!(warnings(&PlanTree { reuse_resources: false, ..plan.clone() }).is_empty());
+        let half = PlanTree { double_scratch: true, ..plan };
+        assert!(only(&half).contains(&format!("may overtake the one {} windows", room / 128)));
+
+        // One that waits for its windows is right for any size.
+        let waiting = [
+            "loop 64x1 { sem_acquire#1; nop; copy i0 > s0; nop; sem_release#0 }",
+            "loop 64x1 { sem_acquire#0; nop; copy s0 > o0; nop; sem_release#1 }",
+        ];
+        assert!(warnings(&pooled(&waiting, 2)).is_empty());
+    }
+
+    #[test]
+    fn scratch_that_does_not_wrap_is_named_with_its_operation() {
+        let text = only(&pooled(&["copy i0 > s0; nop; copy s0 > o0"], 0));
+        assert!(text.contains("(copy)") && text.contains("uses scratch outside of a pipeline"), "{text}");
+        let text = only(&pooled(&["loop 48x1 { copy i0 > s0; copy s0 > o0 }"], 0));
+        assert!(text.contains("a window of 48 bytes does not divide the "), "{text}");
+        assert!(warnings(&pooled(&["copy i0 > o0"], 0)).is_empty());
+    }
 }

@@ -9,7 +9,7 @@ use super::{PlanTree, json};
 use crate::check::limits::{DeviceProfile, largest_message, limits};
 use crate::check::reference;
 use crate::collective::CollectiveKind;
-use crate::diag::Diagnostics;
+use crate::diag::{Diagnostic, Diagnostics};
 
 /// The plan as the reference executor can run it: what `plan export --target mscclpp` writes.
 ///
@@ -40,6 +40,14 @@ pub fn for_reference(plan: &PlanTree) -> Result<PlanTree, Diagnostics> {
     found.extend(limits(&plan, &DeviceProfile::REFERENCE));
     plan.max_message_size = plan.max_message_size.min(largest_message(&plan, &DeviceProfile::REFERENCE));
     found.into_result(plan)
+}
+
+/// What a plan that the reference executor can run does right up to some size of messages only, with the size.
+///
+/// # Cost
+/// Nothing for most plans; with `reuse_resources` and pipelines over scratch that of a check.
+pub fn warnings_for_reference(plan: &PlanTree) -> Vec<Diagnostic> {
+    reference::warnings(plan)
 }
 
 #[cfg(test)]
