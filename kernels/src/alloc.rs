@@ -31,6 +31,8 @@ enum Place {
     Heap,
     /// Can be mapped by other processes.
     File(OwnedFd),
+    /// The same, made for that: which other devices reach it was said when it was made.
+    Shared(OwnedFd, Vec<u32>),
     /// Another process's, and how often it was mapped.
     Foreign(Key, u32),
 }
@@ -74,6 +76,16 @@ impl Memory {
         Some(address)
     }
 
+    /// A new piece that is made to be shared, for a device and these others.
+    pub(crate) fn alloc_shared(&mut self, bytes: u64, device: u32, peers: &[u32]) -> Option<u64> {
+        let address = self.alloc(bytes, Some(device), true)?;
+        let piece = self.pieces.get_mut(&address)?;
+        if let Place::File(file) = std::mem::replace(&mut piece.place, Place::Heap) {
+            piece.place = Place::Shared(file, peers.to_vec());
+        }
+        Some(address)
+    }
+
     /// Maps another process's piece for a device; `None` if that is not possible.
     pub(crate) fn import(&mut self, key: Key, file: BorrowedFd<'_>, len: u64, device: u32) -> Option<u64> {
         let known = self.pieces.iter_mut().find_map(|(&address, piece)| match &mut piece.place {
@@ -110,9 +122,14 @@ impl Memory {
         true
     }
 
-    /// Whether an address is that of a piece of another process.
-    pub(crate) fn is_foreign(&self, address: u64) -> bool {
-        matches!(self.pieces.get(&address), Some(Piece { place: Place::Foreign(..), .. }))
+    /// Whether an address is that of a piece that was mapped, which is given back otherwise than others.
+    pub(crate) fn is_mapped(&self, address: u64) -> bool {
+        matches!(self.pieces.get(&address), Some(Piece { place: Place::Foreign(..) | Place::Shared(..), .. }))
+    }
+
+    /// Whether it was made to be shared.
+    pub(crate) fn is_shared(&self, address: u64) -> bool {
+        matches!(self.pieces.get(&address), Some(Piece { place: Place::Shared(..), .. }))
     }
 
     /// The piece around an address: its first one, its length and its id.
@@ -124,7 +141,7 @@ impl Memory {
     /// The file of a piece of this process that others can map.
     pub(crate) fn file(&self, address: u64) -> Option<&OwnedFd> {
         match &self.pieces.get(&address)?.place {
-            Place::File(file) => Some(file),
+            Place::File(file) | Place::Shared(file, _) => Some(file),
             _ => None,
         }
     }
@@ -140,9 +157,16 @@ impl Memory {
         self.pieces.len()
     }
 
-    /// First address and length of the host's pieces and those of these devices, ascending.
-    pub(crate) fn pieces(&self, of: impl Fn(u32) -> bool) -> Pieces {
-        let reached = self.pieces.iter().filter(|(_, piece)| piece.device.is_none_or(&of));
+    /// First address and length of the pieces that a device reaches, ascending: the host's, its own, those of devices for
+    /// which `of` says so, and of what was made to be shared what was made for it.
+    pub(crate) fn pieces(&self, device: u32, of: impl Fn(u32) -> bool) -> Pieces {
+        let is_reached = |piece: &Piece| match (piece.device, &piece.place) {
+            (None, _) => true,
+            (Some(owner), _) if owner == device => true,
+            (Some(_), Place::Shared(_, peers)) => peers.contains(&device),
+            (Some(owner), _) => of(owner),
+        };
+        let reached = self.pieces.iter().filter(|(_, piece)| is_reached(piece));
         reached.map(|(&first, piece)| (first, piece.len)).collect()
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
 
 use mscclpp_exec::cuda::jit::{Compiler, JitError};
-use mscclpp_exec::cuda::{Allocation, Driver, Export, Handle, Import, Mapped, Properties};
+use mscclpp_exec::cuda::{Allocation, Driver, Export, Handle, Mapped, Mapping, Properties};
 
 use crate::alloc::{from_handle, to_handle};
 use crate::machine::{Code, Launch, Machine, Module, Queue, Result, Work, error};
@@ -33,6 +33,7 @@ impl Simulator {
                 multiprocessors: 132,
                 memory: 1 << 34,
                 driver: 13_000,
+                shareable: true,
                 multicast: false,
             };
             Self { properties, machine: Arc::clone(&machine), compiler: OnceLock::new() }
@@ -72,14 +73,14 @@ unsafe impl Driver for Simulator {
         if first != base {
             return error(CALL, Code::InvalidValue, "not the first byte");
         }
-        if self.machine.options.files {
+        if self.machine.options.files || memory.is_shared(base) {
             let file = file.try_clone().or_else(|why| error(CALL, Code::Unknown, why.to_string()))?;
             return Ok(Export::File(file));
         }
         Ok(Export::Ipc(to_handle((std::process::id(), self.machine.id, id), file, len)))
     }
 
-    fn import(&self, export: Export, bytes: u64) -> Result<Import> {
+    fn import(&self, export: Export, bytes: u64) -> Result<Mapping> {
         const CALL: &str = "cuIpcOpenMemHandle";
         self.called(CALL)?;
         let (key, file, bytes, is_file) = match export {
@@ -94,16 +95,26 @@ unsafe impl Driver for Simulator {
             Export::File(file) => ((0, 0, self.machine.handle().0 as u64), file, bytes, true),
         };
         let address = self.machine.memory().import(key, file.as_fd(), bytes, self.properties.ordinal);
-        let import = address.map(|address| Import { address, bytes, is_file });
+        let import = address.map(|address| Mapping { address, bytes, is_file });
         import.map_or_else(|| error(CALL, Code::OutOfMemory, format!("{bytes} bytes")), Ok)
     }
 
-    fn close(&self, import: Import) -> Result<()> {
+    fn alloc_shared(&self, bytes: u64, peers: &[u32]) -> Result<Mapping> {
+        const CALL: &str = "cuMemCreate";
+        self.called(CALL)?;
+        let Properties { ordinal, memory, .. } = self.properties;
+        let bytes = bytes.max(1).next_multiple_of(1 << 16);
+        let address = if bytes > memory { None } else { self.machine.memory().alloc_shared(bytes, ordinal, peers) };
+        let mapping = address.map(|address| Mapping { address, bytes, is_file: true });
+        mapping.map_or_else(|| error(CALL, Code::OutOfMemory, format!("{bytes} bytes")), Ok)
+    }
+
+    fn close(&self, import: Mapping) -> Result<()> {
         const CALL: &str = "cuIpcCloseMemHandle";
         let done = self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal);
         self.called(CALL)?;
         let mut memory = self.machine.memory();
-        if !memory.is_foreign(import.address) || !memory.free(import.address) {
+        if !memory.is_mapped(import.address) || !memory.free(import.address) {
             return error(CALL, Code::InvalidValue, "not mapped");
         }
         done
@@ -141,7 +152,7 @@ unsafe impl Driver for Simulator {
         let done = self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal);
         self.called("cuMemFree")?;
         let mut memory = self.machine.memory();
-        if memory.is_foreign(address) || !memory.free(address) {
+        if memory.is_mapped(address) || !memory.free(address) {
             return error("cuMemFree", Code::InvalidValue, "not allocated");
         }
         done

@@ -412,7 +412,7 @@ impl State {
 
 /// What memory a device reaches.
 fn reach(memory: &Memory, access: &BTreeSet<(u32, u32)>, device: u32) -> launch::Pieces {
-    memory.pieces(|of| of == device || access.contains(&(device, of)))
+    memory.pieces(device, |of| access.contains(&(device, of)))
 }
 
 impl Drop for Machine {

@@ -3,19 +3,23 @@
 #![allow(non_snake_case)]
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::slice;
 
-use mscclpp_exec::cuda::{Driver, DriverError, Export, Handle, Import, Mapped};
+use mscclpp_exec::cuda::{Driver, DriverError, Export, Handle, Mapped, Mapping};
 use mscclpp_kernels::argument_bytes;
 
 use crate::code::{self, Code, of, said};
 use crate::images::name_of;
+use crate::physical;
 use crate::state::{self, DEVICES, called, called_here};
 
 // Attributes of devices.
 const MULTIPROCESSOR_COUNT: c_int = 16;
 const COMPUTE_CAPABILITY_MAJOR: c_int = 75;
 const COMPUTE_CAPABILITY_MINOR: c_int = 76;
+const VIRTUAL_MEMORY_SUPPORTED: c_int = 102;
+const FILES_SUPPORTED: c_int = 103;
 const MULTICAST_SUPPORTED: c_int = 132;
 
 /// A flag of `cuMemHostAlloc`.
@@ -26,6 +30,9 @@ const BUFFER_ID: c_int = 7;
 
 /// A flag of `cuIpcOpenMemHandle`.
 const LAZY_ENABLE_PEER_ACCESS: c_uint = 1;
+
+/// A kind of handle that is exported.
+const POSIX_FILE_DESCRIPTOR: c_uint = 1;
 
 /// An event that is not done.
 const NOT_READY: Code = 600;
@@ -109,6 +116,7 @@ calls! {
             MULTIPROCESSOR_COUNT => Ok(132),
             COMPUTE_CAPABILITY_MAJOR => Ok(9),
             COMPUTE_CAPABILITY_MINOR | MULTICAST_SUPPORTED => Ok(0),
+            VIRTUAL_MEMORY_SUPPORTED | FILES_SUPPORTED => Ok(1),
             _ => Err(code::INVALID_VALUE),
         }
     }
@@ -188,8 +196,76 @@ calls! {
     }
 
     fn cuIpcCloseMemHandle(address: u64) {
-        ask(|driver| driver.close(Import { address, bytes: 0, is_file: false }))
+        ask(|driver| driver.close(Mapping { address, bytes: 0, is_file: false }))
     }
+
+    fn cuMemGetAllocationGranularity(unit: *mut usize, _wanted: *const c_void, _option: c_uint) -> unit {
+        called_here("cuMemGetAllocationGranularity")?;
+        Ok(1 << 16)
+    }
+
+    fn cuMemCreate(memory: *mut u64, bytes: usize, _wanted: *const c_void, _flags: u64) -> memory {
+        ask(|driver| driver.alloc_shared(bytes as u64, &[])).map(physical::add)
+    }
+
+    fn cuMemRelease(memory: u64) {
+        called_here("cuMemRelease")?;
+        physical::change(memory, |memory| memory.handles -= 1)
+    }
+
+    fn cuMemRetainAllocationHandle(memory: *mut u64, address: u64) -> memory {
+        called_here("cuMemRetainAllocationHandle")?;
+        physical::change(address, |memory| memory.handles += 1).map(|()| address)
+    }
+
+    fn cuMemExportToShareableHandle(file: *mut c_int, memory: u64, kind: c_uint, _flags: u64) -> file {
+        called_here("cuMemExportToShareableHandle")?;
+        match (kind, ask(|driver| driver.export(memory))?) {
+            (POSIX_FILE_DESCRIPTOR, Export::File(file)) => Ok(file.into_raw_fd()),
+            _ => Err(code::INVALID_VALUE),
+        }
+    }
+
+    fn cuMemImportFromShareableHandle(memory: *mut u64, file: usize, kind: c_uint) -> memory {
+        called_here("cuMemImportFromShareableHandle")?;
+        if kind != POSIX_FILE_DESCRIPTOR {
+            return Err(code::INVALID_VALUE);
+        }
+        // SAFETY: the caller's descriptor, which is open during the call.
+        let file = unsafe { BorrowedFd::borrow_raw(file as c_int) }.try_clone_to_owned();
+        let file = std::fs::File::from(file.map_err(|_| code::INVALID_VALUE)?);
+        let bytes = file.metadata().map_err(|_| code::INVALID_VALUE)?.len();
+        ask(|driver| driver.import(Export::File(file.into()), bytes)).map(physical::add)
+    }
+
+    fn cuMemAddressReserve(address: *mut u64, bytes: usize, _align: usize, _wish: u64, _flags: u64) -> address {
+        called_here("cuMemAddressReserve")?;
+        physical::reserve(bytes as u64)
+    }
+
+    fn cuMemAddressFree(address: u64, _bytes: usize) {
+        called_here("cuMemAddressFree")?;
+        physical::change(address, |memory| memory.reserved = false)
+    }
+
+    fn cuMemMap(address: u64, _bytes: usize, _offset: usize, memory: u64, _flags: u64) {
+        called_here("cuMemMap")?;
+        if address != memory {
+            return Err(code::INVALID_VALUE);
+        }
+        Ok(())
+    }
+
+    fn cuMemSetAccess(_address: u64, _bytes: usize, access: *const [u32; 3], _count: usize) {
+        called_here("cuMemSetAccess")?;
+        // SAFETY: there is at least one description: kind of place, its number, read and write.
+        match unsafe { access.read() } {
+            [1, _, 3] => Ok(()),
+            _ => Err(code::INVALID_VALUE),
+        }
+    }
+
+    fn cuMemUnmap(_address: u64, _bytes: usize) { called_here("cuMemUnmap") }
 
     fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: c_uint) -> memory {
         if flags & HOST_ALLOC_MAPPED == 0 {

@@ -11,4 +11,5 @@
 mod calls;
 mod code;
 mod images;
+mod physical;
 mod state;

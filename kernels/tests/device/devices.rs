@@ -21,7 +21,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         let name = format!("devices::plans::{}", algorithm.name());
         with_seeds(name, seeds.clone(), move |seed| every_map(seed, algorithm))
     });
-    let tests: [(&str, Test); 9] = [
+    let tests: [(&str, Test); 10] = [
+        ("memory_that_is_made_to_be_shared", memory_that_is_made_to_be_shared),
         ("port_channels_are_at_rest", port_channels_are_at_rest),
         ("specialised_kernels", specialised_kernels),
         ("a_launch_ends_on_all_devices", a_launch_ends_on_all_devices),
@@ -162,6 +163,35 @@ fn a_launch_ends_on_all_devices(seed: u64) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+fn memory_that_is_made_to_be_shared(seed: u64) -> Result<(), Failed> {
+    let world = world(seed, &[0, 1])?;
+    let algorithm = algorithms::find("allgather_all_pairs").ok_or("no such algorithm")?;
+    let mut spec = algorithm.spec(2, 2);
+    spec.collective.in_place = false;
+    let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+    let mut run = world.prepare(&plan, Message::new(DataType::U8, 100))?;
+    let mut memories = Vec::new();
+    for rank in 0..2 {
+        let (mut input, output) = (world.alloc(rank, 50)?, world.alloc(rank, 100)?);
+        input.write(&[rank as u8 + 1; 50])?;
+        memories.push([input, output]);
+    }
+    let stream = world.stream()?;
+    let binding = run.bind(memories.iter().map(|pair| [pair[0].as_slice(), pair[1].as_slice()]))?;
+    // SAFETY: memory of the ranks' devices, which lives until the launch is over.
+    unsafe { run.launch_bound(&binding, &stream)? };
+    run.synchronize(&stream)?;
+    for [_, output] in &memories {
+        let mut found = [0; 100];
+        output.read(&mut found)?;
+        assert_eq!(found, std::array::from_fn(|at| at as u8 / 50 + 1));
+    }
+    match world.alloc(2, 1) {
+        Err(Error::NotHere { rank: 2 }) => Ok(()),
+        _ => Err("memory of a rank that is not there".into()),
+    }
 }
 
 /// What a launch asked for through port channels is done when it has been waited for, also if the plan itself waits for nothing.

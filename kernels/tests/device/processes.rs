@@ -155,42 +155,50 @@ fn every_size(seed: u64, algorithm: &Shipped) -> Result<(), Failed> {
 
 /// Memory that is freed and allocated again, perhaps at the same address, is shared anew.
 fn freed_memory_is_noticed(seed: u64) -> Result<(), Failed> {
+    in_threads(seed, 2, false, |world, device, rank| {
+        files_and_handles(world, device, rank).map_err(|failed| Error::Internal(format!("{failed:?}")))
+    })
+}
+
+/// Launches on memory that comes and goes, some of it made to be shared.
+fn files_and_handles(world: &World, device: &Device, rank: u32) -> Result<(), Failed> {
     let algorithm = algorithms::find("allgather_all_pairs").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(2, 2);
     spec.collective.in_place = false;
     let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
     let message = Message::new(DataType::U8, 64);
-    in_threads(seed, 2, false, |world, device, rank| {
-        let mut run = world.prepare(&plan, message)?;
-        let stream = world.stream()?;
-        let whole = run.buffers()?;
-        let [input, output] = [whole.input(rank).bytes, whole.output(rank).bytes];
-        for round in 0..4_u8 {
-            let mut memory = DeviceBuffer::new(device, input + output + 16)?;
-            let value = 16 * round + rank as u8 + 1;
-            memory.write(&vec![value; (input + output + 16) as usize])?;
-            // The second time nothing is sent but where they lie.
-            for _ in 0..2 {
-                let slices = [memory.slice(0..input), memory.slice(input + 16..input + 16 + output)];
-                let [Some(first), Some(second)] = slices else { return Err(Error::Internal("not inside".into())) };
-                let binding = run.bind([[first, second]])?;
-                // SAFETY: this rank's memory, which lives until the launch is over.
-                unsafe { run.launch_bound(&binding, &stream)? };
-                run.synchronize(&stream)?;
-            }
-            let mut found = vec![0; (input + output + 16) as usize];
-            memory.read(&mut found)?;
-            let (at, half) = ((input + 16) as usize, output as usize / 2);
-            for peer in 0..2 {
-                let expected = 16 * round + peer as u8 + 1;
-                let part = &found[at + peer * half..][..half];
-                if part.iter().any(|&byte| byte != expected) {
-                    return Err(Error::Internal(format!("round {round}, part {peer}: {part:x?}")));
-                }
+    let mut run = world.prepare(&plan, message)?;
+    let stream = world.stream()?;
+    let whole = run.buffers()?;
+    let [input, output] = [whole.input(rank).bytes, whole.output(rank).bytes];
+    for round in 0..4_u8 {
+        let bytes = input + output + 16;
+        // Memory that others know by a handle, and such that they get as a file.
+        let shared = round % 2 == 1;
+        let mut memory = if shared { world.alloc(rank, bytes)? } else { DeviceBuffer::new(device, bytes)? };
+        let value = 16 * round + rank as u8 + 1;
+        memory.write(&vec![value; (input + output + 16) as usize])?;
+        // The second time nothing is sent but where they lie.
+        for _ in 0..2 {
+            let slices = [memory.slice(0..input), memory.slice(input + 16..input + 16 + output)];
+            let [Some(first), Some(second)] = slices else { return Err("not inside".into()) };
+            let binding = run.bind([[first, second]])?;
+            // SAFETY: this rank's memory, which lives until the launch is over.
+            unsafe { run.launch_bound(&binding, &stream)? };
+            run.synchronize(&stream)?;
+        }
+        let mut found = vec![0; (input + output + 16) as usize];
+        memory.read(&mut found)?;
+        let (at, half) = ((input + 16) as usize, output as usize / 2);
+        for peer in 0..2 {
+            let expected = 16 * round + peer as u8 + 1;
+            let part = &found[at + peer * half..][..half];
+            if part.iter().any(|&byte| byte != expected) {
+                return Err(format!("round {round}, part {peer}: {part:x?}").into());
             }
         }
-        Ok(())
-    })
+    }
+    Ok(())
 }
 
 /// A missing signal is named, by the rank that waits for it; then nobody waits for what cannot come.
@@ -305,6 +313,7 @@ pub(crate) fn rank() -> Option<Result<(), Failed>> {
                 let work = Work::new(shipped(name, 2)?, message, 3)?;
                 work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
             }
+            files_and_handles(&world, &device, rank)?;
         }
         Ok(())
     };

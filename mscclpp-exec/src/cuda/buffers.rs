@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::device::Device;
 use super::driver::SharedDriver;
 use super::join::Memory;
-use super::memory::DeviceMemory;
+use super::memory::{DeviceMemory, RemoteMemory};
 use super::world::Inner;
 use crate::dtype::DataType;
 use crate::error::Error;
@@ -38,8 +38,23 @@ impl DeviceSlice {
 /// Memory of a device, given back when it is dropped. Other processes can map it.
 pub struct DeviceBuffer {
     driver: SharedDriver,
-    memory: DeviceMemory,
+    memory: Storage,
     bytes: u64,
+}
+
+/// How memory was come by.
+enum Storage {
+    Plain(DeviceMemory),
+    Shared(RemoteMemory),
+}
+
+impl Storage {
+    fn address(&self) -> u64 {
+        match self {
+            Self::Plain(memory) => memory.address(),
+            Self::Shared(memory) => memory.address(),
+        }
+    }
 }
 
 impl DeviceBuffer {
@@ -49,7 +64,17 @@ impl DeviceBuffer {
     /// [`Error::Driver`] if the device does not have so much.
     pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
         let driver = device.driver().clone();
-        Ok(Self { memory: DeviceMemory::zeroed(&driver, bytes)?, driver, bytes })
+        Ok(Self { memory: Storage::Plain(DeviceMemory::zeroed(&driver, bytes)?), driver, bytes })
+    }
+
+    /// Zeroed memory that is made to be shared: in whole units of physical memory, which other processes get as files and
+    /// `peers` reach. Ordinary memory where the driver has none of that kind.
+    pub(super) fn shared(device: &Device, bytes: u64, peers: &[u32]) -> Result<Self, Error> {
+        if !device.properties().shareable {
+            return Self::new(device, bytes);
+        }
+        let driver = device.driver().clone();
+        Ok(Self { memory: Storage::Shared(RemoteMemory::shared(&driver, bytes, peers)?), driver, bytes })
     }
 
     /// Number of its device.

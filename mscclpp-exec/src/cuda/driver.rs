@@ -58,14 +58,14 @@ pub enum Export {
     File(OwnedFd),
 }
 
-/// Another process's allocation, mapped here.
+/// An allocation that was mapped: another process's, or an own one that was made to be shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Import {
+pub struct Mapping {
     /// Its first byte here.
     pub address: u64,
     /// Its bytes.
     pub bytes: u64,
-    /// Whether it came as a file.
+    /// Whether it is known to other processes as a file.
     pub is_file: bool,
 }
 
@@ -86,6 +86,8 @@ pub struct Properties {
     pub memory: u64,
     /// The driver's version: 1000 times major plus 10 times minor.
     pub driver: u32,
+    /// Whether memory can be made to be shared as files.
+    pub shareable: bool,
     /// Whether the device has multicast objects.
     pub multicast: bool,
 }
@@ -105,9 +107,12 @@ pub unsafe trait Driver: Send + Sync {
     /// An allocation of this process, given by its first byte, for others.
     fn export(&self, base: u64) -> Result<Export>;
     /// Maps an allocation of so many bytes of another process, which has it as long as this one.
-    fn import(&self, export: Export, bytes: u64) -> Result<Import>;
+    fn import(&self, export: Export, bytes: u64) -> Result<Mapping>;
+    /// Memory that is made to be shared, at least so much, not cleared: [`export`](Self::export) gives it as a file. Besides
+    /// this device those of these numbers reach it.
+    fn alloc_shared(&self, bytes: u64, peers: &[u32]) -> Result<Mapping>;
     /// Gives back what was mapped, after all work of the device that may use it.
-    fn close(&self, import: Import) -> Result<()>;
+    fn close(&self, import: Mapping) -> Result<()>;
     /// Whether this device can reach the memory of another one.
     fn can_access(&self, peer: u32) -> Result<bool>;
     /// Lets this device reach all memory that another one has or will have, at the same addresses.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::buffers::DeviceSlice;
-use super::driver::{Export, Import, Mapped, Result, SharedDriver};
+use super::driver::{Export, Mapped, Mapping, Result, SharedDriver};
 
 /// Memory of a device.
 pub(super) struct DeviceMemory {
@@ -59,26 +59,33 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Memory of another process, mapped here.
+/// Memory that is mapped here: of another process, or made to be shared.
 pub(super) struct RemoteMemory {
     driver: SharedDriver,
-    import: Import,
+    mapping: Mapping,
 }
 
 impl RemoteMemory {
     pub(super) fn new(driver: &SharedDriver, export: Export, bytes: u64) -> Result<Self> {
-        Ok(Self { import: driver.import(export, bytes)?, driver: driver.clone() })
+        Ok(Self { mapping: driver.import(export, bytes)?, driver: driver.clone() })
+    }
+
+    /// Own memory of zeros, which the devices of these numbers reach too.
+    pub(super) fn shared(driver: &SharedDriver, bytes: u64, peers: &[u32]) -> Result<Self> {
+        let memory = Self { mapping: driver.alloc_shared(bytes, peers)?, driver: driver.clone() };
+        driver.zero(memory.mapping.address, memory.mapping.bytes)?;
+        Ok(memory)
     }
 
     pub(super) fn address(&self) -> u64 {
-        self.import.address
+        self.mapping.address
     }
 }
 
 impl Drop for RemoteMemory {
     fn drop(&mut self) {
         // A failure cannot be mended here.
-        let _ = self.driver.close(self.import);
+        let _ = self.driver.close(self.mapping);
     }
 }
 

@@ -46,7 +46,7 @@ mod world;
 
 pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
 pub use device::{Device, device_count};
-pub use driver::{Allocation, Driver, DriverError, Export, Handle, Import, Mapped, Properties, SharedDriver};
+pub use driver::{Allocation, Driver, DriverError, Export, Handle, Mapped, Mapping, Properties, SharedDriver};
 pub use run::Run;
 pub use specialise::{NotSpecialised, specialised_source};
 pub use stream::{Event, Graph, Stream};

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
-use super::driver::{Allocation, Driver, DriverError, Export, Handle, Import, Mapped, Properties, Result};
+use super::driver::{Allocation, Driver, DriverError, Export, Handle, Mapped, Mapping, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};
 use super::share;
 use super::unavailable::Unavailable;
@@ -105,6 +105,8 @@ impl Cuda {
                 // SAFETY: as above.
                 memory: named("cuDeviceTotalMem", unsafe { result::device::total_mem(device) })? as u64,
                 driver: version()?,
+                shareable: attribute(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED)? != 0
+                    && attribute(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)? != 0,
                 multicast: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0,
             };
             // SAFETY: the device was just found; released when this is dropped.
@@ -163,12 +165,17 @@ unsafe impl Driver for Cuda {
         share::export(base)
     }
 
-    fn import(&self, export: Export, bytes: u64) -> Result<Import> {
+    fn import(&self, export: Export, bytes: u64) -> Result<Mapping> {
         self.enter()?;
         share::import(export, bytes, self.device)
     }
 
-    fn close(&self, import: Import) -> Result<()> {
+    fn alloc_shared(&self, bytes: u64, peers: &[u32]) -> Result<Mapping> {
+        self.enter()?;
+        share::alloc(bytes, self.device, peers)
+    }
+
+    fn close(&self, import: Mapping) -> Result<()> {
         self.wait_idle()?;
         share::close(import)
     }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use cudarc::driver::sys;
 
-use super::driver::{Allocation, Export, Import, Result};
+use super::driver::{Allocation, Export, Mapping, Result};
 use super::real::named;
 
 const FILE: sys::CUmemAllocationHandleType = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
@@ -48,8 +48,46 @@ pub(super) fn export(base: u64) -> Result<Export> {
     released.map(|()| Export::File(file))
 }
 
+/// Memory that is made to be shared: physical memory of a device, mapped for it and others.
+pub(super) fn alloc(bytes: u64, ordinal: i32, peers: &[u32]) -> Result<Mapping> {
+    // SAFETY: a struct of integers and a pointer that is not looked at on this system.
+    let mut wanted: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+    wanted.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+    wanted.requestedHandleTypes = FILE;
+    wanted.location = location(ordinal);
+    let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+    let mut unit = 0;
+    // SAFETY: writes an integer.
+    let asked = unsafe { sys::cuMemGetAllocationGranularity(&mut unit, &wanted, option) };
+    named("cuMemGetAllocationGranularity", asked.result())?;
+    let bytes = bytes.max(1).next_multiple_of(unit.max(1) as u64);
+    let mut memory = 0;
+    // SAFETY: writes a handle.
+    let created = unsafe { sys::cuMemCreate(&mut memory, bytes as usize, &wanted, 0) };
+    named("cuMemCreate", created.result())?;
+    let mapped = map(memory, bytes, ordinal, peers);
+    release(memory, mapped, bytes)
+}
+
+/// Leaves physical memory to its mapping, or to nobody if that failed.
+fn release(memory: sys::CUmemGenericAllocationHandle, mapped: Result<u64>, bytes: u64) -> Result<Mapping> {
+    // SAFETY: a mapping keeps the memory, and nobody else has the handle.
+    let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
+    let address = mapped?;
+    if let Err(error) = released {
+        let _ = unmap(address, bytes);
+        return Err(error);
+    }
+    Ok(Mapping { address, bytes, is_file: true })
+}
+
+/// Memory of a device.
+fn location(ordinal: i32) -> sys::CUmemLocation {
+    sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal }
+}
+
 /// Maps another process's allocation for a device.
-pub(super) fn import(export: Export, bytes: u64, ordinal: i32) -> Result<Import> {
+pub(super) fn import(export: Export, bytes: u64, ordinal: i32) -> Result<Mapping> {
     match export {
         Export::Ipc(handle) => {
             let handle = sys::CUipcMemHandle { reserved: handle.map(|byte| byte as _) };
@@ -58,7 +96,7 @@ pub(super) fn import(export: Export, bytes: u64, ordinal: i32) -> Result<Import>
             // SAFETY: writes an address; a handle that is none is refused.
             let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) };
             named("cuIpcOpenMemHandle", opened.result())?;
-            Ok(Import { address, bytes, is_file: false })
+            Ok(Mapping { address, bytes, is_file: false })
         }
         Export::File(file) => {
             let mut memory = 0;
@@ -66,21 +104,13 @@ pub(super) fn import(export: Export, bytes: u64, ordinal: i32) -> Result<Import>
             // SAFETY: writes a handle; the descriptor is open, and stays ours.
             let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut memory, raw, FILE) };
             named("cuMemImportFromShareableHandle", imported.result())?;
-            let mapped = map(memory, bytes, ordinal);
-            // SAFETY: a mapping keeps the memory.
-            let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
-            let address = mapped?;
-            if let Err(error) = released {
-                let _ = unmap(address, bytes);
-                return Err(error);
-            }
-            Ok(Import { address, bytes, is_file: true })
+            release(memory, map(memory, bytes, ordinal, &[]), bytes)
         }
     }
 }
 
-/// Maps physical memory at an address that nobody has, for one device.
-pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32) -> Result<u64> {
+/// Maps physical memory at an address that nobody has, for a device and others.
+fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32, peers: &[u32]) -> Result<u64> {
     let (mut address, size) = (0, bytes as usize);
     // SAFETY: writes an address.
     let reserved = unsafe { sys::cuMemAddressReserve(&mut address, size, 0, 0, 0) };
@@ -92,11 +122,12 @@ pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal
         let _ = unsafe { sys::cuMemAddressFree(address, size) };
         return Err(error);
     }
-    let location = sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal };
     let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    let access = sys::CUmemAccessDesc { location, flags };
-    // SAFETY: the range was just mapped.
-    let set = named("cuMemSetAccess", unsafe { sys::cuMemSetAccess(address, size, &access, 1) }.result());
+    let all = [ordinal].into_iter().chain(peers.iter().map(|&peer| peer as i32));
+    let all: Vec<_> = all.map(|device| sys::CUmemAccessDesc { location: location(device), flags }).collect();
+    // SAFETY: the range was just mapped; there are so many descriptions.
+    let set = unsafe { sys::cuMemSetAccess(address, size, all.as_ptr(), all.len()) };
+    let set = named("cuMemSetAccess", set.result());
     if let Err(error) = set {
         let _ = unmap(address, bytes);
         return Err(error);
@@ -105,7 +136,7 @@ pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal
 }
 
 /// Takes away what `map` mapped; nobody uses it any more.
-pub(super) fn unmap(address: u64, bytes: u64) -> Result<()> {
+fn unmap(address: u64, bytes: u64) -> Result<()> {
     // SAFETY: mapped by `map`.
     named("cuMemUnmap", unsafe { sys::cuMemUnmap(address, bytes as usize) }.result())?;
     // SAFETY: reserved by `map`.
@@ -113,7 +144,7 @@ pub(super) fn unmap(address: u64, bytes: u64) -> Result<()> {
 }
 
 /// Gives back what `import` mapped; nobody uses it any more.
-pub(super) fn close(import: Import) -> Result<()> {
+pub(super) fn close(import: Mapping) -> Result<()> {
     if import.is_file {
         return unmap(import.address, import.bytes);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mscclpp_core::plan::Plan;
 
+use super::buffers::DeviceBuffer;
 use super::context::Context;
 use super::device::Device;
 use super::join::Group;
@@ -150,6 +151,18 @@ impl World {
     /// The devices of this process' ranks, in the order of the first rank of each.
     pub fn devices(&self) -> &[Device] {
         &self.inner.devices
+    }
+
+    /// Zeroed memory of a rank's device for [`Run::bind`] or [`Run::launch`], made to be shared: it lies in whole units of physical
+    /// memory (2 MiB as a rule), which all devices of the world reach, and which other processes map by file descriptors. What
+    /// the reference system calls symmetric memory. The caller sees to it that no launch uses it when it is dropped.
+    ///
+    /// # Errors
+    /// [`Error::NotHere`] if it is no rank of this process; [`Error::Driver`] if the device does not have so much.
+    pub fn alloc(&self, rank: u32, bytes: u64) -> Result<DeviceBuffer, Error> {
+        let device = self.inner.device(rank).ok_or(Error::NotHere { rank })?;
+        let others = self.inner.devices.iter().map(Device::ordinal).filter(|&ordinal| ordinal != device.ordinal());
+        DeviceBuffer::shared(device, bytes, &others.collect::<Vec<_>>())
     }
 
     /// A new stream, on all devices of this process' ranks.
