@@ -18,7 +18,12 @@ pub(crate) fn is_worth(operations: usize) -> bool {
 
 /// Whether passes over a plan are worth a thread.
 pub(crate) fn is_large(plan: &PlanTree) -> bool {
-    is_worth(plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| block.ops.len()).sum())
+    is_worth(operations(plan))
+}
+
+/// Operations of a plan, a pipeline counted as one.
+pub(crate) fn operations(plan: &PlanTree) -> usize {
+    plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| block.ops.len()).sum()
 }
 
 /// Does both, one of them on a thread of its own if that is worth it.

@@ -60,7 +60,7 @@ pub(crate) fn lowered(trace: Trace) -> Result<PlanTree, Diagnostics> {
     let (fuse, auto_sync, instances) = (spec.fuse, spec.auto_sync, spec.instances);
     let mut plan = group::group(trace)?;
     // Rank by rank, so that a rank's operations are still at hand for the next pass.
-    let worth = parallel::is_large(&plan);
+    let worth = parallel::is_worth(parallel::operations(&plan).saturating_mul(instances as usize));
     let fusion = fuse.then(|| Fusion::of(&plan));
     let waits = auto_sync.then(|| Dependencies::of(&plan));
     parallel::halves(worth, &mut plan.ranks, |first, ranks| {
