@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use libtest_mimic::Failed;
-use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::{Op, OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::cuda::{NotSpecialised, Options, Prepare, World};
 use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms};
@@ -29,6 +29,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("specialised::any_length", any_length),
         Test::new("specialised::in_turn_with_the_interpreter", in_turn_with_the_interpreter),
         Test::new("specialised::stalls_are_reported_alike", stalls_are_reported_alike),
+        Test::new("specialised::windows_of_operations", windows_of_operations),
         Test::new("specialised::large_plans_are_interpreted", large_plans_are_interpreted),
     ];
     tests.into_iter().chain(files).map(Test::that_compiles).collect()
@@ -166,13 +167,55 @@ fn stalls_are_reported_alike(rig: &Rig) -> Result<(), Failed> {
     if reports[0] == reports[1] { Ok(()) } else { Err(format!("{:?} and {:?}", reports[0], reports[1]).into()) }
 }
 
+/// Pipelines of several iterations, and operations that need more operands than shared memory holds at once: outside of
+/// pipelines, and inside of one.
+fn windows_of_operations(rig: &Rig) -> Result<(), Failed> {
+    let cases: [(&str, &[OpKind], usize); 4] = [
+        ("allreduce_switch_pipeline", &[], 0),
+        ("allreduce_switch_pipeline", &[OpKind::SwitchBroadcast], 70),
+        ("allreduce_switch_pipeline", &[OpKind::Nop], 40),
+        ("allgather_all_pairs", &[OpKind::Put], 150),
+    ];
+    for (name, repeated, times) in cases {
+        let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+        let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
+        let repeat = |ops: &mut Vec<Op>| {
+            let copies = |op: Op| {
+                let more = if repeated.contains(&op.kind) { times } else { 0 };
+                std::iter::repeat_n(op, 1 + more)
+            };
+            *ops = std::mem::take(ops).into_iter().flat_map(copies).collect();
+        };
+        for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
+            let mut pipelined = false;
+            for body in block.ops.iter_mut().filter_map(|op| op.body.as_mut()) {
+                body.unit = 64;
+                repeat(&mut body.ops);
+                pipelined = true;
+            }
+            if !pipelined {
+                repeat(&mut block.ops);
+            }
+        }
+        let plan = Plan::new(&tree);
+        let world = World::new(&rig.device, 3);
+        for count in [3 * 128, 300] {
+            let message = Message::new(DataType::F32, count).any_size();
+            let mut pair = Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
+            pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+            pair.check(2).map_err(|failed| at(format_args!("{name}, {repeated:?} {times} times"), &failed))?;
+        }
+    }
+    Ok(())
+}
+
 /// Plans whose thread blocks have nothing in common cost more than they gain.
 fn large_plans_are_interpreted(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(2, 2), &algorithm.arguments([])?)?;
     for rank in &mut tree.ranks {
         let origin = rank.blocks[0].ops[0].origin;
-        let sync = mscclpp_core::plan::Op::new(mscclpp_core::plan::OpKind::Nop, origin);
+        let sync = Op::new(OpKind::Nop, origin);
         rank.blocks[0].ops.extend(std::iter::repeat_n(sync, 3000));
     }
     let world = World::new(&rig.device, 2);
