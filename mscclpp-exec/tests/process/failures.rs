@@ -353,3 +353,33 @@ fn a_preparation_that_fails_leaves_older_ones_as_they_are() {
 fn a_deadline_without_end_is_long_enough() {
     each_with(2, Options::default().deadline(Duration::MAX), |transport| transport.barrier().unwrap());
 }
+
+#[test]
+fn who_runs_ahead_leaves_what_others_have_yet_to_read() {
+    // Rank 1 reads what rank 0 hands in, which waits for nothing.
+    let plan = unchecked(2, |p| {
+        let channels: Vec<_> = p.ranks().map(|rank| rank.memory_channel(p.rank(1 - rank.id()))).collect();
+        channels[0].signal(0);
+        channels[1].wait(0);
+        channels[1].get(p.rank(1).output().chunk(..), p.rank(0).input().chunk(..), 0);
+    });
+    // Copied to the ring; registered and copied there all the same; waited for.
+    for (count, registered) in [(500, false), (500, true), (20_000, false), (20_000, true)] {
+        each(2, |transport| {
+            let mut x = transport.prepare(&plan, Message::of::<f32>(count).any_size()).expect("it can be run");
+            let mut shared = transport.alloc::<f32>(x.input_len()).expect("memory");
+            let mut private = vec![0.0; x.input_len()];
+            let input: &mut [f32] = if registered { &mut shared } else { &mut private };
+            let mut output = vec![0.0_f32; x.output_len()];
+            for launch in 0..100 {
+                input.fill(launch as f32);
+                if transport.rank() == 1 && launch % 16 == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                x.launch(input, &mut output).expect("both launch");
+                let expected = if transport.rank() == 1 { launch as f32 } else { 0.0 };
+                assert!(output.iter().all(|&found| found == expected), "{count} {registered}: launch {launch}");
+            }
+        });
+    }
+}
