@@ -39,9 +39,9 @@ pub struct Measured {
 }
 
 impl Measuring {
-    /// As many calls as are needed for a stable median: 10 of large messages, up to 1000 of small ones.
+    /// As many calls as are needed for a stable median: 30 of large messages, up to 4000 of small ones.
     pub fn for_bytes(bytes: u64) -> Self {
-        let iterations = ((64 << 20) / bytes.max(1)).clamp(10, 1000) as u32;
+        let iterations = ((64 << 20) / bytes.max(1)).clamp(30, 4000) as u32;
         Self { iterations, warmup: iterations / 10 + 2, check: 10 }
     }
 }
