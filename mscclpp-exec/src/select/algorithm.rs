@@ -344,7 +344,7 @@ impl Algorithm {
         let refused = |refusal| PlanError::Refused { name: self.name.clone(), refusal: Box::new(refusal) };
         self.admit(request).map_err(refused)?;
         if let Some(found) = config.blocks.filter(|blocks| !(1..=Config::MAX_BLOCKS).contains(blocks)) {
-            return Err(refused(Refusal::Blocks { found }));
+            return Err(refused(Refusal::BlockCount { found }));
         }
         match &self.source {
             Source::Shipped(shipped) => {

@@ -124,7 +124,7 @@ pub enum Refusal {
     /// Results may differ in the last bit between ranks, and the request wants the same bits.
     OwnOrder,
     /// A number of thread blocks that nothing is built with.
-    Blocks {
+    BlockCount {
         /// What was chosen.
         found: u32,
     },
@@ -236,7 +236,7 @@ impl fmt::Display for Refusal {
             Self::NotRegistered => f.write_str("needs registered buffers"),
             Self::NoMulticast => f.write_str("needs multicast hardware"),
             Self::OwnOrder => f.write_str("rounds differently on different ranks, found a request for the same bits"),
-            Self::Blocks { found } => write!(f, "takes 1 to {} blocks, found {found}", Config::MAX_BLOCKS),
+            Self::BlockCount { found } => write!(f, "takes 1 to {} blocks, found {found}", Config::MAX_BLOCKS),
             Self::Backend { expected } => write!(f, "runs on {expected} only"),
         }
     }
