@@ -425,7 +425,8 @@ impl Drop for Machine {
         let events = state.events.values().filter(|event| !event.destroyed).count();
         let left = [pieces, state.modules.len(), state.streams.len(), state.graphs.len(), events];
         // A release that was made to fail leaves its piece behind; so does one whose context could not be entered.
-        let is_release = |call: &str| ["Free", "Unload", "Destroy", "Ctx"].iter().any(|word| call.contains(word));
+        let is_release =
+            |call: &str| ["Free", "Unload", "Destroy", "Close", "Ctx"].iter().any(|word| call.contains(word));
         let stays = usize::from(self.options.failing.is_some_and(|(call, _)| is_release(call)));
         assert!(
             left.iter().sum::<usize>() <= stays,

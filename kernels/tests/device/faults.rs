@@ -126,9 +126,26 @@ fn every_call_fails_once_on_two_devices() -> Result<(), Failed> {
     })
 }
 
+/// Memory that is made to be shared.
+fn shared_memory(world: &World) -> Result<(), Error> {
+    let mut memory = world.alloc(0, 100)?;
+    memory.write(&[1; 100])?;
+    memory.read(&mut [0; 100])
+}
+
+/// Calls that it needs.
+const HEARD_OF_SHARED: [&str; 6] = [
+    "cuMemGetAllocationGranularity",
+    "cuMemCreate",
+    "cuMemAddressReserve",
+    "cuMemMap",
+    "cuMemSetAccess",
+    "cuMemRelease",
+];
+
 /// The same behind CUDA's functions.
-pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 2] {
-    let (one, two) = (mock.clone(), mock.clone());
+pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 3] {
+    let (one, two, shared) = (mock.clone(), mock.clone(), mock.clone());
     let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_CUDA).collect();
     let heard_of_two: Vec<&str> = heard.iter().copied().chain(HEARD_OF_SEVERAL).collect();
     [
@@ -137,6 +154,15 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 2
             each_fails(&heard, &UNHEARD, |options| match mock.devices(options, 1) {
                 Ok(rig) => Ok(program(&World::new(&rig.devices[0], 2))),
                 Err(reason) => Ok(Err(reason.into())),
+            })
+        }),
+        Trial::test("mock::faults::every_call_of_shared_memory_fails_once", move || {
+            let mock = shared?;
+            each_fails(&HEARD_OF_SHARED, &["cuMemUnmap", "cuMemAddressFree"], |options| {
+                match mock.devices(options, 1) {
+                    Ok(rig) => Ok(shared_memory(&World::new(&rig.devices[0], 1))),
+                    Err(reason) => Ok(Err(reason.into())),
+                }
             })
         }),
         Trial::test("mock::faults::every_call_fails_once_on_two_devices", move || {

@@ -26,7 +26,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         with_seeds(name, seeds.clone(), move |seed| every_size(seed, algorithm))
     });
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
+        ("every_call_fails_once", every_call_fails_once),
         ("freed_memory_is_noticed", freed_memory_is_noticed),
         ("launches_that_stall_end_the_world", launches_that_stall_end_the_world),
         ("ranks_that_differ_are_told", ranks_that_differ_are_told),
@@ -250,6 +251,37 @@ fn ranks_without_memory_are_told(seed: u64) -> Result<(), Failed> {
             // What it has shared already may be gone before the other one has mapped it.
             (Err(Error::Lost { peer: 1, .. } | Error::NotMapped { peer: 1, .. }), Err(Error::Driver(_))) => {}
             _ => return Err(format!("allocation {nth}: {results:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Calls for memory of other processes, each of the first ones of which fails on one rank: nobody waits for what cannot come, and
+/// nothing is left behind, to which the simulator sees.
+fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring", 2)?;
+    let heard = ["cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuMemGetAddressRange", "cuPointerGetAttribute"];
+    let calls = heard.map(|call| (call, true)).into_iter().chain([("cuIpcCloseMemHandle", false)]);
+    for (call, is_heard) in calls {
+        for nth in 1..=20 {
+            let failing = |rank| (rank == 1).then_some((call, nth));
+            let machine = |rank| Options { failing: failing(rank), ..machine_options(seed, rank, false) };
+            let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, _| {
+                let run = world.prepare(&plan, Message::new(DataType::F32, 100).any_size())?;
+                run.buffers().map(|_| ())
+            })?;
+            let [first, second] = results.as_slice() else { return Err("two ranks".into()) };
+            let is_named = match second {
+                Err(Error::Driver(error)) => error.call == call,
+                Err(Error::NotMapped { error, peer: 0, .. }) => error.call == call,
+                _ => false,
+            };
+            match (first, second) {
+                (Ok(()), Ok(())) if nth > 1 || !is_heard => break,
+                // What was the last one to do is done.
+                (Ok(()) | Err(Error::Lost { peer: 1, .. } | Error::NotMapped { peer: 1, .. }), Err(_)) if is_named => {}
+                _ => return Err(format!("call {nth} of {call}: {results:?}").into()),
+            }
         }
     }
     Ok(())

@@ -217,7 +217,22 @@ impl Group {
             }
             Ok(Traded { memories, others })
         };
-        received().inspect_err(|error| self.give_up(error))
+        let received = received();
+        // Nobody gives memory back before the others have mapped it.
+        let mapped = match &received {
+            Ok(_) => Offer::Memories(Vec::new()),
+            Err(error) => Offer::Failed(error.to_string()),
+        };
+        let ended = self.session()?.exchange(&format!("end of {text}"), &encode(&mapped)?, &[]);
+        let ended = || -> Result<(), Error> {
+            for (peer, sent) in (0_u32..).zip(ended?).filter(|(peer, _)| *peer != self.rank) {
+                if let Offer::Failed(why) = decode(peer, sent.bytes)? {
+                    return Err(Error::Lost { peer, why });
+                }
+            }
+            Ok(())
+        };
+        received.and_then(|received| ended().map(|()| received)).inspect_err(|error| self.give_up(error))
     }
 
     /// A rank that says what it cannot mean.
