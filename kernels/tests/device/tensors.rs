@@ -115,6 +115,14 @@ fn what_cannot_be_used_is_given_back() -> Result<(), Failed> {
     let refused = unsafe { Tensor::import(&raw mut raw, &device) };
     assert!(matches!(&refused, Err(Error::Tensor { found, .. }) if found.contains("strides [1, 2]")), "{refused:?}");
     assert_eq!(GIVEN_BACK.load(Relaxed), 10);
+    // Twice as many bytes as a stride can count.
+    let (mut shape, mut strides) = ([1 << 62, 2], [2, 1]);
+    let mut raw = tensor(256, &mut shape, Some(&mut strides));
+    raw.tensor.dtype = TensorType { code: 1, bits: 8, lanes: 1 };
+    // SAFETY: as above.
+    let refused = unsafe { Tensor::import(&raw mut raw, &device) };
+    assert!(matches!(&refused, Err(Error::Tensor { expected, .. }) if expected.contains("fits")), "{refused:?}");
+    assert_eq!(GIVEN_BACK.load(Relaxed), 11);
     Ok(())
 }
 

@@ -157,6 +157,8 @@ impl Tensor {
         let shape = list(raw.shape);
         let elements = shape.iter().try_fold(1_u64, |all, &each| all.checked_mul(u64::try_from(each).ok()?));
         let bytes = elements.and_then(|elements| elements.checked_mul(dtype.size() as u64));
+        // As with all memory; strides of more could not be multiplied below.
+        let bytes = bytes.filter(|&bytes| i64::try_from(bytes).is_ok());
         let end = bytes.and_then(|bytes| (raw.data as u64).checked_add(raw.byte_offset)?.checked_add(bytes));
         let (Some(bytes), Some(_)) = (bytes, end) else {
             return Err(wrong(format!("of shape {shape:?}"), "one that fits into memory"));

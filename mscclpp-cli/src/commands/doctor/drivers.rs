@@ -35,7 +35,13 @@ fn cuda() -> Finding {
                 Ok(device) => device.properties().to_string(),
                 Err(reason) => reason.to_string(),
             });
-            return Finding::good(NAME, devices.collect::<Vec<_>>().join("; "));
+            // Mostly they are alike.
+            let devices: Vec<_> = devices.collect();
+            let alike = devices.chunk_by(|a, b| a == b).map(|alike| match alike.len() {
+                1 => alike[0].clone(),
+                count => format!("{count} x {}", alike[0]),
+            });
+            return Finding::good(NAME, alike.collect::<Vec<_>>().join("; "));
         }
         // Below it is said what is missing.
         Err(Unavailable::NoDriver) => {}
