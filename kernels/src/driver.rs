@@ -103,7 +103,7 @@ unsafe impl Driver for Simulator {
         const CALL: &str = "cuMemCreate";
         self.called(CALL)?;
         let Properties { ordinal, memory, .. } = self.properties;
-        let bytes = bytes.max(1).next_multiple_of(1 << 16);
+        let bytes = bytes.max(1).checked_next_multiple_of(1 << 16).unwrap_or(bytes);
         let address = if bytes > memory { None } else { self.machine.memory().alloc_shared(bytes, ordinal, peers) };
         let mapping = address.map(|address| Mapping { address, bytes, is_file: true });
         mapping.map_or_else(|| error(CALL, Code::OutOfMemory, format!("{bytes} bytes")), Ok)

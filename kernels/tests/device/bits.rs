@@ -104,6 +104,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("bits::every_type_and_operation", every_type_and_operation),
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
         Test::new("bits::long_messages", long_messages),
+        Test::new("bits::more_memory_than_there_is", more_memory_than_there_is),
         Test::new("bits::slices_anywhere", slices_anywhere),
         Test::new("bits::averages_of_one_rank", averages_of_one_rank),
         Test::new("bits::empty_pipelines", empty_pipelines),
@@ -149,6 +150,17 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
                     .check(1)
                     .map_err(|f| at(name, &f))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Sizes that cannot even be rounded up are refused, like those that are too large.
+fn more_memory_than_there_is(rig: &Rig) -> Result<(), Failed> {
+    let world = World::new(&rig.device, 1);
+    for bytes in [1 << 50, u64::MAX - 1, u64::MAX] {
+        if !matches!(world.alloc(0, bytes), Err(Error::Driver(_))) {
+            return Err(format!("{bytes} bytes were not refused").into());
         }
     }
     Ok(())

@@ -60,7 +60,8 @@ pub(super) fn alloc(bytes: u64, ordinal: i32, peers: &[u32]) -> Result<Mapping> 
     // SAFETY: writes an integer.
     let asked = unsafe { sys::cuMemGetAllocationGranularity(&mut unit, &wanted, option) };
     named("cuMemGetAllocationGranularity", asked.result())?;
-    let bytes = bytes.max(1).next_multiple_of(unit.max(1) as u64);
+    // What cannot be rounded up the driver refuses.
+    let bytes = bytes.max(1).checked_next_multiple_of(unit.max(1) as u64).unwrap_or(bytes);
     let mut memory = 0;
     // SAFETY: writes a handle.
     let created = unsafe { sys::cuMemCreate(&mut memory, bytes as usize, &wanted, 0) };
