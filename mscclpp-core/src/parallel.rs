@@ -9,7 +9,7 @@ use std::thread;
 use crate::plan::{PlanTree, RankPlan};
 
 /// Operations from which on a pass over a plan is worth a thread, which takes as long to start as a few hundred of them.
-const WORTH: usize = 1 << 13;
+const WORTH: usize = 1 << 15;
 
 /// Whether passes over so many operations are worth a thread.
 pub(crate) fn is_worth(operations: usize) -> bool {

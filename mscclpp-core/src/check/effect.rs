@@ -12,7 +12,7 @@ pub(super) struct Effect {
     pub(super) buffer: BufferKind,
     /// Position of the reference on its side of the operation.
     pub(super) position: usize,
-    /// The chunks, and the slice of them, as in the reference.
+    /// The chunks, and the slice of them, as in the reference, of the instance that is looked at.
     pub(super) range: Ref,
     pub(super) write: bool,
     /// Whether the range holds packets.
@@ -37,7 +37,7 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
                 Packets::All => true,
                 Packets::Rest => position > 0,
             };
-            let mut emit = |owner, buffer| visit(Effect { owner, buffer, position, range: *range, write, packets });
+            let mut emit = |owner, buffer| visit(Effect { owner, buffer, position, range: at.range(range), write, packets });
             match range.place {
                 Place::Local(buffer) => emit(at.rank as u32, buffer),
                 Place::Remote(index) => {

@@ -19,11 +19,13 @@
 use super::MOST_FINDINGS;
 use super::effect::{Effect, effects};
 use super::place::{Placed, each};
+use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{Place, PlanTree};
 use crate::vocab::{BufferKind, Protocol};
 
-pub(super) fn check(plan: &PlanTree) -> Diagnostics {
+pub(super) fn check(view: View) -> Diagnostics {
+    let plan = view.plan;
     let mut found = Diagnostics::default();
     if plan.ranks.iter().all(|rank| rank.scratch_chunks == 0) {
         return found;
@@ -31,7 +33,7 @@ pub(super) fn check(plan: &PlanTree) -> Diagnostics {
     let mut first_packets = None;
     let mut plain: Vec<Vec<Use>> = Vec::new();
     plain.resize_with(plan.ranks.len(), Vec::new);
-    each(plan, &mut |at| {
+    each(view, &mut |at| {
         let mut afar = None;
         effects(plan, &at, &mut |effect| {
             if effect.packets {
@@ -55,7 +57,7 @@ pub(super) fn check(plan: &PlanTree) -> Diagnostics {
     if plain.iter().all(Vec::is_empty) {
         return found;
     }
-    each(plan, &mut |at| {
+    each(view, &mut |at| {
         effects(plan, &at, &mut |effect| {
             if effect.buffer == BufferKind::Scratch && effect.packets && found.len() < MOST_FINDINGS {
                 let pieces = &plain[effect.owner as usize];
@@ -165,11 +167,14 @@ fn chunks(start: u64, end: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::check;
-    use crate::diag::Code;
+    use crate::diag::{Code, Diagnostics};
     use crate::plan::PlanTree;
     use crate::testing::plan;
     use crate::vocab::Protocol;
+
+    fn check(plan: &PlanTree) -> Diagnostics {
+        super::check(plan.into())
+    }
 
     fn packets(ops: &str) -> PlanTree {
         plan(&[&[ops], &[""]])

@@ -132,7 +132,7 @@ pub fn limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
     for (number, rank) in plan.ranks.iter().enumerate() {
         found.rank(number, rank);
     }
-    each(plan, &mut |at| found.operation(&at));
+    each(plan.into(), &mut |at| found.operation(&at));
     found.message_sizes();
     found.list
 }
@@ -158,7 +158,7 @@ fn longest_chunk(plan: &PlanTree, most: &DeviceProfile) -> u64 {
     let doubled = if plan.protocol == Protocol::LL { 2 } else { 1 };
     let scratch = plan.ranks.iter().map(|rank| u64::from(rank.scratch_chunks)).max().unwrap_or(0) * doubled * halves;
     let mut longest = most.offset_bytes.min(most.scratch_bytes) / scratch.max(1);
-    each(plan, &mut |at| {
+    each(plan.into(), &mut |at| {
         effects(plan, &at, &mut |effect| {
             let end = u64::from(effect.range.index) + u64::from(effect.range.size);
             let halves = if effect.buffer == BufferKind::Scratch { halves } else { 1 };

@@ -36,6 +36,7 @@ pub(crate) mod reference;
 mod run;
 mod shape;
 mod trace;
+mod view;
 mod wrap;
 
 use crate::diag::{Code, Diagnostics};
@@ -46,6 +47,7 @@ use model::Model;
 use pairing::Pairs;
 use run::{Verdict, run};
 pub use trace::{Trace, trace};
+use view::View;
 pub use wrap::may_wrap_scratch;
 
 /// How much is checked, and what is let pass.
@@ -76,37 +78,41 @@ impl Checks {
             return Diagnostics::default();
         }
         // What is a smaller plan several times is right if that one is.
-        if self.level == Level::Full && instances::one_of(plan).is_some_and(|small| self.look(&small).is_empty()) {
+        if self.level == Level::Full
+            && let Some(one) = instances::one_of(plan)
+            && self.look(one.view(plan)).is_empty()
+        {
             return Diagnostics::default();
         }
-        self.look(plan)
+        self.look(plan.into())
     }
 
     /// Asks the rules.
-    fn look(&self, plan: &PlanTree) -> Diagnostics {
-        let found = shape::check(plan);
+    fn look(&self, view: View) -> Diagnostics {
+        let plan = view.plan;
+        let found = shape::check(view);
         if !found.is_empty() {
             // The other rules look things up as this one finds them to be, so they are not asked even if all is allowed.
             return self.left(found);
         }
         let pairs = Pairs::of(plan);
         if self.level == Level::Basic {
-            let findings = [layout::check(plan), pairing::check(plan, &pairs)].map(|found| self.left(found));
+            let findings = [layout::check(view), pairing::check(view, &pairs)].map(|found| self.left(found));
             return findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
         }
-        let Some(sizes) = model::sizes(plan) else { return model::too_fine(plan).into() };
-        let sizes = sizes.into_iter().chain(model::uneven_sizes(plan));
-        let mut models = sizes.map(|size| Model::of(plan, &pairs, size));
+        let Some(sizes) = model::sizes(view) else { return model::too_fine(view).into() };
+        let sizes = sizes.into_iter().chain(model::uneven_sizes(view));
+        let mut models = sizes.map(|size| Model::of(view, &pairs, size));
         // What the first model shows at a glance need not be looked at closely.
         let first = models.next();
         if first.as_ref().is_none_or(|model| model.has_packets() || plan.double_scratch) {
-            let found = self.left(layout::check(plan));
+            let found = self.left(layout::check(view));
             if !found.is_empty() {
                 return found;
             }
         }
         if !first.as_ref().is_some_and(Model::is_balanced) {
-            let found = self.left(pairing::check(plan, &pairs));
+            let found = self.left(pairing::check(view, &pairs));
             if !found.is_empty() {
                 return found;
             }

@@ -18,16 +18,18 @@ use smallvec::SmallVec;
 
 use super::MOST_FINDINGS;
 use super::place::{Placed, each};
+use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{OpKind, PlanTree, RankPlan};
 use crate::vocab::ChannelKind;
 
-pub(super) fn check(plan: &PlanTree, pairs: &Pairs) -> Diagnostics {
+pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
+    let plan = view.plan;
     let mut channels: Vec<Sides> = Vec::new();
     channels.resize_with(pairs.counters(), Sides::default);
     let mut semaphores: BTreeMap<(usize, u32), Sides> = BTreeMap::new();
     let mut barriers: BTreeMap<(usize, u32), BTreeMap<usize, (Times, Placed)>> = BTreeMap::new();
-    each(plan, &mut |at| {
+    each(view, &mut |at| {
         let (ids, kind) = (&at.op.ids, at.op.kind);
         if signals(kind) {
             for counter in ids.iter().copied().filter_map(pairs.outgoing(plan, &at)) {
@@ -39,10 +41,10 @@ pub(super) fn check(plan: &PlanTree, pairs: &Pairs) -> Diagnostics {
             }
         } else if matches!(kind, OpKind::SemaphoreRelease | OpKind::SemaphoreAcquire) {
             for &id in ids {
-                semaphores.entry((at.rank, id)).or_default().add(at, kind == OpKind::SemaphoreRelease);
+                semaphores.entry((at.rank, at.number(id))).or_default().add(at, kind == OpKind::SemaphoreRelease);
             }
         } else if kind == OpKind::Barrier {
-            let blocks = barriers.entry((at.rank, ids[0])).or_default();
+            let blocks = barriers.entry((at.rank, at.number(ids[0]))).or_default();
             blocks.entry(at.block).or_insert((Times::default(), at)).0.add(&at);
         }
     });
@@ -355,7 +357,7 @@ mod tests {
     use crate::testing::plan;
 
     fn check(plan: &PlanTree) -> Diagnostics {
-        super::check(plan, &super::Pairs::of(plan))
+        super::check(plan.into(), &super::Pairs::of(plan))
     }
 
     #[track_caller]

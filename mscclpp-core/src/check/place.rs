@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::view::View;
 use crate::diag::Site;
-use crate::plan::{Op, PlanTree, RemoteBuffer};
+use crate::plan::{Op, PlanTree, Ref, RemoteBuffer};
 use crate::vocab::{BufferKind, ChannelKind};
 
 /// An operation and where it stands.
@@ -15,20 +16,24 @@ pub(super) struct Placed<'p> {
     pub(super) index: usize,
     /// Position in the pipeline, with the pipeline, when inside one.
     pub(super) inside: Option<(usize, &'p Op)>,
+    /// As it stands, with the numbers of the whole plan: see [`Self::range`] and [`Self::number`].
     pub(super) op: &'p Op,
+    /// Of how many instances its own is one; 1 if the whole plan is looked at.
+    pub(super) instances: u32,
 }
 
 /// Visits every operation of a plan: pipelines, each followed by the operations of its body, and all others.
-pub(super) fn each<'p>(plan: &'p PlanTree, visit: &mut impl FnMut(Placed<'p>)) {
-    each_of(plan, 0..plan.ranks.len(), visit);
+pub(super) fn each<'p>(view: View<'p>, visit: &mut impl FnMut(Placed<'p>)) {
+    each_of(view, 0..view.plan.ranks.len(), visit);
 }
 
 /// The same for some ranks.
-pub(super) fn each_of<'p>(plan: &'p PlanTree, ranks: Range<usize>, visit: &mut impl FnMut(Placed<'p>)) {
-    for (rank, tables) in ranks.clone().zip(&plan.ranks[ranks]) {
-        for (block, list) in tables.blocks.iter().enumerate() {
-            for (index, op) in list.ops.iter().enumerate() {
-                let whole = Placed { rank, block, index, inside: None, op };
+pub(super) fn each_of<'p>(view: View<'p>, ranks: Range<usize>, visit: &mut impl FnMut(Placed<'p>)) {
+    let instances = view.instances();
+    for (rank, tables) in ranks.clone().zip(&view.plan.ranks[ranks]) {
+        for block in 0..tables.blocks.len() {
+            for (index, op) in view.ops(rank, block).iter().enumerate() {
+                let whole = Placed { rank, block, index, inside: None, op, instances };
                 visit(whole);
                 let Some(body) = &op.body else { continue };
                 for (i, inner) in body.ops.iter().enumerate() {
@@ -40,6 +45,16 @@ pub(super) fn each_of<'p>(plan: &'p PlanTree, ranks: Range<usize>, visit: &mut i
 }
 
 impl Placed<'_> {
+    /// One of its references, in the chunks of its instance.
+    pub(super) fn range(&self, range: &Ref) -> Ref {
+        Ref { index: self.number(range.index), ..*range }
+    }
+
+    /// The number that a chunk at which its ranges begin, a semaphore or a barrier has in its instance.
+    pub(super) fn number(&self, number: u32) -> u32 {
+        if self.instances == 1 { number } else { number / self.instances }
+    }
+
     /// Where a finding about this operation points.
     pub(super) fn site(&self, plan: &PlanTree) -> Site {
         if let Some(place) = plan.origins.get(self.op.origin) {
@@ -98,7 +113,7 @@ mod tests {
 
     fn names(plan: &PlanTree) -> Vec<String> {
         let mut names = Vec::new();
-        each(plan, &mut |at| names.push(at.called(plan)));
+        each(plan.into(), &mut |at| names.push(at.called(plan)));
         names
     }
 

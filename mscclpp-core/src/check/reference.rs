@@ -40,7 +40,7 @@ pub(crate) fn faults(plan: &PlanTree) -> Diagnostics {
             file(Site::Path(format!("rank {number}")), message, "give all ranks as much scratch");
         }
     }
-    each(plan, &mut |at| {
+    each(plan.into(), &mut |at| {
         if let Some((message, help)) = fault(plan, &at) {
             file(at.site(plan), format!("{} ({}) {message}", at.called(plan), at.agent()), help);
         }
@@ -108,7 +108,7 @@ pub(crate) fn warnings(plan: &PlanTree) -> Vec<Diagnostic> {
         return Vec::new();
     }
     let (mut unit, mut outside) = (None, None);
-    each(plan, &mut |at| {
+    each(plan.into(), &mut |at| {
         unit = unit.or_else(|| at.op.body.as_ref().map(|body| body.unit));
         effects(plan, &at, &mut |effect| {
             if effect.buffer == BufferKind::Scratch && at.inside.is_none() {

@@ -110,6 +110,6 @@ impl<'p> Watch<'p> for Rules<'_, 'p> {
 #[cfg(test)]
 pub(super) fn verdict(plan: &crate::plan::PlanTree) -> Verdict {
     let pairs = super::Pairs::of(plan);
-    let sizes = super::model::sizes(plan).expect("a plan of few pieces");
-    run(sizes.into_iter().map(|size| Model::of(plan, &pairs, size)))
+    let sizes = super::model::sizes(plan.into()).expect("a plan of few pieces");
+    run(sizes.into_iter().map(|size| Model::of(plan.into(), &pairs, size)))
 }

@@ -102,9 +102,9 @@ proptest! {
     #[test]
     fn every_sound_plan_runs_to_a_verdict(blocks in prop::collection::vec(block(POOL), 4)) {
         let plan = plan(&[&[&blocks[0], &blocks[1]], &[&blocks[2], &blocks[3]]]);
-        prop_assert!(super::shape::check(&plan).is_empty());
+        prop_assert!(super::shape::check((&plan).into()).is_empty());
         let pairs = Pairs::of(&plan);
-        pairing::check(&plan, &pairs);
+        pairing::check((&plan).into(), &pairs);
         verdict(&plan);
     }
 

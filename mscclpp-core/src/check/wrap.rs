@@ -33,11 +33,11 @@ const MOST_CHUNKS: u32 = 64;
 /// # Cost
 /// That of a check, with some forty iterations of every loop.
 pub fn may_wrap_scratch(plan: &PlanTree, windows: u64) -> bool {
-    if windows == 0 || !shape::check(plan).is_empty() {
+    if windows == 0 || !shape::check(plan.into()).is_empty() {
         return false;
     }
     let (mut loops, mut groups, mut places) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-    each(plan, &mut |at| {
+    each(plan.into(), &mut |at| {
         if let Some(body) = &at.op.body {
             loops.insert((body.unit, body.num_chunks));
         }
@@ -58,7 +58,7 @@ pub fn may_wrap_scratch(plan: &PlanTree, windows: u64) -> bool {
     let trips = (2 * windows + 1).next_multiple_of(span.into());
     let chunk_bytes = trips.saturating_mul(unit) / u64::from(span);
     let Some(size) = Size::wrapped(plan, chunk_bytes, windows, &groups) else { return false };
-    let verdict = run(std::iter::once(Model::of(plan, &Pairs::of(plan), size)));
+    let verdict = run(std::iter::once(Model::of(plan.into(), &Pairs::of(plan), size)));
     [verdict.deadlocks, verdict.races, verdict.results].iter().all(|found| found.is_empty())
 }
 

@@ -47,18 +47,18 @@ impl ReductionOrder {
 /// # Panics
 /// Never, whatever the plan says.
 pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
-    if !applies(plan) || !shape::check(plan).is_empty() {
+    if !applies(plan) || !shape::check(plan.into()).is_empty() {
         return None;
     }
     let pairs = Pairs::of(plan);
-    if !pairing::check(plan, &pairs).is_empty() {
+    if !pairing::check(plan.into(), &pairs).is_empty() {
         return None;
     }
     // By chunk of the inputs, what was found on which rank.
     let mut chunks: BTreeMap<u64, BTreeMap<u32, BTreeSet<u64>>> = BTreeMap::new();
     let mut by_switch = false;
-    for size in sizes(plan)? {
-        let model = Model::of(plan, &pairs, size);
+    for size in sizes(plan.into())? {
+        let model = Model::of(plan.into(), &pairs, size);
         let mut machine = Machine::new(&model);
         let mut watch = Dataflow::new(&model, None);
         machine.run(&mut watch);

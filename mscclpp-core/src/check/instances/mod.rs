@@ -15,6 +15,7 @@
 //!
 //! The converse is not relied on: where the smaller plan is found wrong the whole one is looked at.
 
+use super::view::View;
 use crate::collective::{Content, Extent, Promise};
 use crate::parallel;
 use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, OpKind, PlanTree, RankPlan, Ref, ThreadBlock};
@@ -22,8 +23,23 @@ use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, OpKind, PlanTree, Rank
 /// BlockTable of instances that are tried, the largest first. Wrong ones mostly show in the tables already.
 const MOST_TRIES: usize = 32;
 
-/// The smaller plan of which a plan consists, two times or more.
-pub(super) fn one_of(plan: &PlanTree) -> Option<PlanTree> {
+/// One of the instances of which a plan consists: a smaller plan.
+pub(super) struct Instance {
+    /// All of it but its operations.
+    tables: PlanTree,
+    /// How many there are.
+    count: u32,
+}
+
+impl Instance {
+    /// The first instance of a plan, which the plan was found to consist of.
+    pub(super) fn view<'p>(&'p self, plan: &'p PlanTree) -> View<'p> {
+        View::of_instance(&self.tables, plan, self.count)
+    }
+}
+
+/// What a plan consists of two times or more, if of anything.
+pub(super) fn one_of(plan: &PlanTree) -> Option<Instance> {
     let all = plan.ranks.iter().map(common).fold(0, greatest_common_divisor);
     let size = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops).find_map(first_range)?.size;
     let mut tries = (2..=all).rev().filter(|n| all % n == 0).take(MOST_TRIES);
@@ -64,8 +80,8 @@ struct Instances {
 }
 
 impl Instances {
-    /// The plan of one instance, if the plan consists of them.
-    fn one(&self, plan: &PlanTree) -> Option<PlanTree> {
+    /// One instance, if the plan consists of them.
+    fn one(&self, plan: &PlanTree) -> Option<Instance> {
         // Tables first: they are short.
         let mut ranks = plan.ranks.iter().map(|rank| self.tables(rank)).collect::<Option<Vec<_>>>()?;
         let mut expectations = plan.expectations.clone();
@@ -83,14 +99,8 @@ impl Instances {
             })
         });
         halves.into_iter().collect::<Option<()>>()?;
-        Some(PlanTree {
-            name: plan.name.clone(),
-            tags: plan.tags.clone(),
-            origins: plan.origins.clone(),
-            ranks,
-            expectations,
-            ..*plan
-        })
+        let (name, tags, origins) = (plan.name.clone(), plan.tags.clone(), plan.origins.clone());
+        Some(Instance { tables: PlanTree { name, tags, origins, ranks, expectations, ..*plan }, count: self.n })
     }
 
     fn tables(&self, rank: &RankPlan) -> Option<RankPlan> {
@@ -154,55 +164,41 @@ impl Instances {
         Some(())
     }
 
+    /// The blocks of one instance, without their operations.
     fn blocks(&self, blocks: &[ThreadBlock]) -> Option<Vec<ThreadBlock>> {
         // The runs are whole: their length divides the number of blocks.
-        let small = blocks.chunks(self.n as usize).map(|run| {
+        let mut small = Vec::with_capacity(blocks.len() / self.n as usize);
+        for run in blocks.chunks(self.n as usize) {
             let (first, others) = run.split_first()?;
-            let equal = (1..).zip(others).all(|(k, other)| self.is_shifted(first, other, k));
-            equal.then(|| self.block(first))?
-        });
-        small.collect()
+            let begins_runs = first.ops.iter().all(|op| self.begins_runs(op));
+            if !begins_runs || !(1..).zip(others).all(|(k, other)| self.is_shifted(first, other, k)) {
+                return None;
+            }
+            small.push(self.block(first)?);
+        }
+        Some(small)
     }
 
-    /// A block of instance 0 as it is in the smaller plan.
+    /// A block of instance 0 as it is in the smaller plan, without its operations.
     fn block(&self, block: &ThreadBlock) -> Option<ThreadBlock> {
         let number = |number: &u32| number.is_multiple_of(self.n).then(|| number / self.n);
         let channels = block.channels.iter().map(|(kind, numbers)| {
             let numbers = numbers.iter().map(number).collect::<Option<BlockTable>>()?;
             Some((*kind, numbers))
         });
-        Some(ThreadBlock {
-            ops: self.ops(&block.ops)?,
-            channels: channels.collect::<Option<_>>()?,
-            remote_buffers: block.remote_buffers.clone(),
-        })
+        let channels = channels.collect::<Option<_>>()?;
+        Some(ThreadBlock { ops: Vec::new(), channels, remote_buffers: block.remote_buffers.clone() })
     }
 
-    fn ops(&self, ops: &[Op]) -> Option<Vec<Op>> {
-        let mut out = Vec::with_capacity(ops.len());
-        for op in ops {
-            let mut small = op.clone();
-            for range in small.srcs.iter_mut().chain(&mut small.dsts) {
-                if range.size != self.size {
-                    return None;
-                }
-                range.index = self.chunk(range.index)?;
-            }
-            if has_numbers_of_rank(op.kind) {
-                for id in &mut small.ids {
-                    *id = id.is_multiple_of(self.n).then(|| *id / self.n)?;
-                }
-            }
-            if let Some(body) = &mut small.body {
-                // Loops do not nest in plans that mean something.
-                if body.ops.iter().any(|inner| inner.body.is_some()) {
-                    return None;
-                }
-                body.ops = self.ops(&body.ops)?;
-            }
-            out.push(small);
-        }
-        Some(out)
+    /// Whether all that an operation of instance 0 names is the first of a run.
+    fn begins_runs(&self, op: &Op) -> bool {
+        let mut ranges = op.srcs.iter().chain(&op.dsts);
+        ranges.all(|range| range.size == self.size && range.index.is_multiple_of(self.run))
+            && (!has_numbers_of_rank(op.kind) || op.ids.iter().all(|id| id.is_multiple_of(self.n)))
+            // Loops do not nest in plans that mean something.
+            && op.body.as_ref().is_none_or(|body| {
+                body.ops.iter().all(|inner| inner.body.is_none() && self.begins_runs(inner))
+            })
     }
 
     /// Whether a block is that of instance k where another one is that of instance 0.

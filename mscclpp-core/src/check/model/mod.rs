@@ -24,11 +24,14 @@ pub(super) use uneven::uneven_sizes;
 use super::effect::effects;
 use super::pairing::{Pairs, signals, waits};
 use super::place::{Placed, home};
+use super::view::View;
 use crate::plan::{Op, OpKind, PlanTree};
 use crate::vocab::{BufferKind, ChannelKind};
 
 /// A plan spelled out.
 pub(super) struct Model<'p> {
+    view: View<'p>,
+    /// Its tables.
     pub(super) plan: &'p PlanTree,
     pub(super) pairs: &'p Pairs,
     pub(super) size: Size,
@@ -145,14 +148,15 @@ pub(super) const NOTHING: u32 = u32::MAX;
 
 impl<'p> Model<'p> {
     /// Spells out a plan that has passed the shape rule, for chunks of one size.
-    pub(super) fn of(plan: &'p PlanTree, pairs: &'p Pairs, size: Size) -> Self {
+    pub(super) fn of(view: View<'p>, pairs: &'p Pairs, size: Size) -> Self {
+        let plan = view.plan;
         let mut semaphores = Vec::with_capacity(plan.ranks.len());
         let mut units = Vec::new();
         for tables in &plan.ranks {
             semaphores.push(units.len());
             units.extend_from_slice(&tables.semaphores);
         }
-        let operations: usize = plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| block.ops.len()).sum();
+        let operations = view.operations();
         let mut build = Build {
             // Data mostly moves from one place to one other.
             ranges: Vec::with_capacity(2 * operations),
@@ -161,6 +165,7 @@ impl<'p> Model<'p> {
             epoch: 0,
         };
         let mut model = Self {
+            view,
             plan,
             pairs,
             size,
@@ -182,10 +187,10 @@ impl<'p> Model<'p> {
         };
         for (rank, tables) in plan.ranks.iter().enumerate() {
             let first = model.agents.len();
-            for (block, list) in tables.blocks.iter().enumerate() {
+            for block in 0..tables.blocks.len() {
                 let begin = model.steps.len();
-                for (index, op) in list.ops.iter().enumerate() {
-                    let whole = Placed { rank, block, index, inside: None, op };
+                for (index, op) in view.ops(rank, block).iter().enumerate() {
+                    let whole = Placed { rank, block, index, inside: None, op, instances: view.instances() };
                     let Some(body) = &op.body else {
                         model.step(&mut build, &whole, None);
                         continue;
@@ -238,18 +243,19 @@ impl<'p> Model<'p> {
         match op.kind {
             K::SemaphoreAcquire | K::SemaphoreRelease => {
                 let first = self.semaphores[at.rank] as u32;
-                for (position, id) in (0..).zip(&op.ids) {
-                    let traffic = &mut self.releases[(first + id) as usize];
+                for (position, &id) in (0..).zip(&op.ids) {
+                    let id = first + at.number(id);
+                    let traffic = &mut self.releases[id as usize];
                     match op.kind {
                         K::SemaphoreRelease => traffic.raise(thread(position)),
                         _ => traffic.lower(thread(position)),
                     }
-                    self.ids.push(first + id);
+                    self.ids.push(id);
                 }
             }
             K::Barrier => {
                 let next = build.barriers.len() as u32;
-                let number = op.ids.first().copied().unwrap_or(0);
+                let number = at.number(op.ids.first().copied().unwrap_or(0));
                 let barrier = *build.barriers.entry((at.rank, number)).or_insert(next);
                 *build.arrivals.entry((barrier, agent)).or_default() += 1;
                 self.ids.push(barrier);
@@ -327,8 +333,9 @@ impl<'p> Model<'p> {
     pub(super) fn placed(&self, agent: usize, step: usize) -> Placed<'p> {
         let Agent { rank, block, .. } = self.agents[agent];
         let Step { index, inner, .. } = self.steps[step];
-        let op = &self.plan.ranks[rank].blocks[block].ops[index as usize];
-        let whole = Placed { rank, block, index: index as usize, inside: None, op };
+        let (index, instances) = (index as usize, self.view.instances());
+        let op = &self.view.ops(rank, block)[index];
+        let whole = Placed { rank, block, index, inside: None, op, instances };
         match (&op.body, inner.checked_sub(1)) {
             (Some(body), Some(i)) => Placed { inside: Some((i as usize, op)), op: &body.ops[i as usize], ..whole },
             _ => whole,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::super::place::each;
+use super::super::view::View;
 use crate::diag::{Code, Diagnostic, Site};
 use crate::plan::{LoopBody, OpKind, PlanTree, Slice};
 
@@ -42,9 +43,10 @@ const MOST_POSITIONS: u128 = 1 << 60;
 /// the loop; and one at which every loop makes one. Plans without loops run the same at every size.
 ///
 /// `None` if memories would have more positions, or loops more iterations, than can be counted.
-pub(in super::super) fn sizes(plan: &PlanTree) -> Option<Vec<Size>> {
+pub(in super::super) fn sizes(view: View) -> Option<Vec<Size>> {
+    let plan = view.plan;
     let (mut loops, mut groups, mut highest) = (Vec::new(), BTreeSet::new(), 0);
-    each(plan, &mut |at| {
+    each(view, &mut |at| {
         if let Some(body) = &at.op.body {
             loops.push(&**body);
         }
@@ -52,7 +54,7 @@ pub(in super::super) fn sizes(plan: &PlanTree) -> Option<Vec<Size>> {
             groups.insert(slice.of);
         }
         if at.inside.is_some() && at.op.kind == OpKind::SemaphoreAcquire {
-            let initial = at.op.ids.iter().filter_map(|&id| plan.ranks[at.rank].semaphores.get(id as usize));
+            let initial = at.op.ids.iter().filter_map(|&id| plan.ranks[at.rank].semaphores.get(at.number(id) as usize));
             highest = initial.fold(highest, |highest, &initial| highest.max(initial));
         }
     });
@@ -72,11 +74,11 @@ pub(in super::super) fn sizes(plan: &PlanTree) -> Option<Vec<Size>> {
 }
 
 /// The finding about a plan of which [`sizes`] knows none.
-pub(in super::super) fn too_fine(plan: &PlanTree) -> Diagnostic {
+pub(in super::super) fn too_fine(view: View) -> Diagnostic {
     let mut site = Site::None;
-    each(plan, &mut |at| {
+    each(view, &mut |at| {
         if at.op.body.is_some() && site == Site::None {
-            site = at.site(plan);
+            site = at.site(view.plan);
         }
     });
     let message = "the plan's loops make more iterations before they depend on each other, or cut its memory into more pieces \

@@ -19,7 +19,7 @@ use super::size::{Size, least_common_multiple};
 use super::{Space, effects, home};
 use crate::check::place::each;
 use crate::check::shape::{Packets, demand};
-use crate::plan::PlanTree;
+use crate::check::view::View;
 
 /// A range of chunks and into how many slices it is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,9 +43,9 @@ const MOST_STEPS: u64 = 1 << 13;
 const LEAST_SIZES: u64 = 3;
 
 /// The sizes beyond the usual ones at which a plan must run, none for nearly all plans.
-pub(in super::super) fn uneven_sizes(plan: &PlanTree) -> impl Iterator<Item = Size> + use<> {
+pub(in super::super) fn uneven_sizes(view: View) -> impl Iterator<Item = Size> + use<> {
     let (mut uneven, mut packets, mut steps, mut groups) = (false, false, 0, 1);
-    each(plan, &mut |at| {
+    each(view, &mut |at| {
         steps += 1;
         if let Some(slice) = at.op.slice {
             let cut = at.op.srcs.iter().chain(&at.op.dsts).any(|range| range.size % slice.of.max(1) != 0);
@@ -54,20 +54,21 @@ pub(in super::super) fn uneven_sizes(plan: &PlanTree) -> impl Iterator<Item = Si
             groups = least_common_multiple(groups, slice.of.into());
         }
     });
-    let most = match uneven && cuts(plan).into_iter().any(meet) {
+    let most = match uneven && cuts(view).into_iter().any(meet) {
         true => (2 * groups).min(LEAST_SIZES.max(MOST_STEPS / steps)),
         // A slice of packets that is empty orders nobody; most are with a single unit to a chunk. Long plans repeat what short
         // ones of the same kind do, and are believed for the time that it would take.
         false => u64::from(packets && steps <= MOST_STEPS),
     };
-    let grain = u64::from(plan.buffer_alignment.max(16));
+    let grain = u64::from(view.plan.buffer_alignment.max(16));
     (1..=most).map(move |units| Size::uneven(units, grain))
 }
 
 /// How every memory is cut, by its number.
-fn cuts(plan: &PlanTree) -> Vec<Vec<Cut>> {
+fn cuts(view: View) -> Vec<Vec<Cut>> {
+    let plan = view.plan;
     let mut cuts = vec![Vec::new(); plan.ranks.len() * Space::ALL.len()];
-    each(plan, &mut |at| {
+    each(view, &mut |at| {
         let of = at.op.slice.map_or(1, |slice| slice.of.max(1));
         effects(plan, &at, &mut |effect| {
             let (buffer, start) = home(plan, effect.owner, effect.buffer, effect.range.index);
@@ -122,7 +123,7 @@ mod tests {
     use crate::testing::plan;
 
     fn sizes(ops: &[&str]) -> usize {
-        uneven_sizes(&plan(&[ops, &[""]])).count()
+        uneven_sizes((&plan(&[ops, &[""]])).into()).count()
     }
 
     #[test]

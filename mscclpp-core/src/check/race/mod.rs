@@ -98,8 +98,10 @@ pub(super) struct Races<'m, 'p> {
 
 #[derive(Default)]
 struct Agent {
-    /// What all its threads know.
+    /// What all its threads know; of its own turns, those before the last block sync at which somebody was told.
     knows: Clock,
+    /// How many of its own turns that includes.
+    told: u32,
     /// What single threads have waited for since the last block sync.
     threads: SmallVec<[(u32, Clock); 8]>,
     /// What has been learned from packets since.
@@ -140,13 +142,28 @@ impl Agent {
     }
 
     /// All its threads meet.
-    fn meet(&mut self, number: u32, clocks: &mut Clocks) {
+    fn meet(&mut self, clocks: &mut Clocks) {
         self.listen(clocks);
-        let all = match self.threads.is_empty() {
-            true => clocks.learn(self.knows, number, self.count),
-            false => clocks.union_with(self.parts(), [(number, self.count)].into_iter()),
+        let all = match self.threads[..] {
+            [] => self.knows,
+            [(_, knows)] => clocks.join(self.knows, knows, false),
+            _ => clocks.union(self.parts()),
         };
         self.go_on(all);
+    }
+
+    /// What all its threads know, its own turns before the last block sync included: what it may tell.
+    fn all_know(&mut self, number: u32, clocks: &mut Clocks) -> Clock {
+        if self.told < self.epoch {
+            self.told = self.epoch;
+            self.knows = clocks.learn(self.knows, number, self.epoch);
+        }
+        self.knows
+    }
+
+    /// How many turns of an agent are over for all its threads, whose number is given.
+    fn over(&self, number: u32, agent: u32, clocks: &Clocks) -> u32 {
+        if agent == number { self.epoch } else { clocks.over(self.knows, agent) }
     }
 
     /// What each thread knows that has an element of a range of some length.
@@ -155,10 +172,11 @@ impl Agent {
         heard.map(|heard| heard.of_any).chain([self.knows])
     }
 
-    /// What a thread can tell.
-    fn word(&self, thread: u32, clocks: &mut Clocks) -> Clock {
+    /// What a thread of the agent can tell.
+    fn word(&mut self, number: u32, thread: u32, clocks: &mut Clocks) -> Clock {
+        let all = self.all_know(number, clocks);
         let own = self.threads.iter().find(|(other, _)| *other == thread);
-        own.map_or(self.knows, |(_, knows)| clocks.join(self.knows, *knows, false))
+        own.map_or(all, |(_, knows)| clocks.join(all, *knows, false))
     }
 
     fn hear(&mut self, thread: u32, word: Clock, relaxed: bool, clocks: &mut Clocks) {
@@ -177,10 +195,10 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
         let begun = self.agents[number].count;
         self.agents[number].count += turns(model, step);
         match kind {
-            K::Nop => self.agents[number].meet(by, &mut self.clocks),
+            K::Nop => self.agents[number].meet(&mut self.clocks),
             K::SemaphoreRelease => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let knows = self.agents[number].word(thread, &mut self.clocks);
+                    let knows = self.agents[number].word(by, thread, &mut self.clocks);
                     let word = Word { knows, relaxed: false };
                     self.releases.send(id, (by, thread), word);
                 }
@@ -188,7 +206,7 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             K::SemaphoreAcquire => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
-                    let rival = self.releases.rival(id, (by, thread), begun, |other| clocks.over(agent.knows, other));
+                    let rival = self.releases.rival(id, (by, thread), begun, |other| agent.over(by, other, clocks));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
                     self.releases.receive(id, (by, thread), |thread, word| {
                         agent.hear(thread, word.knows, false, clocks);
@@ -204,7 +222,7 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             _ if kind.is_data() => self.touch(number, step, begun),
             _ if signals(kind) => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let mut knows = self.agents[number].word(thread, &mut self.clocks);
+                    let mut knows = self.agents[number].word(by, thread, &mut self.clocks);
                     if port {
                         knows = self.tell_port((id, by, thread), knows);
                     }
@@ -216,7 +234,7 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
                     let relaxed = kind == K::RelaxedWait;
-                    let rival = self.signals.rival(id, (by, thread), begun, |other| clocks.over(agent.knows, other));
+                    let rival = self.signals.rival(id, (by, thread), begun, |other| agent.over(by, other, clocks));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
                     self.signals.receive(id, (by, thread), |thread, word| {
                         agent.hear(thread, word.knows, relaxed || word.relaxed, clocks);

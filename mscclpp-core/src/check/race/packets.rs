@@ -103,7 +103,7 @@ impl Races<'_, '_> {
     /// What the readers of packets learn that are about to be written.
     fn carried(&mut self, by: usize, step: usize, effect: &Effect, done: u32) -> Carried {
         let number = by as u32;
-        let by_any = self.agents[by].knows;
+        let by_any = self.agents[by].all_know(number, &mut self.clocks);
         if by >= self.blocks {
             // It does one thing after the other, and this will be the next one.
             let by_all = Told { knows: by_any, own: (number, done) };

@@ -30,7 +30,8 @@ impl Races<'_, '_> {
         let mut knows = word;
         for other in ports.iter() {
             if self.clocks.over(word, other.agent) > other.last {
-                knows = self.clocks.join(knows, self.agents[other.number].knows, false);
+                let its = self.agents[other.number].all_know(other.number as u32, &mut self.clocks);
+                knows = self.clocks.join(knows, its, false);
             }
         }
         ports[own].last = self.agents[agent as usize].count - 1;
@@ -45,13 +46,13 @@ impl Races<'_, '_> {
         let number = self.port(end, word);
         let port = &mut self.agents[number];
         port.count += 1;
-        port.meet(number as u32, &mut self.clocks);
-        port.knows
+        port.meet(&mut self.clocks);
+        port.all_know(number as u32, &mut self.clocks)
     }
 
     /// A thread waits until a port has done all that it was given.
     pub(super) fn flush(&mut self, (end, agent, thread): (u32, u32, u32)) {
-        let word = self.agents[agent as usize].word(thread, &mut self.clocks);
+        let word = self.agents[agent as usize].word(agent, thread, &mut self.clocks);
         let number = self.port((end, agent, thread), word);
         let port = &self.agents[number];
         let word = self.clocks.learn(port.knows, number as u32, port.count);
@@ -68,10 +69,10 @@ impl Races<'_, '_> {
             for number in (0..effects.len()).filter(|number| !effects[*number].write) {
                 self.access(agent, agent, step, number, begun);
             }
-            self.agents[agent].meet(agent as u32, &mut self.clocks);
+            self.agents[agent].meet(&mut self.clocks);
         }
         for (thread, &end) in (0..).zip(model.ids(step)) {
-            let word = self.agents[agent].word(thread, &mut self.clocks);
+            let word = self.agents[agent].word(agent as u32, thread, &mut self.clocks);
             let end = (end, agent as u32, thread);
             let port = self.port(end, word);
             for (number, effect) in effects.iter().enumerate() {

@@ -25,13 +25,15 @@ use std::collections::BTreeMap;
 
 use super::MOST_FINDINGS;
 use super::place::{Placed, each_of};
+use super::view::View;
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
-use crate::parallel::{both, is_large};
+use crate::parallel::{both, is_worth};
 use crate::plan::{BlockTable, ChannelTable, Expectation, OpKind, PlanTree, RankPlan};
 use crate::vocab::{BufferKind, ChannelKind};
 
-pub(super) fn check(plan: &PlanTree) -> Diagnostics {
+pub(super) fn check(view: View) -> Diagnostics {
+    let plan = view.plan;
     let mut found = Findings { list: Diagnostics::default() };
     header(plan, &mut found);
     chunk_counts(plan, &mut found);
@@ -45,7 +47,7 @@ pub(super) fn check(plan: &PlanTree) -> Diagnostics {
     if found.list.is_empty() {
         let some = |ranks| {
             let (mut found, mut barriers) = (Findings { list: Diagnostics::default() }, Vec::new());
-            each_of(plan, ranks, &mut |at| {
+            each_of(view, ranks, &mut |at| {
                 if !found.is_full() {
                     operation::check(plan, &at, &mut found);
                 }
@@ -56,7 +58,7 @@ pub(super) fn check(plan: &PlanTree) -> Diagnostics {
             (found, barriers)
         };
         let (all, middle) = (plan.ranks.len(), plan.ranks.len() / 2);
-        let (second, first) = both(is_large(plan), || some(middle..all), || some(0..middle));
+        let (second, first) = both(is_worth(view.operations()), || some(middle..all), || some(0..middle));
         let mut barriers = first.1;
         barriers.extend(second.1);
         first.0.list.into_iter().chain(second.0.list).for_each(|finding| found.push(finding));
@@ -305,17 +307,18 @@ fn some(ranks: &[u32]) -> String {
 fn check_barriers(plan: &PlanTree, barriers: &[Placed], found: &mut Findings) {
     let mut users: BTreeMap<(usize, u32), Vec<usize>> = BTreeMap::new();
     for at in barriers {
-        let blocks = users.entry((at.rank, at.op.ids[0])).or_default();
+        let blocks = users.entry((at.rank, at.number(at.op.ids[0]))).or_default();
         if blocks.last() != Some(&at.block) {
             blocks.push(at.block);
         }
     }
     for at in barriers {
-        let blocks = &users[&(at.rank, at.op.ids[0])];
+        let number = at.number(at.op.ids[0]);
+        let blocks = &users[&(at.rank, number)];
         if blocks.len() != at.op.blocks as usize {
             let message = format!(
-                "barrier {} of rank {} is for {} thread blocks, but blocks {blocks:?} use it",
-                at.op.ids[0], at.rank, at.op.blocks
+                "barrier {number} of rank {} is for {} thread blocks, but blocks {blocks:?} use it",
+                at.rank, at.op.blocks
             );
             found.push(Diagnostic::new(Code::BarrierMismatch, at.site(plan), message));
         }

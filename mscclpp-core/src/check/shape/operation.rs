@@ -176,7 +176,7 @@ fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
     match (demand, op.channel) {
         (Ids::Semaphores, _) => {
             let known = plan.ranks[at.rank].semaphores.len();
-            match op.ids.iter().find(|&&id| id as usize >= known) {
+            match op.ids.iter().map(|&id| at.number(id)).find(|&id| id as usize >= known) {
                 Some(id) => bad(Code::IndexOutOfRange, format!("names semaphore {id}, expected one below {known}")),
                 None => Ok(()),
             }
@@ -264,7 +264,7 @@ fn references(plan: &PlanTree, at: &Placed) -> Verdict {
     let srcs = op.srcs.iter().enumerate().map(|(position, range)| (range, demand.srcs.packets, position, port_packets));
     let dsts = op.dsts.iter().enumerate().map(|(position, range)| (range, demand.dsts.packets, position, false));
     for (range, side, position, all) in srcs.chain(dsts) {
-        let packets = all || packets(side, position);
+        let (range, packets) = (&at.range(range), all || packets(side, position));
         // Nearly all do; the others need a closer look.
         if fits(range, packets).is_none() {
             reference(plan, at, &remote, range, packets)?;

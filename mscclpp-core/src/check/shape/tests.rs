@@ -1,11 +1,14 @@
 //! What the shape rule refuses, one change of a sound plan at a time.
 
-use super::check;
 use crate::collective::CollectiveKind;
-use crate::diag::Code;
+use crate::diag::{Code, Diagnostics};
 use crate::plan::{BlockTable, ChannelTable, Expectation, LoopBody, OpKind, Place, PlanTree, Ref, RemoteBuffer, Slice};
 use crate::testing::plan;
 use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
+
+fn check(plan: &PlanTree) -> Diagnostics {
+    super::check(plan.into())
+}
 
 /// One operation of every kind, in a plan that nothing is wrong with.
 fn sound() -> PlanTree {

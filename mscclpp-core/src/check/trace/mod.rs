@@ -35,13 +35,13 @@ pub use events::Trace;
 /// # Errors
 /// What the rule `shape` finds, without which a plan cannot run even in the abstract.
 pub fn trace(plan: &PlanTree) -> Result<Trace, Diagnostics> {
-    shape::check(plan).into_result(())?;
-    let sizes = model::sizes(plan).ok_or_else(|| model::too_fine(plan))?;
+    shape::check(plan.into()).into_result(())?;
+    let sizes = model::sizes(plan.into()).ok_or_else(|| model::too_fine(plan.into()))?;
     let pairs = Pairs::of(plan);
     let mut events = Events::of(plan);
     // The first size is the one with most iterations.
     if let Some(size) = sizes.first() {
-        let model = Model::of(plan, &pairs, *size);
+        let model = Model::of(plan.into(), &pairs, *size);
         let mut machine = Machine::new(&model);
         let mut tracer = Tracer::new(&model, events);
         machine.run(&mut tracer);
