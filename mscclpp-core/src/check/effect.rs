@@ -37,7 +37,8 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
                 Packets::All => true,
                 Packets::Rest => position > 0,
             };
-            let mut emit = |owner, buffer| visit(Effect { owner, buffer, position, range: at.range(range), write, packets });
+            let mut emit =
+                |owner, buffer| visit(Effect { owner, buffer, position, range: at.range(range), write, packets });
             match range.place {
                 Place::Local(buffer) => emit(at.rank as u32, buffer),
                 Place::Remote(index) => {
