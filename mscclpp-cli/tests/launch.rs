@@ -110,9 +110,9 @@ fn a_signal_leaves_the_ranks_the_time_that_they_were_given() {
 
 #[test]
 fn signals_that_are_ignored_do_no_harm() {
-    // Daemons have the ends of their children ignored, and `nohup` the end of the terminal.
+    // Daemons have the ends of their children ignored, and `nohup` the end of the terminal: perhaps this test's too.
     let ranks = |time| script("-n 2", &format!("[ $RANK = 0 ] && kill -HUP $PPID; sleep {time}; exit 5"));
-    assert_eq!(behind(&["env", "--ignore-signal=CHLD"], ranks(1000)).status.code(), Some(129));
+    assert_eq!(behind(&["env", "--default-signal=HUP", "--ignore-signal=CHLD"], ranks(1000)).status.code(), Some(129));
     assert_eq!(behind(&["env", "--ignore-signal=HUP"], ranks(1)).status.code(), Some(5));
 }
 
