@@ -23,7 +23,7 @@ DEV uint64_t look_at_counter(const Launch& launch, const uint64_t* counter) {
 
 /// Called by: one thread. Waits until a counter reaches `expected`; the comparison survives wrap-around. A wait that follows
 /// from a relaxed signal acquires all the same: that costs nothing beside the wait.
-DEV void await_counter(const Launch& launch, Position position, const uint64_t* counter, uint64_t expected, uint32_t what,
+DEV void await_counter(const Launch& launch, const Position& position, const uint64_t* counter, uint64_t expected, uint32_t what,
                        uint32_t id) {
   Patience patience;
   DEV_NO_UNROLL
@@ -35,7 +35,7 @@ DEV void await_counter(const Launch& launch, Position position, const uint64_t* 
 }
 
 /// Called by: one thread. Waits for the next signal on a channel.
-DEV void await_signal(const Launch& launch, Position position, const Id& id) {
+DEV void await_signal(const Launch& launch, const Position& position, const Id& id) {
   uint64_t expected = id.ordinal != 0
                           ? window().sequence * id.per_launch + id.ordinal
                           : fetch_add_relaxed_gpu(reinterpret_cast<uint64_t*>(id.expected), 1) + 1;
@@ -43,7 +43,7 @@ DEV void await_signal(const Launch& launch, Position position, const Id& id) {
 }
 
 /// Called by: one thread. Takes a unit, waiting for one.
-DEV void acquire_semaphore(const Launch& launch, Position position, Id id) {
+DEV void acquire_semaphore(const Launch& launch, const Position& position, Id id) {
   uint64_t* units = reinterpret_cast<uint64_t*>(id.counter);
   Patience patience;
   DEV_NO_UNROLL
@@ -58,7 +58,7 @@ DEV void acquire_semaphore(const Launch& launch, Position position, Id id) {
 }
 
 /// Called by: all threads of the block. Syncs: block, at entry and at exit; the blocks that take part meet in between.
-DEV void meet(const Launch& launch, Position position, const Id& id, uint32_t blocks) {
+DEV void meet(const Launch& launch, const Position& position, const Id& id, uint32_t blocks) {
   dev_sync();
   // A block that has given up does not arrive: others must not take that for work that is done.
   if (dev_thread() == 0 && blocks > 1 && !window().failed) {
@@ -71,7 +71,7 @@ DEV void meet(const Launch& launch, Position position, const Id& id, uint32_t bl
 }
 
 /// Called by: one thread. Adds a request to the proxy's queue; waits while it is full.
-DEV void push_trigger(const Launch& launch, Position position, uint32_t number, uint64_t src, uint64_t dst, uint64_t bytes,
+DEV void push_trigger(const Launch& launch, const Position& position, uint32_t number, uint64_t src, uint64_t dst, uint64_t bytes,
                           uint64_t signal) {
   const Fifo& fifo = reinterpret_cast<const Fifo*>(launch.fifos)[number];
   uint64_t turn = fetch_add_relaxed_gpu(reinterpret_cast<uint64_t*>(fifo.head), 1);
@@ -95,7 +95,7 @@ DEV void push_trigger(const Launch& launch, Position position, uint32_t number, 
 }
 
 /// Called by: one thread. Waits until all requests up to the queue's head at the call are done.
-DEV void await_proxy(const Launch& launch, Position position, uint32_t number) {
+DEV void await_proxy(const Launch& launch, const Position& position, uint32_t number) {
   const Fifo& fifo = reinterpret_cast<const Fifo*>(launch.fifos)[number];
   uint64_t head = load_relaxed_gpu(reinterpret_cast<const uint64_t*>(fifo.head));
   Patience patience;
@@ -108,7 +108,7 @@ DEV void await_proxy(const Launch& launch, Position position, uint32_t number) {
 }
 
 /// Called by: all threads of the block, one for each pair of references; `first`: the first source.
-DEV void port(const Launch& launch, Position position, const Instr& instr, uint64_t at, uint64_t len) {
+DEV void port(const Launch& launch, const Position& position, const Instr& instr, uint64_t at, uint64_t len) {
   const uint32_t fifo = window().fifo;
   DEV_NO_UNROLL
   for (uint32_t i = dev_thread(); i < instr.dsts; i += dev_threads()) {

@@ -94,7 +94,7 @@ DEV_CALL Vec8 await_packet(const Launch& launch, Position position, const char* 
   return payload;
 }
 
-DEV Vec8 take_packet(const Launch& launch, Position position, const char* at, uint32_t source, uint64_t number) {
+DEV Vec8 take_packet(const Launch& launch, const Position& position, const char* at, uint32_t source, uint64_t number) {
   Vec8 payload;
   uint32_t seen;
   return load_packet(at, window().flag, payload, seen) ? payload : await_packet(launch, position, at, source, number);
@@ -115,7 +115,7 @@ DEV void pack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uin
 }
 
 /// Packets to plain.
-DEV void unpack(const Launch& launch, Position position, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+DEV void unpack(const Launch& launch, const Position& position, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t done = 0; done < len;) {
     Span from = span_at(launch, place_at(launch, src), at + done, len - done);
@@ -130,7 +130,7 @@ DEV void unpack(const Launch& launch, Position position, uint32_t src, uint32_t 
 }
 
 /// The packets of `src` to every one of the `dsts` references from `dst` on.
-DEV void forward(const Launch& launch, Position position, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
+DEV void forward(const Launch& launch, const Position& position, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
                       uint64_t len) {
   const char* from = place_at(launch, src).at;
   DEV_NO_UNROLL
@@ -142,7 +142,7 @@ DEV void forward(const Launch& launch, Position position, uint32_t src, uint32_t
 }
 
 /// Waits until all packets of a reference are there.
-DEV void await_packets(const Launch& launch, Position position, uint32_t src, uint64_t at, uint64_t len) {
+DEV void await_packets(const Launch& launch, const Position& position, uint32_t src, uint64_t at, uint64_t len) {
   const char* from = place_at(launch, src).at;
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {

@@ -111,7 +111,7 @@ DEV void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32_t id
 }
 
 template <typename Arith, bool kSum>
-DEV void reduce_as(const Launch& launch, Position position, const Operands& operands, bool packets, uint64_t at, uint64_t len,
+DEV void reduce_as(const Launch& launch, const Position& position, const Operands& operands, bool packets, uint64_t at, uint64_t len,
                    uint64_t end) {
   if (packets) return reduce_packets<Arith, kSum>(launch, position, operands, at, len);
   if (at >= end) return;
@@ -121,7 +121,7 @@ DEV void reduce_as(const Launch& launch, Position position, const Operands& oper
 }
 
 template <typename Arith>
-DEV void reduce(const Launch& launch, Position position, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
+DEV void reduce(const Launch& launch, const Position& position, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
   const uint32_t op = launch.reduce < 5 ? launch.reduce : instr.reduce;
   const Operands operands = {instr.operands, instr.srcs, instr.dsts, static_cast<Reduction>(op)};
   const bool packets = instr.flags & kUsesPackets;
@@ -136,7 +136,7 @@ DEV void reduce(const Launch& launch, Position position, const Instr& instr, con
 
 /// Operations that move or combine data, on `len` bytes from `at` on.
 template <typename Arith>
-DEV void execute_data(const Launch& launch, Position position, const Instr& instr, const Range& range, uint64_t at,
+DEV void execute_data(const Launch& launch, const Position& position, const Instr& instr, const Range& range, uint64_t at,
                       uint64_t len) {
   const uint32_t src = instr.operands, dst = instr.operands + instr.srcs;
   switch (instr.action) {
@@ -163,7 +163,7 @@ DEV void execute_data(const Launch& launch, Position position, const Instr& inst
 }
 
 /// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.
-DEV void synchronise(const Launch& launch, Position position, uint32_t action, uint32_t flags, uint32_t first, uint32_t ids) {
+DEV void synchronise(const Launch& launch, const Position& position, uint32_t action, uint32_t flags, uint32_t first, uint32_t ids) {
   // Whoever waits for this block's word must not take it for done.
   if (window().failed) return;
   DEV_NO_UNROLL
@@ -181,7 +181,7 @@ DEV void synchronise(const Launch& launch, Position position, uint32_t action, u
 }
 
 /// Operations on channels, semaphores and barriers.
-DEV void execute_sync(const Launch& launch, Position position, const Instr& instr) {
+DEV void execute_sync(const Launch& launch, const Position& position, const Instr& instr) {
   if (instr.action == kMeet) return meet(launch, position, id_at(launch, instr.first_id), instr.count);
   synchronise(launch, position, instr.action, instr.flags, instr.first_id, instr.ids);
 }
@@ -194,52 +194,68 @@ DEV void narrow(uint32_t iteration, uint64_t unit, uint64_t& at, uint64_t& len) 
   len = len - skip < unit ? len - skip : unit;
 }
 
+/// The range of the operation in the window that the thread is at, without what lies outside of its loop's window.
+DEV void range_at(const Launch& launch, const Cursor& here, uint64_t& at, uint64_t& len) {
+  const Range& range = window().ranges[here.position.instr - window().first];
+  at = range.start;
+  len = range.len;
+  if (here.loop != 0) narrow(here.position.iteration, loop_at(launch, here.loop - 1).unit, at, len);
+}
+
+/// On to the next operation, or round the loop.
+DEV void step(const Launch& launch, Cursor& here) {
+  here.position.instr += 1;
+  if (here.loop == 0) return;
+  const Loop loop = loop_at(launch, here.loop - 1);
+  if (here.position.instr != loop.end) return;
+  if (++here.position.iteration < loop.trips) {
+    here.position.instr = here.loop;
+  } else {
+    here.loop = 0;
+    here.position.iteration = 0;
+  }
+}
+
+/// Called by: all threads of the block. Begins the loop whose header the thread is at, or passes it by. Syncs: block, where the
+/// body does not lie in the window.
+DEV void enter_loop(const Launch& launch, Cursor& here, const Instr& header) {
+  const uint32_t number = here.position.instr, end = number + 1 + header.body;
+  if (header.body == 0 || loop_at(launch, number).trips == 0) {
+    here.position.instr = end;
+    return;
+  }
+  // So that as much as fits of the body is in one window, behind its header.
+  if (end > window().end) refill(launch, number, header.operands, header.first_id);
+  here.loop = number + 1;
+  here.position = {number + 1, 0};
+}
+
 template <typename Arith>
 DEV void run_block(const Launch& launch, uint32_t first) {
-  // The first operation of the loop at hand; 0 outside of loops.
-  uint32_t loop = 0;
-  Position position = {first, 0};
+  Cursor& here = cursor();
+  here = {{first, 0}, 0};
   DEV_NO_UNROLL
-  while (position.instr < window().instrs_end) {
-    if (position.instr - window().first >= window().end - window().first) {
-      const Instr& next = all_instrs(launch)[position.instr];
-      refill(launch, position.instr, next.operands, next.first_id);
+  while (here.position.instr < window().instrs_end) {
+    if (here.position.instr - window().first >= window().end - window().first) {
+      const Instr& next = all_instrs(launch)[here.position.instr];
+      refill(launch, here.position.instr, next.operands, next.first_id);
       if (window().failed) return;
     }
-    const Instr& instr = window().instrs[position.instr - window().first];
+    const Instr& instr = window().instrs[here.position.instr - window().first];
+    if (instr.action == kLoop) {
+      enter_loop(launch, here, instr);
+      continue;
+    }
     if (instr.action == kNop) {
       dev_sync();
-    } else if (instr.action == kLoop) {
-      const uint32_t header = position.instr, end = header + 1 + instr.body;
-      if (instr.body == 0 || loop_at(launch, header).trips == 0) {
-        position.instr = end;
-      } else {
-        // So that as much as fits of the body is in one window, behind its header.
-        if (end > window().end) refill(launch, header, instr.operands, instr.first_id);
-        loop = header + 1;
-        position = {loop, 0};
-      }
-      continue;
     } else if (instr.action >= kPutSignal) {
-      execute_sync(launch, position, instr);
+      execute_sync(launch, here.position, instr);
     } else {
-      const Range& range = window().ranges[position.instr - window().first];
-      uint64_t at = range.start, len = range.len;
-      if (loop != 0) narrow(position.iteration, loop_at(launch, loop - 1).unit, at, len);
-      execute_data<Arith>(launch, position, instr, range, at, len);
+      uint64_t at, len;
+      range_at(launch, here, at, len);
+      execute_data<Arith>(launch, here.position, instr, window().ranges[here.position.instr - window().first], at, len);
     }
-    position.instr += 1;
-    if (loop != 0) {
-      const Loop at_hand = loop_at(launch, loop - 1);
-      if (position.instr == at_hand.end) {
-        if (++position.iteration < at_hand.trips) {
-          position.instr = loop;
-        } else {
-          loop = 0;
-          position.iteration = 0;
-        }
-      }
-    }
+    step(launch, here);
   }
 }
 

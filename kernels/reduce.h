@@ -212,7 +212,7 @@ DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at
 
 /// Operands of which some are packets: those from left to right, then the plain ones, into all destinations.
 template <typename Arith, bool kSum>
-DEV void reduce_packets(const Launch& launch, Position position, Operands operands, uint64_t at, uint64_t len) {
+DEV void reduce_packets(const Launch& launch, const Position& position, Operands operands, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Accumulator<Arith, Vec8> acc;

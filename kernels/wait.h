@@ -48,7 +48,7 @@ struct Awaiting {
 };
 
 /// Called by: a thread whose wait is over without success. The first one of its block reports; all blocks leave.
-DEV void give_up(const Launch& launch, Position position, Awaiting awaiting) {
+DEV void give_up(const Launch& launch, const Position& position, Awaiting awaiting) {
   State* state = reinterpret_cast<State*>(launch.state);
   Report* report = reinterpret_cast<Report*>(launch.reports) + window().agent;
   if (compare_swap_relaxed_sys(&report->state, 0, 1) == 0) {

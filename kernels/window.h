@@ -74,6 +74,22 @@ struct Position {
   uint32_t iteration;
 };
 
+/// Most threads of a block.
+constexpr uint32_t kMostThreads = 1024;
+
+/// Where a thread of the interpreter is. In shared memory: no operation needs it, unless a wait gives up, and in registers it
+/// would take the room of vectors that are in flight.
+struct Cursor {
+  Position position;
+  /// The first operation of the loop at hand; 0 outside of loops.
+  uint32_t loop;
+};
+
+DEV Cursor& cursor() {
+  SHARED(Cursor, cursors, kMostThreads);
+  return cursors[dev_thread()];
+}
+
 /// A reference of an operation with more of them than the window holds.
 DEV_CALL Place place_outside(const Launch& launch, uint32_t number) {
   return place_of(launch, reinterpret_cast<const Operand*>(launch.operands)[number], window().sequence);
