@@ -115,13 +115,12 @@ DEV void port(const Launch& launch, const Position& position, const Instr& instr
     uint32_t src = instr.operands + (instr.srcs == 1 ? 0 : i), dst = instr.operands + instr.srcs + i;
     DEV_NO_UNROLL
     for (uint64_t done = 0; done < len && !window().failed;) {
-      const Place place = place_at(launch, src);
-      Span from = span_at(launch, place, at + done, len - done);
-      Span to = span_at(launch, place_at(launch, dst), at + done, from.run);
+      Span from = span_at(launch, src, at + done, len - done);
+      Span to = span_at(launch, dst, at + done, from.run);
       uint64_t both = from.len < to.len ? from.len : to.len;
       if (both > 0) {
         push_trigger(launch, position, fifo, reinterpret_cast<uint64_t>(from.at), reinterpret_cast<uint64_t>(to.at),
-                     place.scale() * both, 0);
+                     (space_of(launch, src) == kPackets ? 2 : 1) * both, 0);
       }
       if (to.len > both) {
         push_trigger(launch, position, fifo, 0, reinterpret_cast<uint64_t>(to.at + both), to.len - both, 0);

@@ -58,8 +58,8 @@ DEV_CALL void zero_bytes(char* at, uint64_t before, uint64_t len) {
 DEV void copy(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t done = 0; done < len;) {
-    Span from = span_at(launch, place_at(launch, src), at + done, len - done);
-    Span to = span_at(launch, place_at(launch, dst), at + done, from.run);
+    Span from = span_at(launch, src, at + done, len - done);
+    Span to = span_at(launch, dst, at + done, from.run);
     uint64_t both = from.len < to.len ? from.len : to.len;
     copy_bytes(to.at, from.at, both, done);
     if (both < to.len) zero_bytes(to.at + both, done + both, to.len - both);
@@ -104,8 +104,8 @@ DEV Vec8 take_packet(const Launch& launch, const Position& position, const char*
 DEV void pack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t done = 0; done < len;) {
-    Span from = span_at(launch, place_at(launch, src), at + done, len - done);
-    Span to = span_at(launch, place_at(launch, dst), at + done, from.run);
+    Span from = span_at(launch, src, at + done, len - done);
+    Span to = span_at(launch, dst, at + done, from.run);
     DEV_NO_UNROLL
     for (uint64_t i = 8 * first_piece(done / 8); i < to.run; i += 8 * dev_threads()) {
       store_packet(to.at + 2 * i, load_payload(from.at + i, from.len > i ? from.len - i : 0), window().flag);
@@ -118,8 +118,8 @@ DEV void pack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uin
 DEV void unpack(const Launch& launch, const Position& position, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t done = 0; done < len;) {
-    Span from = span_at(launch, place_at(launch, src), at + done, len - done);
-    Span to = span_at(launch, place_at(launch, dst), at + done, from.run);
+    Span from = span_at(launch, src, at + done, len - done);
+    Span to = span_at(launch, dst, at + done, from.run);
     DEV_NO_UNROLL
     for (uint64_t i = 8 * first_piece(done / 8); i < to.run; i += 8 * dev_threads()) {
       Vec8 payload = take_packet(launch, position, from.at + 2 * i, src, (at + done + i) / 8);
@@ -132,18 +132,18 @@ DEV void unpack(const Launch& launch, const Position& position, uint32_t src, ui
 /// The packets of `src` to every one of the `dsts` references from `dst` on.
 DEV void forward(const Launch& launch, const Position& position, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
                       uint64_t len) {
-  const char* from = place_at(launch, src).at;
+  const char* from = packets_of(launch, src);
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Vec8 payload = take_packet(launch, position, from + 2 * i, src, i / 8);
     DEV_NO_UNROLL
-    for (uint32_t d = 0; d < dsts; ++d) store_packet(place_at(launch, dst + d).at + 2 * i, payload, window().flag);
+    for (uint32_t d = 0; d < dsts; ++d) store_packet(packets_of(launch, dst + d) + 2 * i, payload, window().flag);
   }
 }
 
 /// Waits until all packets of a reference are there.
 DEV void await_packets(const Launch& launch, const Position& position, uint32_t src, uint64_t at, uint64_t len) {
-  const char* from = place_at(launch, src).at;
+  const char* from = packets_of(launch, src);
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     take_packet(launch, position, from + 2 * i, src, i / 8);

@@ -81,12 +81,16 @@ DEV Place place_of(const Launch& launch, const Operand& operand, uint64_t sequen
   return place;
 }
 
-/// `span_at` for a buffer of parts, or one whose offsets wrap.
-DEV_CALL Span span_in_pieces(const Launch& launch, Place place, uint64_t at, uint64_t len) {
+/// The run that begins at byte `at` of a reference and stands for `1..=len` padded bytes (0 if `len` is 0).
+DEV Span span_of(const Launch& launch, const Place& place, uint64_t at, uint64_t len) {
   if (place.wraps) {
     at %= place.limit;
     uint64_t run = place.limit - at < len ? place.limit - at : len;
     return Span{place.at + place.first + at, run, run};
+  }
+  if (!place.split) {
+    uint64_t room = place.limit > at ? place.limit - at : 0;
+    return Span{place.at + place.scale() * at, len < room ? len : room, len};
   }
   const View& view = place.space == kInput ? launch.input : launch.output;
   uint64_t first = place.first + at, number = first / view.padded, inside = first % view.padded;
@@ -96,13 +100,6 @@ DEV_CALL Span span_in_pieces(const Launch& launch, Place place, uint64_t at, uin
   uint64_t room = view.len > start ? view.len - start : 0;
   end = end < room ? end : room;
   return Span{place.at + start, end < run ? end : run, run};
-}
-
-/// The run that begins at byte `at` of a reference and stands for `1..=len` padded bytes (0 if `len` is 0).
-DEV Span span_at(const Launch& launch, const Place& place, uint64_t at, uint64_t len) {
-  if (place.split | place.wraps) return span_in_pieces(launch, place, at, len);
-  uint64_t room = place.limit > at ? place.limit - at : 0;
-  return Span{place.at + place.scale() * at, len < room ? len : room, len};
 }
 
 /// The part `index` of `of` of `len` bytes: whole units, the first parts one longer where they do not divide.

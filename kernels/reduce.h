@@ -194,7 +194,7 @@ DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at
   DEV_NO_UNROLL
   for (uint64_t i = at + 16 * dev_thread(); i < at + len; i += next_element<T>(i - at)) {
     auto load = [&](uint32_t number) {
-      Span span = span_at(launch, place_at(launch, operands.first + number), i, sizeof(T));
+      Span span = span_at(launch, operands.first + number, i, sizeof(T));
       return span.len < sizeof(T) ? Single<T>{} : Single<T>{load_plain<T>(span.at)};
     };
     Accumulator<Arith, Single<T>> acc;
@@ -204,7 +204,7 @@ DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at
     Single<T> result = acc.finish();
     DEV_NO_UNROLL
     for (uint32_t d = 0; d < operands.dsts; ++d) {
-      Span span = span_at(launch, place_at(launch, operands.first + operands.srcs + d), i, sizeof(T));
+      Span span = span_at(launch, operands.first + operands.srcs + d, i, sizeof(T));
       if (span.len >= sizeof(T)) store_plain<T>(span.at, result.value);
     }
   }
@@ -224,29 +224,26 @@ DEV void reduce_packets(const Launch& launch, const Position& position, Operands
     };
     Vec8 payload = {{0, 0}};
     DEV_NO_UNROLL
-    for (uint32_t s = 0; s < operands.srcs; ++s) {
-      const Place place = place_at(launch, operands.first + s);
-      if (place.space != kPackets) continue;
-      payload = take_packet(launch, position, place.at + 2 * i, operands.first + s, i / 8);
+    for (uint32_t s = operands.first; s < operands.first + operands.srcs; ++s) {
+      if (space_of(launch, s) != kPackets) continue;
+      payload = take_packet(launch, position, packets_of(launch, s) + 2 * i, s, i / 8);
       take(payload);
     }
     DEV_NO_UNROLL
-    for (uint32_t s = 0; s < operands.srcs; ++s) {
-      const Place place = place_at(launch, operands.first + s);
-      if (place.space == kPackets) continue;
-      Span span = span_at(launch, place, i, 8);
+    for (uint32_t s = operands.first; s < operands.first + operands.srcs; ++s) {
+      if (space_of(launch, s) == kPackets) continue;
+      Span span = span_at(launch, s, i, 8);
       payload = load_payload(span.at, span.len);
       take(payload);
     }
     // A single source is handed on as it is.
     Vec8 result = operands.srcs == 1 ? payload : acc.finish();
     DEV_NO_UNROLL
-    for (uint32_t d = 0; d < operands.dsts; ++d) {
-      const Place place = place_at(launch, operands.first + operands.srcs + d);
-      if (place.space == kPackets) {
-        store_packet(place.at + 2 * i, result, window().flag);
+    for (uint32_t d = operands.first + operands.srcs; d < operands.first + operands.srcs + operands.dsts; ++d) {
+      if (space_of(launch, d) == kPackets) {
+        store_packet(packets_of(launch, d) + 2 * i, result, window().flag);
       } else {
-        Span span = span_at(launch, place, i, 8);
+        Span span = span_at(launch, d, i, 8);
         store_payload(span.at, span.len, result);
       }
     }

@@ -90,15 +90,40 @@ DEV Cursor& cursor() {
   return cursors[dev_thread()];
 }
 
-/// A reference of an operation with more of them than the window holds.
-DEV_CALL Place place_outside(const Launch& launch, uint32_t number) {
+/// Reference `number` of all, of an operation with more of them than the window holds.
+DEV Place place_outside(const Launch& launch, uint32_t number) {
   return place_of(launch, reinterpret_cast<const Operand*>(launch.operands)[number], window().sequence);
 }
 
-/// Reference `number` of all.
-DEV Place place_at(const Launch& launch, uint32_t number) {
-  uint32_t in_window = number - window().first_place;
-  return in_window < kWindowPlaces ? window().places[in_window] : place_outside(launch, number);
+/// `span_at` for a reference that is not one run, or not in the window.
+DEV_CALL Span span_elsewhere(const Launch& launch, uint32_t number, uint64_t at, uint64_t len) {
+  const uint32_t in_window = number - window().first_place;
+  return span_of(launch, in_window < kWindowPlaces ? window().places[in_window] : place_outside(launch, number), at, len);
+}
+
+/// The run that begins at byte `at` of reference `number` of all and stands for `1..=len` padded bytes (0 if `len` is 0).
+DEV Span span_at(const Launch& launch, uint32_t number, uint64_t at, uint64_t len) {
+  const uint32_t in_window = number - window().first_place;
+  if (in_window >= kWindowPlaces) return span_elsewhere(launch, number, at, len);
+  const Place& place = window().places[in_window];
+  if (place.split | place.wraps) return span_elsewhere(launch, number, at, len);
+  const uint64_t room = place.limit > at ? place.limit - at : 0;
+  return Span{place.at + place.scale() * at, len < room ? len : room, len};
+}
+
+/// The kind of memory of reference `number` of all.
+DEV uint32_t space_of(const Launch& launch, uint32_t number) {
+  const uint32_t in_window = number - window().first_place;
+  return in_window < kWindowPlaces ? window().places[in_window].space
+                                   : reinterpret_cast<const Operand*>(launch.operands)[number].space;
+}
+
+DEV_CALL char* packets_outside(const Launch& launch, uint32_t number) { return place_outside(launch, number).at; }
+
+/// The first packet of reference `number` of all.
+DEV char* packets_of(const Launch& launch, uint32_t number) {
+  const uint32_t in_window = number - window().first_place;
+  return in_window < kWindowPlaces ? window().heads[in_window] : packets_outside(launch, number);
 }
 
 /// Channel, semaphore or barrier `number` of all.
