@@ -116,8 +116,7 @@ DEV void reduce_as(const Launch& launch, const Position& position, const Operand
   if (packets) return reduce_packets<Arith, kSum>(launch, position, operands, at, len);
   if (at >= end) return;
   if (len > end - at) len = end - at;
-  char* const* heads = window().heads + (operands.first - window().first_place);
-  reduce_runs<Arith, kSum>(Runs{heads, operands.srcs, operands.dsts, operands.op}, at, len);
+  reduce_runs<Arith, kSum>(Runs{operands.first - window().first_place, operands.srcs, operands.dsts, operands.op}, at, len);
 }
 
 template <typename Arith>

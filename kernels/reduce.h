@@ -101,15 +101,15 @@ struct Single {
 template <typename Arith>
 constexpr uint32_t kBatch = sizeof(typename Arith::A) > sizeof(typename Arith::T) || sizeof(typename Arith::T) == 1 ? 2 : 4;
 
-/// Operands that are one run each: `heads[0..srcs]`, then `heads[srcs..srcs + dsts]`, all read and written from `at` on.
+/// Operands that are one run each: `srcs` from place `first` of the window on, then `dsts`.
 struct Runs {
-  char* const* heads;
+  uint32_t first;
   uint32_t srcs;
   uint32_t dsts;
   Reduction op;
 
-  DEV char* src(uint32_t number) const { return heads[number]; }
-  DEV char* dst(uint32_t number) const { return heads[srcs + number]; }
+  DEV char* src(uint32_t number) const { return window().heads[first + number]; }
+  DEV char* dst(uint32_t number) const { return window().heads[first + srcs + number]; }
 };
 
 /// Combines the vectors at byte `at` of all sources, or their first `bytes`. `kAligned`: whether all are whole, and all addresses
@@ -139,11 +139,11 @@ DEV Vec combine_at(const Runs& runs, uint64_t at, uint32_t bytes) {
   return acc.finish();
 }
 
-/// Vectors of which not all are whole and aligned: the last of `len` bytes from byte `at` on, or all of them.
+/// Vectors of which not all are whole and aligned: of `len` bytes from byte `at` on those of this thread, or the last one.
 template <typename Arith>
-DEV_CALL void reduce_unlike(Runs runs, uint64_t at, uint64_t len, uint64_t v) {
+DEV_CALL void reduce_unlike(Runs runs, uint64_t at, uint64_t len, bool last) {
   DEV_NO_UNROLL
-  for (; 16 * v < len; v += dev_threads()) {
+  for (uint64_t v = last ? len / 16 : dev_thread(); 16 * v < len; v += dev_threads()) {
     const uint64_t from = at + 16 * v;
     const uint32_t bytes = len - 16 * v < 16 ? static_cast<uint32_t>(len - 16 * v) : 16;
     Vec16 result = combine_at<Arith, false, Vec16, false>(runs, from, bytes);
@@ -161,8 +161,9 @@ template <typename Arith, bool kSum>
 DEV void reduce_runs(const Runs& runs, uint64_t at, uint64_t len) {
   uint64_t addresses = at, v = dev_thread();
   DEV_NO_UNROLL
-  for (uint32_t i = 0; i < runs.srcs + runs.dsts; ++i) addresses |= reinterpret_cast<uint64_t>(runs.heads[i]);
-  if ((addresses & 15) == 0) {
+  for (uint32_t i = 0; i < runs.srcs + runs.dsts; ++i) addresses |= reinterpret_cast<uint64_t>(runs.src(i));
+  const bool aligned = (addresses & 15) == 0;
+  if (aligned) {
     DEV_NO_UNROLL
     for (; v < len / 16; v += dev_threads()) {
       Vec16 result = combine_at<Arith, kSum, Vec16, true>(runs, at + 16 * v, 16);
@@ -170,7 +171,7 @@ DEV void reduce_runs(const Runs& runs, uint64_t at, uint64_t len) {
       for (uint32_t d = 0; d < runs.dsts; ++d) store16(runs.dst(d) + at + 16 * v, result);
     }
   }
-  if (16 * v < len) reduce_unlike<Arith>(runs, at, len, v);
+  if (16 * v < len) reduce_unlike<Arith>(runs, at, len, aligned);
 }
 
 /// References of an operation: `srcs` from number `first` on, then `dsts`.
