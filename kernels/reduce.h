@@ -14,12 +14,70 @@ struct Arithmetic {
   using A = A_;
 };
 
-template <typename Arith, typename Vec>
+/// A reduction that the compiler knows.
+template <Reduction kOp_>
+struct Known {
+  static constexpr Reduction kOp = kOp_;
+};
+
+/// Calls `body` with the operation, which is a sum if `kSum`.
+template <bool kSum, typename Body>
+DEV void with_known(Reduction op, const Body& body) {
+  if constexpr (kSum) return body(Known<Reduction::Sum>{});
+  switch (op) {
+    case Reduction::Prod: return body(Known<Reduction::Prod>{});
+    case Reduction::Min: return body(Known<Reduction::Min>{});
+    case Reduction::Max: return body(Known<Reduction::Max>{});
+    default: return body(Known<Reduction::Sum>{});
+  }
+}
+
+/// What has been combined so far: elements as they are in memory, which stay packed in words. Narrow ones unpacked, all of a
+/// vector at once, would take several times the registers.
+template <typename Arith, typename Vec, bool kNative = sizeof(typename Arith::T) == sizeof(typename Arith::A)>
 struct Accumulator {
   using T = typename Arith::T;
+  using Wide = typename Native<T>::Type;
+  static constexpr uint32_t kWordBytes = sizeof(T) > 4 ? sizeof(T) : sizeof(Vec) < 4 ? sizeof(Vec) : 4;
+  union Packed {
+    typename Word<kWordBytes>::Type word;
+    T e[kWordBytes / sizeof(T)];
+  };
+  union Words {
+    Vec vec;
+    typename Word<kWordBytes>::Type word[sizeof(Vec) / kWordBytes];
+  };
+  Vec acc;
+
+  DEV void start(const Vec& vec) { acc = vec; }
+
+  /// `op`: the operation, where it is not known to be a sum.
+  template <bool kSum>
+  DEV void add(const Vec& vec, Reduction op) {
+    Words left = {acc}, right = {vec};
+    with_known<kSum>(op, [&](auto known) {
+#pragma unroll
+      for (uint32_t i = 0; i < sizeof(Vec) / kWordBytes; ++i) {
+        Packed l = {left.word[i]}, r = {right.word[i]};
+#pragma unroll
+        for (uint32_t j = 0; j < kWordBytes / sizeof(T); ++j) {
+          l.e[j] = Via<T, Wide>::narrow(
+              combine_wrapping<decltype(known)::kOp, Wide>(Via<T, Wide>::widen(l.e[j]), Via<T, Wide>::widen(r.e[j])));
+        }
+        left.word[i] = l.word;
+      }
+    });
+    acc = left.vec;
+  }
+
+  DEV Vec finish() const { return acc; }
+};
+
+/// Elements in the wider type `A`, which are rounded once, at the end.
+template <typename Arith, typename Vec>
+struct Accumulator<Arith, Vec, false> {
+  using T = typename Arith::T;
   using A = typename Arith::A;
-  static constexpr bool kNative = sizeof(T) == sizeof(A) && !Native<T>::kRounds;
-  static constexpr bool kRounds = sizeof(T) == sizeof(A) && Native<T>::kRounds;
   static constexpr uint32_t kCount = sizeof(Vec) / sizeof(T);
   union Elements {
     Vec vec;
@@ -28,65 +86,26 @@ struct Accumulator {
   A acc[kCount];
 
   DEV void start(const Vec& vec) {
-    Elements from;
-    from.vec = vec;
+    Elements from = {vec};
 #pragma unroll
-    for (uint32_t i = 0; i < kCount; ++i) {
-      if constexpr (kNative || kRounds) acc[i] = from.e[i];
-      else acc[i] = Via<T, A>::widen(from.e[i]);
-    }
+    for (uint32_t i = 0; i < kCount; ++i) acc[i] = Via<T, A>::widen(from.e[i]);
   }
 
-  /// `op`: the operation, where it is not known to be a sum.
   template <bool kSum>
   DEV void add(const Vec& vec, Reduction op) {
-    Elements from;
-    from.vec = vec;
-    if constexpr (kNative) {
-      combine_all<kSum, T>(acc, from.e, op);
-    } else if constexpr (kRounds) {
-      using W = typename Native<T>::Type;
-      W left[kCount], right[kCount];
+    Elements from = {vec};
+    with_known<kSum>(op, [&](auto known) {
 #pragma unroll
       for (uint32_t i = 0; i < kCount; ++i) {
-        left[i] = Via<T, W>::widen(acc[i]);
-        right[i] = Via<T, W>::widen(from.e[i]);
+        acc[i] = combine_wrapping<decltype(known)::kOp, A>(acc[i], Via<T, A>::widen(from.e[i]));
       }
-      combine_all<kSum, W>(left, right, op);
-#pragma unroll
-      for (uint32_t i = 0; i < kCount; ++i) acc[i] = Via<T, W>::narrow(left[i]);
-    } else {
-      A right[kCount];
-#pragma unroll
-      for (uint32_t i = 0; i < kCount; ++i) right[i] = Via<T, A>::widen(from.e[i]);
-      combine_all<kSum, A>(acc, right, op);
-    }
-  }
-
-  template <Reduction kOp, typename W>
-  DEV static void combine_each(W* left, const W* right) {
-#pragma unroll
-    for (uint32_t i = 0; i < kCount; ++i) left[i] = combine_wrapping<kOp, W>(left[i], right[i]);
-  }
-
-  template <bool kSum, typename W>
-  DEV static void combine_all(W* left, const W* right, Reduction op) {
-    if constexpr (kSum) return combine_each<Reduction::Sum>(left, right);
-    switch (op) {
-      case Reduction::Prod: return combine_each<Reduction::Prod>(left, right);
-      case Reduction::Min: return combine_each<Reduction::Min>(left, right);
-      case Reduction::Max: return combine_each<Reduction::Max>(left, right);
-      default: return combine_each<Reduction::Sum>(left, right);
-    }
+    });
   }
 
   DEV Vec finish() const {
     Elements to;
 #pragma unroll
-    for (uint32_t i = 0; i < kCount; ++i) {
-      if constexpr (kNative || kRounds) to.e[i] = acc[i];
-      else to.e[i] = Via<T, A>::narrow(acc[i]);
-    }
+    for (uint32_t i = 0; i < kCount; ++i) to.e[i] = Via<T, A>::narrow(acc[i]);
     return to.vec;
   }
 };
