@@ -111,25 +111,25 @@ DEV void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32_t id
 }
 
 template <typename Arith, bool kSum>
-DEV void reduce_as(const Launch& launch, const Position& position, const Operands& operands, bool packets, uint64_t at, uint64_t len,
-                   uint64_t end) {
-  if (packets) return reduce_packets<Arith, kSum>(launch, position, operands, at, len);
-  if (at >= end) return;
-  if (len > end - at) len = end - at;
-  reduce_runs<Arith, kSum>(Runs{operands.first - window().first_place, operands.srcs, operands.dsts, operands.op}, at, len);
+DEV void reduce_as(const Launch& launch, const Position& position, const Instr& instr, const Range& range, Reduction op,
+                   uint64_t at, uint64_t len) {
+  if (instr.flags & kUsesPackets) return reduce_packets<Arith, kSum>(launch, position, instr, op, at, len);
+  if (at >= range.end) return;
+  if (len > range.end - at) len = range.end - at;
+  reduce_runs<Arith, kSum>(Runs{instr.operands - window().first_place, instr.srcs, instr.dsts, op}, at, len);
 }
 
 template <typename Arith>
 DEV void reduce(const Launch& launch, const Position& position, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
-  const uint32_t op = launch.reduce < 5 ? launch.reduce : instr.reduce;
-  const Operands operands = {instr.operands, instr.srcs, instr.dsts, static_cast<Reduction>(op)};
-  const bool packets = instr.flags & kUsesPackets;
-  if (!packets && !range.whole) return reduce_pieces<Arith>(launch, operands, at, len);
+  const Reduction op = static_cast<Reduction>(launch.reduce < 5 ? launch.reduce : instr.reduce);
+  if (!(instr.flags & kUsesPackets) && !range.whole) {
+    return reduce_pieces<Arith>(launch, Operands{instr.operands, instr.srcs, instr.dsts, op}, at, len);
+  }
   // Averages add up; they are divided at the end.
-  if (operands.op == Reduction::Sum || operands.op == Reduction::Avg) {
-    reduce_as<Arith, true>(launch, position, operands, packets, at, len, range.end);
+  if (op == Reduction::Sum || op == Reduction::Avg) {
+    reduce_as<Arith, true>(launch, position, instr, range, op, at, len);
   } else {
-    reduce_as<Arith, false>(launch, position, operands, packets, at, len, range.end);
+    reduce_as<Arith, false>(launch, position, instr, range, op, at, len);
   }
 }
 

@@ -230,36 +230,38 @@ DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at
   }
 }
 
-/// Operands of which some are packets: those from left to right, then the plain ones, into all destinations.
+/// Operands of which some are packets: those from left to right, then the plain ones, into all destinations. What `instr`, in
+/// shared memory, says is looked up each time: registers are needed elsewhere.
 template <typename Arith, bool kSum>
-DEV void reduce_packets(const Launch& launch, const Position& position, Operands operands, uint64_t at, uint64_t len) {
+DEV void reduce_packets(const Launch& launch, const Position& position, const Instr& instr, Reduction op,
+                        uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Accumulator<Arith, Vec8> acc;
     bool first = true;
     auto take = [&](const Vec8& payload) {
       if (first) acc.start(payload);
-      else acc.template add<kSum>(payload, operands.op);
+      else acc.template add<kSum>(payload, op);
       first = false;
     };
     Vec8 payload = {{0, 0}};
     DEV_NO_UNROLL
-    for (uint32_t s = operands.first; s < operands.first + operands.srcs; ++s) {
+    for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
       if (space_of(launch, s) != kPackets) continue;
       payload = take_packet(launch, position, packets_of(launch, s) + 2 * i, s, i / 8);
       take(payload);
     }
     DEV_NO_UNROLL
-    for (uint32_t s = operands.first; s < operands.first + operands.srcs; ++s) {
+    for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
       if (space_of(launch, s) == kPackets) continue;
       Span span = span_at(launch, s, i, 8);
       payload = load_payload(span.at, span.len);
       take(payload);
     }
     // A single source is handed on as it is.
-    Vec8 result = operands.srcs == 1 ? payload : acc.finish();
+    Vec8 result = instr.srcs == 1 ? payload : acc.finish();
     DEV_NO_UNROLL
-    for (uint32_t d = operands.first + operands.srcs; d < operands.first + operands.srcs + operands.dsts; ++d) {
+    for (uint32_t d = instr.operands + instr.srcs; d < instr.operands + instr.srcs + instr.dsts; ++d) {
       if (space_of(launch, d) == kPackets) {
         store_packet(packets_of(launch, d) + 2 * i, result, window().flag);
       } else {
