@@ -46,7 +46,8 @@ struct Instr {
   uint32_t body;
   uint32_t size;
   uint64_t unit;
-  uint64_t reserved;
+  uint32_t around;
+  uint32_t reserved;
 };
 static_assert(sizeof(Instr) == 64 &&
                   offsetof(Instr, action) == 0 &&
@@ -65,7 +66,8 @@ static_assert(sizeof(Instr) == 64 &&
                   offsetof(Instr, body) == 40 &&
                   offsetof(Instr, size) == 44 &&
                   offsetof(Instr, unit) == 48 &&
-                  offsetof(Instr, reserved) == 56,
+                  offsetof(Instr, around) == 56 &&
+                  offsetof(Instr, reserved) == 60,
               "Instr: abi.rs and abi.h disagree");
 
 /// A range of chunks of a rank's input (0), output (1), plain scratch (2) or packets (3).

@@ -79,7 +79,7 @@ DEV void store_payload(char* at, uint64_t room, const Vec8& payload) {
 }
 
 /// The payload of packet `number` of reference `source`, waited for. Zeros if the wait gave up.
-DEV_CALL Vec8 await_packet(const Launch& launch, Position position, const char* at, uint32_t source, uint64_t number) {
+DEV_CALL Vec8 await_packet(const Launch& launch, uint32_t pc, const char* at, uint32_t source, uint64_t number) {
   Vec8 payload;
   uint32_t seen;
   Patience patience;
@@ -87,17 +87,17 @@ DEV_CALL Vec8 await_packet(const Launch& launch, Position position, const char* 
   while (!load_packet(at, window().flag, payload, seen)) {
     if (window().failed) return Vec8{{0, 0}};
     if (patience.is_over(launch)) {
-      give_up(launch, position, Awaiting{kPacket, source, number, window().flag, seen});
+      give_up(launch, pc, Awaiting{kPacket, source, number, window().flag, seen});
       return Vec8{{0, 0}};
     }
   }
   return payload;
 }
 
-DEV Vec8 take_packet(const Launch& launch, const Position& position, const char* at, uint32_t source, uint64_t number) {
+DEV Vec8 take_packet(const Launch& launch, uint32_t pc, const char* at, uint32_t source, uint64_t number) {
   Vec8 payload;
   uint32_t seen;
-  return load_packet(at, window().flag, payload, seen) ? payload : await_packet(launch, position, at, source, number);
+  return load_packet(at, window().flag, payload, seen) ? payload : await_packet(launch, pc, at, source, number);
 }
 
 /// Plain to packets.
@@ -115,14 +115,14 @@ DEV void pack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uin
 }
 
 /// Packets to plain.
-DEV void unpack(const Launch& launch, const Position& position, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+DEV void unpack(const Launch& launch, uint32_t pc, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t done = 0; done < len;) {
     Span from = span_at(launch, src, at + done, len - done);
     Span to = span_at(launch, dst, at + done, from.run);
     DEV_NO_UNROLL
     for (uint64_t i = 8 * first_piece(done / 8); i < to.run; i += 8 * dev_threads()) {
-      Vec8 payload = take_packet(launch, position, from.at + 2 * i, src, (at + done + i) / 8);
+      Vec8 payload = take_packet(launch, pc, from.at + 2 * i, src, (at + done + i) / 8);
       store_payload(to.at + i, to.len > i ? to.len - i : 0, payload);
     }
     done += to.run;
@@ -130,23 +130,23 @@ DEV void unpack(const Launch& launch, const Position& position, uint32_t src, ui
 }
 
 /// The packets of `src` to every one of the `dsts` references from `dst` on.
-DEV void forward(const Launch& launch, const Position& position, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
+DEV void forward(const Launch& launch, uint32_t pc, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
                       uint64_t len) {
   const char* from = packets_of(launch, src);
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
-    Vec8 payload = take_packet(launch, position, from + 2 * i, src, i / 8);
+    Vec8 payload = take_packet(launch, pc, from + 2 * i, src, i / 8);
     DEV_NO_UNROLL
     for (uint32_t d = 0; d < dsts; ++d) store_packet(packets_of(launch, dst + d) + 2 * i, payload, window().flag);
   }
 }
 
 /// Waits until all packets of a reference are there.
-DEV void await_packets(const Launch& launch, const Position& position, uint32_t src, uint64_t at, uint64_t len) {
+DEV void await_packets(const Launch& launch, uint32_t pc, uint32_t src, uint64_t at, uint64_t len) {
   const char* from = packets_of(launch, src);
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
-    take_packet(launch, position, from + 2 * i, src, i / 8);
+    take_packet(launch, pc, from + 2 * i, src, i / 8);
   }
 }
 

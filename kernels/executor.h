@@ -111,41 +111,41 @@ DEV void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32_t id
 }
 
 template <typename Arith, bool kSum>
-DEV void reduce_as(const Launch& launch, const Position& position, const Instr& instr, const Range& range, Reduction op,
+DEV void reduce_as(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, Reduction op,
                    uint64_t at, uint64_t len) {
-  if (instr.flags & kUsesPackets) return reduce_packets<Arith, kSum>(launch, position, instr, op, at, len);
+  if (instr.flags & kUsesPackets) return reduce_packets<Arith, kSum>(launch, pc, instr, op, at, len);
   if (at >= range.end) return;
   if (len > range.end - at) len = range.end - at;
   reduce_runs<Arith, kSum>(Runs{instr.operands - window().first_place, instr.srcs, instr.dsts, op}, at, len);
 }
 
 template <typename Arith>
-DEV void reduce(const Launch& launch, const Position& position, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
+DEV void reduce(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
   const Reduction op = static_cast<Reduction>(launch.reduce < 5 ? launch.reduce : instr.reduce);
   if (!(instr.flags & kUsesPackets) && !range.whole) {
     return reduce_pieces<Arith>(launch, Operands{instr.operands, instr.srcs, instr.dsts, op}, at, len);
   }
   // Averages add up; they are divided at the end.
   if (op == Reduction::Sum || op == Reduction::Avg) {
-    reduce_as<Arith, true>(launch, position, instr, range, op, at, len);
+    reduce_as<Arith, true>(launch, pc, instr, range, op, at, len);
   } else {
-    reduce_as<Arith, false>(launch, position, instr, range, op, at, len);
+    reduce_as<Arith, false>(launch, pc, instr, range, op, at, len);
   }
 }
 
 /// Operations that move or combine data, on `len` bytes from `at` on.
 template <typename Arith>
-DEV void execute_data(const Launch& launch, const Position& position, const Instr& instr, const Range& range, uint64_t at,
+DEV void execute_data(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, uint64_t at,
                       uint64_t len) {
+  if (instr.action == kReduce) return reduce<Arith>(launch, pc, instr, range, at, len);
   const uint32_t src = instr.operands, dst = instr.operands + instr.srcs;
   switch (instr.action) {
-    case kReduce: return reduce<Arith>(launch, position, instr, range, at, len);
-    case kForward: return forward(launch, position, src, dst, instr.dsts, at, len);
+    case kForward: return forward(launch, pc, src, dst, instr.dsts, at, len);
     case kPortForward:
-      await_packets(launch, position, src, at, len);
+      await_packets(launch, pc, src, at, len);
       dev_sync();
-      return port(launch, position, instr, at, len);
-    case kPort: return port(launch, position, instr, at, len);
+      return port(launch, pc, instr, at, len);
+    case kPort: return port(launch, pc, instr, at, len);
     case kCopy:
       DEV_NO_UNROLL
       for (uint32_t i = 0; i < instr.srcs; ++i) copy(launch, src + i, dst + i, at, len);
@@ -156,13 +156,13 @@ DEV void execute_data(const Launch& launch, const Position& position, const Inst
       return;
     default:
       DEV_NO_UNROLL
-      for (uint32_t i = 0; i < instr.srcs; ++i) unpack(launch, position, src + i, dst + i, at, len);
+      for (uint32_t i = 0; i < instr.srcs; ++i) unpack(launch, pc, src + i, dst + i, at, len);
       return;
   }
 }
 
 /// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.
-DEV void synchronise(const Launch& launch, const Position& position, uint32_t action, uint32_t flags, uint32_t first, uint32_t ids) {
+DEV void synchronise(const Launch& launch, uint32_t pc, uint32_t action, uint32_t flags, uint32_t first, uint32_t ids) {
   // Whoever waits for this block's word must not take it for done.
   if (window().failed) return;
   DEV_NO_UNROLL
@@ -170,19 +170,19 @@ DEV void synchronise(const Launch& launch, const Position& position, uint32_t ac
     const Id id = id_at(launch, first + i);
     switch (action) {
       case kPutSignal: signal_counter(launch, id, flags & kRelaxed); break;
-      case kPortSignal: push_trigger(launch, position, window().fifo, 0, 0, 0, id.counter); break;
-      case kWait: await_signal(launch, position, id); break;
-      case kFlush: await_proxy(launch, position, window().fifo); break;
-      case kAcquire: acquire_semaphore(launch, position, id); break;
+      case kPortSignal: push_trigger(launch, pc, window().fifo, 0, 0, 0, id.counter); break;
+      case kWait: await_signal(launch, pc, id); break;
+      case kFlush: await_proxy(launch, pc, window().fifo); break;
+      case kAcquire: acquire_semaphore(launch, pc, id); break;
       default: add_release_gpu(reinterpret_cast<uint64_t*>(id.counter), 1); break;
     }
   }
 }
 
 /// Operations on channels, semaphores and barriers.
-DEV void execute_sync(const Launch& launch, const Position& position, const Instr& instr) {
-  if (instr.action == kMeet) return meet(launch, position, id_at(launch, instr.first_id), instr.count);
-  synchronise(launch, position, instr.action, instr.flags, instr.first_id, instr.ids);
+DEV void execute_sync(const Launch& launch, uint32_t pc, const Instr& instr) {
+  if (instr.action == kMeet) return meet(launch, pc, id_at(launch, instr.first_id), instr.count);
+  synchronise(launch, pc, instr.action, instr.flags, instr.first_id, instr.ids);
 }
 
 /// A range as seen by an iteration: its window of `unit` bytes, or nothing where the range ends before.
@@ -193,68 +193,54 @@ DEV void narrow(uint32_t iteration, uint64_t unit, uint64_t& at, uint64_t& len) 
   len = len - skip < unit ? len - skip : unit;
 }
 
-/// The range of the operation in the window that the thread is at, without what lies outside of its loop's window.
-DEV void range_at(const Launch& launch, const Cursor& here, uint64_t& at, uint64_t& len) {
-  const Range& range = window().ranges[here.position.instr - window().first];
-  at = range.start;
-  len = range.len;
-  if (here.loop != 0) narrow(here.position.iteration, loop_at(launch, here.loop - 1).unit, at, len);
+/// The operation behind `pc`, or the first one of the loop that `pc` ends.
+DEV uint32_t step(const Launch& launch, uint32_t pc) {
+  const uint32_t around = window().instrs[pc - window().first].around;
+  pc += 1;
+  if (around == 0) return pc;
+  const Loop loop = loop_at(launch, around - 1);
+  if (pc != loop.end) return pc;
+  const uint32_t next = iteration() + 1;
+  iteration() = next < loop.trips ? next : 0;
+  return next < loop.trips ? around : pc;
 }
 
-/// On to the next operation, or round the loop.
-DEV void step(const Launch& launch, Cursor& here) {
-  here.position.instr += 1;
-  if (here.loop == 0) return;
-  const Loop loop = loop_at(launch, here.loop - 1);
-  if (here.position.instr != loop.end) return;
-  if (++here.position.iteration < loop.trips) {
-    here.position.instr = here.loop;
-  } else {
-    here.loop = 0;
-    here.position.iteration = 0;
-  }
-}
-
-/// Called by: all threads of the block. Begins the loop whose header the thread is at, or passes it by. Syncs: block, where the
-/// body does not lie in the window.
-DEV void enter_loop(const Launch& launch, Cursor& here, const Instr& header) {
-  const uint32_t number = here.position.instr, end = number + 1 + header.body;
-  if (header.body == 0 || loop_at(launch, number).trips == 0) {
-    here.position.instr = end;
-    return;
-  }
+/// Called by: all threads of the block. Returns: the first operation of the loop whose header is at `pc`, or the one behind the
+/// loop if there is nothing in it. Syncs: block, where the body does not lie in the window.
+DEV uint32_t enter_loop(const Launch& launch, uint32_t pc, const Instr& header) {
+  const uint32_t end = pc + 1 + header.body;
+  if (header.body == 0 || loop_at(launch, pc).trips == 0) return end;
   // So that as much as fits of the body is in one window, behind its header.
-  if (end > window().end) refill(launch, number, header.operands, header.first_id);
-  here.loop = number + 1;
-  here.position = {number + 1, 0};
+  if (end > window().end) refill(launch, pc, header.operands, header.first_id);
+  return pc + 1;
 }
 
 template <typename Arith>
-DEV void run_block(const Launch& launch, uint32_t first) {
-  Cursor& here = cursor();
-  here = {{first, 0}, 0};
+DEV void run_block(const Launch& launch, uint32_t pc) {
+  iteration() = 0;
   DEV_NO_UNROLL
-  while (here.position.instr < window().instrs_end) {
-    if (here.position.instr - window().first >= window().end - window().first) {
-      const Instr& next = all_instrs(launch)[here.position.instr];
-      refill(launch, here.position.instr, next.operands, next.first_id);
+  while (pc < window().instrs_end) {
+    if (pc - window().first >= window().end - window().first) {
+      const Instr& next = all_instrs(launch)[pc];
+      refill(launch, pc, next.operands, next.first_id);
       if (window().failed) return;
     }
-    const Instr& instr = window().instrs[here.position.instr - window().first];
+    const Instr& instr = window().instrs[pc - window().first];
     if (instr.action == kLoop) {
-      enter_loop(launch, here, instr);
+      pc = enter_loop(launch, pc, instr);
       continue;
     }
     if (instr.action == kNop) {
       dev_sync();
     } else if (instr.action >= kPutSignal) {
-      execute_sync(launch, here.position, instr);
+      execute_sync(launch, pc, instr);
     } else {
-      uint64_t at, len;
-      range_at(launch, here, at, len);
-      execute_data<Arith>(launch, here.position, instr, window().ranges[here.position.instr - window().first], at, len);
+      const Range& range = window().ranges[pc - window().first];
+      uint64_t at = range.start, len = range.len;
+      if (instr.around != 0) narrow(iteration(), loop_at(launch, instr.around - 1).unit, at, len);
+      execute_data<Arith>(launch, pc, instr, range, at, len);
     }
-    step(launch, here);
+    pc = step(launch, pc);
   }
 }
 

@@ -143,7 +143,7 @@ DEV Vec combine_at(const Runs& runs, uint64_t at, uint32_t bytes) {
   if (runs.srcs == 1) return load(0);
   Accumulator<Arith, Vec> acc;
   acc.start(load(0));
-  constexpr uint32_t kEach = kBatch<Arith>;
+  constexpr uint32_t kEach = kAligned ? kBatch<Arith> : 2;
   uint32_t s = 1;
   DEV_NO_UNROLL
   for (; s + kEach <= runs.srcs; s += kEach) {
@@ -233,7 +233,7 @@ DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at
 /// Operands of which some are packets: those from left to right, then the plain ones, into all destinations. What `instr`, in
 /// shared memory, says is looked up each time: registers are needed elsewhere.
 template <typename Arith, bool kSum>
-DEV void reduce_packets(const Launch& launch, const Position& position, const Instr& instr, Reduction op,
+DEV void reduce_packets(const Launch& launch, uint32_t pc, const Instr& instr, Reduction op,
                         uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
@@ -248,7 +248,7 @@ DEV void reduce_packets(const Launch& launch, const Position& position, const In
     DEV_NO_UNROLL
     for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
       if (space_of(launch, s) != kPackets) continue;
-      payload = take_packet(launch, position, packets_of(launch, s) + 2 * i, s, i / 8);
+      payload = take_packet(launch, pc, packets_of(launch, s) + 2 * i, s, i / 8);
       take(payload);
     }
     DEV_NO_UNROLL

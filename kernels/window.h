@@ -68,26 +68,14 @@ DEV Window& window() {
   return the_window[0];
 }
 
-/// Where a thread is: the operation, as index of `Launch.instrs`, and the iteration of the loop around it.
-struct Position {
-  uint32_t instr;
-  uint32_t iteration;
-};
-
 /// Most threads of a block.
 constexpr uint32_t kMostThreads = 1024;
 
-/// Where a thread of the interpreter is. In shared memory: no operation needs it, unless a wait gives up, and in registers it
-/// would take the room of vectors that are in flight.
-struct Cursor {
-  Position position;
-  /// The first operation of the loop at hand; 0 outside of loops.
-  uint32_t loop;
-};
-
-DEV Cursor& cursor() {
-  SHARED(Cursor, cursors, kMostThreads);
-  return cursors[dev_thread()];
+/// The iteration of the loop that a thread is in; 0 outside of loops. In shared memory: hardly an operation needs it, and in a
+/// register it would take the room of data in flight.
+DEV uint32_t& iteration() {
+  SHARED(uint32_t, iterations, kMostThreads);
+  return iterations[dev_thread()];
 }
 
 /// Reference `number` of all, of an operation with more of them than the window holds.
@@ -98,7 +86,8 @@ DEV Place place_outside(const Launch& launch, uint32_t number) {
 /// `span_at` for a reference that is not one run, or not in the window.
 DEV_CALL Span span_elsewhere(const Launch& launch, uint32_t number, uint64_t at, uint64_t len) {
   const uint32_t in_window = number - window().first_place;
-  return span_of(launch, in_window < kWindowPlaces ? window().places[in_window] : place_outside(launch, number), at, len);
+  if (in_window < kWindowPlaces) return span_of(launch, window().places[in_window], at, len);
+  return span_of(launch, place_outside(launch, number), at, len);
 }
 
 /// The run that begins at byte `at` of reference `number` of all and stands for `1..=len` padded bytes (0 if `len` is 0).
