@@ -28,7 +28,8 @@ static_assert(sizeof(Agent) == 32 &&
               "Agent: abi.rs and abi.h disagree");
 
 /// One operation. `slice_index` of `slice_of` parts of every reference; `count`: blocks of a barrier, chunks of a loop;
-/// `body`: operations of a loop; `unit`: bytes of a loop's window; `size`: chunks of the first source.
+/// `body`: operations of a loop; `unit`: bytes of a loop's window; `size`: chunks of the first source; `around`: the header
+/// of the loop that it is in, counted from 1, or 0.
 struct Instr {
   uint8_t action;
   uint8_t reduce;
@@ -259,6 +260,6 @@ static_assert(sizeof(Launch) == 736 &&
               "Launch: abi.rs and abi.h disagree");
 
 /// Of all names, sizes and places above.
-constexpr uint64_t kAbiHash = 0x6f3f9ea2e934f642ull;
+constexpr uint64_t kAbiHash = 0xbdff2fca3fcc6627ull;
 
 }  // namespace mscclpp

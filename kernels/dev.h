@@ -38,8 +38,13 @@ typedef long long int64_t;
 /// Type of a word of shared memory that any thread of the block may look at and set.
 #define SHARED_FLAG volatile uint32_t
 
-/// Called by: any thread. Returns: its number in the block, threads of the block, the block's number.
-DEV uint32_t dev_thread() { return threadIdx.x; }
+/// Called by: any thread. Returns: its number in the block, threads of the block, the block's number. The first is read anew each
+/// time: to keep it would cost a register everywhere.
+DEV uint32_t dev_thread() {
+  uint32_t thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
 DEV uint32_t dev_threads() { return blockDim.x; }
 DEV uint32_t dev_block() { return blockIdx.x; }
 DEV uint32_t dev_blocks() { return gridDim.x; }

@@ -137,9 +137,9 @@ DEV void reduce(const Launch& launch, uint32_t pc, const Instr& instr, const Ran
 template <typename Arith>
 DEV void execute_data(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, uint64_t at,
                       uint64_t len) {
-  if (instr.action == kReduce) return reduce<Arith>(launch, pc, instr, range, at, len);
   const uint32_t src = instr.operands, dst = instr.operands + instr.srcs;
   switch (instr.action) {
+    case kReduce: return reduce<Arith>(launch, pc, instr, range, at, len);
     case kForward: return forward(launch, pc, src, dst, instr.dsts, at, len);
     case kPortForward:
       await_packets(launch, pc, src, at, len);

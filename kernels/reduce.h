@@ -118,7 +118,7 @@ struct Single {
 
 /// Vectors of sources that a thread has in flight: as many as registers allow.
 template <typename Arith>
-constexpr uint32_t kBatch = sizeof(typename Arith::A) > sizeof(typename Arith::T) || sizeof(typename Arith::T) == 1 ? 2 : 4;
+constexpr uint32_t kBatch = sizeof(typename Arith::A) > sizeof(typename Arith::T) ? 2 : 4;
 
 /// Operands that are one run each: `srcs` from place `first` of the window on, then `dsts`.
 struct Runs {

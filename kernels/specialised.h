@@ -21,6 +21,7 @@ struct Block {
 /// after the next sync.
 DEV uint64_t begin_launch(const Launch& launch, uint32_t agent, uint32_t fifo) {
   const uint64_t sequence = load_relaxed_gpu(&reinterpret_cast<State*>(launch.state)->launches);
+  iteration() = 0;
   if (dev_thread() == 0) {
     Window& w = window();
     w.sequence = sequence;

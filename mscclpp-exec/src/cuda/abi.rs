@@ -111,7 +111,8 @@ abi! {
     }
 
     /// One operation. `slice_index` of `slice_of` parts of every reference; `count`: blocks of a barrier, chunks of a loop;
-    /// `body`: operations of a loop; `unit`: bytes of a loop's window; `size`: chunks of the first source.
+    /// `body`: operations of a loop; `unit`: bytes of a loop's window; `size`: chunks of the first source; `around`: the header
+    /// of the loop that it is in, counted from 1, or 0.
     Instr (64) {
         action: u8,
         reduce: u8,
@@ -129,7 +130,8 @@ abi! {
         body: u32,
         size: u32,
         unit: u64,
-        reserved: u64,
+        around: u32,
+        reserved: u32,
     }
 
     /// A range of chunks of a rank's input (0), output (1), plain scratch (2) or packets (3).

@@ -99,11 +99,7 @@ impl Tables {
             size: operand.size,
             space: operand.space as u32,
         });
-        Self {
-            instrs: program.instrs.iter().map(|instr| lower(program, instr)).collect(),
-            operands: operands.collect(),
-            waits: Waits::new(program),
-        }
+        Self { instrs: instrs(program), operands: operands.collect(), waits: Waits::new(program) }
     }
 
     /// Thread blocks of a device, by their numbers in the program, ascending; and behind them where the tables end.
@@ -166,7 +162,19 @@ fn signalled(program: &Program, instr: &Instr, id: u32) -> Option<u32> {
     }
 }
 
-/// An operation as the device reads it.
+/// All operations, each with the loop around it.
+fn instrs(program: &Program) -> Vec<abi::Instr> {
+    let mut instrs: Vec<_> = program.instrs.iter().map(|instr| lower(program, instr)).collect();
+    for header in 0..instrs.len() {
+        if instrs[header].action == action::LOOP {
+            let body = header + 1..header + 1 + instrs[header].body as usize;
+            instrs[body].iter_mut().for_each(|instr| instr.around = header as u32 + 1);
+        }
+    }
+    instrs
+}
+
+/// An operation as the device reads it, but for the loop around it.
 pub(super) fn lower(program: &Program, instr: &Instr) -> abi::Instr {
     let (action, flags) = match instr.action {
         Action::Nop => (action::NOP, 0),
@@ -208,6 +216,7 @@ pub(super) fn lower(program: &Program, instr: &Instr) -> abi::Instr {
         body: instr.body,
         size: program.srcs(instr).first().map_or(0, |src| src.size),
         unit: instr.unit,
+        around: 0,
         reserved: 0,
     }
 }

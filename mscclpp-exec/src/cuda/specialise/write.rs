@@ -123,9 +123,11 @@ impl Writer<'_> {
             self.window = None;
         }
         self.indent += 1;
+        self.line(&format!("iteration() = {name}.iteration;"));
         self.block(at + 1, end, true);
         self.indent -= 1;
         self.line("}");
+        self.line("iteration() = 0;");
         if !fits {
             // What the window holds depends on whether there was an iteration.
             self.window = None;
@@ -171,21 +173,20 @@ impl Writer<'_> {
         let op = &self.ops[at];
         let header = in_loop.then(|| (0..at).rev().find(|&header| self.ops[header].action == action::LOOP));
         let around = header.flatten().map(loop_name);
-        let iteration = around.as_ref().map_or("0".to_owned(), |name| format!("{name}.iteration"));
-        let position = format!("Position{{block.instr + {at}, {iteration}}}");
+        let pc = format!("block.instr + {at}");
         let window = self.window.unwrap_or(Window { operands: (0, 0), ids: (0, 0) });
         let (first, id) = (op.operand - window.operands.0, op.id - window.ids.0);
         let comment = format!("  // {}", op.kind.name());
         let line = match op.action {
             action::NOP => "dev_sync();".to_owned(),
-            action::MEET => format!("meet_at(launch, {position}, {id}, {});", op.count),
+            action::MEET => format!("meet_at(launch, {pc}, {id}, {});", op.count),
             action::SIGNAL.. => {
-                format!("synchronise_as<{}, {}>(launch, {position}, {id}, {});", op.action, op.flags, op.ids)
+                format!("synchronise_as<{}, {}>(launch, {pc}, {id}, {});", op.action, op.flags, op.ids)
             }
             _ => {
                 let unit = around.as_ref().map_or("0".to_owned(), |name| format!("{name}.unit"));
-                let interpret = format!("interpret<Arith>(launch, {position}, {unit});");
-                match self.fast(op, first, &position) {
+                let interpret = format!("interpret<Arith>(launch, {pc}, {unit});");
+                match self.fast(op, first, &pc) {
                     Some(call) if op.size > 0 => {
                         let piece = match op.slice {
                             Slice::All => format!("piece_of(launch, {}, 0, 1)", op.size),
@@ -211,7 +212,7 @@ impl Writer<'_> {
     }
 
     /// The function for an operation whose operands are even; `None` if only the interpreter has one.
-    fn fast(&self, op: &Op, first: u32, position: &str) -> Option<String> {
+    fn fast(&self, op: &Op, first: u32, pc: &str) -> Option<String> {
         let held = first + op.srcs + op.dsts <= WINDOW_PLACES;
         if !op.equal || !held || op.srcs > MOST_SRCS || op.dsts > MOST_DSTS {
             return None;
@@ -223,15 +224,15 @@ impl Writer<'_> {
         Some(match op.action {
             action::COPY => format!("copy_even<{srcs}>({first}, PIECE)"),
             action::PACK => format!("pack_even<{srcs}>({first}, PIECE)"),
-            action::UNPACK => format!("unpack_even<{srcs}>(launch, {position}, {first}, PIECE)"),
-            action::FORWARD => format!("forward_even<{dsts}>(launch, {position}, {first}, PIECE)"),
+            action::UNPACK => format!("unpack_even<{srcs}>(launch, {pc}, {first}, PIECE)"),
+            action::FORWARD => format!("forward_even<{dsts}>(launch, {pc}, {first}, PIECE)"),
             action::REDUCE => {
                 let reduce = ["Sum", "Prod", "Min", "Max", "Avg"][usize::from(self.reduce.unwrap_or(op.reduce)) % 5];
                 let (from, to) = (mask(&op.packet_srcs), mask(&op.packet_dsts));
                 match (from, to) {
                     (0, 0) => format!("reduce_even<Arith, Reduction::{reduce}, {srcs}, {dsts}>({first}, PIECE)"),
                     _ => format!(
-                        "reduce_packets_even<Arith, Reduction::{reduce}, {srcs}, {dsts}, {from}, {to}>(launch, {position}, {first}, PIECE)"
+                        "reduce_packets_even<Arith, Reduction::{reduce}, {srcs}, {dsts}, {from}, {to}>(launch, {pc}, {first}, PIECE)"
                     ),
                 }
             }
