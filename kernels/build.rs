@@ -40,7 +40,7 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
         "static_cast<int64_t>(seen - expected) >= -1",
     ),
     ("wrong_tail", "copy.h", "rest != 0 && v == vectors", "rest > 12 && v == vectors"),
-    ("wrong_tail_of_sums", "reduce.h", "for (; 16 * v < len; v +=", "for (; 16 * v + 12 < len; v +="),
+    ("wrong_tail_of_sums", "reduce.h", "dev_thread(); 16 * v < len; v +=", "dev_thread(); 16 * v + 12 < len; v +="),
     ("stale_flag", "executor.h", "return static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "return 1;"),
     ("same_sequence", "executor.h", "&state->launches, window().sequence + 1", "&state->launches, window().sequence"),
     (
@@ -53,7 +53,7 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
         "signal_before_data",
         "channel.h",
         "for (uint64_t done = 0; done < len && !window().failed;) {",
-        "if (instr.flags & kThenSignal) {\n      push_trigger(launch, position, fifo, 0, 0, 0, id_at(launch, instr.first_id + i).counter);\n    }\n    for (uint64_t done = 0; done < len && !window().failed;) {",
+        "if (instr.flags & kThenSignal) {\n      push_trigger(launch, pc, fifo, 0, 0, 0, id_at(launch, instr.first_id + i).counter);\n    }\n    for (uint64_t done = 0; done < len && !window().failed;) {",
     ),
 ];
 

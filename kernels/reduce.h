@@ -32,6 +32,24 @@ DEV void with_known(Reduction op, const Body& body) {
   }
 }
 
+/// The unsigned integer of so many bytes.
+template <uint32_t kBytes>
+struct Bits {
+  using Type = uint32_t;
+};
+template <>
+struct Bits<1> {
+  using Type = uint8_t;
+};
+template <>
+struct Bits<2> {
+  using Type = uint16_t;
+};
+template <>
+struct Bits<8> {
+  using Type = uint64_t;
+};
+
 /// What has been combined so far: elements as they are in memory, which stay packed in words. Narrow ones unpacked, all of a
 /// vector at once, would take several times the registers.
 template <typename Arith, typename Vec, bool kNative = sizeof(typename Arith::T) == sizeof(typename Arith::A)>
@@ -40,12 +58,12 @@ struct Accumulator {
   using Wide = typename Native<T>::Type;
   static constexpr uint32_t kWordBytes = sizeof(T) > 4 ? sizeof(T) : sizeof(Vec) < 4 ? sizeof(Vec) : 4;
   union Packed {
-    typename Word<kWordBytes>::Type word;
+    typename Bits<kWordBytes>::Type word;
     T e[kWordBytes / sizeof(T)];
   };
   union Words {
     Vec vec;
-    typename Word<kWordBytes>::Type word[sizeof(Vec) / kWordBytes];
+    typename Bits<kWordBytes>::Type word[sizeof(Vec) / kWordBytes];
   };
   Vec acc;
 
