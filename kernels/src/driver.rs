@@ -204,7 +204,7 @@ unsafe impl Driver for Simulator {
     }
 
     fn copy(&self, to: u64, from: u64, bytes: u64, stream: Handle) -> Result<()> {
-        const CALL: &str = "cuMemcpyDtoDAsync";
+        const CALL: &str = "cuMemcpyAsync";
         self.called(CALL)?;
         self.machine.check(CALL, to, bytes)?;
         self.machine.check(CALL, from, bytes)?;

@@ -375,8 +375,8 @@ fn store(memory: &Memory, work: &Work) -> Result<()> {
     };
     match *work {
         Work::Copy { to, from, bytes } => {
-            check("cuMemcpyDtoDAsync", to, bytes)?;
-            check("cuMemcpyDtoDAsync", from, bytes)?;
+            check("cuMemcpyAsync", to, bytes)?;
+            check("cuMemcpyAsync", from, bytes)?;
             // SAFETY: allocated, as just checked.
             unsafe { (to as *mut u8).copy_from(from as *const u8, bytes as usize) };
         }

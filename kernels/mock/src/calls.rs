@@ -313,7 +313,7 @@ calls! {
         ask(|driver| driver.download(to, from))
     }
 
-    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: usize) {
+    fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) {
         ask(|driver| driver.copy(to, from, bytes as u64, Handle(stream)))
     }
 

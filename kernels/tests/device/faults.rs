@@ -72,7 +72,7 @@ const HEARD: [&str; 22] = [
     "cuMemsetD8",
     "cuMemcpyHtoD",
     "cuMemcpyDtoH",
-    "cuMemcpyDtoDAsync",
+    "cuMemcpyAsync",
     "cuModuleLoadData",
     "cuModuleGetFunction",
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",

@@ -12,6 +12,7 @@ mod faults;
 mod graphs;
 mod mock;
 mod native;
+mod nodes;
 mod plans;
 mod processes;
 mod specialised;
@@ -149,11 +150,12 @@ fn main() -> ExitCode {
         .with_ignored_flag(ignored)
     });
     let faults = faults::tests().into_iter().chain(bugs::tests()).chain(devices::tests(seed..seed + seeds));
-    let faults = faults.chain(tensors::tests()).chain(processes::tests(seed..seed + seeds));
+    let faults = faults.chain(tensors::tests()).chain(processes::tests(seed..seed + seeds)).chain(nodes::tests(seed..seed + seeds));
     let faults = faults.map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
     let mock_faults = faults::on_mock(&mock).into_iter().map(|trial| trial.with_ignored_flag(mock.is_err()));
     let mock_processes = Trial::test("mock::processes::of_the_system", move || processes::of_the_system(seed, "mock"));
-    let mock_faults = mock_faults.chain([mock_processes.with_ignored_flag(mock.is_err())]);
+    let mock_nodes = nodes::on_mock(seed).into_iter().chain([mock_processes]);
+    let mock_faults = mock_faults.chain(mock_nodes.map(|trial| trial.with_ignored_flag(mock.is_err())));
     let threaded = threads::tests(no_simulator.as_ref());
     let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain(mock_faults).chain(threaded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()

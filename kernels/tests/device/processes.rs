@@ -1,11 +1,12 @@
 //! Ranks with a group of their own: in threads, each with a simulated machine of its own, so that all memory of others is
 //! mapped; and in processes.
 
+use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_core::plan::{OpKind, Plan};
@@ -18,7 +19,7 @@ use mscclpp_kernels::{Options, simulator};
 
 use super::bits::shipped;
 use super::devices::with_seeds;
-use super::{mock, stalls};
+use super::{mock, nodes, stalls};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     let plans = algorithms::all().iter().map(|algorithm| {
@@ -88,7 +89,7 @@ impl Work {
 }
 
 /// Options of a rank's machine.
-fn machine_options(seed: u64, rank: u32, files: bool) -> Options {
+pub(crate) fn machine_options(seed: u64, rank: u32, files: bool) -> Options {
     let stop_at_one_of = [0, 16, 3][seed as usize % 3];
     Options { seed: seed + u64::from(rank), stop_at_one_of, others: true, files, ..Options::default() }
 }
@@ -287,7 +288,7 @@ fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Name of the variable that makes this program a rank: the driver, and the seed.
+/// Name of the variable that makes this program a rank: the role, the driver, and the seed.
 const RANK: &str = "MSCCLPP_TEST_RANK";
 
 /// Algorithms that processes run: signals, packets, ports, switches.
@@ -296,58 +297,154 @@ const OF_PROCESSES: [&str; 4] =
 
 /// Processes of the system, each with a rank.
 pub(crate) fn of_the_system(seed: u64, driver: &str) -> Result<(), Failed> {
-    const RANKS: u32 = 2;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let port = listener.local_addr()?.port();
-    drop(listener);
-    let spawn = |rank: u32| {
-        Command::new(std::env::current_exe()?)
-            .env(RANK, format!("{driver} {seed}"))
-            .envs([("RANK", rank.to_string()), ("WORLD_SIZE", RANKS.to_string())])
-            .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port.to_string())])
-            .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "30".to_owned())])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-    };
-    let children = (0..RANKS).map(spawn).collect::<Result<Vec<_>, _>>()?;
-    let mut failed = String::new();
-    for (rank, child) in children.into_iter().enumerate() {
-        let output = child.wait_with_output()?;
-        if !output.status.success() {
-            let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-            failed += &format!("rank {rank}, {}: {text}; ", output.status);
+    Job::start("processes", driver, seed, 2, 2)?.succeed()
+}
+
+/// Processes of the system, each with a rank; killed when dropped.
+pub(crate) struct Job {
+    ranks: Vec<Child>,
+}
+
+impl Job {
+    /// Starts `ranks` processes in a role; `per_node` of them count as one node.
+    pub(crate) fn start(role: &str, driver: &str, seed: u64, ranks: u32, per_node: u32) -> Result<Self, Failed> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        drop(listener);
+        let mut job = Self { ranks: Vec::new() };
+        for rank in 0..ranks {
+            let child = Command::new(std::env::current_exe()?)
+                .env(RANK, format!("{role} {driver} {seed}"))
+                .envs([("RANK", rank.to_string()), ("WORLD_SIZE", ranks.to_string())])
+                .envs([("LOCAL_RANK", rank % per_node), ("LOCAL_WORLD_SIZE", per_node)].map(|(k, v)| (k, v.to_string())))
+                .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port.to_string())])
+                .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "30".to_owned())])
+                .env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node))
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()?;
+            job.ranks.push(child);
+        }
+        Ok(job)
+    }
+
+    /// Ends a process at once.
+    pub(crate) fn kill(&mut self, rank: usize) -> Result<(), Failed> {
+        Ok(self.ranks[rank].kill()?)
+    }
+
+    /// Waits until a rank has said a line.
+    pub(crate) fn wait_for_line(&mut self, rank: usize, line: &str) -> Result<(), Failed> {
+        let mut text = Vec::new();
+        let output = self.ranks[rank].stdout.as_mut().ok_or("no output")?;
+        let mut byte = [0];
+        while !text.ends_with(line.as_bytes()) {
+            if output.read(&mut byte)? == 0 {
+                return Err(format!("rank {rank} said `{}`", String::from_utf8_lossy(&text)).into());
+            }
+            text.push(byte[0]);
+        }
+        Ok(())
+    }
+
+    /// Waits for all processes: whether each succeeded, and what it said.
+    pub(crate) fn wait(mut self) -> Result<Vec<(bool, String)>, Failed> {
+        // A guard against hangs only.
+        let deadline = Instant::now() + Duration::from_secs(240);
+        // Whoever says much must be listened to.
+        let listen = |child: &mut Child| {
+            let pipes: [Option<Box<dyn Read + Send>>; 2] = [
+                child.stdout.take().map(|pipe| Box::new(pipe) as _),
+                child.stderr.take().map(|pipe| Box::new(pipe) as _),
+            ];
+            pipes.map(|pipe| {
+                thread::spawn(move || {
+                    let mut text = String::new();
+                    let _ = pipe.map(|mut pipe| pipe.read_to_string(&mut text));
+                    text
+                })
+            })
+        };
+        let texts: Vec<_> = self.ranks.iter_mut().map(listen).collect();
+        let mut ended = Vec::new();
+        for (child, texts) in self.ranks.iter_mut().zip(texts) {
+            let status = loop {
+                match child.try_wait()? {
+                    Some(status) => break status,
+                    None if Instant::now() > deadline => {
+                        let _ = child.kill();
+                        break child.wait()?;
+                    }
+                    None => thread::sleep(Duration::from_millis(5)),
+                }
+            };
+            let texts = texts.map(|text| text.join().unwrap_or_default()).concat();
+            ended.push((status.success(), format!("{status}: {texts}")));
+        }
+        Ok(ended)
+    }
+
+    /// Waits for all processes, which must succeed.
+    pub(crate) fn succeed(self) -> Result<(), Failed> {
+        let ended = (0..).zip(self.wait()?);
+        let failed: Vec<String> =
+            ended.filter(|(_, (succeeded, _))| !succeeded).map(|(rank, (_, text))| format!("rank {rank}, {text}")).collect();
+        if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for child in &mut self.ranks {
+            let _ = child.kill();
+            let _ = child.wait();
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(failed.into()) }
+}
+
+/// What a process is that plays a role.
+pub(crate) struct Player {
+    pub(crate) group: Arc<Bootstrap>,
+    driver: String,
+    pub(crate) seed: u64,
+}
+
+impl Player {
+    /// A device of its own, and what it depends on.
+    pub(crate) fn device(&self, options: Options) -> Result<(Device, Option<mock::Mock>), Failed> {
+        Ok(match self.driver.as_str() {
+            "mock" => {
+                let rig = mock::driver()?.devices(options, 1)?;
+                (rig.devices[0].clone(), Some(rig))
+            }
+            _ => (Device::with_driver(simulator(options)?), None),
+        })
+    }
 }
 
 /// If this process is a rank, does its part; whether it went well.
 pub(crate) fn rank() -> Option<Result<(), Failed>> {
     let what = std::env::var(RANK).ok()?;
     let work = || -> Result<(), Failed> {
-        let (driver, seed) = what.split_once(' ').ok_or("no seed")?;
-        let seed: u64 = seed.parse()?;
-        let group = Arc::new(Bootstrap::from_env()?);
-        let rank = group.rank();
-        for files in [false, driver != "mock"] {
-            let options = machine_options(seed, rank, files);
-            let (device, _rig) = match driver {
-                "mock" => {
-                    let rig = mock::driver()?.devices(options, 1)?;
-                    (rig.devices[0].clone(), Some(rig))
-                }
-                _ => (Device::with_driver(simulator(options)?), None),
-            };
-            let world = World::join(&group, &device, cuda::Options::default())?;
-            for name in OF_PROCESSES {
-                let message = Message::new(DataType::F32, 2 * 53).any_size();
-                let work = Work::new(shipped(name, 2)?, message, 3)?;
-                work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
-            }
-            files_and_handles(&world, &device, rank)?;
-        }
-        Ok(())
+        let [role, driver, seed] = what.split(' ').collect::<Vec<_>>().try_into().map_err(|_| "no role")?;
+        let player = Player { group: Arc::new(Bootstrap::from_env()?), driver: driver.to_owned(), seed: seed.parse()? };
+        if role == "processes" { beside_one_another(&player) } else { nodes::play(role, &player) }
     };
     Some(work())
+}
+
+/// Plans of ranks on one node.
+fn beside_one_another(player: &Player) -> Result<(), Failed> {
+    let (group, rank) = (&player.group, player.group.rank());
+    for files in [false, player.driver != "mock"] {
+        let (device, _rig) = player.device(machine_options(player.seed, rank, files))?;
+        let world = World::join(group, &device, cuda::Options::default())?;
+        for name in OF_PROCESSES {
+            let message = Message::new(DataType::F32, 2 * 53).any_size();
+            let work = Work::new(shipped(name, 2)?, message, 3)?;
+            work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
+        }
+        files_and_handles(&world, &device, rank)?;
+    }
+    Ok(())
 }

@@ -1,19 +1,23 @@
 //! What a world keeps of a plan on its devices.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::abi;
 use super::device::Device;
-use super::join::Memory;
-use super::meeting::add_meetings;
+use super::join::{Group, Memory};
+use super::meeting::{Placement, add_meetings};
 use super::memory::{DeviceMemory, MappedMemory};
-use super::proxy::Proxies;
+use super::nodes::{Markers, Wires};
+use super::proxy::{Failure, Proxies};
 use super::specialise::Specialised;
 use super::tables::{Counters, Tables};
 use super::world::Inner;
-use crate::error::Error;
+use crate::error::{Error, Interrupted, Stall};
 use crate::interpret::Program;
+use crate::process::{self, check_nodes};
 
 /// A plan on the devices of a world. Launches of all sizes share it, one at a time.
 pub(super) struct Context {
@@ -25,6 +29,8 @@ pub(super) struct Context {
     flags: Arc<MappedMemory>,
     /// Whether other devices take part.
     spans: bool,
+    /// This process' rank in its group; 0 without one.
+    rank: u32,
     scratch: Mutex<Scratch>,
     /// Counters of other processes' ranks.
     _peers: Vec<Vec<Memory>>,
@@ -60,8 +66,19 @@ pub(super) struct Part {
 impl Context {
     pub(super) fn new(world: &Inner, mut program: Program) -> Result<Self, Error> {
         let spans = world.spans();
+        let several = world.group.as_ref().filter(|group| group.far.is_some());
+        let (mut links, mut marks) = (BTreeSet::new(), Vec::new());
+        if let Some(group) = several {
+            check_nodes(&program, &group.nodes)?;
+            links = process::links(&program, &group.nodes);
+        }
         if spans {
-            add_meetings(&mut program, &world.device_of);
+            let far: BTreeSet<u32> = links.iter().map(|&(rank, _)| rank).collect();
+            let far: Vec<u32> = far.into_iter().collect();
+            // Of a group, every rank is a device; others are on one node.
+            let node_of = several.map_or_else(|| vec![0; world.device_of.len()], |group| group.nodes.clone());
+            marks =
+                add_meetings(&mut program, &Placement { device_of: &world.device_of, node_of: &node_of, far: &far });
         }
         let counters = Counters::new(&program);
         let initial = counters.initial(&program);
@@ -85,14 +102,24 @@ impl Context {
             let flags = Arc::new(MappedMemory::new(world.devices[0].driver(), 64)?);
             let part = |((&number, device), memory): ((&u32, &Device), DeviceMemory)| {
                 let is_here = |rank: u32| world.device_of[rank as usize] == number;
-                Part::new(device, &program, &tables, &counters, (memory, &counters_of), &flags, is_here)
+                let mark = marks.get(number as usize).copied().flatten();
+                let markers = mark.map(|mark| mark.map(|mark| memory.address() + counters.inbound(mark)));
+                let ways = markers.zip(several).map(|([begin, end], group)| {
+                    let peers = links.iter().filter(|&&(rank, _)| is_here(rank)).map(|&(_, peer)| peer).collect();
+                    Ways { group, peers, markers: Markers { begin, end } }
+                });
+                Part::new(device, &program, &tables, &counters, (memory, &counters_of), &flags, is_here, ways)
             };
             let devices = world.numbers.iter().zip(&world.devices);
             let parts = devices.zip(memories).map(part).collect::<Result<Vec<_>, Error>>()?;
             Ok((parts, flags))
         };
         let (parts, flags) = world.agree(&format!("tables of plan `{}`", program.plan.name()), parts())?;
-        Ok(Self { parts, flags, spans, scratch: Mutex::default(), _peers: shared, counters, program })
+        if let Some(group) = several {
+            group.connect_nodes(parts.iter().find_map(|part: &Part| part.proxies.as_ref()))?;
+        }
+        let rank = world.group.as_ref().map_or(0, |group| group.rank);
+        Ok(Self { parts, flags, spans, rank, scratch: Mutex::default(), _peers: shared, counters, program })
     }
 
     /// Gives every rank at least so much plain scratch and packets. What there is already may be in use by launches under
@@ -141,10 +168,20 @@ impl Context {
     }
 
     /// Sees to it that port channels are at rest: nothing is copied any more. The devices are idle.
-    pub(super) fn settle(&self) -> Result<(), Error> {
+    /// `patience`: how long a rank on another node may take nothing.
+    pub(super) fn settle(&self, patience: Duration) -> Result<(), Error> {
         let gave_up = self.has_given_up();
-        let rest = |proxies: &Proxies| if gave_up { proxies.reset() } else { proxies.settle() };
-        Ok(self.parts.iter().filter_map(|part| part.proxies.as_ref()).try_for_each(rest)?)
+        let rest = |proxies: &Proxies| if gave_up { Ok(proxies.reset()?) } else { proxies.settle(patience) };
+        let settled = self.parts.iter().filter_map(|part| part.proxies.as_ref()).try_for_each(rest);
+        settled.map_err(|failure| match failure {
+            Failure::Error(error) => error,
+            Failure::Cause(cause) => {
+                let (plan, blocks) = (self.program.plan.name().to_owned(), self.program.agents.len());
+                let rank = self.rank;
+                let stall = Stall { plan, launch: 0, blocks, blocked: Vec::new() };
+                Error::Interrupted(Box::new(Interrupted { rank, cause, stall }))
+            }
+        })
     }
 
     /// What every thread block that gave up waited for, by its number in the program.
@@ -180,8 +217,16 @@ impl Context {
     }
 }
 
+/// How a device's rank reaches those on other nodes.
+struct Ways<'a> {
+    group: &'a Group,
+    peers: Vec<u32>,
+    markers: Markers,
+}
+
 impl Part {
     /// `memory`: its counters, and where those of every rank are.
+    #[expect(clippy::too_many_arguments, reason = "all of it is the caller's")]
     fn new(
         device: &Device,
         program: &Program,
@@ -190,6 +235,7 @@ impl Part {
         (memory, of): (DeviceMemory, &[u64]),
         flags: &Arc<MappedMemory>,
         is_here: impl Fn(u32) -> bool,
+        ways: Option<Ways<'_>>,
     ) -> Result<Self, Error> {
         let driver = device.driver();
         let agents = (0..).zip(&program.agents).filter(|(_, code)| is_here(code.rank));
@@ -197,6 +243,14 @@ impl Part {
         let queues: Vec<u32> = program.proxies.iter().copied().filter(|&rank| is_here(rank)).collect();
         let ids = tables.ids(program, counters, &numbers, memory.address(), |rank| of[rank as usize]);
         let agents = Tables::agents(program, &numbers, &queues);
+        let wires = match ways {
+            Some(Ways { group, peers, markers }) => {
+                let far = group.far.as_ref().ok_or_else(|| Error::Internal("markers on one node".into()))?;
+                let plan = program.plan.hash() as u64;
+                Some(Wires::new(device, group.bootstrap(), far, plan, markers, &peers)?)
+            }
+            None => None,
+        };
         Ok(Self {
             agents: DeviceMemory::holding(driver, &agents)?,
             instrs: DeviceMemory::holding(driver, &tables.instrs)?,
@@ -207,7 +261,7 @@ impl Part {
             scratch_table: DeviceMemory::zeroed(driver, 16 * u64::from(program.shape.ranks))?,
             proxies: match queues.len() {
                 0 => None,
-                count => Some(Proxies::new(device, count, flags)?),
+                count => Some(Proxies::new(device, count, flags, wires)?),
             },
             specialised: Specialised::new(agents),
             counters: memory,

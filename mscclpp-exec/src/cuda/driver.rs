@@ -133,7 +133,7 @@ pub unsafe trait Driver: Send + Sync {
     fn upload(&self, to: u64, from: &[u8]) -> Result<()>;
     /// Copies from the device; done when this returns.
     fn download(&self, to: &mut [u8], from: u64) -> Result<()>;
-    /// Copies on the device, in the order of a stream.
+    /// Copies between memories of devices and such that both sides see, in the order of a stream.
     fn copy(&self, to: u64, from: u64, bytes: u64, stream: Handle) -> Result<()>;
     /// Clears memory, in the order of a stream.
     fn zero_on(&self, address: u64, bytes: u64, stream: Handle) -> Result<()>;

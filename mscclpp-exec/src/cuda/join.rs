@@ -1,10 +1,13 @@
-//! Ranks in other processes, or in other threads with a group of their own: who they are, and their memory.
+//! Ranks in other processes, or in other threads with a group of their own: who they are, and their memory. That of ranks on
+//! other nodes cannot be mapped; see [`nodes`](super::nodes).
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +15,18 @@ use super::buffers::DeviceSlice;
 use super::device::Device;
 use super::driver::Export;
 use super::memory::RemoteMemory;
+use super::nodes::{Memories, Shown, Window};
 use super::peer;
+use super::proxy::Proxies;
 use crate::bootstrap::Bootstrap;
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::process::{Options, Session};
+
+/// The numbers of connections between nodes begin here: one for each plan.
+const STREAMS: u64 = 0x6375_6461 << 32;
+
+/// How long the end of another rank may take to be known here.
+const HEARSAY: Duration = Duration::from_millis(200);
 
 /// A rank's side of its group. Its calls are made by all ranks, in the same order.
 pub(super) struct Group {
@@ -23,6 +34,13 @@ pub(super) struct Group {
     device: Device,
     pub(super) rank: u32,
     members: Vec<Member>,
+    bootstrap: Arc<Bootstrap>,
+    /// By rank.
+    pub(super) nodes: Vec<u32>,
+    /// Memory that ranks of different nodes tell each other of; `None` if there is one node.
+    pub(super) far: Option<Arc<Memories>>,
+    /// Plans that were connected.
+    connected: AtomicU64,
     /// Allocations of callers that the ranks have told each other of.
     known: Mutex<Known>,
     broken: AtomicBool,
@@ -39,8 +57,8 @@ struct Member {
 
 #[derive(Default)]
 struct Known {
-    /// Own ones, by id: the first byte.
-    mine: BTreeMap<u64, u64>,
+    /// Own ones, by id: the first byte, and what shows them to others.
+    mine: BTreeMap<u64, (u64, Option<Memory>)>,
     /// Of others, by rank and id.
     theirs: BTreeMap<(u32, u64), Memory>,
 }
@@ -48,17 +66,20 @@ struct Known {
 /// Memory of a rank as this one reaches it.
 #[derive(Clone)]
 pub(super) enum Memory {
-    /// Of this process: by its own address.
-    Here(u64),
+    /// Of this process: by its own address, and shown to other nodes.
+    Here { address: u64, _shown: Option<Arc<Shown>> },
     /// Mapped.
     Mapped(Arc<RemoteMemory>),
+    /// On another node.
+    Far(Arc<Window>),
 }
 
 impl Memory {
     pub(super) fn address(&self) -> u64 {
         match self {
-            Self::Here(address) => *address,
+            Self::Here { address, .. } => *address,
             Self::Mapped(memory) => memory.address(),
+            Self::Far(window) => window.address(),
         }
     }
 }
@@ -77,10 +98,12 @@ struct Piece {
     bytes: u64,
     /// As 64 bytes; if there are none it is the next file.
     ipc: Vec<u8>,
+    /// What it is called on other nodes.
+    number: u64,
 }
 
 /// Parts of a caller's slices.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Registration {
     /// Ids of allocations that are gone.
     gone: Vec<u64>,
@@ -88,6 +111,14 @@ struct Registration {
     slices: Vec<(u64, u64, u64)>,
     /// Ids that are new, whose memories follow.
     new: Vec<u64>,
+}
+
+/// Own allocations, for the others and for this rank.
+#[derive(Default)]
+struct Exported {
+    pieces: Vec<Piece>,
+    files: Vec<OwnedFd>,
+    own: Vec<Memory>,
 }
 
 /// What a call brought, by rank.
@@ -101,10 +132,6 @@ impl Group {
     pub(super) fn new(bootstrap: &Arc<Bootstrap>, device: &Device) -> Result<Self, Error> {
         let options = Options::default().deadline(bootstrap.options().deadline);
         let mut session = Session::new(Arc::clone(bootstrap), options)?;
-        if bootstrap.num_nodes() > 1 {
-            let what = "join ranks of several nodes in one world of CUDA devices".into();
-            return Err(Error::System { what, why: format!("they are on {} nodes", bootstrap.num_nodes()) });
-        }
         let properties = device.properties();
         let own = Member {
             process: device.driver().process(),
@@ -113,13 +140,16 @@ impl Group {
             label: properties.label(),
         };
         let rank = bootstrap.rank();
-        let sent = session.exchange("world of CUDA devices", &encode(&own)?, &[])?;
+        let sent = session.exchange_all("world of CUDA devices", &encode(&own)?, &[])?;
         let mut members = Vec::with_capacity(sent.len());
         for (peer, sent) in (0_u32..).zip(sent) {
             members.push(decode(peer, if peer == rank { encode(&own)? } else { sent.bytes })?);
         }
         let (session, known, broken) = (Mutex::new(session), Mutex::default(), AtomicBool::new(false));
-        let group = Self { session, device: device.clone(), rank, members, known, broken };
+        let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
+        let far = (bootstrap.num_nodes() > 1).then(Arc::default);
+        let (bootstrap, device, connected) = (Arc::clone(bootstrap), device.clone(), AtomicU64::new(0));
+        let group = Self { session, device, rank, members, bootstrap, nodes, far, connected, known, broken };
         let connected = group.connect();
         group.agree("connection of CUDA devices", connected)?;
         Ok(group)
@@ -128,12 +158,18 @@ impl Group {
     /// Lets the device reach those of other ranks of this process.
     fn connect(&self) -> Result<(), Error> {
         let own = &self.members[self.rank as usize];
-        for member in self.members.iter().filter(|member| member.process == own.process) {
+        for (_, member) in self.on_node().filter(|(_, member)| member.process == own.process) {
             if member.ordinal != own.ordinal {
                 peer::connect_to(&self.device, member.ordinal, &member.label)?;
             }
         }
         Ok(())
+    }
+
+    /// Ranks of this node.
+    fn on_node(&self) -> impl Iterator<Item = (u32, &Member)> {
+        let node = self.nodes[self.rank as usize];
+        (0..).zip(&self.members).filter(move |(rank, _)| self.nodes[*rank as usize] == node)
     }
 
     /// Ranks on the same device as this one, this one included.
@@ -149,6 +185,27 @@ impl Group {
         }
         let why = self.session()?.broken.clone().unwrap_or_else(|| "an earlier launch failed".into());
         Err(Error::Broken { why })
+    }
+
+    /// Connects a plan's proxy to the ranks on other nodes that it needs. All ranks of the group call this, those too that need
+    /// none.
+    pub(super) fn connect_nodes(&self, proxies: Option<&Proxies>) -> Result<(), Error> {
+        let number = STREAMS + self.connected.fetch_add(1, Relaxed);
+        let connect = |proxies: &Proxies| -> Result<(), Error> {
+            let mut peers = proxies.unconnected().into_iter();
+            peers.try_for_each(|peer| proxies.connect(peer, self.bootstrap.stream(peer, number)?))
+        };
+        proxies.map_or(Ok(()), connect).inspect_err(|error| self.give_up(error))
+    }
+
+    /// What ended the group, if that was not a launch of its own.
+    pub(super) fn find_cause(&self) -> Option<Cause> {
+        let error = if self.members.len() > 1 { self.bootstrap.failure_within(HEARSAY) } else { None };
+        error.map(|error| Cause::Group(Box::new(error)))
+    }
+
+    pub(super) fn bootstrap(&self) -> &Arc<Bootstrap> {
+        &self.bootstrap
     }
 
     /// Ends the group: counters of its ranks no longer fit together.
@@ -187,21 +244,21 @@ impl Group {
     /// The same, with bytes beside them.
     fn trade(&self, text: &str, mine: Result<Vec<DeviceSlice>, Error>, beside: &[u8]) -> Result<Traded, Error> {
         self.check()?;
-        let offer = mine.and_then(|slices| Ok((self.export(&slices)?, slices)));
+        let offer = mine.and_then(|slices| self.export(&slices));
         // Who cannot go on takes part all the same, or the others would wait for it.
         let (message, files) = match &offer {
-            Ok(((pieces, files), _)) => (Offer::Memories(pieces.clone()), files.as_slice()),
+            Ok(exported) => (Offer::Memories(exported.pieces.clone()), exported.files.as_slice()),
             Err(error) => (Offer::Failed(error.to_string()), &[][..]),
         };
         let bytes = encode(&(message, beside.to_vec()))?;
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-        let sent = self.session()?.exchange(text, &bytes, &files);
-        let (_, own) = offer.inspect_err(|error| self.give_up(error))?;
+        let sent = self.session()?.exchange_all(text, &bytes, &files);
+        let own = offer.inspect_err(|error| self.give_up(error))?.own;
         let received = || -> Result<_, Error> {
             let (mut memories, mut others) = (Vec::new(), Vec::new());
             for (peer, sent) in (0_u32..).zip(sent?) {
                 if peer == self.rank {
-                    memories.push(own.iter().map(|slice| Memory::Here(slice.address)).collect());
+                    memories.push(own.clone());
                     others.push(beside.to_vec());
                     continue;
                 }
@@ -223,7 +280,7 @@ impl Group {
             Ok(_) => Offer::Memories(Vec::new()),
             Err(error) => Offer::Failed(error.to_string()),
         };
-        let ended = self.session()?.exchange(&format!("end of {text}"), &encode(&mapped)?, &[]);
+        let ended = self.session()?.exchange_all(&format!("end of {text}"), &encode(&mapped)?, &[]);
         let ended = || -> Result<(), Error> {
             for (peer, sent) in (0_u32..).zip(ended?).filter(|(peer, _)| *peer != self.rank) {
                 if let Offer::Failed(why) = decode(peer, sent.bytes)? {
@@ -243,27 +300,36 @@ impl Group {
     }
 
     /// Own allocations for the others.
-    fn export(&self, slices: &[DeviceSlice]) -> Result<(Vec<Piece>, Vec<OwnedFd>), Error> {
+    fn export(&self, slices: &[DeviceSlice]) -> Result<Exported, Error> {
         let own = self.members[self.rank as usize].process;
-        let all_here = self.members.iter().all(|member| member.process == own);
-        let (mut pieces, mut files) = (Vec::with_capacity(slices.len()), Vec::new());
-        for &DeviceSlice { address, bytes } in slices {
-            let mut piece = Piece { address, bytes, ipc: Vec::new() };
+        let all_here = self.on_node().all(|(_, member)| member.process == own);
+        let mut exported = Exported::default();
+        for &slice in slices {
+            let shown = self.far.as_ref().map(|far| Arc::new(far.show(slice)));
+            let number = shown.as_ref().map_or(0, |shown| shown.number());
+            let DeviceSlice { address, bytes } = slice;
+            let mut piece = Piece { address, bytes, ipc: Vec::new(), number };
             if !all_here {
                 match self.device.driver().export(address)? {
                     Export::Ipc(handle) => piece.ipc = handle.to_vec(),
-                    Export::File(file) => files.push(file),
+                    Export::File(file) => exported.files.push(file),
                 }
             }
-            pieces.push(piece);
+            exported.pieces.push(piece);
+            exported.own.push(Memory::Here { address, _shown: shown });
         }
-        Ok((pieces, files))
+        Ok(exported)
     }
 
     fn import(&self, peer: u32, piece: Piece, files: &mut impl Iterator<Item = OwnedFd>) -> Result<Memory, Error> {
         let [own, other] = [self.rank, peer].map(|rank| &self.members[rank as usize]);
+        if let Some(far) = &self.far
+            && self.nodes[peer as usize] != self.nodes[self.rank as usize]
+        {
+            return Ok(Memory::Far(Arc::new(far.add(peer, piece.number, piece.bytes)?)));
+        }
         if other.process == own.process {
-            return Ok(Memory::Here(piece.address));
+            return Ok(Memory::Here { address: piece.address, _shown: None });
         }
         let malformed = || Error::Lost { peer, why: "it sent memory without a handle".into() };
         let export = match piece.ipc.as_slice() {
@@ -290,13 +356,18 @@ impl Group {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let found = mine.and_then(|mine| Ok((self.find(&mut known, &mine)?, mine)));
         let (registration, new, mine) = match found {
-            Ok(((registration, new), mine)) => (encode(&registration)?, Ok(new), mine),
-            Err(error) => (Vec::new(), Err(error), Vec::new()),
+            Ok(((registration, new), mine)) => (registration, Ok(new), mine),
+            Err(error) => (Registration::default(), Err(error), Vec::new()),
         };
+        let ids = registration.new.clone();
+        let registration = encode(&registration)?;
         let Traded { memories, others } = self.trade("registration of buffers", new, &registration)?;
         let (mut all, mut kept) = (Vec::with_capacity(others.len()), Vec::new());
         for ((peer, memories), bytes) in (0_u32..).zip(memories).zip(others) {
             if peer == self.rank {
+                for (id, memory) in ids.iter().zip(memories) {
+                    known.mine.entry(*id).and_modify(|(_, shown)| *shown = Some(memory));
+                }
                 all.push(mine.clone());
                 continue;
             }
@@ -325,7 +396,7 @@ impl Group {
     fn find(&self, known: &mut Known, mine: &[DeviceSlice]) -> Result<(Registration, Vec<DeviceSlice>), Error> {
         let driver = self.device.driver();
         let is_there = |id: u64, base: u64| driver.allocation(base).is_ok_and(|found| found.id == id);
-        let gone: Vec<u64> = known.mine.iter().filter(|&(&id, &base)| !is_there(id, base)).map(|(&id, _)| id).collect();
+        let gone: Vec<u64> = known.mine.iter().filter(|&(&id, &(base, _))| !is_there(id, base)).map(|(&id, _)| id).collect();
         for id in &gone {
             known.mine.remove(id);
         }
@@ -341,7 +412,8 @@ impl Group {
             if at + slice.bytes > found.bytes {
                 return Err(Error::DeviceCopy { expected: found.bytes - at, found: slice.bytes });
             }
-            if known.mine.insert(found.id, found.base).is_none() {
+            if let Entry::Vacant(entry) = known.mine.entry(found.id) {
+                entry.insert((found.base, None));
                 registration.new.push(found.id);
                 new.push(DeviceSlice { address: found.base, bytes: found.bytes });
             }

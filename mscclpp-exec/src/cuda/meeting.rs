@@ -5,14 +5,33 @@
 //! ordinary signals, waits and barriers, which advance on the device like all others. So no device touches memory of another
 //! one before that one has begun the launch, nor after its kernel has finished: for every plan, wrong ones included, and
 //! also where launches of different sizes or plans follow one another.
+//!
+//! Devices of different nodes do not meet: that would take the network's time twice in every launch. There the proxy sees to
+//! the same, as all that comes from another node comes through it: the device signals to it where a launch begins and ends.
 
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::vocab::ChannelKind;
 
-use crate::interpret::program::{Action, Barrier, Channel, Code, Instr, Program};
+use crate::interpret::program::{Action, Barrier, Channel, Code, Instr, NOWHERE, Program};
 
-/// Puts the meetings around a program's operations. `device_of`: by rank.
-pub(super) fn add_meetings(program: &mut Program, device_of: &[u32]) {
+/// Which devices take part in a program's launches.
+pub(super) struct Placement<'a> {
+    /// By rank.
+    pub(super) device_of: &'a [u32],
+    /// By device. Only those of one node meet.
+    pub(super) node_of: &'a [u32],
+    /// Ranks that send something to other nodes, or from which something comes.
+    pub(super) far: &'a [u32],
+}
+
+/// By device: the channels that it signals to its own proxy when it begins a launch and when it has finished its part, if its
+/// ranks have to do with other nodes.
+pub(super) type Marks = Vec<Option<[u32; 2]>>;
+
+/// Puts the meetings around a program's operations.
+pub(super) fn add_meetings(program: &mut Program, placement: &Placement<'_>) -> Marks {
+    let Placement { device_of, node_of, far } = *placement;
+    add_proxies(program, far);
     let agents = with_every_device(program, device_of);
     let devices = device_of.iter().max().map_or(0, |&last| last + 1);
     let on = |device: u32| agents.iter().filter(move |code| device_of[code.rank as usize] == device);
@@ -21,30 +40,42 @@ pub(super) fn add_meetings(program: &mut Program, device_of: &[u32]) {
     let first_barrier = program.barriers.len() as u32;
     let id = program.barriers.iter().map(|barrier| barrier.id + 1).max().unwrap_or(0);
     program.barriers.extend((0..devices).map(|_| Barrier { id }));
-    let first_channel = add_channels(program, &leaders);
+    let ways = add_channels(program, &leaders, node_of);
+    let marks = add_marks(program, &leaders, |device| far.iter().any(|&rank| device_of[rank as usize] == device));
 
     let mut writer = Writer { instrs: Vec::with_capacity(program.instrs.len() + 4 * agents.len()), ids: Vec::new() };
     let mut loops = Vec::with_capacity(program.loops.len());
     let mut operand = 0;
     for mut code in agents {
         let device = device_of[code.rank as usize];
-        let others = devices - 1;
-        let ways = || (0..others).map(|other| first_channel + device * others + other);
+        let (ways, mark) = (&ways[device as usize], marks[device as usize]);
         let leads = leaders[device as usize] == key(&code);
         let body = &program.instrs[code.start as usize..code.end as usize];
         code.start = writer.instrs.len() as u32;
         let next_op = body.last().map_or(0, |last| last.op + 1);
         // Operands lie in the order of the operations.
         let added = |kind, action, operands| Instr { kind, action, op: next_op, operands, ..Instr::NOTHING };
-        let signal = |operands| added(OpKind::Signal, Action::Signal { relaxed: false }, operands);
-        let wait = |operands| added(OpKind::Wait, Action::Wait { relaxed: false }, operands);
         let count = counts[device as usize];
-        let barrier = |operands| Instr { count, ..added(OpKind::Barrier, Action::Barrier, operands) };
-        if leads {
-            writer.push(signal(operand), ways());
-            writer.push(wait(operand), ways());
-        }
-        writer.push(barrier(operand), [first_barrier + device]);
+        let meet = |writer: &mut Writer, operands| {
+            if leads && !ways.is_empty() {
+                let signal = added(OpKind::Signal, Action::Signal { relaxed: false }, operands);
+                let wait = added(OpKind::Wait, Action::Wait { relaxed: false }, operands);
+                writer.push(signal, ways.iter().copied());
+                writer.push(wait, ways.iter().copied());
+            }
+        };
+        let say = |writer: &mut Writer, operands, mark: Option<u32>| {
+            if let Some(mark) = mark.filter(|_| leads) {
+                writer.push(added(OpKind::Signal, Action::PortSignal, operands), [mark]);
+            }
+        };
+        let barrier = |writer: &mut Writer, operands| {
+            let barrier = Instr { count, ..added(OpKind::Barrier, Action::Barrier, operands) };
+            writer.push(barrier, [first_barrier + device]);
+        };
+        meet(&mut writer, operand);
+        say(&mut writer, operand, mark.map(|[begin, _]| begin));
+        barrier(&mut writer, operand);
         for instr in body {
             if instr.action == Action::Loop {
                 loops.push(writer.instrs.len() as u32);
@@ -52,15 +83,28 @@ pub(super) fn add_meetings(program: &mut Program, device_of: &[u32]) {
             writer.push(*instr, program.ids(instr).iter().copied());
         }
         operand = body.last().map_or(operand, |last| last.operands + last.srcs + last.dsts);
-        writer.push(barrier(operand), [first_barrier + device]);
-        if leads {
-            writer.push(signal(operand), ways());
-            writer.push(wait(operand), ways());
+        barrier(&mut writer, operand);
+        say(&mut writer, operand, mark.map(|[_, end]| end));
+        if let Some([_, end]) = mark.filter(|_| leads) {
+            // What is sent has been read when the launch is over, whether the plan flushes or not.
+            writer.push(added(OpKind::Flush, Action::Flush, operand), [end]);
         }
+        meet(&mut writer, operand);
         code.end = writer.instrs.len() as u32;
         program.agents.push(code);
     }
     (program.instrs, program.ids, program.loops) = (writer.instrs, writer.ids, loops);
+    marks
+}
+
+/// Sees to it that ranks have a proxy that have to do with other nodes: also those to which others send only.
+fn add_proxies(program: &mut Program, far: &[u32]) {
+    program.proxies.extend(far);
+    program.proxies.sort_unstable();
+    program.proxies.dedup();
+    for code in &mut program.agents {
+        code.proxy = program.proxies.partition_point(|&rank| rank < code.rank) as u32;
+    }
 }
 
 /// Rank and thread block.
@@ -86,23 +130,39 @@ fn with_every_device(program: &mut Program, device_of: &[u32]) -> Vec<Code> {
     agents
 }
 
-/// A channel from each device to each other one, in this order. Returns: the number of the first one.
-fn add_channels(program: &mut Program, leaders: &[(u32, u32)]) -> u32 {
+/// A channel from each device to each other one of its node. Returns: by device, those that begin there.
+fn add_channels(program: &mut Program, leaders: &[(u32, u32)], node_of: &[u32]) -> Vec<Vec<u32>> {
     let first = program.channels.len() as u32;
-    let others = leaders.len() as u32 - 1;
-    let mut next: Vec<u32> = leaders
-        .iter()
-        .map(|&(rank, _)| program.channels.iter().filter(|channel| channel.rank == rank).count() as u32)
-        .collect();
-    for (from, &(rank, _)) in (0_u32..).zip(leaders) {
-        for (to, &(peer, _)) in (0_u32..).zip(leaders).filter(|&(to, _)| to != from) {
-            // The way back is in the other's row, which leaves itself out.
-            let pair = first + to * others + if from < to { from } else { from - 1 };
-            program.channels.push(Channel { rank, kind: ChannelKind::Memory, id: next[from as usize], peer, pair });
-            next[from as usize] += 1;
-        }
+    let devices = 0..leaders.len();
+    let pairs = devices.clone().flat_map(|from| devices.clone().map(move |to| (from, to)));
+    let pairs: Vec<_> = pairs.filter(|&(from, to)| from != to && node_of[from] == node_of[to]).collect();
+    let number = |pair: (usize, usize)| pairs.binary_search(&pair).map_or(NOWHERE, |at| first + at as u32);
+    let mut ways = vec![Vec::new(); leaders.len()];
+    for &(from, to) in &pairs {
+        ways[from].push(number((from, to)));
+        add_channel(program, ChannelKind::Memory, leaders[from].0, leaders[to].0, number((to, from)));
     }
-    first
+    ways
+}
+
+/// Channels on which devices for which `has` says so signal to their own proxy.
+fn add_marks(program: &mut Program, leaders: &[(u32, u32)], has: impl Fn(u32) -> bool) -> Marks {
+    let mark = |(device, &(rank, _)): (u32, &(u32, u32))| {
+        has(device).then(|| {
+            [(); 2].map(|()| {
+                let number = program.channels.len() as u32;
+                add_channel(program, ChannelKind::Port, rank, rank, number);
+                number
+            })
+        })
+    };
+    (0..).zip(leaders).map(mark).collect()
+}
+
+fn add_channel(program: &mut Program, kind: ChannelKind, rank: u32, peer: u32, pair: u32) {
+    let of_rank = program.channels.iter().filter(|channel| channel.rank == rank && channel.kind == kind);
+    let id = of_rank.map(|channel| channel.id + 1).max().unwrap_or(0);
+    program.channels.push(Channel { rank, kind, id, peer, pair });
 }
 
 /// Operations and their ids, as they are written anew.
@@ -125,41 +185,67 @@ mod tests {
     use super::*;
     use crate::algorithms;
     use crate::interpret::lower;
+    use crate::process::links;
     use mscclpp_core::plan::Plan;
 
     #[test]
     fn tables_stay_in_order_and_signals_have_waits() {
-        for algorithm in algorithms::all().iter().filter(|algorithm| algorithm.supports(4, 4)) {
-            let arguments = algorithm.arguments([]).expect("defaults");
-            let tree = algorithm.compile(algorithm.spec(4, 4), &arguments).expect("it compiles");
-            let before = lower(&Plan::new(&tree)).expect("it is a plan");
-            for device_of in [[0, 0, 1, 1], [0, 1, 2, 3], [0, 1, 0, 1]] {
-                let mut program = lower(&Plan::new(&tree)).expect("it is a plan");
-                add_meetings(&mut program, &device_of);
-                let (mut at, mut operands, mut ids) = (0, 0, 0);
-                for code in &program.agents {
-                    assert_eq!(code.start, at);
-                    at = code.end;
-                    for instr in &program.instrs[code.start as usize..code.end as usize] {
-                        assert_eq!((instr.operands, instr.first_id), (operands, ids), "{}", algorithm.name());
-                        operands += instr.srcs + instr.dsts;
-                        ids += instr.ids;
-                    }
-                }
-                let kept = |instr: &&Instr| program.loops.iter().any(|&at| program.instrs[at as usize].op == instr.op);
-                assert_eq!(program.loops.len(), before.loops.len());
-                assert!(before.loops.iter().map(|&at| &before.instrs[at as usize]).all(|instr| kept(&instr)));
-                for (number, channel) in (0..).zip(&program.channels).skip(before.channels.len()) {
-                    let pair = &program.channels[channel.pair as usize];
-                    assert_eq!((pair.pair, pair.rank, pair.peer), (number, channel.peer, channel.rank));
-                    let uses = |action: Action| {
-                        let all = program.instrs.iter().filter(|instr| instr.action == action);
-                        all.filter(|instr| program.ids(instr).contains(&number)).count()
-                    };
-                    let of = [Action::Signal { relaxed: false }, Action::Wait { relaxed: false }].map(uses);
-                    assert_eq!(of, [2, 2], "at the beginning and at the end");
+        for algorithm in algorithms::all() {
+            for per_node in [4, 2, 1].into_iter().filter(|&per_node| algorithm.supports(4, per_node)) {
+                let arguments = algorithm.arguments([]).expect("defaults");
+                let tree = algorithm.compile(algorithm.spec(4, per_node), &arguments).expect("it compiles");
+                let plan = Plan::new(&tree);
+                let devices = if per_node == 4 { &[[0, 0, 1, 1], [0, 1, 2, 3], [0, 1, 0, 1]][..] } else { &[[0, 1, 2, 3]] };
+                for device_of in devices {
+                    check(&plan, device_of, per_node);
                 }
             }
+        }
+    }
+
+    /// Ranks of a node follow one another.
+    fn check(plan: &Plan, device_of: &[u32], per_node: u32) {
+        let before = lower(plan).expect("it is a plan");
+        let mut program = lower(plan).expect("it is a plan");
+        let nodes: Vec<u32> = (0..4).map(|rank| rank / per_node).collect();
+        let mut far: Vec<u32> = links(&program, &nodes).into_iter().map(|(rank, _)| rank).collect();
+        far.dedup();
+        // Where there are several nodes, devices are ranks.
+        let node_of = if per_node == 4 { &[0; 4] } else { nodes.as_slice() };
+        let marks = add_meetings(&mut program, &Placement { device_of, node_of, far: &far });
+        let (mut at, mut operands, mut ids) = (0, 0, 0);
+        for code in &program.agents {
+            assert_eq!(code.start, at);
+            at = code.end;
+            for instr in &program.instrs[code.start as usize..code.end as usize] {
+                assert_eq!((instr.operands, instr.first_id), (operands, ids), "{}", plan.name());
+                operands += instr.srcs + instr.dsts;
+                ids += instr.ids;
+            }
+        }
+        let kept = |instr: &&Instr| program.loops.iter().any(|&at| program.instrs[at as usize].op == instr.op);
+        assert_eq!(program.loops.len(), before.loops.len());
+        assert!(before.loops.iter().map(|&at| &before.instrs[at as usize]).all(|instr| kept(&instr)));
+        let uses = |number: u32, is_one: &dyn Fn(Action) -> bool| {
+            let all = program.instrs.iter().filter(|instr| is_one(instr.action));
+            all.filter(|instr| program.ids(instr).contains(&number)).count()
+        };
+        for (number, channel) in (0..).zip(&program.channels).skip(before.channels.len()) {
+            let pair = &program.channels[channel.pair as usize];
+            assert_eq!((pair.pair, pair.rank, pair.peer), (number, channel.peer, channel.rank));
+            if marks.iter().flatten().flatten().any(|&mark| mark == number) {
+                assert_eq!(uses(number, &|action| action == Action::PortSignal), 1, "a mark");
+                continue;
+            }
+            assert_eq!(nodes[channel.rank as usize], nodes[channel.peer as usize], "across nodes nobody meets");
+            let of = [Action::Signal { relaxed: false }, Action::Wait { relaxed: false }]
+                .map(|wanted| uses(number, &|action| action == wanted));
+            assert_eq!(of, [2, 2], "at the beginning and at the end");
+        }
+        for rank in 0..4_u32 {
+            let device = device_of[rank as usize] as usize;
+            assert!(!far.contains(&rank) || marks[device].is_some() && program.proxies.contains(&rank));
+            assert!(!far.is_empty() || marks[device].is_none());
         }
     }
 }

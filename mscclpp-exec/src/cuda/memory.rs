@@ -128,6 +128,39 @@ impl MappedMemory {
     }
 }
 
+impl MappedMemory {
+    /// Bytes from byte `at` on.
+    ///
+    /// # Safety
+    /// The device does not write them while they are borrowed.
+    ///
+    /// # Panics
+    /// If they are not inside.
+    pub(super) unsafe fn bytes(&self, at: u64, len: u64) -> &[u8] {
+        self.check(at, len);
+        // SAFETY: inside of memory that is valid and initialised as long as `self`; the caller's promise.
+        unsafe { std::slice::from_raw_parts((self.mapped.host as u64 + at) as *const u8, len as usize) }
+    }
+
+    /// The same, to write them.
+    ///
+    /// # Safety
+    /// The device neither reads nor writes them while they are borrowed.
+    ///
+    /// # Panics
+    /// If they are not inside.
+    pub(super) unsafe fn bytes_mut(&mut self, at: u64, len: u64) -> &mut [u8] {
+        self.check(at, len);
+        // SAFETY: as in `bytes`.
+        unsafe { std::slice::from_raw_parts_mut((self.mapped.host as u64 + at) as *mut u8, len as usize) }
+    }
+
+    fn check(&self, at: u64, len: u64) {
+        let is_inside = at.checked_add(len).is_some_and(|end| end <= self.bytes);
+        assert!(is_inside, "{len} bytes at byte {at} of {}", self.bytes);
+    }
+}
+
 impl Drop for MappedMemory {
     fn drop(&mut self) {
         // A failure cannot be mended here.

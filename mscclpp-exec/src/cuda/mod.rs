@@ -31,6 +31,7 @@ mod join;
 mod meeting;
 mod memory;
 pub mod native;
+mod nodes;
 mod peer;
 mod proxy;
 mod real;

@@ -2,6 +2,7 @@
 //! stream of its own, in their order.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::TcpStream;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,8 @@ use super::abi;
 use super::device::Device;
 use super::driver::{self, Handle, SharedDriver};
 use super::memory::{DeviceMemory, MappedMemory};
-use crate::error::Error;
+use super::nodes::{Put, Wires, is_far};
+use crate::error::{Cause, Error};
 
 /// Requests that a queue holds before a thread block must wait, as in the reference system.
 const SLOTS: u64 = 512;
@@ -50,12 +52,46 @@ struct Queue {
 struct State {
     /// Per queue: positions that were taken.
     taken: Vec<u64>,
+    /// Per queue: what is left of the request behind them.
+    rests: Vec<Option<Rest>>,
     /// Signals sent to each counter.
     sent: BTreeMap<u64, u64>,
-    /// Positions that are done when an event is.
+    /// Positions that are done when an event is: a batch.
     pending: VecDeque<(Handle, Vec<u64>)>,
-    /// The call that failed, if one did.
-    failed: Option<driver::DriverError>,
+    /// Batches that were begun, and that are done.
+    begun: u64,
+    done: u64,
+    /// Ways to ranks on other nodes.
+    wires: Option<Wires>,
+    /// What went wrong, if something did.
+    failed: Option<Failure>,
+}
+
+/// What is left of a request: a copy to another node, then a signal if that is not 0.
+struct Rest {
+    put: Option<Put>,
+    signal: u64,
+}
+
+/// Why the thread cannot go on.
+#[derive(Clone, Debug)]
+pub(super) enum Failure {
+    /// Something failed.
+    Error(Error),
+    /// Somebody else is the reason that a launch cannot be finished.
+    Cause(Cause),
+}
+
+impl From<driver::DriverError> for Failure {
+    fn from(error: driver::DriverError) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Error(error)
+    }
 }
 
 impl Queue {
@@ -75,8 +111,14 @@ impl Queue {
 }
 
 impl Proxies {
-    /// `count`: ranks of the device that have a queue; `flags`: word 0 is set when a call fails, so that no launch waits for what does not come.
-    pub(super) fn new(device: &Device, count: usize, flags: &Arc<MappedMemory>) -> Result<Self, Error> {
+    /// `count`: ranks of the device that have a queue; `flags`: word 0 is set when a call fails, so that no launch waits for
+    /// what does not come; `wires`: ways to ranks on other nodes.
+    pub(super) fn new(
+        device: &Device,
+        count: usize,
+        flags: &Arc<MappedMemory>,
+        wires: Option<Wires>,
+    ) -> Result<Self, Error> {
         let driver = device.driver().clone();
         let heads = DeviceMemory::zeroed(&driver, 8 * count as u64)?;
         let queue = |_| Ok(Queue { memory: MappedMemory::new(&driver, SLOTS * TRIGGER + 64)? });
@@ -92,7 +134,7 @@ impl Proxies {
             .collect();
         let table = DeviceMemory::holding(&driver, &table)?;
         let stream = driver.create_stream()?;
-        let state = Mutex::new(State { taken: vec![0; count], ..State::default() });
+        let state = Mutex::new(State { taken: vec![0; count], rests: (0..count).map(|_| None).collect(), wires, ..State::default() });
         let shared = Arc::new(Shared {
             driver,
             stream,
@@ -124,13 +166,34 @@ impl Proxies {
         self.table.address()
     }
 
-    /// The driver's call that failed in the thread, if one did.
-    pub(super) fn failure(&self) -> Option<driver::DriverError> {
+    /// Ranks on other nodes that are not connected yet, ascending.
+    pub(super) fn unconnected(&self) -> Vec<u32> {
+        self.shared.lock().wires.as_ref().map_or_else(Vec::new, Wires::unconnected)
+    }
+
+    /// The connection to a rank on another node.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub(super) fn connect(&self, peer: u32, stream: TcpStream) -> Result<(), Error> {
+        self.shared.lock().wires.as_mut().map_or(Ok(()), |wires| wires.connect(peer, stream))
+    }
+
+    /// What went wrong in the thread, if something did.
+    pub(super) fn failure(&self) -> Option<Failure> {
         self.shared.lock().failed.clone()
     }
 
-    /// Waits until everything that launches have asked for so far is done, unless one gives up.
-    pub(super) fn settle(&self) -> driver::Result<()> {
+    /// Tells ranks on other nodes that this one cannot go on.
+    pub(super) fn give_up(&self) {
+        if let Some(wires) = &mut self.shared.lock().wires {
+            wires.finish(false);
+        }
+    }
+
+    /// Waits until everything that launches have asked for so far is done, unless one gives up. `patience`: how long a rank on
+    /// another node may take nothing of what is sent to it.
+    pub(super) fn settle(&self, patience: Duration) -> Result<(), Failure> {
         let shared = &self.shared;
         let mut heads = vec![0_u64; shared.queues.len()];
         shared.driver.download(bytemuck::cast_slice_mut(&mut heads), shared.heads.address())?;
@@ -143,8 +206,12 @@ impl Proxies {
                 if let Some(error) = &state.failed {
                     return Err(error.clone());
                 }
-                if gave_up || all_taken && state.pending.is_empty() {
+                let at_rest = state.wires.as_ref().is_none_or(Wires::is_idle);
+                if gave_up || all_taken && state.pending.is_empty() && at_rest {
                     return Ok(());
+                }
+                if let Some(cause) = state.wires.as_ref().and_then(|wires| wires.find_late(patience)) {
+                    return Err(Failure::Cause(cause));
                 }
             }
             std::thread::yield_now();
@@ -167,6 +234,7 @@ impl Proxies {
             queue.handled().store(0, Release);
         }
         state.taken.fill(0);
+        state.rests.fill_with(|| None);
         state.sent.clear();
         state.failed = None;
         Ok(())
@@ -191,44 +259,62 @@ impl Shared {
     fn serve(&self) {
         let mut idle = 0_u32;
         while !self.stop.load(Acquire) {
-            let served = {
+            let (served, looks) = {
                 let mut state = self.lock();
-                if state.failed.is_some() {
-                    false
-                } else {
-                    self.visit(&mut state).unwrap_or_else(|error| {
-                        state.failed = Some(error);
-                        self.flags.word(0).store(1, Release);
-                        false
-                    })
-                }
+                // To look at connections takes calls of the system.
+                let looks = if state.wires.is_some() { 20 } else { 1 };
+                (self.turn(&mut state), looks)
             };
-            idle = if served { 0 } else { idle.saturating_add(1) };
+            idle = if served { 0 } else { idle.saturating_add(looks) };
             match idle {
                 0..=10_000 => std::hint::spin_loop(),
                 10_001..=20_000 => std::thread::yield_now(),
                 _ => std::thread::sleep(Duration::from_micros(50)),
             }
         }
+        let mut state = self.lock();
+        let in_order = state.failed.is_none();
+        if let Some(wires) = &mut state.wires {
+            wires.finish(in_order);
+        }
+    }
+
+    /// Serves the queues once, if that can be; whether there was anything to do.
+    fn turn(&self, state: &mut State) -> bool {
+        let gave_up = || self.flags.word(4).load(Acquire) != 0;
+        match &mut state.wires {
+            _ if state.failed.is_some() => return false,
+            // Others wait for what this rank does not send any more.
+            Some(wires) if gave_up() => {
+                wires.finish(false);
+                return false;
+            }
+            _ => {}
+        }
+        self.visit(state).unwrap_or_else(|failure| {
+            state.failed = Some(failure);
+            self.flags.word(0).store(1, Release);
+            if let Some(wires) = &mut state.wires {
+                wires.finish(false);
+            }
+            false
+        })
     }
 
     /// Takes what is in the queues and publishes what is done; whether there was anything to do.
-    fn visit(&self, state: &mut State) -> driver::Result<bool> {
+    fn visit(&self, state: &mut State) -> Result<bool, Failure> {
         let mut served = false;
-        for (number, queue) in self.queues.iter().enumerate() {
-            while let Some(request) = queue.take(state.taken[number]) {
-                self.put(state, request)?;
-                state.taken[number] += 1;
-                served = true;
-            }
+        for number in 0..self.queues.len() {
+            served |= self.serve_queue(state, number)?;
         }
         if served {
             let event = self.driver.create_event()?;
             if let Err(error) = self.driver.record(event, self.stream) {
                 self.driver.destroy_event(event)?;
-                return Err(error);
+                return Err(error.into());
             }
             state.pending.push_back((event, state.taken.clone()));
+            state.begun += 1;
         }
         while let Some((event, _)) = state.pending.front() {
             if !self.driver.is_done(*event)? {
@@ -238,25 +324,79 @@ impl Shared {
             for (queue, done) in self.queues.iter().zip(done) {
                 queue.handled().store(done, Release);
             }
+            state.done += 1;
             self.driver.destroy_event(event)?;
             served = true;
+        }
+        if let Some(wires) = &mut state.wires {
+            served |= wires.pump(state.done)?;
         }
         Ok(served || !state.pending.is_empty())
     }
 
-    fn put(&self, state: &mut State, [src, dst, bytes, signal]: [u64; 4]) -> driver::Result<()> {
+    /// Takes what is in a queue, as far as there is room for what goes to other nodes; whether that was anything.
+    fn serve_queue(&self, state: &mut State, number: usize) -> Result<bool, Failure> {
+        let mut served = false;
+        loop {
+            if let Some(rest) = state.rests[number].take() {
+                let (went_on, rest) = self.go_on(state, rest)?;
+                served |= went_on;
+                if rest.is_some() {
+                    state.rests[number] = rest;
+                    return Ok(served);
+                }
+                state.taken[number] += 1;
+            }
+            let Some([src, dst, bytes, signal]) = self.queues[number].take(state.taken[number]) else {
+                return Ok(served);
+            };
+            let put = match &state.wires {
+                Some(wires) if bytes > 0 && is_far(dst) => Some(wires.put(src, dst, bytes)?),
+                _ => {
+                    self.copy(src, dst, bytes)?;
+                    None
+                }
+            };
+            state.rests[number] = Some(Rest { put, signal });
+        }
+    }
+
+    /// Copies within the node.
+    fn copy(&self, src: u64, dst: u64, bytes: u64) -> driver::Result<()> {
         match (src, bytes) {
-            (_, 0) => {}
-            (0, bytes) => self.driver.zero_on(dst, bytes, self.stream)?,
-            (src, bytes) => self.driver.copy(dst, src, bytes, self.stream)?,
+            (_, 0) => Ok(()),
+            (0, bytes) => self.driver.zero_on(dst, bytes, self.stream),
+            (src, bytes) => self.driver.copy(dst, src, bytes, self.stream),
         }
-        if signal != 0 {
-            // Only this thread signals the counters of port channels.
-            let sent = state.sent.entry(signal).or_default();
-            *sent += 1;
-            self.driver.write_value(signal, *sent, self.stream)?;
+    }
+
+    /// Does what is left of a request, as far as there is room; whether that was anything, and what is still left.
+    fn go_on(&self, state: &mut State, mut rest: Rest) -> Result<(bool, Option<Rest>), Failure> {
+        let mut served = false;
+        if let (Some(put), Some(wires)) = (&mut rest.put, &mut state.wires) {
+            served = wires.stage(put, state.begun, self.stream)?;
+            if !put.is_staged() {
+                return Ok((served, Some(rest)));
+            }
         }
-        Ok(())
+        if rest.signal == 0 {
+            return Ok((true, None));
+        }
+        if let Some(wires) = &mut state.wires {
+            if wires.mark(rest.signal) {
+                return Ok((true, None));
+            }
+            if is_far(rest.signal) {
+                rest.put = None;
+                let sent = wires.signal(rest.signal, state.begun)?;
+                return Ok(if sent { (true, None) } else { (served, Some(rest)) });
+            }
+        }
+        // Only this thread signals the counters of port channels within the node.
+        let sent = state.sent.entry(rest.signal).or_default();
+        *sent += 1;
+        self.driver.write_value(rest.signal, *sent, self.stream)?;
+        Ok((true, None))
     }
 }
 

@@ -273,7 +273,7 @@ unsafe impl Driver for Cuda {
     fn copy(&self, to: u64, from: u64, bytes: u64, on: Handle) -> Result<()> {
         self.enter()?;
         // SAFETY: the caller's memory and stream.
-        named("cuMemcpyDtoDAsync", unsafe { result::memcpy_dtod_async(to, from, bytes as usize, stream(on)) })
+        named("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(to, from, bytes as usize, stream(on)) }.result())
     }
 
     fn zero_on(&self, address: u64, bytes: u64, on: Handle) -> Result<()> {

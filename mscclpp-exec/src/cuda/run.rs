@@ -13,12 +13,12 @@ use super::device::Kernels;
 use super::driver::{Driver, DriverError, Handle};
 use super::join::Group;
 use super::memory::DeviceMemory;
-use super::proxy::Proxies;
+use super::proxy::{Failure, Proxies};
 use super::report::stall;
 use super::specialise::{Constants, NotSpecialised};
 use super::stream::{Lane, Stream, Used};
 use super::world::{Inner, Prepare};
-use crate::error::Error;
+use crate::error::{Error, Interrupted};
 use crate::interpret::{Params, Space};
 use crate::message::Message;
 use crate::process::describe;
@@ -357,7 +357,7 @@ impl Run {
     /// # Errors
     /// [`Error::Stalled`] with what every waiting thread block waits for, if one waited longer than [`Options::timeout`]. After
     /// that outputs hold anything, and the next launch begins afresh; in a world of several processes there can be none.
-    /// [`Error::Driver`].
+    /// [`Error::Interrupted`] if another rank is the reason, who is gone or has given up. [`Error::Driver`].
     ///
     /// [`Options::timeout`]: super::Options::timeout
     pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
@@ -366,7 +366,11 @@ impl Run {
             return Err(self.recover(stream));
         }
         // Plans that are right have waited for what goes through port channels.
-        self.context.settle()
+        self.context.settle(self.world.options.timeout).inspect_err(|error| {
+            if let Some(group) = &self.world.group {
+                group.give_up(error);
+            }
+        })
     }
 
     /// Makes launches under way give up, from another thread; if there are none, the next one.
@@ -380,13 +384,22 @@ impl Run {
             stream.synchronize()?;
             let reports = self.context.reports()?;
             let mut proxies = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
-            let error = match proxies.find_map(Proxies::failure) {
-                Some(error) => error.into(),
-                None => Error::Stalled(Box::new(stall(&self.context.program, &self.params, &reports))),
+            let failure = proxies.find_map(Proxies::failure);
+            let failure = failure.or_else(|| self.world.group.as_ref()?.find_cause().map(Failure::Cause));
+            let stall = || stall(&self.context.program, &self.params, &reports);
+            let error = match (failure, &self.world.group) {
+                (Some(Failure::Error(error)), _) => error,
+                (Some(Failure::Cause(cause)), Some(group)) => {
+                    Error::Interrupted(Box::new(Interrupted { rank: group.rank, cause, stall: stall() }))
+                }
+                _ => Error::Stalled(Box::new(stall())),
             };
             match &self.world.group {
                 // The other ranks' counters would have to be reset at the same time.
-                Some(group) => group.give_up(&error),
+                Some(group) => {
+                    group.give_up(&error);
+                    self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::give_up);
+                }
                 None => self.context.reset()?,
             }
             Ok(error)

@@ -113,12 +113,12 @@ impl World {
     /// all ranks, as are [`prepare`](Self::prepare), [`Run::buffers`] and [`Run::bind`]: all make the same ones in the same order.
     ///
     /// Ranks of one process reach one another's memory by peer access, those of different processes map it: by CUDA's
-    /// interprocess handles, or by descriptors if it was made for that. After a call or a launch that failed the world cannot go
-    /// on; make a new one.
+    /// interprocess handles, or by descriptors if it was made for that. Those of different nodes reach each other through port
+    /// channels only: plans that want more are refused by [`prepare`](Self::prepare). After a call or a launch that failed the
+    /// world cannot go on; make a new one.
     ///
     /// # Errors
-    /// [`Error::NoPeerAccess`], [`Error::Lost`] with what another rank says, [`Error::System`] for ranks on several nodes,
-    /// [`Error::Group`].
+    /// [`Error::NoPeerAccess`], [`Error::Lost`] with what another rank says, [`Error::Mismatch`], [`Error::Group`].
     pub fn join(bootstrap: &Arc<Bootstrap>, device: &Device, options: Options) -> Result<Self, Error> {
         let group = Group::new(bootstrap, device)?;
         let ranks = bootstrap.num_ranks();
@@ -182,7 +182,7 @@ impl World {
     /// # Errors
     /// Those of [`cpu::World::prepare`](crate::cpu::World::prepare); [`Error::NotResident`] if the device cannot run all
     /// thread blocks at once; [`Error::Driver`]. In a world of several processes those of [`join`](Self::join) too, and
-    /// [`Error::Mismatch`], [`Error::NotMapped`], [`Error::Broken`].
+    /// [`Error::Mismatch`], [`Error::NotMapped`], [`Error::Broken`]; on several nodes [`Error::OtherNode`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<Run, Error> {
         self.prepare_with(plan, message, Prepare::default())
     }
@@ -250,7 +250,7 @@ impl Inner {
     pub(super) fn settle(&self) -> Result<(), Error> {
         self.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
         let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
-        contexts.iter().try_for_each(|context| context.settle())
+        contexts.iter().try_for_each(|context| context.settle(self.options.timeout))
     }
 
     /// What the world keeps of a plan. Plans are told apart by their contents.

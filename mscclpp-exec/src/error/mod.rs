@@ -41,6 +41,20 @@ pub enum Error {
         /// What is wrong there.
         what: String,
     },
+    /// An operation that reaches memory of a rank on another node.
+    #[error("{place}: rank {rank} on node {node} reaches the memory of rank {peer}, which is on node {other}")]
+    OtherNode {
+        /// `rank 3 / thread block 0 / operation 5 (put)`.
+        place: String,
+        /// The rank.
+        rank: u32,
+        /// Its node.
+        node: u32,
+        /// The other rank.
+        peer: u32,
+        /// That one's node.
+        other: u32,
+    },
     /// A message outside of the sizes that the plan is meant for.
     #[error("message of {bytes} bytes, but plan `{plan}` is for {least} to {most} bytes")]
     MessageSize {
@@ -309,7 +323,7 @@ impl Error {
         match self {
             Self::Stalled(_) => Code::Stalled,
             Self::Ranks { .. } => Code::WrongNumberOfRanks,
-            Self::Plan { .. } => Code::MalformedPlan,
+            Self::Plan { .. } | Self::OtherNode { .. } => Code::MalformedPlan,
             Self::MessageSize { .. } => Code::MessageOutOfRange,
             Self::UnequalParts { .. } => Code::UnequalParts,
             Self::TooLarge { .. } => Code::MessageTooLarge,
@@ -342,6 +356,9 @@ impl Error {
     fn help(&self) -> Option<String> {
         Some(match self {
             Self::Ranks { expected, .. } => format!("make a world of {expected} ranks, or a plan for this one"),
+            Self::OtherNode { .. } => {
+                "use a port channel between nodes, or a plan for so many ranks per node as there are".into()
+            }
             Self::MessageSize { .. } => "choose another plan, or `Message::any_size` to run it all the same".into(),
             Self::UnequalParts { count, ranks, .. } => {
                 let next = count.checked_next_multiple_of(u64::from(*ranks)).unwrap_or(0);

@@ -19,9 +19,12 @@
 
 mod buffer;
 mod calls;
+mod connection;
 mod drive;
+mod gather;
 mod handshake;
 mod launch;
+mod nodes;
 mod options;
 mod pieces;
 mod placement;
@@ -35,7 +38,9 @@ mod transport;
 mod wire;
 
 pub use buffer::SharedBuffer;
+pub(crate) use connection::{Connection, Header};
 pub use launch::Executable;
+pub(crate) use nodes::{check_nodes, links};
 pub use options::Options;
 pub(crate) use prepare::describe;
 pub use queue::{Finished, Pending, Queue};

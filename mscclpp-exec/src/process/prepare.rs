@@ -1,21 +1,20 @@
 //! From a plan and a message to an executable.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use mscclpp_core::plan::Plan;
-use mscclpp_core::vocab::ChannelKind;
 
 use super::buffer::Shared;
 use super::calls::RING;
 use super::launch::Executable;
 use super::launch::RING_ENTRY;
+use super::nodes::{check_nodes, links};
 use super::placement::SLOTS;
 use super::plan::{PlanContext, Prepared, lines};
 use super::session::Session;
 use super::transport::Transport;
 use crate::error::Error;
-use crate::interpret::{Action, Params, Program, SLICES, lower};
+use crate::interpret::{Params, Program, SLICES, lower};
 use crate::memory::Views;
 use crate::message::Message;
 use crate::shm::Cells;
@@ -83,7 +82,7 @@ impl Session {
             return Err(Error::Ranks { plan: plan.name().to_owned(), expected, found });
         }
         let program = lower(plan)?;
-        self.check_nodes(&program)?;
+        check_nodes(&program, &self.nodes)?;
         Ok(Found::New(Box::new(program)))
     }
 
@@ -113,39 +112,11 @@ impl Session {
         }
     }
 
-    /// Refuses plans that reach over nodes other than through port channels.
-    fn check_nodes(&self, program: &Program) -> Result<(), Error> {
-        let apart = |one: u32, other: u32| self.nodes.get(one as usize) != self.nodes.get(other as usize);
-        for code in &program.agents {
-            for at in code.start..code.end {
-                let instr = &program.instrs[at as usize];
-                let ports = matches!(instr.action, Action::Port { .. } | Action::PortForward);
-                let mut ranks = program.srcs(instr).iter().chain(program.dsts(instr)).map(|operand| operand.rank);
-                let reached = ranks.find(|&rank| !ports && apart(rank, code.rank));
-                let signals = matches!(instr.action, Action::Signal { .. } | Action::Wait { .. });
-                let channels = program.ids(instr).iter().filter(|_| signals);
-                let mut channels = channels.map(|&channel| &program.channels[channel as usize]);
-                let memory = channels.find(|c| c.kind == ChannelKind::Memory && apart(c.rank, c.peer));
-                if let Some(rank) = reached.or(memory.map(|channel| channel.peer)) {
-                    let what = format!("reaches memory of rank {rank}, which is on another node: use a port channel");
-                    return Err(Error::Plan { place: program.path(at), what });
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Connects this rank to those on other nodes that it has port channels with.
     fn connect_nodes(&mut self, program: &Program) -> Result<(), Error> {
-        let (rank, mut peers) = (self.rank(), BTreeSet::new());
-        for channel in &program.channels {
-            let other = if channel.rank == rank { channel.peer } else { channel.rank };
-            let own = channel.rank == rank || channel.peer == rank;
-            if own && self.nodes[other as usize] != self.nodes[rank as usize] && !self.wires.has(other) {
-                peers.insert(other);
-            }
-        }
-        for peer in peers {
+        let rank = self.rank();
+        let peers = links(program, &self.nodes).into_iter().filter(|&(one, _)| one == rank).map(|(_, other)| other);
+        for peer in peers.filter(|&peer| !self.wires.has(peer)).collect::<Vec<_>>() {
             let stream = self.bootstrap.stream(peer, STREAM)?;
             self.wires.add(peer, stream)?;
         }

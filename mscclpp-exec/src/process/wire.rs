@@ -4,13 +4,12 @@
 //! launch that this rank has not begun is left in the connection until it has.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::calls::RING;
+use super::connection::{self, Connection};
 use super::plan::{PlanContext, Prepared};
 use crate::error::Error;
 use crate::interpret::{Launch, Remote, Trigger};
@@ -20,9 +19,6 @@ const MOST_WAITING: usize = 1 << 20;
 
 /// Most bytes of a message: more than a piece has with its flags.
 const MOST_BYTES: u64 = 1 << 20;
-
-/// Bytes that are read at once.
-const READ: usize = 1 << 16;
 
 /// What goes before the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -41,6 +37,12 @@ struct Header {
     len: u64,
 }
 
+impl connection::Header for Header {
+    fn bytes(&self) -> u64 {
+        self.len
+    }
+}
+
 /// The instruction of a signal.
 const SIGNAL: u32 = u32::MAX;
 
@@ -51,7 +53,7 @@ const GREETING: u32 = u32::MAX - 1;
 #[derive(Default)]
 pub(super) struct Wires {
     /// By rank; `None` for ranks that no plan has needed so far, and those of this node.
-    wires: Vec<Option<RefCell<Wire>>>,
+    wires: Vec<Option<RefCell<Connection<Header>>>>,
     /// Half the hash of the plan at hand, the launch and the call.
     plan: Cell<u64>,
     launch: Cell<u64>,
@@ -73,16 +75,6 @@ pub(super) enum Trouble {
     },
 }
 
-/// A connection.
-struct Wire {
-    stream: TcpStream,
-    waiting: VecDeque<u8>,
-    /// What was read and not yet understood.
-    read: Vec<u8>,
-    /// The rank sends nothing more: it has left, or is gone, which the group finds out.
-    closed: bool,
-}
-
 impl Wires {
     /// Whether there is a connection to a rank.
     pub(super) fn has(&self, rank: u32) -> bool {
@@ -99,16 +91,11 @@ impl Wires {
     /// # Errors
     /// [`Error::System`].
     pub(super) fn add(&mut self, rank: u32, stream: TcpStream) -> Result<(), Error> {
-        let failed = |error: std::io::Error| Error::System {
-            what: format!("set up a connection to rank {rank}"),
-            why: error.to_string(),
-        };
-        stream.set_nonblocking(true).map_err(failed)?;
+        let connection = Connection::new(rank, stream)?;
         if self.wires.len() <= rank as usize {
             self.wires.resize_with(rank as usize + 1, || None);
         }
-        self.wires[rank as usize] =
-            Some(RefCell::new(Wire { stream, waiting: VecDeque::new(), read: Vec::new(), closed: false }));
+        self.wires[rank as usize] = Some(RefCell::new(connection));
         Ok(())
     }
 
@@ -152,10 +139,10 @@ impl Wires {
             };
             let lost = |why: String| Trouble::Lost(Error::Lost { peer, why });
             pumped.progress |= wire.write().map_err(|why| lost(format!("its connection failed: {why}")))?;
-            pumped.sent &= wire.waiting.is_empty();
-            pumped.progress |= wire.fill();
+            pumped.sent &= wire.waiting() == 0;
+            pumped.progress |= wire.fill(2 * MOST_BYTES as usize);
             let mut used = 0;
-            while let Some((header, bytes)) = wire.next(used).map_err(lost)? {
+            while let Some((header, bytes)) = wire.message(used, MOST_BYTES).map_err(lost)? {
                 if header.launch > self.launch.get() {
                     break;
                 }
@@ -168,7 +155,7 @@ impl Wires {
                 used += size_of::<Header>() + bytes.len();
                 pumped.progress = true;
             }
-            wire.read.drain(..used);
+            wire.understood(used);
         }
         Ok(pumped)
     }
@@ -207,7 +194,7 @@ impl Wires {
             bytes(&mut message);
             let header = Header { len: (message.len() - size_of::<Header>()) as u64, ..header };
             message[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
-            wire.borrow_mut().waiting.extend(message);
+            wire.borrow_mut().push(message);
         }
     }
 }
@@ -226,7 +213,7 @@ impl Remote for Wires {
 
     fn has_room(&self, rank: u32) -> bool {
         let wire = self.wires.get(rank as usize).and_then(Option::as_ref);
-        wire.is_none_or(|wire| wire.borrow().waiting.len() < MOST_WAITING)
+        wire.is_none_or(|wire| wire.borrow().waiting() < MOST_WAITING)
     }
 
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>)) {
@@ -236,51 +223,5 @@ impl Remote for Wires {
 
     fn signal(&self, rank: u32, channel: u32) {
         self.send(rank, self.header(SIGNAL, channel, 0), &mut |_| {});
-    }
-}
-
-impl Wire {
-    /// Sends what waits; whether that was anything.
-    fn write(&mut self) -> Result<bool, std::io::Error> {
-        let before = self.waiting.len();
-        while !self.waiting.is_empty() {
-            match self.stream.write(self.waiting.as_slices().0) {
-                Ok(n) => drop(self.waiting.drain(..n)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(self.waiting.len() < before)
-    }
-
-    /// Reads what is there, unless much is unread already; whether that was anything.
-    fn fill(&mut self) -> bool {
-        let before = self.read.len();
-        while !self.closed && self.read.len() < 2 * MOST_BYTES as usize {
-            let have = self.read.len();
-            self.read.resize(have + READ, 0);
-            let result = self.stream.read(&mut self.read[have..]);
-            self.read.truncate(have + result.as_ref().map_or(0, |n| *n));
-            match result {
-                Ok(n) if n > 0 => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                _ => self.closed = true,
-            }
-        }
-        self.read.len() > before
-    }
-
-    /// The message that begins at a byte, if all of it is there.
-    fn next(&self, at: usize) -> Result<Option<(Header, &[u8])>, String> {
-        let Some((header, rest)) = self.read[at..].split_at_checked(size_of::<Header>()) else {
-            return Ok(None);
-        };
-        let header: Header = bytemuck::pod_read_unaligned(header);
-        if header.len > MOST_BYTES {
-            return Err(format!("it sent a message of {} bytes, expected at most {MOST_BYTES} bytes", header.len));
-        }
-        Ok(rest.get(..header.len as usize).map(|bytes| (header, bytes)))
     }
 }

@@ -1,0 +1,195 @@
+//! Memory that ranks of different nodes tell each other of.
+//!
+//! A rank cannot map what is on another node. In its place stands an address that no device has, which only the proxy
+//! understands: the highest bit, which memory, and the byte in it. Device code computes with it as with any other. On its way
+//! it is the owner's number of the memory, so that nothing is written but what the owner has shown and still has.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::cuda::buffers::DeviceSlice;
+use crate::error::Error;
+
+/// Set in addresses of memory on other nodes, and in no address of a device.
+const FAR: u64 = 1 << 63;
+
+/// Bits of the byte in a memory; those between them and the highest one say which memory.
+const BYTE_BITS: u32 = 44;
+
+/// Most memories of other nodes at a time.
+const MOST: usize = 1 << (63 - BYTE_BITS);
+
+/// Whether an address stands for memory on another node.
+pub(in crate::cuda) fn is_far(address: u64) -> bool {
+    address & FAR != 0
+}
+
+/// What a rank knows of memory on other nodes, and what it has shown of its own.
+#[derive(Default)]
+pub(in crate::cuda) struct Memories {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Of others, by their number in addresses.
+    windows: Vec<Option<Place>>,
+    free: Vec<usize>,
+    /// Own ones, by the number that others know.
+    shown: BTreeMap<u64, DeviceSlice>,
+    /// Numbers that were given.
+    numbers: u64,
+}
+
+/// A memory of another rank.
+#[derive(Clone, Copy)]
+struct Place {
+    rank: u32,
+    number: u64,
+    bytes: u64,
+}
+
+/// Bytes in a memory of another rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cuda) struct Target {
+    pub(super) rank: u32,
+    /// The owner's number of the memory.
+    pub(super) number: u64,
+    /// The first byte in it.
+    pub(super) at: u64,
+    /// Bytes from there to its end.
+    pub(super) room: u64,
+}
+
+/// A memory of a rank on another node, known as long as this is there.
+pub(in crate::cuda) struct Window {
+    memories: Arc<Memories>,
+    at: usize,
+}
+
+/// An own memory that others may write to, as long as this is there.
+pub(in crate::cuda) struct Shown {
+    memories: Arc<Memories>,
+    number: u64,
+}
+
+impl Memories {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets others write to a memory.
+    pub(in crate::cuda) fn show(self: &Arc<Self>, slice: DeviceSlice) -> Shown {
+        let mut inner = self.lock();
+        inner.numbers += 1;
+        let number = inner.numbers;
+        inner.shown.insert(number, slice);
+        Shown { memories: Arc::clone(self), number }
+    }
+
+    /// Gives a memory of another rank an address here.
+    ///
+    /// # Errors
+    /// [`Error::System`] if there are too many, or if it is too large.
+    pub(in crate::cuda) fn add(self: &Arc<Self>, rank: u32, number: u64, bytes: u64) -> Result<Window, Error> {
+        let mut inner = self.lock();
+        let refused = |why: String| {
+            let what = format!("address {bytes} bytes of rank {rank}, which is on another node");
+            Err(Error::System { what, why })
+        };
+        if bytes > 1 << BYTE_BITS {
+            return refused(format!("a memory may have {} bytes", 1_u64 << BYTE_BITS));
+        }
+        let place = Some(Place { rank, number, bytes });
+        let at = match inner.free.pop() {
+            Some(at) => at,
+            None if inner.windows.len() == MOST => return refused(format!("{MOST} memories are known already")),
+            None => {
+                inner.windows.push(None);
+                inner.windows.len() - 1
+            }
+        };
+        inner.windows[at] = place;
+        Ok(Window { memories: Arc::clone(self), at })
+    }
+
+    /// What an address stands for.
+    pub(super) fn find(&self, address: u64) -> Option<Target> {
+        let (window, at) = ((address & !FAR) >> BYTE_BITS, address & ((1 << BYTE_BITS) - 1));
+        let inner = self.lock();
+        let &Place { rank, number, bytes } = inner.windows.get(window as usize)?.as_ref()?;
+        Some(Target { rank, number, at, room: bytes.checked_sub(at)? })
+    }
+
+    /// The own address of bytes in a memory that was shown.
+    pub(super) fn resolve(&self, number: u64, at: u64, bytes: u64) -> Option<u64> {
+        let inner = self.lock();
+        let slice = inner.shown.get(&number)?;
+        let end = at.checked_add(bytes)?;
+        (end <= slice.bytes).then_some(slice.address + at)
+    }
+}
+
+impl Window {
+    /// The address of its first byte.
+    pub(in crate::cuda) fn address(&self) -> u64 {
+        FAR | (self.at as u64) << BYTE_BITS
+    }
+}
+
+impl Shown {
+    /// What others call it.
+    pub(in crate::cuda) fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        let mut inner = self.memories.lock();
+        inner.windows[self.at] = None;
+        inner.free.push(self.at);
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.memories.lock().shown.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_stand_for_bytes_of_others_as_long_as_these_are_known() {
+        let memories = Arc::new(Memories::default());
+        let windows: Vec<Window> =
+            (0..3).map(|number| memories.add(7 + number as u32, 40 + number, 100).expect("room")).collect();
+        let address = windows[1].address() + 60;
+        assert!(is_far(address) && !is_far(0x7fff_ffff_ffff));
+        assert_eq!(memories.find(address), Some(Target { rank: 8, number: 41, at: 60, room: 40 }));
+        assert_eq!(memories.find(windows[1].address() + 101), None, "behind its end");
+        let mut windows = windows;
+        drop(windows.remove(1));
+        assert_eq!(memories.find(address), None);
+        let again = memories.add(9, 50, 10).expect("room");
+        assert_eq!(memories.find(again.address()), Some(Target { rank: 9, number: 50, at: 0, room: 10 }));
+        assert!(memories.add(1, 1, (1 << BYTE_BITS) + 1).is_err());
+    }
+
+    #[test]
+    fn others_reach_what_is_shown_and_nothing_else() {
+        let memories = Arc::new(Memories::default());
+        let shown = memories.show(DeviceSlice { address: 0x1000, bytes: 64 });
+        let number = shown.number();
+        assert_eq!(memories.resolve(number, 8, 56), Some(0x1008));
+        assert_eq!(memories.resolve(number, 8, 57), None);
+        assert_eq!(memories.resolve(number, u64::MAX, 8), None);
+        assert_eq!(memories.resolve(number + 1, 0, 1), None);
+        drop(shown);
+        assert_eq!(memories.resolve(number, 0, 1), None);
+        assert!(memories.show(DeviceSlice::EMPTY).number() > number, "numbers are not given twice");
+    }
+}

@@ -1,0 +1,16 @@
+//! Ranks on other nodes, which are reached through port channels only.
+//!
+//! | what | where |
+//! |---|---|
+//! | their memory, as addresses that stand for it | `memory` |
+//! | requests to them, and what comes from them, over TCP | `wires` |
+//!
+//! The device's half knows nothing of this: it asks its proxy to copy to an address, or to signal one, as within a node. At the
+//! beginning and at the end of a launch it asks for two signals of its own ([`Markers`]), by which the proxy knows which
+//! launch it is in, also where a graph is replayed of which the host knows nothing.
+
+mod memory;
+mod wires;
+
+pub(super) use memory::{Memories, Shown, Window, is_far};
+pub(super) use wires::{Markers, Put, Wires};

@@ -1,0 +1,187 @@
+//! Messages over a TCP connection, sent and taken without waiting: a header, then as many bytes as it says.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::marker::PhantomData;
+use std::net::TcpStream;
+
+use bytemuck::Pod;
+
+use crate::error::Error;
+
+/// What goes before the bytes of a message.
+pub(crate) trait Header: Pod {
+    /// Bytes that follow.
+    fn bytes(&self) -> u64;
+}
+
+/// A connection to a rank of another node.
+pub(crate) struct Connection<H> {
+    stream: TcpStream,
+    waiting: VecDeque<u8>,
+    /// What was read; what lies before `used` was understood.
+    read: Vec<u8>,
+    used: usize,
+    /// The rank sends nothing more: it has left, or is gone.
+    closed: bool,
+    headers: PhantomData<H>,
+}
+
+/// Bytes that are read at once.
+const READ: usize = 1 << 16;
+
+impl<H: Header> Connection<H> {
+    /// # Errors
+    /// [`Error::System`].
+    pub(crate) fn new(rank: u32, stream: TcpStream) -> Result<Self, Error> {
+        let failed = |error: std::io::Error| Error::System {
+            what: format!("set up a connection to rank {rank}"),
+            why: error.to_string(),
+        };
+        stream.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { stream, waiting: VecDeque::new(), read: Vec::new(), used: 0, closed: false, headers: PhantomData })
+    }
+
+    /// Puts bytes behind what waits to be sent.
+    pub(crate) fn push(&mut self, bytes: impl IntoIterator<Item = u8>) {
+        self.waiting.extend(bytes);
+    }
+
+    /// Bytes that wait to be sent.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Whether the rank sends nothing more. What it sent before may still be unread.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Sends what waits; whether that was anything.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn write(&mut self) -> std::io::Result<bool> {
+        let before = self.waiting.len();
+        while !self.waiting.is_empty() {
+            match send(&mut self.stream, self.waiting.as_slices().0)? {
+                0 => break,
+                n => drop(self.waiting.drain(..n)),
+            }
+        }
+        Ok(self.waiting.len() < before)
+    }
+
+    /// Reads what is there, unless `most` bytes are unread already; whether that was anything.
+    pub(crate) fn fill(&mut self, most: usize) -> bool {
+        let before = self.read.len();
+        while !self.closed && self.read.len() < most {
+            if self.fill_once() == 0 {
+                break;
+            }
+        }
+        self.read.len() > before
+    }
+
+    /// Reads once.
+    fn fill_once(&mut self) -> usize {
+        let have = self.read.len();
+        self.read.resize(have + READ, 0);
+        let n = receive(&mut self.stream, &mut self.read[have..], &mut self.closed);
+        self.read.truncate(have + n);
+        n
+    }
+
+    /// The message that begins `at` bytes behind what was understood, if all of it is there.
+    ///
+    /// # Errors
+    /// It says that it has more than `most` bytes.
+    pub(crate) fn message(&self, at: usize, most: u64) -> Result<Option<(H, &[u8])>, String> {
+        let Some((header, rest)) = self.read[self.used + at..].split_at_checked(size_of::<H>()) else {
+            return Ok(None);
+        };
+        let header: H = bytemuck::pod_read_unaligned(header);
+        if header.bytes() > most {
+            return Err(format!("it sent a message of {} bytes, expected at most {most} bytes", header.bytes()));
+        }
+        Ok(rest.get(..header.bytes() as usize).map(|bytes| (header, bytes)))
+    }
+
+    /// Sends as much of these as goes, if nothing waits before them; how much that was.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn send_now(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.waiting.is_empty() { send(&mut self.stream, bytes) } else { Ok(0) }
+    }
+
+    /// Takes the next header, if all of it is there; its bytes are taken next, by [`take_bytes`](Self::take_bytes).
+    pub(crate) fn take_header(&mut self) -> Option<H> {
+        while self.read.len() - self.used < size_of::<H>() {
+            if self.closed || self.fill_once() == 0 {
+                return None;
+            }
+        }
+        let header = bytemuck::pod_read_unaligned(&self.read[self.used..][..size_of::<H>()]);
+        self.understood(size_of::<H>());
+        Some(header)
+    }
+
+    /// Takes as much as there is of bytes that follow a header; how much that was.
+    pub(crate) fn take_bytes(&mut self, to: &mut [u8]) -> usize {
+        let n = to.len().min(self.read.len() - self.used);
+        to[..n].copy_from_slice(&self.read[self.used..][..n]);
+        self.understood(n);
+        // The rest need not be copied.
+        let more = if n < to.len() && !self.closed {
+            receive(&mut self.stream, &mut to[n..], &mut self.closed)
+        } else {
+            0
+        };
+        n + more
+    }
+
+    /// Sends nothing more: the other end reads what is under way, and then that there is no more.
+    pub(crate) fn finish(&mut self) {
+        // Who is gone needs not be told.
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+
+    /// So many bytes were understood.
+    pub(crate) fn understood(&mut self, bytes: usize) {
+        self.used += bytes;
+        if self.used == self.read.len() {
+            self.read.clear();
+            self.used = 0;
+        } else if self.used >= READ {
+            self.read.drain(..self.used);
+            self.used = 0;
+        }
+    }
+}
+
+/// Sends as much as goes; how much that was.
+fn send(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.write(bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// Reads what is there; how much that was.
+fn receive(stream: &mut TcpStream, to: &mut [u8], closed: &mut bool) -> usize {
+    loop {
+        match stream.read(to) {
+            Ok(n) if n > 0 => return n,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return 0,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => {
+                *closed = true;
+                return 0;
+            }
+        }
+    }
+}
