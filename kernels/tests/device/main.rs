@@ -150,7 +150,10 @@ fn main() -> ExitCode {
         .with_ignored_flag(ignored)
     });
     let faults = faults::tests().into_iter().chain(bugs::tests()).chain(devices::tests(seed..seed + seeds));
-    let faults = faults.chain(tensors::tests()).chain(processes::tests(seed..seed + seeds)).chain(nodes::tests(seed..seed + seeds));
+    let faults = faults
+        .chain(tensors::tests())
+        .chain(processes::tests(seed..seed + seeds))
+        .chain(nodes::tests(seed..seed + seeds));
     let faults = faults.map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
     let mock_faults = faults::on_mock(&mock).into_iter().map(|trial| trial.with_ignored_flag(mock.is_err()));
     let mock_processes = Trial::test("mock::processes::of_the_system", move || processes::of_the_system(seed, "mock"));

@@ -316,7 +316,9 @@ impl Job {
             let child = Command::new(std::env::current_exe()?)
                 .env(RANK, format!("{role} {driver} {seed}"))
                 .envs([("RANK", rank.to_string()), ("WORLD_SIZE", ranks.to_string())])
-                .envs([("LOCAL_RANK", rank % per_node), ("LOCAL_WORLD_SIZE", per_node)].map(|(k, v)| (k, v.to_string())))
+                .envs(
+                    [("LOCAL_RANK", rank % per_node), ("LOCAL_WORLD_SIZE", per_node)].map(|(k, v)| (k, v.to_string())),
+                )
                 .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port.to_string())])
                 .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "30".to_owned())])
                 .env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node))
@@ -387,8 +389,10 @@ impl Job {
     /// Waits for all processes, which must succeed.
     pub(crate) fn succeed(self) -> Result<(), Failed> {
         let ended = (0..).zip(self.wait()?);
-        let failed: Vec<String> =
-            ended.filter(|(_, (succeeded, _))| !succeeded).map(|(rank, (_, text))| format!("rank {rank}, {text}")).collect();
+        let failed: Vec<String> = ended
+            .filter(|(_, (succeeded, _))| !succeeded)
+            .map(|(rank, (_, text))| format!("rank {rank}, {text}"))
+            .collect();
         if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
     }
 }

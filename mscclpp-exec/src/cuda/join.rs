@@ -396,7 +396,8 @@ impl Group {
     fn find(&self, known: &mut Known, mine: &[DeviceSlice]) -> Result<(Registration, Vec<DeviceSlice>), Error> {
         let driver = self.device.driver();
         let is_there = |id: u64, base: u64| driver.allocation(base).is_ok_and(|found| found.id == id);
-        let gone: Vec<u64> = known.mine.iter().filter(|&(&id, &(base, _))| !is_there(id, base)).map(|(&id, _)| id).collect();
+        let gone: Vec<u64> =
+            known.mine.iter().filter(|&(&id, &(base, _))| !is_there(id, base)).map(|(&id, _)| id).collect();
         for id in &gone {
             known.mine.remove(id);
         }

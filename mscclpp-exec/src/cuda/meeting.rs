@@ -195,7 +195,8 @@ mod tests {
                 let arguments = algorithm.arguments([]).expect("defaults");
                 let tree = algorithm.compile(algorithm.spec(4, per_node), &arguments).expect("it compiles");
                 let plan = Plan::new(&tree);
-                let devices = if per_node == 4 { &[[0, 0, 1, 1], [0, 1, 2, 3], [0, 1, 0, 1]][..] } else { &[[0, 1, 2, 3]] };
+                let devices =
+                    if per_node == 4 { &[[0, 0, 1, 1], [0, 1, 2, 3], [0, 1, 0, 1]][..] } else { &[[0, 1, 2, 3]] };
                 for device_of in devices {
                     check(&plan, device_of, per_node);
                 }

@@ -134,7 +134,12 @@ impl Proxies {
             .collect();
         let table = DeviceMemory::holding(&driver, &table)?;
         let stream = driver.create_stream()?;
-        let state = Mutex::new(State { taken: vec![0; count], rests: (0..count).map(|_| None).collect(), wires, ..State::default() });
+        let state = Mutex::new(State {
+            taken: vec![0; count],
+            rests: (0..count).map(|_| None).collect(),
+            wires,
+            ..State::default()
+        });
         let shared = Arc::new(Shared {
             driver,
             stream,

@@ -133,11 +133,8 @@ impl<H: Header> Connection<H> {
         to[..n].copy_from_slice(&self.read[self.used..][..n]);
         self.understood(n);
         // The rest need not be copied.
-        let more = if n < to.len() && !self.closed {
-            receive(&mut self.stream, &mut to[n..], &mut self.closed)
-        } else {
-            0
-        };
+        let more =
+            if n < to.len() && !self.closed { receive(&mut self.stream, &mut to[n..], &mut self.closed) } else { 0 };
         n + more
     }
 

@@ -337,7 +337,8 @@ impl Wires {
             return Err(Failure::Cause(Cause::Group(Box::new(error))));
         }
         // Who died is to be named, not who noticed it first.
-        let late = |wire: &Wire| wire.lost.filter(|(since, _)| since.elapsed() > HEARSAY).map(|(_, how)| (wire.peer, how));
+        let late =
+            |wire: &Wire| wire.lost.filter(|(since, _)| since.elapsed() > HEARSAY).map(|(_, how)| (wire.peer, how));
         match self.wires.iter().find_map(late) {
             Some((peer, Lost::GaveUp)) => Err(Failure::Cause(Cause::GaveUp { peer })),
             Some((peer, Lost::Gone)) => Err(Failure::Cause(Cause::Gone { peer })),
