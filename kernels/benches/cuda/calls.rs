@@ -8,7 +8,7 @@ use mscclpp_exec::{DataType, Message, algorithms};
 
 use super::Outcome;
 use super::hand_written::HandWritten;
-use super::measure::{measure, median};
+use super::measure::{measure, median, microseconds};
 
 const RANKS: u32 = 8;
 const ROUNDS: u64 = 25;
@@ -22,7 +22,7 @@ pub(crate) fn run(device: &Device) -> Outcome<()> {
     match HandWritten::new(device, "nothing", RANKS, 16, 64, 1024) {
         Ok(nothing) => {
             let times = measure(device, |stream| nothing.launch(stream), |stream| stream.synchronize())?;
-            println!("{:<28} {:>14} {:>14} {:>14.2}", "an empty kernel", "", "", times.host);
+            println!("{:<28} {:>14} {:>14} {:>14.2}", "an empty kernel", "", "", microseconds(times.host));
         }
         Err(reason) => println!("an empty kernel: skipped: {reason}"),
     }
@@ -60,6 +60,11 @@ fn line(device: &Device, name: &str) -> Outcome<()> {
     let run = std::cell::RefCell::new(&mut largest);
     let launch = |stream: &_| run.borrow_mut().launch_buffers(&mut memory, stream);
     let times = measure(device, launch, |stream| run.borrow().synchronize(stream))?;
-    println!("{name:<28} {:>14.2} {:>14.2} {:>14.2}", median(&mut first), median(&mut change), times.host);
+    println!(
+        "{name:<28} {:>14.2} {:>14.2} {:>14.2}",
+        median(&mut first),
+        median(&mut change),
+        microseconds(times.host)
+    );
     Ok(())
 }

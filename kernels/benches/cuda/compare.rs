@@ -6,7 +6,7 @@ use mscclpp_exec::{DataType, Error, Message, algorithms};
 
 use super::Outcome;
 use super::hand_written::HandWritten;
-use super::measure::measure;
+use super::measure::{measure, microseconds};
 
 const RANKS: u32 = 8;
 
@@ -69,12 +69,12 @@ fn line(device: &Device, kernel: &str, plan: &Plan, bytes: u64, shares: &mut [Ve
         let mut buffers = run.buffers()?;
         let run = std::cell::RefCell::new(&mut run);
         let launch = |stream: &_| run.borrow_mut().launch_buffers(&mut buffers, stream);
-        times.push(measure(device, launch, |stream| run.borrow().synchronize(stream))?.graph);
+        times.push(microseconds(measure(device, launch, |stream| run.borrow().synchronize(stream))?.graph));
     }
     let threads = plan.threads_per_block();
     let mut by_hand = HandWritten::new(device, kernel, RANKS, bytes, blocks, threads)?;
     by_hand.check(device, 0)?;
-    let by_hand = measure(device, |stream| by_hand.launch(stream), |stream| stream.synchronize())?.graph;
+    let by_hand = microseconds(measure(device, |stream| by_hand.launch(stream), |stream| stream.synchronize())?.graph);
     for (shares, time) in shares.iter_mut().zip(&times) {
         shares.push(time / by_hand);
     }

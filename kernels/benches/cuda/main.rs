@@ -19,7 +19,7 @@ use mscclpp_exec::algorithms;
 use mscclpp_exec::cuda::{Device, World};
 use mscclpp_exec::{DataType, Error, Message};
 
-use measure::measure;
+use measure::{measure, microseconds};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -84,10 +84,11 @@ fn line(device: &Device, name: &str, ranks: u32, bytes: u64, given: &[(&str, usi
     let run = std::cell::RefCell::new(&mut run);
     let launch = |stream: &_| run.borrow_mut().launch_buffers(&mut buffers, stream);
     let times = measure(device, launch, |stream| run.borrow().synchronize(stream))?;
-    let rate = bytes as f64 / times.graph / 1e3;
+    let [graph, eager, host] = [times.graph, times.eager, times.host].map(microseconds);
+    let rate = bytes as f64 / graph / 1e3;
     println!(
         "{:<36} {ranks:>5} {bytes:>12} {:>10.2} {:>10.2} {:>9.2} {rate:>9.1}   {} blocks",
-        name, times.graph, times.eager, times.host, blocks
+        name, graph, eager, host, blocks
     );
     Ok(())
 }

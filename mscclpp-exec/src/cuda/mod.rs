@@ -51,6 +51,6 @@ pub use driver::{Allocation, Driver, DriverError, Export, Handle, Mapped, Mappin
 pub use run::Run;
 pub use specialise::{NotSpecialised, specialised_source};
 pub use stream::{Event, Graph, Stream};
-pub use timing::{Times, time};
+pub use timing::{Times, time, time_launches};
 pub use unavailable::Unavailable;
 pub use world::{Options, Prepare, World};

@@ -1,5 +1,6 @@
 //! What a launch takes.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use super::buffers::Buffers;
@@ -24,19 +25,34 @@ const ROUNDS: usize = 9;
 /// Launches of a graph.
 const EACH: u32 = 10;
 
-/// Times launches, by the device's clock where it is the device that is timed: in rounds of so many launches, or of about 20 ms.
-/// The buffers hold anything after it.
+/// Times launches of a run, as [`time_launches`] does. The buffers hold anything after it.
 ///
 /// # Errors
 /// Those of [`Run::launch_buffers`] and [`Run::synchronize`].
 pub fn time(run: &mut Run, buffers: &mut Buffers, stream: &Stream, launches: Option<u32>) -> Result<Times, Error> {
-    let graph = stream.capture(|stream| (0..EACH).try_for_each(|_| run.launch_buffers(buffers, stream)))?;
-    // SAFETY: run and buffers outlive the graph, which is dropped when its last launch is done.
+    let run = RefCell::new(run);
+    let launch = |stream: &Stream| run.borrow_mut().launch_buffers(buffers, stream);
+    time_launches(stream, launches, launch, |stream| run.borrow().synchronize(stream))
+}
+
+/// Times launches, by the device's clock where it is the device that is timed: in rounds of so many launches, or of about 20 ms.
+/// `launch` puts one on the stream, what it needs must outlive the call; `done` waits for all of them and says whether they went well.
+///
+/// # Errors
+/// Those of `launch` and `done`, and [`Error::Device`] if the device records no graph or takes no time.
+pub fn time_launches(
+    stream: &Stream,
+    launches: Option<u32>,
+    mut launch: impl FnMut(&Stream) -> Result<(), Error>,
+    done: impl Fn(&Stream) -> Result<(), Error>,
+) -> Result<Times, Error> {
+    let graph = stream.capture(|stream| (0..EACH).try_for_each(|_| launch(stream)))?;
+    // SAFETY: what was recorded outlives the graph, which is dropped when its last launch is done.
     let replay = || unsafe { graph.launch(stream) };
     replay()?;
-    run.synchronize(stream)?;
+    done(stream)?;
     let (start, (), end) = (stream.event()?, replay()?, stream.event()?);
-    run.synchronize(stream)?;
+    done(stream)?;
     let once: f64 = end.microseconds_since(&start)?.max(1.0);
     let replays = match launches {
         Some(launches) => launches.div_ceil(EACH),
@@ -48,13 +64,13 @@ pub fn time(run: &mut Run, buffers: &mut Buffers, stream: &Stream, launches: Opt
         let start = stream.event()?;
         (0..replays).try_for_each(|_| replay())?;
         let end = stream.event()?;
-        run.synchronize(stream)?;
+        done(stream)?;
         times[0].push(end.microseconds_since(&start)? / f64::from(EACH * replays));
         let (start, clock) = (stream.event()?, Instant::now());
-        (0..eager).try_for_each(|_| run.launch_buffers(buffers, stream))?;
+        (0..eager).try_for_each(|_| launch(stream))?;
         let host = clock.elapsed();
         let end = stream.event()?;
-        run.synchronize(stream)?;
+        done(stream)?;
         times[1].push(end.microseconds_since(&start)? / f64::from(eager));
         times[2].push(host.as_secs_f64() * 1e6 / f64::from(eager));
     }
