@@ -39,7 +39,7 @@ pub fn time(run: &mut Run, buffers: &mut Buffers, stream: &Stream, launches: Opt
 /// `launch` puts one on the stream, what it needs must outlive the call; `done` waits for all of them and says whether they went well.
 ///
 /// # Errors
-/// Those of `launch` and `done`, and [`Error::Device`] if the device records no graph or takes no time.
+/// Those of `launch` and `done`, and those of the driver.
 pub fn time_launches(
     stream: &Stream,
     launches: Option<u32>,
