@@ -17,72 +17,24 @@ mod plans;
 mod processes;
 mod specialised;
 mod stalls;
+mod suite;
 mod tensors;
 mod threads;
 
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Trial};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{Device, Unavailable};
 use mscclpp_kernels::{Options, simulator};
-
-/// A device to test on.
-pub(crate) struct Rig {
-    pub(crate) device: Device,
-    /// Small messages are enough, and all that there is time for.
-    pub(crate) simulated: bool,
-    /// Of the simulator: another one, another type and reduction.
-    pub(crate) seed: u64,
-}
+pub(crate) use suite::{Rig, Test, at};
 
 /// Where the simulator's kernels are kept that are compiled while it runs.
 pub(crate) const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
 
-/// What a test does.
-type Run = dyn Fn(&Rig) -> Result<(), Failed> + Send + Sync;
-
-/// A test on a device.
-pub(crate) struct Test {
-    name: String,
-    /// Whether it needs a compiler at run time.
-    compiles: bool,
-    run: Box<Run>,
-}
-
-impl Test {
-    pub(crate) fn new(
-        name: impl Into<String>,
-        run: impl Fn(&Rig) -> Result<(), Failed> + Send + Sync + 'static,
-    ) -> Self {
-        Self { name: name.into(), compiles: false, run: Box::new(run) }
-    }
-
-    /// The same, where there is a compiler at run time.
-    pub(crate) fn that_compiles(self) -> Self {
-        Self { compiles: true, ..self }
-    }
-}
-
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
-}
-
-/// The message of a failure, behind a place.
-pub(crate) fn at(place: impl std::fmt::Display, failed: &Failed) -> Failed {
-    format!("{place}: {}", failed.message().unwrap_or("no message")).into()
-}
-
-fn tests() -> Vec<Test> {
-    plans::tests()
-        .into_iter()
-        .chain(graphs::tests())
-        .chain(stalls::tests())
-        .chain(bits::tests())
-        .chain(specialised::tests())
-        .chain(native::tests())
-        .collect()
 }
 
 fn main() -> ExitCode {
@@ -110,15 +62,8 @@ fn main() -> ExitCode {
         None => println!("sim: seeds {seed}..{}", seed + seeds),
         Some(reason) => println!("sim: ignored: {reason}"),
     }
-    let on_device = tests().into_iter().map(|test| {
-        let no_compiler = device.as_ref().is_ok_and(|device| device.compiler().is_err());
-        let (device, ignored) = (device.clone(), device.is_err() || test.compiles && no_compiler);
-        Trial::test(format!("cuda::{}", test.name), move || {
-            (test.run)(&Rig { device: device.map_err(|reason| reason.to_string())?, simulated: false, seed })
-        })
-        .with_ignored_flag(ignored)
-    });
-    let simulated = tests().into_iter().map(|test| {
+    let on_device = suite::on_device(&device, seed);
+    let simulated = suite::tests().into_iter().map(|test| {
         Trial::test(format!("sim::{}", test.name), move || {
             for seed in seed..seed + seeds {
                 // From threads that stop at their waits only to such that stop nearly everywhere.
@@ -141,7 +86,7 @@ fn main() -> ExitCode {
         Ok(_) => println!("mock: seed {seed}"),
         Err(reason) => println!("mock: ignored: {reason}"),
     }
-    let mocked = tests().into_iter().map(|test| {
+    let mocked = suite::tests().into_iter().map(|test| {
         let (mock, ignored) = (mock.clone(), mock.is_err() || test.compiles);
         Trial::test(format!("mock::{}", test.name), move || {
             let rig = mock?.devices(Options { seed, ..Options::default() }, 1)?;
@@ -160,6 +105,7 @@ fn main() -> ExitCode {
     let mock_nodes = nodes::on_mock(seed).into_iter().chain([mock_processes]);
     let mock_faults = mock_faults.chain(mock_nodes.map(|trial| trial.with_ignored_flag(mock.is_err())));
     let threaded = threads::tests(no_simulator.as_ref());
-    let trials = on_device.chain(simulated).chain(mocked).chain(faults).chain(mock_faults).chain(threaded).collect();
+    let trials =
+        on_device.into_iter().chain(simulated).chain(mocked).chain(faults).chain(mock_faults).chain(threaded).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

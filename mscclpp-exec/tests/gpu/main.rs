@@ -1,0 +1,36 @@
+//! The CUDA executor on a real device: `cargo test -p mscclpp-exec --features gpu-tests`. Every shipped algorithm on virtual ranks, graphs,
+//! stalls, every type and reduction, kernels written for a plan and kernels of one's own, compared with the CPU executor bit for bit.
+//! `MSCCLPP_PLANS=FOLDER` adds the plans of a folder. Without a device all are ignored, and the reason is printed.
+//!
+//! The tests are those of `kernels/tests/device`, which runs them on a simulator as well.
+
+#[path = "../../../kernels/tests/device/bits.rs"]
+mod bits;
+#[path = "../../../kernels/tests/device/graphs.rs"]
+mod graphs;
+#[path = "../../../kernels/tests/device/native.rs"]
+mod native;
+#[path = "../../../kernels/tests/device/plans.rs"]
+mod plans;
+#[path = "../../../kernels/tests/device/specialised.rs"]
+mod specialised;
+#[path = "../../../kernels/tests/device/stalls.rs"]
+mod stalls;
+#[path = "../../../kernels/tests/device/suite.rs"]
+mod suite;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+use mscclpp_exec::cuda::Device;
+use suite::{Rig, Test, at};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let device = Device::new(0);
+    match &device {
+        Ok(device) => println!("cuda: on {}", device.properties()),
+        Err(reason) => println!("cuda: ignored: {reason}"),
+    }
+    libtest_mimic::run(&arguments, suite::on_device(&device, 0)).exit_code()
+}
