@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::abi;
 use super::device::Device;
@@ -18,6 +18,14 @@ use crate::error::{Cause, Error};
 
 /// Requests that a queue holds before a thread block must wait, as in the reference system.
 const SLOTS: u64 = 512;
+
+/// Between two looks at the queues of a thread that has nothing to do: for a while, and later. Whoever launches wakes it; graphs
+/// do not.
+const NAP: Duration = Duration::from_micros(50);
+const SLEEP: Duration = Duration::from_millis(1);
+
+/// After how long without anything to do a thread sleeps.
+const AWAKE: Duration = Duration::from_millis(200);
 
 /// Bytes of a request.
 const TRIGGER: u64 = size_of::<abi::Trigger>() as u64;
@@ -36,6 +44,8 @@ struct Shared {
     heads: DeviceMemory,
     queues: Vec<Queue>,
     stop: AtomicBool,
+    /// Whether a launch was put on a stream since the thread looked.
+    called: AtomicBool,
     /// Word 0 asks the device to give up, word 1 says that it has.
     flags: Arc<MappedMemory>,
     /// Held while requests are served.
@@ -146,6 +156,7 @@ impl Proxies {
             heads,
             queues,
             stop: AtomicBool::new(false),
+            called: AtomicBool::new(false),
             flags: Arc::clone(flags),
             state,
         });
@@ -169,6 +180,15 @@ impl Proxies {
     /// The device's address of its queues.
     pub(super) fn table(&self) -> u64 {
         self.table.address()
+    }
+
+    /// Says that there will be something to do.
+    pub(super) fn wake(&self) {
+        if !self.shared.called.swap(true, Relaxed)
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
+        }
     }
 
     /// Ranks on other nodes that are not connected yet, ascending.
@@ -250,6 +270,7 @@ impl Drop for Proxies {
     fn drop(&mut self) {
         self.shared.stop.store(true, Release);
         if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
             let _ = thread.join();
         }
     }
@@ -262,7 +283,7 @@ impl Shared {
 
     /// Serves the queues until it is told to stop.
     fn serve(&self) {
-        let mut idle = 0_u32;
+        let (mut idle, mut since) = (0_u32, Instant::now());
         while !self.stop.load(Acquire) {
             let (served, looks) = {
                 let mut state = self.lock();
@@ -270,11 +291,15 @@ impl Shared {
                 let looks = if state.wires.is_some() { 20 } else { 1 };
                 (self.turn(&mut state), looks)
             };
-            idle = if served { 0 } else { idle.saturating_add(looks) };
+            if served || self.called.swap(false, Relaxed) {
+                (idle, since) = (0, Instant::now());
+            }
+            idle = idle.saturating_add(looks);
             match idle {
                 0..=10_000 => std::hint::spin_loop(),
                 10_001..=20_000 => std::thread::yield_now(),
-                _ => std::thread::sleep(Duration::from_micros(50)),
+                _ if since.elapsed() < AWAKE => std::thread::park_timeout(NAP),
+                _ => std::thread::park_timeout(SLEEP),
             }
         }
         let mut state = self.lock();

@@ -308,6 +308,7 @@ impl Run {
         let streams: SmallVec<[_; 8]> =
             self.world.devices.iter().map(|device| stream.on(device.driver())).collect::<Result<_, _>>()?;
         let mut gate = self.world.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::wake);
         let lasts = streams.iter().zip(&mut gate.last);
         for ((device, part), (stream, last)) in self.world.devices.iter().zip(&self.parts).zip(lasts) {
             if let Err(error) = self.enqueue_on(&**device.driver(), part, stream, last) {
