@@ -374,7 +374,7 @@ unsafe impl Driver for Simulator {
 
     fn is_done(&self, event: Handle) -> Result<bool> {
         self.called("cuEventQuery")?;
-        Ok(self.machine.state().events.get(&event.0).is_none_or(|event| event.is_done()))
+        Ok(self.machine.is_done(event))
     }
 
     fn elapsed_us(&self, _: Handle, _: Handle) -> Result<f64> {

@@ -37,6 +37,8 @@ pub(crate) struct State {
     /// Calls of the function that is to fail.
     calls: u64,
     runs: u64,
+    /// How often it was looked what can be done.
+    turns: u64,
     next: usize,
     pub(crate) modules: BTreeMap<usize, Module>,
     /// Kernels, by handle.
@@ -176,13 +178,17 @@ impl Machine {
     /// Puts work on a stream. Of what is done at once, a failure is this call's.
     pub(crate) fn put(&self, call: &'static str, stream: Handle, work: Work) -> Result<()> {
         let is_launch = matches!(work, Work::Launch(_));
+        if self.options.bug == Some("early_stores") && matches!(work, Work::Store { .. }) {
+            return store(&self.memory(), &work);
+        }
         {
             let mut state = self.state();
             let Some(queue) = state.streams.get_mut(&stream.0) else {
                 return error(call, Code::InvalidValue, "no such stream");
             };
             queue.work.push_back(work);
-            if queue.work.len() > 1 || is_launch && self.devices > 1 {
+            let is_later = if is_launch { self.devices > 1 } else { self.options.late };
+            if queue.work.len() > 1 || is_later {
                 return Ok(());
             }
         }
@@ -249,7 +255,7 @@ impl Machine {
             self.finished.notify_all();
             let stays = state.streams.iter().any(|(handle, queue)| of(queue, *handle) && !queue.work.is_empty());
             // A wait for an event that nobody records would never end.
-            if stays && !self.options.others {
+            if stays && !self.options.others && !self.options.late {
                 return error(call, Code::Unknown, "a stream waits for what is on no other one");
             }
         }
@@ -307,12 +313,28 @@ impl Machine {
         }
     }
 
-    /// Does what comes first on any stream and is no kernel.
+    /// Whether an event is done. Time passes meanwhile.
+    pub(crate) fn is_done(&self, event: Handle) -> bool {
+        if self.options.late {
+            let memory = self.memory();
+            self.perform(&memory, &mut self.state());
+        }
+        let is_early = self.options.bug == Some("early_events");
+        is_early || self.state().events.get(&event.0).is_none_or(|event| event.is_done())
+    }
+
+    /// Does what comes first on any stream and is no kernel; of what is done late, now and then one on each.
     fn perform(&self, memory: &Memory, state: &mut State) {
+        state.turns += 1;
+        let now = |stream: usize| {
+            let mixed = (self.options.seed ^ state.turns).wrapping_add(stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            !self.options.late || mixed >> 62 == 0
+        };
+        let streams_now: BTreeSet<usize> = state.streams.keys().copied().filter(|&stream| now(stream)).collect();
         let State { streams, events, .. } = state;
         let mut goes_on = true;
         while std::mem::take(&mut goes_on) {
-            for queue in streams.values_mut() {
+            for (_, queue) in streams.iter_mut().filter(|(stream, _)| streams_now.contains(stream)) {
                 while let Some(first) = queue.work.front() {
                     match *first {
                         Work::Launch(_) => break,
@@ -333,8 +355,12 @@ impl Machine {
                         }
                     }
                     queue.work.pop_front();
+                    if self.options.late {
+                        break;
+                    }
                 }
             }
+            goes_on &= !self.options.late;
         }
     }
 

@@ -30,6 +30,9 @@ pub struct Options {
     pub others: bool,
     /// Whether memory goes to other processes as files.
     pub files: bool,
+    /// Whether what is put on streams besides kernels is done late, at times that the seed decides; each stream keeps its order,
+    /// unless a bug is planted: `early_stores` are done at once, `early_events` are before what they follow.
+    pub late: bool,
     /// How long nothing may happen before kernels that wait for somebody outside of them count as stuck.
     pub patience: Duration,
 }
@@ -48,6 +51,7 @@ impl Default for Options {
             apart: false,
             others: false,
             files: false,
+            late: false,
             patience: Duration::from_secs(10),
         }
     }

@@ -1,18 +1,33 @@
 //! Ranks on several nodes: processes of the system that take themselves to be on different ones, each with a device of its own.
 
 use std::ops::Range;
+use std::thread;
+use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
-use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cuda::{self, World};
+use mscclpp_exec::error::Cause;
 use mscclpp_exec::{DataType, Error, Message};
+use mscclpp_kernels::Options;
 
 use super::devices::with_seeds;
 use super::processes::{Job, Player, Work, machine_options};
+use super::stalls;
 
 /// Roles that all ranks play well, with ranks and ranks per node.
-const ROLES: [(&str, u32, u32); 2] = [("one_link", 2, 1), ("two_nodes", 4, 2)];
+const ROLES: [(&str, u32, u32); 9] = [
+    ("one_link", 2, 1),
+    ("two_nodes", 4, 2),
+    ("long_messages", 2, 1),
+    ("graphs", 2, 1),
+    ("ranks_that_are_late", 2, 1),
+    ("refused", 4, 2),
+    ("ranks_that_differ", 4, 2),
+    ("stalled", 4, 2),
+    ("every_call_fails_once", 2, 1),
+];
 
 pub(crate) fn tests(seeds: Range<u64>) -> Vec<Trial> {
     let roles = ROLES.into_iter().map(|(role, ranks, per_node)| {
@@ -20,8 +35,10 @@ pub(crate) fn tests(seeds: Range<u64>) -> Vec<Trial> {
             Job::start(role, "simulator", seed, ranks, per_node)?.succeed()
         })
     });
+    let bugs = ["early_stores", "early_events"]
+        .map(|bug| Trial::test(format!("nodes::bugs::{bug}"), move || a_bug_is_found(bug)));
     let killed = with_seeds("nodes::a_rank_that_is_killed".into(), seeds.clone(), a_rank_that_is_killed);
-    roles.chain([killed]).collect()
+    roles.chain([killed]).chain(bugs).collect()
 }
 
 /// The same with the mock driver.
@@ -35,15 +52,36 @@ pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
 /// What a process does in a role.
 pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
     let rank = player.group.rank();
-    let (device, _rig) = player.device(machine_options(player.seed, rank, false))?;
-    let world = World::join(&player.group, &device, cuda::Options::default())?;
+    let ranks_differ = player.seed % 2 == u64::from(rank) % 2;
+    let bug = ["early_stores", "early_events"].into_iter().find(|bug| *bug == role);
+    let options = Options {
+        // Some are behind the others, and what they copy is later still.
+        late: ranks_differ || bug.is_some(),
+        bug,
+        patience: Duration::from_secs(if role == "stalled" { 1 } else { 20 }),
+        ..machine_options(player.seed, rank, false)
+    };
     if player.group.num_nodes() != 2 {
         return Err(format!("{} nodes", player.group.num_nodes()).into());
     }
+    if role == "every_call_fails_once" {
+        return every_call_fails_once(player, options);
+    }
+    let (device, _rig) = player.device(options)?;
+    let timeout = Duration::from_millis(if role == "stalled" { 20 } else { 20_000 });
+    let world = World::join(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
     match role {
         "one_link" => one_link(&world, rank),
         "two_nodes" => two_nodes(&world, player),
+        "long_messages" => long_messages(&world, rank),
+        "graphs" => graphs(&world, rank),
+        "ranks_that_are_late" => ranks_that_are_late(&world, rank),
+        "refused" => refused(&world, rank),
+        "ranks_that_differ" => ranks_that_differ(&world, rank),
+        "stalled" => stalled(&world, rank),
         "killed" => launches_until_an_error(&world, rank),
+        "reductions" => reductions(&world, rank),
+        _ if bug.is_some() => reductions(&world, rank),
         _ => Err(format!("no role `{role}`").into()),
     }
 }
@@ -136,6 +174,193 @@ fn a_rank_that_is_killed(seed: u64) -> Result<(), Failed> {
     for (rank, (succeeded, text)) in ended.iter().enumerate().filter(|(rank, _)| *rank != 1) {
         if !succeeded {
             return Err(format!("rank {rank}: {text}").into());
+        }
+    }
+    Ok(())
+}
+
+/// Long enough for several pieces on their way at once, and a rest.
+fn long_messages(world: &World, rank: u32) -> Result<(), Failed> {
+    let plan = shipped("allgather_ring_ports", 2, 1)?;
+    for (dtype, count) in [(DataType::F32, 2 * ((5 << 18) + 13)), (DataType::U8, 2 * (1 << 20)), (DataType::U8, 2 * 777)] {
+        Work::new(plan.clone(), Message::new(dtype, count).any_size(), 2)?.run(world, rank)?;
+    }
+    Ok(())
+}
+
+/// Results of one step go into the next one.
+fn reductions(world: &World, rank: u32) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring_ports", 2, 1)?;
+    Ok(Work::new(plan, Message::new(DataType::F32, 1000).any_size(), 4)?.run(world, rank)?)
+}
+
+/// Without the bug the same is right.
+fn a_bug_is_found(bug: &str) -> Result<(), Failed> {
+    Job::start("reductions", "simulator", 1, 2, 1)?.succeed()?;
+    for seed in 1..=10 {
+        let ended = Job::start(bug, "simulator", seed, 2, 1)?.wait()?;
+        if ended.iter().any(|(succeeded, text)| !succeeded && text.contains("expected 0x")) {
+            return Ok(());
+        }
+    }
+    Err("not found with 10 seeds".into())
+}
+
+/// Graphs of which the host knows nothing, between eager launches, while the ranks are at different ones.
+fn graphs(world: &World, rank: u32) -> Result<(), Failed> {
+    let message = Message::new(DataType::F32, 2 * 33).any_size();
+    let mut run = world.prepare(&shipped("allreduce_ring_ports", 2, 1)?, message)?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    let other = world.stream()?;
+    let graph = other.capture(|stream| run.launch_buffers(&mut buffers, stream))?;
+    for round in 0..12_u8 {
+        let value = |rank: u32| f32::from(round) + rank as f32;
+        let input: Vec<u8> = std::iter::repeat_n(value(rank).to_ne_bytes(), 66).flatten().collect();
+        buffers.write_input(rank, &input)?;
+        buffers.write_output(rank, &[0xa5; 264])?;
+        if round % 3 == 1 {
+            run.launch_buffers(&mut buffers, &stream)?;
+        } else {
+            // SAFETY: run and buffers are there until the end.
+            unsafe { graph.launch(&stream)? };
+        }
+        run.synchronize(&stream)?;
+        let mut found = [0; 264];
+        buffers.read_output(rank, &mut found)?;
+        let expected = (value(0) + value(1)).to_ne_bytes();
+        if let Some(at) = found.chunks(4).position(|found| found != expected) {
+            return Err(format!("round {round}, element {at}: {:x?}, expected {expected:x?}", &found[4 * at..][..4]).into());
+        }
+    }
+    Ok(())
+}
+
+/// What a rank hands in is its own until it launches, also if the others have begun long ago.
+fn ranks_that_are_late(world: &World, rank: u32) -> Result<(), Failed> {
+    let algorithm = algorithms::find("allgather_two_nodes").ok_or("no such algorithm")?;
+    let mut tree = algorithm.compile(algorithm.spec(2, 1), &algorithm.arguments([])?)?;
+    // Nobody asks whether the other one is there.
+    for ops in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks).map(|block| &mut block.ops) {
+        for kind in [OpKind::Signal, OpKind::Wait] {
+            let at = ops.iter().position(|op| op.kind == kind).ok_or("no question")?;
+            ops.remove(at);
+        }
+    }
+    let plan = Plan::new(&tree);
+    let mut run = world.prepare(&plan, Message::new(DataType::U8, 2000).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    for round in 1..=4_u8 {
+        // Ranks take turns to be late.
+        let fill = |value: u8| vec![value; 2000];
+        buffers.write_output(rank, &fill(0xa5))?;
+        buffers.write_input(rank, &vec![16 * round + rank as u8; buffers.input(rank).bytes as usize])?;
+        let before: Vec<u8> =
+            (0..2000).map(|at| if at / 1000 == rank { 16 * round + rank as u8 } else { 0xa5 }).collect();
+        if u32::from(round) % 2 == rank {
+            thread::sleep(Duration::from_millis(300));
+            let mut found = fill(0);
+            buffers.read_output(rank, &mut found)?;
+            if found != before {
+                return Err(format!("round {round}: written to before it was handed in").into());
+            }
+        }
+        run.launch_buffers(&mut buffers, &stream)?;
+        run.synchronize(&stream)?;
+        let mut found = fill(0);
+        buffers.read_output(rank, &mut found)?;
+        let expected: Vec<u8> = (0..2000_u32).map(|at| 16 * round + (at / 1000) as u8).collect();
+        if found != expected {
+            return Err(format!("round {round}: {:x?}", &found[990..1010]).into());
+        }
+    }
+    Ok(())
+}
+
+/// A plan that reaches over nodes otherwise is refused by all, with what and how to mend it; the next one runs.
+fn refused(world: &World, rank: u32) -> Result<(), Failed> {
+    let message = Message::new(DataType::F32, 400).any_size();
+    for name in ["allreduce_all_pairs", "allreduce_packets", "allreduce_switch"] {
+        match world.prepare(&shipped(name, 4, 4)?, message) {
+            Err(error @ Error::OtherNode { node: 0, other: 1, .. }) => {
+                let text = error.diagnostic().to_string();
+                let says = |words: &str| text.contains(words);
+                if !says("on node 0 reaches the memory of rank") || !says("use a port channel") || !says("operation") {
+                    return Err(text.into());
+                }
+            }
+            other => return Err(format!("{name}: {other:?}").into()),
+        }
+    }
+    Ok(Work::new(shipped("allreduce_ring_ports", 4, 2)?, message, 1)?.run(world, rank)?)
+}
+
+/// Ranks that prepare different sizes are told, on both nodes.
+fn ranks_that_differ(world: &World, rank: u32) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring_ports", 4, 2)?;
+    let message = Message::new(DataType::F32, 400 + 4 * u64::from(rank / 2)).any_size();
+    match world.prepare(&plan, message) {
+        Err(Error::Mismatch { call, other, .. }) if call != other => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// Rank 1 leaves out what the others wait for: all give up, and say why.
+fn stalled(world: &World, _: u32) -> Result<(), Failed> {
+    let tree = stalls::without("allreduce_ring_ports", 4, 1, OpKind::PutWithSignal)?;
+    let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 400).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    match run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream)) {
+        Err(Error::Stalled(stall)) if !stall.blocked.is_empty() => {}
+        Err(Error::Interrupted(interrupted)) if matches!(interrupted.cause, Cause::GaveUp { .. } | Cause::Gone { .. }) => {}
+        other => return Err(format!("{other:?}").into()),
+    }
+    match run.launch_buffers(&mut buffers, &stream) {
+        Err(Error::Broken { .. }) => Ok(()),
+        other => Err(format!("after a stall: {other:?}").into()),
+    }
+}
+
+/// Calls that fail on rank 1, each of the first ones of which does: it says which, the other one hears of it, and nothing is
+/// left behind, to which the simulator sees.
+fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed> {
+    let (plan, rank) = (shipped("allreduce_ring_ports", 2, 1)?, player.group.rank());
+    let calls = [
+        "cuMemHostAlloc",
+        "cuStreamCreate",
+        "cuThreadExchangeStreamCaptureMode",
+        "cuMemcpyAsync",
+        "cuStreamWriteValue64",
+        "cuEventCreate",
+        "cuEventRecord",
+        "cuEventQuery",
+    ];
+    for call in calls {
+        for nth in 1..=12 {
+            let failing = (rank == 1).then_some((call, nth));
+            let run = || -> Result<(), Error> {
+                let options = Options { failing, patience: Duration::from_secs(2), late: false, ..options };
+                let (device, _rig) = player.device(options).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
+                let short = cuda::Options { timeout: Duration::from_millis(50), ..cuda::Options::default() };
+                let world = World::join(&player.group, &device, short)?;
+                let mut run = world.prepare(&plan, Message::new(DataType::F32, 40).any_size())?;
+                let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+                run.launch_buffers(&mut buffers, &stream)?;
+                run.synchronize(&stream)
+            };
+            let result = run();
+            let said = player.group.all_gather(format!("{result:?}").as_bytes())?;
+            match (rank, &result) {
+                (1, Err(Error::Driver(error))) if error.call == call => {}
+                (0, Err(Error::Lost { peer: 1, .. } | Error::Interrupted(_) | Error::Stalled(_))) => {}
+                (_, Ok(())) => {}
+                _ => return Err(format!("call {nth} of {call}: {result:?}").into()),
+            }
+            if said.iter().all(|said| said == b"Ok(())") {
+                if nth == 1 {
+                    return Err(format!("{call} was never called").into());
+                }
+                break;
+            }
         }
     }
     Ok(())
