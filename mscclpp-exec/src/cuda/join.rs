@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -200,8 +200,14 @@ impl Group {
 
     /// What ended the group, if that was not a launch of its own.
     pub(super) fn find_cause(&self) -> Option<Cause> {
-        let error = if self.members.len() > 1 { self.bootstrap.failure_within(HEARSAY) } else { None };
-        error.map(|error| Cause::Group(Box::new(error)))
+        let until = Instant::now() + HEARSAY;
+        loop {
+            match self.bootstrap.check_alive() {
+                Err(error) => return Some(Cause::Group(Box::new(error))),
+                Ok(()) if Instant::now() > until => return None,
+                Ok(()) => std::thread::sleep(HEARSAY / 100),
+            }
+        }
     }
 
     pub(super) fn bootstrap(&self) -> &Arc<Bootstrap> {
@@ -254,23 +260,33 @@ impl Group {
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         let sent = self.session()?.exchange_all(text, &bytes, &files);
         let own = offer.inspect_err(|error| self.give_up(error))?.own;
-        let received = || -> Result<_, Error> {
-            let (mut memories, mut others) = (Vec::new(), Vec::new());
+        let offers = || -> Result<_, Error> {
+            let mut offers = Vec::new();
             for (peer, sent) in (0_u32..).zip(sent?) {
                 if peer == self.rank {
-                    memories.push(own.clone());
-                    others.push(beside.to_vec());
+                    offers.push((Vec::new(), beside.to_vec(), sent.files));
                     continue;
                 }
                 let (offer, beside): (Offer, Vec<u8>) = decode(peer, sent.bytes)?;
-                let pieces = match offer {
-                    Offer::Memories(pieces) => pieces,
+                match offer {
+                    Offer::Memories(pieces) => offers.push((pieces, beside, sent.files)),
                     Offer::Failed(why) => return Err(Error::Lost { peer, why }),
-                };
-                let mut files = sent.files.into_iter();
-                let import = |piece| self.import(peer, piece, &mut files);
-                memories.push(pieces.into_iter().map(import).collect::<Result<_, _>>()?);
+                }
+            }
+            Ok(offers)
+        };
+        // That somebody cannot go on all know, and there is nothing to map.
+        let offers = offers().inspect_err(|error| self.give_up(error))?;
+        let received = || -> Result<_, Error> {
+            let (mut memories, mut others) = (Vec::new(), Vec::new());
+            for (peer, (pieces, beside, files)) in (0_u32..).zip(offers) {
                 others.push(beside);
+                let mut files = files.into_iter();
+                let import = |piece| self.import(peer, piece, &mut files);
+                memories.push(match peer == self.rank {
+                    true => own.clone(),
+                    false => pieces.into_iter().map(import).collect::<Result<_, _>>()?,
+                });
             }
             Ok(Traded { memories, others })
         };
