@@ -327,7 +327,8 @@ impl Machine {
     fn perform(&self, memory: &Memory, state: &mut State) {
         state.turns += 1;
         let now = |stream: usize| {
-            let mixed = (self.options.seed ^ state.turns).wrapping_add(stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mixed =
+                (self.options.seed ^ state.turns).wrapping_add(stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
             !self.options.late || mixed >> 62 == 0
         };
         let streams_now: BTreeSet<usize> = state.streams.keys().copied().filter(|&stream| now(stream)).collect();

@@ -182,7 +182,9 @@ fn a_rank_that_is_killed(seed: u64) -> Result<(), Failed> {
 /// Long enough for several pieces on their way at once, and a rest.
 fn long_messages(world: &World, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allgather_ring_ports", 2, 1)?;
-    for (dtype, count) in [(DataType::F32, 2 * ((5 << 18) + 13)), (DataType::U8, 2 * (1 << 20)), (DataType::U8, 2 * 777)] {
+    for (dtype, count) in
+        [(DataType::F32, 2 * ((5 << 18) + 13)), (DataType::U8, 2 * (1 << 20)), (DataType::U8, 2 * 777)]
+    {
         Work::new(plan.clone(), Message::new(dtype, count).any_size(), 2)?.run(world, rank)?;
     }
     Ok(())
@@ -229,7 +231,9 @@ fn graphs(world: &World, rank: u32) -> Result<(), Failed> {
         buffers.read_output(rank, &mut found)?;
         let expected = (value(0) + value(1)).to_ne_bytes();
         if let Some(at) = found.chunks(4).position(|found| found != expected) {
-            return Err(format!("round {round}, element {at}: {:x?}, expected {expected:x?}", &found[4 * at..][..4]).into());
+            return Err(
+                format!("round {round}, element {at}: {:x?}, expected {expected:x?}", &found[4 * at..][..4]).into()
+            );
         }
     }
     Ok(())
