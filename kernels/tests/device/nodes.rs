@@ -7,7 +7,7 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_exec::algorithms::{self, Placement, Shipped};
-use mscclpp_exec::cuda::{self, World};
+use mscclpp_exec::cuda::{self, Prepare, World};
 use mscclpp_exec::error::{Blocked, Cause, WaitsFor};
 use mscclpp_exec::{DataType, Error, Message};
 use mscclpp_kernels::Options;
@@ -71,7 +71,7 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
     let timeout = Duration::from_millis(if role == "stalled" { 20 } else { 20_000 });
     let world = World::join(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
     match role {
-        "one_link" => one_link(&world, rank),
+        "one_link" => one_link(&world, player),
         "two_nodes" => two_nodes(&world, player),
         "long_messages" => long_messages(&world, rank),
         "graphs" => graphs(&world, rank),
@@ -97,12 +97,17 @@ fn shipped(name: &str, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
     plan_of(algorithms::find(name).ok_or("no such algorithm")?, ranks, per_node)
 }
 
-/// Two ranks, all through ports.
-fn one_link(world: &World, rank: u32) -> Result<(), Failed> {
-    let plan = shipped("allgather_ring_ports", 2, 1)?;
-    for dtype in [DataType::F32, DataType::F16, DataType::U8] {
-        let work = Work::new(plan.clone(), Message::new(dtype, 106).any_size(), 3)?;
-        work.run(world, rank)?;
+/// Two ranks, all through ports, by the interpreter and by kernels written for the plan.
+fn one_link(world: &World, player: &Player) -> Result<(), Failed> {
+    for name in ["allgather_ring_ports", "allreduce_ring_ports"] {
+        let plan = shipped(name, 2, 1)?;
+        for dtype in [DataType::F32, DataType::F16, DataType::U8] {
+            let work = Work::new(plan.clone(), Message::new(dtype, 106).any_size(), 3)?;
+            work.run(world, player.group.rank())?;
+            if player.compiles() && dtype == DataType::F32 {
+                work.run_as(world, player.group.rank(), Prepare { specialise: true })?;
+            }
+        }
     }
     Ok(())
 }

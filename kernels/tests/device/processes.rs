@@ -12,14 +12,15 @@ use libtest_mimic::{Failed, Trial};
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::bootstrap::{self, Bootstrap};
-use mscclpp_exec::cuda::{self, Device, DeviceBuffer, World};
+use mscclpp_exec::cuda::jit::Cache;
+use mscclpp_exec::cuda::{self, Device, DeviceBuffer, Prepare, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{DataType, Error, Message, cpu};
 use mscclpp_kernels::{Options, simulator};
 
 use super::bits::shipped;
 use super::devices::with_seeds;
-use super::{mock, nodes, stalls};
+use super::{CACHE, mock, nodes, stalls};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     let plans = algorithms::all().iter().map(|algorithm| {
@@ -69,7 +70,15 @@ impl Work {
 
     /// A rank's part.
     pub(crate) fn run(&self, world: &World, rank: u32) -> Result<(), Error> {
-        let mut run = world.prepare(&self.plan, self.message)?;
+        self.run_as(world, rank, Prepare::default())
+    }
+
+    /// The same, prepared with settings.
+    pub(crate) fn run_as(&self, world: &World, rank: u32, prepare: Prepare) -> Result<(), Error> {
+        let mut run = world.prepare_with(&self.plan, self.message, prepare)?;
+        if prepare.specialise {
+            run.specialised().map_err(|why| Error::Internal(format!("not specialised: {why}")))?;
+        }
         let (mut buffers, stream) = (run.buffers()?, world.stream()?);
         for (number, launch) in self.launches.iter().enumerate() {
             let [input, before, after] = &launch[rank as usize];
@@ -421,8 +430,13 @@ impl Player {
                 let rig = mock::driver()?.devices(options, 1)?;
                 (rig.devices[0].clone(), Some(rig))
             }
-            _ => (Device::with_driver(simulator(options)?), None),
+            _ => (Device::with_cache(simulator(options)?, Cache::at(CACHE)), None),
         })
+    }
+
+    /// Whether there is a compiler at run time.
+    pub(crate) fn compiles(&self) -> bool {
+        self.driver != "mock"
     }
 }
 

@@ -247,7 +247,7 @@ impl Part {
             Some(Ways { group, peers, markers }) => {
                 let far = group.far.as_ref().ok_or_else(|| Error::Internal("markers on one node".into()))?;
                 let plan = program.plan.hash() as u64;
-                Some(Wires::new(device, group.bootstrap(), far, plan, markers, &peers)?)
+                Some(Wires::new(device, group.bootstrap(), (far, &group.stagings), plan, markers, &peers)?)
             }
             None => None,
         };

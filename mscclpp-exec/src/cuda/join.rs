@@ -15,7 +15,7 @@ use super::buffers::DeviceSlice;
 use super::device::Device;
 use super::driver::Export;
 use super::memory::RemoteMemory;
-use super::nodes::{Memories, Shown, Window};
+use super::nodes::{Memories, Shown, Stagings, Window};
 use super::peer;
 use super::proxy::Proxies;
 use crate::bootstrap::Bootstrap;
@@ -39,6 +39,7 @@ pub(super) struct Group {
     pub(super) nodes: Vec<u32>,
     /// Memory that ranks of different nodes tell each other of; `None` if there is one node.
     pub(super) far: Option<Arc<Memories>>,
+    pub(super) stagings: Stagings,
     /// Plans that were connected.
     connected: AtomicU64,
     /// Allocations of callers that the ranks have told each other of.
@@ -149,7 +150,8 @@ impl Group {
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
         let far = (bootstrap.num_nodes() > 1).then(Arc::default);
         let (bootstrap, device, connected) = (Arc::clone(bootstrap), device.clone(), AtomicU64::new(0));
-        let group = Self { session, device, rank, members, bootstrap, nodes, far, connected, known, broken };
+        let stagings = Stagings::default();
+        let group = Self { session, device, rank, members, bootstrap, nodes, far, stagings, connected, known, broken };
         let connected = group.connect();
         group.agree("connection of CUDA devices", connected)?;
         Ok(group)

@@ -132,7 +132,7 @@ impl MappedMemory {
     /// Bytes from byte `at` on.
     ///
     /// # Safety
-    /// The device does not write them while they are borrowed.
+    /// Nobody writes them while they are borrowed, the device neither.
     ///
     /// # Panics
     /// If they are not inside.
@@ -145,11 +145,12 @@ impl MappedMemory {
     /// The same, to write them.
     ///
     /// # Safety
-    /// The device neither reads nor writes them while they are borrowed.
+    /// Nobody else reads or writes them while they are borrowed, the device neither.
     ///
     /// # Panics
     /// If they are not inside.
-    pub(super) unsafe fn bytes_mut(&mut self, at: u64, len: u64) -> &mut [u8] {
+    #[expect(clippy::mut_from_ref, reason = "the caller sees to it that nobody else uses them")]
+    pub(super) unsafe fn bytes_mut(&self, at: u64, len: u64) -> &mut [u8] {
         self.check(at, len);
         // SAFETY: as in `bytes`.
         unsafe { std::slice::from_raw_parts_mut((self.mapped.host as u64 + at) as *mut u8, len as usize) }

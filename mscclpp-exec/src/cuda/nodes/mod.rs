@@ -3,6 +3,7 @@
 //! | what | where |
 //! |---|---|
 //! | their memory, as addresses that stand for it | `memory` |
+//! | page-locked memory for what comes and goes | `staging` |
 //! | requests to them, and what comes from them, over TCP | `wires` |
 //!
 //! The device's half knows nothing of this: it asks its proxy to copy to an address, or to signal one, as within a node. At the
@@ -10,7 +11,9 @@
 //! launch it is in, also where a graph is replayed of which the host knows nothing.
 
 mod memory;
+mod staging;
 mod wires;
 
 pub(super) use memory::{Memories, Shown, Window, is_far};
+pub(super) use staging::Stagings;
 pub(super) use wires::{Markers, Put, Wires};

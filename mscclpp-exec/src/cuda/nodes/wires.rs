@@ -16,19 +16,13 @@ use std::time::{Duration, Instant};
 use bytemuck::{Pod, Zeroable};
 
 use super::memory::{Memories, Target};
+use super::staging::{PIECE, Piece, Staging, Stagings, Way};
 use crate::bootstrap::Bootstrap;
 use crate::cuda::device::Device;
 use crate::cuda::driver::{self, Handle, SharedDriver};
-use crate::cuda::memory::MappedMemory;
 use crate::cuda::proxy::Failure;
 use crate::error::{Cause, Error};
 use crate::process::{Connection, Header};
-
-/// Most bytes of a message.
-const PIECE: u64 = 1 << 20;
-
-/// Pieces for each way and rank.
-const PIECES: usize = 2;
 
 /// Requests that may wait for a rank before the queue is held up.
 const MOST_WAITING: usize = 1024;
@@ -94,8 +88,8 @@ pub(in crate::cuda) struct Wires {
     begun: u64,
     ended: u64,
     wires: Vec<Wire>,
-    /// Copies to the device, in their order: what is done after them, whose they are, and from which piece.
-    arriving: VecDeque<(Handle, usize, usize)>,
+    /// Copies to the device, in their order: what is done after them, and from which piece.
+    arriving: VecDeque<(Handle, Piece)>,
     /// Signals that were written to each counter.
     signalled: BTreeMap<u64, u64>,
     /// Whether others were told that this rank sends nothing more.
@@ -108,9 +102,7 @@ pub(in crate::cuda) struct Wires {
 struct Wire {
     peer: u32,
     connection: Option<Connection<Frame>>,
-    /// Pieces to send, then pieces that come.
-    staging: MappedMemory,
-    free: [bool; 2 * PIECES],
+    staging: Arc<Staging>,
     outgoing: VecDeque<Outgoing>,
     incoming: Option<Incoming>,
     /// The rank has left in order.
@@ -129,8 +121,8 @@ enum Lost {
 /// A message to send.
 struct Outgoing {
     frame: Frame,
-    /// The piece that holds its bytes.
-    piece: Option<usize>,
+    /// Holds its bytes.
+    piece: Option<Piece>,
     /// The batch of the proxy after which it may go.
     after: u64,
     begun: bool,
@@ -140,7 +132,7 @@ struct Outgoing {
 /// A message of which the header has come.
 struct Incoming {
     frame: Frame,
-    piece: Option<usize>,
+    piece: Option<Piece>,
     taken: usize,
 }
 
@@ -165,7 +157,7 @@ impl Wires {
     pub(in crate::cuda) fn new(
         device: &Device,
         bootstrap: &Arc<Bootstrap>,
-        memories: &Arc<Memories>,
+        (memories, stagings): (&Arc<Memories>, &Stagings),
         plan: u64,
         markers: Markers,
         peers: &[u32],
@@ -175,8 +167,7 @@ impl Wires {
             Ok(Wire {
                 peer,
                 connection: None,
-                staging: MappedMemory::new(&driver, 2 * PIECES as u64 * PIECE)?,
-                free: [true; 2 * PIECES],
+                staging: stagings.of(peer, &driver)?,
                 outgoing: VecDeque::new(),
                 incoming: None,
                 has_left: false,
@@ -265,11 +256,9 @@ impl Wires {
         while put.bytes > 0 && self.wires[put.wire].outgoing.len() < MOST_WAITING {
             let (mut piece, mut n, mut kind) = (None, put.bytes, kind::ZEROS);
             if put.src != 0 {
-                let wire = &mut self.wires[put.wire];
-                let Some(free) = (0..PIECES).find(|&piece| wire.free[piece]) else { break };
+                let Some(free) = self.wires[put.wire].staging.take(Way::Out) else { break };
                 n = n.min(PIECE);
-                self.driver.copy(wire.staging.device(free as u64 * PIECE), put.src, n, stream)?;
-                wire.free[free] = false;
+                self.driver.copy(free.device(), put.src, n, stream)?;
                 put.src += n;
                 (piece, kind) = (Some(free), kind::DATA);
             }
@@ -319,12 +308,11 @@ impl Wires {
     /// Makes pieces free whose bytes are on the device.
     fn land(&mut self) -> driver::Result<bool> {
         let mut progress = false;
-        while let Some(&(event, wire, piece)) = self.arriving.front() {
+        while let Some(&(event, _)) = self.arriving.front() {
             if !self.driver.is_done(event)? {
                 break;
             }
             self.arriving.pop_front();
-            self.wires[wire].free[piece] = true;
             self.driver.destroy_event(event)?;
             progress = true;
         }
@@ -372,13 +360,12 @@ impl Wires {
                 break;
             }
             if frame.kind == kind::DATA {
-                let Some(piece) = incoming.piece.or_else(|| (PIECES..2 * PIECES).find(|&piece| wire.free[piece]))
-                else {
-                    break;
-                };
-                (incoming.piece, wire.free[piece]) = (Some(piece), false);
-                // SAFETY: the piece is not free, so no copy from it is under way.
-                let to = unsafe { wire.staging.bytes_mut(piece as u64 * PIECE, frame.bytes) };
+                if incoming.piece.is_none() {
+                    incoming.piece = wire.staging.take(Way::In);
+                }
+                let Some(piece) = &mut incoming.piece else { break };
+                // SAFETY: the piece was free, so no copy from it is under way, and the next one begins when it is full.
+                let to = unsafe { piece.bytes_mut(frame.bytes) };
                 let n = connection.take_bytes(&mut to[incoming.taken..]);
                 incoming.taken += n;
                 progress |= n > 0;
@@ -392,7 +379,7 @@ impl Wires {
                     break;
                 }
             }
-            let piece = incoming.piece;
+            let piece = incoming.piece.take();
             wire.incoming = None;
             self.accept(at, frame, piece)?;
             progress = true;
@@ -401,29 +388,23 @@ impl Wires {
     }
 
     /// Does what a message says, whose bytes are in a piece.
-    fn accept(&mut self, at: usize, frame: Frame, piece: Option<usize>) -> Result<(), Failure> {
+    fn accept(&mut self, at: usize, frame: Frame, piece: Option<Piece>) -> Result<(), Failure> {
         let Frame { kind, launch, memory, at: first, bytes, .. } = frame;
         let peer = self.wires[at].peer;
         let malformed = || malformed(peer, &frame);
         let is_late = launch <= self.ended;
         match kind {
             // Nobody has waited for it.
-            kind::DATA | kind::ZEROS if is_late => {
-                if let Some(piece) = piece {
-                    self.wires[at].free[piece] = true;
-                }
-            }
+            kind::DATA | kind::ZEROS if is_late => {}
             kind::DATA => {
-                let (to, piece) = (self.memories.resolve(memory, first, bytes), piece);
-                let (to, piece) = (to.ok_or_else(malformed)?, piece.ok_or_else(malformed)?);
-                let from = self.wires[at].staging.device(piece as u64 * PIECE);
-                self.driver.copy(to, from, bytes, self.stream)?;
+                let to = self.memories.resolve(memory, first, bytes).ok_or_else(malformed)?;
+                let piece = piece.ok_or_else(malformed)?;
                 let event = self.driver.create_event()?;
-                if let Err(error) = self.driver.record(event, self.stream) {
-                    self.driver.destroy_event(event)?;
-                    return Err(error.into());
-                }
-                self.arriving.push_back((event, at, piece));
+                let copied = self.driver.copy(to, piece.device(), bytes, self.stream);
+                let copied = copied.and_then(|()| self.driver.record(event, self.stream));
+                // Not free for others, even if it is not known when it is done.
+                self.arriving.push_back((event, piece));
+                copied?;
             }
             kind::ZEROS => {
                 let to = self.memories.resolve(memory, first, bytes).ok_or_else(malformed)?;
@@ -490,9 +471,9 @@ impl Wire {
         let Some(connection) = self.connection.as_mut().filter(|_| self.lost.is_none()) else { return Ok(false) };
         let mut progress = connection.write()?;
         while let Some(first) = self.outgoing.front_mut().filter(|first| first.after < done) {
-            let bytes = match first.piece {
-                // SAFETY: the copy into the piece is done, and it is not free for another one.
-                Some(piece) => unsafe { self.staging.bytes(piece as u64 * PIECE, first.frame.bytes) },
+            let bytes = match &first.piece {
+                // SAFETY: the batch with the copy into the piece is done.
+                Some(piece) => unsafe { piece.bytes(first.frame.bytes) },
                 None => &[],
             };
             if !first.begun {
@@ -512,9 +493,6 @@ impl Wire {
                     break;
                 }
             }
-            if let Some(piece) = first.piece {
-                self.free[piece] = true;
-            }
             self.outgoing.pop_front();
         }
         progress |= connection.write()?;
@@ -526,7 +504,7 @@ impl Drop for Wires {
     fn drop(&mut self) {
         // Failures cannot be mended here.
         let _ = self.driver.synchronize(self.stream);
-        for (event, ..) in self.arriving.drain(..) {
+        for (event, _) in self.arriving.drain(..) {
             let _ = self.driver.destroy_event(event);
         }
         let _ = self.driver.destroy_stream(self.stream);

@@ -1,0 +1,106 @@
+//! Page-locked memory between the device and the network.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::cuda::driver::{Result, SharedDriver};
+use crate::cuda::memory::MappedMemory;
+
+/// Most bytes of a piece.
+pub(super) const PIECE: u64 = 1 << 20;
+
+/// Pieces for each way: one is copied while another one is sent or filled.
+const PIECES: usize = 2;
+
+/// Which way a piece goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Out,
+    In,
+}
+
+/// What the plans of a world use for the ranks on other nodes, by rank. Launches follow one another, so they share it.
+#[derive(Default)]
+pub(in crate::cuda) struct Stagings {
+    by_rank: Mutex<BTreeMap<u32, Weak<Staging>>>,
+}
+
+/// The pieces for a rank.
+pub(super) struct Staging {
+    memory: MappedMemory,
+    taken: Mutex<[bool; 2 * PIECES]>,
+}
+
+/// A piece that nobody else uses until it is dropped.
+pub(super) struct Piece {
+    staging: Arc<Staging>,
+    at: usize,
+}
+
+impl Stagings {
+    /// The pieces for a rank.
+    pub(super) fn of(&self, rank: u32, driver: &SharedDriver) -> Result<Arc<Staging>> {
+        let mut by_rank = self.by_rank.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(staging) = by_rank.get(&rank).and_then(Weak::upgrade) {
+            return Ok(staging);
+        }
+        let memory = MappedMemory::new(driver, 2 * PIECES as u64 * PIECE)?;
+        let staging = Arc::new(Staging { memory, taken: Mutex::new([false; 2 * PIECES]) });
+        by_rank.insert(rank, Arc::downgrade(&staging));
+        Ok(staging)
+    }
+}
+
+impl Staging {
+    /// A piece, if one is free.
+    pub(super) fn take(self: &Arc<Self>, way: Way) -> Option<Piece> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let pieces = if way == Way::Out { 0..PIECES } else { PIECES..2 * PIECES };
+        let at = pieces.into_iter().find(|&at| !taken[at])?;
+        taken[at] = true;
+        Some(Piece { staging: Arc::clone(self), at })
+    }
+}
+
+impl Piece {
+    fn first(&self) -> u64 {
+        self.at as u64 * PIECE
+    }
+
+    /// The device's address.
+    pub(super) fn device(&self) -> u64 {
+        self.staging.memory.device(self.first())
+    }
+
+    /// Its first bytes.
+    ///
+    /// # Safety
+    /// Copies of the device into it are done.
+    ///
+    /// # Panics
+    /// If it has less.
+    pub(super) unsafe fn bytes(&self, len: u64) -> &[u8] {
+        assert!(len <= PIECE, "{len} bytes of a piece");
+        // SAFETY: nobody else uses the piece; the caller's promise for the device.
+        unsafe { self.staging.memory.bytes(self.first(), len) }
+    }
+
+    /// The same, to write them.
+    ///
+    /// # Safety
+    /// Copies of the device into it or out of it are done.
+    ///
+    /// # Panics
+    /// If it has less.
+    pub(super) unsafe fn bytes_mut(&mut self, len: u64) -> &mut [u8] {
+        assert!(len <= PIECE, "{len} bytes of a piece");
+        // SAFETY: nobody else uses the piece; the caller's promise for the device.
+        unsafe { self.staging.memory.bytes_mut(self.first(), len) }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.staging.taken.lock().unwrap_or_else(PoisonError::into_inner)[self.at] = false;
+    }
+}
