@@ -343,6 +343,13 @@ fn stalled(world: &World, player: &Player) -> Result<(), Failed> {
     }
 }
 
+/// What this process has of them.
+fn threads_and_sockets() -> Result<[usize; 2], Failed> {
+    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    let files = std::fs::read_dir("/proc/self/fd")?.flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
+    Ok([threads, files.filter(|name| name.to_string_lossy().starts_with("socket:")).count()])
+}
+
 /// Calls that fail on rank 1, each of the first ones of which does: it says which, the other one hears of it, and nothing is
 /// left behind, to which the simulator sees.
 fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed> {
@@ -357,6 +364,7 @@ fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed
         "cuEventRecord",
         "cuEventQuery",
     ];
+    let before = threads_and_sockets()?;
     for call in calls {
         for nth in 1..=12 {
             let failing = (rank == 1).then_some((call, nth));
@@ -371,6 +379,12 @@ fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed
                 run.synchronize(&stream)
             };
             let result = run();
+            let after = threads_and_sockets()?;
+            if after != before {
+                return Err(
+                    format!("after call {nth} of {call}: {after:?} threads and sockets, before {before:?}").into()
+                );
+            }
             let said = player.group.all_gather(format!("{result:?}").as_bytes())?;
             match (rank, &result) {
                 (1, Err(Error::Driver(error))) if error.call == call => {}
