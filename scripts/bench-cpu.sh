@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Collectives between processes on this machine, side by side with what else it has.
+# Collectives on this machine, side by side with what else it has: ranks in processes of their own, and ranks as tasks of one.
 #
 # All contenders run in turns, round after round, in one run; times are medians of the slowest rank, inputs rewritten before and
 # outputs read after each call, results verified; a size counts with its median over the rounds. Prints the times, then
@@ -58,8 +58,19 @@ ours() {
     env RANK=0 WORLD_SIZE="$n" LOCAL_RANK=0 LOCAL_WORLD_SIZE="$n" MASTER_ADDR=127.0.0.1 MASTER_PORT=$port \
         "${bind[@]}" "$program" bench "$collective" --json -e "$end" "$@" >"$work/json"
     wait
+    note "$name" "$n"
+}
+
+# tasks N COLLECTIVE: all ranks in one process
+tasks() {
+    "$program" bench "$2" --virtual-ranks "$1" --json -e "$end" >"$work/json"
+    note tasks "$1"
+}
+
+# note NAME N: keeps what was measured last
+note() {
     # One object per line; keys as `mscclpp bench --help` says.
-    awk -v name="$name" -v n="$n" '
+    awk -v name="$1" -v n="$2" '
         function value(key) { match($0, "\"" key "\":[^,}]*"); return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) }
         { gsub(/"/, "\"") ; if (value("wrong") + 0 > 0) { print "wrong results" > "/dev/stderr"; exit 1 }
           c = value("collective"); gsub(/["_]/, "", c); print name, c, n, value("bytes"), value("time_us") }' "$work/json" >>"$rows"
@@ -85,6 +96,7 @@ for ((round = 1; round <= rounds; round++)); do
             ours "$n" $collective registered
         done
         ours "$n" all_reduce private --private
+        if [ "$n" -gt 2 ]; then tasks "$n" all_reduce; fi
         if [ $mpi = 1 ]; then
             openmpi "$n" $all openmpi
             if [ "$n" = 2 ]; then
@@ -159,9 +171,15 @@ awk '
         compare("A14 all-gather, registered : hand-written", "registered", "roof", "allgather", 2, 0, 1e18)
         compare("A14 reduce-scatter, registered : hand-written", "registered", "roof", "reducescatter", 2, 0, 1e18)
         compare("A14 all-to-all, registered : hand-written", "registered", "roof", "alltoall", 2, 0, 1e18)
-        compare("A16 all-reduce, 4 ranks : Open MPI", "registered", "openmpi", "allreduce", 4, 0, 1e18)
-        compare("A17 all-reduce, 8 ranks : Open MPI", "registered", "openmpi", "allreduce", 8, 0, 1e18)
+        for (n = 4; n <= 8; n += 4) {
+            row = n == 4 ? "A16" : "A17"
+            compare(row " all-reduce, " n " ranks as tasks : Open MPI", "tasks", "openmpi", "allreduce", n, 0, 1e18)
+            compare(row " all-reduce, " n " processes : Open MPI", "registered", "openmpi", "allreduce", n, 0, 1e18)
+            compare(row " all-reduce, " n " processes, private : Open MPI", "private", "openmpi", "allreduce", n, 0, 1e18)
+        }
+        compare("A18 all-reduce, registered, up to 16K : Gloo", "registered", "gloo", "allreduce", 2, 0, 16384)
         compare("A18 all-reduce, private, up to 16K : Gloo", "private", "gloo", "allreduce", 2, 0, 16384)
+        compare("A18 all-reduce, registered, from 1M : Gloo", "registered", "gloo", "allreduce", 2, 1048576, 1e18)
         compare("A18 all-reduce, private, from 1M : Gloo", "private", "gloo", "allreduce", 2, 1048576, 1e18)
         compare("A19 start-up, 2 ranks : mpirun", "registered", "openmpi", "startup", 2, 0, 1e18)
     }' "$work/medians"

@@ -311,10 +311,24 @@ fn a_selection_is_explained() {
 }
 
 #[test]
+fn virtual_ranks_are_measured_in_one_process() {
+    let run = mscclpp(words("bench all_reduce --virtual-ranks 3,8 -b 1K -e 4K -n 4 -w 1 -c 1 --json")).succeeds();
+    let lines: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let ranks: Vec<_> = lines.iter().map(|line| line["ranks"].as_u64()).collect();
+    assert_eq!(ranks, [Some(3), Some(3), Some(8), Some(8)]);
+    for line in &lines {
+        assert!(line["virtual"] == true && line["wrong"] == 0 && line["plan"] == "allreduce_all_pairs", "{line}");
+    }
+    mscclpp(words("bench all_gather --virtual-ranks 2 --in-place -e 1K -n 2")).succeeds();
+    let run = mscclpp(words("bench all_reduce --virtual-ranks 2 --plan allreduce_rng")).ends_with(2);
+    assert!(run.stderr.contains("did you mean `allreduce_ring`"), "{}", run.stderr);
+}
+
+#[test]
 fn a_device_is_asked_for_by_its_own_options() {
     for arguments in [
-        "bench all_reduce --virtual-ranks 2",
         "bench all_reduce --backend cuda --ranks 2",
+        "bench all_reduce --backend cuda --warmup 3",
         "bench all_reduce --backend cuda --private",
     ] {
         let run = mscclpp(words(arguments)).ends_with(2);

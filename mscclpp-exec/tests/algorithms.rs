@@ -189,6 +189,7 @@ fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
     let none = Cost::default();
     let others = (p - 1.0) / p;
     Some(match name {
+        "allgather_pull" => Cost { read: others, ..none },
         "allgather_pairwise" | "allgather_all_pairs" | "allgather_ring" | "alltoall_direct" => {
             Cost { sent: others, ..none }
         }

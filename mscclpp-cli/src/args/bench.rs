@@ -17,11 +17,14 @@ Examples:
   mscclpp launch -n 4 -- mscclpp bench all_gather -e 1M       four processes
   mpirun -np 2 mscclpp bench all_reduce --private --json      under another launcher
   mscclpp bench all_reduce --ranks 2 --plan allreduce_ring    one algorithm instead of what is selected
+  mscclpp bench all_reduce --virtual-ranks 8                  eight ranks as tasks on this process's cores
   mscclpp bench all_reduce --backend cuda --virtual-ranks 8   eight ranks on one CUDA device
 
 Before every call a rank rewrites its input, after it it reads its output, both untimed. All ranks meet, then each
-clocks its own call. The time is the median over the calls of the slowest rank's. On a device, launches are replayed in a
-graph and timed by events; the time of launches one by one, and what each costs the host, stand beside it.
+clocks its own call. The time is the median over the calls of the slowest rank's. Virtual ranks take turns on as many
+threads as there are cores: the calling thread writes all inputs, reads all outputs and clocks launches of all ranks.
+On a device, launches are replayed in a graph and timed by events; the time of launches one by one, and what each costs the
+host, stand beside it.
 Exit codes: 0 no element was wrong, 1 wrong elements, 2 a call that cannot be made so, 3 ranks that are missing")]
 pub(crate) struct BenchArgs {
     /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv
@@ -36,7 +39,7 @@ pub(crate) struct BenchArgs {
     /// Each size is so many times the one before
     #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..))]
     pub(crate) factor: u64,
-    /// Timed calls per size [default: 10 of large messages, up to 1000 of small ones]
+    /// Timed calls per size [default: 30 of large messages, up to 4000 of small ones]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: Option<u32>,
     /// Calls before the timed ones [default: a tenth of them, and 2]
@@ -65,8 +68,8 @@ pub(crate) struct BenchArgs {
     /// What runs the calls: cpu, or cuda (all ranks on device 0)
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
     pub(crate) backend: Backend,
-    /// On a device, numbers of ranks to measure [default: 2,4,8]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["ranks", "private", "warmup"], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// Numbers of ranks that are tasks of one launch, of this process or on a device [default on a device: 2,4,8]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["ranks", "private"], value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) virtual_ranks: Vec<u32>,
     /// Print one JSON object per size
     #[arg(long)]

@@ -28,6 +28,7 @@ pub(crate) use shipped::{MAX_ARGUMENT, MAX_RANKS};
 static ALL: &[Shipped] = &[
     allgather::pairwise::ENTRY,
     allgather::all_pairs::ENTRY,
+    allgather::pull::ENTRY,
     allgather::ring::ENTRY,
     allgather::ring_ports::ENTRY,
     allgather::packets::ENTRY,

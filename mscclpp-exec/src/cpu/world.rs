@@ -60,7 +60,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             workers: None,
-            parallel_from: 1 << 20,
+            parallel_from: 1 << 21,
             schedule: Schedule::RoundRobin,
             scratch_limit: 1 << 36,
             scratch_pool: 1 << 26,

@@ -212,7 +212,7 @@ impl<'a> Operands<'_, 'a> {
             return 0;
         }
         let (srcs, dsts) = lines.split_at(self.srcs.len());
-        fuse(srcs, dsts, streams(whole * dsts.len()));
+        fuse(srcs, dsts);
         whole as u64
     }
 
@@ -279,12 +279,6 @@ impl<'a> Operands<'_, 'a> {
     }
 }
 
-/// Whether so many bytes are better written past the caches, which they would only empty.
-fn streams(bytes: usize) -> bool {
-    const FROM: usize = 1 << 22;
-    bytes >= FROM
-}
-
 /// Copies bytes of one span to another.
 pub(crate) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     // What lies behind the end of the destination would be dropped anyway.
@@ -292,7 +286,7 @@ pub(crate) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     let whole = len - len % LINE;
     let mut done = 0;
     if let (Some(from), Some(to)) = (from.lines(0, whole), to.lines(0, whole)) {
-        copy_lines(from, to, streams(whole));
+        copy_lines(from, to);
         done = whole;
     }
     for at in (done..len).step_by(LINE) {

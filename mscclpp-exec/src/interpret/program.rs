@@ -127,6 +127,8 @@ pub(crate) struct Instr {
     pub(crate) unit: u64,
     /// Whether it accesses what another rank's caller has handed in.
     pub(crate) visits: bool,
+    /// Whether no other rank touches what it accesses, in any way that matters.
+    pub(crate) alone: bool,
 }
 
 impl Instr {
@@ -146,6 +148,7 @@ impl Instr {
         body: 0,
         unit: 0,
         visits: false,
+        alone: false,
     };
 }
 

@@ -10,15 +10,17 @@ use crate::numeric::{LINE, Line, Number, combine};
 /// Combines line i of all sources from left to right and writes the result to line i of all destinations, for as many lines as
 /// all have.
 ///
-/// `streams`: past the caches, for more data than they hold. Written by the time this returns, as far as anybody can tell who
-/// sees what is written later.
-pub(crate) fn fuse<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_>], streams: bool) {
+/// Long slices are written past the caches, which they would only empty; written all the same by the time this returns, as far
+/// as anybody can tell who sees what is written later.
+pub(crate) fn fuse<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_>]) {
     let count = srcs.iter().chain(dsts).map(Lines::len).min().unwrap_or(0);
     if srcs.is_empty() || count == 0 || dsts.iter().any(|dst| dst.is_shared()) {
         return;
     }
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
+        // Who streams waits at the end until all is written.
+        let streams = count * LINE >= SHORT && dsts.iter().all(|dst| dst.slice_len() >= LONG);
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the processor has the feature; every line below `count` lies in its slice, and destinations are lent
             // for writing.
@@ -29,19 +31,28 @@ pub(crate) fn fuse<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_
             return unsafe { x86::by_sources_256::<T, OP>(srcs, dsts, count, streams) };
         }
     }
-    let _ = streams;
     // SAFETY: as above.
     unsafe { by_sources::<T, OP>(srcs, dsts, count, false) }
 }
 
-/// Copies as many lines as both have; `streams` as in [`fuse`].
-pub(crate) fn copy_lines(from: Lines<'_>, to: Lines<'_>, streams: bool) {
+/// Copies as many lines as both have; otherwise as [`fuse`].
+pub(crate) fn copy_lines(from: Lines<'_>, to: Lines<'_>) {
     // One source is not combined with anything.
-    fuse::<u64, { crate::numeric::SUM }>(&[from], &[to], streams);
+    fuse::<u64, { crate::numeric::SUM }>(&[from], &[to]);
 }
+
+/// Bytes of a slice that is written past the caches, and those of the shortest range that is.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const LONG: usize = 1 << 22;
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+const SHORT: usize = 1 << 15;
 
 /// Lines that are read before the first is written.
 const GROUP: usize = 4;
+
+/// How many lines ahead a processor is told what it needs next. Lines that another core wrote last come late otherwise: what
+/// processors guess themselves begins anew with every page.
+const AHEAD: usize = 16;
 
 /// The combination of two lines, element by element.
 #[inline(always)]
@@ -58,7 +69,10 @@ fn both<T: Number, const OP: u8>(left: Line, right: Line) -> Line {
 
 /// Defines the loops over lines for a way to load and store them.
 macro_rules! loops {
-    ($(#[$feature:meta])? $by_sources:ident, $two:ident, $any:ident, $load:path, $store:path, $stream:path, $fence:path) => {
+    (
+        $(#[$feature:meta])? $by_sources:ident, $two:ident, $any:ident, $load:path, $store:path, $stream:path, $fence:path,
+        $will_read:path, $will_write:path
+    ) => {
         /// # Safety
         /// All operands have `count` lines, destinations are lent for writing, and the processor has what this needs.
         $(#[$feature])?
@@ -89,6 +103,13 @@ macro_rules! loops {
             if dsts.iter().all(|dst| place(dst) == place(&srcs[0]) && place(dst) == place(&srcs[1])) {
                 for i in 0..count {
                     let at = i * LINE;
+                    if i + AHEAD < count {
+                        let ahead = at + AHEAD * LINE;
+                        srcs.iter().for_each(|src| $will_read(src.base().wrapping_add(ahead)));
+                        if !streams {
+                            dsts.iter().for_each(|dst| $will_write(dst.base().wrapping_add(ahead)));
+                        }
+                    }
                     // SAFETY: `i` is less than the number of lines of all operands.
                     unsafe {
                         let sum = both::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at)));
@@ -104,6 +125,12 @@ macro_rules! loops {
                 // Several lines are read before the first is written: a line that is written at nearly the same place of a
                 // page as the next one is read holds that up.
                 let n = GROUP.min(count - done);
+                for i in done + AHEAD..(done + AHEAD + n).min(count) {
+                    srcs.iter().for_each(|src| $will_read(src.base().wrapping_add(i * LINE)));
+                    if !streams {
+                        dsts.iter().for_each(|dst| $will_write(dst.base().wrapping_add(i * LINE)));
+                    }
+                }
                 let mut sums = [Line::ZERO; GROUP];
                 for (i, sum) in sums[..n].iter_mut().enumerate() {
                     let at = (done + i) * LINE;
@@ -131,6 +158,12 @@ macro_rules! loops {
             let mut done = 0;
             while count - done >= GROUP {
                 let mut sums = [Line::ZERO; GROUP];
+                for i in done + AHEAD..(done + AHEAD + GROUP).min(count) {
+                    srcs.iter().for_each(|src| $will_read(src.base().wrapping_add(i * LINE)));
+                    if !streams {
+                        dsts.iter().for_each(|dst| $will_write(dst.base().wrapping_add(i * LINE)));
+                    }
+                }
                 for (i, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: the line is below `count`.
                     *sum = unsafe { $load(srcs[0].base().add((done + i) * LINE)) };
@@ -180,7 +213,10 @@ unsafe fn load(at: *const u8) -> Line {
 /// Nothing to wait for.
 fn no_fence() {}
 
-loops!(by_sources, two, any, load, unit::store_line, unit::store_line, no_fence);
+/// Nobody to tell.
+fn no_hint(_: *const u8) {}
+
+loops!(by_sources, two, any, load, unit::store_line, unit::store_line, no_fence, no_hint, no_hint);
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod x86 {
@@ -198,7 +234,9 @@ mod x86 {
         load_512,
         store_512,
         stream_512,
-        fence
+        fence,
+        will_read,
+        will_write
     );
     loops!(
         #[target_feature(enable = "avx2")]
@@ -208,7 +246,9 @@ mod x86 {
         load_256,
         store_256,
         stream_256,
-        fence
+        fence,
+        will_read,
+        will_write
     );
 
     /// # Safety
@@ -293,6 +333,20 @@ mod x86 {
                 in(ymm_reg) low, in(ymm_reg) high, in(reg) at, options(nostack, preserves_flags)
             );
         }
+    }
+
+    /// A line will be read soon, if there is one.
+    #[inline(always)]
+    fn will_read(at: *const u8) {
+        // SAFETY: a hint, which accesses nothing, whatever the address.
+        unsafe { asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
+    }
+
+    /// A line will be written soon, if there is one.
+    #[inline(always)]
+    fn will_write(at: *const u8) {
+        // SAFETY: as in `will_read`; processors that do not know it do nothing.
+        unsafe { asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
     }
 
     /// Streamed lines come before everything that is written from now on.

@@ -277,6 +277,12 @@ impl Lines<'_> {
         self.base
     }
 
+    /// Bytes of the slice that they lie in.
+    #[inline(always)]
+    pub(super) fn slice_len(&self) -> usize {
+        self.lent.len
+    }
+
     /// Whether they may only be read.
     #[inline(always)]
     pub(super) fn is_shared(&self) -> bool {

@@ -23,7 +23,7 @@ pub(crate) struct Reducer {
 }
 
 /// Combines lines of sources into lines of destinations, past the caches or not.
-pub(crate) type Fuse = fn(&[Lines<'_>], &[Lines<'_>], bool);
+pub(crate) type Fuse = fn(&[Lines<'_>], &[Lines<'_>]);
 
 /// Divides the elements of a block by the number of ranks.
 pub(crate) type Divider = fn(&mut Block, u32);

@@ -48,9 +48,12 @@ pub(super) fn meet(program: &mut Program, me: u32, together: impl Fn(u32, u32) -
         program.agents[agent].end -= n;
     }
     for (code, &n) in program.agents.iter().zip(&front) {
-        if code.rank == me && n > 0 && code.start < code.end {
-            // Nothing is done before all are there.
-            program.instrs[code.start as usize].visits = true;
+        if code.rank == me && n > 0 {
+            // Nothing is done before all are there but what is nobody else's business.
+            let code = &mut program.instrs[code.start as usize..code.end as usize];
+            if let Some(first) = code.iter_mut().find(|instr| !instr.alone) {
+                first.visits = true;
+            }
         }
     }
     met
@@ -212,6 +215,21 @@ mod tests {
             assert_eq!(met.begun, [true, false, true], "{name}");
             assert_eq!(met.finished, [true, false, true], "{name}");
         }
+    }
+
+    #[test]
+    fn what_is_nobody_elses_business_waits_for_nobody() {
+        let visits = |name| -> Vec<bool> {
+            let mut program = shipped(name);
+            crate::process::placement::place(&mut program, 1);
+            meet(&mut program, 1, |_, _| true);
+            let code = program.agents.iter().find(|code| code.rank == 1).expect("a thread block");
+            program.instrs[code.start as usize..code.end as usize].iter().map(|instr| instr.visits).collect()
+        };
+        // The own chunk is copied to where nobody looks; then two peers' chunks are read.
+        assert_eq!(visits("allgather_pull")[..2], [false, true]);
+        // What peers write to may not be touched before they are there.
+        assert_eq!(visits("allreduce_all_pairs").first(), Some(&true));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use mscclpp_core::collective::CollectiveKind;
 
 use super::pieces::Pieces;
-use crate::interpret::{Operand, Program, Space};
+use crate::interpret::{Action, Operand, Program, Space};
 
 /// What a rank hands in: input or the one buffer of an in-place plan, output.
 pub(super) const SLOTS: usize = 2;
@@ -167,22 +167,28 @@ fn settle(program: &Program, me: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS
     }
 }
 
-/// Marks own operands that use the caller's memory, and own operations that access other callers'.
+/// Marks own operands that use the caller's memory, and own operations that access other callers', or nothing that others touch.
 fn mark(program: &mut Program, me: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS]) {
-    let mut own = Vec::new();
-    each_own_operand(program, me, |at| own.push(at));
-    for at in own {
-        let operand = &mut program.operands[at];
-        let (slot, pieces) = slots.of(operand);
-        // All of its pieces or none.
-        if uses[slot][pieces].first().is_none_or(|piece| piece.private) {
-            operand.space = if operand.space == Space::Input { Space::OwnInput } else { Space::OwnOutput };
-        }
-    }
-    for code in program.agents.iter().filter(|code| code.rank == me) {
-        for instr in &mut program.instrs[code.start as usize..code.end as usize] {
-            let operands = &program.operands[instr.operands as usize..][..(instr.srcs + instr.dsts) as usize];
-            instr.visits = operands.iter().any(|operand| operand.rank != me && operand.space.is_callers());
+    let Program { agents, instrs, operands, .. } = program;
+    for code in agents.iter().filter(|code| code.rank == me) {
+        for instr in &mut instrs[code.start as usize..code.end as usize] {
+            let all = &mut operands[instr.operands as usize..][..(instr.srcs + instr.dsts) as usize];
+            instr.visits = all.iter().any(|operand| operand.rank != me && operand.space.is_callers());
+            instr.alone = matches!(instr.action, Action::Copy | Action::Reduce);
+            for (number, operand) in all.iter_mut().enumerate() {
+                if operand.rank != me || !operand.space.is_callers() {
+                    instr.alone = false;
+                    continue;
+                }
+                let (slot, pieces) = slots.of(operand);
+                let uses = &uses[slot][pieces];
+                let written = number >= instr.srcs as usize;
+                instr.alone &= !uses.iter().any(|piece| piece.peer_writes || written && piece.peer_reads);
+                // All of its pieces or none.
+                if uses.first().is_none_or(|piece| piece.private) {
+                    operand.space = if operand.space == Space::Input { Space::OwnInput } else { Space::OwnOutput };
+                }
+            }
         }
     }
 }

@@ -49,6 +49,8 @@ pub struct Request {
     pub same_bits: bool,
     /// What the plan runs on.
     pub backend: Backend,
+    /// Whether all ranks are tasks of one launch, which take turns on whatever runs it: a [`cpu::World`](crate::cpu::World).
+    pub virtually: bool,
 }
 
 /// What runs a plan.
@@ -99,6 +101,7 @@ impl Request {
             multicast: false,
             same_bits: true,
             backend: Backend::Cpu,
+            virtually: false,
         }
     }
 

@@ -15,6 +15,8 @@ pub(super) struct Rule {
     backend: Option<Backend>,
     /// Only for private buffers, which are copied to where peers read them.
     private: bool,
+    /// Only for ranks that are tasks of one launch.
+    virtually: bool,
     /// Largest message per rank, in bytes.
     most: u64,
     /// Most ranks.
@@ -40,7 +42,7 @@ impl Rule {
         name: &'static str,
         because: &'static str,
     ) -> Self {
-        Self { collective, nodes, backend: None, private: false, most, ranks, name, because }
+        Self { collective, nodes, backend: None, private: false, virtually: false, most, ranks, name, because }
     }
 
     /// The rule for cores that share memory.
@@ -55,6 +57,12 @@ impl Rule {
         self
     }
 
+    /// The rule for ranks that are tasks of one launch on the CPU.
+    const fn on_tasks(mut self) -> Self {
+        self.virtually = true;
+        self.on_cpu()
+    }
+
     /// Whether it speaks of a request.
     pub(super) fn covers(&self, request: &Request) -> bool {
         let nodes = if request.nodes() == 1 { Nodes::One } else { Nodes::Several };
@@ -62,6 +70,7 @@ impl Rule {
             && self.nodes == nodes
             && self.backend.is_none_or(|backend| backend == request.backend)
             && !(self.private && request.registered)
+            && (!self.virtually || request.virtually)
             && request.ranks <= self.ranks
             && request.bytes <= self.most
     }
@@ -74,6 +83,8 @@ const FEW_STEPS: &str = "between nodes few steps count for short messages";
 const NO_PACKETS: &str = "to read a peer's memory costs a core less than to unpack packets";
 const NO_RESULTS: &str = "to reduce private data twice costs less than to copy the results of others";
 const NO_WRITES: &str = "to read what is in a peer's cache costs a core less than to write to it";
+const NO_WAITS: &str = "a step costs nothing where ranks take turns, but to reduce everywhere does";
+const NO_RESULTS_OUT: &str = "what is read straight to private memory is not copied there afterwards";
 const NODES: &str = "the ranks of a node share what goes between nodes";
 
 const K: u64 = 1 << 10;
@@ -85,10 +96,14 @@ pub(super) static RULES: &[Rule] = {
     use CollectiveKind::*;
     use Nodes::*;
     &[
+        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", NO_WAITS).on_tasks(),
         Rule::new(AllReduce, One, 2, 64 * K, "allreduce_one_shot", NO_RESULTS).on_cpu().private(),
         Rule::new(AllReduce, One, 8, 16 * K, "allreduce_one_shot", ONE_STEP).on_cpu(),
         Rule::new(AllReduce, One, 64, K, "allreduce_one_shot", ONE_STEP).on_cpu(),
         Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", NO_PACKETS).on_cpu(),
+        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", NO_RESULTS_OUT).on_cpu().private(),
+        Rule::new(AllGather, One, ALL, 16 * K, "allgather_all_pairs", NO_PACKETS).on_cpu(),
+        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", NO_WRITES).on_cpu(),
         Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", NO_PACKETS).on_cpu(),
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", NO_PACKETS).on_cpu(),
         Rule::new(AllToAll, One, ALL, 256 * K, "alltoall_pull", NO_WRITES).on_cpu(),

@@ -140,7 +140,7 @@ fn run<T: Element>(group: &mut Group, request: &Request, measuring: Measuring) -
 }
 
 /// Loads a word of every cache line, so that whoever left it in another cache pays for that.
-fn read_all(bytes: &[u8]) {
+pub(super) fn read_all(bytes: &[u8]) {
     let sum = bytes.iter().step_by(64).fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
     black_box(sum);
 }
@@ -157,7 +157,7 @@ fn join(group: &Group, times: &[u64], wrong: Option<u64>) -> Result<Measured, Er
     Ok(Measured { slowest: median(slowest), average: median(average), wrong: wrong.map(|_| column(0).sum()) })
 }
 
-fn median(mut nanoseconds: Vec<u64>) -> Duration {
+pub(super) fn median(mut nanoseconds: Vec<u64>) -> Duration {
     nanoseconds.sort_unstable();
     Duration::from_nanos(nanoseconds.get(nanoseconds.len() / 2).copied().unwrap_or(0))
 }

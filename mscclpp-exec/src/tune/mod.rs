@@ -9,12 +9,14 @@ mod measure;
 mod record;
 mod table;
 mod tuner;
+mod world;
 
 pub use machine::{Difference, Machine};
 pub use measure::{Measured, Measuring, measure};
 pub use record::{Entry, Timed};
 pub use table::{Table, TableError};
 pub use tuner::Tuner;
+pub use world::measure_world;
 
 /// The variable that names a table for [`Registry::from_env`](crate::select::Registry::from_env).
 pub const TABLE_VARIABLE: &str = "MSCCLPP_TUNING_TABLE";

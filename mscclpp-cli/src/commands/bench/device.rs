@@ -20,8 +20,8 @@ use crate::report::three_digits;
 /// # Errors
 /// As [`super::bench`]; [`Error::Call`] if there is no device, or if what is asked for does not fit on it.
 pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
-    if args.ranks.is_some() || args.private {
-        let text = "a device has --virtual-ranks, with buffers of its own: leave --ranks and --private out";
+    if args.ranks.is_some() || args.private || args.warmup.is_some() {
+        let text = "a device has --virtual-ranks, with buffers of its own and graphs: leave --ranks, --private and --warmup out";
         return Err(Error::Usage(text.into()));
     }
     let device = Device::new(0).map_err(|reason| failed(reason.into()))?;

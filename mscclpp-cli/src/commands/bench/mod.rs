@@ -1,6 +1,7 @@
 //! `mscclpp bench`: how long calls take.
 
 mod device;
+mod tasks;
 
 use std::process::ExitCode;
 
@@ -27,9 +28,7 @@ use crate::report::three_digits;
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     let sizes = sizes(args)?;
     let wrong = match args.backend {
-        Backend::Cpu if !args.virtual_ranks.is_empty() => {
-            return Err(Error::Usage("--virtual-ranks is for a device; give --backend cuda, or --ranks".into()));
-        }
+        Backend::Cpu if !args.virtual_ranks.is_empty() => tasks::bench(args, &sizes)?,
         Backend::Cpu => on_ranks(args.ranks, |group| on_rank(group, args, &sizes))?,
         Backend::Cuda => device::bench(args, &sizes)?,
     };
@@ -75,7 +74,7 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     }
     let talks = group.rank() == 0;
     if let Some(request) = requests.first().filter(|_| talks && !args.json) {
-        print(header(request))?;
+        print(header(request, false))?;
     }
     let mut all_wrong = 0_u64;
     for request in requests {
@@ -92,7 +91,7 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
         let measured = measure(group, &request, Measuring { iterations, warmup, check: args.check })?;
         all_wrong = all_wrong.saturating_add(measured.wrong.unwrap_or(0));
         if talks {
-            print(if args.json { line(&request, &plan, &measured) } else { row(&request, &plan, &measured) })?;
+            print(if args.json { line(&request, &plan, &measured, false) } else { row(&request, &plan, &measured) })?;
         }
     }
     Ok(all_wrong)
@@ -124,11 +123,12 @@ fn request(args: &BenchArgs, bytes: u64, of: impl Fn(u64) -> Request, ranks: u32
     args.rooted.complete(request)
 }
 
-fn header(request: &Request) -> String {
+fn header(request: &Request, virtually: bool) -> String {
     let ranks = request.ranks;
     format!(
-        "# {}: {ranks} {}, {}, {} buffers, {}{}\n#{:>14} {:>11} {:>8} {:>8} {:>8}  {}\n",
+        "# {}: {ranks} {}{}, {}, {} buffers, {}{}\n#{:>14} {:>11} {:>8} {:>8} {:>8}  {}\n",
         request.collective.name(),
+        if virtually { "virtual " } else { "" },
         if ranks == 1 { "rank" } else { "ranks" },
         if request.in_place { "in place" } else { "out of place" },
         buffers(request.registered),
@@ -164,12 +164,13 @@ fn row(request: &Request, plan: &str, measured: &Measured) -> String {
     )
 }
 
-fn line(request: &Request, plan: &str, measured: &Measured) -> String {
+fn line(request: &Request, plan: &str, measured: &Measured, virtually: bool) -> String {
     let (algbw, busbw) = bandwidths(request, measured);
     let value = json!({
         "collective": request.collective.name(),
         "bytes": request.bytes,
         "ranks": request.ranks,
+        "virtual": virtually,
         "dtype": request.dtype.name(),
         "op": request.op.map(|op| op.name()),
         "in_place": request.in_place,
