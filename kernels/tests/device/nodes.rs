@@ -13,12 +13,13 @@ use mscclpp_exec::{DataType, Error, Message};
 use mscclpp_kernels::Options;
 
 use super::devices::with_seeds;
-use super::processes::{Job, Player, Work, machine_options};
+use super::processes::{Job, Player, Work, files_and_handles, machine_options};
 use super::stalls;
 
 /// Roles that all ranks play well, with ranks and ranks per node.
-const ROLES: [(&str, u32, u32); 9] = [
+const ROLES: [(&str, u32, u32); 10] = [
     ("one_link", 2, 1),
+    ("memory_that_comes_and_goes", 2, 1),
     ("two_nodes", 4, 2),
     ("long_messages", 2, 1),
     ("graphs", 2, 1),
@@ -72,6 +73,7 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
     let world = World::join(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
     match role {
         "one_link" => one_link(&world, player),
+        "memory_that_comes_and_goes" => files_and_handles(&world, &device, rank, "allgather_ring_ports"),
         "two_nodes" => two_nodes(&world, player),
         "long_messages" => long_messages(&world, rank),
         "graphs" => graphs(&world, rank),
@@ -101,8 +103,9 @@ fn shipped(name: &str, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
 fn one_link(world: &World, player: &Player) -> Result<(), Failed> {
     for name in ["allgather_ring_ports", "allreduce_ring_ports"] {
         let plan = shipped(name, 2, 1)?;
-        for dtype in [DataType::F32, DataType::F16, DataType::U8] {
-            let work = Work::new(plan.clone(), Message::new(dtype, 106).any_size(), 3)?;
+        // Longer ones need more scratch than those before.
+        for (dtype, count) in [(DataType::F32, 106), (DataType::F16, 106), (DataType::U8, 106), (DataType::F32, 2034)] {
+            let work = Work::new(plan.clone(), Message::new(dtype, count).any_size(), 3)?;
             work.run(world, player.group.rank())?;
             if player.compiles() && dtype == DataType::F32 {
                 work.run_as(world, player.group.rank(), Prepare { specialise: true })?;

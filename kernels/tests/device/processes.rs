@@ -167,13 +167,14 @@ fn every_size(seed: u64, algorithm: &Shipped) -> Result<(), Failed> {
 /// Memory that is freed and allocated again, perhaps at the same address, is shared anew.
 fn freed_memory_is_noticed(seed: u64) -> Result<(), Failed> {
     in_threads(seed, 2, false, |world, device, rank| {
-        files_and_handles(world, device, rank).map_err(|failed| Error::Internal(format!("{failed:?}")))
+        files_and_handles(world, device, rank, "allgather_all_pairs")
+            .map_err(|failed| Error::Internal(format!("{failed:?}")))
     })
 }
 
-/// Launches on memory that comes and goes, some of it made to be shared.
-fn files_and_handles(world: &World, device: &Device, rank: u32) -> Result<(), Failed> {
-    let algorithm = algorithms::find("allgather_all_pairs").ok_or("no such algorithm")?;
+/// Launches of an all-gather on memory that comes and goes, some of it made to be shared.
+pub(crate) fn files_and_handles(world: &World, device: &Device, rank: u32, name: &str) -> Result<(), Failed> {
+    let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(2, 2);
     spec.collective.in_place = false;
     let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
@@ -462,7 +463,7 @@ fn beside_one_another(player: &Player) -> Result<(), Failed> {
             let work = Work::new(shipped(name, 2)?, message, 3)?;
             work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
         }
-        files_and_handles(&world, &device, rank)?;
+        files_and_handles(&world, &device, rank, "allgather_all_pairs")?;
     }
     Ok(())
 }

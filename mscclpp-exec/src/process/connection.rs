@@ -97,7 +97,8 @@ impl<H: Header> Connection<H> {
     /// # Errors
     /// It says that it has more than `most` bytes.
     pub(crate) fn message(&self, at: usize, most: u64) -> Result<Option<(H, &[u8])>, String> {
-        let Some((header, rest)) = self.read[self.used + at..].split_at_checked(size_of::<H>()) else {
+        let rest = self.read.get(self.used + at..);
+        let Some((header, rest)) = rest.and_then(|rest| rest.split_at_checked(size_of::<H>())) else {
             return Ok(None);
         };
         let header: H = bytemuck::pod_read_unaligned(header);
@@ -180,5 +181,88 @@ fn receive(stream: &mut TcpStream, to: &mut [u8], closed: &mut bool) -> usize {
                 return 0;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// Its number, and how many bytes follow.
+    impl Header for [u64; 2] {
+        fn bytes(&self) -> u64 {
+            self[1]
+        }
+    }
+
+    fn pair() -> [Connection<[u64; 2]>; 2] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let one = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let (other, _) = listener.accept().expect("somebody");
+        [Connection::new(1, one).expect("a socket"), Connection::new(0, other).expect("a socket")]
+    }
+
+    fn body(number: u64, bytes: u64) -> Vec<u8> {
+        (0..bytes).map(|at| (at.wrapping_mul(31) + number) as u8).collect()
+    }
+
+    #[test]
+    fn messages_of_any_length_arrive_whole_and_in_order() {
+        let [mut from, mut to] = pair();
+        let lens = [0, 1, 70_000, 3, 5_000_000, 0, 65_536 - 16, 12];
+        let (mut sending, mut sent) = ((0_u64..).zip(lens).peekable(), None::<(Vec<u8>, usize)>);
+        let (mut receiving, mut expected) = (None::<(u64, Vec<u8>, usize)>, (0_u64..).zip(lens));
+        let mut arrived = 0;
+        while arrived < lens.len() {
+            match &mut sent {
+                None => {
+                    if let Some((number, bytes)) = sending.next() {
+                        from.push(bytemuck::bytes_of(&[number, bytes]).iter().copied());
+                        sent = Some((body(number, bytes), 0));
+                    }
+                    from.write().expect("it is there");
+                }
+                Some((bytes, done)) => {
+                    from.write().expect("it is there");
+                    *done += from.send_now(&bytes[*done..]).expect("it is there");
+                    if *done == bytes.len() {
+                        sent = None;
+                    }
+                }
+            }
+            if receiving.is_none() {
+                receiving = to.take_header().map(|[number, bytes]| (number, vec![0; bytes as usize], 0));
+            }
+            if let Some((number, bytes, done)) = &mut receiving {
+                *done += to.take_bytes(&mut bytes[*done..]);
+                if *done == bytes.len() {
+                    assert_eq!(expected.next(), Some((*number, bytes.len() as u64)));
+                    assert!(*bytes == body(*number, bytes.len() as u64), "message {number}");
+                    (arrived, receiving) = (arrived + 1, None);
+                }
+            }
+        }
+        from.finish();
+        while !to.is_closed() {
+            assert_eq!(to.take_header(), None);
+        }
+    }
+
+    #[test]
+    fn messages_can_be_left_and_looked_at_again() {
+        let [mut from, mut to] = pair();
+        for number in 0..3_u64 {
+            from.push(bytemuck::bytes_of(&[number, 5]).iter().copied().chain(*b"bytes"));
+        }
+        while from.write().expect("it is there") || from.waiting() > 0 {}
+        while to.message(2 * 21, 5).expect("5 are right").is_none() {
+            to.fill(1 << 20);
+        }
+        assert_eq!(to.message(21, 5).expect("5 are right"), Some(([1, 5], &b"bytes"[..])));
+        assert!(to.message(0, 4).expect_err("more than 4").contains("expected at most 4 bytes"));
+        to.understood(2 * 21);
+        assert_eq!(to.take_header(), Some([2, 5]));
     }
 }

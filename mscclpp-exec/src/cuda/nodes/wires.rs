@@ -213,6 +213,7 @@ impl Wires {
     pub(in crate::cuda) fn mark(&mut self, signal: u64) -> bool {
         if signal == self.markers.begin {
             self.begun += 1;
+            self.moved = Instant::now();
         } else if signal == self.markers.end {
             self.ended = self.begun;
         } else {
