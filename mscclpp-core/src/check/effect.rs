@@ -30,27 +30,25 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
     let demand = demand(op.kind);
     let port = op.channel == Some(ChannelKind::Port);
     let remote = remotes(plan, at);
-    for (list, packets, write) in [(&op.srcs, demand.srcs.packets, false), (&op.dsts, demand.dsts.packets, true)] {
+    let port_packets = port && op.kind == OpKind::PutPackets;
+    let read = if port_packets { Packets::All } else { demand.srcs.packets };
+    for (list, packets, write) in [(&op.srcs, read, false), (&op.dsts, demand.dsts.packets, true)] {
         for (position, range) in list.iter().enumerate() {
-            let packets = match packets {
-                Packets::Nothing => port && op.kind == OpKind::PutPackets,
-                Packets::All => true,
-                Packets::Rest => position > 0,
+            let packets = packets.at(position);
+            let own = at.rank as u32;
+            let (buffer, owners) = match range.place {
+                Place::Local(buffer) => (buffer, std::slice::from_ref(&own)),
+                Place::Remote(index) => match remote(index) {
+                    Some(remote) => (remote.buffer, std::slice::from_ref(&remote.rank)),
+                    None => continue,
+                },
+                Place::Switch(index) => match switch(plan, at, index) {
+                    Some(window) => window,
+                    None => continue,
+                },
             };
-            let mut emit =
-                |owner, buffer| visit(Effect { owner, buffer, position, range: at.range(range), write, packets });
-            match range.place {
-                Place::Local(buffer) => emit(at.rank as u32, buffer),
-                Place::Remote(index) => {
-                    if let Some(remote) = remote(index) {
-                        emit(remote.rank, remote.buffer);
-                    }
-                }
-                Place::Switch(index) => {
-                    if let Some((buffer, group)) = switch(plan, at, index) {
-                        group.iter().for_each(|&member| emit(member, buffer));
-                    }
-                }
+            for &owner in owners {
+                visit(Effect { owner, buffer, position, range: at.range(range), write, packets });
             }
         }
     }

@@ -105,7 +105,7 @@ impl Checks {
         let mut models = sizes.map(|size| Model::of(view, &pairs, size));
         // What the first model shows at a glance need not be looked at closely.
         let first = models.next();
-        if first.as_ref().is_none_or(|model| model.has_packets() || plan.double_scratch) {
+        if !first.as_ref().is_some_and(Model::keeps_scratch_apart) {
             let found = self.left(layout::check(view));
             if !found.is_empty() {
                 return found;

@@ -31,6 +31,7 @@ use crate::trace::Trace;
 use crate::vocab::Replication;
 use dependency::Dependencies;
 use fuse::Fusion;
+use number::Numbering;
 
 /// Lowers a recorded program to a plan.
 ///
@@ -79,8 +80,9 @@ pub(crate) fn lowered(trace: Trace) -> Result<PlanTree, Diagnostics> {
         replicate::bounded(&plan, instances)?;
     }
     let halves = parallel::halves(worth, &mut plan.ranks, |first, ranks| {
+        let mut numbering = Numbering::default();
         (first..).zip(ranks).try_for_each(|(number, rank)| {
-            number::number(rank);
+            numbering.number(rank);
             if instances > 1 { replicate::replicate_rank(number, rank, instances) } else { Ok(()) }
         })
     });

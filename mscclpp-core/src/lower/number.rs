@@ -7,36 +7,48 @@ use crate::vocab::ChannelKind;
 ///
 /// Also brings operations into the form that plan JSON can hold: the channels of memory puts, reductions and switch
 /// operations are left out (their block's table still lists them), those of signals, waits and flushes are sorted.
-pub(super) fn number(rank: &mut RankPlan) {
-    // Per kind and rank-level number, the index in the block at hand.
-    let mut channels = Tables::default();
-    let mut remotes = Tables::default();
-    for block in &mut rank.blocks {
-        block.channels.clear();
-        block.remote_buffers.clear();
-        let mut ops = std::mem::take(&mut block.ops);
-        ops.iter_mut().for_each(|op| renumber(op, block, &mut channels, &mut remotes));
-        block.ops = ops;
-        channels.forget(&block.channels);
-        remotes.forget(&block.remote_buffers);
+#[derive(Default)]
+pub(super) struct Numbering {
+    /// Per kind and rank-level number, the index in the block at hand.
+    channels: Tables,
+    remotes: Tables,
+}
+
+impl Numbering {
+    pub(super) fn number(&mut self, rank: &mut RankPlan) {
+        for block in &mut rank.blocks {
+            let ThreadBlock { ops, channels, remote_buffers } = block;
+            channels.clear();
+            remote_buffers.clear();
+            for op in ops.iter_mut() {
+                for inner in op.body.iter_mut().flat_map(|body| &mut body.ops) {
+                    self.renumber(inner, channels, remote_buffers);
+                }
+                self.renumber(op, channels, remote_buffers);
+            }
+            self.channels.forget(channels);
+            self.remotes.forget(remote_buffers);
+        }
+    }
+
+    fn renumber(&mut self, op: &mut Op, channels: &mut BlockTables, remote_buffers: &mut BlockTables) {
+        let Some(kind) = op.channel else { return };
+        for range in op.srcs.iter_mut().chain(&mut op.dsts) {
+            match &mut range.place {
+                Place::Remote(number) => *number = self.remotes.index(kind, *number, remote_buffers),
+                Place::Switch(number) => *number = self.channels.index(ChannelKind::Switch, *number, channels),
+                Place::Local(_) => {}
+            }
+        }
+        for id in &mut op.ids {
+            *id = self.channels.index(kind, *id, channels);
+        }
+        sort_ids(op);
     }
 }
 
-fn renumber(op: &mut Op, block: &mut ThreadBlock, channels: &mut Tables, remotes: &mut Tables) {
-    if let Some(body) = &mut op.body {
-        body.ops.iter_mut().for_each(|inner| renumber(inner, block, channels, remotes));
-    }
-    let Some(kind) = op.channel else { return };
-    for range in op.srcs.iter_mut().chain(&mut op.dsts) {
-        match &mut range.place {
-            Place::Remote(number) => *number = remotes.index(kind, *number, &mut block.remote_buffers),
-            Place::Switch(number) => *number = channels.index(ChannelKind::Switch, *number, &mut block.channels),
-            Place::Local(_) => {}
-        }
-    }
-    for id in &mut op.ids {
-        *id = channels.index(kind, *id, &mut block.channels);
-    }
+/// Leaves out the channels that plan JSON does not hold, and sorts those whose order means nothing.
+fn sort_ids(op: &mut Op) {
     match op.kind {
         OpKind::Signal | OpKind::Wait | OpKind::RelaxedSignal | OpKind::RelaxedWait | OpKind::Flush => {
             op.ids.sort_unstable();
@@ -94,7 +106,8 @@ mod tests {
         let first = "wait.p#1; loop 16x1 { put.m#3 s0 > r2:0 }; signal.m#3,1,0; put.p#1 i0 > r2:0; \
                      get.m#1 r1:0 > o0; put.m#3 s1 > r1:1; gstore.w#2 s0 > w2:1";
         let mut plan = plan(&[&[first, "signal.m#1", ""], &[""]]);
-        plan.ranks.iter_mut().for_each(super::number);
+        let mut numbering = super::Numbering::default();
+        plan.ranks.iter_mut().for_each(|rank| numbering.number(rank));
         let blocks = &plan.ranks[0].blocks;
         let ids = BlockTable::from_slice;
         assert_eq!(blocks[0].channels[..], [(Port, ids(&[1])), (Memory, ids(&[3, 1, 0])), (Switch, ids(&[2]))]);
@@ -112,7 +125,8 @@ mod tests {
     #[test]
     fn channels_of_a_fused_signal_are_sorted_after_numbering() {
         let mut plan = plan(&[&["wait.m#2; wait.m#1; signal.m#1,2"], &[""]]);
-        plan.ranks.iter_mut().for_each(super::number);
+        let mut numbering = super::Numbering::default();
+        plan.ranks.iter_mut().for_each(|rank| numbering.number(rank));
         assert_eq!(text(&plan.ranks[0].blocks[0].ops), "wait.m#0; wait.m#1; signal.m#0,1");
     }
 }

@@ -48,12 +48,12 @@ pub(super) fn one_of(plan: &PlanTree) -> Option<Instance> {
 
 /// The number of instances of a rank divides this.
 fn common(rank: &RankPlan) -> u32 {
-    let mut lengths = vec![rank.blocks.len(), rank.semaphores.len(), rank.switch_channels().count()];
-    lengths.extend(rank.channels.iter().map(|table| match table {
+    let channels = rank.channels.iter().map(|table| match table {
         ChannelTable::Memory(peers) | ChannelTable::Port(peers) => peers.len(),
         ChannelTable::Switch { .. } => 0,
-    }));
-    let lengths = lengths.into_iter().map(|length| u32::try_from(length).unwrap_or(1));
+    });
+    let lists = [rank.blocks.len(), rank.semaphores.len(), rank.switch_channels().count()];
+    let lengths = lists.into_iter().chain(channels).map(|length| u32::try_from(length).unwrap_or(1));
     let chunks = [rank.input_chunks, rank.output_chunks, rank.scratch_chunks];
     lengths.chain(chunks).fold(0, greatest_common_divisor)
 }

@@ -26,7 +26,7 @@ use super::pairing::{Pairs, signals, waits};
 use super::place::{Placed, home};
 use super::view::View;
 use crate::plan::{Op, OpKind, PlanTree};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::vocab::{BufferKind, ChannelKind, Protocol};
 
 /// A plan spelled out.
 pub(super) struct Model<'p> {
@@ -53,6 +53,8 @@ pub(super) struct Model<'p> {
     /// Barriers in use: rank and number.
     barriers: Vec<(usize, u32)>,
     has_packets: bool,
+    /// Whether anything reads or writes plain data in scratch.
+    has_plain_scratch: bool,
     has_loops: bool,
     /// How often a thread gives something to a port.
     port_uses: usize,
@@ -181,6 +183,7 @@ impl<'p> Model<'p> {
             units,
             barriers: Vec::new(),
             has_packets: false,
+            has_plain_scratch: false,
             port_uses: 0,
             has_loops: false,
             barriers_agree: true,
@@ -295,6 +298,7 @@ impl<'p> Model<'p> {
             let (owner, position, write) = (effect.owner, effect.position as u32, effect.write);
             build.ranges.push((atoms::number(owner, memory), range));
             self.has_packets |= effect.packets;
+            self.has_plain_scratch |= memory == Space::Scratch;
             self.effects.push(Effect { first: 0, end: 0, owner, position, memory, write });
         });
     }
@@ -356,6 +360,14 @@ impl<'p> Model<'p> {
     /// Whether anything reads or writes packets.
     pub(super) fn has_packets(&self) -> bool {
         self.has_packets
+    }
+
+    /// Whether it is seen at a glance that packets and plain data keep apart in scratch: there are not both.
+    pub(super) fn keeps_scratch_apart(&self) -> bool {
+        match self.has_packets {
+            true => self.plan.protocol == Protocol::LL && !self.has_plain_scratch,
+            false => !(self.plan.double_scratch && self.has_plain_scratch),
+        }
     }
 
     /// Ports as threads see them are no more than this: one for every use.

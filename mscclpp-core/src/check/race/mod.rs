@@ -78,6 +78,8 @@ pub(super) struct Races<'m, 'p> {
     ports: BTreeMap<u32, Vec<Port>>,
     /// Atoms of packets that are written more than once.
     rewritten: BTreeSet<usize>,
+    /// Writes of the packets that an access waits for.
+    awaited: Vec<u32>,
     cells: Cells,
     /// All accesses, by number.
     accesses: Vec<Access>,
@@ -266,6 +268,7 @@ impl<'m, 'p> Races<'m, 'p> {
             blocks,
             ports: BTreeMap::new(),
             rewritten: BTreeSet::new(),
+            awaited: Vec::new(),
             cells: Cells::new(model),
             accesses: Vec::with_capacity(model.effect_count()),
             signals: Words::of_channels(model),
@@ -284,8 +287,8 @@ impl<'m, 'p> Races<'m, 'p> {
     fn touch(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
         let kind = model.step_at(step).kind;
-        for (number, effect) in model.effects(step).iter().enumerate() {
-            self.access(agent, agent, step, number, begun + turn(kind, effect));
+        for effect in model.effects(step) {
+            self.access(agent, agent, step, effect, begun + turn(kind, effect));
         }
         if model.has_packets() {
             let longest = model.effects(step).iter().map(|effect| model.length(effect)).max().unwrap_or(0);
@@ -294,14 +297,13 @@ impl<'m, 'p> Races<'m, 'p> {
     }
 
     /// One access by `by`, in a step of the block `agent`, in a turn of `by`.
-    fn access(&mut self, agent: usize, by: usize, step: usize, number: usize, turn: u32) {
-        let effect = self.model.effects(step)[number];
+    fn access(&mut self, agent: usize, by: usize, step: usize, effect: &Effect, turn: u32) {
         let atoms = effect.atoms();
         if atoms.is_empty() {
             return;
         }
         let block = by < self.blocks;
-        let length = self.model.length(&effect);
+        let length = self.model.length(effect);
         if effect.write && !self.agents[by].heard.is_empty() {
             self.be_sure(by, step as u32, length);
         }
@@ -331,8 +333,6 @@ impl<'m, 'p> Races<'m, 'p> {
         };
         // Waiting for a packet's flag takes the place of an order.
         let awaits = packets && !effect.write && block;
-        let foreign = effect.memory.is_callers() && effect.owner as usize != self.model.agents[agent].rank;
-        let mut heard: SmallVec<[u32; 2]> = SmallVec::new();
         let (mut early, mut first) = (false, NONE);
         let mut race = None;
         // Neighbouring atoms mostly have the same past.
@@ -342,7 +342,9 @@ impl<'m, 'p> Races<'m, 'p> {
             if write == NONE {
                 if effect.memory.is_callers() {
                     let owner = &self.model.agents_of[effect.owner as usize];
-                    early |= foreign && !early && !state.sure(length).any(|clock| clocks.knows_any(clock, owner));
+                    early = early
+                        || effect.owner as usize != self.model.agents[agent].rank
+                            && !state.sure(length).any(|clock| clocks.knows_any(clock, owner));
                 } else {
                     if first == NONE {
                         first = self.knew.len() as u32;
@@ -354,8 +356,8 @@ impl<'m, 'p> Races<'m, 'p> {
                     self.firsts.push(First { atom: atom as u32, access: self.accesses.len() as u32, knew: first });
                 }
             } else if awaits && !self.rewritten.contains(&atom) {
-                if heard.last() != Some(&write) {
-                    heard.push(write);
+                if self.awaited.last() != Some(&write) {
+                    self.awaited.push(write);
                 }
             } else if write != fine_write {
                 let old = &self.accesses[write as usize];
@@ -388,11 +390,13 @@ impl<'m, 'p> Races<'m, 'p> {
         if early && self.early.len() < MOST_FINDINGS {
             self.early.push(story::early(self.model, &access));
         }
-        for old in heard {
-            self.hear_packets(by, &effect, old);
+        if awaits {
+            let mut awaited = std::mem::take(&mut self.awaited);
+            awaited.drain(..).for_each(|old| self.hear_packets(by, effect, old));
+            self.awaited = awaited;
         }
         if packets && effect.write {
-            access.carries = self.written(by, step, &effect, turn);
+            access.carries = self.written(by, step, effect, turn);
         }
         let new = self.accesses.len() as u32;
         let (accesses, cells) = (&self.accesses, &mut self.cells);

@@ -66,8 +66,8 @@ impl Races<'_, '_> {
         let (effects, forwards) = (model.effects(step), kind == OpKind::ReadPutPackets);
         if forwards {
             // The block waits for the packets, and meets, before it pushes.
-            for number in (0..effects.len()).filter(|number| !effects[*number].write) {
-                self.access(agent, agent, step, number, begun);
+            for effect in effects.iter().filter(|effect| !effect.write) {
+                self.access(agent, agent, step, effect, begun);
             }
             self.agents[agent].meet(&mut self.clocks);
         }
@@ -75,10 +75,8 @@ impl Races<'_, '_> {
             let word = self.agents[agent].word(agent as u32, thread, &mut self.clocks);
             let end = (end, agent as u32, thread);
             let port = self.port(end, word);
-            for (number, effect) in effects.iter().enumerate() {
-                if effect.position == thread || forwards && !effect.write {
-                    self.access(agent, port, step, number, self.agents[port].count);
-                }
+            for effect in effects.iter().filter(|effect| effect.position == thread || forwards && !effect.write) {
+                self.access(agent, port, step, effect, self.agents[port].count);
             }
             let knows = self.tell_port(end, word);
             if signals(kind) {

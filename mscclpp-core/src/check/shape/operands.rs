@@ -51,6 +51,17 @@ pub(in super::super) enum Packets {
     Rest,
 }
 
+impl Packets {
+    /// Whether the reference at a position of the side is packets.
+    pub(in super::super) const fn at(self, position: usize) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::All => true,
+            Self::Rest => position > 0,
+        }
+    }
+}
+
 const MANY: usize = usize::MAX;
 const NOTHING: Side = side((0, 0), (0, 0), (0, 0), Packets::Nothing);
 

@@ -173,6 +173,9 @@ fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
     if (op.blocks > 0) != (demand == Ids::Barrier) {
         return bad(Code::BadOperands, format!("is for {} thread blocks", op.blocks));
     }
+    if count == 0 {
+        return Ok(());
+    }
     match (demand, op.channel) {
         (Ids::Semaphores, _) => {
             let known = plan.ranks[at.rank].semaphores.len();
@@ -245,11 +248,6 @@ fn references(plan: &PlanTree, at: &Placed) -> Verdict {
     let op = at.op;
     let demand = demand(op.kind);
     let port_packets = op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port);
-    let packets = |side: Packets, position: usize| match side {
-        Packets::Nothing => false,
-        Packets::All => true,
-        Packets::Rest => position > 0,
-    };
     let remote = remotes(plan, at);
     let fits = |range: &Ref, packets: bool| {
         let (rank, buffer) = match range.place {
@@ -261,14 +259,20 @@ fn references(plan: &PlanTree, at: &Placed) -> Verdict {
         let lies = end <= plan.ranks[rank].chunks(buffer) && range.size > 0;
         (lies && (!packets || buffer == BufferKind::Scratch)).then_some(())
     };
-    let srcs = op.srcs.iter().enumerate().map(|(position, range)| (range, demand.srcs.packets, position, port_packets));
-    let dsts = op.dsts.iter().enumerate().map(|(position, range)| (range, demand.dsts.packets, position, false));
-    for (range, side, position, all) in srcs.chain(dsts) {
-        let (range, packets) = (&at.range(range), all || packets(side, position));
-        // Nearly all do; the others need a closer look.
-        if fits(range, packets).is_none() {
-            reference(plan, at, &remote, range, packets)?;
+    let packets = if port_packets { Packets::All } else { demand.srcs.packets };
+    let (mut size, mut all_equal) = (None, true);
+    for (list, packets) in [(&op.srcs, packets), (&op.dsts, demand.dsts.packets)] {
+        for (position, range) in list.iter().enumerate() {
+            let (range, packets) = (at.range(range), packets.at(position));
+            // Nearly all do; the others need a closer look.
+            if fits(&range, packets).is_none() {
+                reference(plan, at, &remote, &range, packets)?;
+            }
+            all_equal &= *size.get_or_insert(range.size) == range.size;
         }
+    }
+    if all_equal {
+        return Ok(());
     }
     let pairs = matches!(demand.ids, Ids::ChannelPerPair | Ids::ChannelPerPortDestination);
     let unequal = if pairs && op.kind != OpKind::ReadPutPackets {

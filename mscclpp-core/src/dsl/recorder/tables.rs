@@ -8,6 +8,9 @@ use crate::dsl::value::{BufferValue, ChannelValue, ChunkValue, GroupValue, POISO
 use crate::plan::{ChannelTable, RemoteBuffer};
 use crate::vocab::{BufferKind, ChannelKind};
 
+/// Entries that a rank's table has room for at first: as many as there are ranks in a node, mostly.
+const LEAST_ROOM: usize = 8;
+
 /// A switch channel of the program.
 pub(super) struct Switch {
     pub(super) buffer: BufferKind,
@@ -133,9 +136,11 @@ impl Recorder {
             }
             None => {
                 // Memory and port tables come before switch tables, as in plan JSON.
+                let mut peers = Vec::with_capacity(LEAST_ROOM);
+                peers.push(dst);
                 let table = match kind {
-                    ChannelKind::Port => ChannelTable::Port(vec![dst]),
-                    _ => ChannelTable::Memory(vec![dst]),
+                    ChannelKind::Port => ChannelTable::Port(peers),
+                    _ => ChannelTable::Memory(peers),
                 };
                 let position = channels.iter().position(|table| matches!(table, ChannelTable::Switch { .. }));
                 channels.insert(position.unwrap_or(channels.len()), table);
@@ -226,6 +231,9 @@ impl Recorder {
         let table = &mut self.trace.ranks[rank as usize].remote_buffers;
         if *number == POISON {
             *number = table.len() as u32;
+            if table.is_empty() {
+                table.reserve(LEAST_ROOM);
+            }
             table.push(RemoteBuffer { rank: owner, buffer, memory: false, port: false });
         }
         let entry = &mut table[*number as usize];
