@@ -29,8 +29,8 @@ const MAX_BLOCKS: i128 = 1 << 16;
 /// every type.
 const LEAST_LOOP_ALIGNMENT: u32 = 16;
 
-/// Operations that there is room for at first.
-const LEAST_OPERATIONS: usize = 1 << 7;
+/// Operations that there is room for at first, per rank and in all.
+const LEAST_OPERATIONS: (usize, usize) = (1 << 6, 1 << 12);
 
 /// Diagnostics kept; a program that files more is wrong enough.
 const MAX_DIAGNOSTICS: usize = 200;
@@ -66,7 +66,7 @@ impl Recorder {
             trace: Trace {
                 spec,
                 ranks: Vec::new(),
-                ops: Vec::with_capacity(LEAST_OPERATIONS),
+                ops: Vec::new(),
                 loops: Vec::new(),
                 expectations: Vec::new(),
                 origins: Default::default(),
@@ -83,6 +83,8 @@ impl Recorder {
             let table = RankTables { input_chunks: input, output_chunks: output, ..RankTables::default() };
             let ranks = recorder.trace.spec.ranks as usize;
             recorder.trace.ranks = vec![table; ranks];
+            let (of_a_rank, most) = LEAST_OPERATIONS;
+            recorder.trace.ops.reserve(most.min(of_a_rank * ranks));
             recorder.remote_numbers = vec![Vec::new(); ranks];
         }
         recorder

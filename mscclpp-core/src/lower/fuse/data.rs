@@ -65,13 +65,13 @@ pub(super) fn join(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
     true
 }
 
-/// Items for which there is room when a list first needs memory of its own.
+/// Items for which there is room at least when a list gets longer than what it has room for.
 const LEAST_ROOM: usize = 7;
 
 /// Adds what is mostly a single item to a list.
 pub(super) fn append<A: smallvec::Array<Item: Copy>>(list: &mut smallvec::SmallVec<A>, more: &[A::Item]) {
     // Whatever is fused once mostly is so again.
-    if !list.spilled() && list.len() + more.len() > list.inline_size() {
+    if list.len() + more.len() > list.capacity() {
         list.reserve(LEAST_ROOM.max(more.len()));
     }
     more.iter().for_each(|item| list.push(*item));
