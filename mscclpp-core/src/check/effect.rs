@@ -32,9 +32,8 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
     let remote = remotes(plan, at);
     let port_packets = port && op.kind == OpKind::PutPackets;
     let read = if port_packets { Packets::All } else { demand.srcs.packets };
-    for (list, packets, write) in [(&op.srcs, read, false), (&op.dsts, demand.dsts.packets, true)] {
+    let mut side = |list: &[Ref], packets: Packets, write: bool| {
         for (position, range) in list.iter().enumerate() {
-            let packets = packets.at(position);
             let own = at.rank as u32;
             let (buffer, owners) = match range.place {
                 Place::Local(buffer) => (buffer, std::slice::from_ref(&own)),
@@ -47,9 +46,12 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
                     None => continue,
                 },
             };
+            let (range, packets) = (at.range(range), packets.at(position));
             for &owner in owners {
-                visit(Effect { owner, buffer, position, range: at.range(range), write, packets });
+                visit(Effect { owner, buffer, position, range, write, packets });
             }
         }
-    }
+    };
+    side(&op.srcs, read, false);
+    side(&op.dsts, demand.dsts.packets, true);
 }

@@ -99,6 +99,9 @@ pub(super) fn switch<'p>(plan: &'p PlanTree, at: &Placed, index: u32) -> Option<
 
 /// Where a chunk of a rank's buffer really lives: input and output of an in-place plan are one memory.
 pub(super) fn home(plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -> (BufferKind, u32) {
+    if !plan.collective.in_place {
+        return (buffer, index);
+    }
     // The part of one rank, in chunks of this plan (its instances counted).
     let tables = &plan.ranks[rank as usize];
     let part = tables.input_chunks.min(tables.output_chunks);

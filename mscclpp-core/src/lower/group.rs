@@ -17,35 +17,17 @@ use crate::vocab::ChannelKind;
 /// [`Code::RankOutOfRange`], [`Code::BlockOutOfRange`], [`Code::BadPipeline`] or [`Code::ForeignHandle`] for operations
 /// outside the trace's own tables.
 pub(super) fn group(trace: Trace) -> Result<PlanTree, Diagnostics> {
-    let counts = count(&trace)?;
+    let places = Places::of(&trace)?;
+    let counts = count(&trace, &places)?;
     let Trace { spec, ranks, ops, loops, expectations, origins } = trace;
-    let mut plan = PlanTree {
-        name: spec.name,
-        collective: spec.collective,
-        protocol: spec.protocol,
-        reuse_resources: spec.reuse_resources,
-        threads_per_block: spec.threads_per_block,
-        double_scratch: spec.double_scratch,
-        buffer_alignment: spec.buffer_alignment,
-        min_message_size: spec.min_message_size,
-        max_message_size: spec.max_message_size,
-        ranks_per_node: spec.ranks_per_node,
-        tags: spec.tags,
-        ranks: ranks.into_iter().zip(&counts).map(|(tables, counts)| rank_plan(tables, counts)).collect(),
-        expectations,
-        origins,
-    };
-    // Per rank and block, the loop whose pipeline is the block's last operation.
-    let open = |blocks: &Vec<usize>| vec![None; if loops.is_empty() { 0 } else { blocks.len() }];
-    let mut open: Vec<Vec<Option<u32>>> = counts.iter().map(open).collect();
+    // Of all blocks, one rank after the other.
+    let mut lists: Vec<Vec<Op>> = counts.into_iter().map(Vec::with_capacity).collect();
+    // Per block, the loop whose pipeline is its last operation.
+    let mut open = vec![None; if loops.is_empty() { 0 } else { lists.len() }];
     for Recorded { rank, block, in_loop, op } in ops {
-        let (rank, block) = (rank as usize, block as usize);
-        let ops = &mut plan.ranks[rank].blocks[block].ops;
-        let Some(open) = open[rank].get_mut(block) else {
-            ops.push(op);
-            continue;
-        };
-        let was = std::mem::replace(open, in_loop);
+        let place = places.first[rank as usize] + block as usize;
+        let ops = &mut lists[place];
+        let was = open.get_mut(place).and_then(|open| std::mem::replace(open, in_loop));
         match in_loop {
             None => ops.push(op),
             Some(number) => {
@@ -58,37 +40,75 @@ pub(super) fn group(trace: Trace) -> Result<PlanTree, Diagnostics> {
             }
         }
     }
-    Ok(plan)
+    let mut lists = lists.into_iter();
+    Ok(PlanTree {
+        name: spec.name,
+        collective: spec.collective,
+        protocol: spec.protocol,
+        reuse_resources: spec.reuse_resources,
+        threads_per_block: spec.threads_per_block,
+        double_scratch: spec.double_scratch,
+        buffer_alignment: spec.buffer_alignment,
+        min_message_size: spec.min_message_size,
+        max_message_size: spec.max_message_size,
+        ranks_per_node: spec.ranks_per_node,
+        tags: spec.tags,
+        ranks: ranks.into_iter().map(|tables| rank_plan(tables, &mut lists)).collect(),
+        expectations,
+        origins,
+    })
 }
 
-/// Operations outside loops per rank and block, the block syncs they ask for counted: what to reserve. Checks every operation against the trace's tables.
-fn count(trace: &Trace) -> Result<Vec<Vec<usize>>, Diagnostics> {
-    if let Some((rank, tables)) = trace.ranks.iter().enumerate().find(|(_, tables)| tables.blocks > MAX_BLOCKS) {
-        let message = format!("rank {rank} has {} thread blocks, expected at most {MAX_BLOCKS}", tables.blocks);
-        return Err(Diagnostic::new(Code::BlockOutOfRange, Site::None, message).into());
+/// Where the thread blocks of a trace stand in one list of all.
+struct Places {
+    /// Per rank, its first block; and the end of the last one's.
+    first: Vec<usize>,
+}
+
+impl Places {
+    fn of(trace: &Trace) -> Result<Self, Diagnostics> {
+        let mut first = Vec::with_capacity(trace.ranks.len() + 1);
+        let mut next = 0;
+        first.push(next);
+        for (rank, tables) in trace.ranks.iter().enumerate() {
+            if tables.blocks > MAX_BLOCKS {
+                let message = format!("rank {rank} has {} thread blocks, expected at most {MAX_BLOCKS}", tables.blocks);
+                return Err(Diagnostic::new(Code::BlockOutOfRange, Site::None, message).into());
+            }
+            next += tables.blocks as usize;
+            first.push(next);
+        }
+        Ok(Self { first })
     }
-    let mut counts: Vec<Vec<usize>> = trace.ranks.iter().map(|rank| vec![0; rank.blocks as usize]).collect();
+}
+
+/// Operations outside loops per block, the block syncs they ask for counted: what to reserve. Checks every operation against
+/// the trace's tables.
+fn count(trace: &Trace, places: &Places) -> Result<Vec<usize>, Diagnostics> {
+    let mut counts = vec![0; places.first[trace.ranks.len()]];
     let channels: Vec<_> = trace.ranks.iter().map(|rank| ChannelKind::ALL.map(|kind| channels(rank, kind))).collect();
-    for recorded in &trace.ops {
-        let Recorded { rank, block, in_loop, op } = recorded;
+    for Recorded { rank, block, in_loop, op } in &trace.ops {
         let site = || trace.origins.get(op.origin).map_or(Site::None, |place| Site::Source(place.clone()));
-        let Some(blocks) = counts.get_mut(*rank as usize) else {
+        let Some(tables) = trace.ranks.get(*rank as usize) else {
             let message =
                 format!("`{}` is recorded on rank {rank}, expected a rank below {}", op.kind.name(), trace.ranks.len());
             return Err(Diagnostic::new(Code::RankOutOfRange, site(), message).into());
         };
-        check_numbers(&trace.ranks[*rank as usize], &channels[*rank as usize], op)
+        check_numbers(tables, &channels[*rank as usize], op)
             .map_err(|message| Diagnostic::new(Code::ForeignHandle, site(), message))?;
-        let known = blocks.len();
-        let Some(count) = blocks.get_mut(*block as usize) else {
+        if *block >= tables.blocks {
             let message = format!(
-                "`{}` is recorded on thread block {block} of rank {rank}, expected a block below {known}",
-                op.kind.name()
+                "`{}` is recorded on thread block {block} of rank {rank}, expected a block below {}",
+                op.kind.name(),
+                tables.blocks
             );
             return Err(Diagnostic::new(Code::BlockOutOfRange, site(), message).into());
-        };
+        }
         match in_loop {
-            None => *count += 1 + usize::from(op.sync.is_before()) + usize::from(op.sync.is_after()),
+            None => {
+                let count = &mut counts[places.first[*rank as usize] + *block as usize];
+                *count += 1 + usize::from(op.sync.is_before()) + usize::from(op.sync.is_after());
+            }
             Some(number) if (*number as usize) < trace.loops.len() => {}
             Some(number) => {
                 let message = format!(
@@ -128,21 +148,18 @@ fn check_numbers(tables: &RankTables, channels: &[usize], op: &Op) -> Result<(),
             Place::Switch(number) => check("switch channel", number, channels[ChannelKind::Switch as usize])?,
         }
     }
-    if let (Some(kind), Some(&highest)) = (op.channel, op.ids.iter().max()) {
-        check("channel", highest, channels[kind as usize])?;
-    }
-    Ok(())
+    let Some(kind) = op.channel else { return Ok(()) };
+    op.ids.iter().try_for_each(|&id| check("channel", id, channels[kind as usize]))
 }
 
-fn rank_plan(tables: RankTables, counts: &[usize]) -> RankPlan {
+/// A rank with its tables, and the first of some lists of operations for its blocks.
+fn rank_plan(tables: RankTables, lists: &mut impl Iterator<Item = Vec<Op>>) -> RankPlan {
+    let lists = lists.take(tables.blocks as usize);
     RankPlan {
         input_chunks: tables.input_chunks,
         output_chunks: tables.output_chunks,
         scratch_chunks: tables.scratch_chunks,
-        blocks: counts
-            .iter()
-            .map(|&count| ThreadBlock { ops: Vec::with_capacity(count), ..ThreadBlock::default() })
-            .collect(),
+        blocks: lists.map(|ops| ThreadBlock { ops, ..ThreadBlock::default() }).collect(),
         channels: tables.channels,
         remote_buffers: tables.remote_buffers,
         semaphores: tables.semaphores,

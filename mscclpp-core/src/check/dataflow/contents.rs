@@ -107,6 +107,15 @@ impl Contents {
         }
     }
 
+    /// Lets a step happen that copies the whole of a cell to another one, as long as that; whether that was all, which it is
+    /// where a single piece is copied.
+    pub(super) fn copy(&mut self, by: u32, read: usize, (write, start): (usize, u64), len: u64) -> bool {
+        let Some(piece) = self.memories.filling(read, len).filter(|_| !self.is_spent()) else { return false };
+        self.budget = self.budget.saturating_add(BUDGET.1 - 1);
+        self.memories.write_from(write, start, &[Piece { by, ..piece }]);
+        true
+    }
+
     /// Combines the operands, as far apart as they are cut.
     fn combine(&mut self, how: How) {
         let Self { values, operands, cursors, pieces, budget, .. } = self;

@@ -69,6 +69,14 @@ impl Memories {
         self.first[memory] as usize..end
     }
 
+    /// What fills a cell of some length, if that is a single piece.
+    pub(super) fn filling(&self, cell: usize, len: u64) -> Option<Piece> {
+        match self.cells[cell][..] {
+            [piece] if piece.len == len && piece.node != GAP => Some(piece),
+            _ => None,
+        }
+    }
+
     /// The cell of a memory in which a position lies.
     pub(super) fn cell(&self, memory: usize, position: u64) -> usize {
         let cells = self.cells(memory);

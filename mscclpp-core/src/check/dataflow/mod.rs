@@ -126,6 +126,17 @@ impl<'p> Dataflow<'p> {
 impl<'p> Watch<'p> for Dataflow<'p> {
     fn done(&mut self, model: &Model<'p>, agent: usize, step: usize) {
         self.steps = self.steps.saturating_add(1);
+        // Most operations copy what is in one cell.
+        if let [read, write] = model.effects(step)
+            && (read.write, write.write, self.log.is_none()) == (false, true, true)
+            && (read.atoms().len(), write.atoms().len()) == (1, 1)
+            && !model.step_at(step).kind.is_reduce()
+        {
+            let to = (write.atoms().start, model.range(write).start);
+            if self.contents.copy(self.steps, read.atoms().start, to, model.length(read)) {
+                return;
+            }
+        }
         let Self { reads, writes, .. } = self;
         reads.clear();
         writes.clear();

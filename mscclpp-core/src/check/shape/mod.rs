@@ -234,15 +234,14 @@ fn block_tables(rank: usize, tables: &RankPlan, found: &mut Findings) {
     for (number, block) in tables.blocks.iter().enumerate() {
         let mut list = |what: &str, lists: &[(ChannelKind, BlockTable)], known: &dyn Fn(ChannelKind) -> usize| {
             for (i, (kind, numbers)) in lists.iter().enumerate() {
+                let known = known(*kind);
                 if lists[..i].iter().any(|(other, _)| other == kind) {
                     let message = format!("thread block {number} has two tables of {kind} {what}");
                     found.at_rank(Code::IndexOutOfRange, rank, message);
                 }
-                if let Some(beyond) = numbers.iter().find(|&&id| id as usize >= known(*kind)) {
-                    let message = format!(
-                        "thread block {number} lists {kind} {what} {beyond}, expected one below {}",
-                        known(*kind)
-                    );
+                if let Some(beyond) = numbers.iter().find(|&&id| id as usize >= known) {
+                    let message =
+                        format!("thread block {number} lists {kind} {what} {beyond}, expected one below {known}");
                     found.at_rank(Code::IndexOutOfRange, rank, message);
                 }
             }

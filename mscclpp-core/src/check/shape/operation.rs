@@ -14,7 +14,7 @@ use crate::vocab::{BufferKind, ChannelKind, Sync};
 
 /// Files the first thing that is wrong with an operation.
 pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
-    if is_bare(at.op) && at.op.kind == OpKind::Nop {
+    if at.op.kind == OpKind::Nop && is_bare(at.op) {
         return;
     }
     let verdict = kind(plan, at)

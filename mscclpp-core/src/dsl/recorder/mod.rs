@@ -203,57 +203,66 @@ impl Recorder {
     /// Records an operation on one thread block.
     #[inline(always)]
     fn record_on_block(&mut self, rank: u32, block: i128, op: Op) -> OpsValue {
-        self.record(rank, &At::Block(block), op)
+        let first = self.trace.ops.len() as u32;
+        match self.block(block) {
+            Some(block) => self.push(rank, block, op),
+            None => OpsValue { first, count: 0 },
+        }
     }
 
     /// Records an operation where the caller said: once on a block, or once on every member of a group with its slice.
     #[inline(always)]
     fn record(&mut self, rank: u32, at: &At, op: Op) -> OpsValue {
-        let first = self.trace.ops.len() as u32;
         match at {
-            At::Block(block) => {
-                if let Some(block) = self.block(*block) {
-                    self.push(rank, block, op);
-                }
-            }
+            At::Block(block) => self.record_on_block(rank, *block, op),
             At::Group(group) => {
+                let first = self.trace.ops.len() as u32;
                 let of = group.len() as u32;
                 for (index, &block) in (0..).zip(group.iter()) {
                     let slice = Some(Slice { index, of });
                     self.push(rank, block, Op { slice, ..op.clone() });
                 }
+                OpsValue { first, count: self.trace.ops.len() as u32 - first }
             }
         }
-        OpsValue { first, count: self.trace.ops.len() as u32 - first }
     }
 
+    /// Records an operation, unless it does not fit where it stands.
     #[inline(always)]
-    fn push(&mut self, rank: u32, block: u32, op: Op) {
+    fn push(&mut self, rank: u32, block: u32, op: Op) -> OpsValue {
+        let first = self.trace.ops.len();
+        let nothing = OpsValue { first: first as u32, count: 0 };
         let Some(table) = self.trace.ranks.get_mut(rank as usize) else {
-            return;
+            return nothing;
         };
         table.blocks = table.blocks.max(block + 1);
         let in_loop = self.open_loop.as_ref().map(|(number, _)| *number);
-        if let Some(header) = in_loop.and_then(|index| self.trace.loops.get(index as usize)) {
-            let span = header.num_chunks;
-            if let Some(size) = op.srcs.iter().chain(&op.dsts).map(|r| r.size).find(|&size| size != span) {
-                self.file(
-                    Code::BadPipeline,
-                    format!(
-                        "expected {} over {}, as many as its loop spans, found {size}",
-                        op.kind.functions(),
-                        chunks(span)
-                    ),
-                    format!("give the loop {}, or the operation {}", chunks(size), chunks(span)),
-                );
-                return;
-            }
+        if in_loop.is_some_and(|number| !self.spans(number, &op)) {
+            return nothing;
         }
-        if self.trace.ops.len() >= u32::MAX as usize - 1 {
+        if first >= u32::MAX as usize - 1 {
             self.file(Code::TooLarge, "the program records more than 2^32 operations", "record fewer operations");
-            return;
+            return nothing;
         }
         self.trace.ops.push(Recorded { rank, block, in_loop, op });
+        OpsValue { count: 1, ..nothing }
+    }
+
+    /// Whether an operation is as long as the loop that it stands in; files what is wrong.
+    fn spans(&mut self, number: u32, op: &Op) -> bool {
+        let Some(span) = self.trace.loops.get(number as usize).map(|header| header.num_chunks) else {
+            return true;
+        };
+        let mut sizes = op.srcs.iter().chain(&op.dsts).map(|range| range.size);
+        let Some(size) = sizes.find(|&size| size != span) else {
+            return true;
+        };
+        self.file(
+            Code::BadPipeline,
+            format!("expected {} over {}, as many as its loop spans, found {size}", op.kind.functions(), chunks(span)),
+            format!("give the loop {}, or the operation {}", chunks(size), chunks(span)),
+        );
+        false
     }
 
     /// A thread-block number, if it can be one.
