@@ -29,7 +29,8 @@ static_assert(sizeof(Agent) == 32 &&
 
 /// One operation. `slice_index` of `slice_of` parts of every reference; `count`: blocks of a barrier, chunks of a loop;
 /// `body`: operations of a loop; `unit`: bytes of a loop's window; `size`: chunks of the first source; `around`: the header
-/// of the loop that it is in, counted from 1, or 0.
+/// of the loop that it is in, counted from 1, or 0; `src_group`, `dst_group`: the multicast group that the sources or the
+/// destinations are, counted from 1, or 0.
 struct Instr {
   uint8_t action;
   uint8_t reduce;
@@ -48,7 +49,8 @@ struct Instr {
   uint32_t size;
   uint64_t unit;
   uint32_t around;
-  uint32_t reserved;
+  uint16_t src_group;
+  uint16_t dst_group;
 };
 static_assert(sizeof(Instr) == 64 &&
                   offsetof(Instr, action) == 0 &&
@@ -68,7 +70,8 @@ static_assert(sizeof(Instr) == 64 &&
                   offsetof(Instr, size) == 44 &&
                   offsetof(Instr, unit) == 48 &&
                   offsetof(Instr, around) == 56 &&
-                  offsetof(Instr, reserved) == 60,
+                  offsetof(Instr, src_group) == 60 &&
+                  offsetof(Instr, dst_group) == 62,
               "Instr: abi.rs and abi.h disagree");
 
 /// A range of chunks of a rank's input (0), output (1), plain scratch (2) or packets (3).
@@ -197,7 +200,10 @@ static_assert(sizeof(Trigger) == 64 &&
 
 /// A kernel's argument: a plan bound to sizes and buffers. `bases`: input and output of every rank; where there are more
 /// ranks than fit, `table` has them. `scratch`: plain scratch and packets of every rank. `reduce`: the reduction in place of
-/// the operations' own, if it is below 5.
+/// the operations' own, if it is below 5. `multicast`: of each group of the device the distance from the input and from
+/// the output of the first member that operations name to the multicast address of the same bytes; 0: there is none. Those of
+/// scratch and packets lie behind the ranks' in `scratch`. `float_sums_by_switch`: whether switches may sum floats, in whatever
+/// order.
 struct Launch {
   uint64_t agents;
   uint64_t instrs;
@@ -225,10 +231,12 @@ struct Launch {
   uint32_t divisor;
   uint32_t system_scope;
   uint32_t reduce;
-  uint32_t reserved[2];
+  uint32_t float_sums_by_switch;
+  uint32_t reserved;
+  uint64_t multicast[8];
   uint64_t bases[64];
 };
-static_assert(sizeof(Launch) == 736 &&
+static_assert(sizeof(Launch) == 800 &&
                   offsetof(Launch, agents) == 0 &&
                   offsetof(Launch, instrs) == 8 &&
                   offsetof(Launch, operands) == 16 &&
@@ -255,11 +263,13 @@ static_assert(sizeof(Launch) == 736 &&
                   offsetof(Launch, divisor) == 204 &&
                   offsetof(Launch, system_scope) == 208 &&
                   offsetof(Launch, reduce) == 212 &&
-                  offsetof(Launch, reserved) == 216 &&
-                  offsetof(Launch, bases) == 224,
+                  offsetof(Launch, float_sums_by_switch) == 216 &&
+                  offsetof(Launch, reserved) == 220 &&
+                  offsetof(Launch, multicast) == 224 &&
+                  offsetof(Launch, bases) == 288,
               "Launch: abi.rs and abi.h disagree");
 
 /// Of all names, sizes and places above.
-constexpr uint64_t kAbiHash = 0xbdff2fca3fcc6627ull;
+constexpr uint64_t kAbiHash = 0x3f229eb4c91492c0ull;
 
 }  // namespace mscclpp

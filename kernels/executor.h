@@ -5,7 +5,7 @@
 // says. What the host has checked (indexes, sizes, pairs) is not checked again.
 #pragma once
 #include "channel.h"
-#include "reduce.h"
+#include "switch.h"
 
 namespace mscclpp {
 
@@ -121,7 +121,7 @@ DEV void reduce_as(const Launch& launch, uint32_t pc, const Instr& instr, const 
 
 template <typename Arith>
 DEV void reduce(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
-  const Reduction op = static_cast<Reduction>(launch.reduce < 5 ? launch.reduce : instr.reduce);
+  const Reduction op = reduction_of(launch, instr);
   if (!(instr.flags & kUsesPackets) && !range.whole) {
     return reduce_pieces<Arith>(launch, Operands{instr.operands, instr.srcs, instr.dsts, op}, at, len);
   }
@@ -161,6 +161,13 @@ DEV void execute_data(const Launch& launch, uint32_t pc, const Instr& instr, con
   }
 }
 
+/// Operations on switch channels that may have multicast addresses.
+template <typename Arith>
+DEV void execute_switch(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
+  if (instr.action == kSwitch) reduce_by_switch<Arith>(launch, instr, range, at, len);
+  else forward_by_switch(launch, pc, instr, at, len);
+}
+
 /// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.
 DEV void synchronise(const Launch& launch, uint32_t pc, uint32_t action, uint32_t flags, uint32_t first, uint32_t ids) {
   // Whoever waits for this block's word must not take it for done.
@@ -193,6 +200,15 @@ DEV void narrow(uint32_t iteration, uint64_t unit, uint64_t& at, uint64_t& len) 
   len = len - skip < unit ? len - skip : unit;
 }
 
+/// What an iteration has to do of an operation in the window that moves or combines data.
+DEV void range_in_window(const Launch& launch, uint32_t pc, uint64_t& at, uint64_t& len) {
+  const Range& range = window().ranges[pc - window().first];
+  at = range.start;
+  len = range.len;
+  const uint32_t around = window().instrs[pc - window().first].around;
+  if (around != 0) narrow(iteration(), loop_at(launch, around - 1).unit, at, len);
+}
+
 /// The operation behind `pc`, or the first one of the loop that `pc` ends.
 DEV uint32_t step(const Launch& launch, uint32_t pc) {
   const uint32_t around = window().instrs[pc - window().first].around;
@@ -205,6 +221,17 @@ DEV uint32_t step(const Launch& launch, uint32_t pc) {
   return next < loop.trips ? around : pc;
 }
 
+/// Runs an operation on a switch channel. Returns: the next one. By itself, and called from outside of the loop over all others, so that
+/// these have all registers.
+template <typename Arith>
+DEV_CALL uint32_t switch_in_window(const Launch& launch, uint32_t pc) {
+  uint64_t at, len;
+  range_in_window(launch, pc, at, len);
+  const uint32_t number = pc - window().first;
+  execute_switch<Arith>(launch, pc, window().instrs[number], window().ranges[number], at, len);
+  return step(launch, pc);
+}
+
 /// Called by: all threads of the block. Returns: the first operation of the loop whose header is at `pc`, or the one behind the
 /// loop if there is nothing in it. Syncs: block, where the body does not lie in the window.
 DEV uint32_t enter_loop(const Launch& launch, uint32_t pc, const Instr& header) {
@@ -215,15 +242,15 @@ DEV uint32_t enter_loop(const Launch& launch, uint32_t pc, const Instr& header) 
   return pc + 1;
 }
 
+/// Called by: all threads of the block. Returns: the next operation on a switch channel, or where the block ends.
 template <typename Arith>
-DEV void run_block(const Launch& launch, uint32_t pc) {
-  iteration() = 0;
+DEV uint32_t run_until_switch(const Launch& launch, uint32_t pc) {
   DEV_NO_UNROLL
   while (pc < window().instrs_end) {
     if (pc - window().first >= window().end - window().first) {
       const Instr& next = all_instrs(launch)[pc];
       refill(launch, pc, next.operands, next.first_id);
-      if (window().failed) return;
+      if (window().failed) return window().instrs_end;
     }
     const Instr& instr = window().instrs[pc - window().first];
     if (instr.action == kLoop) {
@@ -234,13 +261,26 @@ DEV void run_block(const Launch& launch, uint32_t pc) {
       dev_sync();
     } else if (instr.action >= kPutSignal) {
       execute_sync(launch, pc, instr);
+    } else if (instr.action >= kSwitch) {
+      return pc;
     } else {
-      const Range& range = window().ranges[pc - window().first];
-      uint64_t at = range.start, len = range.len;
-      if (instr.around != 0) narrow(iteration(), loop_at(launch, instr.around - 1).unit, at, len);
-      execute_data<Arith>(launch, pc, instr, range, at, len);
+      uint64_t at, len;
+      range_in_window(launch, pc, at, len);
+      execute_data<Arith>(launch, pc, instr, window().ranges[pc - window().first], at, len);
     }
     pc = step(launch, pc);
+  }
+  return pc;
+}
+
+template <typename Arith>
+DEV void run_block(const Launch& launch, uint32_t pc) {
+  iteration() = 0;
+  DEV_NO_UNROLL
+  while (true) {
+    pc = run_until_switch<Arith>(launch, pc);
+    if (pc >= window().instrs_end) return;
+    pc = switch_in_window<Arith>(launch, pc);
   }
 }
 

@@ -106,7 +106,8 @@ DEV_CALL void interpret(const Launch& launch, uint32_t pc, uint64_t unit) {
   find_runs(instr, range);
   uint64_t at = range.start, len = range.len;
   if (unit != 0) narrow(iteration(), unit, at, len);
-  execute_data<Arith>(launch, pc, instr, range, at, len);
+  if (instr.action >= kSwitch) execute_switch<Arith>(launch, pc, instr, range, at, len);
+  else execute_data<Arith>(launch, pc, instr, range, at, len);
 }
 
 /// Plain sources from place `first` on, each into its destination.

@@ -13,14 +13,17 @@ enum Action : uint8_t {
   kReduce = 5,
   kPort = 6,
   kPortForward = 7,
-  kPutSignal = 8,
-  kPortSignal = 9,
-  kWait = 10,
-  kFlush = 11,
-  kAcquire = 12,
-  kRelease = 13,
-  kMeet = 14,
-  kLoop = 15,
+  /// `kReduce` and `kForward` with multicast addresses beside the members' own.
+  kSwitch = 8,
+  kSwitchForward = 9,
+  kPutSignal = 10,
+  kPortSignal = 11,
+  kWait = 12,
+  kFlush = 13,
+  kAcquire = 14,
+  kRelease = 15,
+  kMeet = 16,
+  kLoop = 17,
 };
 
 /// Bits of `Instr.flags`.

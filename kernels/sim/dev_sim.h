@@ -46,6 +46,8 @@ struct SimHost {
   void (*store_word)(void* at, uint64_t value, uint32_t bytes, bool release);
   uint64_t (*add)(void* at, uint64_t value, bool release);
   uint64_t (*compare_swap)(void* at, uint64_t expected, uint64_t value, uint32_t bytes);
+  uint32_t (*multicast_load)(const void* at, void* values, uint32_t bytes, uint32_t most);
+  void (*multicast_store)(void* at, const void* value, uint32_t bytes);
 };
 }
 
@@ -72,6 +74,8 @@ SIM_VISIBLE void sim_attach(const SimHost* host) { sim_host = host; }
 #define sim_store_word sim_host->store_word
 #define sim_add sim_host->add
 #define sim_compare_swap sim_host->compare_swap
+#define sim_multicast_load sim_host->multicast_load
+#define sim_multicast_store sim_host->multicast_store
 #else
 #define SIM_KERNEL(name, argument)
 
@@ -95,6 +99,10 @@ uint64_t sim_load_word(const void* at, uint32_t bytes);
 void sim_store_word(void* at, uint64_t value, uint32_t bytes, bool release);
 uint64_t sim_add(void* at, uint64_t value, bool release);
 uint64_t sim_compare_swap(void* at, uint64_t expected, uint64_t value, uint32_t bytes);
+/// What the members behind a multicast address have, one after the other in any order; how many there are, `most` at most.
+uint32_t sim_multicast_load(const void* at, void* values, uint32_t bytes, uint32_t most);
+/// Stores at all members behind a multicast address: late and out of order, like any plain store.
+void sim_multicast_store(void* at, const void* value, uint32_t bytes);
 }
 #endif
 

@@ -6,6 +6,7 @@
 // the block has and what the thread has to memory first. So what is published by too weak an operation, or without a block
 // sync, is found missing on the other side under some seed.
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "dev_sim.h"
@@ -17,6 +18,8 @@ bool sim_may_use(const void* at, uint32_t bytes, bool write);
 uint32_t sim_random(uint32_t bound);
 /// Something changed that others may wait for.
 void sim_progress();
+/// The addresses behind a multicast address, at most `most`; how many there are. It remembers what is none.
+uint32_t sim_members(const void* at, uint32_t bytes, bool write, uint64_t* addresses, uint32_t most);
 /// Whether plain stores go to memory at once.
 bool sim_is_strong();
 thread_local SimThread* sim_thread = nullptr;
@@ -125,20 +128,13 @@ void sim_share_stores() {
   own.clear();
 }
 
-void sim_load(const void* at, void* value, uint32_t bytes) {
-  sim_yield(false);
-  if (!sim_may_use(at, bytes, false)) {
-    std::memset(value, 0, bytes);
-    return;
-  }
+static void load(const void* at, void* value, uint32_t bytes) {
   std::memcpy(value, at, bytes);
   see(block_stores().block, static_cast<const char*>(at), static_cast<unsigned char*>(value), bytes);
   see(own_stores(), static_cast<const char*>(at), static_cast<unsigned char*>(value), bytes);
 }
 
-void sim_store(void* at, const void* value, uint32_t bytes) {
-  sim_yield(false);
-  if (!sim_may_use(at, bytes, true)) return;
+static void store(void* at, const void* value, uint32_t bytes) {
   sim_progress();
   if (sim_is_strong()) {
     std::memcpy(at, value, bytes);
@@ -153,6 +149,40 @@ void sim_store(void* at, const void* value, uint32_t bytes) {
   Store store = {static_cast<char*>(at), bytes, {}};
   std::memcpy(store.value, value, bytes);
   own.push_back(store);
+}
+
+void sim_load(const void* at, void* value, uint32_t bytes) {
+  sim_yield(false);
+  if (sim_may_use(at, bytes, false)) load(at, value, bytes);
+  else std::memset(value, 0, bytes);
+}
+
+void sim_store(void* at, const void* value, uint32_t bytes) {
+  sim_yield(false);
+  if (sim_may_use(at, bytes, true)) store(at, value, bytes);
+}
+
+/// Members of a multicast address.
+constexpr uint32_t kMostMembers = 64;
+
+uint32_t sim_multicast_load(const void* at, void* values, uint32_t bytes, uint32_t most) {
+  uint64_t members[kMostMembers];
+  sim_yield(false);
+  const uint32_t count = sim_members(at, bytes, false, members, most < kMostMembers ? most : kMostMembers);
+  for (uint32_t m = 0; m < count; ++m) {
+    // Any of those that are left: nobody says in which order a switch asks its members.
+    std::swap(members[m], members[m + sim_random(count - m)]);
+    load(reinterpret_cast<const void*>(members[m]), static_cast<char*>(values) + m * bytes, bytes);
+    sim_yield(false);
+  }
+  return count;
+}
+
+void sim_multicast_store(void* at, const void* value, uint32_t bytes) {
+  uint64_t members[kMostMembers];
+  sim_yield(false);
+  const uint32_t count = sim_members(at, bytes, true, members, kMostMembers);
+  for (uint32_t m = 0; m < count; ++m) store(reinterpret_cast<void*>(members[m]), value, bytes);
 }
 
 uint64_t sim_load_word(const void* at, uint32_t bytes) {
@@ -212,7 +242,8 @@ SimThread** sim_self() { return &sim_thread; }
 /// For kernels that are loaded.
 extern const SimHost sim_functions;
 const SimHost sim_functions = {sim_self,      sim_yield,      sim_meet, sim_now,         sim_shared, sim_load, sim_store,
-                               sim_load_word, sim_store_word, sim_add,  sim_compare_swap};
+                               sim_load_word, sim_store_word, sim_add,  sim_compare_swap, sim_multicast_load,
+                               sim_multicast_store};
 
 extern const SimModule sim_modules[];
 

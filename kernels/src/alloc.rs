@@ -2,17 +2,21 @@
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::launch::Pieces;
+use crate::launch::{Pieces, Reach};
+use crate::multicast::{Multicast, Window};
 
 /// What was allocated and not freed, by first address.
 #[derive(Default)]
 pub(crate) struct Memory {
     pieces: BTreeMap<u64, Piece>,
+    /// Ranges of multicast addresses, by their first one.
+    windows: BTreeMap<u64, Window>,
     /// Counts allocations and releases.
     pub(crate) version: u64,
 }
@@ -42,6 +46,9 @@ pub(crate) type Key = (u32, u64, u64);
 
 /// As the driver aligns what it hands out.
 const ALIGN: usize = 256;
+
+/// Physical memory comes in units of so many bytes.
+pub(crate) const ALIGN_OF_FILES: u64 = 1 << 16;
 
 /// Holds for memory that nobody wrote.
 const POISON: u8 = 0xcd;
@@ -152,14 +159,61 @@ impl Memory {
         address - first <= len && bytes <= len - (address - first)
     }
 
-    /// Number of pieces.
+    /// Number of pieces, and of ranges of multicast addresses.
     pub(crate) fn len(&self) -> usize {
-        self.pieces.len()
+        self.pieces.len() + self.windows.len()
+    }
+
+    /// A range of multicast addresses of an object to which all members have bound memory, for some devices of a machine; `None` if
+    /// they have not, or there is no memory.
+    pub(crate) fn map_multicast(&mut self, object: Arc<Multicast>, machine: u64, devices: Vec<u32>) -> Option<u64> {
+        let handles = object.bound()?;
+        let len = object.bytes();
+        // SAFETY: a new mapping that nobody may touch, at an address that the system chooses.
+        let first = unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len as usize, ProtFlags::empty(), flags).ok()? as u64
+        };
+        let mut window = Window { first, len, members: Vec::new(), devices, object };
+        let member = |memory: &mut Self, handle| {
+            let (key, file, bytes) = from_handle(handle)?;
+            if key.1 == machine {
+                let own = memory.pieces.iter().find(|(_, piece)| piece.id == key.2);
+                return own.map(|(&address, _)| (address, false));
+            }
+            memory.import(key, file.as_fd(), bytes, window.devices[0]).map(|address| (address, true))
+        };
+        let mut members = handles.iter().map(|handle| member(self, handle));
+        let complete = members.all(|member| member.map(|member| window.members.push(member)).is_some());
+        self.version += 1;
+        self.windows.insert(first, window);
+        complete.then_some(first).or_else(|| {
+            self.unmap_multicast(first);
+            None
+        })
+    }
+
+    /// Takes such a range away; whether it was one.
+    pub(crate) fn unmap_multicast(&mut self, first: u64) -> bool {
+        let Some(window) = self.windows.remove(&first) else { return false };
+        self.version += 1;
+        for (member, _) in window.members.iter().filter(|(_, is_foreign)| *is_foreign) {
+            self.free(*member);
+        }
+        // SAFETY: mapped with this length, and no longer in the list.
+        let _ = unsafe { rustix::mm::munmap(first as *mut _, window.len as usize) };
+        true
+    }
+
+    /// What memory a device reaches. `of`: whether it reaches that of another one.
+    pub(crate) fn reach(&self, device: u32, of: impl Fn(u32) -> bool) -> Reach {
+        let windows = self.windows.values().filter(|window| window.devices.contains(&device));
+        Reach { pieces: self.pieces(device, of), windows: windows.cloned().collect() }
     }
 
     /// First address and length of the pieces that a device reaches, ascending: the host's, its own, those of devices for
     /// which `of` says so, and of what was made to be shared what was made for it.
-    pub(crate) fn pieces(&self, device: u32, of: impl Fn(u32) -> bool) -> Pieces {
+    fn pieces(&self, device: u32, of: impl Fn(u32) -> bool) -> Pieces {
         let is_reached = |piece: &Piece| match (piece.device, &piece.place) {
             (None, _) => true,
             (Some(owner), _) if owner == device => true,
@@ -172,7 +226,7 @@ impl Memory {
 }
 
 /// Maps a file; its address.
-fn map(file: impl std::os::fd::AsFd, len: u64) -> Option<u64> {
+pub(crate) fn map(file: impl AsFd, len: u64) -> Option<u64> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address that the system chooses takes nothing from anybody.
     let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len as usize, access, MapFlags::SHARED, file, 0) };
@@ -198,6 +252,9 @@ pub(crate) fn from_handle(handle: &[u8; 64]) -> Option<(Key, OwnedFd, u64)> {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        for first in self.windows.keys().copied().collect::<Vec<_>>() {
+            self.unmap_multicast(first);
+        }
         for address in self.pieces.keys().copied().collect::<Vec<_>>() {
             while self.free(address) {}
         }

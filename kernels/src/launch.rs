@@ -9,11 +9,20 @@ use std::time::Instant;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::multicast::Window;
 use crate::native::{self, SimThread};
 use crate::options::Options;
 
 /// First address and length of memory, ascending.
 pub(crate) type Pieces = Arc<[(u64, u64)]>;
+
+/// What memory a device reaches.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    pub(crate) pieces: Pieces,
+    /// Ranges of multicast addresses.
+    pub(crate) windows: Arc<[Window]>,
+}
 
 /// What a launch is about.
 pub(crate) struct Kernel {
@@ -22,7 +31,7 @@ pub(crate) struct Kernel {
     pub(crate) threads: u32,
     pub(crate) argument: Vec<u64>,
     /// Memory that it may use.
-    pub(crate) pieces: Pieces,
+    pub(crate) reach: Reach,
     pub(crate) device: u32,
     /// Where it was put.
     pub(crate) stream: usize,
@@ -131,7 +140,7 @@ pub(crate) struct Turn {
     /// Whether others may do something that threads wait for: the host's helpers, other processes.
     pub(crate) may_help: bool,
     /// What memory each device reaches, if that has changed.
-    pub(crate) reach: Option<Vec<Pieces>>,
+    pub(crate) reach: Option<Vec<Reach>>,
 }
 
 impl Grids {
@@ -229,7 +238,7 @@ impl Grids {
     fn take(&mut self, turn: Turn, idle: bool) {
         if let Some(reach) = turn.reach {
             for grid in self.grids.iter_mut().flatten() {
-                grid.kernel.pieces = Arc::clone(&reach[grid.kernel.device as usize]);
+                grid.kernel.reach = reach[grid.kernel.device as usize].clone();
             }
             self.last_piece = (0, (0, 0));
         }
@@ -440,8 +449,9 @@ extern "C" fn sim_may_use(at: *const c_void, bytes: u32, write: bool) -> bool {
     let facts =
         grids.threads[number as usize].as_ref().map_or((0, 0), |thread| (thread.facts.block, thread.facts.thread));
     let Some(of) = grids.grid_of(number) else { return false };
-    let behind = of.kernel.pieces.partition_point(|&(first, _)| first <= address);
-    let piece = behind.checked_sub(1).map(|at| of.kernel.pieces[at]).filter(|&piece| inside(piece));
+    let pieces = &of.kernel.reach.pieces;
+    let behind = pieces.partition_point(|&(first, _)| first <= address);
+    let piece = behind.checked_sub(1).map(|at| pieces[at]).filter(|&piece| inside(piece));
     match piece {
         Some(piece) => grids.last_piece = (grid, piece),
         None => {
@@ -450,6 +460,37 @@ extern "C" fn sim_may_use(at: *const c_void, bytes: u32, write: bool) -> bool {
         }
     }
     piece.is_some()
+}
+
+/// The bug of a switch that leaves one member out of what it loads.
+pub(crate) const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
+
+/// # Safety
+/// There is room for `most` addresses.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sim_members(at: *const c_void, bytes: u32, write: bool, addresses: *mut u64, most: u32) -> u32 {
+    let grids = current();
+    let (address, number, options) = (at as u64, grids.current, grids.options);
+    let (block, thread) =
+        grids.threads[number as usize].as_ref().map_or((0, 0), |thread| (thread.facts.block, thread.facts.thread));
+    let Some(of) = grids.grid_of(number) else { return 0 };
+    let mut count = 0;
+    if let Some(members) = of.kernel.reach.windows.iter().find_map(|window| window.members(address, bytes)) {
+        for member in members.take(most as usize) {
+            // SAFETY: there is room for so many.
+            unsafe { addresses.add(count as usize).write(member) };
+            count += 1;
+        }
+    }
+    if count == 0 {
+        of.fault.get_or_insert(Fault { address, bytes, write, block, thread });
+    }
+    if let Some(counts) = options.counts {
+        let counter = if write { &counts.stores } else { &counts.loads };
+        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    let left_out = !write && options.bug == Some(A_MEMBER_LEFT_OUT);
+    count - u32::from(left_out && count > 1)
 }
 
 #[unsafe(no_mangle)]

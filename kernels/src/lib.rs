@@ -16,13 +16,15 @@ mod launch;
 #[cfg(simulator)]
 mod machine;
 #[cfg(simulator)]
+mod multicast;
+#[cfg(simulator)]
 mod native;
 mod options;
 #[cfg(simulator)]
 mod plugin;
 mod threaded;
 
-pub use options::Options;
+pub use options::{MulticastCounts, Options};
 pub use threaded::Threaded;
 
 use mscclpp_exec::cuda::SharedDriver;

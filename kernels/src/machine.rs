@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{CString, c_void};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use mscclpp_exec::cuda::{DriverError, Handle};
 
 use crate::alloc::Memory;
 use crate::launch::{self, Fault, Finished, Kernel, Turn};
+use crate::multicast::Multicast;
 use crate::options::Options;
 use crate::plugin::Plugin;
 use crate::threaded::Threaded;
@@ -46,6 +47,7 @@ pub(crate) struct State {
     pub(crate) streams: BTreeMap<usize, Queue>,
     pub(crate) graphs: BTreeMap<usize, Vec<Launch>>,
     pub(crate) events: BTreeMap<usize, Event>,
+    pub(crate) multicasts: BTreeMap<usize, Arc<Multicast>>,
     /// Whether threads of the host serve devices.
     pub(crate) helped: bool,
     /// Which device reaches the memory of which.
@@ -382,7 +384,7 @@ impl Machine {
                 blocks: launch.blocks,
                 threads: launch.threads.min(self.options.threads),
                 argument: launch.argument.clone(),
-                pieces: reach(memory, access, queue.device),
+                reach: reach(memory, access, queue.device),
                 device: queue.device,
                 stream,
             });
@@ -438,8 +440,8 @@ impl State {
 }
 
 /// What memory a device reaches.
-fn reach(memory: &Memory, access: &BTreeSet<(u32, u32)>, device: u32) -> launch::Pieces {
-    memory.pieces(device, |of| access.contains(&(device, of)))
+fn reach(memory: &Memory, access: &BTreeSet<(u32, u32)>, device: u32) -> launch::Reach {
+    memory.reach(device, |of| access.contains(&(device, of)))
 }
 
 impl Drop for Machine {
@@ -450,14 +452,15 @@ impl Drop for Machine {
         let pieces = self.memory().len();
         let state = self.state();
         let events = state.events.values().filter(|event| !event.destroyed).count();
-        let left = [pieces, state.modules.len(), state.streams.len(), state.graphs.len(), events];
+        let (modules, streams) = (state.modules.len(), state.streams.len());
+        let left = [pieces, modules, streams, state.graphs.len(), events, state.multicasts.len()];
         // A release that was made to fail leaves its piece behind; so does one whose context could not be entered.
         let is_release =
             |call: &str| ["Free", "Unload", "Destroy", "Close", "Ctx"].iter().any(|word| call.contains(word));
         let stays = usize::from(self.options.failing.is_some_and(|(call, _)| is_release(call)));
         assert!(
             left.iter().sum::<usize>() <= stays,
-            "memory, modules, streams, graphs and events left behind: {left:?}"
+            "memory, modules, streams, graphs, events and multicast objects left behind: {left:?}"
         );
     }
 }

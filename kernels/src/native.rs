@@ -24,7 +24,7 @@ pub(crate) struct SimKernel {
 /// What kernels that are loaded need of this program; as in `dev_sim.h`.
 #[repr(C)]
 pub(crate) struct SimHost {
-    functions: [*const c_void; 11],
+    functions: [*const c_void; 13],
 }
 
 // SAFETY: functions, which may be called from any thread.

@@ -1,5 +1,6 @@
 //! Settings of the simulator.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::threaded::Threaded;
@@ -33,9 +34,31 @@ pub struct Options {
     /// Whether what is put on streams besides kernels is done late, at times that the seed decides; each stream keeps its order,
     /// unless a bug is planted: `early_stores` are done at once, `early_events` are before what they follow.
     pub late: bool,
+    /// Whether devices have multicast objects.
+    pub multicast: bool,
+    /// Where accesses by multicast addresses are counted.
+    pub counts: Option<&'static MulticastCounts>,
     /// How long nothing may happen before kernels that wait for somebody outside of them count as stuck.
     pub patience: Duration,
 }
+
+/// How often kernels went through multicast addresses.
+#[derive(Debug, Default)]
+pub struct MulticastCounts {
+    /// Vectors that were loaded from all members at once.
+    pub loads: AtomicU64,
+    /// Vectors that were stored at all members at once.
+    pub stores: AtomicU64,
+}
+
+impl PartialEq for MulticastCounts {
+    /// Whether both are the same place.
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self, other)
+    }
+}
+
+impl Eq for MulticastCounts {}
 
 impl Default for Options {
     fn default() -> Self {
@@ -52,6 +75,8 @@ impl Default for Options {
             others: false,
             files: false,
             late: false,
+            multicast: false,
+            counts: None,
             patience: Duration::from_secs(10),
         }
     }

@@ -18,6 +18,7 @@ mod processes;
 mod specialised;
 mod stalls;
 mod suite;
+mod switches;
 mod tensors;
 mod threads;
 
@@ -98,7 +99,8 @@ fn main() -> ExitCode {
     let faults = faults
         .chain(tensors::tests())
         .chain(processes::tests(seed..seed + seeds))
-        .chain(nodes::tests(seed..seed + seeds));
+        .chain(nodes::tests(seed..seed + seeds))
+        .chain(switches::tests(seed..seed + seeds));
     let faults = faults.map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
     let mock_faults = faults::on_mock(&mock).into_iter().map(|trial| trial.with_ignored_flag(mock.is_err()));
     let mock_processes = Trial::test("mock::processes::of_the_system", move || processes::of_the_system(seed, "mock"));

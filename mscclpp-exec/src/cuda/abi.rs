@@ -112,7 +112,8 @@ abi! {
 
     /// One operation. `slice_index` of `slice_of` parts of every reference; `count`: blocks of a barrier, chunks of a loop;
     /// `body`: operations of a loop; `unit`: bytes of a loop's window; `size`: chunks of the first source; `around`: the header
-    /// of the loop that it is in, counted from 1, or 0.
+    /// of the loop that it is in, counted from 1, or 0; `src_group`, `dst_group`: the multicast group that the sources or the
+    /// destinations are, counted from 1, or 0.
     Instr (64) {
         action: u8,
         reduce: u8,
@@ -131,7 +132,8 @@ abi! {
         size: u32,
         unit: u64,
         around: u32,
-        reserved: u32,
+        src_group: u16,
+        dst_group: u16,
     }
 
     /// A range of chunks of a rank's input (0), output (1), plain scratch (2) or packets (3).
@@ -208,8 +210,11 @@ abi! {
 
     /// A kernel's argument: a plan bound to sizes and buffers. `bases`: input and output of every rank; where there are more
     /// ranks than fit, `table` has them. `scratch`: plain scratch and packets of every rank. `reduce`: the reduction in place of
-    /// the operations' own, if it is below 5.
-    Launch (736) {
+    /// the operations' own, if it is below 5. `multicast`: of each group of the device the distance from the input and from
+    /// the output of the first member that operations name to the multicast address of the same bytes; 0: there is none. Those of
+    /// scratch and packets lie behind the ranks' in `scratch`. `float_sums_by_switch`: whether switches may sum floats, in whatever
+    /// order.
+    Launch (800) {
         agents: u64,
         instrs: u64,
         operands: u64,
@@ -236,13 +241,18 @@ abi! {
         divisor: u32,
         system_scope: u32,
         reduce: u32,
-        reserved: [u32; 2],
+        float_sums_by_switch: u32,
+        reserved: u32,
+        multicast: [u64; 8],
         bases: [u64; 64],
     }
 }
 
 /// Ranks whose buffers fit into a kernel's argument.
 pub(crate) const INLINE_RANKS: usize = 32;
+
+/// Multicast groups of a device, each with two distances in a kernel's argument.
+pub(crate) const GROUPS: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use super::device::Device;
 use super::driver::SharedDriver;
 use super::join::Memory;
-use super::memory::{DeviceMemory, RemoteMemory};
+use super::memory::Storage;
+use super::run::Switches;
+use super::switch::{Multicasts, Switch};
 use super::world::Inner;
 use crate::dtype::DataType;
 use crate::error::Error;
@@ -42,21 +44,6 @@ pub struct DeviceBuffer {
     bytes: u64,
 }
 
-/// How memory was come by.
-enum Storage {
-    Plain(DeviceMemory),
-    Shared(RemoteMemory),
-}
-
-impl Storage {
-    fn address(&self) -> u64 {
-        match self {
-            Self::Plain(memory) => memory.address(),
-            Self::Shared(memory) => memory.address(),
-        }
-    }
-}
-
 impl DeviceBuffer {
     /// Zeroed memory.
     ///
@@ -64,17 +51,14 @@ impl DeviceBuffer {
     /// [`Error::Driver`] if the device does not have so much.
     pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
         let driver = device.driver().clone();
-        Ok(Self { memory: Storage::Plain(DeviceMemory::zeroed(&driver, bytes)?), driver, bytes })
+        Ok(Self { memory: Storage::zeroed(&driver, bytes)?, driver, bytes })
     }
 
     /// Zeroed memory that is made to be shared: in whole units of physical memory, which other processes get as files and
     /// `peers` reach. Ordinary memory where the driver has none of that kind.
     pub(super) fn shared(device: &Device, bytes: u64, peers: &[u32]) -> Result<Self, Error> {
-        if !device.properties().shareable {
-            return Self::new(device, bytes);
-        }
         let driver = device.driver().clone();
-        Ok(Self { memory: Storage::Shared(RemoteMemory::shared(&driver, bytes, peers)?), driver, bytes })
+        Ok(Self { memory: Storage::shared(&driver, bytes, peers)?, driver, bytes })
     }
 
     /// Number of its device.
@@ -122,6 +106,7 @@ impl DeviceBuffer {
 pub struct Binding {
     /// Input or the one buffer of an in-place plan, and output, as this process reaches them.
     pub(super) slices: Vec<[DeviceSlice; 2]>,
+    pub(super) multicasts: Multicasts,
     world: Arc<Inner>,
     /// What was mapped for it.
     _peers: Vec<Memory>,
@@ -133,10 +118,13 @@ impl Binding {
         world: &Arc<Inner>,
         lens: [u64; 2],
         own: Result<Vec<[DeviceSlice; 2]>, Error>,
+        switches: &Switches<'_>,
     ) -> Result<Self, Error> {
         let world = Arc::clone(world);
         let Some(group) = &world.group else {
-            return Ok(Self { slices: own?, world, _peers: Vec::new() });
+            let slices = own?;
+            let multicasts = switches.bind(&world, &slices)?;
+            return Ok(Self { slices, multicasts, world, _peers: Vec::new() });
         };
         let (all, peers) = group.register(own.map(|own| own.concat()))?;
         let mut slices = Vec::with_capacity(all.len());
@@ -150,7 +138,14 @@ impl Binding {
             }
             slices.push(pair);
         }
-        Ok(Self { slices, world, _peers: peers })
+        let multicasts = switches.bind(&world, &slices)?;
+        Ok(Self { slices, multicasts, world, _peers: peers })
+    }
+
+    /// The switch channels over input and output, and how their members reach one another. Those over scratch are
+    /// [`Run::switches`](super::Run::switches).
+    pub fn switches(&self) -> &[Switch] {
+        &self.multicasts.switches
     }
 }
 
@@ -168,7 +163,7 @@ pub struct Buffers {
     pub(super) dtype: DataType,
     // Dropped first: it waits.
     pub(super) binding: Binding,
-    _memories: Vec<[DeviceMemory; 2]>,
+    _memories: Vec<[Storage; 2]>,
     parts: Vec<[Part; 2]>,
 }
 
@@ -181,22 +176,31 @@ impl Buffers {
         dtype: DataType,
         lens: [u64; 2],
         parts: Vec<[Part; 2]>,
+        switches: &Switches<'_>,
     ) -> Result<Self, Error> {
         let memories = |(_, device): (u32, &Device)| -> Result<_, Error> {
-            let memory = |bytes| DeviceMemory::zeroed(device.driver(), bytes);
-            Ok([memory(lens[0])?, memory(lens[1])?])
+            let memory = |number: usize| match switches.is_used(number) {
+                true => Storage::shared(device.driver(), lens[number], &world.others(device)),
+                false => Storage::zeroed(device.driver(), lens[number]),
+            };
+            Ok([memory(0)?, memory(1)?])
         };
-        let memories: Result<Vec<[DeviceMemory; 2]>, Error> = world.local().map(memories).collect();
-        let slice = |memory: &DeviceMemory, bytes| DeviceSlice { bytes, ..memory.as_slice() };
-        let pair = |[first, second]: &[DeviceMemory; 2]| [slice(first, lens[0]), slice(second, lens[1])];
+        let memories: Result<Vec<[Storage; 2]>, Error> = world.local().map(memories).collect();
+        let slice = |memory: &Storage, bytes| DeviceSlice { bytes, ..memory.as_slice() };
+        let pair = |[first, second]: &[Storage; 2]| [slice(first, lens[0]), slice(second, lens[1])];
         let slices = memories.as_ref().map(|all| all.iter().map(pair).collect()).map_err(Clone::clone);
-        let binding = Binding::new(world, lens, slices)?;
+        let binding = Binding::new(world, lens, slices, switches)?;
         Ok(Self { dtype, binding, _memories: memories?, parts })
     }
 
     /// Number of ranks, in all processes.
     pub fn num_ranks(&self) -> u32 {
         self.parts.len() as u32
+    }
+
+    /// The switch channels over input and output, and how their members reach one another.
+    pub fn switches(&self) -> &[Switch] {
+        self.binding.switches()
     }
 
     /// Type of the elements.

@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::abi;
+use super::buffers::DeviceSlice;
 use super::device::Device;
 use super::join::{Group, Memory};
 use super::meeting::{Placement, add_meetings};
-use super::memory::{DeviceMemory, MappedMemory};
+use super::memory::{DeviceMemory, MappedMemory, Storage};
 use super::nodes::{Markers, Wires};
 use super::proxy::{Failure, Proxies};
 use super::specialise::Specialised;
+use super::switch::{Groups, Multicasts, Switch, Window};
 use super::tables::{Counters, Tables};
 use super::world::Inner;
 use crate::error::{Error, Interrupted, Stall};
-use crate::interpret::Program;
+use crate::interpret::{Program, Space};
 use crate::process::{self, check_nodes};
 
 /// A plan on the devices of a world. Launches of all sizes share it, one at a time.
@@ -32,14 +34,17 @@ pub(super) struct Context {
     /// This process' rank in its group; 0 without one.
     rank: u32,
     scratch: Mutex<Scratch>,
+    pub(super) groups: Groups,
     /// Counters of other processes' ranks.
     _peers: Vec<Vec<Memory>>,
 }
 
 #[derive(Default)]
 struct Scratch {
+    // Given back before the memory behind it.
+    multicasts: Multicasts,
     /// Plain scratch and packets of every rank of this process.
-    own: Vec<[DeviceMemory; 2]>,
+    own: Vec<[Storage; 2]>,
     /// Of the ranks of other processes.
     _peers: Vec<Vec<Memory>>,
 }
@@ -58,7 +63,7 @@ pub(super) struct Part {
     ids: DeviceMemory,
     state: DeviceMemory,
     reports: DeviceMemory,
-    /// Addresses of all ranks' scratch, which do not move when it grows.
+    /// Addresses of all ranks' scratch, and distances to multicast addresses: they do not move when it grows.
     scratch_table: DeviceMemory,
     pub(super) specialised: Specialised,
 }
@@ -98,6 +103,7 @@ impl Context {
             Some(_) => shared.iter().flatten().map(Memory::address).collect(),
         };
         let tables = Tables::new(&program);
+        let groups = Groups::new(&program, world);
         let parts = || -> Result<_, Error> {
             let flags = Arc::new(MappedMemory::new(world.devices[0].driver(), 64)?);
             let part = |((&number, device), memory): ((&u32, &Device), DeviceMemory)| {
@@ -108,7 +114,9 @@ impl Context {
                     let peers = links.iter().filter(|&&(rank, _)| is_here(rank)).map(|&(_, peer)| peer).collect();
                     Ways { group, peers, markers: Markers { begin, end } }
                 });
-                Part::new(device, &program, &tables, &counters, (memory, &counters_of), &flags, is_here, ways)
+                let mut instrs = tables.instrs.clone();
+                groups.mark(world, number, &mut instrs);
+                Part::new(device, &program, (&tables, &instrs), &counters, (memory, &counters_of), &flags, is_here, ways)
             };
             let devices = world.numbers.iter().zip(&world.devices);
             let parts = devices.zip(memories).map(part).collect::<Result<Vec<_>, Error>>()?;
@@ -119,14 +127,15 @@ impl Context {
             group.connect_nodes(parts.iter().find_map(|part: &Part| part.proxies.as_ref()))?;
         }
         let rank = world.group.as_ref().map_or(0, |group| group.rank);
-        Ok(Self { parts, flags, spans, rank, scratch: Mutex::default(), _peers: shared, counters, program })
+        Ok(Self { parts, flags, spans, rank, scratch: Mutex::default(), groups, _peers: shared, counters, program })
     }
 
     /// Gives every rank at least so much plain scratch and packets. What there is already may be in use by launches under
     /// way, so it is only replaced after the devices are idle.
     pub(super) fn grow_scratch(&self, world: &Inner, [plain, packets]: [u64; 2]) -> Result<(), Error> {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let enough = |memory: &DeviceMemory, bytes: u64| memory.bytes() >= bytes.max(16);
+        let windows = self.groups.windows([Space::Scratch, Space::Packets]);
+        let enough = |memory: &Storage, bytes: u64| memory.bytes() >= bytes.max(16);
         let own = &scratch.own;
         if !own.is_empty() && own.iter().all(|[a, b]| enough(a, plain) && enough(b, packets)) {
             return Ok(());
@@ -134,27 +143,41 @@ impl Context {
         let [plain, packets] = own.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
         // `zeroed` waits until the device is idle.
         let grow = |(_, device): (u32, &Device)| {
-            let driver = device.driver();
-            Ok([DeviceMemory::zeroed(driver, plain)?, DeviceMemory::zeroed(driver, packets)?])
+            let memory = |space, bytes| match windows.iter().any(|window| window.space == space && window.is_open()) {
+                true => Storage::shared(device.driver(), bytes, &world.others(device)),
+                false => Storage::zeroed(device.driver(), bytes),
+            };
+            Ok([memory(Space::Scratch, plain)?, memory(Space::Packets, packets)?])
         };
         let grown = world.local().map(grow).collect::<Result<Vec<_>, Error>>();
         let (grown, shared) = match &world.group {
             None => (grown?, Vec::new()),
             Some(group) => {
-                let slices = grown.as_ref().map(|own| own.iter().flatten().map(DeviceMemory::as_slice).collect());
+                let slices = grown.as_ref().map(|own| own.iter().flatten().map(Storage::as_slice).collect());
                 let shared = group.share("scratch", slices.map_err(Clone::clone))?;
                 (grown?, shared)
             }
         };
         let addresses: Vec<u64> = match &world.group {
-            None => grown.iter().flatten().map(DeviceMemory::address).collect(),
+            None => grown.iter().flatten().map(Storage::address).collect(),
             Some(_) => shared.iter().flatten().map(Memory::address).collect(),
         };
-        for part in &self.parts {
-            part.device.driver().upload(part.scratch_table.address(), bytemuck::cast_slice(&addresses))?;
+        let slice = |window: &Window, rank: u32| {
+            let number = window.space as usize % 2;
+            DeviceSlice { address: addresses[2 * rank as usize + number], bytes: [plain, packets][number].max(1) }
+        };
+        let multicasts = Multicasts::new(world, &self.groups, "scratch", &windows, slice)?;
+        for (part, distances) in self.parts.iter().zip(&multicasts.distances) {
+            let table: Vec<u64> = addresses.iter().chain(distances).copied().collect();
+            part.device.driver().upload(part.scratch_table.address(), bytemuck::cast_slice(&table))?;
         }
-        *scratch = Scratch { own: grown, _peers: shared };
+        *scratch = Scratch { multicasts, own: grown, _peers: shared };
         Ok(())
+    }
+
+    /// The switch channels over scratch.
+    pub(super) fn switches(&self) -> Vec<Switch> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner).multicasts.switches.clone()
     }
 
     /// Whether a launch gave up.
@@ -230,7 +253,7 @@ impl Part {
     fn new(
         device: &Device,
         program: &Program,
-        tables: &Tables,
+        (tables, instrs): (&Tables, &[abi::Instr]),
         counters: &Counters,
         (memory, of): (DeviceMemory, &[u64]),
         flags: &Arc<MappedMemory>,
@@ -253,12 +276,12 @@ impl Part {
         };
         Ok(Self {
             agents: DeviceMemory::holding(driver, &agents)?,
-            instrs: DeviceMemory::holding(driver, &tables.instrs)?,
+            instrs: DeviceMemory::holding(driver, instrs)?,
             operands: DeviceMemory::holding(driver, &tables.operands)?,
             ids: DeviceMemory::holding(driver, &ids)?,
             state: DeviceMemory::zeroed(driver, size_of::<abi::State>() as u64)?,
             reports: DeviceMemory::zeroed(driver, (numbers.len() * size_of::<abi::Report>()) as u64)?,
-            scratch_table: DeviceMemory::zeroed(driver, 16 * u64::from(program.shape.ranks))?,
+            scratch_table: DeviceMemory::zeroed(driver, 16 * (u64::from(program.shape.ranks) + abi::GROUPS as u64))?,
             proxies: match queues.len() {
                 0 => None,
                 count => Some(Proxies::new(device, count, flags, wires)?),

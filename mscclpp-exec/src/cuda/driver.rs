@@ -111,6 +111,27 @@ pub unsafe trait Driver: Send + Sync {
     /// Memory that is made to be shared, at least so much, not cleared: [`export`](Self::export) gives it as a file. Besides
     /// this device those of these numbers reach it.
     fn alloc_shared(&self, bytes: u64, peers: &[u32]) -> Result<Mapping>;
+    /// Bytes of which the size of a multicast object of so many devices is a multiple, and that of all memory bound to it.
+    fn multicast_unit(&self, devices: u32, bytes: u64) -> Result<u64>;
+    /// A new multicast object for so many devices, of so many bytes.
+    fn create_multicast(&self, devices: u32, bytes: u64) -> Result<Handle>;
+    /// A multicast object for other processes.
+    fn export_multicast(&self, object: Handle) -> Result<OwnedFd>;
+    /// Another process's multicast object, which is there as long as anybody has a handle of it.
+    fn import_multicast(&self, file: OwnedFd) -> Result<Handle>;
+    /// Adds the device to a multicast object. All of its devices are added before memory is bound to it.
+    fn join_multicast(&self, object: Handle) -> Result<()>;
+    /// Puts so many bytes of the device's memory behind a multicast object: from the first byte of an allocation that was made to
+    /// be shared.
+    fn bind_multicast(&self, object: Handle, base: u64, bytes: u64) -> Result<()>;
+    /// Takes away what was bound, after all work of all devices that may use it.
+    fn unbind_multicast(&self, object: Handle, bytes: u64) -> Result<()>;
+    /// Addresses of a multicast object, for this device and those of these numbers.
+    fn map_multicast(&self, object: Handle, bytes: u64, peers: &[u32]) -> Result<u64>;
+    /// Gives the addresses back, after all work of the device that may use them.
+    fn unmap_multicast(&self, address: u64, bytes: u64) -> Result<()>;
+    /// Gives a handle back. The object stays as long as it has others, addresses, or memory.
+    fn release_multicast(&self, object: Handle) -> Result<()>;
     /// Gives back what was mapped, after all work of the device that may use it.
     fn close(&self, import: Mapping) -> Result<()>;
     /// Whether this device can reach the memory of another one.

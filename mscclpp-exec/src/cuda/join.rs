@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -21,6 +21,7 @@ use super::proxy::Proxies;
 use crate::bootstrap::Bootstrap;
 use crate::error::{Cause, Error};
 use crate::process::{Options, Session};
+use crate::shm::Sent;
 
 /// The numbers of connections between nodes begin here: one for each plan.
 const STREAMS: u64 = 0x6375_6461 << 32;
@@ -54,6 +55,7 @@ struct Member {
     ordinal: u32,
     uuid: [u8; 16],
     label: String,
+    multicast: bool,
 }
 
 #[derive(Default)]
@@ -139,6 +141,7 @@ impl Group {
             ordinal: properties.ordinal,
             uuid: properties.uuid,
             label: properties.label(),
+            multicast: properties.multicast,
         };
         let rank = bootstrap.rank();
         let sent = session.exchange_all("world of CUDA devices", &encode(&own)?, &[])?;
@@ -178,6 +181,35 @@ impl Group {
     pub(super) fn neighbours(&self) -> impl Iterator<Item = u32> {
         let own = self.members[self.rank as usize].uuid;
         (0..).zip(&self.members).filter(move |(_, member)| member.uuid == own).map(|(rank, _)| rank)
+    }
+
+    /// What a rank's device is called, and whether it has multicast objects.
+    pub(super) fn multicast(&self, rank: u32) -> (String, bool) {
+        let Member { label, multicast, .. } = &self.members[rank as usize];
+        (label.clone(), *multicast)
+    }
+
+    /// Whether two ranks are on the same device.
+    pub(super) fn on_one_device(&self, rank: u32, other: u32) -> bool {
+        self.members[rank as usize].uuid == self.members[other as usize].uuid
+    }
+
+    /// A call in which every rank says something, and may send files. Returns what each said, by rank.
+    ///
+    /// # Errors
+    /// [`Error::Lost`], and those of a call of all ranks.
+    pub(super) fn gather<T: for<'a> Deserialize<'a>>(
+        &self,
+        text: &str,
+        bytes: &[u8],
+        files: &[BorrowedFd<'_>],
+    ) -> Result<Vec<(T, Vec<OwnedFd>)>, Error> {
+        let sent = self.session()?.exchange_all(text, bytes, files)?;
+        let read = |(peer, sent): (u32, Sent)| {
+            let bytes = if peer == self.rank { bytes.to_vec() } else { sent.bytes };
+            Ok((decode(peer, bytes)?, sent.files))
+        };
+        (0..).zip(sent).map(read).collect::<Result<_, _>>().inspect_err(|error| self.give_up(error))
     }
 
     /// Why there can be no more calls, if so.

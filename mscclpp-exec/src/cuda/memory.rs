@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::buffers::DeviceSlice;
-use super::driver::{Export, Mapped, Mapping, Result, SharedDriver};
+use super::driver::{Export, Mapped, Mapping, Properties, Result, SharedDriver};
 
 /// Memory of a device.
 pub(super) struct DeviceMemory {
@@ -43,10 +43,6 @@ impl DeviceMemory {
         self.address
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     pub(super) fn as_slice(&self) -> DeviceSlice {
         DeviceSlice { address: self.address, bytes: self.bytes }
     }
@@ -79,6 +75,58 @@ impl RemoteMemory {
 
     pub(super) fn address(&self) -> u64 {
         self.mapping.address
+    }
+}
+
+/// How memory of a device was come by.
+pub(super) enum Storage {
+    Plain(DeviceMemory),
+    /// Made to be shared.
+    Shared(RemoteMemory),
+}
+
+impl Storage {
+    /// Ordinary memory of zeros.
+    pub(super) fn zeroed(driver: &SharedDriver, bytes: u64) -> Result<Self> {
+        DeviceMemory::zeroed(driver, bytes).map(Self::Plain)
+    }
+
+    /// Memory of zeros in whole units of physical memory, which other processes get as files and `peers` reach. Ordinary memory
+    /// where the driver has none of that kind.
+    pub(super) fn shared(driver: &SharedDriver, bytes: u64, peers: &[u32]) -> Result<Self> {
+        let Properties { shareable, multicast, .. } = *driver.properties();
+        if !shareable {
+            return Self::zeroed(driver, bytes);
+        }
+        // So much that all of it can lie behind a multicast object.
+        let unit = if multicast { driver.multicast_unit(2, bytes.max(1)).unwrap_or(1) } else { 1 };
+        let bytes = bytes.max(1).checked_next_multiple_of(unit.max(1)).unwrap_or(bytes);
+        RemoteMemory::shared(driver, bytes, peers).map(Self::Shared)
+    }
+
+    pub(super) fn clear(&self) -> Result<()> {
+        match self {
+            Self::Plain(memory) => memory.clear(),
+            Self::Shared(RemoteMemory { driver, mapping }) => driver.zero(mapping.address, mapping.bytes),
+        }
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.as_slice().address
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.as_slice().bytes
+    }
+
+    /// The whole allocation.
+    pub(super) fn as_slice(&self) -> DeviceSlice {
+        match self {
+            Self::Plain(memory) => memory.as_slice(),
+            Self::Shared(RemoteMemory { mapping, .. }) => {
+                DeviceSlice { address: mapping.address, bytes: mapping.bytes }
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::ffi::{CString, c_void};
 use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
 use cudarc::driver::result::{self, DriverError as Cudarc};
@@ -10,7 +11,7 @@ use cudarc::driver::sys;
 
 use super::driver::{Allocation, Driver, DriverError, Export, Handle, Mapped, Mapping, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};
-use super::share;
+use super::{multicast_calls, share};
 use super::unavailable::Unavailable;
 
 /// One CUDA device, through its primary context.
@@ -107,7 +108,8 @@ impl Cuda {
                 driver: version()?,
                 shareable: attribute(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED)? != 0
                     && attribute(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)? != 0,
-                multicast: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0,
+                multicast: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0
+                    && multicast_calls::are_known(),
             };
             // SAFETY: the device was just found; released when this is dropped.
             let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
@@ -173,6 +175,56 @@ unsafe impl Driver for Cuda {
     fn alloc_shared(&self, bytes: u64, peers: &[u32]) -> Result<Mapping> {
         self.enter()?;
         share::alloc(bytes, self.device, peers)
+    }
+
+    fn multicast_unit(&self, devices: u32, bytes: u64) -> Result<u64> {
+        self.enter()?;
+        multicast_calls::unit(devices, bytes)
+    }
+
+    fn create_multicast(&self, devices: u32, bytes: u64) -> Result<Handle> {
+        self.enter()?;
+        multicast_calls::create(devices, bytes)
+    }
+
+    fn export_multicast(&self, object: Handle) -> Result<OwnedFd> {
+        self.enter()?;
+        multicast_calls::export(object)
+    }
+
+    fn import_multicast(&self, file: OwnedFd) -> Result<Handle> {
+        self.enter()?;
+        multicast_calls::import(&file)
+    }
+
+    fn join_multicast(&self, object: Handle) -> Result<()> {
+        self.enter()?;
+        multicast_calls::join(object, self.device)
+    }
+
+    fn bind_multicast(&self, object: Handle, base: u64, bytes: u64) -> Result<()> {
+        self.enter()?;
+        multicast_calls::bind(object, base, bytes)
+    }
+
+    fn unbind_multicast(&self, object: Handle, bytes: u64) -> Result<()> {
+        self.enter()?;
+        multicast_calls::unbind(object, self.device, bytes)
+    }
+
+    fn map_multicast(&self, object: Handle, bytes: u64, peers: &[u32]) -> Result<u64> {
+        self.enter()?;
+        multicast_calls::map(object, bytes, self.device, peers)
+    }
+
+    fn unmap_multicast(&self, address: u64, bytes: u64) -> Result<()> {
+        self.wait_idle()?;
+        multicast_calls::unmap(address, bytes)
+    }
+
+    fn release_multicast(&self, object: Handle) -> Result<()> {
+        self.enter()?;
+        multicast_calls::release(object)
     }
 
     fn close(&self, import: Mapping) -> Result<()> {

@@ -13,10 +13,12 @@ use super::device::Kernels;
 use super::driver::{Driver, DriverError, Handle};
 use super::join::Group;
 use super::memory::DeviceMemory;
+use super::multicast::NotMulticast;
 use super::proxy::{Failure, Proxies};
 use super::report::stall;
 use super::specialise::{Constants, NotSpecialised};
 use super::stream::{Lane, Stream, Used};
+use super::switch::{Groups, Multicasts, Switch, Window};
 use super::world::{Inner, Prepare};
 use crate::error::{Error, Interrupted};
 use crate::interpret::{Params, Space};
@@ -51,6 +53,30 @@ struct Part {
     table: Option<DeviceMemory>,
     /// Ranks there whose results an average divides.
     divided: Vec<u32>,
+}
+
+/// What a binding needs to know of switch channels over input and output.
+pub(super) struct Switches<'a> {
+    windows: Vec<Window>,
+    /// Input and output of every rank: which of its memories, and the first byte in it.
+    sides: &'a [[(usize, u64); 2]],
+    groups: &'a Groups,
+}
+
+impl Switches<'_> {
+    /// Whether multicast objects are wanted of a rank's memory of this number.
+    pub(super) fn is_used(&self, memory: usize) -> bool {
+        let of = |window: &Window| self.sides[window.members[0] as usize][window.space as usize].0;
+        self.windows.iter().any(|window| window.is_open() && of(window) == memory)
+    }
+
+    /// Makes them. `slices`: the memories of all ranks, as this process reaches them.
+    pub(super) fn bind(&self, world: &Inner, slices: &[[DeviceSlice; 2]]) -> Result<Multicasts, Error> {
+        let slice = |window: &Window, rank: u32| {
+            slices[rank as usize][self.sides[rank as usize][window.space as usize].0]
+        };
+        Multicasts::new(world, self.groups, "buffers", &self.windows, slice)
+    }
 }
 
 /// Threads of a block in the division that ends an average, and blocks per rank.
@@ -112,10 +138,11 @@ impl Run {
         launch.input = view(Space::Input);
         launch.output = view(Space::Output);
         launch.divisor = program.shape.ranks.max(1);
-        let constants = Constants::new(program, &params);
+        let constants = Constants::new(program, &params, world.options.float_sums_by_switch);
         launch.reduce = constants.reduce.map_or(u32::MAX, u32::from);
+        launch.float_sums_by_switch = u32::from(world.options.float_sums_by_switch);
         // On all devices or on none.
-        let write = |part: &context::Part| Ok(part.specialised.kernel(&part.device, program, constants)?.handle);
+        let write = |part: &context::Part| Ok(part.specialised.kernel(&part.device, program, &context.groups, constants)?.handle);
         let written: Result<Vec<Handle>, NotSpecialised> = match prepare.specialise {
             true => context.parts.iter().map(write).collect(),
             false => Err(NotSpecialised::NotAsked),
@@ -192,7 +219,26 @@ impl Run {
             (area.slice as usize % 4, area.base, area.view.len)
         };
         let parts = (0..self.world.ranks).map(|rank| [part(rank, Space::Input), part(rank, Space::Output)]).collect();
-        Buffers::new(&self.world, self.params.message.dtype, self.lens(), parts)
+        Buffers::new(&self.world, self.params.message.dtype, self.lens(), parts, &self.windows())
+    }
+
+    /// The switch channels over scratch, and how their members reach one another. Those over input and output are
+    /// [`Binding::switches`] and [`Buffers::switches`].
+    pub fn switches(&self) -> Vec<Switch> {
+        self.context.switches()
+    }
+
+    fn windows(&self) -> Switches<'_> {
+        let mut windows = self.context.groups.windows([Space::Input, Space::Output]);
+        for window in &mut windows {
+            let side = |rank: u32| self.sides[rank as usize][window.space as usize];
+            let first = window.members[0];
+            if let Some(&rank) = window.members.iter().find(|&&rank| side(rank) != side(first)) {
+                let (found, other, expected) = (side(rank).1, first, side(first).1);
+                window.refuse(NotMulticast::Places { rank, found, other, expected });
+            }
+        }
+        Switches { windows, sides: &self.sides, groups: &self.context.groups }
     }
 
     /// Tells the other ranks where this one's input and output lie in the memory of its device, or, in place, its one buffer and
@@ -213,7 +259,7 @@ impl Run {
             }
             self.world.local().zip(&own).try_for_each(|((rank, _), slices)| self.check(rank, slices))
         };
-        Binding::new(&self.world, self.lens(), checked().map(|()| own))
+        Binding::new(&self.world, self.lens(), checked().map(|()| own), &self.windows())
     }
 
     fn check(&self, rank: u32, slices: &[DeviceSlice; 2]) -> Result<(), Error> {
@@ -252,7 +298,7 @@ impl Run {
     /// As [`launch`](Self::launch), for what the ranks of this process bound.
     pub unsafe fn launch_bound(&mut self, binding: &Binding, stream: &Stream) -> Result<(), Error> {
         // SAFETY: the caller's promise; ranks of other processes make it for theirs.
-        unsafe { self.launch(binding.slices.iter().copied(), stream) }
+        unsafe { self.launch_on(binding.slices.iter().copied(), Some(&binding.multicasts.distances), stream) }
     }
 
     /// Puts a launch on a stream, on any memory that the devices reach, and returns at once: for each rank its input and its
@@ -271,6 +317,20 @@ impl Run {
         ranks: impl Iterator<Item = [DeviceSlice; 2]>,
         stream: &Stream,
     ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_on(ranks, None, stream) }
+    }
+
+    /// `distances`: to the multicast addresses of the memory, by device.
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch); the distances are those of this memory.
+    unsafe fn launch_on(
+        &mut self,
+        ranks: impl Iterator<Item = [DeviceSlice; 2]>,
+        distances: Option<&[[u64; 2 * abi::GROUPS]]>,
+        stream: &Stream,
+    ) -> Result<(), Error> {
         if let Some(group) = &self.world.group {
             group.check()?;
         }
@@ -285,6 +345,9 @@ impl Run {
         let (expected, found) = (self.world.ranks, self.bases.len() / 2);
         if found != expected as usize {
             return Err(Error::BufferCount { buffer: "input and output", expected, found });
+        }
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            part.launch.multicast = distances.and_then(|distances| distances.get(at).copied()).unwrap_or_default();
         }
         if expected as usize <= abi::INLINE_RANKS {
             for part in &mut self.parts {

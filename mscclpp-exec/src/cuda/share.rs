@@ -9,7 +9,8 @@ use cudarc::driver::sys;
 use super::driver::{Allocation, Export, Mapping, Result};
 use super::real::named;
 
-const FILE: sys::CUmemAllocationHandleType = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+/// As what physical memory and multicast objects are exported.
+pub(super) const FILE: sys::CUmemAllocationHandleType = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// What an address belongs to.
 pub(super) fn allocation(address: u64) -> Result<Allocation> {
@@ -32,10 +33,7 @@ pub(super) fn export(base: u64) -> Result<Export> {
     if got != sys::CUresult::CUDA_ERROR_INVALID_VALUE {
         return named("cuIpcGetMemHandle", got.result()).map(|()| Export::Ipc(handle.reserved.map(|byte| byte as u8)));
     }
-    let mut memory = 0;
-    // SAFETY: writes a handle.
-    let retained = unsafe { sys::cuMemRetainAllocationHandle(&mut memory, base as *mut c_void) };
-    named("cuMemRetainAllocationHandle", retained.result())?;
+    let memory = retain(base)?;
     let mut file = -1;
     // SAFETY: the handle was just retained; of this type it is exported as one file descriptor.
     let exported = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), memory, FILE, 0) }.result();
@@ -46,6 +44,14 @@ pub(super) fn export(base: u64) -> Result<Export> {
     // SAFETY: the driver opened it for us.
     let file = unsafe { OwnedFd::from_raw_fd(file) };
     released.map(|()| Export::File(file))
+}
+
+/// Another handle of the physical memory at an address.
+pub(super) fn retain(base: u64) -> Result<sys::CUmemGenericAllocationHandle> {
+    let mut memory = 0;
+    // SAFETY: writes a handle.
+    let retained = unsafe { sys::cuMemRetainAllocationHandle(&mut memory, base as *mut c_void) };
+    named("cuMemRetainAllocationHandle", retained.result()).map(|()| memory)
 }
 
 /// Memory that is made to be shared: physical memory of a device, mapped for it and others.
@@ -111,7 +117,12 @@ pub(super) fn import(export: Export, bytes: u64, ordinal: i32) -> Result<Mapping
 }
 
 /// Maps physical memory at an address that nobody has, for a device and others.
-fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32, peers: &[u32]) -> Result<u64> {
+pub(super) fn map(
+    memory: sys::CUmemGenericAllocationHandle,
+    bytes: u64,
+    ordinal: i32,
+    peers: &[u32],
+) -> Result<u64> {
     let (mut address, size) = (0, bytes as usize);
     // SAFETY: writes an address.
     let reserved = unsafe { sys::cuMemAddressReserve(&mut address, size, 0, 0, 0) };
@@ -137,7 +148,7 @@ fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32, peer
 }
 
 /// Takes away what `map` mapped; nobody uses it any more.
-fn unmap(address: u64, bytes: u64) -> Result<()> {
+pub(super) fn unmap(address: u64, bytes: u64) -> Result<()> {
     // SAFETY: mapped by `map`.
     named("cuMemUnmap", unsafe { sys::cuMemUnmap(address, bytes as usize) }.result())?;
     // SAFETY: reserved by `map`.

@@ -16,14 +16,16 @@ pub(super) mod action {
     pub(in crate::cuda) const REDUCE: u8 = 5;
     pub(in crate::cuda) const PORT: u8 = 6;
     pub(in crate::cuda) const PORT_FORWARD: u8 = 7;
-    pub(in crate::cuda) const SIGNAL: u8 = 8;
-    pub(in crate::cuda) const PORT_SIGNAL: u8 = 9;
-    pub(in crate::cuda) const WAIT: u8 = 10;
-    pub(in crate::cuda) const FLUSH: u8 = 11;
-    pub(in crate::cuda) const ACQUIRE: u8 = 12;
-    pub(in crate::cuda) const RELEASE: u8 = 13;
-    pub(in crate::cuda) const MEET: u8 = 14;
-    pub(in crate::cuda) const LOOP: u8 = 15;
+    pub(in crate::cuda) const SWITCH: u8 = 8;
+    pub(in crate::cuda) const SWITCH_FORWARD: u8 = 9;
+    pub(in crate::cuda) const SIGNAL: u8 = 10;
+    pub(in crate::cuda) const PORT_SIGNAL: u8 = 11;
+    pub(in crate::cuda) const WAIT: u8 = 12;
+    pub(in crate::cuda) const FLUSH: u8 = 13;
+    pub(in crate::cuda) const ACQUIRE: u8 = 14;
+    pub(in crate::cuda) const RELEASE: u8 = 15;
+    pub(in crate::cuda) const MEET: u8 = 16;
+    pub(in crate::cuda) const LOOP: u8 = 17;
 }
 
 /// Bits of `kernels/window.h`'s flags.
@@ -162,6 +164,11 @@ fn signalled(program: &Program, instr: &Instr, id: u32) -> Option<u32> {
     }
 }
 
+/// What takes the place of an action where there are multicast addresses.
+pub(super) fn by_switch(action: u8) -> u8 {
+    if action == action::FORWARD { action::SWITCH_FORWARD } else { action::SWITCH }
+}
+
 /// All operations, each with the loop around it.
 fn instrs(program: &Program) -> Vec<abi::Instr> {
     let mut instrs: Vec<_> = program.instrs.iter().map(|instr| lower(program, instr)).collect();
@@ -217,7 +224,8 @@ pub(super) fn lower(program: &Program, instr: &Instr) -> abi::Instr {
         size: program.srcs(instr).first().map_or(0, |src| src.size),
         unit: instr.unit,
         around: 0,
-        reserved: 0,
+        src_group: 0,
+        dst_group: 0,
     }
 }
 

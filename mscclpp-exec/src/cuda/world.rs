@@ -37,6 +37,12 @@ pub struct Options {
     pub scratch_limit: u64,
     /// Bytes per rank beyond which a plan with `reuse_resources` wraps its scratch, if it can.
     pub scratch_pool: u64,
+    /// Whether switch channels go through multicast objects where there are any. Results do not depend on it.
+    pub multicast: bool,
+    /// Whether switches may sum floats, in an order that nobody knows: then sums may differ in their last bits from the CPU executor's
+    /// and from one launch to the next, and a narrow float's are rounded once. Without it switches sum integers only, and stores of
+    /// floats still go to all members at once.
+    pub float_sums_by_switch: bool,
 }
 
 /// How a plan is prepared.
@@ -49,7 +55,13 @@ pub struct Prepare {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(10), scratch_limit: 1 << 36, scratch_pool: 1 << 26 }
+        Self {
+            timeout: Duration::from_secs(10),
+            scratch_limit: 1 << 36,
+            scratch_pool: 1 << 26,
+            multicast: true,
+            float_sums_by_switch: false,
+        }
     }
 }
 
@@ -161,8 +173,7 @@ impl World {
     /// [`Error::NotHere`] if it is no rank of this process; [`Error::Driver`] if the device does not have so much.
     pub fn alloc(&self, rank: u32, bytes: u64) -> Result<DeviceBuffer, Error> {
         let device = self.inner.device(rank).ok_or(Error::NotHere { rank })?;
-        let others = self.inner.devices.iter().map(Device::ordinal).filter(|&ordinal| ordinal != device.ordinal());
-        DeviceBuffer::shared(device, bytes, &others.collect::<Vec<_>>())
+        DeviceBuffer::shared(device, bytes, &self.inner.others(device))
     }
 
     /// A new stream, on all devices of this process' ranks.
@@ -230,6 +241,11 @@ impl Inner {
     /// Ranks of this process, and their devices.
     pub(super) fn local(&self) -> impl Iterator<Item = (u32, &Device)> {
         (0..self.ranks).filter_map(|rank| Some((rank, self.device(rank)?)))
+    }
+
+    /// Numbers of this process' other devices.
+    pub(super) fn others(&self, device: &Device) -> Vec<u32> {
+        self.devices.iter().map(Device::ordinal).filter(|&ordinal| ordinal != device.ordinal()).collect()
     }
 
     /// Whether launches are kernels on several devices.

@@ -9,8 +9,8 @@ macro_rules! headers {
 }
 
 headers! {
-    "abi.h" "channel.h" "copy.h" "dev.h" "divide.h" "executor.h" "number.h" "packet.h" "place.h" "reduce.h" "specialised.h" "sync.h"
-    "vector.h" "wait.h" "window.h"
+    "abi.h" "channel.h" "copy.h" "dev.h" "divide.h" "executor.h" "number.h" "packet.h" "place.h" "reduce.h" "specialised.h" "switch.h"
+    "sync.h" "vector.h" "wait.h" "window.h"
 }
 
 /// The kernels of one data type and accumulator.

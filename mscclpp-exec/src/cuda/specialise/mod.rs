@@ -18,6 +18,7 @@ use self::shape::Shapes;
 use super::abi;
 use super::device::Device;
 use super::jit::{Function, Source, type_names};
+use super::switch::{self, Groups};
 use super::tables::Tables;
 use crate::dtype::DataType;
 use crate::error::Error;
@@ -80,15 +81,19 @@ pub(super) struct Constants {
     pub(super) accumulate: Accumulate,
     /// Number of the reduction that takes the place of the plan's own.
     pub(super) reduce: Option<u8>,
+    /// Whether switches may combine.
+    pub(super) combines: bool,
 }
 
 impl Constants {
-    pub(super) fn new(program: &Program, params: &Params) -> Self {
+    pub(super) fn new(program: &Program, params: &Params, float_sums: bool) -> Self {
+        let Message { dtype, accumulate, .. } = params.message;
+        let combines = params.reduction.is_some_and(|op| switch::combines(dtype, accumulate, op, float_sums));
         let reduce = match (program.reductions, params.reduction) {
             (Reductions::Generic, Some(op)) => Some(op as u8),
             _ => None,
         };
-        Self { dtype: params.message.dtype, accumulate: params.message.accumulate, reduce }
+        Self { dtype, accumulate, reduce, combines }
     }
 }
 
@@ -102,13 +107,14 @@ impl Specialised {
         &self,
         device: &Device,
         program: &Program,
+        groups: &Groups,
         constants: Constants,
     ) -> Result<Function, NotSpecialised> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, known)) = kernels.iter().find(|(of, _)| *of == constants) {
             return known.clone();
         }
-        let kernel = self.compile(device, program, constants);
+        let kernel = self.compile(device, program, groups, constants);
         if let Err(reason) = &kernel {
             log::info!("plan `{}` is interpreted: {reason}", program.plan.name());
         }
@@ -116,11 +122,17 @@ impl Specialised {
         kernel
     }
 
-    fn compile(&self, device: &Device, program: &Program, constants: Constants) -> Result<Function, NotSpecialised> {
+    fn compile(
+        &self,
+        device: &Device,
+        program: &Program,
+        groups: &Groups,
+        constants: Constants,
+    ) -> Result<Function, NotSpecialised> {
         let failed = |error| NotSpecialised::Failed(Box::new(error));
         // First, since it is cheap.
         device.compiler().map_err(failed)?;
-        let module = device.module(&source(program, &self.agents, constants)?).map_err(failed)?;
+        let module = device.module(&source(program, &self.agents, &groups.useful(constants.combines), constants)?).map_err(failed)?;
         let kernel = module.function(write::KERNEL).map_err(failed)?;
         // Like the interpreter, all blocks wait for one another.
         let (blocks, threads) = (self.agents.len() as u32 - 1, program.plan.threads_per_block());
@@ -140,13 +152,20 @@ pub fn specialised_source(plan: &Plan, message: Message) -> Result<Source, NotSp
     let params = Params::new(&program, message, u64::MAX, u64::MAX).map_err(failed)?;
     let numbers: Vec<u32> = (0..program.agents.len() as u32).collect();
     let agents = Tables::agents(&program, &numbers, &program.proxies);
-    source(&program, &agents, Constants::new(&program, &params))
+    let switched = vec![false; program.instrs.len()];
+    source(&program, &agents, &switched, Constants::new(&program, &params, false))
 }
 
-/// `agents`: thread blocks, and behind them where the tables end.
-fn source(program: &Program, agents: &[abi::Agent], constants: Constants) -> Result<Source, NotSpecialised> {
-    let Constants { dtype, accumulate, reduce } = constants;
+/// `agents`: thread blocks, and behind them where the tables end. `switched`: operations that may have multicast addresses, which
+/// are left to the interpreter's functions.
+fn source(
+    program: &Program,
+    agents: &[abi::Agent],
+    switched: &[bool],
+    constants: Constants,
+) -> Result<Source, NotSpecialised> {
+    let Constants { dtype, accumulate, reduce, .. } = constants;
     let names = type_names(dtype, accumulate).ok_or_else(|| Error::Accumulator { dtype, accumulate });
     let names = names.map_err(|error| NotSpecialised::Failed(Box::new(error)))?;
-    Ok(write::source(&Shapes::new(program, &agents[..agents.len() - 1], MOST_OPERATIONS)?, names, reduce))
+    Ok(write::source(&Shapes::new(program, &agents[..agents.len() - 1], switched, MOST_OPERATIONS)?, names, reduce))
 }

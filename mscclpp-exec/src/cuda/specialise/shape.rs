@@ -63,13 +63,19 @@ pub(super) struct Shapes {
 
 impl Shapes {
     /// # Errors
-    /// [`NotSpecialised::TooLarge`] if there are more operations in all shapes than `most`.
-    pub(super) fn new(program: &Program, agents: &[abi::Agent], most: usize) -> Result<Self, NotSpecialised> {
+    /// [`NotSpecialised::TooLarge`] if there are more operations in all shapes than `most`. `switched`: operations that go through
+    /// switches.
+    pub(super) fn new(
+        program: &Program,
+        agents: &[abi::Agent],
+        switched: &[bool],
+        most: usize,
+    ) -> Result<Self, NotSpecialised> {
         let mut known: BTreeMap<Vec<Op>, usize> = BTreeMap::new();
         let mut blocks = Vec::with_capacity(agents.len());
         let mut operations = 0;
         for agent in agents {
-            let (mut block, ops) = of_block(program, agent);
+            let (mut block, ops) = of_block(program, agent, switched);
             block.shape = match known.get(&ops) {
                 Some(&shape) => shape,
                 None => {
@@ -93,7 +99,7 @@ impl Shapes {
     }
 }
 
-fn of_block(program: &Program, agent: &abi::Agent) -> (Block, Vec<Op>) {
+fn of_block(program: &Program, agent: &abi::Agent, switched: &[bool]) -> (Block, Vec<Op>) {
     let instrs = &program.instrs[agent.first as usize..agent.end as usize];
     // Where all parts have the same number, that is what tells this block from its neighbours.
     let mut own = instrs.iter().filter(|instr| instr.slice.1 > 1).map(|instr| instr.slice.0);
@@ -107,14 +113,14 @@ fn of_block(program: &Program, agent: &abi::Agent) -> (Block, Vec<Op>) {
         slice: slice.unwrap_or(0),
         shape: 0,
     };
-    let ops = instrs.iter().map(|instr| {
+    let ops = instrs.iter().zip(&switched[agent.first as usize..]).map(|(instr, &switched)| {
         let abi::Instr { action, flags, reduce, srcs, dsts, ids, count, body, unit, size, .. } =
             tables::lower(program, instr);
         let operands = || program.srcs(instr).iter().chain(program.dsts(instr));
         let packets = |operand: &Operand| operand.space == Space::Packets;
         Op {
             kind: instr.kind,
-            action,
+            action: if switched { tables::by_switch(action) } else { action },
             flags,
             reduce,
             srcs,

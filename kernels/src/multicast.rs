@@ -1,0 +1,155 @@
+//! Multicast objects of a simulated machine: tables in files, so that other processes have them too, of who has bound which memory.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use rustix::fs::MemfdFlags;
+
+use crate::alloc::{ALIGN_OF_FILES, map};
+
+/// Most devices of an object.
+pub(crate) const MOST_MEMBERS: usize = 64;
+
+/// Bytes of which objects, and the memory bound to them, are multiples.
+pub(crate) const UNIT: u64 = ALIGN_OF_FILES;
+
+/// An object, as it lies in its file.
+#[repr(C)]
+struct Table {
+    devices: AtomicU64,
+    bytes: AtomicU64,
+    added: AtomicU64,
+    /// A word that is not 0 for a device that has been added, then the handle of what it has bound: zeros if nothing.
+    slots: [[AtomicU64; 9]; MOST_MEMBERS],
+}
+
+/// An object as this process has it.
+pub(crate) struct Multicast {
+    file: OwnedFd,
+    table: *const Table,
+}
+
+// SAFETY: the table consists of atomics, in a mapping that lives as long as this.
+unsafe impl Send for Multicast {}
+// SAFETY: as above.
+unsafe impl Sync for Multicast {}
+
+/// A handle of memory, as in `alloc`.
+pub(crate) type Bound = [u8; 64];
+
+impl Multicast {
+    /// A new object; `None` if there is no memory.
+    pub(crate) fn new(devices: u64, bytes: u64) -> Option<Self> {
+        let file = rustix::fs::memfd_create("simulated multicast object", MemfdFlags::CLOEXEC).ok()?;
+        rustix::fs::ftruncate(&file, size_of::<Table>() as u64).ok()?;
+        let object = Self::open(file)?;
+        object.table().devices.store(devices, Release);
+        object.table().bytes.store(bytes, Release);
+        Some(object)
+    }
+
+    /// The object of a file.
+    pub(crate) fn open(file: OwnedFd) -> Option<Self> {
+        let is_one = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_size as usize == size_of::<Table>());
+        let address = if is_one { map(&file, size_of::<Table>() as u64)? } else { return None };
+        Some(Self { file, table: address as *const Table })
+    }
+
+    fn table(&self) -> &Table {
+        // SAFETY: mapped with this size, zeroed when it was made, and aligned to pages.
+        unsafe { &*self.table }
+    }
+
+    pub(crate) fn file(&self) -> &OwnedFd {
+        &self.file
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.table().bytes.load(Acquire)
+    }
+
+    /// Adds a device, known by a number that is not 0; whether there was room for it.
+    pub(crate) fn add(&self, device: u64) -> bool {
+        let table = self.table();
+        let known = table.slots.iter().any(|slot| slot[0].load(Acquire) == device);
+        let at = table.added.fetch_add(1, AcqRel);
+        if known || at >= table.devices.load(Acquire).min(MOST_MEMBERS as u64) {
+            return false;
+        }
+        table.slots[at as usize][0].store(device, Release);
+        true
+    }
+
+    /// Binds a device's memory; whether all devices were added and it had bound none.
+    pub(crate) fn bind(&self, device: u64, handle: &Bound) -> bool {
+        let table = self.table();
+        let all = table.slots.iter().filter(|slot| slot[0].load(Acquire) != 0).count() as u64;
+        let Some(slot) = table.slots.iter().find(|slot| slot[0].load(Acquire) == device) else { return false };
+        if all != table.devices.load(Acquire) || is_bound(slot) {
+            return false;
+        }
+        for (word, bytes) in slot[1..].iter().zip(handle.chunks_exact(8)) {
+            word.store(bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte)), Release);
+        }
+        true
+    }
+
+    /// Takes a device's memory away; whether it had bound some.
+    pub(crate) fn unbind(&self, device: u64) -> bool {
+        let slot = self.table().slots.iter().find(|slot| slot[0].load(Acquire) == device && is_bound(slot));
+        slot.is_some_and(|slot| {
+            slot[1..].iter().for_each(|word| word.store(0, Release));
+            true
+        })
+    }
+
+    /// What every member has bound; `None` unless all have.
+    pub(crate) fn bound(&self) -> Option<Vec<Bound>> {
+        let table = self.table();
+        let members = table.devices.load(Acquire) as usize;
+        let handle = |slot: &[AtomicU64; 9]| {
+            is_bound(slot).then(|| {
+                let mut handle = [0; 64];
+                for (bytes, word) in handle.chunks_exact_mut(8).zip(&slot[1..]) {
+                    bytes.copy_from_slice(&word.load(Acquire).to_le_bytes());
+                }
+                handle
+            })
+        };
+        table.slots.get(..members)?.iter().map(handle).collect()
+    }
+}
+
+fn is_bound(slot: &[AtomicU64; 9]) -> bool {
+    slot[1..].iter().any(|word| word.load(Acquire) != 0)
+}
+
+impl Drop for Multicast {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this size, and nobody else has the address.
+        let _ = unsafe { rustix::mm::munmap(self.table.cast_mut().cast(), size_of::<Table>()) };
+    }
+}
+
+/// A range of addresses behind which the members' memories lie.
+#[derive(Clone)]
+pub(crate) struct Window {
+    pub(crate) first: u64,
+    pub(crate) len: u64,
+    /// Where this process has what each member bound, and whether that is another process's.
+    pub(crate) members: Vec<(u64, bool)>,
+    /// Devices that may use the range.
+    pub(crate) devices: Vec<u32>,
+    pub(crate) object: Arc<Multicast>,
+}
+
+impl Window {
+    /// The members' addresses of some bytes; `None` if they are not inside, or a member has taken its memory away.
+    pub(crate) fn members(&self, address: u64, bytes: u32) -> Option<impl Iterator<Item = u64>> {
+        let at = address.checked_sub(self.first)?;
+        let inside = at <= self.len && u64::from(bytes) <= self.len - at && self.object.bound().is_some();
+        inside.then(|| self.members.iter().map(move |(member, _)| member + at))
+    }
+}

@@ -1,0 +1,326 @@
+//! Multicast objects: physical memory of several devices behind one range of addresses, where a store reaches all of them and a
+//! load combines what they have.
+//!
+//! To make one takes all of its members: one of them makes it, all add their devices, then all bind their memory, and only then
+//! may anybody use its addresses. Who cannot go on says so, and everybody does without: that an object could not be made is a
+//! reason, not an error, since switch channels work without.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use super::buffers::DeviceSlice;
+use super::driver::{DriverError, Handle, SharedDriver};
+use super::world::Inner;
+use crate::error::Error;
+
+/// Why a switch channel reads and writes its members' memories one by one.
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum NotMulticast {
+    /// Nobody wants it.
+    #[error("switched off by `Options::multicast`")]
+    Off,
+    /// Two members on one device.
+    #[error("ranks {} and {} are on one device", ranks[0], ranks[1])]
+    OneDevice {
+        /// The members.
+        ranks: [u32; 2],
+    },
+    /// A device that cannot.
+    #[error("{device} of rank {rank} has no multicast objects")]
+    NoHardware {
+        /// The member.
+        rank: u32,
+        /// Its device.
+        device: String,
+    },
+    /// More groups of a device than a launch has room for.
+    #[error("a device is in more than {most} groups of switch channels")]
+    TooMany {
+        /// Most groups.
+        most: usize,
+    },
+    /// Members' memories that begin at different places of their allocations.
+    #[error("rank {rank}'s memory begins at byte {found} of its allocation, that of rank {other} at byte {expected}")]
+    Places {
+        /// The member that differs.
+        rank: u32,
+        /// Where its memory begins.
+        found: u64,
+        /// The first member.
+        other: u32,
+        /// Where the memory of that one begins.
+        expected: u64,
+    },
+    /// An allocation that ends too early for whole units of physical memory.
+    #[error("rank {rank}'s allocation has {found} bytes, a multicast object of {expected} bytes was needed")]
+    Room {
+        /// The member.
+        rank: u32,
+        /// Bytes of its allocation.
+        found: u64,
+        /// Bytes of the object.
+        expected: u64,
+    },
+    /// A member that could not take part.
+    #[error("rank {rank}: {why}")]
+    Failed {
+        /// The member.
+        rank: u32,
+        /// What the driver says.
+        why: String,
+    },
+}
+
+impl NotMulticast {
+    fn failed(rank: u32, error: &DriverError) -> Self {
+        Self::Failed { rank, why: error.to_string() }
+    }
+}
+
+/// A multicast object, as one process has it. Whoever drops it sees to it that no device uses it any more.
+pub(super) struct Object {
+    /// Of the first member of this process.
+    driver: SharedDriver,
+    handle: Handle,
+    bytes: u64,
+    /// Devices of this process that have bound memory.
+    bound: Vec<SharedDriver>,
+    address: Option<u64>,
+    /// Where the members' slices begin.
+    offset: u64,
+}
+
+impl Object {
+    /// From a member's slice to the multicast address of the same bytes.
+    pub(super) fn distance(&self, member: u64) -> u64 {
+        self.address.map_or(0, |address| address.wrapping_add(self.offset).wrapping_sub(member))
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // A failure cannot be mended here.
+        if let Some(address) = self.address {
+            let _ = self.driver.unmap_multicast(address, self.bytes);
+        }
+        for driver in &self.bound {
+            let _ = driver.unbind_multicast(self.handle, self.bytes);
+        }
+        let _ = self.driver.release_multicast(self.handle);
+    }
+}
+
+/// Memory of several ranks that is wanted behind one object.
+pub(super) struct Request {
+    pub(super) members: Vec<u32>,
+    /// Bytes of every member's slice.
+    pub(super) bytes: u64,
+    /// The slices of the members in this process.
+    pub(super) own: Vec<(u32, DeviceSlice)>,
+}
+
+/// What a member says of its memory: its first byte in the allocation, and bytes of the allocation.
+type Facts = Result<(u64, u64), NotMulticast>;
+
+/// Objects for requests, of which all ranks make the same in the same order; `None` if no member of one is in this process.
+///
+/// # Errors
+/// Those of a call of all ranks. What keeps an object from being made is none.
+pub(super) fn make(
+    world: &Inner,
+    text: &str,
+    requests: &[Request],
+) -> Result<Vec<Result<Option<Object>, NotMulticast>>, Error> {
+    if requests.is_empty() {
+        return Ok(Vec::new());
+    }
+    let driver = |rank: u32| world.device(rank).map(|device| device.driver().clone());
+    let facts = gather(world, &format!("memory of {text}"), &facts(world, requests), &[])?;
+    let mut states: Vec<Result<Option<Object>, NotMulticast>> = Vec::with_capacity(requests.len());
+    let mut sizes = Vec::with_capacity(requests.len());
+    let mut files = Vec::new();
+    for (number, request) in requests.iter().enumerate() {
+        let of_all = || facts.iter().flat_map(|(facts, _)| facts[number].iter().cloned());
+        let place = place(request, of_all().collect());
+        let first = request.members[0];
+        let made = match (&place, driver(first)) {
+            (Ok(place), Some(driver)) => Some(create(&driver, first, request, place, world.group.is_some())),
+            _ => None,
+        };
+        // What the first member says is what counts; the others wait for it.
+        let (state, size) = match made {
+            Some(Ok((object, file))) => {
+                let size = object.bytes;
+                files.extend(file);
+                (Ok(Some(object)), Some(Ok(size)))
+            }
+            Some(Err(why)) => (Err(why.clone()), Some(Err(why))),
+            None => (place.as_ref().map(|_| None).map_err(Clone::clone), None),
+        };
+        states.push(state);
+        sizes.push((size, place.map_or(0, |place| place.offset)));
+    }
+    if states.iter().all(Result::is_err) && world.group.is_none() {
+        return Ok(states);
+    }
+    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    let own: Vec<_> = sizes.iter().map(|(size, _)| size.clone()).collect();
+    let mut made = gather(world, &format!("objects of {text}"), &own, &files)?;
+    for (number, request) in requests.iter().enumerate() {
+        // Files come in the order of their objects.
+        let mut size = None;
+        let mut file = None;
+        for (sizes, files) in &mut made {
+            if let Some(of_first) = &sizes[number] {
+                size = Some(of_first.clone());
+                if of_first.is_ok() && !files.is_empty() {
+                    file = Some(files.remove(0));
+                }
+            }
+        }
+        let state = &mut states[number];
+        match (&state, size, request.own.first()) {
+            (Ok(None), Some(Err(why)), _) => *state = Err(why),
+            (Ok(None), Some(Ok(bytes)), Some(&(rank, _))) => {
+                let imported = file.zip(driver(rank)).map(|(file, driver)| {
+                    let handle = driver.import_multicast(file).map_err(|error| NotMulticast::failed(rank, &error))?;
+                    let offset = sizes[number].1;
+                    Ok(Some(Object { driver, handle, bytes, bound: Vec::new(), address: None, offset }))
+                });
+                let missing = || Err(NotMulticast::Failed { rank, why: "an object without a handle".into() });
+                *state = imported.unwrap_or_else(missing);
+            }
+            _ => {}
+        }
+    }
+    // All devices are added before any memory is bound, and all memory is bound before anybody uses it.
+    each(world, &mut states, requests, |object, driver, _| driver.join_multicast(object.handle));
+    agree(world, &format!("devices of {text}"), &mut states)?;
+    each(world, &mut states, requests, |object, driver, slice| {
+        // Only memory that was made to be shared can be bound.
+        driver.bind_multicast(object.handle, slice.address - object.offset, object.bytes)?;
+        object.bound.push(driver.clone());
+        Ok(())
+    });
+    agree(world, &format!("multicast of {text}"), &mut states)?;
+    for (state, request) in states.iter_mut().zip(requests) {
+        let Ok(Some(object)) = state else { continue };
+        let devices: Vec<u32> = request.own.iter().filter_map(|&(rank, _)| Some(world.device(rank)?.ordinal())).collect();
+        match object.driver.map_multicast(object.handle, object.bytes, &devices[1..]) {
+            Ok(address) => object.address = Some(address),
+            // The others need not know: it is only this one's way.
+            Err(error) => *state = Err(NotMulticast::failed(request.own[0].0, &error)),
+        }
+    }
+    Ok(states)
+}
+
+/// Of the members of this process, by request.
+fn facts(world: &Inner, requests: &[Request]) -> Vec<Vec<(u32, Facts)>> {
+    let fact = |&(rank, slice): &(u32, DeviceSlice)| {
+        let driver = world.device(rank)?.driver();
+        let found = driver.allocation(slice.address).map_err(|error| NotMulticast::failed(rank, &error));
+        Some((rank, found.map(|found| (slice.address - found.base, found.bytes))))
+    };
+    requests.iter().map(|request| request.own.iter().filter_map(fact).collect()).collect()
+}
+
+/// Where the members' slices begin, and bytes of the shortest allocation and whose it is.
+struct Place {
+    offset: u64,
+    room: (u64, u32),
+}
+
+fn place(request: &Request, facts: Vec<(u32, Facts)>) -> Result<Place, NotMulticast> {
+    let mut place: Option<Place> = None;
+    for &rank in &request.members {
+        let unknown = || NotMulticast::Failed { rank, why: "it says nothing of its memory".into() };
+        let (_, fact) = facts.iter().find(|(of, _)| *of == rank).ok_or_else(unknown)?;
+        let (found, bytes) = fact.clone()?;
+        match &mut place {
+            None => place = Some(Place { offset: found, room: (bytes, rank) }),
+            Some(Place { offset, room }) => {
+                if *offset != found {
+                    let (other, expected) = (request.members[0], *offset);
+                    return Err(NotMulticast::Places { rank, found, other, expected });
+                }
+                *room = (*room).min((bytes, rank));
+            }
+        }
+    }
+    place.ok_or(NotMulticast::Failed { rank: 0, why: "no members".into() })
+}
+
+/// A new object, and its file for others.
+fn create(
+    driver: &SharedDriver,
+    rank: u32,
+    request: &Request,
+    place: &Place,
+    shared: bool,
+) -> Result<(Object, Option<OwnedFd>), NotMulticast> {
+    let failed = |error: DriverError| NotMulticast::failed(rank, &error);
+    let (devices, wanted) = (request.members.len() as u32, place.offset + request.bytes);
+    let unit = driver.multicast_unit(devices, wanted).map_err(failed)?;
+    let bytes = wanted.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
+    if bytes > place.room.0 {
+        return Err(NotMulticast::Room { rank: place.room.1, found: place.room.0, expected: bytes });
+    }
+    let handle = driver.create_multicast(devices, bytes).map_err(failed)?;
+    let (driver, bound, offset) = (driver.clone(), Vec::new(), place.offset);
+    let object = Object { driver, handle, bytes, bound, address: None, offset };
+    let file = shared.then(|| object.driver.export_multicast(handle)).transpose().map_err(failed)?;
+    Ok((object, file))
+}
+
+/// Does something with each object and each member of this process.
+fn each(
+    world: &Inner,
+    states: &mut [Result<Option<Object>, NotMulticast>],
+    requests: &[Request],
+    act: impl Fn(&mut Object, &SharedDriver, DeviceSlice) -> Result<(), DriverError>,
+) {
+    for (state, request) in states.iter_mut().zip(requests) {
+        for &(rank, slice) in &request.own {
+            let (Ok(Some(object)), Some(device)) = (&mut *state, world.device(rank)) else { continue };
+            if let Err(error) = act(object, device.driver(), slice) {
+                *state = Err(NotMulticast::failed(rank, &error));
+            }
+        }
+    }
+}
+
+/// All do without an object of which one has nothing.
+fn agree(
+    world: &Inner,
+    text: &str,
+    states: &mut [Result<Option<Object>, NotMulticast>],
+) -> Result<(), Error> {
+    let own: Vec<Option<NotMulticast>> = states.iter().map(|state| state.as_ref().err().cloned()).collect();
+    for (others, _) in gather(world, text, &own, &[])? {
+        for (state, other) in states.iter_mut().zip(others) {
+            if let (Ok(_), Some(why)) = (&state, other) {
+                *state = Err(why);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What all processes say, this one included, and their files.
+fn gather<T: Serialize + for<'a> Deserialize<'a>>(
+    world: &Inner,
+    text: &str,
+    own: &T,
+    files: &[std::os::fd::BorrowedFd<'_>],
+) -> Result<Vec<(T, Vec<OwnedFd>)>, Error> {
+    let internal = |error: postcard::Error| Error::Internal(error.to_string());
+    let bytes = postcard::to_allocvec(own).map_err(internal)?;
+    match &world.group {
+        Some(group) => group.gather(text, &bytes, files),
+        None => Ok(vec![(postcard::from_bytes(&bytes).map_err(internal)?, Vec::new())]),
+    }
+}

@@ -1,0 +1,261 @@
+//! Switch channels of a plan: which operations have multicast addresses, and where these are.
+
+use mscclpp_core::plan::OpKind;
+use mscclpp_core::vocab::{BufferKind, ReduceOp};
+
+use super::abi;
+use super::buffers::DeviceSlice;
+use super::multicast::{self, NotMulticast, Object, Request};
+use super::tables::by_switch;
+use super::world::Inner;
+use crate::dtype::DataType;
+use crate::error::Error;
+use crate::interpret::program::{Instr, Operand, Program, Space};
+use crate::numeric::Accumulate;
+
+/// How the members of a switch channel reach one another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// Its ranks.
+    pub members: Vec<u32>,
+    /// The buffer that it is over.
+    pub buffer: BufferKind,
+    /// Whether stores go to all members at once, by multicast addresses, and loads that switches combine to the same bits or that
+    /// [`Options::float_sums_by_switch`](super::Options::float_sums_by_switch) leaves to them; or why the members' memories are read and
+    /// written one by one.
+    pub path: Result<(), NotMulticast>,
+}
+
+/// Groups of ranks that switch channels are over.
+pub(super) struct Groups {
+    groups: Vec<Group>,
+    /// By operation: 1 + the group of its sources and of its destinations, or 0.
+    of: Vec<[u32; 2]>,
+}
+
+struct Group {
+    /// In the order in which operations name them.
+    members: Vec<u32>,
+    /// Which spaces are reached through it.
+    spaces: [bool; 4],
+    /// Why there can be no object.
+    refused: Option<NotMulticast>,
+}
+
+/// A group's memory of one space.
+#[derive(Clone)]
+pub(super) struct Window {
+    group: usize,
+    pub(super) members: Vec<u32>,
+    pub(super) space: Space,
+    refused: Option<NotMulticast>,
+}
+
+impl Groups {
+    pub(super) fn new(program: &Program, world: &Inner) -> Self {
+        let mut groups: Vec<Group> = Vec::new();
+        let mut number = |operands: &[Operand], is_switch: bool| -> u32 {
+            let Some(members) = members(operands).filter(|_| is_switch) else { return 0 };
+            let at = groups.iter().position(|group| group.members == members).unwrap_or_else(|| {
+                let refused = refusal(world, &members).err();
+                groups.push(Group { members, spaces: [false; 4], refused });
+                groups.len() - 1
+            });
+            groups[at].spaces[operands[0].space as usize % 4] = true;
+            at as u32 + 1
+        };
+        let of_instr = |instr: &Instr| {
+            use OpKind::*;
+            let loads = matches!(instr.kind, SwitchReduce | SwitchReduceBroadcast);
+            let stores = matches!(instr.kind, SwitchBroadcast | SwitchReduceBroadcast | SwitchBroadcastPackets);
+            [number(program.srcs(instr), loads), number(program.dsts(instr), stores)]
+        };
+        let of = program.instrs.iter().map(of_instr).collect();
+        let mut all = Self { groups, of };
+        // A launch has room for so many groups of each device.
+        for &device in &world.device_of {
+            for group in all.on(world, device).skip(abi::GROUPS).collect::<Vec<_>>() {
+                all.groups[group].refused = Some(NotMulticast::TooMany { most: abi::GROUPS });
+            }
+        }
+        all
+    }
+
+    /// Groups with a member on a device that may have objects, by their numbers.
+    fn on(&self, world: &Inner, device: u32) -> impl Iterator<Item = usize> {
+        let is_there = move |group: &Group| group.members.iter().any(|&rank| world.device_of[rank as usize] == device);
+        let open = self.groups.iter().enumerate().filter(|(_, group)| group.refused.is_none());
+        open.filter(move |(_, group)| is_there(group)).map(|(number, _)| number)
+    }
+
+    /// Says in a device's operations which groups they are about.
+    pub(super) fn mark(&self, world: &Inner, device: u32, instrs: &mut [abi::Instr]) {
+        let own: Vec<usize> = self.on(world, device).collect();
+        let local = |group: u32| -> u16 {
+            let at = (group as usize).checked_sub(1).and_then(|group| own.iter().position(|&other| other == group));
+            at.map_or(0, |at| at as u16 + 1)
+        };
+        for (instr, &[src, dst]) in instrs.iter_mut().zip(&self.of) {
+            (instr.src_group, instr.dst_group) = (local(src), local(dst));
+            if instr.src_group != 0 || instr.dst_group != 0 {
+                instr.action = by_switch(instr.action);
+            }
+        }
+    }
+
+    /// By operation: whether it is worth while to look for multicast addresses. `combines`: whether switches do what is to be done.
+    pub(super) fn useful(&self, combines: bool) -> Vec<bool> {
+        let open = |group: u32| {
+            let group = (group as usize).checked_sub(1).map(|group| &self.groups[group]);
+            group.is_some_and(|group| group.refused.is_none())
+        };
+        self.of.iter().map(|&[src, dst]| combines && open(src) || open(dst)).collect()
+    }
+
+    /// The memories that these spaces are.
+    pub(super) fn windows(&self, spaces: [Space; 2]) -> Vec<Window> {
+        let of = |(group, of): (usize, &Group)| {
+            let used = spaces.into_iter().filter(|&space| of.spaces[space as usize]);
+            let (members, refused) = (of.members.clone(), of.refused.clone());
+            used.map(|space| Window { group, members: members.clone(), space, refused: refused.clone() })
+                .collect::<Vec<_>>()
+        };
+        self.groups.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// A device's distances from the memories of two spaces to their multicast addresses.
+    fn distances(&self, world: &Inner, device: u32, of: &[(usize, Space, u64)]) -> [u64; 2 * abi::GROUPS] {
+        let mut distances = [0; 2 * abi::GROUPS];
+        for (group, at) in self.on(world, device).zip(0..abi::GROUPS) {
+            for &(_, space, distance) in of.iter().filter(|(number, ..)| *number == group) {
+                distances[2 * at + space as usize % 2] = distance;
+            }
+        }
+        distances
+    }
+}
+
+impl Window {
+    /// Whether there may be an object.
+    pub(super) fn is_open(&self) -> bool {
+        self.refused.is_none()
+    }
+
+    /// The same, closed for a reason.
+    pub(super) fn refuse(&mut self, why: NotMulticast) {
+        self.refused.get_or_insert(why);
+    }
+}
+
+/// The ranks of references that are one chunk of each of several ranks.
+fn members(operands: &[Operand]) -> Option<Vec<u32>> {
+    let first = operands.first()?;
+    let alike =
+        |other: &Operand| (other.index, other.size, other.space) == (first.index, first.size, first.space);
+    let members: Vec<u32> = operands.iter().map(|operand| operand.rank).collect();
+    let mut sorted = members.clone();
+    sorted.sort_unstable();
+    sorted.dedup();
+    (members.len() > 1 && sorted.len() == members.len() && operands.iter().all(alike)).then_some(members)
+}
+
+/// Why these ranks can have no object, whatever memory it is about.
+fn refusal(world: &Inner, members: &[u32]) -> Result<(), NotMulticast> {
+    if !world.options.multicast {
+        return Err(NotMulticast::Off);
+    }
+    for (number, &rank) in members.iter().enumerate() {
+        let (device, multicast) = match (&world.group, world.device(rank)) {
+            (Some(group), _) => group.multicast(rank),
+            (None, Some(device)) => (device.label(), device.is_nvls_supported()),
+            (None, None) => (String::new(), false),
+        };
+        if !multicast {
+            return Err(NotMulticast::NoHardware { rank, device });
+        }
+        let same = |&&other: &&u32| match &world.group {
+            Some(group) => group.on_one_device(other, rank),
+            None => world.device_of[other as usize] == world.device_of[rank as usize],
+        };
+        if let Some(&other) = members[..number].iter().find(same) {
+            return Err(NotMulticast::OneDevice { ranks: [other, rank] });
+        }
+    }
+    Ok(())
+}
+
+/// Multicast objects of some windows.
+#[derive(Default)]
+pub(super) struct Multicasts {
+    /// By device of this process.
+    pub(super) distances: Vec<[u64; 2 * abi::GROUPS]>,
+    pub(super) switches: Vec<Switch>,
+    _objects: Vec<Object>,
+}
+
+impl Multicasts {
+    /// Makes objects of the windows that may have one. A call of all ranks. `bytes`: of a window's memory; `slice`: where that of a rank
+    /// lies, as this process reaches it.
+    ///
+    /// # Errors
+    /// Those of a call of all ranks.
+    pub(super) fn new(
+        world: &Inner,
+        groups: &Groups,
+        text: &str,
+        windows: &[Window],
+        slice: impl Fn(&Window, u32) -> DeviceSlice,
+    ) -> Result<Self, Error> {
+        let open: Vec<&Window> = windows.iter().filter(|window| window.is_open()).collect();
+        let request = |window: &&Window| {
+            let here = window.members.iter().filter(|&&rank| world.device(rank).is_some());
+            Request {
+                members: window.members.clone(),
+                bytes: slice(window, window.members[0]).bytes,
+                own: here.map(|&rank| (rank, slice(window, rank))).collect(),
+            }
+        };
+        let made = multicast::make(world, text, &open.iter().map(request).collect::<Vec<_>>())?;
+        let (mut objects, mut distances, mut switches) = (Vec::new(), Vec::new(), Vec::new());
+        let mut made = made.into_iter();
+        for window in windows {
+            let path = match &window.refused {
+                Some(why) => Err(why.clone()),
+                None => made.next().unwrap_or(Ok(None)).map(|object| {
+                    let Some(object) = object else { return };
+                    let first = slice(window, window.members[0]).address;
+                    distances.push((window.group, window.space, object.distance(first)));
+                    objects.push(object);
+                }),
+            };
+            let buffer = match window.space {
+                Space::Input | Space::OwnInput => BufferKind::Input,
+                Space::Output | Space::OwnOutput => BufferKind::Output,
+                Space::Scratch | Space::Packets => BufferKind::Scratch,
+            };
+            if let Err(why) = &path {
+                log::info!("switch channel over the {buffer} of ranks {:?} goes without multicast: {why}", window.members);
+            }
+            switches.push(Switch { members: window.members.clone(), buffer, path });
+        }
+        let distances = world.numbers.iter().map(|&device| groups.distances(world, device, &distances)).collect();
+        Ok(Self { distances, switches, _objects: objects })
+    }
+}
+
+/// Whether a switch gives a reduction: as in `kernels/switch.h`.
+pub(super) fn combines(dtype: DataType, accumulate: Accumulate, op: ReduceOp, float_sums: bool) -> bool {
+    use DataType::*;
+    match dtype {
+        I32 | U32 | I64 | U64 => op != ReduceOp::Prod,
+        F32 | F64 | F16 | BF16 => {
+            let wide_enough = match accumulate {
+                Accumulate::Native => true,
+                Accumulate::F32 => dtype != F64,
+                Accumulate::F64 => dtype == F64,
+            };
+            float_sums && wide_enough && matches!(op, ReduceOp::Sum | ReduceOp::Avg)
+        }
+        _ => false,
+    }
+}
