@@ -116,7 +116,16 @@ impl Context {
                 });
                 let mut instrs = tables.instrs.clone();
                 groups.mark(world, number, &mut instrs);
-                Part::new(device, &program, (&tables, &instrs), &counters, (memory, &counters_of), &flags, is_here, ways)
+                Part::new(
+                    device,
+                    &program,
+                    (&tables, &instrs),
+                    &counters,
+                    (memory, &counters_of),
+                    &flags,
+                    is_here,
+                    ways,
+                )
             };
             let devices = world.numbers.iter().zip(&world.devices);
             let parts = devices.zip(memories).map(part).collect::<Result<Vec<_>, Error>>()?;

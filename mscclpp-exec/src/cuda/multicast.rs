@@ -208,7 +208,8 @@ pub(super) fn make(
     agree(world, &format!("multicast of {text}"), &mut states)?;
     for (state, request) in states.iter_mut().zip(requests) {
         let Ok(Some(object)) = state else { continue };
-        let devices: Vec<u32> = request.own.iter().filter_map(|&(rank, _)| Some(world.device(rank)?.ordinal())).collect();
+        let devices: Vec<u32> =
+            request.own.iter().filter_map(|&(rank, _)| Some(world.device(rank)?.ordinal())).collect();
         match object.driver.map_multicast(object.handle, object.bytes, &devices[1..]) {
             Ok(address) => object.address = Some(address),
             // The others need not know: it is only this one's way.
@@ -294,11 +295,7 @@ fn each(
 }
 
 /// All do without an object of which one has nothing.
-fn agree(
-    world: &Inner,
-    text: &str,
-    states: &mut [Result<Option<Object>, NotMulticast>],
-) -> Result<(), Error> {
+fn agree(world: &Inner, text: &str, states: &mut [Result<Option<Object>, NotMulticast>]) -> Result<(), Error> {
     let own: Vec<Option<NotMulticast>> = states.iter().map(|state| state.as_ref().err().cloned()).collect();
     for (others, _) in gather(world, text, &own, &[])? {
         for (state, other) in states.iter_mut().zip(others) {

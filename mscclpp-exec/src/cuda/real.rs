@@ -11,8 +11,8 @@ use cudarc::driver::sys;
 
 use super::driver::{Allocation, Driver, DriverError, Export, Handle, Mapped, Mapping, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};
-use super::{multicast_calls, share};
 use super::unavailable::Unavailable;
+use super::{multicast_calls, share};
 
 /// One CUDA device, through its primary context.
 pub(super) struct Cuda {

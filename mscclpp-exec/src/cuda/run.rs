@@ -72,9 +72,8 @@ impl Switches<'_> {
 
     /// Makes them. `slices`: the memories of all ranks, as this process reaches them.
     pub(super) fn bind(&self, world: &Inner, slices: &[[DeviceSlice; 2]]) -> Result<Multicasts, Error> {
-        let slice = |window: &Window, rank: u32| {
-            slices[rank as usize][self.sides[rank as usize][window.space as usize].0]
-        };
+        let slice =
+            |window: &Window, rank: u32| slices[rank as usize][self.sides[rank as usize][window.space as usize].0];
         Multicasts::new(world, self.groups, "buffers", &self.windows, slice)
     }
 }
@@ -142,7 +141,9 @@ impl Run {
         launch.reduce = constants.reduce.map_or(u32::MAX, u32::from);
         launch.float_sums_by_switch = u32::from(world.options.float_sums_by_switch);
         // On all devices or on none.
-        let write = |part: &context::Part| Ok(part.specialised.kernel(&part.device, program, &context.groups, constants)?.handle);
+        let write = |part: &context::Part| {
+            Ok(part.specialised.kernel(&part.device, program, &context.groups, constants)?.handle)
+        };
         let written: Result<Vec<Handle>, NotSpecialised> = match prepare.specialise {
             true => context.parts.iter().map(write).collect(),
             false => Err(NotSpecialised::NotAsked),

@@ -10,7 +10,8 @@ use super::driver::{Allocation, Export, Mapping, Result};
 use super::real::named;
 
 /// As what physical memory and multicast objects are exported.
-pub(super) const FILE: sys::CUmemAllocationHandleType = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+pub(super) const FILE: sys::CUmemAllocationHandleType =
+    sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
 /// What an address belongs to.
 pub(super) fn allocation(address: u64) -> Result<Allocation> {
@@ -117,12 +118,7 @@ pub(super) fn import(export: Export, bytes: u64, ordinal: i32) -> Result<Mapping
 }
 
 /// Maps physical memory at an address that nobody has, for a device and others.
-pub(super) fn map(
-    memory: sys::CUmemGenericAllocationHandle,
-    bytes: u64,
-    ordinal: i32,
-    peers: &[u32],
-) -> Result<u64> {
+pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32, peers: &[u32]) -> Result<u64> {
     let (mut address, size) = (0, bytes as usize);
     // SAFETY: writes an address.
     let reserved = unsafe { sys::cuMemAddressReserve(&mut address, size, 0, 0, 0) };

@@ -150,8 +150,7 @@ impl Window {
 /// The ranks of references that are one chunk of each of several ranks.
 fn members(operands: &[Operand]) -> Option<Vec<u32>> {
     let first = operands.first()?;
-    let alike =
-        |other: &Operand| (other.index, other.size, other.space) == (first.index, first.size, first.space);
+    let alike = |other: &Operand| (other.index, other.size, other.space) == (first.index, first.size, first.space);
     let members: Vec<u32> = operands.iter().map(|operand| operand.rank).collect();
     let mut sorted = members.clone();
     sorted.sort_unstable();
@@ -234,7 +233,10 @@ impl Multicasts {
                 Space::Scratch | Space::Packets => BufferKind::Scratch,
             };
             if let Err(why) = &path {
-                log::info!("switch channel over the {buffer} of ranks {:?} goes without multicast: {why}", window.members);
+                log::info!(
+                    "switch channel over the {buffer} of ranks {:?} goes without multicast: {why}",
+                    window.members
+                );
             }
             switches.push(Switch { members: window.members.clone(), buffer, path });
         }

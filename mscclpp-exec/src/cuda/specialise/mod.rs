@@ -132,7 +132,9 @@ impl Specialised {
         let failed = |error| NotSpecialised::Failed(Box::new(error));
         // First, since it is cheap.
         device.compiler().map_err(failed)?;
-        let module = device.module(&source(program, &self.agents, &groups.useful(constants.combines), constants)?).map_err(failed)?;
+        let module = device
+            .module(&source(program, &self.agents, &groups.useful(constants.combines), constants)?)
+            .map_err(failed)?;
         let kernel = module.function(write::KERNEL).map_err(failed)?;
         // Like the interpreter, all blocks wait for one another.
         let (blocks, threads) = (self.agents.len() as u32 - 1, program.plan.threads_per_block());
