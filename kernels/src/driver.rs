@@ -47,7 +47,7 @@ impl Simulator {
 
     /// A number that no other device has, and that is not 0.
     fn number(&self) -> u64 {
-        self.machine.id << 8 | u64::from(self.properties.ordinal) + 1
+        (self.machine.id << 8) | (u64::from(self.properties.ordinal) + 1)
     }
 
     fn add_multicast(&self, object: Multicast) -> Handle {
