@@ -17,7 +17,8 @@
 //!    one operation wrote knows, from its next block sync on, that those threads of the writer are done with what they
 //!    did before: all threads, for operations of the same block that are no longer than the one that was read, and of that
 //!    operation what a thread does before it writes there. A slot that is written twice orders nothing. Before its
-//!    next block sync each of its threads knows as much of the elements that it read.
+//!    next block sync each of its threads knows as much of the elements that it read, and what each of those alone can
+//!    tell ([`elements`]).
 //! 6. The caller owns input and output between launches. What another rank does to them must come after some word from a
 //!    rank that has begun, and must be over when the owner's launch is (M0212, M0213).
 //! 7. Whatever the next launch does first to scratch comes after what this one did last ([`relaunch`], M0211).
@@ -36,12 +37,13 @@
 //! # What is refused though it could not fail
 //!
 //! Packets of which each of several readers reads a part teach them only what came before the writer's last block sync,
-//! until the launch ends.
+//! until the launch ends, and of single elements what their own packets tell.
 //! Elements that are given to threads in another way collide even where the threads would happen to be the same. Several
 //! who signal on one counter are believed only what all schedules have in common.
 
 mod cells;
 mod clock;
+mod elements;
 mod packets;
 mod ports;
 pub(super) mod relaunch;
@@ -335,6 +337,8 @@ impl<'m, 'p> Races<'m, 'p> {
         let awaits = packets && !effect.write && block;
         let (mut early, mut first) = (false, NONE);
         let mut race = None;
+        // The first race is told, up to a number of them: only those are worth a close look.
+        let full = self.found.len() >= MOST_FINDINGS;
         // Neighbouring atoms mostly have the same past.
         let mut fine_write = NONE;
         for atom in atoms.clone() {
@@ -366,24 +370,25 @@ impl<'m, 'p> Races<'m, 'p> {
                     true => clocks.over(state.knows, old.agent),
                     false => clocks.seen(state.knows, old.agent),
                 };
-                if !(ordered(old, &access, epoch, known) || packets && heard_of(old)) {
+                if ordered(old, &access, epoch, known) || packets && heard_of(old) {
+                    fine_write = write;
+                } else if race.is_none() && !full && !(packets && self.follows(old, &access, atom)) {
                     let over = ordered(old, &access, epoch, clocks.over(state.knows, old.agent));
-                    race = race.or(Some((write, atom, over)));
+                    race = Some((write, atom, over));
                 }
-                fine_write = write;
             }
             if effect.write {
                 for read in self.cells.reads(atom) {
                     let old = &self.accesses[read as usize];
-                    if !ordered(old, &access, epoch, clocks.over(state.knows, old.agent)) && !heard_of(old) {
-                        race = race.or(Some((read, atom, false)));
+                    let known = clocks.over(state.knows, old.agent);
+                    let told = || heard_of(old) || self.follows(old, &access, atom);
+                    if race.is_none() && !full && !(ordered(old, &access, epoch, known) || told()) {
+                        race = Some((read, atom, false));
                     }
                 }
             }
         }
-        if let Some((old, atom, over)) = race
-            && self.found.len() < MOST_FINDINGS
-        {
+        if let Some((old, atom, over)) = race {
             let old = &self.accesses[old as usize];
             self.found.push(story::race(self.model, self.blocks, old, &access, atom, over));
         }

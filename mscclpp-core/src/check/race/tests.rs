@@ -218,3 +218,23 @@ fn a_race_is_told_once_and_the_list_is_bounded() {
     assert_eq!(check(&plan(&[&[&many], IDLE])).len(), 8);
     assert_eq!(check(&plan(&[&["loop 64x1 { copy i0 > s0 }", "loop 64x1 { copy s0 > o0 }"], IDLE])).len(), 1);
 }
+
+#[test]
+fn packets_of_an_element_tell_of_that_element() {
+    // What is put in one range comes back in the same range by way of two blocks, which do one chunk each.
+    let mine: &[&str] = &["ppkt.m i2+2 > r0:0+2", "upkt s4+2 > i2+2"];
+    fine(&[mine, &["repkt i2 s0 > i2; ppkt.m i2 > r0:4", "repkt i3 s1 > i3; ppkt.m i3 > r0:5"]]);
+    // Forwarded once more.
+    fine(&[mine, &["rppkt.m s0 > r0:4", "upkt s1 > i3; ppkt.m i3 > r0:5"]]);
+    // And the other way round: put chunk by chunk, and back in one range.
+    fine(&[
+        &["ppkt.m i2 > r0:0", "ppkt.m i3 > r0:1", "upkt s4+2 > i2+2"],
+        &["repkt i2+2 s0+2 > i2+2; ppkt.m i2+2 > r0:4+2"],
+    ]);
+    // One of the two has not waited for what it seems to answer.
+    races(&[mine, &["repkt i2 s0 > i2; ppkt.m i2 > r0:4", "ppkt.m i3 > r0:5"]]);
+    // Both have, but for each other's chunk.
+    races(&[mine, &["repkt i2 s0 > i2; ppkt.m i2 > r0:5", "repkt i3 s1 > i3; ppkt.m i3 > r0:4"]]);
+    // The packet tells what its thread did before, not what it does next.
+    races(&[&["ppkt.m i3 > r0:0; ppkt.m i2 > r0:1", "upkt s4 > i2"], &["upkt s0 > o0; ppkt.m o0 > r0:4"]]);
+}
