@@ -6,11 +6,12 @@
 //! works on chunk j of every range, and since the parts of single chunks are equal for everybody, they meet again.
 //!
 //! Taking apart spreads: the other ranges of a split operation are now single chunks too, and so must be whatever they
-//! overlap. A plan with chunks of one size, or with unequal ranges in unwritten memory only, stays as it is.
+//! overlap. A plan with chunks of one size, or with unequal ranges in unwritten memory only, stays as it is. So do packets
+//! that are written once: whoever reads one waits for its flag, whichever instance writes it.
 
 use std::collections::BTreeMap;
 
-use super::access::accesses;
+use super::access::{Form, accesses};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{Op, OpKind, Place, PlanTree, RankPlan};
 use crate::vocab::BufferKind;
@@ -107,7 +108,8 @@ struct Clusters {
 
 struct Cluster {
     end: u64,
-    written: bool,
+    /// Whether those who use it must meet in the same instance.
+    meet: bool,
     /// Whether its ranges must become single chunks.
     split: bool,
     /// A cluster that shares operations with this one; itself at the root.
@@ -116,47 +118,63 @@ struct Cluster {
 
 impl Clusters {
     fn of(plan: &PlanTree) -> Self {
-        // Every distinct range, and whether anybody writes it.
-        let mut ranges: BTreeMap<Range, bool> = BTreeMap::new();
+        // Every distinct range, and what is done to it.
+        let mut ranges: BTreeMap<Range, Use> = BTreeMap::new();
         each(plan, &mut |op| {
-            for (range, write) in op {
-                *ranges.entry(*range).or_default() |= *write;
+            for (range, used) in op {
+                ranges.entry(*range).or_default().add(*used);
             }
         });
         let mut found = Self { starts: BTreeMap::new(), clusters: Vec::new() };
         let mut owner = None;
+        let mut all = Use::default();
         // How far the written ranges of the last cluster reach.
         let mut written_end = 0;
-        for ((memory, start, end), written) in ranges {
-            let reach = if written { end } else { 0 };
+        for ((memory, start, end), used) in ranges {
+            let reach = if used.writes > 0 { end } else { 0 };
             match found.clusters.last_mut() {
                 Some(cluster) if owner == Some(memory) && start < cluster.end => {
+                    let (writes, over_written) = (used.writes > 0, start < written_end);
+                    all.writes = all.writes.saturating_add(used.writes);
+                    all.again |= used.again || writes && over_written;
+                    all.plain |= used.plain;
                     // Two unequal ranges overlap, and one of them is written.
-                    cluster.split |= written || start < written_end;
-                    cluster.written |= written;
+                    cluster.split |= writes || over_written;
                     cluster.end = cluster.end.max(end);
                     written_end = written_end.max(reach);
                 }
                 _ => {
+                    found.close(all);
                     let number = found.clusters.len();
-                    found.clusters.push(Cluster { end, written, split: false, parent: number });
+                    found.clusters.push(Cluster { end, meet: true, split: false, parent: number });
                     found.starts.insert((memory, start), number);
                     owner = Some(memory);
+                    all = used;
                     written_end = reach;
                 }
             }
         }
+        found.close(all);
         found
+    }
+
+    /// The last cluster is complete, and all that is done to it known.
+    fn close(&mut self, all: Use) {
+        if let Some(cluster) = self.clusters.last_mut() {
+            cluster.meet = all.writes > 0 && (all.plain || all.again);
+            cluster.split &= cluster.meet;
+        }
     }
 
     fn any_split(&self) -> bool {
         self.clusters.iter().any(|cluster| cluster.split)
     }
 
-    /// The cluster that a range lies in; `None` if nothing there is ever written, so that its users need not meet.
+    /// The cluster that a range lies in; `None` if its users need not meet: if nothing there is ever written, or if it is
+    /// packets that are written once.
     fn cluster(&self, (memory, start, _): &Range) -> Option<usize> {
         let (_, &number) = self.starts.range(..=(*memory, *start)).next_back()?;
-        self.clusters[number].written.then_some(number)
+        self.clusters[number].meet.then_some(number)
     }
 
     fn root(&mut self, mut number: usize) -> usize {
@@ -195,15 +213,38 @@ impl Clusters {
     }
 }
 
-/// Calls `visit` with the ranges of every data operation, each with whether it is written.
-fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, bool)])) {
+/// What operations do to a range.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    /// How many write it; the members of a group are one.
+    writes: u32,
+    /// Whether a part of it is written twice.
+    again: bool,
+    /// Whether it holds plain data.
+    plain: bool,
+}
+
+impl Use {
+    /// Something else is done to the same range.
+    fn add(&mut self, other: Self) {
+        self.again |= other.again || self.writes > 0 && other.writes > 0;
+        self.writes = self.writes.saturating_add(other.writes);
+        self.plain |= other.plain;
+    }
+}
+
+/// Calls `visit` with the ranges of every data operation, each with what is done to it.
+fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, Use)])) {
     let mut ranges = Vec::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
-        for op in tables.blocks.iter().flat_map(|block| &block.ops) {
-            let inner = op.body.as_ref().map_or(std::slice::from_ref(op), |body| body.ops.as_slice());
+        for outer in tables.blocks.iter().flat_map(|block| &block.ops) {
+            let inner = outer.body.as_ref().map_or(std::slice::from_ref(outer), |body| body.ops.as_slice());
             for op in inner {
                 ranges.clear();
                 place(plan, rank, op, &mut ranges);
+                // A loop comes back to its ranges.
+                let looped = outer.body.is_some();
+                ranges.iter_mut().for_each(|(_, used)| used.again |= looped && used.writes > 0);
                 visit(&ranges);
             }
         }
@@ -211,15 +252,18 @@ fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, bool)])) {
 }
 
 /// Appends where an operation's ranges really are.
-fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Range, bool)>) {
+fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Range, Use)>) {
     let tables: &RankPlan = &plan.ranks[rank];
+    let leader = op.slice.is_none_or(|slice| slice.index == 0);
     for access in accesses(op) {
+        let writes = u32::from(access.write && leader);
+        let used = Use { writes, again: false, plain: access.form == Form::Plain };
         let mut add = |owner: u32, buffer: BufferKind| {
             let collective = &plan.collective;
             let (buffer, start) = collective.canonical(owner, buffer, access.range.index, collective.chunk_factor);
             let start = u64::from(start);
             if access.range.size > 0 {
-                out.push((((owner, buffer), start, start + u64::from(access.range.size)), access.write));
+                out.push((((owner, buffer), start, start + u64::from(access.range.size)), used));
             }
         };
         match access.range.place {
@@ -283,6 +327,26 @@ mod tests {
         check(
             &[&["copy s0 > o0"], &["copy i0+2 > s4+2; put.m#0 s4+2 > r0:0+2; copy i0+2 > o0+2"]],
             &["copy s0 > o0", "copy i0 > s4; copy i1 > s5; put.m#0 s4 > r0:0; put.m#0 s5 > r0:1; copy i0+2 > o0+2"],
+        );
+    }
+
+    #[test]
+    fn packets_that_are_written_once_stay() {
+        let ops = "ppkt.m i0+2 > r0:0+2; upkt s0 > o0; upkt s1 > o1";
+        check(&[&[ops], &[ops]], &[ops, ops]);
+        let ops = "ppkt.m/0:2 i0+2 > r0:0+2; upkt s0 > o0; upkt s1 > o1";
+        check(&[&[ops], &[ops]], &[ops, ops]);
+        let ops = "ppkt.m i0 > r0:0; ppkt.m i1 > r0:1; upkt s0+2 > o0+2";
+        check(&[&[ops], &[ops]], &[ops, ops]);
+        // Who writes a slot again must meet those who have read it.
+        check(
+            &[&["ppkt.m i0+2 > r0:0+2; ppkt.m i0 > r0:0"], &["upkt s0+2 > o0+2"]],
+            &["ppkt.m i0 > r0:0; ppkt.m i1 > r0:1; ppkt.m i0 > r0:0", "upkt s0 > o0; upkt s1 > o1"],
+        );
+        // What is unpacked in one range and used in another must meet, which spreads to the packets' readers only.
+        check(
+            &[&["ppkt.m i0+2 > r0:0+2"], &["upkt s0+2 > o0+2; copy o0 > s4"]],
+            &["ppkt.m i0+2 > r0:0+2", "upkt s0 > o0; upkt s1 > o1; copy o0 > s4"],
         );
     }
 

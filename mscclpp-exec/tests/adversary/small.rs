@@ -83,7 +83,7 @@ impl Script {
                 script.add(rank, block, "nop".into());
             }
         };
-        match random.below(if self.packets { 20 } else { 16 }) {
+        match random.below(if self.packets { 22 } else { 16 }) {
             0 => self.add(rank, block, format!("copy{part} i{a} > {}{b}", random.of(&["o", "s"]))),
             1 => self.add(rank, block, format!("copy{part} s{a} > o{b}")),
             2 => self.add(rank, block, format!("re i{a} {}{b} > o{b}", random.of(&["s", "o"]))),
@@ -170,7 +170,42 @@ impl Script {
                 self.add(1 - rank, other, by.to_owned());
                 self.add(rank, random.below(2) as usize, format!("upkt s5 > o{b}"));
             }
-            _ => self.add(rank, block, format!("repkt{part} i{a} s{} > o{a}", 4 + b)),
+            19 => self.add(rank, block, format!("repkt{part} i{a} s{} > o{a}", 4 + b)),
+            _ => self.echo(rank, block, random),
+        }
+    }
+
+    /// Packets of two chunks, answered by chunks and unpacked together, or the other way round; now and then wrongly.
+    fn echo(&mut self, rank: usize, block: usize, random: &mut Random) {
+        let (a, b) = (random.below(2), if random.below(4) > 0 { 0 } else { 1 });
+        let other = random.below(2) as usize;
+        let chunks = |random: &mut Random| if random.below(6) > 0 { [0, 1] } else { [1, random.below(2)] };
+        match random.below(2) {
+            0 => self.add(rank, block, format!("ppkt.m i{a}+2 > r0:4+2")),
+            _ => (0..2).for_each(|chunk| {
+                self.add(rank, block ^ chunk, format!("ppkt.m i{} > r0:{}", a + chunk as u64, 4 + chunk))
+            }),
+        }
+        let unfused = random.below(3) == 0;
+        match random.below(4) {
+            0 => self.add(1 - rank, other, "respkt.m o0+2 s4+2 > o0+2 r0:6+2".to_owned()),
+            1 => self.add(1 - rank, other, "rppkt.m s4+2 > r0:6+2".to_owned()),
+            _ => {
+                for (chunk, to) in (0..2).zip(chunks(random)) {
+                    let text = match unfused {
+                        true => format!("repkt o{chunk} s{} > o{chunk}; ppkt.m o{chunk} > r0:{}", 4 + chunk, 6 + to),
+                        false => format!("respkt.m o{chunk} s{} > o{chunk} r0:{}", 4 + chunk, 6 + to),
+                    };
+                    self.add(1 - rank, other ^ (chunk as usize & 1), text);
+                }
+            }
+        }
+        let to = random.of(&["i", "i", "o"]);
+        match random.below(2) {
+            0 => self.add(rank, 1 - block, format!("upkt s6+2 > {to}{}+2", a ^ b)),
+            _ => (0..2).for_each(|chunk| {
+                self.add(rank, chunk, format!("upkt s{} > {to}{}", 6 + chunk, (a ^ b) + chunk as u64))
+            }),
         }
     }
 
