@@ -57,6 +57,21 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// The same for switch channels with multicast objects.
+const SWITCH_BUGS: &[(&str, &str, &str, &str)] = &[
+    ("no_tail_on_switches", "switch.h", "if (len % 16 != 0 && ", "if (len % 16 > 12 && "),
+    ("every_other_vector_on_switches", "switch.h", "v += kInFlight * threads)", "v += 2 * kInFlight * threads)"),
+    (
+        "packets_of_the_last_launch_on_switches",
+        "switch.h",
+        "const uint32_t flag = window().flag;",
+        "const uint32_t flag = window().flag - 1;",
+    ),
+];
+
+/// A bug of the simulated switch itself.
+const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
+
 /// The same for kernels that are written for one plan, which are compiled when a test asks for them.
 const SPECIALISED_BUGS: &[(&str, &str, &str, &str)] = &[
     (
@@ -112,7 +127,7 @@ fn main() {
     for (name, element, accumulator) in TYPES {
         module((*name).to_owned(), element, accumulator, Path::new(&here));
     }
-    for (name, file, from, to) in BUGS {
+    for (name, file, from, to) in BUGS.iter().chain(SWITCH_BUGS) {
         let folder = Path::new(&out).join("bugs").join(name);
         copy_with_bug(Path::new(&here), &folder, file, from, to);
         module(format!("f32_with_{name}"), "float", "float", &folder);
@@ -122,6 +137,8 @@ fn main() {
     }
     let specialised: Vec<&str> = SPECIALISED_BUGS.iter().map(|(name, ..)| *name).collect();
     println!("cargo::rustc-env=SIM_SPECIALISED_BUGS={}", specialised.join(","));
+    let switches = SWITCH_BUGS.iter().map(|(name, ..)| *name).chain([A_MEMBER_LEFT_OUT]);
+    println!("cargo::rustc-env=SIM_SWITCH_BUGS={}", switches.collect::<Vec<_>>().join(","));
     println!("cargo::rustc-env=SIM_BUGS={}", BUGS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(","));
     let table: String = names
         .iter()

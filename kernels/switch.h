@@ -219,7 +219,7 @@ DEV void reduce_by_switch(const Launch& launch, const Instr& instr, const Range&
   char* to_all = multicast_address(launch, instr.dst_group, runs.dst(0), to_space);
   const uint64_t vectors = len / 16;
   const bool sums = op == Reduction::Sum || op == Reduction::Avg;
-  fence_aliases();
+  if (from_all != nullptr || to_all != nullptr) fence_aliases();
   if (from_all == nullptr) {
     auto single = [&](uint64_t byte) { return load16(runs.src(0) + byte); };
     auto sum = [&](uint64_t byte) { return combine_at<Arith, true, Vec16, true>(runs, byte, 16); };
@@ -237,7 +237,7 @@ DEV void reduce_by_switch(const Launch& launch, const Instr& instr, const Range&
       if (op == Reduction::Max) switch_vectors<kUnroll>(most, to_all, runs, at, vectors);
     }
   }
-  fence_aliases();
+  if (from_all != nullptr || to_all != nullptr) fence_aliases();
   // What is no whole vector is done by the thread whose turn it is.
   if (len % 16 != 0 && vectors % dev_threads() == dev_thread()) reduce_unlike<Arith>(runs, at, len, true);
 }

@@ -8,6 +8,7 @@ use mscclpp_exec::cuda::jit::{Compiler, JitError};
 use mscclpp_exec::cuda::{Allocation, Driver, Export, Handle, Mapped, Mapping, Properties};
 
 use crate::alloc::{from_handle, to_handle};
+use crate::launch::A_MEMBER_LEFT_OUT;
 use crate::machine::{Code, Launch, Machine, Module, Queue, Result, Work, error};
 use crate::multicast::{self, Multicast};
 use crate::native;
@@ -35,7 +36,7 @@ impl Simulator {
                 memory: 1 << 34,
                 driver: 13_000,
                 shareable: true,
-                multicast: options.multicast,
+                multicast: ordinal < options.multicast,
             };
             Self { properties, machine: Arc::clone(&machine), compiler: OnceLock::new() }
         })
@@ -337,7 +338,7 @@ unsafe impl Driver for Simulator {
                 Err(text) => return error("cuModuleLoadData", Code::InvalidValue, text),
             },
             false => {
-                let bug = self.machine.options.bug.filter(|bug| crate::bugs().any(|known| known == *bug));
+                let bug = self.machine.options.bug.filter(|bug| is_in_kernels(bug));
                 let name = bug.map_or(name.to_owned(), |bug| format!("{name}_with_{bug}"));
                 Module::Built(CString::new(name).unwrap_or_default())
             }
@@ -509,4 +510,9 @@ unsafe impl Driver for Simulator {
         self.machine.state().helped = true;
         self.called("cuThreadExchangeStreamCaptureMode")
     }
+}
+
+/// Whether there are kernels with a bug.
+fn is_in_kernels(bug: &str) -> bool {
+    crate::bugs().chain(crate::switch_bugs()).any(|known| known == bug && bug != A_MEMBER_LEFT_OUT)
 }

@@ -39,6 +39,11 @@ pub fn specialised_bugs() -> impl Iterator<Item = &'static str> {
     option_env!("SIM_SPECIALISED_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
 }
 
+/// Bugs of switch channels with multicast objects.
+pub fn switch_bugs() -> impl Iterator<Item = &'static str> {
+    option_env!("SIM_SWITCH_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+}
+
 /// A simulated device.
 ///
 /// # Errors

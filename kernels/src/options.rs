@@ -34,8 +34,8 @@ pub struct Options {
     /// Whether what is put on streams besides kernels is done late, at times that the seed decides; each stream keeps its order,
     /// unless a bug is planted: `early_stores` are done at once, `early_events` are before what they follow.
     pub late: bool,
-    /// Whether devices have multicast objects.
-    pub multicast: bool,
+    /// How many of the first devices have multicast objects.
+    pub multicast: u32,
     /// Where accesses by multicast addresses are counted.
     pub counts: Option<&'static MulticastCounts>,
     /// How long nothing may happen before kernels that wait for somebody outside of them count as stuck.
@@ -75,7 +75,7 @@ impl Default for Options {
             others: false,
             files: false,
             late: false,
-            multicast: false,
+            multicast: 0,
             counts: None,
             patience: Duration::from_secs(10),
         }

@@ -100,7 +100,9 @@ impl Work {
 /// Options of a rank's machine.
 pub(crate) fn machine_options(seed: u64, rank: u32, files: bool) -> Options {
     let stop_at_one_of = [0, 16, 3][seed as usize % 3];
-    Options { seed: seed + u64::from(rank), stop_at_one_of, others: true, files, ..Options::default() }
+    // Every other day with multicast objects.
+    let multicast = if seed.is_multiple_of(2) { u32::MAX } else { 0 };
+    Options { seed: seed + u64::from(rank), stop_at_one_of, others: true, files, multicast, ..Options::default() }
 }
 
 /// Ranks in threads, each with a device behind a driver of its own. `run`: what each does.
@@ -118,7 +120,7 @@ fn in_threads(
 }
 
 /// The same; how each came out.
-fn each_in_a_thread(
+pub(crate) fn each_in_a_thread(
     ranks: u32,
     machine: impl Fn(u32) -> Options + Sync,
     options: cuda::Options,
