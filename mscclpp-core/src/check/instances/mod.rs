@@ -211,29 +211,43 @@ impl Instances {
     }
 
     fn are_shifted(&self, first: &[Op], other: &[Op], k: u32) -> bool {
-        let ranges = |one: &[Ref], other: &[Ref]| {
-            let shifted = |(one, other): (&Ref, &Ref)| {
-                let index = u64::from(one.index) + u64::from(k) * u64::from(self.size);
-                one.place == other.place && one.size == other.size && index == u64::from(other.index)
-            };
-            one.len() == other.len() && one.iter().zip(other).all(shifted)
-        };
-        let bodies = |one: &LoopBody, other: &LoopBody| {
-            (one.unit, one.num_chunks) == (other.unit, other.num_chunks) && self.are_shifted(&one.ops, &other.ops, k)
-        };
-        let shifted = |(one, other): (&Op, &Op)| {
-            (one.kind, one.channel, one.reduce, one.sync) == (other.kind, other.channel, other.reduce, other.sync)
-                && (one.slice, one.blocks) == (other.slice, other.blocks)
-                && by(&one.ids, &other.ids, if has_numbers_of_rank(one.kind) { k } else { 0 })
-                && ranges(&one.srcs, &other.srcs)
-                && ranges(&one.dsts, &other.dsts)
-                && match (&one.body, &other.body) {
-                    (None, None) => true,
-                    (Some(one), Some(other)) => bodies(one, other),
-                    _ => false,
-                }
-        };
-        first.len() == other.len() && first.iter().zip(other).all(shifted)
+        first.len() == other.len() && first.iter().zip(other).all(|(one, other)| self.is_shifted_op(one, other, k))
+    }
+
+    /// The same of one operation. Most plans consist of operations that are alike in most of this.
+    fn is_shifted_op(&self, one: &Op, other: &Op, k: u32) -> bool {
+        one.kind == other.kind
+            && one.channel == other.channel
+            && self.ranges_are_shifted(&one.srcs, &other.srcs, k)
+            && self.ranges_are_shifted(&one.dsts, &other.dsts, k)
+            && by(&one.ids, &other.ids, if has_numbers_of_rank(one.kind) { k } else { 0 })
+            && (one.reduce, one.sync, one.blocks) == (other.reduce, other.sync, other.blocks)
+            && one.slice == other.slice
+            && match (&one.body, &other.body) {
+                (None, None) => true,
+                (Some(one), Some(other)) => self.is_shifted_body(one, other, k),
+                _ => false,
+            }
+    }
+
+    fn is_shifted_body(&self, one: &LoopBody, other: &LoopBody, k: u32) -> bool {
+        (one.unit, one.num_chunks) == (other.unit, other.num_chunks) && self.are_shifted(&one.ops, &other.ops, k)
+    }
+
+    fn ranges_are_shifted(&self, ranges: &[Ref], other: &[Ref], k: u32) -> bool {
+        let shift = u64::from(k) * u64::from(self.size);
+        let mut at = 0;
+        while at < ranges.len() && at < other.len() {
+            let (one, other) = (&ranges[at], &other[at]);
+            if one.size != other.size
+                || u64::from(one.index) + shift != u64::from(other.index)
+                || one.place != other.place
+            {
+                return false;
+            }
+            at += 1;
+        }
+        ranges.len() == other.len()
     }
 }
 
@@ -244,7 +258,14 @@ fn has_numbers_of_rank(kind: OpKind) -> bool {
 
 /// Whether all of some numbers are so much higher than others.
 fn by(numbers: &[u32], other: &[u32], k: u32) -> bool {
-    numbers.len() == other.len() && numbers.iter().zip(other).all(|(one, other)| one.checked_add(k) == Some(*other))
+    let mut at = 0;
+    while at < numbers.len() && at < other.len() {
+        if u64::from(numbers[at]) + u64::from(k) != u64::from(other[at]) {
+            return false;
+        }
+        at += 1;
+    }
+    numbers.len() == other.len()
 }
 
 #[cfg(test)]

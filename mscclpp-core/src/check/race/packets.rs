@@ -6,6 +6,9 @@ use super::clock::{Clock, Clocks};
 use crate::check::model::Effect;
 use crate::plan::OpKind;
 
+/// What was heard for which there is room at least when it gets more than there is room for.
+const LEAST_ROOM: usize = 7;
+
 /// What the readers of some packets learn to be over.
 #[derive(Clone, Copy)]
 pub(super) struct Carried {
@@ -76,7 +79,12 @@ impl Races<'_, '_> {
         let part = Told { knows: carried.by_any, own: (old.agent, 0) };
         let of_all = if all { carried.by_all } else { part };
         let of_element = if alike { carried.by_element } else { part };
-        self.agents[by].heard.push(Heard { length, of_any, of_all, of_element });
+        let known = &mut self.agents[by].heard;
+        // Who hears of two mostly hears of all the others, too.
+        if known.len() == known.capacity() {
+            known.reserve(LEAST_ROOM);
+        }
+        known.push(Heard { length, of_any, of_all, of_element });
     }
 
     /// Packets are written; where what their readers learn is found among `carried`.

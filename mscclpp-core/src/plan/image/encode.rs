@@ -166,7 +166,9 @@ impl Section {
     }
 
     fn list(&mut self, numbers: &[u32]) -> usize {
-        self.numbers.extend(numbers.iter().copied().map(u64::from));
+        for number in numbers {
+            self.numbers.push(u64::from(*number));
+        }
         numbers.len()
     }
 
@@ -184,7 +186,11 @@ impl Section {
         let mut attributes = op.channel.map_or(0, |kind| kind as u64 + 1)
             | op.reduce.map_or(0, |reduce| reduce as u64 + 1) << REDUCE_SHIFT
             | (op.sync as u64) << SYNC_SHIFT;
-        op.srcs.iter().chain(&op.dsts).for_each(|reference| self.reference(reference));
+        for references in [&op.srcs, &op.dsts] {
+            for reference in references {
+                self.reference(reference);
+            }
+        }
         self.list(&op.ids);
         if let Some(slice) = op.slice {
             attributes |= HAS_SLICE;
@@ -197,7 +203,7 @@ impl Section {
         if op.body.is_some() {
             attributes |= HAS_BODY;
         }
-        self.ops.extend([
+        self.ops.extend_from_slice(&[
             op.kind as u64,
             attributes,
             op.srcs.len() as u64,
@@ -225,7 +231,7 @@ impl Section {
             Place::Remote(number) => PLACE_REMOTE + 2 * u64::from(number),
             Place::Switch(number) => PLACE_SWITCH + 2 * u64::from(number),
         };
-        self.refs.extend([place, u64::from(reference.index), u64::from(reference.size)]);
+        self.refs.extend_from_slice(&[place, u64::from(reference.index), u64::from(reference.size)]);
     }
 
     fn words(mut self) -> Vec<u64> {

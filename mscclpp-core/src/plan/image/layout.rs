@@ -189,13 +189,31 @@ impl<'a> Words<'a> {
 }
 
 /// Appends words behind their width, in the least width that holds them all.
+///
+/// Written with indexes: macros run it unoptimised, where an iterator takes several calls for each of its items.
 pub(super) fn push_words(out: &mut Vec<u8>, words: &[u64]) {
-    let shift = width(words.iter().fold(0, |all, word| all | word));
-    out.push(shift as u8);
-    out.reserve((words.len() << shift) + PADDING);
-    for word in words {
-        out.extend_from_slice(&word.to_le_bytes()[..1 << shift]);
+    let (mut all, mut at) = (0, 0);
+    while at < words.len() {
+        all |= words[at];
+        at += 1;
     }
+    let shift = width(all);
+    let width = 1 << shift;
+    let mut bytes = vec![0; words.len() * width];
+    let places = &mut bytes[..];
+    at = 0;
+    while at < places.len() {
+        let word = words[at >> shift];
+        let mut byte = 0;
+        while byte < width {
+            places[at + byte] = (word >> (8 * byte)) as u8;
+            byte += 1;
+        }
+        at += width;
+    }
+    out.push(shift as u8);
+    out.reserve(bytes.len() + PADDING);
+    out.extend_from_slice(&bytes);
 }
 
 /// Binary logarithm of the bytes that a number takes.

@@ -51,6 +51,9 @@ const TREE: u32 = 1 << 31;
 /// Facts of a list at most.
 const MOST_FACTS: usize = 48;
 
+/// Facts of a list that are looked at one by one: where there are few, no search beats a look.
+const SHORT: usize = 8;
+
 impl Clock {
     fn tree(self) -> Option<u32> {
         (self.0 & TREE > 0).then_some(self.0 & !TREE)
@@ -91,8 +94,7 @@ impl Clocks {
 
     fn get(&self, clock: Clock, agent: u32) -> Option<&Fact> {
         let list = &self.facts[self.list(clock)];
-        // Mostly short: no search beats a look.
-        if list.len() <= 8 {
+        if list.len() <= SHORT {
             return list.iter().find(|fact| fact.agent == agent);
         }
         list.binary_search_by_key(&agent, |fact| fact.agent).ok().map(|place| &list[place])
@@ -120,6 +122,9 @@ impl Clocks {
             Some(tree) => self.trees.any(tree, agents, &mut |_| true),
             None => {
                 let list = &self.facts[self.list(clock)];
+                if list.len() <= SHORT {
+                    return list.iter().any(|fact| agents.contains(&(fact.agent as usize)));
+                }
                 let place = list.partition_point(|fact| (fact.agent as usize) < agents.start);
                 list.get(place).is_some_and(|fact| (fact.agent as usize) < agents.end)
             }
