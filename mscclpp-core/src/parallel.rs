@@ -8,8 +8,9 @@ use std::thread;
 
 use crate::plan::{PlanTree, RankPlan};
 
-/// Operations from which on a pass over a plan is worth a thread, which takes as long to start as a few hundred of them.
-const WORTH: usize = 1 << 15;
+/// Operations from which on a pass over a plan is worth a thread. A thread starts soon, but the lists that it makes or drops
+/// were made, or are dropped, by another one, which allocators are slow at.
+const WORTH: usize = 1 << 17;
 
 /// Whether passes over so many operations are worth a thread.
 pub(crate) fn is_worth(operations: usize) -> bool {

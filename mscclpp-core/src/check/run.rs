@@ -16,6 +16,9 @@ pub(super) struct Verdict {
     pub(super) results: Diagnostics,
 }
 
+/// Effects from which on two runs are worth two threads: they share nothing that is changed, and differ in length.
+const WORTH: usize = 1 << 15;
+
 /// Runs a plan that the rules before have accepted, at some sizes.
 ///
 /// Large ones run on two threads: two sizes at once, or races apart from results. All runs of a size are the same.
@@ -24,7 +27,7 @@ pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> Verdict {
     while let Some(model) = models.next() {
         // One size that shows a race is enough.
         let (races, results) = (verdict.races.is_empty(), verdict.results.is_empty());
-        let worth = parallel::is_worth(model.step_count());
+        let worth = model.effect_count() >= WORTH;
         let runs = match worth.then(|| models.next()).flatten() {
             Some(other) => {
                 let (second, first) =

@@ -318,11 +318,6 @@ impl<'p> Model<'p> {
         &self.effects[self.steps[step].first_effect as usize..self.steps[step + 1].first_effect as usize]
     }
 
-    /// Steps of all agents.
-    pub(super) fn step_count(&self) -> usize {
-        self.steps.len() - 1
-    }
-
     /// Effects of all steps.
     pub(super) fn effect_count(&self) -> usize {
         self.effects.len()
