@@ -106,7 +106,7 @@ impl<'m, 'p> Machine<'m, 'p> {
             packets: vec![false; model.atoms.count()],
             for_signal: Queues::new(model.pairs.counters(), count),
             for_unit: Queues::new(model.units.len(), count),
-            for_packets: Queues::new(model.plan.ranks.len(), count),
+            for_packets: Queues::new(model.ranks as usize, count),
             ready: (0..count).collect(),
             model,
         }
@@ -249,7 +249,7 @@ impl<'m, 'p> Machine<'m, 'p> {
             Need::Signal(NOTHING) | Need::Barrier(_) => {}
             Need::Signal(counter) => {
                 self.for_signal.push(counter as usize, agent);
-                if let Some(signaller) = self.model.counters[counter as usize].signaller() {
+                if let Some(signaller) = self.model.signaller(counter) {
                     self.ready.push_front(signaller);
                 }
             }

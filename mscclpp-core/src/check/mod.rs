@@ -14,8 +14,8 @@
 //!    unless in place (M0214 to M0218).
 //!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. Of a plan that is a smaller
-//! one several times over, the smaller one is asked first (`instances`). [`limits`] stands
-//! apart: it binds only plans that are to run on a device, or on the reference system's executor.
+//! one several times over, the smaller one is asked first (`instances`), and where all ranks do the same, some stand for all
+//! (`symmetry`). [`limits`] stands apart: it binds only plans that are to run on a device, or on the reference system's executor.
 //!
 //! Nothing here is shared with lowering or the executors except the types of a plan: the rules would hardly find
 //! mistakes in arithmetic that they use themselves.
@@ -35,6 +35,7 @@ mod race;
 pub(crate) mod reference;
 mod run;
 mod shape;
+mod symmetry;
 mod trace;
 mod view;
 mod wrap;
@@ -46,6 +47,7 @@ pub use dataflow::{ReductionOrder, reduction_order};
 use model::Model;
 use pairing::Pairs;
 use run::{Verdict, run};
+use symmetry::Symmetry;
 pub use trace::{Trace, trace};
 use view::View;
 pub use wrap::may_wrap_scratch;
@@ -101,7 +103,14 @@ impl Checks {
             return findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
         }
         let Some(sizes) = model::sizes(view) else { return model::too_fine(view).into() };
-        let sizes = sizes.into_iter().chain(model::uneven_sizes(view));
+        let sizes: Vec<_> = sizes.into_iter().chain(model::uneven_sizes(view)).collect();
+        // Where all ranks do the same, some stand for all as long as nothing is found.
+        if let Some(symmetry) = Symmetry::of(view, &pairs)
+            && is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(&symmetry))))
+        {
+            return Diagnostics::default();
+        }
+        let sizes = sizes.into_iter();
         let mut models = sizes.map(|size| Model::of(view, &pairs, size));
         // What the first model shows at a glance need not be looked at closely.
         let first = models.next();
@@ -130,6 +139,20 @@ impl Checks {
     }
 }
 
+/// Whether nothing is found in a plan of which some ranks stand for all.
+fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = Model<'p>>) -> bool {
+    let mut models = models.peekable();
+    let Some(first) = models.peek() else { return false };
+    if !first.keeps_scratch_apart() && !layout::check(view).is_empty() {
+        return false;
+    }
+    if !first.is_balanced() && !pairing::check(view, pairs).is_empty() {
+        return false;
+    }
+    let Verdict { deadlocks, races, results } = run(models);
+    [deadlocks, races, results].iter().all(Diagnostics::is_empty)
+}
+
 /// Checks a plan. Accepts it if no finding comes back.
 ///
 /// A finding points at the source of its operation where the plan knows it, else at
@@ -137,7 +160,7 @@ impl Checks {
 ///
 /// # Cost
 /// About linear in the ranges that operations touch, loops run a few times over; of a plan that is a smaller one several
-/// times over, in those of the smaller one. What agents know of each other spreads with packets, and most of it is kept once
+/// times over, in those of the smaller one, and where all ranks do the same, in those of some. What agents know of each other spreads with packets, and most of it is kept once
 /// for all, so that only large packet plans over many ranks take more.
 ///
 /// # Panics

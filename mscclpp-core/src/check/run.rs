@@ -3,7 +3,7 @@
 use super::dataflow::Dataflow;
 use super::deadlock;
 use super::machine::{Machine, Watch};
-use super::model::Model;
+use super::model::{self, Model};
 use super::race::{Races, relaunch};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::parallel;
@@ -57,12 +57,16 @@ pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> Verdict {
 
 /// What the rules find at one size: those about races and those about results only if asked.
 fn seen(model: &Model, races: bool, results: bool) -> Verdict {
+    let uneven = model.size.is_uneven();
+    let mut verdict = Verdict::default();
+    if !Races::fits(model) {
+        verdict.races.push(model::too_fine(model.view));
+        return verdict;
+    }
     let mut rules =
         Rules { races: races.then(|| Races::new(model)), dataflow: if results { Dataflow::of(model) } else { None } };
     let mut machine = Machine::new(model);
     machine.run(&mut rules);
-    let uneven = model.size.is_uneven();
-    let mut verdict = Verdict::default();
     if let Some(finding) = deadlock::check(&machine) {
         verdict.deadlocks.push(finding);
         return verdict;

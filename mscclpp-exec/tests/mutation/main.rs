@@ -13,6 +13,7 @@
 //! | `MSCCLPP_SEEDS` | attacks on a survivor |
 //! | `MSCCLPP_LIST` | if set, all survivors are listed |
 
+mod alike;
 #[path = "../corpus/mod.rs"]
 mod corpus;
 mod mutants;

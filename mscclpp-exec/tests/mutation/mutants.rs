@@ -38,7 +38,7 @@ pub(crate) struct Spot {
 }
 
 /// A change of one operation, or of a rank's tables.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mutation {
     pub(crate) operator: Operator,
     pub(crate) at: Spot,

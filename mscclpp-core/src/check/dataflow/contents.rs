@@ -15,6 +15,8 @@ pub(super) struct Spot {
     pub(super) range: Range<u64>,
     /// The cell in which it begins, unless it is empty.
     pub(super) cell: usize,
+    /// Where some ranks stand for all: how many ranks further the one is whose memory it really is.
+    pub(super) further: u32,
 }
 
 /// What an operation does with what it reads.
@@ -34,6 +36,8 @@ pub(super) struct Contents {
     /// Pieces that may still be moved.
     budget: u64,
     pieces: Vec<Piece>,
+    /// The same as another rank sees them.
+    seen: Vec<Piece>,
     operands: Vec<Piece>,
     /// Per source, the next of its `operands`, the end of them, and what is done of the next one.
     cursors: Vec<(usize, usize, u64)>,
@@ -50,6 +54,7 @@ impl Contents {
             memories,
             budget: BUDGET.0,
             pieces: Vec::new(),
+            seen: Vec::new(),
             operands: Vec::new(),
             cursors: Vec::new(),
         }
@@ -82,12 +87,16 @@ impl Contents {
                 for (read, write) in reads.iter().zip(writes) {
                     self.pieces.clear();
                     load(&self.memories, read, &mut self.pieces, &mut unwritten);
+                    self.bring(read, 0, false);
                     self.store(std::slice::from_ref(write), by);
                 }
             }
             Flow::Spread => {
                 self.pieces.clear();
-                reads.iter().take(1).for_each(|read| load(&self.memories, read, &mut self.pieces, &mut unwritten));
+                for read in reads.iter().take(1) {
+                    load(&self.memories, read, &mut self.pieces, &mut unwritten);
+                    self.bring(read, 0, false);
+                }
                 self.store(writes, by);
             }
             Flow::Combine(how) => {
@@ -98,6 +107,7 @@ impl Contents {
                 for read in reads[plain_last.min(reads.len())..].iter().chain(&reads[..plain_last.min(reads.len())]) {
                     let first = self.operands.len();
                     load(&self.memories, read, &mut self.operands, &mut unwritten);
+                    self.bring(read, first, true);
                     self.cursors.push((first, self.operands.len(), 0));
                 }
                 self.spend(self.operands.len());
@@ -150,8 +160,25 @@ impl Contents {
         }
         self.pieces.iter_mut().for_each(|piece| piece.by = by);
         for write in writes.iter().filter(|write| !write.range.is_empty()) {
-            self.memories.write_from(write.cell, write.range.start, &self.pieces);
+            let mut pieces = &self.pieces;
+            if write.further > 0 {
+                let Self { values, budget, seen, .. } = self;
+                let back = values.ranks() - write.further;
+                seen.clone_from(&self.pieces);
+                seen.iter_mut().for_each(|piece| piece.node = values.shifted(piece.node, back, budget));
+                pieces = seen;
+            }
+            self.memories.write_from(write.cell, write.range.start, pieces);
             self.spend(self.pieces.len());
+        }
+    }
+
+    /// What was loaded from a memory, from a place on, as who reads it sees it.
+    fn bring(&mut self, read: &Spot, first: usize, operands: bool) {
+        if read.further > 0 {
+            let Self { values, budget, .. } = self;
+            let loaded = if operands { &mut self.operands } else { &mut self.pieces };
+            loaded[first..].iter_mut().for_each(|piece| piece.node = values.shifted(piece.node, read.further, budget));
         }
     }
 
@@ -213,8 +240,12 @@ mod tests {
         let mut contents = Contents::new(1, memories);
         let input = contents.values.input(0);
         contents.set(0, 0, 8, input);
-        let spot =
-            |memory: usize, range: Range<u64>| Spot { memory, cell: 2 * memory + usize::from(range.start >= 4), range };
+        let spot = |memory: usize, range: Range<u64>| Spot {
+            memory,
+            cell: 2 * memory + usize::from(range.start >= 4),
+            range,
+            further: 0,
+        };
         let put = &ops("put.m/2:3 i0 i1+2 > r0:0 r0:1+2")[0];
         let (reads, writes) = ([spot(0, 0..0), spot(0, 4..8)], [spot(1, 0..0), spot(1, 0..4)]);
         contents.step(put, 1, &reads, &writes, |_, range| panic!("{range:?} was written"));

@@ -3,10 +3,11 @@
 use std::ops::Range;
 
 use super::contents::Contents;
-use super::leaves::{Leaves, all_ranks};
+use super::leaves::{Leaves, all_ranks, each_rank};
 use super::memory::Piece;
 use super::values::{How, Kind, Node};
 use crate::check::place::home;
+use crate::check::symmetry::Symmetry;
 use crate::collective::{CollectiveKind, Content, Extent, Promise};
 use crate::origin::Origin;
 use crate::plan::{Expectation, PlanTree};
@@ -44,6 +45,8 @@ pub(super) enum Found {
 /// Compares outputs with promises.
 pub(super) struct Judge<'a> {
     plan: &'a PlanTree,
+    /// Why the outputs of some ranks stand for all.
+    symmetry: Option<&'a Symmetry>,
     contents: &'a Contents,
     /// Positions of a chunk.
     chunk: u64,
@@ -52,6 +55,8 @@ pub(super) struct Judge<'a> {
     verdicts: Vec<Verdict>,
     /// Per rank, the last node that was looked at; see [`all_ranks`].
     seen: Vec<u32>,
+    /// Where inputs are renamed, the last such mark.
+    mark: u32,
     /// How the first output is combined. All others are too.
     how: Option<How>,
     /// Terms that may be looked at where reductions are not plain sums over all ranks.
@@ -94,7 +99,7 @@ const BUDGET: u64 = 1 << 24;
 const MOST_FAULTS: usize = 64;
 
 impl<'a> Judge<'a> {
-    pub(super) fn new(plan: &'a PlanTree, contents: &'a Contents, chunk: u64) -> Self {
+    pub(super) fn new(plan: &'a PlanTree, symmetry: Option<&'a Symmetry>, contents: &'a Contents, chunk: u64) -> Self {
         let tables = plan.ranks.first();
         let mut extent = Extent {
             ranks: plan.ranks.len() as u32,
@@ -107,11 +112,13 @@ impl<'a> Judge<'a> {
         }
         Self {
             plan,
+            symmetry,
             contents,
             chunk,
             extent,
             verdicts: vec![Verdict::Open; contents.values.len()],
             seen: vec![0; plan.ranks.len()],
+            mark: 0,
             how: None,
             budget: BUDGET,
             faults: Vec::new(),
@@ -122,9 +129,13 @@ impl<'a> Judge<'a> {
     /// Everything that is not as it should be.
     pub(super) fn faults(mut self) -> (Vec<Fault>, u64) {
         let collective = self.plan.collective;
-        for rank in 0..self.extent.ranks {
+        let renamed = self.symmetry.filter(|symmetry| !symmetry.keeps_inputs());
+        for rank in 0..self.symmetry.map_or(self.extent.ranks, |symmetry| symmetry.own) {
             for promise in collective.promises(self.extent, rank) {
-                self.promise(rank, promise);
+                match renamed {
+                    None => self.promise(rank, promise),
+                    Some(symmetry) => self.renamed(symmetry, rank, promise),
+                }
             }
             if !collective.in_place {
                 self.input(rank);
@@ -182,6 +193,44 @@ impl<'a> Judge<'a> {
             let first = u64::from(promise.chunk) * self.chunk + part.start - range.start;
             let demand = Demand { inputs: ranks.map(|rank| (rank, at)).collect(), origin: None };
             self.report((rank, BufferKind::Output), first, (memory, part), &demand, piece, &wrong);
+        });
+    }
+
+    /// A promise where inputs are called what they are at the own ranks.
+    fn renamed(&mut self, symmetry: &Symmetry, rank: u32, promise: Promise) {
+        for i in 0..promise.len {
+            let chunk = promise.chunk + i;
+            match promise.content {
+                Content::Input { rank: from, chunk: first } => {
+                    let content = Content::Input { rank: from, chunk: symmetry.input(from, first + i) };
+                    self.promise(rank, Promise { chunk, len: 1, content });
+                }
+                Content::Reduction { chunk: first } => {
+                    let chunk_of = |from| symmetry.input(from, first + i);
+                    self.renamed_reduction(rank, chunk, chunk_of);
+                }
+            }
+        }
+    }
+
+    /// A chunk that is to hold a reduction over all ranks, each of which gives an input chunk of its own.
+    fn renamed_reduction(&mut self, rank: u32, chunk: u32, chunk_of: impl Fn(u32) -> u32) {
+        let (contents, length) = (self.contents, self.chunk);
+        let (memory, range) = self.output(rank, chunk, 1);
+        contents.memories.read(memory, range.clone(), |part, piece| {
+            let behind = part.start - range.start;
+            let how = piece.and_then(|piece| {
+                self.mark += 1;
+                each_rank(&contents.values, piece.node, &mut self.seen, self.mark, |from, shift| {
+                    piece.at.wrapping_add_signed(shift) == u64::from(chunk_of(from)) * length + behind
+                })
+            });
+            let as_usual = how.is_some_and(|how| how.is_none_or(|how| self.how.get_or_insert(how).op == how.op));
+            if !as_usual {
+                let demand = Demand { inputs: Vec::new(), origin: None };
+                let first = u64::from(chunk) * length + behind;
+                self.report((rank, BufferKind::Output), first, (memory, part), &demand, piece, &Wrong::Inputs);
+            }
         });
     }
 

@@ -105,7 +105,20 @@ pub(super) fn meeting(values: &Values, node: Node, at: u64, input: (u32, u64)) -
 ///
 /// Takes no more steps than there are ranks. `seen` has a mark for every rank, none of which is `mark`.
 pub(super) fn all_ranks(values: &Values, node: Node, seen: &mut [u32], mark: u32) -> Option<(i64, Option<How>)> {
-    let (mut left, mut distance, mut how) = (seen.len(), None, None::<How>);
+    let mut distance = None;
+    let how = each_rank(values, node, seen, mark, |_, shift| *distance.get_or_insert(shift) == shift)?;
+    Some((distance.unwrap_or(0), how))
+}
+
+/// Whether a node's inputs are those of all ranks, each once and so far from the node's coordinate as `fits` says.
+pub(super) fn each_rank(
+    values: &Values,
+    node: Node,
+    seen: &mut [u32],
+    mark: u32,
+    mut fits: impl FnMut(u32, i64) -> bool,
+) -> Option<Option<How>> {
+    let (mut left, mut how) = (seen.len(), None::<How>);
     let mut open = vec![(node, 0i64)];
     while let Some((node, shift)) = open.pop() {
         // Every open one has at least one input.
@@ -116,7 +129,7 @@ pub(super) fn all_ranks(values: &Values, node: Node, seen: &mut [u32], mark: u32
             Kind::Unknown => return None,
             Kind::Input(rank) => {
                 let known = std::mem::replace(&mut seen[rank as usize], mark);
-                if known == mark || *distance.get_or_insert(shift) != shift {
+                if known == mark || !fits(rank, shift) {
                     return None;
                 }
                 left -= 1;
@@ -129,7 +142,7 @@ pub(super) fn all_ranks(values: &Values, node: Node, seen: &mut [u32], mark: u32
             }
         }
     }
-    (left == 0).then(|| (distance.unwrap_or(0), how))
+    (left == 0).then_some(how)
 }
 
 #[cfg(test)]

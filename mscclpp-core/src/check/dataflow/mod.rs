@@ -33,6 +33,7 @@ use std::ops::Range;
 use super::machine::{Machine, Watch};
 use super::model::{Model, Space, memory_number};
 use super::place::{Placed, home};
+use super::symmetry::Symmetry;
 use crate::collective::CollectiveKind;
 use crate::diag::Diagnostics;
 use crate::plan::PlanTree;
@@ -44,6 +45,8 @@ use memory::Memories;
 /// Looks on while a plan runs, and knows what its memories hold.
 pub(super) struct Dataflow<'p> {
     plan: &'p PlanTree,
+    /// Why some ranks stand for all.
+    symmetry: Option<&'p Symmetry>,
     contents: Contents,
     /// Positions of a chunk.
     chunk: u64,
@@ -83,20 +86,30 @@ impl<'p> Dataflow<'p> {
     }
 
     fn new(model: &Model<'p>, log: Option<log::Log<'p>>) -> Self {
-        let (plan, chunk) = (model.plan, model.size.chunk());
-        let ranks = plan.ranks.len() as u32;
-        let mut memories = Memories::with_capacity(plan.ranks.len() * Space::ALL.len(), model.atoms.count());
+        let (plan, symmetry, chunk) = (model.plan, model.symmetry, model.size.chunk());
+        let ranks = model.ranks;
+        let mut memories = Memories::with_capacity(ranks as usize * Space::ALL.len(), model.atoms.count());
         for (rank, space) in (0..ranks).flat_map(|rank| Space::ALL.map(|space| (rank, space))) {
             memories.add(model.atoms.cuts(rank, space));
         }
-        let mut contents = Contents::new(ranks, memories);
-        for (rank, tables) in (0..).zip(&plan.ranks) {
+        let mut contents = Contents::new(plan.ranks.len() as u32, memories);
+        for (rank, tables) in (0..ranks).zip(&plan.ranks) {
             let (buffer, first) = home(plan, rank, BufferKind::Input, 0);
             let input = contents.values.input(rank);
             let (start, len) = (u64::from(first) * chunk, u64::from(tables.input_chunks) * chunk);
             contents.set(memory_of(rank, buffer, false), start, len, input);
         }
-        Self { plan, contents, chunk, steps: 0, misreads: Vec::new(), reads: Vec::new(), writes: Vec::new(), log }
+        Self {
+            plan,
+            symmetry,
+            contents,
+            chunk,
+            steps: 0,
+            misreads: Vec::new(),
+            reads: Vec::new(),
+            writes: Vec::new(),
+            log,
+        }
     }
 
     /// What is wrong with the results of a plan that has run to its end and has no races.
@@ -106,6 +119,10 @@ impl<'p> Dataflow<'p> {
         }
         if self.is_right() {
             return Diagnostics::default();
+        }
+        if self.symmetry.is_some() {
+            // What it is will be told of the ranks as they are.
+            return story::too_intricate().into();
         }
         // Once more, and everything is noted down.
         let mut again = Self::new(model, Some(log::Log::default()));
@@ -119,7 +136,7 @@ impl<'p> Dataflow<'p> {
     }
 
     fn judge(&self) -> Judge<'_> {
-        Judge::new(self.plan, &self.contents, self.chunk)
+        Judge::new(self.plan, self.symmetry, &self.contents, self.chunk)
     }
 }
 
@@ -130,6 +147,7 @@ impl<'p> Watch<'p> for Dataflow<'p> {
         if let [read, write] = model.effects(step)
             && (read.write, write.write, self.log.is_none()) == (false, true, true)
             && (read.atoms().len(), write.atoms().len()) == (1, 1)
+            && (read.shift, write.shift) == (0, 0)
             && !model.step_at(step).kind.is_reduce()
         {
             let to = (write.atoms().start, model.range(write).start);
@@ -142,7 +160,8 @@ impl<'p> Watch<'p> for Dataflow<'p> {
         writes.clear();
         for effect in model.effects(step) {
             let memory = memory_number(effect.owner, effect.memory);
-            let spot = Spot { memory, range: model.range(effect), cell: effect.atoms().start };
+            let further = effect.shift * model.ranks;
+            let spot = Spot { memory, range: model.range(effect), cell: effect.atoms().start, further };
             if effect.write { &mut *writes } else { &mut *reads }.push(spot);
         }
         if reads.is_empty() {

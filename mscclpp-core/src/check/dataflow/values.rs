@@ -4,6 +4,8 @@
 //! their own have the results of reductions: an ordered list of terms, each a node and how much further on it is read than
 //! the first one. Equal reductions of different chunks are so the same node at different coordinates.
 
+use std::collections::BTreeMap;
+
 use crate::vocab::ReduceOp;
 
 /// Number of a node. A reduction's number is above those of its terms.
@@ -36,6 +38,8 @@ pub(super) struct Values {
     recent: Vec<Node>,
     /// The terms of the reduction being made.
     fresh: Vec<Term>,
+    /// Reductions as other ranks make them, by node and how much further these are.
+    shifted: BTreeMap<(Node, u32), Node>,
 }
 
 struct Reduction {
@@ -55,12 +59,23 @@ pub(super) enum Kind<'v> {
 
 impl Values {
     pub(super) fn new(ranks: u32) -> Self {
-        Self { ranks, reductions: Vec::new(), terms: Vec::new(), recent: vec![UNKNOWN; 1 << 8], fresh: Vec::new() }
+        Self {
+            ranks,
+            reductions: Vec::new(),
+            terms: Vec::new(),
+            recent: vec![UNKNOWN; 1 << 8],
+            fresh: Vec::new(),
+            shifted: BTreeMap::new(),
+        }
     }
 
     /// The node of a rank's input.
     pub(super) fn input(&self, rank: u32) -> Node {
         if rank < self.ranks { rank + 1 } else { UNKNOWN }
+    }
+
+    pub(super) fn ranks(&self) -> u32 {
+        self.ranks
     }
 
     pub(super) fn len(&self) -> usize {
@@ -116,6 +131,51 @@ impl Values {
         };
         self.fresh = fresh;
         result
+    }
+
+    /// What a node is where all inputs are those of so many ranks further, all around. Every reduction that has to be made takes
+    /// one of `budget` for each of its terms; what lies behind its end is unknown.
+    pub(super) fn shifted(&mut self, node: Node, ranks: u32, budget: &mut u64) -> Node {
+        if ranks == 0 {
+            return node;
+        }
+        if let Some(known) = self.known_shifted(node, ranks) {
+            return known;
+        }
+        let mut open = vec![node];
+        let mut terms = Vec::new();
+        while let Some(&node) = open.last() {
+            let Kind::Reduction(how, own) = self.kind(node) else { break };
+            if self.shifted.contains_key(&(node, ranks)) {
+                open.pop();
+                continue;
+            }
+            let before = open.len();
+            open.extend(own.iter().map(|term| term.node).filter(|term| self.known_shifted(*term, ranks).is_none()));
+            if open.len() > before {
+                continue;
+            }
+            terms.clear();
+            terms.extend(
+                own.iter().map(|term| (self.known_shifted(term.node, ranks).unwrap_or(UNKNOWN), term.shift as u64)),
+            );
+            *budget = budget.saturating_sub(terms.len() as u64);
+            if *budget == 0 {
+                return UNKNOWN;
+            }
+            let (result, _) = self.reduce(how, terms.iter().copied());
+            self.shifted.insert((node, ranks), result);
+            open.pop();
+        }
+        self.known_shifted(node, ranks).unwrap_or(UNKNOWN)
+    }
+
+    fn known_shifted(&self, node: Node, ranks: u32) -> Option<Node> {
+        match self.kind(node) {
+            Kind::Unknown => Some(UNKNOWN),
+            Kind::Input(rank) => Some(self.input((rank + ranks) % self.ranks)),
+            Kind::Reduction(..) => self.shifted.get(&(node, ranks)).copied(),
+        }
     }
 
     fn node(&mut self, how: How, hash: u64, terms: &[Term]) -> Node {

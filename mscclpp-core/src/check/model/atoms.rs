@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Size, Space};
-use crate::plan::PlanTree;
+use crate::plan::RankPlan;
 
 /// The pieces of all memories, numbered one memory after the other.
 #[derive(Default)]
@@ -25,10 +25,10 @@ pub(in super::super) fn number(rank: u32, memory: Space) -> usize {
 
 impl Atoms {
     /// Cuts where ranges of memories begin and end. Empty ranges cut nothing.
-    pub(super) fn cut(plan: &PlanTree, size: Size, ranges: &[(usize, Range<u64>)]) -> Self {
+    pub(super) fn cut(ranks: &[RankPlan], size: Size, ranges: &[(usize, Range<u64>)]) -> Self {
         // Memories reach as far as their buffers; packets of a rank lie in its scratch.
-        let mut lengths = Vec::with_capacity(plan.ranks.len() * 4);
-        for tables in &plan.ranks {
+        let mut lengths = Vec::with_capacity(ranks.len() * 4);
+        for tables in ranks {
             let chunks = [tables.input_chunks, tables.output_chunks, tables.scratch_chunks, tables.scratch_chunks];
             lengths.extend(chunks.map(|chunks| u64::from(chunks) * size.chunk()));
         }

@@ -24,17 +24,21 @@ pub(super) use uneven::uneven_sizes;
 use super::effect::effects;
 use super::pairing::{Pairs, signals, waits};
 use super::place::{Placed, home};
+use super::symmetry::Symmetry;
 use super::view::View;
 use crate::plan::{Op, OpKind, PlanTree};
 use crate::vocab::{BufferKind, ChannelKind, Protocol};
 
 /// A plan spelled out.
 pub(super) struct Model<'p> {
-    view: View<'p>,
+    pub(super) view: View<'p>,
     /// Its tables.
     pub(super) plan: &'p PlanTree,
     pub(super) pairs: &'p Pairs,
     pub(super) size: Size,
+    /// How many ranks are looked at, the first ones. Where they stand for all, whatever is said of ranks here is said of these.
+    pub(super) ranks: u32,
+    pub(super) symmetry: Option<&'p Symmetry>,
     pub(super) agents: Vec<Agent>,
     /// Per rank, its agents.
     pub(super) agents_of: Vec<Range<usize>>,
@@ -42,6 +46,8 @@ pub(super) struct Model<'p> {
     /// The steps of all agents, one agent after the other, and one more so that every step has a next one.
     steps: Vec<Step>,
     ids: Vec<u32>,
+    /// Where ranks stand for others: per id, by how much the rank is shifted that the signal goes to.
+    shifts: Vec<u32>,
     effects: Vec<Effect>,
     /// The first semaphore of each rank.
     semaphores: Vec<usize>,
@@ -92,6 +98,8 @@ pub(super) struct Effect {
     first: u32,
     end: u32,
     pub(super) owner: u32,
+    /// By how much the rank whose memory it really is is shifted from the owner.
+    pub(super) shift: u32,
     /// Position of the reference on its side of the operation.
     pub(super) position: u32,
     pub(super) memory: Space,
@@ -151,31 +159,43 @@ pub(super) const NOTHING: u32 = u32::MAX;
 impl<'p> Model<'p> {
     /// Spells out a plan that has passed the shape rule, for chunks of one size.
     pub(super) fn of(view: View<'p>, pairs: &'p Pairs, size: Size) -> Self {
+        Self::folded(view, pairs, size, None)
+    }
+
+    /// The same of a plan whose first ranks stand for all.
+    pub(super) fn folded(view: View<'p>, pairs: &'p Pairs, size: Size, symmetry: Option<&'p Symmetry>) -> Self {
         let plan = view.plan;
-        let mut semaphores = Vec::with_capacity(plan.ranks.len());
+        let ranks = symmetry.map_or(plan.ranks.len(), |symmetry| symmetry.own as usize);
+        let own = &plan.ranks[..ranks];
+        let mut semaphores = Vec::with_capacity(ranks);
         let mut units = Vec::new();
-        for tables in &plan.ranks {
+        for tables in own {
             semaphores.push(units.len());
             units.extend_from_slice(&tables.semaphores);
         }
-        let operations = view.operations();
+        let operations = view.operations() * ranks / plan.ranks.len().max(1);
         let mut build = Build {
             // Data mostly moves from one place to one other.
             ranges: Vec::with_capacity(2 * operations),
             barriers: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             epoch: 0,
+            blocks: own.iter().map(|rank| rank.blocks.len() as u32).sum(),
+            next: (0, 0),
         };
         let mut model = Self {
             view,
             plan,
             pairs,
             size,
-            agents: Vec::with_capacity(plan.ranks.iter().map(|rank| rank.blocks.len()).sum()),
-            agents_of: Vec::with_capacity(plan.ranks.len()),
+            ranks: ranks as u32,
+            symmetry,
+            agents: Vec::with_capacity(build.blocks as usize),
+            agents_of: Vec::with_capacity(ranks),
             atoms: Atoms::default(),
             steps: Vec::with_capacity(operations + 1),
             ids: Vec::with_capacity(operations),
+            shifts: Vec::new(),
             effects: Vec::with_capacity(2 * operations),
             semaphores,
             counters: vec![Traffic::NONE; pairs.counters()],
@@ -188,7 +208,7 @@ impl<'p> Model<'p> {
             has_loops: false,
             barriers_agree: true,
         };
-        for (rank, tables) in plan.ranks.iter().enumerate() {
+        for (rank, tables) in own.iter().enumerate() {
             let first = model.agents.len();
             for block in 0..tables.blocks.len() {
                 let begin = model.steps.len();
@@ -199,7 +219,9 @@ impl<'p> Model<'p> {
                         continue;
                     };
                     model.has_loops = true;
+                    let next = build.next;
                     for iteration in 0..size.trips(body) {
+                        build.next = next;
                         for (i, inner) in body.ops.iter().enumerate() {
                             let at = Placed { inside: Some((i, op)), op: inner, ..whole };
                             model.step(&mut build, &at, Some((iteration, body.unit)));
@@ -211,7 +233,7 @@ impl<'p> Model<'p> {
             model.agents_of.push(first..model.agents.len());
         }
         model.begin_step(OpKind::Nop, false, 0, 0);
-        model.atoms = Atoms::cut(plan, size, &build.ranges);
+        model.atoms = Atoms::cut(own, size, &build.ranges);
         for (effect, range) in model.effects.iter_mut().zip(&build.ranges) {
             (effect.first, effect.end) = model.atoms.numbers(range);
         }
@@ -231,11 +253,14 @@ impl<'p> Model<'p> {
 
     fn step(&mut self, build: &mut Build, at: &Placed<'p>, window: Option<(u64, u64)>) {
         use OpKind as K;
-        let (plan, pairs, op) = (self.plan, self.pairs, at.op);
+        let (plan, pairs, op, symmetry) = (self.plan, self.pairs, at.op, self.symmetry);
         let port = op.channel == Some(ChannelKind::Port);
         self.begin_step(op.kind, port, at.index, at.inside.map_or(0, |(i, _)| i as u32 + 1));
         let number = |found: Option<usize>| found.map_or(NOTHING, |counter| counter as u32);
         let (agent, epoch) = (self.agents.len() as u32, build.epoch);
+        // Those of shifted ranks have numbers of their own.
+        let all = plan.ranks.len() as u32 / self.ranks.max(1);
+        let agent_of = |shift: u32| (all - shift) % all * build.blocks + agent;
         let thread = |position| traffic::Thread { agent, position, epoch };
         if matches!(op.kind, K::Nop | K::Barrier) {
             build.epoch += 1;
@@ -270,17 +295,30 @@ impl<'p> Model<'p> {
                     if let Some(counter) = counter {
                         self.counters[counter].lower(thread(position));
                     }
+                    build.next.1 += 1;
                     self.ids.push(number(counter));
                 }
             }
             kind if signals(kind) || kind == K::Flush || port => {
                 let outgoing = pairs.outgoing(plan, at);
                 for (position, &id) in (0..).zip(&op.ids) {
-                    let counter = outgoing(id);
+                    let (counter, shift) = match symmetry {
+                        Some(symmetry) => {
+                            let (counter, shift) = symmetry.counters[build.next.1];
+                            (Some(counter as usize), shift)
+                        }
+                        None => (outgoing(id), 0),
+                    };
+                    build.next.1 += 1;
                     if let Some(counter) = counter.filter(|_| signals(kind)) {
-                        self.counters[counter].raise(thread(position));
+                        let thread = traffic::Thread { agent: agent_of(shift), ..thread(position) };
+                        self.counters[counter].raise(thread);
                     }
                     self.ids.push(number(counter));
+                    if shift > 0 {
+                        self.shifts.resize(self.ids.len(), 0);
+                        self.shifts[self.ids.len() - 1] = shift;
+                    }
                 }
             }
             _ => {}
@@ -290,16 +328,22 @@ impl<'p> Model<'p> {
         }
         let size = self.size;
         effects(plan, at, &mut |effect| {
-            let (buffer, index) = home(plan, effect.owner, effect.buffer, effect.range.index);
+            let (buffer, mut index) = home(plan, effect.owner, effect.buffer, effect.range.index);
             let memory = Space::of(buffer, effect.packets);
+            let (mut owner, mut shift) = (effect.owner, 0);
+            if let Some(symmetry) = symmetry {
+                index = symmetry.chunks[build.next.0];
+                (owner, shift) = (owner % symmetry.own, owner / symmetry.own);
+                build.next.0 += 1;
+            }
             let window =
                 window.map(|window| if memory == Space::Scratch { size.scratch_window(window) } else { window });
             let range = size.range(op.slice, window, index, effect.range.size);
-            let (owner, position, write) = (effect.owner, effect.position as u32, effect.write);
+            let (position, write) = (effect.position as u32, effect.write);
             build.ranges.push((atoms::number(owner, memory), range));
             self.has_packets |= effect.packets;
             self.has_plain_scratch |= memory == Space::Scratch;
-            self.effects.push(Effect { first: 0, end: 0, owner, position, memory, write });
+            self.effects.push(Effect { first: 0, end: 0, owner, shift, position, memory, write });
         });
     }
 
@@ -311,6 +355,21 @@ impl<'p> Model<'p> {
     /// The position of an id is that of the thread that serves it.
     pub(super) fn ids(&self, step: usize) -> &[u32] {
         &self.ids[self.steps[step].first_id as usize..self.steps[step + 1].first_id as usize]
+    }
+
+    /// By how much the rank is shifted to which the n-th channel of a step leads.
+    pub(super) fn shift(&self, step: usize, position: usize) -> u32 {
+        self.shifts.get(self.steps[step].first_id as usize + position).copied().unwrap_or(0)
+    }
+
+    /// Ranks that each rank stands for.
+    pub(super) fn shifts(&self) -> u32 {
+        self.plan.ranks.len() as u32 / self.ranks.max(1)
+    }
+
+    /// The agent that alone signals on a counter, or one that stands for it.
+    pub(super) fn signaller(&self, counter: u32) -> Option<usize> {
+        Some(self.counters[counter as usize].signaller()? % self.agents.len())
     }
 
     /// What a step does to memory, reads first, in the order of its references.
@@ -405,4 +464,8 @@ struct Build {
     arrivals: BTreeMap<(u32, u32), u32>,
     /// Block syncs so far.
     epoch: u32,
+    /// Thread blocks.
+    blocks: u32,
+    /// The next of the chunks and counters that the symmetry knows.
+    next: (usize, usize),
 }

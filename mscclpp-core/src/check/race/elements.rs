@@ -28,6 +28,10 @@ impl Races<'_, '_> {
         if old.grain != Grain::Packet || new.grain != Grain::Packet || !new.write {
             return false;
         }
+        // Not from rank to rank where some stand for others: then it takes a look at all of them.
+        if self.model.symmetry.is_some() {
+            return false;
+        }
         let (positions, begin) = (self.model.atoms.range(atom), self.begin(new));
         let places = positions.start - begin..positions.end - begin;
         let elements = Elements { agent: new.agent as usize, step: new.step as usize, places, met: positions.start };

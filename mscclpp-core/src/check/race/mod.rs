@@ -47,6 +47,7 @@ mod elements;
 mod packets;
 mod ports;
 pub(super) mod relaunch;
+mod ring;
 mod story;
 mod words;
 
@@ -64,6 +65,7 @@ use cells::{Access, Cells, First, Grain, NONE};
 use clock::{Clock, Clocks};
 use packets::{Carried, Heard, Shared, Told};
 use ports::Port;
+use ring::Ring;
 use words::{Word, Words};
 
 /// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
@@ -76,6 +78,7 @@ pub(super) struct Races<'m, 'p> {
     /// Thread blocks in the order of the model's agents, then the ports that are used.
     agents: Vec<Agent>,
     blocks: usize,
+    ring: Ring,
     /// Per channel end, its port as the threads see it that use it.
     ports: BTreeMap<u32, Vec<Port>>,
     /// Atoms of packets that are written more than once.
@@ -231,7 +234,7 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
                         knows = self.tell_port((id, by, thread), knows);
                     }
                     let relaxed = kind == K::RelaxedSignal;
-                    self.signals.send(id, (by, thread), Word { knows, relaxed });
+                    self.signal(id, (by, thread), step, Word { knows, relaxed });
                 }
             }
             _ if waits(kind) => {
@@ -260,14 +263,22 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
 }
 
 impl<'m, 'p> Races<'m, 'p> {
+    /// Whether there are numbers for all agents.
+    pub(super) fn fits(model: &Model<'p>) -> bool {
+        Ring::of(model).is_some()
+    }
+
+    /// About to look on while a plan runs whose agents can be numbered.
     pub(super) fn new(model: &'m Model<'p>) -> Self {
         let blocks = model.agents.len();
-        let mut clocks = Clocks::new(blocks + model.most_ports());
+        let ring = Ring::of(model).unwrap_or_default();
+        let mut clocks = Clocks::new(ring);
         let begun = |number| Agent { knows: clocks.of(number), ..Agent::default() };
         Self {
             model,
             agents: (0..blocks as u32).map(begun).collect(),
             blocks,
+            ring,
             ports: BTreeMap::new(),
             rewritten: BTreeSet::new(),
             awaited: Vec::new(),
@@ -283,6 +294,14 @@ impl<'m, 'p> Races<'m, 'p> {
             found: Diagnostics::default(),
             early: Diagnostics::default(),
         }
+    }
+
+    /// A thread signals, in a step.
+    fn signal(&mut self, id: u32, (by, thread): (u32, u32), step: usize, word: Word) {
+        // Who waits has its own view of all.
+        let back = self.ring.back(self.model.shift(step, thread as usize));
+        let knows = self.clocks.shifted(word.knows, back);
+        self.signals.send(id, (self.ring.moved(by, back), thread), Word { knows, ..word });
     }
 
     /// A data operation of a block, of which so many turns are over when it begins.
@@ -309,9 +328,11 @@ impl<'m, 'p> Races<'m, 'p> {
         if effect.write && !self.agents[by].heard.is_empty() {
             self.be_sure(by, step as u32, length);
         }
-        let (state, clocks) = (&self.agents[by], &self.clocks);
+        // Who has touched a memory is noted as its owner sees it.
+        let (state, clocks, ring) = (&self.agents[by], &self.clocks, self.ring);
+        let away = ring.places(effect.shift);
         let mut access = Access {
-            agent: by as u32,
+            agent: ring.moved(by as u32, ring.back(effect.shift)),
             count: turn,
             step: step as u32,
             atoms: (atoms.start as u32, atoms.end as u32),
@@ -328,13 +349,14 @@ impl<'m, 'p> Races<'m, 'p> {
             old.grain == Grain::Packet
                 && old.atoms == access.atoms
                 && access.grain == Grain::Packet
-                && state
-                    .heard
-                    .iter()
-                    .any(|heard| heard.length >= length && heard.of_element.over(clocks, old.agent) > old.count)
+                && state.heard.iter().any(|heard| {
+                    heard.length >= length && heard.of_element.over(clocks, ring.moved(old.agent, away)) > old.count
+                })
         };
         // Waiting for a packet's flag takes the place of an order.
         let awaits = packets && !effect.write && block;
+        let foreign =
+            effect.memory.is_callers() && (effect.shift > 0 || effect.owner as usize != self.model.agents[agent].rank);
         let (mut early, mut first) = (false, NONE);
         let mut race = None;
         // The first race is told, up to a number of them: only those are worth a close look.
@@ -345,10 +367,8 @@ impl<'m, 'p> Races<'m, 'p> {
             let write = self.cells.write(atom);
             if write == NONE {
                 if effect.memory.is_callers() {
-                    let owner = &self.model.agents_of[effect.owner as usize];
-                    early = early
-                        || effect.owner as usize != self.model.agents[agent].rank
-                            && !state.sure(length).any(|clock| clocks.knows_any(clock, owner));
+                    let owner = &ring.range(&self.model.agents_of[effect.owner as usize], effect.shift);
+                    early = early || foreign && !state.sure(length).any(|clock| clocks.knows_any(clock, owner));
                 } else {
                     if first == NONE {
                         first = self.knew.len() as u32;
@@ -367,20 +387,20 @@ impl<'m, 'p> Races<'m, 'p> {
                 let old = &self.accesses[write as usize];
                 // What an order of execution is worth for packets: their flags make them visible.
                 let known = match packets {
-                    true => clocks.over(state.knows, old.agent),
-                    false => clocks.seen(state.knows, old.agent),
+                    true => clocks.over(state.knows, ring.moved(old.agent, away)),
+                    false => clocks.seen(state.knows, ring.moved(old.agent, away)),
                 };
                 if ordered(old, &access, epoch, known) || packets && heard_of(old) {
                     fine_write = write;
                 } else if race.is_none() && !full && !(packets && self.follows(old, &access, atom)) {
-                    let over = ordered(old, &access, epoch, clocks.over(state.knows, old.agent));
-                    race = Some((write, atom, over));
+                    let over = clocks.over(state.knows, ring.moved(old.agent, away));
+                    race = Some((write, atom, ordered(old, &access, epoch, over)));
                 }
             }
             if effect.write {
                 for read in self.cells.reads(atom) {
                     let old = &self.accesses[read as usize];
-                    let known = clocks.over(state.knows, old.agent);
+                    let known = clocks.over(state.knows, ring.moved(old.agent, away));
                     let told = || heard_of(old) || self.follows(old, &access, atom);
                     if race.is_none() && !full && !(ordered(old, &access, epoch, known) || told()) {
                         race = Some((read, atom, false));

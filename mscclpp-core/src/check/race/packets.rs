@@ -75,10 +75,12 @@ impl Races<'_, '_> {
         let all = atoms.start <= old.atoms.0 as usize && old.atoms.1 as usize <= atoms.end;
         let alike = atoms.start == old.atoms.0 as usize && atoms.end <= old.atoms.1 as usize;
         let length = self.model.length(effect);
-        let of_any = carried.by_any;
         let part = Told { knows: carried.by_any, own: (old.agent, 0) };
         let of_all = if all { carried.by_all } else { part };
         let of_element = if alike { carried.by_element } else { part };
+        let away = self.ring.places(effect.shift);
+        let of_any = self.clocks.shifted(carried.by_any, away);
+        let [of_all, of_element] = [of_all, of_element].map(|told| self.clocks.shifted_told(told, away));
         let known = &mut self.agents[by].heard;
         // Who hears of two mostly hears of all the others, too.
         if known.len() == known.capacity() {
@@ -103,7 +105,12 @@ impl Races<'_, '_> {
             }
             self.rewritten.insert(atom);
         }
-        let carried = self.carried(by, step, effect, turn + 1);
+        let Carried { by_any, by_all, by_element } = self.carried(by, step, effect, turn + 1);
+        // As the owner of the memory sees it.
+        let back = self.ring.back(effect.shift);
+        let by_any = self.clocks.shifted(by_any, back);
+        let [by_all, by_element] = [by_all, by_element].map(|told| self.clocks.shifted_told(told, back));
+        let carried = Carried { by_any, by_all, by_element };
         self.carried.push(carried);
         self.carried.len() as u32 - 1
     }

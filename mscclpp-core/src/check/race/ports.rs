@@ -41,6 +41,16 @@ impl Races<'_, '_> {
         number
     }
 
+    /// The rank that a port leads to, which is behind a channel end: an own one, and by how much it is shifted from there.
+    pub(super) fn peer(&self, end: u32, port: &Port) -> (u32, u32) {
+        // The end may be that of a rank that the port's stands for.
+        let direction = self.model.pairs.direction(end as usize);
+        let (all, own) = (self.model.plan.ranks.len() as u32, self.model.ranks);
+        let rank = self.model.agents[port.agent as usize].rank as u32;
+        let peer = (rank + all - direction.from + direction.to) % all;
+        (peer % own, peer / own)
+    }
+
     /// A port hears from a thread that gives it something to do; what it can tell afterwards, all before being done.
     pub(super) fn tell_port(&mut self, end: (u32, u32, u32), word: Clock) -> Clock {
         let number = self.port(end, word);
@@ -80,7 +90,7 @@ impl Races<'_, '_> {
             }
             let knows = self.tell_port(end, word);
             if signals(kind) {
-                self.signals.send(end.0, (agent as u32, thread), Word { knows, relaxed: false });
+                self.signal(end.0, (agent as u32, thread), step, Word { knows, relaxed: false });
             }
             if kind == OpKind::PutWithSignalAndFlush {
                 self.flush(end);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::clock::Clock;
+use super::ring::Ring;
 use crate::check::model::{Model, NOTHING};
 use crate::check::pairing::signals;
 use crate::plan::OpKind;
@@ -80,10 +81,12 @@ impl Words {
         let mut shared: BTreeMap<u32, Shared> =
             shared.map(|(counter, initial, downs)| (counter, with(initial, downs))).collect();
         if !shared.is_empty() {
+            let ring = Ring::of(model).unwrap_or_default();
             for (agent, steps) in (0..).zip(model.agents.iter().map(|agent| agent.steps.clone())) {
                 for step in steps.filter(|step| raises(model.step_at(*step).kind)) {
                     for (thread, id) in (0..).zip(model.ids(step)) {
                         let Some(shared) = shared.get_mut(id) else { continue };
+                        let agent = ring.moved(agent, ring.back(model.shift(step, thread as usize)));
                         shared.sent.entry((agent, thread)).or_default().0 += 1;
                         shared.all += 1;
                     }

@@ -11,7 +11,9 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use super::Told;
+use super::ring::Ring;
 use tree::Trees;
+pub(super) use tree::WIDTH as LEAF;
 
 /// Per agent, how many of its turns are over, and of how many the writes can also be seen; or nothing. Whoever is known at all,
 /// even with no turn over, has begun its launch. A handle of something in [`Clocks`]; the default knows nothing.
@@ -38,9 +40,15 @@ pub(in super::super) struct Clocks {
     facts: Vec<Fact>,
     trees: Trees,
     gather: Gather,
+    ring: Ring,
+    /// Clocks that were shifted of late, by a part of their hash: the clock, by how many places, and the result.
+    shifted: Vec<(Clock, u32, Clock)>,
     /// What packets have told of late, by a part of its hash.
     heard: Vec<(SmallVec<[Told; 2]>, Clock)>,
 }
+
+/// Entries of what was shifted of late.
+const SHIFTED: usize = 1 << 8;
 
 /// Entries of what was heard of late.
 const HEARD: usize = 1 << 6;
@@ -62,9 +70,10 @@ impl Clock {
 
 impl Clocks {
     /// No clocks yet, over so many agents at most.
-    pub(super) fn new(agents: usize) -> Self {
+    pub(super) fn new(ring: Ring) -> Self {
+        let agents = ring.span();
         let (lists, facts) = (Vec::with_capacity(2 * agents), Vec::with_capacity(4 * agents));
-        let mut clocks = Self { lists, facts, trees: Trees::new(agents), gather: Gather::default(), heard: Vec::new() };
+        let mut clocks = Self { lists, facts, trees: Trees::new(ring.len()), ring, ..Self::default() };
         clocks.lists.push((0, 0));
         clocks
     }
@@ -137,6 +146,47 @@ impl Clocks {
             Some(tree) => self.trees.any(tree, &(0..usize::MAX), holds),
             None => self.facts[self.list(clock)].iter().any(|fact| holds(fact.agent)),
         }
+    }
+
+    /// The same of all agents that lie so many places behind those of whom this clock tells.
+    pub(super) fn shifted(&mut self, clock: Clock, places: u32) -> Clock {
+        if places == 0 || clock == Clock::default() {
+            return clock;
+        }
+        if self.shifted.is_empty() {
+            self.shifted.resize(SHIFTED, Default::default());
+        }
+        let hash = (u64::from(clock.0) << 32 | u64::from(places)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let place = (hash >> 32) as usize % SHIFTED;
+        let (known, by, result) = self.shifted[place];
+        if (known, by) == (clock, places) {
+            return result;
+        }
+        let ring = self.ring;
+        let result = match clock.tree() {
+            Some(tree) => Clock(self.trees.shifted(tree, ring, places) | TREE),
+            None => {
+                let (list, first) = (self.list(clock), self.facts.len());
+                // What goes over the end comes first.
+                let turn = list.start
+                    + self.facts[list.clone()].partition_point(|fact| fact.agent + places < ring.len() as u32);
+                for range in [turn..list.end, list.start..turn] {
+                    for place in range {
+                        let fact = self.facts[place];
+                        self.facts.push(Fact { agent: ring.moved(fact.agent, places), ..fact });
+                    }
+                }
+                self.listed(first)
+            }
+        };
+        self.shifted[place] = (clock, places, result);
+        result
+    }
+
+    /// What was told, of all agents that lie so many places further.
+    pub(super) fn shifted_told(&mut self, told: Told, places: u32) -> Told {
+        let (agent, over) = told.own;
+        Told { knows: self.shifted(told.knows, places), own: (self.ring.moved(agent, places), over) }
     }
 
     /// Learns that so many turns of an agent are over, and can be seen.
@@ -352,7 +402,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Clock, Clocks, Fact, Told};
+    use super::{Clock, Clocks, Fact, Ring, Told};
 
     /// Turns that are over, and that can be seen, by agent.
     type Facts = BTreeMap<u32, (u32, u32)>;
@@ -405,7 +455,7 @@ mod tests {
             (agents, all) in prop::sample::select(vec![9_u32, 16, 70, 400, 5000])
                 .prop_flat_map(|agents| (Just(agents), prop::collection::vec(facts(agents), 1..8))),
         ) {
-            let mut clocks = Clocks::new(agents as usize);
+            let mut clocks = Clocks::new(Ring::plain(agents));
             let each: Vec<Clock> = all.iter().map(|facts| clock(&mut clocks, facts)).collect();
             for relaxed in [false, true] {
                 let (mut sum, mut clock) = (Facts::new(), Clock::default());
@@ -420,6 +470,18 @@ mod tests {
                 }
                 let learned = clocks.learn(clock, agents / 2, 3);
                 same(&clocks, learned, &joined(&sum, &Facts::from([(agents / 2, (3, 3))]), false), agents)?;
+            }
+            // Agents that follow each other all around.
+            let ring = Ring::plain(agents);
+            let step = if agents.is_multiple_of(16) { 16 } else { agents };
+            for places in [step % agents, agents - step] {
+                let sum = &all[0];
+                let moved = sum.iter().map(|(agent, known)| ((agent + places) % agents, *known)).collect::<Facts>();
+                let shifted = clocks.shifted(each[0], places);
+                same(&clocks, shifted, &moved, agents)?;
+                let back = clocks.shifted(shifted, (agents - places) % agents);
+                prop_assert_eq!(ring.moved(ring.moved(1, places), (agents - places) % agents), 1);
+                same(&clocks, back, sum, agents)?;
             }
             // Twice each, since what was heard of late is remembered.
             for (turns, count) in [(4, 1), (4, all.len()), (2, all.len()), (4, 1), (4, all.len()), (2, all.len())] {

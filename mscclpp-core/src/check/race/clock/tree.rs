@@ -5,10 +5,11 @@
 
 use std::ops::Range;
 
+use super::super::ring::Ring;
 use super::Fact;
 
 /// Children of a node, and agents of a leaf.
-const WIDTH: usize = 16;
+pub(in super::super) const WIDTH: usize = 16;
 
 /// For each agent of a leaf one more than the turns that are over, 0 if nothing is known of it; behind these, for each how many
 /// can be seen.
@@ -124,6 +125,42 @@ impl Trees {
         for facts in facts.chunk_by(|one, other| slot(level, one.agent) == slot(level, other.agent)) {
             let slot = slot(level, facts[0].agent);
             node[slot] = self.learn_at(below, node[slot], facts, relaxed);
+        }
+        self.nodes[below].number(node)
+    }
+
+    /// The tree that knows of all agents that lie so many places further what another one knows of those at hand. Places are a
+    /// multiple of the width, so that leaves remain what they are.
+    pub(super) fn shifted(&mut self, tree: u32, ring: Ring, places: u32) -> u32 {
+        let mut leaves = Vec::new();
+        self.leaves_of(self.nodes.len(), tree, 0, &mut leaves);
+        // What goes over the end comes first.
+        let turn = leaves.partition_point(|(first, _)| first + places < ring.len() as u32);
+        leaves.rotate_left(turn);
+        leaves.iter_mut().for_each(|(first, _)| *first = ring.moved(*first, places));
+        self.planted(self.nodes.len(), &leaves)
+    }
+
+    /// The leaves of a subtree, each with its first agent.
+    fn leaves_of(&self, level: usize, number: u32, first: usize, leaves: &mut Vec<(u32, u32)>) {
+        match level.checked_sub(1) {
+            _ if number == 0 => {}
+            None => leaves.push((first as u32, number)),
+            Some(below) => {
+                let reach = WIDTH.pow(level as u32);
+                for (child, first) in self.nodes[below].get(number).iter().zip((first..).step_by(reach)) {
+                    self.leaves_of(below, *child, first, leaves);
+                }
+            }
+        }
+    }
+
+    /// The subtree of some leaves, in ascending order.
+    fn planted(&mut self, level: usize, leaves: &[(u32, u32)]) -> u32 {
+        let Some(below) = level.checked_sub(1) else { return leaves.first().map_or(0, |(_, leaf)| *leaf) };
+        let mut node: Node = [0; WIDTH];
+        for leaves in leaves.chunk_by(|one, other| slot(level, one.0) == slot(level, other.0)) {
+            node[slot(level, leaves[0].0)] = self.planted(below, leaves);
         }
         self.nodes[below].number(node)
     }

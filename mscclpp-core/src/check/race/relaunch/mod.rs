@@ -17,6 +17,7 @@ use super::super::MOST_FINDINGS;
 use super::super::model::Space;
 use super::cells::{Access, First, NONE};
 use super::clock::{Clock, Clocks};
+use super::ring::Ring;
 use super::{Races, Told, story};
 use crate::diag::Diagnostics;
 
@@ -40,13 +41,18 @@ pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
 
 /// What every rank knows when its blocks are done.
 struct Ends {
+    /// Per own rank; what others know is that, shifted.
     known: Vec<Clock>,
     clocks: Clocks,
-    /// Per agent, its rank.
+    ring: Ring,
+    /// Per agent of the own ranks, its rank.
     ranks: Vec<u32>,
     /// Per port, the rank it leads to, by the port's number behind the blocks.
-    peers: Vec<u32>,
+    peers: Vec<Rank>,
 }
+
+/// A rank: an own one, and by how much it is shifted from there.
+type Rank = (u32, u32);
 
 impl Ends {
     fn of(races: &mut Races) -> Self {
@@ -74,39 +80,49 @@ impl Ends {
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
         // Ports have none: nobody waits for them.
         ranks.resize(races.agents.len(), NONE);
-        let mut peers = vec![NONE; races.agents.len() - races.blocks];
+        let mut peers = vec![(NONE, 0); races.agents.len() - races.blocks];
         for (end, ports) in &races.ports {
-            let peer = races.model.pairs.direction(*end as usize).to;
-            ports.iter().for_each(|port| peers[port.number - races.blocks] = peer);
+            for port in ports {
+                peers[port.number - races.blocks] = races.peer(*end, port);
+            }
         }
-        Self { known, clocks, ranks, peers }
+        Self { known, clocks, ring: races.ring, ranks, peers }
     }
 
-    /// Whether an access is over when a rank is done.
-    fn cover(&self, rank: u32, access: &Access) -> bool {
-        self.clocks.over(self.known[rank as usize], access.agent) > access.count
+    /// The rank of a thread block; none of a port.
+    fn rank(&self, agent: u32) -> Option<Rank> {
+        let (own, shift) = self.ring.own(agent);
+        let rank = self.ranks.get(own as usize).copied().filter(|rank| *rank != NONE)?;
+        Some((rank, shift))
+    }
+
+    /// Whether an access, by an agent as `seen` from some own rank, is over when a rank is done.
+    fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access) -> bool {
+        let agent = self.ring.moved(seen, self.ring.back(shift));
+        self.clocks.over(self.known[rank as usize], agent) > access.count
     }
 
     /// Whether something holds of a rank of which something is known.
-    fn any_begun(&self, clock: Clock, mut holds: impl FnMut(u32) -> bool) -> bool {
-        let mut last = NONE;
+    fn any_begun(&self, clock: Clock, shift: u32, mut holds: impl FnMut(Rank) -> bool) -> bool {
+        let mut last = None;
+        let places = self.ring.places(shift);
         self.clocks.any(clock, &mut |agent| {
-            let rank = self.ranks[agent as usize];
-            rank != NONE && std::mem::replace(&mut last, rank) != rank && holds(rank)
+            let rank = self.rank(self.ring.moved(agent, places));
+            std::mem::replace(&mut last, rank) != rank && rank.is_some_and(&mut holds)
         })
     }
 }
 
 fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
     let model = races.model;
-    for rank in 0..model.plan.ranks.len() as u32 {
+    for rank in 0..model.ranks {
         for memory in [Space::Input, Space::Output] {
             for atom in model.atoms.of(rank, memory) {
                 let last = Some(races.cells.write(atom)).filter(|write| *write != NONE);
                 for access in last.into_iter().chain(races.cells.reads(atom)) {
                     let access = &races.accesses[access as usize];
-                    let own = ends.ranks[access.agent as usize] == rank;
-                    if !own && !ends.cover(rank, access) && found.len() < MOST_FINDINGS {
+                    let own = ends.rank(access.agent) == Some((rank, 0));
+                    if !own && !ends.cover((rank, 0), access.agent, access) && found.len() < MOST_FINDINGS {
                         found.push(story::late(model, races.blocks, access, atom));
                     }
                 }
@@ -137,33 +153,38 @@ fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
 /// own launch.
 fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) -> bool {
     let model = races.model;
-    let own = match ends.ranks[new.agent as usize] {
-        NONE => model.agents[model.agent_of(new.step as usize)].rank as u32,
-        rank => rank,
-    };
-    if ends.cover(own, old) {
+    let (ring, clocks) = (ends.ring, &ends.clocks);
+    // As the rank sees it whose step this is.
+    let own = (model.agents[model.agent_of(new.step as usize)].rank as u32, 0);
+    let shift = (model.shifts() - ring.own(new.agent).1) % model.shifts();
+    let seen = ring.moved(old.agent, ring.places(shift));
+    if ends.cover(own, seen, old) {
         return true;
     }
-    let its = ends.ranks[old.agent as usize];
     let double = model.plan.double_scratch;
-    let clocks = &ends.clocks;
     // Whoever knows of some of these agents that they have begun, in this launch or the one before, knows what it takes.
-    let begun = |agents| clocks.knows_any(knew, agents) || double && clocks.knows_any(ends.known[own as usize], agents);
-    if its != NONE && begun(&model.agents_of[its as usize]) {
+    let begun = |(rank, shift): Rank| {
+        let agents = &ring.range(&model.agents_of[rank as usize], shift);
+        clocks.knows_any(knew, agents) || double && clocks.knows_any(ends.known[own.0 as usize], agents)
+    };
+    if ends.rank(seen).is_some_and(begun) {
         return true;
     }
     // Mostly it is the rank in whose memory both are that has seen the end of the old one, or the rank that its port leads
     // to: the others need no look then.
-    let peer = (old.agent as usize).checked_sub(races.blocks).and_then(|port| ends.peers.get(port)).copied();
-    let likely = [Some(old.owner), peer].into_iter().flatten().filter(|rank| *rank != NONE);
-    if likely.into_iter().any(|rank| begun(&model.agents_of[rank as usize]) && ends.cover(rank, old)) {
+    let (number, by) = ring.own(seen);
+    let peer = (number as usize).checked_sub(races.blocks).and_then(|port| ends.peers.get(port)).copied();
+    let peer = peer.map(|(rank, further)| (rank, (further + by) % model.shifts()));
+    let likely = [Some((old.owner, shift)), peer].into_iter().flatten().filter(|rank| rank.0 != NONE);
+    if likely.into_iter().any(|rank| begun(rank) && ends.cover(rank, seen, old)) {
         return true;
     }
-    let covered = |rank: u32| {
-        let before = || ends.any_begun(ends.known[rank as usize], |other| ends.cover(other, old));
-        ends.cover(rank, old) || double && before()
+    let covered = |rank: Rank| {
+        let known = ends.known[rank.0 as usize];
+        let before = || ends.any_begun(known, rank.1, |other| ends.cover(other, seen, old));
+        ends.cover(rank, seen, old) || double && before()
     };
-    ends.any_begun(knew, covered) || covered(own)
+    ends.any_begun(knew, 0, covered) || covered(own)
 }
 
 #[cfg(test)]

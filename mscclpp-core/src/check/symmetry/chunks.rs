@@ -1,0 +1,149 @@
+//! Which chunks of a rank's memory take the place of which of an own rank's.
+
+use super::super::model::Space;
+use super::programs::{Deed, NO_HEAP, Programs};
+
+/// The chunks of one rank, by the number that the own rank of its kind gives them.
+#[derive(Default)]
+pub(super) struct Chunks {
+    /// Per space and chunk, one more than its number there; 0 if it is not known.
+    names: [Vec<u32>; 4],
+    /// Per space and number there, whether a chunk has it.
+    taken: [Vec<bool>; 4],
+    /// Per space and chunk, how many from there on are known to have numbers in a row.
+    rows: [Vec<u32>; 4],
+    /// Chunks that may still be looked at.
+    fuel: u64,
+    mine: Vec<Option<u32>>,
+    theirs: Vec<u32>,
+}
+
+/// A deed of a rank to an own one's memory, or to that of a rank of its kind.
+pub(super) struct Done {
+    pub(super) by: u32,
+    /// Its number among the deeds of `by`.
+    pub(super) number: u32,
+    pub(super) deed: Deed,
+    /// The first chunk if the memory is that of the own rank.
+    pub(super) chunk: u32,
+}
+
+impl Chunks {
+    /// Looks at so many chunks at most.
+    pub(super) fn new(fuel: u64) -> Self {
+        Self { fuel, ..Self::default() }
+    }
+
+    /// Forgets everything, about to look at a rank of so many chunks per space.
+    fn clear(&mut self, chunks: [u32; 4]) {
+        for (space, chunks) in chunks.into_iter().enumerate() {
+            let chunks = chunks as usize;
+            self.names[space].clear();
+            self.names[space].resize(chunks, 0);
+            self.taken[space].clear();
+            self.taken[space].resize(chunks, false);
+            self.rows[space].clear();
+            self.rows[space].resize(chunks, 0);
+        }
+    }
+
+    /// Finds the numbers of all chunks of the rank that is shifted so far from an own one, of which `done` tells what is done
+    /// to it. `None` if they contradict each other.
+    pub(super) fn find(
+        &mut self,
+        programs: &Programs,
+        done: &[Done],
+        shift: u32,
+        all: u32,
+        chunks: [u32; 4],
+    ) -> Option<()> {
+        self.clear(chunks);
+        let chunk = |done: &Done| {
+            let by = (shift + all - done.deed.shift) % all;
+            programs.chunks(done.by, by)[done.number as usize]
+        };
+        for done in done.iter().filter(|done| done.deed.heap == NO_HEAP) {
+            self.name(done.deed.space, chunk(done), done.chunk, done.deed.size)?;
+        }
+        let heaps = done.chunk_by(|one, other| (one.by, one.deed.heap) == (other.by, other.deed.heap));
+        for heap in heaps.filter(|heap| heap[0].deed.heap != NO_HEAP) {
+            let (mut mine, mut theirs) = (std::mem::take(&mut self.mine), std::mem::take(&mut self.theirs));
+            mine.clear();
+            theirs.clear();
+            for done in heap {
+                mine.push(Some(done.chunk));
+                theirs.push(chunk(done));
+            }
+            let same = self.are_same(heap, &mut mine, &theirs);
+            (self.mine, self.theirs) = (mine, theirs);
+            same?;
+        }
+        Some(())
+    }
+
+    /// Chunks from one on have numbers in a row.
+    fn name(&mut self, space: Space, chunk: u32, name: u32, size: u32) -> Option<()> {
+        let space = space as usize;
+        let known = *self.rows[space].get(chunk as usize)?;
+        if known >= size && self.names[space][chunk as usize] == name + 1 {
+            return Some(());
+        }
+        self.fuel = self.fuel.checked_sub(size.into())?;
+        let (from, to) = (chunk as usize, chunk as usize + size as usize);
+        let names = self.names[space].get_mut(from..to)?;
+        let taken = self.taken[space].get_mut(name as usize..name as usize + size as usize)?;
+        for ((known, taken), name) in names.iter_mut().zip(taken).zip(name + 1..) {
+            match *known {
+                0 if !*taken => (*known, *taken) = (name, true),
+                known if known == name => {}
+                _ => return None,
+            }
+        }
+        let row = &mut self.rows[space][from];
+        *row = size.max(*row);
+        Some(())
+    }
+
+    /// Whether what an operation combines are the chunks that the own rank's combines, in whatever order: those with `numbers`.
+    /// Chunks that nobody has given a number take those that are left, in their order.
+    fn are_same(&mut self, heap: &[Done], numbers: &mut [Option<u32>], chunks: &[u32]) -> Option<()> {
+        let Deed { space, size, .. } = heap[0].deed;
+        if heap.iter().any(|done| (done.deed.space, done.deed.size) != (space, size)) {
+            return None;
+        }
+        let (mut next, mut unknown) = (0, 0);
+        for &chunk in chunks {
+            let Some(number) = self.get(space, chunk) else {
+                unknown += 1;
+                continue;
+            };
+            // Mostly they begin elsewhere and are in order otherwise.
+            let place = (next..numbers.len()).chain(0..next).find(|place| numbers[*place] == Some(number))?;
+            numbers[place] = None;
+            next = place + 1;
+            self.name(space, chunk, number, size)?;
+        }
+        if unknown > 0 {
+            let mut left = numbers.iter().flatten();
+            for &chunk in chunks {
+                if self.get(space, chunk).is_none() {
+                    self.name(space, chunk, *left.next()?, size)?;
+                    unknown -= 1;
+                }
+            }
+        }
+        (unknown == 0).then_some(())
+    }
+
+    /// Gives the chunks of a space that nobody touches the numbers that are left, in their order.
+    pub(super) fn fill(&mut self, space: Space) {
+        let space = space as usize;
+        let mut left = (1..).zip(&self.taken[space]).filter(|(_, taken)| !**taken).map(|(name, _)| name);
+        self.names[space].iter_mut().filter(|name| **name == 0).for_each(|name| *name = left.next().unwrap_or(0));
+    }
+
+    /// The number of a chunk.
+    pub(super) fn get(&self, space: Space, chunk: u32) -> Option<u32> {
+        self.names[space as usize].get(chunk as usize)?.checked_sub(1)
+    }
+}

@@ -1,0 +1,290 @@
+//! The programs of all ranks, held against those of the first ones.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::super::effect::effects;
+use super::super::model::Space;
+use super::super::pairing::{Pairs, signals, waits};
+use super::super::place::{Placed, each_of, home};
+use super::super::view::View;
+use crate::plan::{Op, OpKind, RankPlan};
+use crate::vocab::ChannelKind;
+
+/// What the programs of the first ranks do, and where those of the others do the same.
+pub(super) struct Programs {
+    /// Per own rank, what its operations do to memory, in their order, and which channels they use.
+    pub(super) deeds: Vec<Vec<Deed>>,
+    ways: Vec<Vec<Way>>,
+    /// Per own rank and operation, the ends of its deeds and ways.
+    ends: Vec<Vec<(u32, u32)>>,
+    /// Per own rank, the first of its entries in `chunks` and in `counters`, and how many each rank of its kind has.
+    places: Vec<[(usize, usize); 2]>,
+    /// By own rank, by shift, the first chunk of every deed.
+    chunks: Vec<u32>,
+    /// By own rank, by shift, the counter of every channel that is used.
+    counters: Vec<u32>,
+}
+
+/// What an operation does to a range of a memory, but for where the range begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Deed {
+    /// The owner of the memory: an own rank, and by how much it is shifted from there, seen from who does it.
+    pub(super) owner: u32,
+    pub(super) shift: u32,
+    pub(super) space: Space,
+    /// Chunks.
+    pub(super) size: u32,
+    position: u32,
+    write: bool,
+    /// Number of the operation if it does the same to others in no order: sources that are combined.
+    pub(super) heap: u32,
+}
+
+/// Number of no operation.
+pub(super) const NO_HEAP: u32 = u32::MAX;
+
+/// One operation.
+#[derive(Default)]
+struct Flat {
+    deeds: Vec<(Deed, u32)>,
+    /// Counters, and for each its direction as seen from the rank.
+    counters: Vec<(u32, Way)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Way {
+    from: u32,
+    to: u32,
+    number: u32,
+    kind: ChannelKind,
+    /// By how much the rank is shifted to which it leads.
+    shift: u32,
+}
+
+impl Programs {
+    /// Of a plan of which each so many ranks do what the first ones do, up to chunks. `None` if they do not.
+    pub(super) fn of(view: View, pairs: &Pairs, own: u32) -> Option<Self> {
+        let mut programs = Self {
+            deeds: Vec::with_capacity(own as usize),
+            ways: Vec::with_capacity(own as usize),
+            ends: Vec::with_capacity(own as usize),
+            places: Vec::with_capacity(own as usize),
+            chunks: Vec::new(),
+            counters: Vec::new(),
+        };
+        let ranks = view.plan.ranks.len() as u32;
+        for rank in 0..own {
+            programs.add(view, pairs, own, rank)?;
+            for other in (rank + own..ranks).step_by(own as usize) {
+                programs.compare(view, pairs, own, (rank, other))?;
+            }
+        }
+        Some(programs)
+    }
+
+    /// The first chunk of every deed of an own rank, where another one of its kind does it.
+    pub(super) fn chunks(&self, own: u32, shift: u32) -> &[u32] {
+        let (first, len) = self.places[own as usize][0];
+        &self.chunks[first + shift as usize * len..][..len]
+    }
+
+    /// The counter of every channel that an own rank uses, where another one of its kind does.
+    pub(super) fn counters(&self, own: u32, shift: u32) -> &[u32] {
+        let (first, len) = self.places[own as usize][1];
+        &self.counters[first + shift as usize * len..][..len]
+    }
+
+    /// The shift of the rank to which each channel leads that an own rank uses.
+    pub(super) fn shifts(&self, rank: u32) -> impl Iterator<Item = u32> {
+        self.ways[rank as usize].iter().map(|way| way.shift)
+    }
+
+    fn add(&mut self, view: View, pairs: &Pairs, own: u32, rank: u32) -> Option<()> {
+        let firsts = [self.chunks.len(), self.counters.len()];
+        let (mut deeds, mut ways, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut flat, mut whole) = (Flat::default(), true);
+        each_of(view, rank as usize..rank as usize + 1, &mut |at| {
+            whole &= flat.fill(view, pairs, own, &at).is_some();
+            for &(mut deed, chunk) in &flat.deeds {
+                // What is combined may be named in any order.
+                let heap = at.op.kind.is_reduce() && !deed.write && deed.position > 0;
+                deed.heap = if heap && (deed.owner, deed.shift) == (rank, 0) { ends.len() as u32 } else { NO_HEAP };
+                deeds.push(deed);
+                self.chunks.push(chunk);
+            }
+            self.counters.extend(flat.counters.iter().map(|(counter, _)| *counter));
+            ways.extend(flat.counters.iter().map(|(_, way)| *way));
+            ends.push((deeds.len() as u32, ways.len() as u32));
+        });
+        self.places.push([(firsts[0], deeds.len()), (firsts[1], ways.len())]);
+        self.deeds.push(deeds);
+        self.ways.push(ways);
+        self.ends.push(ends);
+        whole.then_some(())
+    }
+
+    /// Holds a rank against the own rank of its kind.
+    fn compare(&mut self, view: View, pairs: &Pairs, own: u32, (one, other): (u32, u32)) -> Option<()> {
+        let [a, b] = [one, other].map(|rank| &view.plan.ranks[rank as usize]);
+        if !are_tables_alike(a, b) {
+            return None;
+        }
+        let (mut number, mut flat) = (0, Flat::default());
+        for block in 0..a.blocks.len() {
+            let [list, others] = [one, other].map(|rank| view.ops(rank as usize, block));
+            if list.len() != others.len() {
+                return None;
+            }
+            for (index, (op, like)) in list.iter().zip(others).enumerate() {
+                let instances = view.instances();
+                let at = Placed { rank: other as usize, block, index, inside: None, op: like, instances };
+                self.hold(view, pairs, own, (one, number), op, &at, &mut flat, list)?;
+                number += 1;
+                let (Some(body), Some(likes)) = (&op.body, &like.body) else { continue };
+                for (i, (inner, other)) in body.ops.iter().zip(&likes.ops).enumerate() {
+                    let at = Placed { inside: Some((i, like)), op: other, ..at };
+                    self.hold(view, pairs, own, (one, number), inner, &at, &mut flat, list)?;
+                    number += 1;
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Notes what another rank does where an own one does operation `number`.
+    #[expect(clippy::too_many_arguments, reason = "what is compared, and where")]
+    fn hold(
+        &mut self,
+        view: View,
+        pairs: &Pairs,
+        own: u32,
+        (rank, number): (u32, usize),
+        op: &Op,
+        at: &Placed,
+        theirs: &mut Flat,
+        block: &[Op],
+    ) -> Option<()> {
+        if !are_alike(op, at.op) {
+            return None;
+        }
+        theirs.fill(view, pairs, own, at)?;
+        let rank = rank as usize;
+        let begin = number.checked_sub(1).map_or((0, 0), |before| self.ends[rank][before]);
+        let end = self.ends[rank][number];
+        let deeds = &self.deeds[rank][begin.0 as usize..end.0 as usize];
+        let ways = &self.ways[rank][begin.1 as usize..end.1 as usize];
+        if deeds.len() != theirs.deeds.len() || ways.len() != theirs.counters.len() {
+            return None;
+        }
+        // Which channel of the other's takes the place of each. What threads give to ports, each to its own, is in no order.
+        let mut order: SmallVec<[u32; 16]> = SmallVec::new();
+        if ways.iter().zip(&theirs.counters).any(|(way, (_, other))| way != other) {
+            let pairs = [op.srcs.len(), op.dsts.len()] == [op.ids.len(); 2];
+            if !(pairs && op.kind.is_data() && op.channel == Some(ChannelKind::Port) && has_one_with_ids(block)) {
+                return None;
+            }
+            let mut free = theirs.counters.iter().map(|(_, way)| Some(*way)).collect::<SmallVec<[_; 16]>>();
+            let mut next = 0;
+            for way in ways {
+                // Mostly the next one, since orders begin elsewhere.
+                let place = (next..free.len()).chain(0..next).find(|place| free[*place] == Some(*way))?;
+                free[place] = None;
+                order.push(place as u32);
+                next = place + 1;
+            }
+        }
+        let place = |i: usize| order.get(i).map_or(i, |place| *place as usize);
+        self.counters.extend((0..ways.len()).map(|i| theirs.counters[place(i)].0));
+        let mut taken: SmallVec<[u64; 4]> = smallvec![0; deeds.len().div_ceil(64)];
+        for (i, deed) in deeds.iter().enumerate() {
+            let position = place(deed.position as usize);
+            let wanted = Deed { position: position as u32, heap: NO_HEAP, ..*deed };
+            let likely = i - deed.position as usize + position;
+            let found = match theirs.deeds.get(likely) {
+                Some((other, _)) if *other == wanted => likely,
+                // The members of a switch come in the order of their numbers.
+                _ => theirs.deeds.iter().position(|(other, _)| *other == wanted)?,
+            };
+            let (word, bit) = (found / 64, 1 << (found % 64));
+            if taken[word] & bit > 0 {
+                return None;
+            }
+            taken[word] |= bit;
+            self.chunks.push(theirs.deeds[found].1);
+        }
+        Some(())
+    }
+}
+
+impl Flat {
+    /// `None` if a channel is not there.
+    fn fill(&mut self, view: View, pairs: &Pairs, own: u32, at: &Placed) -> Option<()> {
+        let plan = view.plan;
+        let ranks = plan.ranks.len() as u32;
+        let rank = at.rank as u32;
+        let back = rank - rank % own;
+        let seen = |other: u32| if other >= back { other - back } else { other + ranks - back };
+        self.deeds.clear();
+        self.counters.clear();
+        effects(plan, at, &mut |effect| {
+            let (buffer, index) = home(plan, effect.owner, effect.buffer, effect.range.index);
+            let (owner, position) = (seen(effect.owner), effect.position as u32);
+            let deed = Deed {
+                owner: owner % own,
+                shift: owner / own,
+                space: Space::of(buffer, effect.packets),
+                size: effect.range.size,
+                position,
+                write: effect.write,
+                heap: NO_HEAP,
+            };
+            self.deeds.push((deed, index));
+        });
+        let (waits, op) = (waits(at.op.kind), at.op);
+        if waits || signals(op.kind) || op.kind == OpKind::Flush || op.channel == Some(ChannelKind::Port) {
+            let (incoming, outgoing) = (pairs.incoming(plan, at), pairs.outgoing(plan, at));
+            for &id in &op.ids {
+                let counter = if waits { incoming(id) } else { outgoing(id) }?;
+                let way = pairs.direction(counter);
+                let way = Way { from: seen(way.from), to: seen(way.to), number: way.number, kind: way.kind, shift: 0 };
+                self.counters.push((counter as u32, Way { shift: way.to / own, ..way }));
+            }
+        }
+        Some(())
+    }
+}
+
+/// Whether two ranks have as many of everything.
+fn are_tables_alike(one: &RankPlan, other: &RankPlan) -> bool {
+    (one.input_chunks, one.output_chunks, one.scratch_chunks)
+        == (other.input_chunks, other.output_chunks, other.scratch_chunks)
+        && one.semaphores == other.semaphores
+        && one.blocks.len() == other.blocks.len()
+}
+
+/// Whether two operations differ at most in channels and in which chunks they touch of whose memory.
+fn are_alike(one: &Op, other: &Op) -> bool {
+    (one.kind, one.channel, one.reduce, one.sync) == (other.kind, other.channel, other.reduce, other.sync)
+        && (one.slice, one.blocks) == (other.slice, other.blocks)
+        && one.ids.len() == other.ids.len()
+        && (one.srcs.len(), one.dsts.len()) == (other.srcs.len(), other.dsts.len())
+        && (!has_numbers_of_rank(one.kind) || one.ids == other.ids)
+        && match (&one.body, &other.body) {
+            (None, None) => true,
+            (Some(one), Some(other)) => {
+                (one.unit, one.num_chunks, one.ops.len()) == (other.unit, other.num_chunks, other.ops.len())
+            }
+            _ => false,
+        }
+}
+
+/// Whether only one of some operations has anything that is done by single threads.
+fn has_one_with_ids(ops: &[Op]) -> bool {
+    let numbered = |op: &&Op| op.body.is_some() || !op.ids.is_empty() && op.kind != OpKind::Barrier;
+    ops.iter().filter(numbered).count() == 1 && ops.iter().all(|op| op.body.is_none())
+}
+
+/// Whether the numbers of an operation are those of its rank, not of its block's tables.
+fn has_numbers_of_rank(kind: OpKind) -> bool {
+    matches!(kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier)
+}

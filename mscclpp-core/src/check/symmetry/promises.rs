@@ -1,0 +1,136 @@
+//! What is promised of shifted ranks against what is promised of the own ones.
+
+use super::super::model::Space;
+use super::super::place::home;
+use super::chunks::Chunks;
+use crate::collective::{CollectiveKind, Content, Extent};
+use crate::plan::PlanTree;
+use crate::vocab::BufferKind;
+
+/// The chunks of all inputs and outputs, by the numbers that the own ranks give them.
+pub(super) struct Promises {
+    own: u32,
+    extent: Extent,
+    /// Per rank and chunk.
+    inputs: Vec<u32>,
+    outputs: Vec<u32>,
+    fuel: u64,
+}
+
+/// The number of a chunk that nobody touches.
+const UNKNOWN: u32 = u32::MAX;
+
+impl Promises {
+    /// About to look at a plan. `None` if that would take more than `fuel`, or its collective promises nothing that could be shifted.
+    pub(super) fn new(plan: &PlanTree, own: u32, fuel: u64) -> Option<Self> {
+        use CollectiveKind as K;
+        if !matches!(plan.collective.kind, K::AllReduce | K::AllGather | K::ReduceScatter | K::AllToAll | K::SendRecv) {
+            return None;
+        }
+        let tables = plan.ranks.first()?;
+        let ranks = plan.ranks.len() as u32;
+        let extent = Extent { ranks, input: tables.input_chunks, output: tables.output_chunks, distance: 1 };
+        let chunks = u64::from(extent.input) + u64::from(extent.output);
+        if chunks.checked_mul(ranks.into())? > fuel {
+            return None;
+        }
+        let alike =
+            |rank: &&crate::plan::RankPlan| (rank.input_chunks, rank.output_chunks) == (extent.input, extent.output);
+        if !plan.ranks[..own as usize].iter().all(|rank| alike(&rank)) {
+            return None;
+        }
+        let names = |chunks: u32| (0..own).flat_map(|_| 0..chunks).collect::<Vec<_>>();
+        let (mut inputs, mut outputs) = (names(extent.input), names(extent.output));
+        inputs.resize(ranks as usize * extent.input as usize, UNKNOWN);
+        outputs.resize(ranks as usize * extent.output as usize, UNKNOWN);
+        Some(Self { own, extent, inputs, outputs, fuel })
+    }
+
+    /// Notes the numbers of the chunks of a rank that is shifted from an own one.
+    pub(super) fn note(&mut self, plan: &PlanTree, chunks: &Chunks, own: u32, rank: u32) {
+        let Extent { input, output, .. } = self.extent;
+        for (kind, count, names) in
+            [(BufferKind::Input, input, &mut self.inputs), (BufferKind::Output, output, &mut self.outputs)]
+        {
+            let (_, first) = home(plan, own, kind, 0);
+            for (chunk, name) in (0..count).zip(&mut names[rank as usize * count as usize..]) {
+                let (buffer, place) = home(plan, rank, kind, chunk);
+                let number = chunks.get(Space::of(buffer, false), place);
+                *name =
+                    number.and_then(|number| number.checked_sub(first)).filter(|name| *name < count).unwrap_or(UNKNOWN);
+            }
+        }
+    }
+
+    pub(super) fn input(&self, rank: u32, chunk: u32) -> u32 {
+        self.inputs[rank as usize * self.extent.input as usize + chunk as usize]
+    }
+
+    pub(super) fn keeps_inputs(&self) -> bool {
+        self.inputs
+            .chunks(self.extent.input.max(1) as usize)
+            .all(|chunks| (0..).zip(chunks).all(|(chunk, name)| chunk == *name))
+    }
+
+    /// Whether every rank is promised what the own rank of its kind is, chunk by chunk.
+    pub(super) fn hold(&mut self, plan: &PlanTree) -> bool {
+        let Extent { ranks, output, .. } = self.extent;
+        // What an output chunk of an own rank is to hold: promises are in ascending order and may span chunks.
+        let promised = |rank: u32| {
+            let mut chunks = vec![None; output as usize];
+            for promise in plan.collective.promises(self.extent, rank) {
+                for i in 0..promise.len {
+                    let content = match promise.content {
+                        Content::Input { rank, chunk } => Content::Input { rank, chunk: chunk + i },
+                        Content::Reduction { chunk } => Content::Reduction { chunk: chunk + i },
+                    };
+                    if let Some(place) = chunks.get_mut((promise.chunk + i) as usize) {
+                        *place = Some(content);
+                    }
+                }
+            }
+            chunks
+        };
+        let own: Vec<_> = (0..self.own).map(promised).collect();
+        let kept = self.keeps_inputs();
+        if plan.collective.kind == CollectiveKind::SendRecv && !kept {
+            // Who sends to whom is not known here.
+            return false;
+        }
+        for rank in self.own..ranks {
+            let back = rank - rank % self.own;
+            let unshifted = |other: u32| if other >= back { other - back } else { other + ranks - back };
+            let names = &self.outputs[rank as usize * output as usize..][..output as usize];
+            for (theirs, name) in promised(rank).into_iter().zip(names) {
+                let Some(mine) = own[(rank % self.own) as usize].get(*name as usize) else { return false };
+                let input = |rank, chunk| Some(self.input(rank, chunk)).filter(|name| *name != UNKNOWN);
+                let same = match (theirs, *mine) {
+                    (None, None) => true,
+                    (Some(Content::Input { rank, chunk }), Some(Content::Input { rank: like, chunk: mine })) => {
+                        like == unshifted(rank)
+                            && input(rank, chunk).is_some_and(|name| Some(name) == input(like, mine))
+                    }
+                    (Some(Content::Reduction { chunk }), Some(Content::Reduction { chunk: mine })) if kept => {
+                        chunk == mine
+                    }
+                    (Some(Content::Reduction { chunk }), Some(Content::Reduction { chunk: mine })) => {
+                        match self.fuel.checked_sub(ranks.into()) {
+                            Some(fuel) => self.fuel = fuel,
+                            None => return false,
+                        }
+                        let input = |rank, chunk| self.input(rank, chunk);
+                        (0..ranks).all(|rank| {
+                            let name = input(rank, chunk);
+                            name != UNKNOWN && name == input(unshifted(rank), mine)
+                        })
+                    }
+                    _ => false,
+                };
+                if !same {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
