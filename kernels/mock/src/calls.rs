@@ -11,8 +11,8 @@ use mscclpp_kernels::argument_bytes;
 
 use crate::code::{self, Code, of, said};
 use crate::images::name_of;
-use crate::physical;
 use crate::state::{self, DEVICES, called, called_here};
+use crate::{multicast, physical};
 
 // Attributes of devices.
 const MULTIPROCESSOR_COUNT: c_int = 16;
@@ -30,6 +30,9 @@ const BUFFER_ID: c_int = 7;
 
 /// A flag of `cuIpcOpenMemHandle`.
 const LAZY_ENABLE_PEER_ACCESS: c_uint = 1;
+
+/// Physical memory comes in units of so many bytes.
+const UNIT: usize = 1 << 16;
 
 /// A kind of handle that is exported.
 const POSIX_FILE_DESCRIPTOR: c_uint = 1;
@@ -115,7 +118,8 @@ calls! {
         match attribute {
             MULTIPROCESSOR_COUNT => Ok(132),
             COMPUTE_CAPABILITY_MAJOR => Ok(9),
-            COMPUTE_CAPABILITY_MINOR | MULTICAST_SUPPORTED => Ok(0),
+            COMPUTE_CAPABILITY_MINOR => Ok(0),
+            MULTICAST_SUPPORTED => Ok(c_int::from(state::has_multicast(ordinal(device)?))),
             VIRTUAL_MEMORY_SUPPORTED | FILES_SUPPORTED => Ok(1),
             _ => Err(code::INVALID_VALUE),
         }
@@ -201,15 +205,54 @@ calls! {
 
     fn cuMemGetAllocationGranularity(unit: *mut usize, _wanted: *const c_void, _option: c_uint) -> unit {
         called_here("cuMemGetAllocationGranularity")?;
-        Ok(1 << 16)
+        Ok(UNIT)
+    }
+
+    fn cuMulticastGetGranularity(unit: *mut usize, wanted: *const multicast::Wanted, _option: c_uint) -> unit {
+        // SAFETY: the caller's struct.
+        let multicast::Wanted { devices, bytes, .. } = unsafe { wanted.read() };
+        ask(|driver| driver.multicast_unit(devices, bytes as u64)).map(|unit| unit as usize)
+    }
+
+    fn cuMulticastCreate(object: *mut u64, wanted: *const multicast::Wanted) -> object {
+        // SAFETY: the caller's struct.
+        let multicast::Wanted { devices, bytes, handle_types, flags } = unsafe { wanted.read() };
+        if (handle_types, flags) != (u64::from(POSIX_FILE_DESCRIPTOR), 0) {
+            return Err(code::INVALID_VALUE);
+        }
+        let made = ask(|driver| driver.create_multicast(devices, bytes as u64))?;
+        multicast::add(made, bytes as u64)
+    }
+
+    fn cuMulticastAddDevice(object: u64, device: c_int) {
+        let object = multicast::handle(object)?;
+        state::driver_of(ordinal(device)?)?.join_multicast(object).map_err(said)
+    }
+
+    fn cuMulticastBindMem(object: u64, at: usize, memory: u64, from: usize, bytes: usize, _flags: u64) {
+        if (at, from) != (0, 0) {
+            return Err(code::INVALID_VALUE);
+        }
+        let object = multicast::handle(object)?;
+        ask(|driver| driver.bind_multicast(object, memory, bytes as u64))
+    }
+
+    fn cuMulticastUnbind(object: u64, device: c_int, _at: usize, bytes: usize) {
+        let object = multicast::handle(object)?;
+        state::driver_of(ordinal(device)?)?.unbind_multicast(object, bytes as u64).map_err(said)
     }
 
     fn cuMemCreate(memory: *mut u64, bytes: usize, _wanted: *const c_void, _flags: u64) -> memory {
-        ask(|driver| driver.alloc_shared(bytes as u64, &[])).map(physical::add)
+        // For all devices: which of them it is mapped for is said later.
+        let all: Vec<u32> = (0..DEVICES as u32).collect();
+        ask(|driver| driver.alloc_shared(bytes as u64, &all)).map(physical::add)
     }
 
     fn cuMemRelease(memory: u64) {
         called_here("cuMemRelease")?;
+        if multicast::is_one(memory) {
+            return multicast::release(memory);
+        }
         physical::change(memory, |memory| memory.handles -= 1)
     }
 
@@ -220,6 +263,10 @@ calls! {
 
     fn cuMemExportToShareableHandle(file: *mut c_int, memory: u64, kind: c_uint, _flags: u64) -> file {
         called_here("cuMemExportToShareableHandle")?;
+        if multicast::is_one(memory) && kind == POSIX_FILE_DESCRIPTOR {
+            let object = multicast::handle(memory)?;
+            return ask(|driver| driver.export_multicast(object)).map(IntoRawFd::into_raw_fd);
+        }
         match (kind, ask(|driver| driver.export(memory))?) {
             (POSIX_FILE_DESCRIPTOR, Export::File(file)) => Ok(file.into_raw_fd()),
             _ => Err(code::INVALID_VALUE),
@@ -235,22 +282,30 @@ calls! {
         let file = unsafe { BorrowedFd::borrow_raw(file as c_int) }.try_clone_to_owned();
         let file = std::fs::File::from(file.map_err(|_| code::INVALID_VALUE)?);
         let bytes = file.metadata().map_err(|_| code::INVALID_VALUE)?.len();
+        // Physical memory comes in whole units.
+        if !bytes.is_multiple_of(UNIT as u64) {
+            let object = ask(|driver| driver.import_multicast(file.into()))?;
+            return multicast::add(object, 0);
+        }
         ask(|driver| driver.import(Export::File(file.into()), bytes)).map(physical::add)
     }
 
     fn cuMemAddressReserve(address: *mut u64, bytes: usize, _align: usize, _wish: u64, _flags: u64) -> address {
         called_here("cuMemAddressReserve")?;
-        physical::reserve(bytes as u64)
+        physical::reserve(bytes as u64).or_else(|_| multicast::reserve(bytes as u64))
     }
 
     fn cuMemAddressFree(address: u64, _bytes: usize) {
         called_here("cuMemAddressFree")?;
+        if let Some(freed) = multicast::free(address) {
+            return freed;
+        }
         physical::change(address, |memory| memory.reserved = false)
     }
 
     fn cuMemMap(address: u64, _bytes: usize, _offset: usize, memory: u64, _flags: u64) {
         called_here("cuMemMap")?;
-        if address != memory {
+        if address != memory && !multicast::is_mapped(address, memory) {
             return Err(code::INVALID_VALUE);
         }
         Ok(())

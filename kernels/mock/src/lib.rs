@@ -11,5 +11,6 @@
 mod calls;
 mod code;
 mod images;
+mod multicast;
 mod physical;
 mod state;

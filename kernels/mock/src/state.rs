@@ -42,7 +42,7 @@ thread_local! {
 static MACHINES: Mutex<BTreeMap<usize, Vec<Option<SharedDriver>>>> = Mutex::new(BTreeMap::new());
 
 /// Settings of `count` devices that share a machine, from the next time that their contexts are made. `failing`: the call that
-/// fails, or null.
+/// fails, or null. `multicast`: how many of the first ones have multicast objects.
 ///
 /// # Safety
 /// `failing` is null or a text.
@@ -55,6 +55,7 @@ unsafe extern "C" fn mock_cuda_options(
     others: bool,
     failing: *const c_char,
     nth: u64,
+    multicast: u32,
 ) {
     let failing = match failing.is_null() {
         true => None,
@@ -68,10 +69,16 @@ unsafe extern "C" fn mock_cuda_options(
     let mut devices = devices();
     for number in first..first + count {
         let device = devices.entry(number as usize).or_default();
-        device.options = Options { seed, stop_at_one_of, others, failing, patience, ..Options::default() };
+        device.options = Options { seed, stop_at_one_of, others, failing, patience, multicast, ..Options::default() };
         device.machine = (first as usize, count);
         device.calls = 0;
     }
+}
+
+/// Whether a device has multicast objects.
+pub(crate) fn has_multicast(device: usize) -> bool {
+    let devices = devices();
+    devices.get(&device).is_some_and(|of| (device - of.machine.0) < of.options.multicast as usize)
 }
 
 /// The number of a device among those of another one's machine, if it is one of them.

@@ -104,7 +104,7 @@ fn main() -> ExitCode {
     let faults = faults.map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
     let mock_faults = faults::on_mock(&mock).into_iter().map(|trial| trial.with_ignored_flag(mock.is_err()));
     let mock_processes = Trial::test("mock::processes::of_the_system", move || processes::of_the_system(seed, "mock"));
-    let mock_nodes = nodes::on_mock(seed).into_iter().chain([mock_processes]);
+    let mock_nodes = nodes::on_mock(seed).into_iter().chain([mock_processes]).chain(switches::on_mock(&mock));
     let mock_faults = mock_faults.chain(mock_nodes.map(|trial| trial.with_ignored_flag(mock.is_err())));
     let threaded = threads::tests(no_simulator.as_ref());
     let trials =

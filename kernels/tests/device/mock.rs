@@ -9,8 +9,8 @@ use mscclpp_exec::cuda::{Device, Unavailable};
 use mscclpp_kernels::Options;
 
 /// `mock_cuda_options`: first device, number of devices, seed, one stop in so many accesses, whether other machines take part,
-/// the call that fails and which of them.
-type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, bool, *const c_char, u64);
+/// the call that fails and which of them, how many devices have multicast objects.
+type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, bool, *const c_char, u64, u32);
 
 /// The library, and which of its devices are in use.
 pub(crate) struct Driver {
@@ -74,9 +74,9 @@ impl Driver {
         let (call, nth) =
             (failing.as_ref().map_or(std::ptr::null(), |call| call.as_ptr()), options.failing.map_or(0, |f| f.1));
         let (first, count) = (numbers.0.start as u32, count as u32);
-        let Options { seed, stop_at_one_of, others, .. } = options;
+        let Options { seed, stop_at_one_of, others, multicast, .. } = options;
         // SAFETY: the text is there during the call.
-        unsafe { (self.set_options)(first, count, seed, stop_at_one_of, others, call, nth) };
+        unsafe { (self.set_options)(first, count, seed, stop_at_one_of, others, call, nth, multicast) };
         let devices = numbers.0.clone().map(|number| Device::new(number as u32)).collect::<Result<_, _>>()?;
         Ok(Mock { devices, _numbers: numbers })
     }

@@ -16,7 +16,7 @@ use mscclpp_kernels::{MulticastCounts, Options, machine, switch_bugs};
 use super::bits::{Pair, shipped};
 use super::devices::with_seeds;
 use super::processes::{Work, each_in_a_thread, machine_options};
-use super::{CACHE, at};
+use super::{CACHE, at, mock};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
@@ -37,6 +37,33 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     let faults = [Trial::test("switches::every_call_fails_once", every_call_fails_once)];
     let bugs = switch_bugs().map(|bug| Trial::test(format!("switches::bugs::{bug}"), move || is_found(bug)));
     tests.chain(faults).chain(bugs).collect()
+}
+
+/// With the mock driver.
+pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 2] {
+    let (one, two) = (mock.clone(), mock.clone());
+    [
+        Trial::test("mock::switches::shipped_algorithms", move || {
+            let rig = one?.devices(Options { multicast: 3, ..Options::default() }, 3)?;
+            let world = World::across(&rig.devices, cuda::Options::default())?;
+            for name in ALGORITHMS {
+                let message = Message::new(DataType::F32, 3 * 128).any_size();
+                let mut pair = Pair::new(&world, &shipped(name, 3)?, message)?.ok_or("too many thread blocks")?;
+                let switches = switches(&pair.run, &pair.buffers);
+                assert!(switches.iter().all(|switch| switch.path.is_ok()), "{name}: {switches:?}");
+                pair.check(2).map_err(|failed| at(name, &failed))?;
+            }
+            Ok(())
+        }),
+        Trial::test("mock::switches::every_call_fails_once", move || {
+            let mock = two?;
+            let calls = CALLS.into_iter().filter(|(call, _)| call.starts_with("cuMulticast"));
+            each_fails(calls.chain([("cuMemRetainAllocationHandle", true)]), |options| {
+                let rig = mock.devices(options, 2)?;
+                program(&World::across(&rig.devices, cuda::Options::default())?)
+            })
+        }),
+    ]
 }
 
 /// The shipped algorithms with switch channels.

@@ -1,0 +1,107 @@
+//! Multicast objects. As with physical memory, the simulator knows addresses only of what is mapped: whoever reserves so many gets
+//! those of an object that waits for some, which all of its members have bound memory to.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mscclpp_exec::cuda::{Handle, SharedDriver};
+
+use crate::code::{self, Code, said};
+use crate::state::{self, DEVICES};
+
+/// `CUmulticastObjectProp`.
+#[repr(C)]
+pub(crate) struct Wanted {
+    pub(crate) devices: u32,
+    pub(crate) bytes: usize,
+    pub(crate) handle_types: u64,
+    pub(crate) flags: u64,
+}
+
+/// A handle.
+struct Object {
+    driver: SharedDriver,
+    handle: Handle,
+    /// 0 if another process has made it: only the simulator knows then.
+    bytes: u64,
+    /// Its addresses.
+    address: Option<u64>,
+}
+
+/// Handles begin here: no memory has such an address.
+const FIRST: u64 = 1 << 60;
+
+#[derive(Default)]
+struct All {
+    count: u64,
+    objects: BTreeMap<u64, Object>,
+    /// Bytes and driver of addresses in use.
+    windows: BTreeMap<u64, (u64, SharedDriver)>,
+}
+
+static ALL: Mutex<All> = Mutex::new(All { count: 0, objects: BTreeMap::new(), windows: BTreeMap::new() });
+
+fn all() -> MutexGuard<'static, All> {
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether a handle is that of an object.
+pub(crate) fn is_one(handle: u64) -> bool {
+    handle >= FIRST
+}
+
+/// A handle of the simulator's, of the current context, for an object of so many bytes.
+pub(crate) fn add(handle: Handle, bytes: u64) -> Result<u64, Code> {
+    let driver = state::driver()?;
+    let mut all = all();
+    all.count += 1;
+    let number = FIRST + all.count;
+    all.objects.insert(number, Object { driver, handle, bytes, address: None });
+    Ok(number)
+}
+
+/// The simulator's handle.
+pub(crate) fn handle(number: u64) -> Result<Handle, Code> {
+    all().objects.get(&number).map(|object| object.handle).ok_or(code::INVALID_VALUE)
+}
+
+/// Gives a handle back.
+pub(crate) fn release(number: u64) -> Result<(), Code> {
+    let object = all().objects.remove(&number).ok_or(code::INVALID_VALUE)?;
+    object.driver.release_multicast(object.handle).map_err(said)
+}
+
+/// Addresses for an object of so many bytes of the current context.
+pub(crate) fn reserve(bytes: u64) -> Result<u64, Code> {
+    let driver = state::driver()?;
+    let mut all = all();
+    let All { objects, windows, .. } = &mut *all;
+    let waits = |object: &Object| {
+        object.address.is_none() && [bytes, 0].contains(&object.bytes) && object.driver.process() == driver.process()
+    };
+    let peers: Vec<u32> = (0..DEVICES as u32).collect();
+    let mut result = Err(code::INVALID_VALUE);
+    for object in objects.values_mut().filter(|object| waits(object)) {
+        result = driver.map_multicast(object.handle, bytes, &peers).map_err(said);
+        if let Ok(address) = result {
+            object.address = Some(address);
+            windows.insert(address, (bytes, driver));
+            break;
+        }
+    }
+    result
+}
+
+/// Whether these addresses are an object's.
+pub(crate) fn is_mapped(address: u64, number: u64) -> bool {
+    all().objects.get(&number).is_some_and(|object| object.address == Some(address))
+}
+
+/// Gives addresses back; `None` if they are no object's.
+pub(crate) fn free(address: u64) -> Option<Result<(), Code>> {
+    let (bytes, driver) = all().windows.remove(&address)?;
+    let mut all = all();
+    all.objects.values_mut().filter(|object| object.address == Some(address)).for_each(|object| object.address = None);
+    drop(all);
+    Some(driver.unmap_multicast(address, bytes).map_err(said))
+}
