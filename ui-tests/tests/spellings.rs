@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use mscclpp::exec::cpu::Run;
-use mscclpp::exec::{algorithms, bootstrap, comm, cpu, select, tune};
+use mscclpp::exec::{algorithms, bootstrap, comm, cpu, cuda, select, tune};
 use mscclpp::prelude::*;
 use mscclpp_core::compile::compile;
 use mscclpp_core::dsl::registry;
@@ -32,6 +32,8 @@ macro_rules! fields {
 fn names() -> BTreeSet<&'static str> {
     let names = names! {
         "Program::new" => Program::new;
+        "cuda::Device::is_nvls_supported" => cuda::Device::is_nvls_supported;
+        "cuda::Run::switches" => cuda::Run::switches;
         "Program::pipeline" => |p: &Program| p.pipeline(16, 1, || ());
         "Protocol::Simple" => Protocol::Simple;
         "Protocol::LL" => Protocol::LL;

@@ -110,8 +110,8 @@ impl Device {
         Stream::new(self)
     }
 
-    /// Whether the device has multicast objects, with which one store reaches all devices of a switch, and one load adds them up.
-    /// Switch channels do without so far: they read and write their members' memories one by one, on every device.
+    /// Whether the device has multicast objects, with which one store reaches all devices of a switch, and one load combines what they
+    /// have. Switch channels use them where all of their members are on such devices ([`Switch`](super::Switch)).
     pub fn is_nvls_supported(&self) -> bool {
         self.properties().multicast
     }

@@ -17,7 +17,7 @@
 //! [`Run::synchronize`] says what each of them waited for. Results are those of the CPU executor, bit for bit.
 //!
 //! Packets of both kinds ([`Packet`](crate::Packet)) look the same in memory and are always moved in pairs of 8 bytes of payload.
-//! Switch channels read and write the members' memories one by one.
+//! Switch channels go through multicast objects where there are any ([`Switch`]), else to the members' memories one by one.
 
 mod abi;
 mod buffers;

@@ -247,6 +247,10 @@ impl Run {
     /// ranks know of an allocation they keep for later calls, until it is freed. In a world of one process it only looks at
     /// lengths.
     ///
+    /// For switch channels over input and output this makes multicast objects, if there can be some ([`Binding::switches`] says so): memory of
+    /// [`World::alloc`](super::World::alloc) that begins at the same byte of its allocation on all ranks. That takes the driver milliseconds, so
+    /// bind once.
+    ///
     /// # Errors
     /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Driver`] if it is no memory of the device; [`Error::NotMapped`],
     /// [`Error::Lost`] with what another rank says, [`Error::Broken`], [`Error::Busy`].
@@ -304,7 +308,8 @@ impl Run {
 
     /// Puts a launch on a stream, on any memory that the devices reach, and returns at once: for each rank its input and its
     /// output, or, in place, its one buffer and nothing. One kernel on each device, without allocation, so that it can be
-    /// captured. In a world of several processes the others' memory is only known through [`bind`](Self::bind).
+    /// captured. In a world of several processes the others' memory is only known through [`bind`](Self::bind), and so are multicast
+    /// objects everywhere: switch channels over input and output go without here.
     ///
     /// # Errors
     /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Stalled`] if an earlier launch gave up; [`Error::NoStream`] if
