@@ -28,17 +28,22 @@ resources() {
         while read -r name element accumulator; do
             nvcc -std=c++17 -I. -fmad=false -arch="$arch" -cubin -Xptxas -v -DMSCCLPP_T="$element" -DMSCCLPP_A="$accumulator" \
                 -o "$work/$name.$arch.cubin" executor.cu 2>"$work/log"
-            # The entry's own lines, then the registers and the stack of it and all that it calls.
+            # The entry's own lines, the registers and the stack of it and all that it calls, then the lines of what it calls.
             awk -v what="$arch $name" '
-                /Compiling entry function/ { entry = $0 ~ /mscclpp_execute/; own = entry }
+                /Compiling entry function/ { entry = own = $0 ~ /mscclpp_execute/; called = 0 }
                 entry && own && /bytes stack frame/ { stores = $5; loads = $9; own = 0 }
+                called && /bytes stack frame/ { called_stores += $5; called_loads += $9 }
                 entry && /Used [0-9]+ registers/ {
                     for (i = 1; i <= NF; ++i) {
                         if ($i == "registers,") registers = $(i - 1)
                         if ($i == "cumulative") stack = $(i - 2)
                     }
-                    printf "%-16s %3d registers %4d bytes of stack, spilled %4d stored %4d loaded\n", what, registers, stack, stores, loads
                     entry = 0
+                    called = 1
+                }
+                END {
+                    printf "%-16s %3d registers %4d bytes of stack, spilled %4d stored %4d loaded, in calls %4d stored %4d loaded\n",
+                        what, registers, stack, stores, loads, called_stores, called_loads
                 }' "$work/log"
         done <<'TYPES'
 f32 float float
@@ -57,10 +62,13 @@ awk '$3 > 64 { print "more than 64 registers do not fit 1024 threads: " $0; bad 
 
 # A signal releases (a fence, then an addition), a wait acquires (a strong load, after which caches are dropped), packets
 # move as a whole.
+# On switches, from sm_90 on, loads combine what all members have.
 for arch in sm_80 sm_90; do
+    on_switches=()
+    [ "$arch" = sm_80 ] || on_switches=('LDGMC[.E]*\.ADD\.F32x4')
     cuobjdump -sass "$work/f32.$arch.cubin" >"$work/sass"
     for instruction in 'MEMBAR\.[A-Z.]*GPU' 'RED[G.E]*\.ADD\.64\.STRONG\.GPU' 'RED[G.E]*\.ADD\.64\.STRONG\.SYS' \
-        'LDG[.E]*\.64\.STRONG\.GPU' 'CCTL\.IVALL' 'STG[.E]*\.128\.STRONG\.SYS' 'LDG[.E]*\.128\.STRONG\.SYS'; do
+        'LDG[.E]*\.64\.STRONG\.GPU' 'CCTL\.IVALL' 'STG[.E]*\.128\.STRONG\.SYS' 'LDG[.E]*\.128\.STRONG\.SYS' "${on_switches[@]}"; do
         count="$(grep -cE "$instruction" "$work/sass" || true)"
         printf '%-6s %4d %s\n' "$arch" "$count" "$instruction"
         [ "$count" -gt 0 ] || { echo "expected at least one"; exit 1; }
