@@ -19,9 +19,10 @@ pub(crate) trait Header: Pod {
 pub(crate) struct Connection<H> {
     stream: TcpStream,
     waiting: VecDeque<u8>,
-    /// What was read; what lies before `used` was understood.
+    /// Room for what is read, up to `end`; what lies before `used` was understood.
     read: Vec<u8>,
     used: usize,
+    end: usize,
     /// The rank sends nothing more: it has left, or is gone.
     closed: bool,
     headers: PhantomData<H>,
@@ -39,7 +40,8 @@ impl<H: Header> Connection<H> {
             why: error.to_string(),
         };
         stream.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { stream, waiting: VecDeque::new(), read: Vec::new(), used: 0, closed: false, headers: PhantomData })
+        let (waiting, read) = (VecDeque::new(), Vec::new());
+        Ok(Self { stream, waiting, read, used: 0, end: 0, closed: false, headers: PhantomData })
     }
 
     /// Puts bytes behind what waits to be sent.
@@ -74,21 +76,22 @@ impl<H: Header> Connection<H> {
 
     /// Reads what is there, unless `most` bytes are unread already; whether that was anything.
     pub(crate) fn fill(&mut self, most: usize) -> bool {
-        let before = self.read.len();
-        while !self.closed && self.read.len() < most {
+        let before = self.end;
+        while !self.closed && self.end < most {
             if self.fill_once() == 0 {
                 break;
             }
         }
-        self.read.len() > before
+        self.end > before
     }
 
     /// Reads once.
     fn fill_once(&mut self) -> usize {
-        let have = self.read.len();
-        self.read.resize(have + READ, 0);
-        let n = receive(&mut self.stream, &mut self.read[have..], &mut self.closed);
-        self.read.truncate(have + n);
+        if self.read.len() < self.end + READ {
+            self.read.resize(self.end + READ, 0);
+        }
+        let n = receive(&mut self.stream, &mut self.read[self.end..], &mut self.closed);
+        self.end += n;
         n
     }
 
@@ -97,7 +100,7 @@ impl<H: Header> Connection<H> {
     /// # Errors
     /// It says that it has more than `most` bytes.
     pub(crate) fn message(&self, at: usize, most: u64) -> Result<Option<(H, &[u8])>, String> {
-        let rest = self.read.get(self.used + at..);
+        let rest = self.read.get(self.used + at..self.end);
         let Some((header, rest)) = rest.and_then(|rest| rest.split_at_checked(size_of::<H>())) else {
             return Ok(None);
         };
@@ -118,7 +121,7 @@ impl<H: Header> Connection<H> {
 
     /// Takes the next header, if all of it is there; its bytes are taken next, by [`take_bytes`](Self::take_bytes).
     pub(crate) fn take_header(&mut self) -> Option<H> {
-        while self.read.len() - self.used < size_of::<H>() {
+        while self.end - self.used < size_of::<H>() {
             if self.closed || self.fill_once() == 0 {
                 return None;
             }
@@ -130,7 +133,7 @@ impl<H: Header> Connection<H> {
 
     /// Takes as much as there is of bytes that follow a header; how much that was.
     pub(crate) fn take_bytes(&mut self, to: &mut [u8]) -> usize {
-        let n = to.len().min(self.read.len() - self.used);
+        let n = to.len().min(self.end - self.used);
         to[..n].copy_from_slice(&self.read[self.used..][..n]);
         self.understood(n);
         // The rest need not be copied.
@@ -148,12 +151,11 @@ impl<H: Header> Connection<H> {
     /// So many bytes were understood.
     pub(crate) fn understood(&mut self, bytes: usize) {
         self.used += bytes;
-        if self.used == self.read.len() {
-            self.read.clear();
-            self.used = 0;
+        if self.used == self.end {
+            (self.used, self.end) = (0, 0);
         } else if self.used >= READ {
-            self.read.drain(..self.used);
-            self.used = 0;
+            self.read.copy_within(self.used..self.end, 0);
+            (self.used, self.end) = (0, self.end - self.used);
         }
     }
 }
