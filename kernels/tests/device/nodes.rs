@@ -17,7 +17,7 @@ use super::processes::{Job, Player, Work, files_and_handles, machine_options};
 use super::stalls;
 
 /// Roles that all ranks play well, with ranks and ranks per node.
-const ROLES: [(&str, u32, u32); 10] = [
+const ROLES: [(&str, u32, u32); 11] = [
     ("one_link", 2, 1),
     ("memory_that_comes_and_goes", 2, 1),
     ("two_nodes", 4, 2),
@@ -27,6 +27,7 @@ const ROLES: [(&str, u32, u32); 10] = [
     ("refused", 4, 2),
     ("ranks_that_differ", 4, 2),
     ("stalled", 4, 2),
+    ("aborted", 2, 1),
     ("every_call_fails_once", 2, 1),
 ];
 
@@ -39,7 +40,10 @@ pub(crate) fn tests(seeds: Range<u64>) -> Vec<Trial> {
     let bugs = ["early_stores", "early_events"]
         .map(|bug| Trial::test(format!("nodes::bugs::{bug}"), move || a_bug_is_found(bug)));
     let killed = with_seeds("nodes::a_rank_that_is_killed".into(), seeds.clone(), a_rank_that_is_killed);
-    roles.chain([killed]).chain(bugs).collect()
+    // Once: it takes its time.
+    let stopped =
+        with_seeds("nodes::a_rank_that_is_stopped".into(), seeds.start..seeds.start + 1, a_rank_that_is_stopped);
+    roles.chain([killed, stopped]).chain(bugs).collect()
 }
 
 /// The same with the mock driver.
@@ -81,7 +85,8 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
         "refused" => refused(&world, rank),
         "ranks_that_differ" => ranks_that_differ(&world, rank),
         "stalled" => stalled(&world, player),
-        "killed" => launches_until_an_error(&world, rank),
+        "aborted" => aborted(&world, rank),
+        "killed" | "stopped" => launches_until_an_error(&world, rank),
         "reductions" => reductions(&world, rank),
         _ if bug.is_some() => reductions(&world, rank),
         _ => Err(format!("no role `{role}`").into()),
@@ -175,16 +180,23 @@ fn launches_until_an_error(world: &World, rank: u32) -> Result<(), Failed> {
 
 /// The others hear of it, each of them from whoever it waits for, and who died is named.
 fn a_rank_that_is_killed(seed: u64) -> Result<(), Failed> {
-    let mut job = Job::start("killed", "simulator", seed, 4, 2)?;
+    without_first(seed, "killed", Job::kill)
+}
+
+/// The same of a process that does nothing any more: it is missed.
+fn a_rank_that_is_stopped(seed: u64) -> Result<(), Failed> {
+    without_first(seed, "stopped", Job::stop)
+}
+
+/// What becomes of the others when something happens to rank 1 in the middle of launches.
+fn without_first(seed: u64, role: &str, happens: fn(&mut Job, usize) -> Result<(), Failed>) -> Result<(), Failed> {
+    let mut job = Job::start(role, "simulator", seed, 4, 2)?;
     (0..4).try_for_each(|rank| job.wait_for_line(rank, "ready\n"))?;
-    job.kill(1)?;
-    let ended = job.wait()?;
-    for (rank, (succeeded, text)) in ended.iter().enumerate().filter(|(rank, _)| *rank != 1) {
-        if !succeeded {
-            return Err(format!("rank {rank}: {text}").into());
-        }
+    happens(&mut job, 1)?;
+    match job.wait_without(Some(1))?.into_iter().find(|(succeeded, _)| !succeeded) {
+        Some((_, text)) => Err(text.into()),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Long enough for several pieces on their way at once, and a rest.
@@ -344,6 +356,25 @@ fn stalled(world: &World, player: &Player) -> Result<(), Failed> {
         Err(Error::Broken { .. }) => Ok(()),
         other => Err(format!("after a stall: {other:?}").into()),
     }
+}
+
+/// A launch that one rank's caller ends is over for the other one too, long before it would have waited for long enough.
+fn aborted(world: &World, rank: u32) -> Result<(), Failed> {
+    let mut run =
+        world.prepare(&shipped("allreduce_ring_ports", 2, 1)?, Message::new(DataType::F32, 400).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    for launch in 0..3 {
+        if launch == 2 && rank == 1 {
+            run.abort();
+        }
+        let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
+        match (launch, rank, launched) {
+            (0 | 1, _, Ok(())) | (2, 1, Err(Error::Stalled(_))) => {}
+            (2, 0, Err(Error::Interrupted(interrupted))) if interrupted.cause == (Cause::GaveUp { peer: 1 }) => {}
+            (.., other) => return Err(format!("launch {launch}: {other:?}").into()),
+        }
+    }
+    Ok(())
 }
 
 /// What this process has of them.

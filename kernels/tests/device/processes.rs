@@ -334,6 +334,7 @@ impl Job {
                 .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port.to_string())])
                 .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "30".to_owned())])
                 .env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node))
+                .env("MSCCLPP_LIVENESS", if role == "stopped" { "2" } else { "10" })
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()?;
@@ -345,6 +346,12 @@ impl Job {
     /// Ends a process at once.
     pub(crate) fn kill(&mut self, rank: usize) -> Result<(), Failed> {
         Ok(self.ranks[rank].kill()?)
+    }
+
+    /// Stops a process, which does not end.
+    pub(crate) fn stop(&mut self, rank: usize) -> Result<(), Failed> {
+        let done = Command::new("kill").args(["-s", "STOP", &self.ranks[rank].id().to_string()]).status()?;
+        if done.success() { Ok(()) } else { Err("kill failed".into()) }
     }
 
     /// Waits until a rank has said a line.
@@ -362,7 +369,13 @@ impl Job {
     }
 
     /// Waits for all processes: whether each succeeded, and what it said.
-    pub(crate) fn wait(mut self) -> Result<Vec<(bool, String)>, Failed> {
+    pub(crate) fn wait(self) -> Result<Vec<(bool, String)>, Failed> {
+        self.wait_without(None)
+    }
+
+    /// The same, but for one that may be there until all others have ended.
+    pub(crate) fn wait_without(mut self, except: Option<usize>) -> Result<Vec<(bool, String)>, Failed> {
+        let mut last = except.map(|rank| self.ranks.remove(rank));
         // A guard against hangs only.
         let deadline = Instant::now() + Duration::from_secs(240);
         // Whoever says much must be listened to.
@@ -394,6 +407,10 @@ impl Job {
             };
             let texts = texts.map(|text| text.join().unwrap_or_default()).concat();
             ended.push((status.success(), format!("{status}: {texts}")));
+        }
+        if let Some(last) = &mut last {
+            last.kill()?;
+            last.wait()?;
         }
         Ok(ended)
     }

@@ -73,8 +73,9 @@ pub(super) fn add_meetings(program: &mut Program, placement: &Placement<'_>) -> 
             let barrier = Instr { count, ..added(OpKind::Barrier, Action::Barrier, operands) };
             writer.push(barrier, [first_barrier + device]);
         };
-        meet(&mut writer, operand);
+        // The first and the last thing, so that the proxy looks for those whom the device waits for.
         say(&mut writer, operand, mark.map(|[begin, _]| begin));
+        meet(&mut writer, operand);
         barrier(&mut writer, operand);
         for instr in body {
             if instr.action == Action::Loop {
@@ -84,12 +85,12 @@ pub(super) fn add_meetings(program: &mut Program, placement: &Placement<'_>) -> 
         }
         operand = body.last().map_or(operand, |last| last.operands + last.srcs + last.dsts);
         barrier(&mut writer, operand);
+        meet(&mut writer, operand);
         say(&mut writer, operand, mark.map(|[_, end]| end));
         if let Some([_, end]) = mark.filter(|_| leads) {
             // What is sent has been read when the launch is over, whether the plan flushes or not.
             writer.push(added(OpKind::Flush, Action::Flush, operand), [end]);
         }
-        meet(&mut writer, operand);
         code.end = writer.instrs.len() as u32;
         program.agents.push(code);
     }
