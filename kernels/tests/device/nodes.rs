@@ -219,13 +219,13 @@ fn reductions(world: &World, rank: u32) -> Result<(), Failed> {
 /// Without the bug the same is right.
 fn a_bug_is_found(bug: &str) -> Result<(), Failed> {
     Job::start("reductions", "simulator", 1, 2, 1)?.succeed()?;
-    for seed in 1..=10 {
+    for seed in 1..=30 {
         let ended = Job::start(bug, "simulator", seed, 2, 1)?.wait()?;
         if ended.iter().any(|(succeeded, text)| !succeeded && text.contains("expected 0x")) {
             return Ok(());
         }
     }
-    Err("not found with 10 seeds".into())
+    Err("not found with 30 seeds".into())
 }
 
 /// Graphs of which the host knows nothing, between eager launches, while the ranks are at different ones.
