@@ -75,6 +75,13 @@ for arch in sm_80 sm_90; do
     done
 done
 
+# Switch channels: stores at all members (the strong ones of 16 bytes above are packets and these), loads that add up.
+for type in f32:F32x4 bf16:BF16x8; do
+    count="$(cuobjdump -sass "$work/${type%:*}.sm_90.cubin" | grep -cE "LDGMC[A-Z0-9.]*ADD\.${type#*:}\.[A-Z.]*STRONG\.SYS" || true)"
+    printf '%-6s %4d LDGMC of %s\n' sm_90 "$count" "${type%:*}"
+    [ "$count" -gt 0 ] || { echo "expected at least one"; exit 1; }
+done
+
 if [ "${1:-}" = --full ]; then
     ./build.sh "$work/prebuilt"
     diff -r "$work/prebuilt" prebuilt && echo "prebuilt/ is what these sources give"

@@ -483,6 +483,10 @@ fn beside_one_another(player: &Player) -> Result<(), Failed> {
             work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
         }
         files_and_handles(&world, &device, rank, "allgather_all_pairs")?;
+        let run = world.prepare(&shipped("allreduce_switch", 2)?, Message::new(DataType::F32, 64))?;
+        let buffers = run.buffers()?;
+        let by_multicast = buffers.switches().iter().all(|switch| switch.path.is_ok());
+        assert_eq!(by_multicast, device.is_nvls_supported(), "{:?}", buffers.switches());
     }
     Ok(())
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use libtest_mimic::{Failed, Trial};
+use mscclpp_core::compile::compile;
 use mscclpp_core::plan::{Op, OpKind, Place, Plan, PlanTree};
-use mscclpp_core::vocab::{BufferKind, ReduceOp};
+use mscclpp_core::vocab::{BufferKind, ReduceOp, Sync};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, DeviceBuffer, NotMulticast, Prepare, Switch, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
@@ -20,7 +21,8 @@ use super::{CACHE, at, mock};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
+        ("many_groups", many_groups),
         ("shipped_algorithms", shipped_algorithms),
         ("types_and_operations", types_and_operations),
         ("sums_of_floats", sums_of_floats),
@@ -353,6 +355,44 @@ fn why_there_is_none(seed: u64) -> Result<(), Failed> {
             pair.check(2).map_err(|failed| at(name, &failed))?;
         }
         assert_eq!(taken(counts), (0, 0), "{expected}");
+    }
+    Ok(())
+}
+
+/// Rank 0 is in a group with every other one: more of them than a device can be in.
+fn many_groups(seed: u64) -> Result<(), Failed> {
+    const RANKS: u32 = 7;
+    let algorithm = algorithms::find("broadcast_chain").ok_or("no such algorithm")?;
+    let mut spec = algorithm.spec(RANKS, RANKS);
+    spec.collective.in_place = false;
+    let plan = compile(spec, |p| {
+        let root = p.rank(0);
+        for peer in p.ranks().filter(|peer| peer.id() != 0) {
+            let switch = p.switch_channel([0, peer.id()], BufferKind::Output);
+            let (there, back) = (root.memory_channel(peer), peer.memory_channel(root));
+            back.signal(0).relaxed();
+            there.wait(0).relaxed().sync(Sync::After);
+            for chunk in p.ranks() {
+                switch.at(root).broadcast(chunk.id(), root.input().chunk(chunk.id()), 0);
+            }
+            there.signal(0).sync(Sync::Before);
+            back.wait(0);
+        }
+    });
+    let plan = plan.map_err(|errors| format!("{errors}"))?;
+    let counts = counts();
+    let world = world(seed, RANKS, counts)?;
+    for each in [16, 37].map(|each| each * u64::from(RANKS)) {
+        let message = Message::new(DataType::F64, each).any_size();
+        let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
+        let switches = switches(&pair.run, &pair.buffers);
+        let refused = |switch: &&Switch| switch.path == Err(NotMulticast::TooMany { most: 4 });
+        assert_eq!((switches.len(), switches.iter().filter(refused).count()), (6, 2), "{switches:?}");
+        assert_eq!(switches.iter().filter(|switch| switch.path.is_ok()).count(), 4, "{switches:?}");
+        taken(counts);
+        pair.check(1)?;
+        // The first four groups.
+        assert_eq!(taken(counts).1, 4 * (8 * each / 16));
     }
     Ok(())
 }

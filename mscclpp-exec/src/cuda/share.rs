@@ -120,8 +120,10 @@ pub(super) fn import(export: Export, bytes: u64, ordinal: i32) -> Result<Mapping
 /// Maps physical memory at an address that nobody has, for a device and others.
 pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32, peers: &[u32]) -> Result<u64> {
     let (mut address, size) = (0, bytes as usize);
+    // As whole units of physical memory and of multicast objects want it.
+    let align = 1 << bytes.trailing_zeros().min(21);
     // SAFETY: writes an address.
-    let reserved = unsafe { sys::cuMemAddressReserve(&mut address, size, 0, 0, 0) };
+    let reserved = unsafe { sys::cuMemAddressReserve(&mut address, size, align, 0, 0) };
     named("cuMemAddressReserve", reserved.result())?;
     // SAFETY: the range was just reserved.
     let mapped = named("cuMemMap", unsafe { sys::cuMemMap(address, size, 0, memory, 0) }.result());
