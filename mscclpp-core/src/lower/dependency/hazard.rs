@@ -63,9 +63,9 @@ impl Hazards {
         self.memories.iter_mut().for_each(Segments::clear);
     }
 
-    /// Whether an operation's accesses, or those of a pipeline's body, must be kept apart from those noted.
+    /// Whether an operation's accesses, or those at the beginning of a pipeline's body, must be kept apart from those noted.
     pub(super) fn conflicts(&self, op: &Op, scope: &Scope) -> bool {
-        any(op, 0, scope, &mut |placed| {
+        any(op, before_syncs, scope, &mut |placed| {
             self.memories[placed.memory].overlapping(placed.start, placed.end).iter().any(
                 |Segment { value: touched, .. }| {
                     let apart = |by: By| by != By::Nobody && (by == By::Anybody || by != placed.by);
@@ -77,7 +77,7 @@ impl Hazards {
 
     /// Notes an operation's accesses.
     pub(super) fn note(&mut self, op: &Op, scope: &Scope) {
-        any(op, 0, scope, &mut |placed| {
+        any(op, behind_syncs, scope, &mut |placed| {
             self.touch(&placed);
             false
         });
@@ -93,12 +93,28 @@ impl Hazards {
     }
 }
 
-/// Whether `test` holds for any access of an operation to the rank's own memory, looking into pipelines.
-fn any(op: &Op, window: u64, scope: &Scope, test: &mut impl FnMut(Placed) -> bool) -> bool {
-    if let Some(body) = &op.body {
-        return body.ops.iter().any(|inner| any(inner, body.unit.max(1), scope, test));
-    }
-    accesses(op).any(|access| place(op, &access, window, scope).is_some_and(&mut *test))
+/// Whether `test` holds for any access of an operation to the rank's own memory, or of that `part` of a pipeline's body.
+fn any(op: &Op, part: fn(&[Op]) -> &[Op], scope: &Scope, test: &mut impl FnMut(Placed) -> bool) -> bool {
+    let (ops, window) = match &op.body {
+        Some(body) => (part(&body.ops), body.unit.max(1)),
+        None => (std::slice::from_ref(op), 0),
+    };
+    ops.iter().any(|op| accesses(op).any(|access| place(op, &access, window, scope).is_some_and(&mut *test)))
+}
+
+/// What a body does before its block meets for the first time: all else comes behind a sync.
+fn before_syncs(body: &[Op]) -> &[Op] {
+    &body[..body.iter().position(meets).unwrap_or(body.len())]
+}
+
+/// What a body does after its block has met for the last time.
+fn behind_syncs(body: &[Op]) -> &[Op] {
+    &body[body.iter().rposition(meets).unwrap_or(0)..]
+}
+
+/// Whether the block meets at an operation, before or after it if it touches no memory, and before it otherwise.
+fn meets(op: &Op) -> bool {
+    matches!(op.kind, OpKind::Nop | OpKind::Barrier) || op.sync.is_before() || op.kind.is_sync() && op.sync.is_after()
 }
 
 /// Where an access goes; `None` for another rank's memory and for empty ranges.

@@ -151,8 +151,24 @@ fn a_loop_counts_as_one_operation() {
         "loop 16x1 { copy i0 > s0 }; |put.m#0 s0 > r0:0",
         "copy i0 > s0; |loop 16x1 { copy s0 > o0 }",
         "loop 16x1 { copy i0 > s0; |copy s0 > o0 }; copy i0 > o1",
-        // The loop's last access to s0 is a read, but it wrote it as well.
-        "loop 16x1 { copy i0 > s0; |put.m#0 s0 > r0:0 }; |copy s0 > o0",
-        "loop 16x1 { copy i0 > s0; nop; put.m#0 s0 > r0:0 }; |copy s0 > o0",
+        // The loop's last access to s7 is a read, but it wrote it as well.
+        "loop 16x1 { glre.w#0 w0:0 > s7; gstore.w#0 s7 > w0:1 }; |copy s7 > o0",
+    ]);
+}
+
+#[test]
+fn a_loop_that_syncs_is_two_operations() {
+    check(&[
+        // What comes before its last sync is over behind it, in the last iteration too.
+        "loop 16x1 { copy i0 > s0; |put.m#0 s0 > r0:0 }; copy s0 > o0",
+        "loop 16x1 { copy i0 > s0; nop; put.m#0 s0 > r0:0 }; copy s0 > o0",
+        "loop 16x1 { copy i0 > s0; nop; put.m#0 s0 > r0:0 }; |copy i0 > s0",
+        "loop 16x1 { ppkt.m#0 i0 > r0:4; nop; copy i1 > s1 }; re i0 i2 > i0",
+        "loop 16x1 { nop; ppkt.m#0 i0 > r0:4 }; |re i0 i2 > i0",
+        // What comes behind its first sync need not be kept apart from what was before.
+        "ppkt.m#0 i0 > r0:4; loop 16x1 { nop; re i0 i1 > i0 }",
+        "ppkt.m#0 i0 > r0:4; |loop 16x1 { re i0 i1 > i0; nop }",
+        // But a loop may turn not even once.
+        "ppkt.m#0 i0 > r0:4; loop 16x1 { nop; copy i4 > s4; nop }; |re i0 i1 > i0",
     ]);
 }
