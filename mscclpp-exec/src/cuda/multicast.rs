@@ -206,16 +206,22 @@ pub(super) fn make(
         Ok(())
     });
     agree(world, &format!("multicast of {text}"), &mut states)?;
+    let mut unmapped = Vec::new();
     for (state, request) in states.iter_mut().zip(requests) {
         let Ok(Some(object)) = state else { continue };
         let devices: Vec<u32> =
             request.own.iter().filter_map(|&(rank, _)| Some(world.device(rank)?.ordinal())).collect();
         match object.driver.map_multicast(object.handle, object.bytes, &devices[1..]) {
             Ok(address) => object.address = Some(address),
-            // The others need not know: it is only this one's way.
-            Err(error) => *state = Err(NotMulticast::failed(request.own[0].0, &error)),
+            Err(error) => {
+                let failed = Err(NotMulticast::failed(request.own[0].0, &error));
+                unmapped.push(std::mem::replace(state, failed));
+            }
         }
     }
+    // Nobody takes memory away before the others have addresses.
+    agree(world, &format!("addresses of {text}"), &mut states)?;
+    drop(unmapped);
     Ok(states)
 }
 
