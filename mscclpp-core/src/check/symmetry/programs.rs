@@ -64,6 +64,9 @@ struct Way {
 impl Programs {
     /// Of a plan of which each so many ranks do what the first ones do, up to chunks. `None` if they do not.
     pub(super) fn of(view: View, pairs: &Pairs, own: u32) -> Option<Self> {
+        if !begin_alike(view, pairs, own) {
+            return None;
+        }
         let mut programs = Self {
             deeds: Vec::with_capacity(own as usize),
             ways: Vec::with_capacity(own as usize),
@@ -252,6 +255,30 @@ impl Flat {
         }
         Some(())
     }
+}
+
+/// Whether the first rank that might be a shifted one begins as the first own one does: what most plans without symmetry fail, long
+/// before all has been looked at. Looks at the first operation of each thread block that has to do with other ranks.
+fn begin_alike(view: View, pairs: &Pairs, own: u32) -> bool {
+    let [one, other] = [0, own as usize];
+    let [a, b] = [one, other].map(|rank| &view.plan.ranks[rank]);
+    let (mut mine, mut theirs) = (Flat::default(), Flat::default());
+    are_tables_alike(a, b)
+        && (0..a.blocks.len()).all(|block| {
+            let [list, others] = [one, other].map(|rank| view.ops(rank, block));
+            let Some(index) = list.iter().position(|op| op.channel.is_some()) else { return true };
+            let (op, Some(like)) = (&list[index], others.get(index)) else { return false };
+            // What is given to ports may be in another order.
+            if op.kind.is_data() && op.channel == Some(ChannelKind::Port) {
+                return true;
+            }
+            let at = |rank, op| Placed { rank, block, index, inside: None, op, instances: view.instances() };
+            let all = are_alike(op, like)
+                && mine.fill(view, pairs, own, &at(one, op)).is_some()
+                && theirs.fill(view, pairs, own, &at(other, like)).is_some();
+            all && mine.counters.iter().map(|(_, way)| way).eq(theirs.counters.iter().map(|(_, way)| way))
+                && mine.deeds.iter().all(|(deed, _)| theirs.deeds.iter().any(|(other, _)| other == deed))
+        })
 }
 
 /// Whether two ranks have as many of everything.
