@@ -2,7 +2,7 @@
 
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
-use crate::memory::{available_memory, check_available};
+use crate::memory::{available_memory, check_available, prefer_huge_pages};
 use crate::numeric::{LINE, Line};
 
 /// Input and output of every rank, zero at first, aligned to cache lines. A launch uses them where they are.
@@ -134,5 +134,8 @@ fn elements<T: Element>(bytes: &mut [u8]) -> &mut [T] {
 pub(super) fn zeroed_lines(bytes: u64, purpose: &'static str) -> Result<Vec<Line>, Error> {
     let lines = usize::try_from(bytes.div_ceil(LINE as u64)).ok();
     let memory = lines.and_then(|lines| bytemuck::allocation::try_zeroed_vec(lines).ok());
-    memory.ok_or_else(|| Error::NoMemory { purpose, bytes, available: available_memory().unwrap_or(0) })
+    let mut memory =
+        memory.ok_or_else(|| Error::NoMemory { purpose, bytes, available: available_memory().unwrap_or(0) })?;
+    prefer_huge_pages(&mut memory);
+    Ok(memory)
 }

@@ -19,6 +19,7 @@
 
 mod available;
 mod fused;
+mod huge;
 mod span;
 mod table;
 mod unit;
@@ -27,6 +28,7 @@ mod views;
 pub use available::available_memory;
 pub(crate) use available::check_available;
 pub(crate) use fused::{copy_lines, fuse};
+pub(crate) use huge::prefer_huge_pages;
 pub(crate) use span::{Lines, Span};
 pub(crate) use table::{Memory, Table};
 pub(crate) use views::{Loan, Views};
