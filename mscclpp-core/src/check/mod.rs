@@ -103,10 +103,11 @@ impl Checks {
             return findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
         }
         let Some(sizes) = model::sizes(view) else { return model::too_fine(view).into() };
-        let sizes: Vec<_> = sizes.into_iter().chain(model::uneven_sizes(view)).collect();
+        let symmetry = Symmetry::of(view, &pairs);
+        let sizes: Vec<_> = sizes.into_iter().chain(model::uneven_sizes(view, symmetry.as_ref())).collect();
         // Where all ranks do the same, some stand for all as long as nothing is found.
-        if let Some(symmetry) = Symmetry::of(view, &pairs)
-            && is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(&symmetry))))
+        if let Some(symmetry) = &symmetry
+            && is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(symmetry))))
         {
             return Diagnostics::default();
         }

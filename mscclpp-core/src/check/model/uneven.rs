@@ -13,12 +13,17 @@
 //! on, what the plan does depends on u mod G only. So the sizes from 1 to 2G units stand for all. Where that would take
 //! too long, only the first of them are tried: the shift relative to a chunk is largest at one unit, and no plan is known
 //! that fails at others only.
+//!
+//! Where all ranges are equally long, all that are split have equally many members, each thread block has the same part of all
+//! that it splits, and there is a chunk for every member, no part is ever empty, and of two ranges that a thread block touches
+//! the same one is longer at every size. Then the usual size stands for these as well.
 
 use super::atoms::number;
 use super::size::{Size, least_common_multiple};
 use super::{Space, effects, home};
-use crate::check::place::each;
+use crate::check::place::{Placed, each_of};
 use crate::check::shape::{Packets, demand};
+use crate::check::symmetry::Symmetry;
 use crate::check::view::View;
 
 /// A range of chunks and into how many slices it is cut.
@@ -43,10 +48,13 @@ const MOST_STEPS: u64 = 1 << 13;
 const LEAST_SIZES: u64 = 3;
 
 /// The sizes beyond the usual ones at which a plan must run, none for nearly all plans.
-pub(in super::super) fn uneven_sizes(view: View) -> impl Iterator<Item = Size> + use<> {
+pub(in super::super) fn uneven_sizes(view: View, symmetry: Option<&Symmetry>) -> impl Iterator<Item = Size> + use<> {
     let (mut uneven, mut packets, mut steps, mut groups) = (false, false, 0, 1);
-    each(view, &mut |at| {
-        steps += 1;
+    let (own, kinds) = own_ranks(view, symmetry);
+    let mut alike = Alike::default();
+    each_of(view, 0..own, &mut |at| {
+        steps += kinds;
+        alike.see(&at);
         if let Some(slice) = at.op.slice {
             let cut = at.op.srcs.iter().chain(&at.op.dsts).any(|range| range.size % slice.of.max(1) != 0);
             uneven |= cut;
@@ -54,25 +62,66 @@ pub(in super::super) fn uneven_sizes(view: View) -> impl Iterator<Item = Size> +
             groups = least_common_multiple(groups, slice.of.into());
         }
     });
-    let most = match uneven && cuts(view).into_iter().any(meet) {
+    let most = match uneven && cuts(view, symmetry).into_iter().any(meet) {
         true => (2 * groups).min(LEAST_SIZES.max(MOST_STEPS / steps)),
         // A slice of packets that is empty orders nobody; most are with a single unit to a chunk. Long plans repeat what short
         // ones of the same kind do, and are believed for the time that it would take.
-        false => u64::from(packets && steps <= MOST_STEPS),
+        false => u64::from(packets && !alike.are_all() && steps <= MOST_STEPS),
     };
     let grain = u64::from(view.plan.buffer_alignment.max(16));
     (1..=most).map(move |units| Size::uneven(units, grain))
 }
 
+/// How many ranks stand for all, and for how many each.
+fn own_ranks(view: View, symmetry: Option<&Symmetry>) -> (usize, u64) {
+    let ranks = view.plan.ranks.len();
+    let own = symmetry.map_or(ranks, |symmetry| symmetry.own as usize);
+    (own, ranks.checked_div(own).unwrap_or(1) as u64)
+}
+
+/// Whether all ranges are equally long, and split alike.
+#[derive(Default)]
+struct Alike {
+    /// Chunks of a range.
+    size: Option<u32>,
+    members: Option<u32>,
+    /// The thread block at hand, and its part.
+    part: Option<(usize, usize, u32)>,
+    differ: bool,
+}
+
+impl Alike {
+    fn see(&mut self, at: &Placed) {
+        let Placed { rank, block, op, .. } = *at;
+        self.differ |= op.body.is_some();
+        for range in op.srcs.iter().chain(&op.dsts) {
+            self.differ |= *self.size.get_or_insert(range.size) != range.size;
+        }
+        let Some(slice) = op.slice.filter(|slice| slice.of > 1) else { return };
+        self.differ |= *self.members.get_or_insert(slice.of) != slice.of;
+        let part = (rank, block, slice.index);
+        let known = self.part.replace(part).filter(|known| (known.0, known.1) == (rank, block));
+        self.differ |= known.is_some_and(|known| known != part);
+    }
+
+    /// Whether they are, with a chunk for every member.
+    fn are_all(&self) -> bool {
+        !self.differ && self.members <= self.size
+    }
+}
+
 /// How every memory is cut, by its number.
-fn cuts(view: View) -> Vec<Vec<Cut>> {
+fn cuts(view: View, symmetry: Option<&Symmetry>) -> Vec<Vec<Cut>> {
     let plan = view.plan;
-    let mut cuts = vec![Vec::new(); plan.ranks.len() * Space::ALL.len()];
-    each(view, &mut |at| {
+    let (own, _) = own_ranks(view, symmetry);
+    let mut cuts = vec![Vec::new(); own * Space::ALL.len()];
+    let mut chunks = symmetry.map(|symmetry| symmetry.chunks.iter().copied());
+    each_of(view, 0..own, &mut |at| {
         let of = at.op.slice.map_or(1, |slice| slice.of.max(1));
         effects(plan, &at, &mut |effect| {
             let (buffer, start) = home(plan, effect.owner, effect.buffer, effect.range.index);
-            let memory = number(effect.owner, Space::of(buffer, effect.packets));
+            let start = chunks.as_mut().map_or(Some(start), Iterator::next).unwrap_or(start);
+            let memory = number(effect.owner % own as u32, Space::of(buffer, effect.packets));
             let end = u64::from(start) + u64::from(effect.range.size);
             let cut = Cut { start: start.into(), end, of };
             // Neighbouring operations often share a range.
@@ -123,7 +172,7 @@ mod tests {
     use crate::testing::plan;
 
     fn sizes(ops: &[&str]) -> usize {
-        uneven_sizes((&plan(&[ops, &[""]])).into()).count()
+        uneven_sizes((&plan(&[ops, &[""]])).into(), None).count()
     }
 
     #[test]
@@ -158,6 +207,21 @@ mod tests {
                 assert_eq!(meet(vec![*a, *b]), overlap && uneven && !fine, "{a:?} {b:?}");
             }
         }
+    }
+
+    #[test]
+    fn parts_that_are_never_empty_need_no_size_of_their_own() {
+        let ops = |slice: &str, range: &str| {
+            format!("cpkt/{slice} i0{range} > s0{range}; nop; upkt/{slice} s0{range} > o0{range}")
+        };
+        let of = |ops: &[String]| sizes(&ops.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(of(&[ops("0:2", "+3"), ops("1:2", "+3")]), 0);
+        // Of one chunk the second of two may have nothing.
+        assert_eq!(of(&[ops("0:2", ""), ops("1:2", "")]), 1);
+        // Another part, another length, and a loop.
+        assert_eq!(of(&[ops("0:2", "+3"), format!("{}; cpkt/0:2 i0+3 > s0+3", ops("1:2", "+3"))]), 1);
+        assert_eq!(of(&[ops("0:2", "+3"), format!("{}; copy i3 > o3", ops("1:2", "+3"))]), 1);
+        assert_eq!(of(&[ops("0:2", "+3"), format!("{}; loop 64x1 {{ copy i0+3 > o0+3 }}", ops("1:2", "+3"))]), 1);
     }
 
     /// Thread block 3 waits for block 2 only. In equal parts that would be enough for the second chunk.

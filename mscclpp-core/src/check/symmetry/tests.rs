@@ -74,8 +74,10 @@ fn own(plan: &PlanTree) -> Option<u32> {
 fn folded(plan: &PlanTree) -> Option<bool> {
     let pairs = Pairs::of(plan);
     let symmetry = Symmetry::of(plan.into(), &pairs)?;
-    let sizes =
-        model::sizes(plan.into()).expect("a plan of few pieces").into_iter().chain(model::uneven_sizes(plan.into()));
+    let sizes = model::sizes(plan.into())
+        .expect("a plan of few pieces")
+        .into_iter()
+        .chain(model::uneven_sizes(plan.into(), Some(&symmetry)));
     Some(is_right(
         plan.into(),
         &pairs,
