@@ -58,7 +58,7 @@ impl Symmetry {
         if !plan.expectations.is_empty() {
             return None;
         }
-        let mut owns = (1..ranks).filter(|own| ranks.is_multiple_of(*own));
+        let mut owns = (1..ranks).filter(|own| ranks.is_multiple_of(*own) && Programs::may_be(view, pairs, *own));
         // Programs that are alike while chunks or promises are not, are so for more own ranks as well.
         let (own, programs) = owns.find_map(|own| Some((own, Programs::of(view, pairs, own)?)))?;
         Self::with(plan, own, &programs)

@@ -85,6 +85,32 @@ impl Programs {
         Some(programs)
     }
 
+    /// Whether the first operation of the first rank that reaches another rank does so in the one that would be like it: few plans
+    /// need more than this look to be seen not to be symmetric.
+    pub(super) fn may_be(view: View, pairs: &Pairs, own: u32) -> bool {
+        let (mut mine, mut theirs) = (Flat::default(), Flat::default());
+        let blocks = [0, own].map(|rank| &view.plan.ranks[rank as usize].blocks);
+        if blocks.iter().any(|blocks| blocks.is_empty()) {
+            return true;
+        }
+        for (index, (op, like)) in view.ops(0, 0).iter().zip(view.ops(own as usize, 0)).enumerate() {
+            let one = Placed { rank: 0, block: 0, index, inside: None, op, instances: view.instances() };
+            let other = Placed { rank: own as usize, op: like, ..one };
+            if mine.fill(view, pairs, own, &one).is_none() || theirs.fill(view, pairs, own, &other).is_none() {
+                return false;
+            }
+            let is_far = |deed: &Deed| (deed.owner, deed.shift) != (0, 0);
+            if mine.counters.is_empty() && !mine.deeds.iter().any(|(deed, _)| is_far(deed)) {
+                continue;
+            }
+            let has_order = op.channel != Some(ChannelKind::Port) && op.channel != Some(ChannelKind::Switch);
+            return !has_order
+                || mine.counters.iter().map(|(_, way)| way).eq(theirs.counters.iter().map(|(_, way)| way))
+                    && mine.deeds.iter().map(|(deed, _)| deed).eq(theirs.deeds.iter().map(|(deed, _)| deed));
+        }
+        true
+    }
+
     /// The first chunk of every deed of an own rank, where another one of its kind does it.
     pub(super) fn chunks(&self, own: u32, shift: u32) -> &[u32] {
         let (first, len) = self.places[own as usize][0];
