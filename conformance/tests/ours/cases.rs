@@ -5,10 +5,10 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::vocab::Protocol;
 use mscclpp_exec::algorithms;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::index::Entry;
-use crate::programs::{executor, groups, local, packets, relaxed, send_recv, switch, sync, transfers};
+use crate::programs::{collectives, executor, groups, local, packets, relaxed, send_recv, switch, sync, transfers};
 
 /// A script with its arguments.
 pub(crate) struct Case {
@@ -91,11 +91,22 @@ impl Case {
     /// Forces constructor arguments.
     pub(crate) fn overridden(self, overrides: &Map<String, Value>) -> Self {
         let mut case = self;
+        let count = |number: &Number| number.as_u64().expect("a count");
         for (key, value) in overrides {
             case = case.with(|spec| match (key.as_str(), value) {
-                ("instances", Value::Number(number)) => spec.instances = number.as_u64().expect("a count") as u32,
+                ("instances", Value::Number(number)) => spec.instances = count(number) as u32,
                 ("instr_fusion", Value::Bool(fuse)) => spec.fuse = *fuse,
                 ("auto_sync", Value::Bool(auto_sync)) => spec.auto_sync = *auto_sync,
+                ("reuse_resources", Value::Bool(reuse)) => spec.reuse_resources = *reuse,
+                ("use_double_scratch_buffer", Value::Bool(double)) => spec.double_scratch = *double,
+                ("in_place", Value::Bool(in_place)) => spec.collective.in_place = *in_place,
+                ("protocol", Value::String(name)) => {
+                    spec.protocol = if name == "LL" { Protocol::LL } else { Protocol::Simple };
+                }
+                ("num_threads_per_block", Value::Number(number)) => spec.threads_per_block = count(number) as u32,
+                ("buffer_alignment", Value::Number(number)) => spec.buffer_alignment = count(number) as u32,
+                ("min_message_size", Value::Number(number)) => spec.min_message_size = count(number),
+                ("max_message_size", Value::Number(number)) => spec.max_message_size = count(number),
                 _ => panic!("override {key} = {value}"),
             });
         }
@@ -155,14 +166,32 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
         "single_node/allgather_ring" => {
             all_gather(ranks, fragment!(relaxed::allgather_ring())).in_place().instances(32)
         }
+        "single_node/allgather_tbg" => all_gather(2, fragment!(groups::allgather())).in_place(),
         "single_node/allreduce" => {
             all_reduce(ranks, library!(allreduce_all_pairs())).in_place().with(|spec| spec.collective.chunk_factor = 8)
         }
+        "single_node/allreduce_nvls_zero_copy" => {
+            all_reduce(ranks, fragment!(relaxed::allreduce_nvls(0))).in_place().instances(8)
+        }
+        "single_node/allreduce_pkt" => all_reduce(ranks, fragment!(collectives::allreduce_packets_by_chunk()))
+            .in_place()
+            .packets()
+            .double_scratch()
+            .with(|spec| {
+                spec.auto_sync = false;
+                spec.collective.chunk_factor = spec.ranks;
+            }),
         "single_node/allreduce_naivy" => all_reduce(ranks, library!(allreduce_packets())).in_place().packets(),
         "single_node/allreduce_pipeline" => {
             all_reduce(2, library!(allreduce_switch_pipeline())).in_place().with(|spec| spec.reuse_resources = true)
         }
         "single_node/alltoall/alltoall" => all_to_all(ranks, library!(alltoall_in_place())).in_place().instances(2),
+        "single_node/alltoall/alltoall_pipeline" => {
+            all_to_all(ranks, fragment!(collectives::alltoall_pipeline())).in_place().instances(2)
+        }
+        "single_node/alltoall/alltoall_ring_peers" => {
+            all_to_all(ranks, fragment!(collectives::alltoall_pairs())).in_place().instances(16)
+        }
         "single_node/alltoall/alltoall_pkt" => {
             all_to_all(ranks, library!(alltoall_packets())).in_place().packets().double_scratch().instances(2)
         }
@@ -172,6 +201,14 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
         "single_node/alltoall/alltoall_ring_oop" => all_to_all(ranks, library!(alltoall_rotated())).instances(16),
         "multi_node/allgather" => {
             all_gather(2 * per_node, library!(allgather_two_nodes())).in_place().per_node(per_node)
+        }
+        "multi_node/allgather_pkt" => all_gather(2 * per_node, fragment!(collectives::allgather_two_nodes_packets()))
+            .in_place()
+            .per_node(per_node)
+            .packets()
+            .double_scratch(),
+        "multi_node/reducescatter" => {
+            scatter(2 * per_node, fragment!(collectives::reducescatter_two_nodes())).in_place().per_node(per_node)
         }
         "multi_node/allgather_tbg" => {
             // The script hands these two to its function in the wrong order.
@@ -207,6 +244,9 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
         }
         "executor-tests/algos/reduce_tbg" => {
             all_reduce(2, fragment!(executor::reduce_group())).in_place().with(|spec| spec.collective.chunk_factor = 2)
+        }
+        "executor-tests/algos/reduce_pack" => {
+            all_reduce(2, fragment!(executor::reduce_packets())).in_place().packets().double_scratch()
         }
         "executor-tests/algos/reduce_pack_tbg" => {
             all_reduce(2, fragment!(executor::reduce_packets_group())).in_place().packets().double_scratch()

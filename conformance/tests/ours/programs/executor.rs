@@ -113,3 +113,23 @@ pub(crate) fn transfer_packets_group(p: &Program) {
     first.unpack_packets(a.chunk(1), s.chunk(1), &groups[1]);
     second.unpack_packets(b.chunk(0), t.chunk(0), &groups[2]);
 }
+
+pub(crate) fn reduce_packets(p: &Program) {
+    let (first, second) = (p.rank(0), p.rank(1));
+    let (to_second, to_first) = (first.memory_channel(second), second.memory_channel(first));
+    let (a, b) = (first.input(), second.input());
+    let (s, t) = (first.scratch(3), second.scratch(3));
+
+    to_second.put_packets(t.chunk(1), a.chunk(1), 0);
+    to_first.put_packets(s.chunk(0), b.chunk(0), 0);
+
+    first.reduce_packets(a.chunk(0), s.chunk(0), 1);
+    to_second.put_packets(t.chunk(0), a.chunk(0), 1);
+
+    second.reduce_packets(b.chunk(1), t.chunk(1), 1);
+    second.copy_packets(t.chunk(2), b.chunk(1), 1);
+    to_first.read_put_packets(s.chunk(1), t.chunk(2), 1);
+
+    first.unpack_packets(a.chunk(1), s.chunk(1), 2);
+    second.unpack_packets(b.chunk(0), t.chunk(0), 2);
+}

@@ -36,3 +36,18 @@ pub(crate) fn reduce_send(p: &Program) {
         channel.wait(0).sync(Sync::After);
     }
 }
+
+pub(crate) fn allgather(p: &Program) {
+    let group = p.thread_block_group(0..4);
+    for rank in p.ranks() {
+        let peer = p.rank(1 - rank.id());
+        let channel = rank.memory_channel(peer);
+        channel.signal(0).relaxed();
+        channel.wait(0).relaxed().sync(Sync::After);
+        rank.barrier(&group);
+        channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), &group);
+        rank.barrier(&group);
+        channel.signal(0).sync(Sync::Before);
+        channel.wait(0).sync(Sync::After);
+    }
+}

@@ -1,6 +1,7 @@
 //! Programs of the reference's test suite that are of no use to users: fragments that exercise one operation, and whole
 //! algorithms that are kept as the reference has them although the library's own form is better.
 
+pub(crate) mod collectives;
 pub(crate) mod executor;
 pub(crate) mod groups;
 pub(crate) mod local;

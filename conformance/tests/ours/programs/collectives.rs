@@ -1,0 +1,163 @@
+//! Algorithms that the library has in another form.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+
+/// Packets of a rank's whole part are put in one range; each chunk of it is reduced and sent by a block of its own.
+pub(crate) fn allreduce_packets_by_chunk(p: &Program) {
+    let ranks = p.num_ranks();
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(2 * (ranks - 1) * ranks)).collect();
+    let results = (ranks - 1) * ranks;
+    for rank in p.ranks() {
+        let id = rank.id();
+        let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != id).collect();
+        let channels: Vec<_> = peers.iter().map(|peer| rank.memory_channel(*peer)).collect();
+        for (index, peer) in peers.iter().enumerate() {
+            let mine = if id < peer.id() { id } else { id - 1 } * ranks;
+            let theirs = peer.id() * ranks;
+            let part = rank.input().chunk(theirs..theirs + ranks);
+            channels[index].put_packets(scratch[peer.id()].chunk(mine..mine + ranks), part, index);
+        }
+        for chunk in 0..ranks {
+            let sum = rank.input().chunk(id * ranks + chunk);
+            let parts: Vec<_> = (0..ranks - 1).map(|slot| scratch[id].chunk(slot * ranks + chunk)).collect();
+            rank.reduce_packets(sum, parts, chunk);
+            for (index, peer) in peers.iter().enumerate() {
+                let mine = if id < peer.id() { id } else { id - 1 } * ranks;
+                channels[index].put_packets(scratch[peer.id()].chunk(results + mine + chunk), sum, chunk);
+            }
+        }
+        for (index, peer) in peers.iter().enumerate() {
+            let (slot, part) = (results + index * ranks, peer.id() * ranks);
+            let packets = scratch[id].chunk(slot..slot + ranks);
+            rank.unpack_packets(rank.input().chunk(part..part + ranks), packets, peer.id());
+        }
+    }
+}
+
+/// Windows of half a MiB: one block per peer puts, another one copies what has come.
+pub(crate) fn alltoall_pipeline(p: &Program) {
+    let ranks = p.num_ranks();
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
+    for rank in p.ranks() {
+        let id = rank.id();
+        let semaphores: Vec<_> = (0..ranks).map(|_| rank.semaphore(0)).collect();
+        let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != id).collect();
+        let channels: Vec<_> =
+            peers.iter().map(|peer| [rank.memory_channel(*peer), rank.memory_channel(*peer)]).collect();
+        for (index, channel) in channels.iter().enumerate() {
+            channel[1].signal(index).relaxed();
+        }
+        for (index, channel) in channels.iter().enumerate() {
+            channel[1].wait(index).relaxed().sync(Sync::After);
+        }
+        p.pipeline(1 << 19, 1, || {
+            for (index, peer) in peers.iter().enumerate() {
+                let slot = if id < peer.id() { id } else { id - 1 };
+                channels[index][0].put(scratch[peer.id()].chunk(slot), rank.input().chunk(peer.id()), index);
+                channels[index][0].signal(index).sync(Sync::Before);
+                semaphores[index].release(index);
+            }
+            for (index, peer) in peers.iter().enumerate() {
+                let block = ranks - 1 + index;
+                semaphores[index].acquire(block);
+                channels[index][0].wait(block).sync(Sync::After);
+                rank.copy(rank.input().chunk(peer.id()), scratch[id].chunk(index), block);
+            }
+        });
+    }
+}
+
+/// Ranks meet in pairs. As many as a power of two, whose pairs differ in the bits of the step.
+pub(crate) fn alltoall_pairs(p: &Program) {
+    let ranks = p.num_ranks();
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
+    for rank in p.ranks() {
+        let id = rank.id();
+        let mut channels = Vec::new();
+        let mut syncs = Vec::new();
+        let mut semaphores = Vec::new();
+        for peer in p.ranks().filter(|peer| peer.id() != id) {
+            channels.push(rank.memory_channel(peer));
+            syncs.push(rank.memory_channel(peer));
+            semaphores.push(rank.semaphore(0));
+        }
+        for sync in &syncs {
+            sync.signal(0).relaxed();
+        }
+        for sync in &syncs {
+            sync.wait(0).relaxed().sync(Sync::After);
+        }
+        for step in 1..ranks {
+            let peer = id ^ step;
+            let index = if peer < id { peer } else { peer - 1 };
+            let slot = if id < peer { id } else { id - 1 };
+            channels[index].put(scratch[peer].chunk(slot), rank.input().chunk(peer), 0);
+            channels[index].signal(0).sync(Sync::Before);
+            semaphores[index].release(0);
+            semaphores[index].acquire(1);
+            channels[index].wait(1).sync(Sync::After);
+            rank.copy(rank.input().chunk(peer), scratch[id].chunk(index), 1);
+        }
+    }
+}
+
+/// Packets go to the node's ranks and to one of the other node, which hands them on.
+pub(crate) fn allgather_two_nodes_packets(p: &Program) {
+    let (ranks, part) = (p.num_ranks(), p.ranks_per_node());
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks)).collect();
+    for rank in p.ranks() {
+        let id = rank.id();
+        let other = (id + part) % ranks;
+        rank.copy_packets(scratch[id].chunk(id), rank.output().chunk(id), id);
+        for peer in p.ranks().filter(|peer| peer.node() == rank.node() && peer.id() != id) {
+            let channel = rank.memory_channel(peer);
+            channel.read_put_packets(scratch[peer.id()].chunk(id), scratch[id].chunk(id), peer.local_id());
+        }
+        let channel = rank.port_channel(other);
+        channel.read_put_packets(scratch[other].chunk(id), scratch[id].chunk(id), rank.local_id());
+        for peer in p.ranks().filter(|peer| peer.node() == rank.node() && peer.id() != id) {
+            let channel = rank.memory_channel(peer);
+            channel.read_put_packets(scratch[peer.id()].chunk(other), scratch[id].chunk(other), peer.local_id());
+        }
+        for step in 1..ranks {
+            let from = (id + step) % ranks;
+            rank.unpack_packets(rank.output().chunk(from), scratch[id].chunk(from), step);
+        }
+    }
+}
+
+/// Wrong: a port sends a rank's input, and the rank ends without a flush.
+pub(crate) fn reducescatter_two_nodes(p: &Program) {
+    let (ranks, part) = (p.num_ranks(), p.ranks_per_node());
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(1)).collect();
+    for rank in p.ranks() {
+        let id = rank.id();
+        let other = (id + part) % ranks;
+        let peers: Vec<_> = p.ranks().filter(|peer| peer.node() == rank.node() && peer.id() != id).collect();
+        let channels: Vec<_> = peers.iter().map(|peer| rank.memory_channel(*peer)).collect();
+        let port = rank.port_channel(other);
+        for channel in &channels {
+            channel.signal(0).relaxed();
+        }
+        for channel in &channels {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        for chunk in [id, other] {
+            for (channel, peer) in channels.iter().zip(&peers) {
+                channel.reduce(rank.input().chunk(chunk), peer.input().chunk(chunk), 0);
+            }
+        }
+        port.signal(0);
+        port.wait(0).sync(Sync::After);
+        port.put_with_signal(scratch[other].chunk(0), rank.input().chunk(other), 0);
+        port.wait(0).sync(Sync::After);
+        rank.reduce(rank.input().chunk(id), scratch[id].chunk(0), 0);
+        for channel in &channels {
+            channel.signal(0).relaxed().sync(Sync::Before);
+        }
+        for channel in &channels {
+            channel.wait(0).relaxed();
+        }
+    }
+}
