@@ -269,6 +269,9 @@ static_assert(sizeof(Launch) == 800 &&
                   offsetof(Launch, bases) == 288,
               "Launch: abi.rs and abi.h disagree");
 
+/// Most threads of a block, and of one that combines in a wider type than its elements'.
+constexpr uint32_t kMostThreads = 1024, kMostThreadsWide = 512;
+
 /// Of all names, sizes and places above.
 constexpr uint64_t kAbiHash = 0x3f229eb4c91492c0ull;
 

@@ -3,35 +3,30 @@
 use std::path::Path;
 use std::process::Command;
 
-/// The kernels of every data type and accumulator, as in `build.sh`.
-const TYPES: &[(&str, &str, &str)] = &[
-    ("i8", "int8_t", "int8_t"),
-    ("u8", "uint8_t", "uint8_t"),
-    ("i32", "int32_t", "int32_t"),
-    ("u32", "uint32_t", "uint32_t"),
-    ("i64", "int64_t", "int64_t"),
-    ("u64", "uint64_t", "uint64_t"),
-    ("f32", "float", "float"),
-    ("f32_f64", "float", "double"),
-    ("f64", "double", "double"),
-    ("f16", "F16", "F16"),
-    ("f16_f32", "F16", "float"),
-    ("f16_f64", "F16", "double"),
-    ("bf16", "BF16", "BF16"),
-    ("bf16_f32", "BF16", "float"),
-    ("bf16_f64", "BF16", "double"),
-    ("f8e4m3", "E4M3", "E4M3"),
-    ("f8e4m3_f32", "E4M3", "float"),
-    ("f8e4m3_f64", "E4M3", "double"),
-    ("f8e5m2", "E5M2", "E5M2"),
-    ("f8e5m2_f32", "E5M2", "float"),
-    ("f8e5m2_f64", "E5M2", "double"),
-];
+/// The kernels of every data type and accumulator: name, element, accumulator.
+fn types() -> impl Iterator<Item = [&'static str; 3]> {
+    let line = |line: &'static str| {
+        let mut words = line.split(' ');
+        std::array::from_fn(|_| words.next().expect("three words"))
+    };
+    include_str!("types").lines().map(line)
+}
 
 /// Bugs that tests plant in the device code, and must find: name, file, what stands there, what stands there instead.
 const BUGS: &[(&str, &str, &str, &str)] = &[
-    ("relaxed_signal", "channel.h", "else add_release_gpu(counter, 1);", "else add_relaxed_gpu(counter, 1);"),
-    ("no_block_sync", "executor.h", "if (instr.action == kNop) {\n      dev_sync();", "if (instr.action == kNop) {"),
+    (
+        "relaxed_signal",
+        "channel.h",
+        "else add_release_sys(counter, 1);\n  } else {\n    if (relaxed) add_relaxed_gpu(counter, 1);\n    else add_release_gpu(counter, 1);",
+        "else add_relaxed_sys(counter, 1);\n  } else {\n    add_relaxed_gpu(counter, 1);",
+    ),
+    (
+        "relaxed_signal_within_a_device",
+        "channel.h",
+        "else add_release_gpu(counter, 1);",
+        "else add_relaxed_gpu(counter, 1);",
+    ),
+    ("no_block_sync", "executor.h", "case kNop: return dev_sync();", "case kNop: return;"),
     ("no_sync_after_barrier", "channel.h", "kBarrier, id.number);\n  }\n  dev_sync();", "kBarrier, id.number);\n  }"),
     (
         "wait_for_one_less",
@@ -40,7 +35,7 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
         "static_cast<int64_t>(seen - expected) >= -1",
     ),
     ("wrong_tail", "copy.h", "rest != 0 && v == vectors", "rest > 12 && v == vectors"),
-    ("wrong_tail_of_sums", "reduce.h", "dev_thread(); 16 * v < len; v +=", "dev_thread(); 16 * v + 12 < len; v +="),
+    ("wrong_tail_of_sums", "reduce.h", "for (; i < end; i +=", "for (; i + 12 < end; i +="),
     ("stale_flag", "executor.h", "return static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "return 1;"),
     ("same_sequence", "executor.h", "&state->launches, window().sequence + 1", "&state->launches, window().sequence"),
     (
@@ -53,7 +48,7 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
         "signal_before_data",
         "channel.h",
         "for (uint64_t done = 0; done < len && !window().failed;) {",
-        "if (instr.flags & kThenSignal) {\n      push_trigger(launch, pc, fifo, 0, 0, 0, id_at(launch, instr.first_id + i).counter);\n    }\n    for (uint64_t done = 0; done < len && !window().failed;) {",
+        "if (instr.flags & kThenSignal) {\n      push_trigger(launch, fifo, 0, 0, 0, id_at(launch, instr.first_id + i).counter);\n    }\n    for (uint64_t done = 0; done < len && !window().failed;) {",
     ),
 ];
 
@@ -124,8 +119,8 @@ fn main() {
         build.file(path);
         names.push(name);
     };
-    for (name, element, accumulator) in TYPES {
-        module((*name).to_owned(), element, accumulator, Path::new(&here));
+    for [name, element, accumulator] in types() {
+        module(name.to_owned(), element, accumulator, Path::new(&here));
     }
     for (name, file, from, to) in BUGS.iter().chain(SWITCH_BUGS) {
         let folder = Path::new(&out).join("bugs").join(name);

@@ -28,11 +28,13 @@ DEV void copy_bytes(char* dst, const char* src, uint64_t len, uint64_t before) {
   if (((reinterpret_cast<uint64_t>(dst) | reinterpret_cast<uint64_t>(src)) & 15) == 0) {
     DEV_NO_UNROLL
     for (; v + (kUnroll - 1) * threads < vectors; v += kUnroll * threads) {
+      const char* from = src + 16 * v;
+      char* to = dst + 16 * v;
       Vec16 data[kUnroll];
 #pragma unroll
-      for (uint32_t i = 0; i < kUnroll; ++i) data[i] = load16(src + 16 * (v + i * threads));
+      for (uint32_t i = 0; i < kUnroll; ++i) data[i] = load16(from + i * 16 * threads);
 #pragma unroll
-      for (uint32_t i = 0; i < kUnroll; ++i) store16(dst + 16 * (v + i * threads), data[i]);
+      for (uint32_t i = 0; i < kUnroll; ++i) store16(to + i * 16 * threads, data[i]);
     }
     DEV_NO_UNROLL
     for (; v < vectors; v += threads) store16(dst + 16 * v, load16(src + 16 * v));
@@ -54,16 +56,20 @@ DEV_CALL void zero_bytes(char* at, uint64_t before, uint64_t len) {
   }
 }
 
-/// Plain to plain: `len` bytes from byte `at` of references `src` and `dst` on.
-DEV void copy(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+/// Plain to plain: `len` bytes from byte `at` on of each of `pairs` references from `src` on into its like from `dst` on.
+DEV void copy(const Launch& launch, uint32_t src, uint32_t dst, uint32_t pairs, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
-  for (uint64_t done = 0; done < len;) {
-    Span from = span_at(launch, src, at + done, len - done);
-    Span to = span_at(launch, dst, at + done, from.run);
-    uint64_t both = from.len < to.len ? from.len : to.len;
-    copy_bytes(to.at, from.at, both, done);
-    if (both < to.len) zero_bytes(to.at + both, done + both, to.len - both);
-    done += to.run;
+  for (const uint32_t end = src + pairs; src != end; ++src, ++dst) {
+    DEV_NO_UNROLL
+    for (uint64_t done = 0; done < len;) {
+      Span from = span_at(launch, src, at + done, len - done);
+      Span to = span_at(launch, dst, at + done, from.run);
+      uint64_t both = from.len < to.len ? from.len : to.len;
+      // First what needs more at hand.
+      if (both < to.len) zero_bytes(to.at + both, done + both, to.len - both);
+      copy_bytes(to.at, from.at, both, done);
+      done += to.run;
+    }
   }
 }
 
@@ -79,7 +85,7 @@ DEV void store_payload(char* at, uint64_t room, const Vec8& payload) {
 }
 
 /// The payload of packet `number` of reference `source`, waited for. Zeros if the wait gave up.
-DEV_CALL Vec8 await_packet(const Launch& launch, uint32_t pc, const char* at, uint32_t source, uint64_t number) {
+DEV_CALL Vec8 await_packet(const Launch& launch, const char* at, uint32_t source, uint64_t number) {
   Vec8 payload;
   uint32_t seen;
   Patience patience;
@@ -87,17 +93,17 @@ DEV_CALL Vec8 await_packet(const Launch& launch, uint32_t pc, const char* at, ui
   while (!load_packet(at, window().flag, payload, seen)) {
     if (window().failed) return Vec8{{0, 0}};
     if (patience.is_over(launch)) {
-      give_up(launch, pc, Awaiting{kPacket, source, number, window().flag, seen});
+      give_up(launch, Awaiting{kPacket, source, number, window().flag, seen});
       return Vec8{{0, 0}};
     }
   }
   return payload;
 }
 
-DEV Vec8 take_packet(const Launch& launch, uint32_t pc, const char* at, uint32_t source, uint64_t number) {
+DEV Vec8 take_packet(const Launch& launch, const char* at, uint32_t source, uint64_t number) {
   Vec8 payload;
   uint32_t seen;
-  return load_packet(at, window().flag, payload, seen) ? payload : await_packet(launch, pc, at, source, number);
+  return load_packet(at, window().flag, payload, seen) ? payload : await_packet(launch, at, source, number);
 }
 
 /// Plain to packets.
@@ -115,14 +121,14 @@ DEV void pack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uin
 }
 
 /// Packets to plain.
-DEV void unpack(const Launch& launch, uint32_t pc, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+DEV void unpack(const Launch& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t done = 0; done < len;) {
     Span from = span_at(launch, src, at + done, len - done);
     Span to = span_at(launch, dst, at + done, from.run);
     DEV_NO_UNROLL
     for (uint64_t i = 8 * first_piece(done / 8); i < to.run; i += 8 * dev_threads()) {
-      Vec8 payload = take_packet(launch, pc, from.at + 2 * i, src, (at + done + i) / 8);
+      Vec8 payload = take_packet(launch, from.at + 2 * i, src, (at + done + i) / 8);
       store_payload(to.at + i, to.len > i ? to.len - i : 0, payload);
     }
     done += to.run;
@@ -130,23 +136,23 @@ DEV void unpack(const Launch& launch, uint32_t pc, uint32_t src, uint32_t dst, u
 }
 
 /// The packets of `src` to every one of the `dsts` references from `dst` on.
-DEV void forward(const Launch& launch, uint32_t pc, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
+DEV void forward(const Launch& launch, uint32_t src, uint32_t dst, uint32_t dsts, uint64_t at,
                       uint64_t len) {
   const char* from = packets_of(launch, src);
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
-    Vec8 payload = take_packet(launch, pc, from + 2 * i, src, i / 8);
+    Vec8 payload = take_packet(launch, from + 2 * i, src, i / 8);
     DEV_NO_UNROLL
     for (uint32_t d = 0; d < dsts; ++d) store_packet(packets_of(launch, dst + d) + 2 * i, payload, window().flag);
   }
 }
 
 /// Waits until all packets of a reference are there.
-DEV void await_packets(const Launch& launch, uint32_t pc, uint32_t src, uint64_t at, uint64_t len) {
+DEV void await_packets(const Launch& launch, uint32_t src, uint64_t at, uint64_t len) {
   const char* from = packets_of(launch, src);
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
-    take_packet(launch, pc, from + 2 * i, src, i / 8);
+    take_packet(launch, from + 2 * i, src, i / 8);
   }
 }
 

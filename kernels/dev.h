@@ -28,7 +28,7 @@ typedef long long int64_t;
 /// Before loops whose bodies are large: to unroll them costs more than it gains.
 #define DEV_NO_UNROLL _Pragma("unroll 1")
 #define DEV_CALL __device__ __noinline__
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 1)
 #define KERNEL_PARAM const __grid_constant__
 /// A table of constants: few enough for the device's constant memory, 64 KiB of all of a module.
 #define DEV_TABLE __constant__ const

@@ -7,7 +7,9 @@
 #define MSCCLPP_A float
 #endif
 
-KERNEL(1024) mscclpp_execute(KERNEL_PARAM mscclpp::Launch launch) {
+constexpr uint32_t kThreads = sizeof(MSCCLPP_A) > sizeof(MSCCLPP_T) ? mscclpp::kMostThreadsWide : mscclpp::kMostThreads;
+
+KERNEL(kThreads) mscclpp_execute(KERNEL_PARAM mscclpp::Launch launch) {
   mscclpp::execute_launch<mscclpp::Arithmetic<MSCCLPP_T, MSCCLPP_A>>(launch);
 }
 

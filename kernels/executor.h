@@ -19,6 +19,13 @@ struct Loop {
 
 DEV const Instr* all_instrs(const Launch& launch) { return reinterpret_cast<const Instr*>(launch.instrs); }
 
+/// Operation `number` of all, with the launch's reduction if that is to take the place of the operations' own.
+DEV Instr instr_at(const Launch& launch, uint32_t number) {
+  Instr instr = all_instrs(launch)[number];
+  if (launch.reduce < 5) instr.reduce = static_cast<uint8_t>(launch.reduce);
+  return instr;
+}
+
 /// Finds out whether all operands of an operation in the window are one run each, and where these end.
 DEV void find_runs(const Instr& instr, Range& range) {
   const uint32_t first = instr.operands - window().first_place, count = instr.srcs + instr.dsts;
@@ -59,21 +66,22 @@ DEV Loop loop_at(const Launch& launch, uint32_t header) {
   return Loop{header + 1 + instr.body, static_cast<uint32_t>(range.len), range.start};
 }
 
-/// Fills the window with the operations from `pc` on, whose operands and ids begin at these numbers.
+/// Fills the window with the operations from the one that the threads are at on. Its operands and ids begin at these numbers.
 /// Called by: all threads of the block. Syncs: block, at entry and at exit.
-DEV void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32_t id) {
+DEV void refill(const Launch& launch, uint32_t operand, uint32_t id) {
   dev_sync();
+  const uint32_t first = pc();
   Window& w = window();
   const uint32_t t = dev_thread(), threads = dev_threads();
-  const uint32_t left = w.instrs_end - pc, count = left < kWindowInstrs ? left : kWindowInstrs;
+  const uint32_t left = w.instrs_end - first, count = left < kWindowInstrs ? left : kWindowInstrs;
   if (t == 0) {
-    w.first = pc;
+    w.first = first;
     w.first_place = operand;
     w.first_id = id;
   }
   // All of these loads are in flight together: none needs another's result.
   DEV_NO_UNROLL
-  for (uint32_t i = t; i < count; i += threads) w.instrs[i] = all_instrs(launch)[pc + i];
+  for (uint32_t i = t; i < count; i += threads) w.instrs[i] = instr_at(launch, first + i);
   DEV_NO_UNROLL
   for (uint32_t i = t; i < kWindowPlaces && operand + i < w.operands_end; i += threads) {
     Place place = place_of(launch, reinterpret_cast<const Operand*>(launch.operands)[operand + i], w.sequence);
@@ -106,70 +114,27 @@ DEV void refill(const Launch& launch, uint32_t pc, uint32_t operand, uint32_t id
     }
     fit += dev_sync_count(fits);
   }
-  if (t == 0) w.end = pc + fit;
+  if (t == 0) w.end = first + fit;
   dev_sync();
 }
 
 template <typename Arith, bool kSum>
-DEV void reduce_as(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, Reduction op,
-                   uint64_t at, uint64_t len) {
-  if (instr.flags & kUsesPackets) return reduce_packets<Arith, kSum>(launch, pc, instr, op, at, len);
-  if (at >= range.end) return;
-  if (len > range.end - at) len = range.end - at;
-  reduce_runs<Arith, kSum>(Runs{instr.operands - window().first_place, instr.srcs, instr.dsts, op}, at, len);
+DEV void reduce_as(const Launch& launch, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
+  if (instr.flags & kUsesPackets) return reduce_packets<Arith, kSum>(launch, instr, at, len);
+  reduce_runs<Arith, kSum>(Runs{instr, instr.operands - window().first_place}, at, len_in(range, at, len));
 }
 
 template <typename Arith>
-DEV void reduce(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
-  const Reduction op = reduction_of(launch, instr);
-  if (!(instr.flags & kUsesPackets) && !range.whole) {
-    return reduce_pieces<Arith>(launch, Operands{instr.operands, instr.srcs, instr.dsts, op}, at, len);
-  }
+DEV void reduce(const Launch& launch, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
+  if (!(instr.flags & kUsesPackets) && !range.whole) return reduce_pieces<Arith>(launch, instr, at, len);
+  const Reduction op = reduction_of(instr);
   // Averages add up; they are divided at the end.
-  if (op == Reduction::Sum || op == Reduction::Avg) {
-    reduce_as<Arith, true>(launch, pc, instr, range, op, at, len);
-  } else {
-    reduce_as<Arith, false>(launch, pc, instr, range, op, at, len);
-  }
-}
-
-/// Operations that move or combine data, on `len` bytes from `at` on.
-template <typename Arith>
-DEV void execute_data(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, uint64_t at,
-                      uint64_t len) {
-  const uint32_t src = instr.operands, dst = instr.operands + instr.srcs;
-  switch (instr.action) {
-    case kReduce: return reduce<Arith>(launch, pc, instr, range, at, len);
-    case kForward: return forward(launch, pc, src, dst, instr.dsts, at, len);
-    case kPortForward:
-      await_packets(launch, pc, src, at, len);
-      dev_sync();
-      return port(launch, pc, instr, at, len);
-    case kPort: return port(launch, pc, instr, at, len);
-    case kCopy:
-      DEV_NO_UNROLL
-      for (uint32_t i = 0; i < instr.srcs; ++i) copy(launch, src + i, dst + i, at, len);
-      return;
-    case kPack:
-      DEV_NO_UNROLL
-      for (uint32_t i = 0; i < instr.srcs; ++i) pack(launch, src + i, dst + i, at, len);
-      return;
-    default:
-      DEV_NO_UNROLL
-      for (uint32_t i = 0; i < instr.srcs; ++i) unpack(launch, pc, src + i, dst + i, at, len);
-      return;
-  }
-}
-
-/// Operations on switch channels that may have multicast addresses.
-template <typename Arith>
-DEV void execute_switch(const Launch& launch, uint32_t pc, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
-  if (instr.action == kSwitch) reduce_by_switch<Arith>(launch, instr, range, at, len);
-  else forward_by_switch(launch, pc, instr, at, len);
+  if (op == Reduction::Sum || op == Reduction::Avg) reduce_as<Arith, true>(launch, instr, range, at, len);
+  else reduce_as<Arith, false>(launch, instr, range, at, len);
 }
 
 /// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.
-DEV void synchronise(const Launch& launch, uint32_t pc, uint32_t action, uint32_t flags, uint32_t first, uint32_t ids) {
+DEV void synchronise(const Launch& launch, uint32_t action, uint32_t flags, uint32_t first, uint32_t ids) {
   // Whoever waits for this block's word must not take it for done.
   if (window().failed) return;
   DEV_NO_UNROLL
@@ -177,19 +142,42 @@ DEV void synchronise(const Launch& launch, uint32_t pc, uint32_t action, uint32_
     const Id id = id_at(launch, first + i);
     switch (action) {
       case kPutSignal: signal_counter(launch, id, flags & kRelaxed); break;
-      case kPortSignal: push_trigger(launch, pc, window().fifo, 0, 0, 0, id.counter); break;
-      case kWait: await_signal(launch, pc, id); break;
-      case kFlush: await_proxy(launch, pc, window().fifo); break;
-      case kAcquire: acquire_semaphore(launch, pc, id); break;
+      case kPortSignal: push_trigger(launch, window().fifo, 0, 0, 0, id.counter); break;
+      case kWait: await_signal(launch, id); break;
+      case kFlush: await_proxy(launch, window().fifo); break;
+      case kAcquire: acquire_semaphore(launch, id); break;
       default: add_release_gpu(reinterpret_cast<uint64_t*>(id.counter), 1); break;
     }
   }
 }
 
-/// Operations on channels, semaphores and barriers.
-DEV void execute_sync(const Launch& launch, uint32_t pc, const Instr& instr) {
-  if (instr.action == kMeet) return meet(launch, pc, id_at(launch, instr.first_id), instr.count);
-  synchronise(launch, pc, instr.action, instr.flags, instr.first_id, instr.ids);
+/// Runs an operation that is no loop. `at`, `len`: bytes of its references, of which `range` is all.
+template <typename Arith>
+DEV void execute(const Launch& launch, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
+  const uint32_t src = instr.operands, dst = instr.operands + instr.srcs;
+  switch (instr.action) {
+    case kNop: return dev_sync();
+    case kCopy: return copy(launch, src, dst, instr.srcs, at, len);
+    case kPack:
+      DEV_NO_UNROLL
+      for (uint32_t i = 0; i < instr.srcs; ++i) pack(launch, src + i, dst + i, at, len);
+      return;
+    case kUnpack:
+      DEV_NO_UNROLL
+      for (uint32_t i = 0; i < instr.srcs; ++i) unpack(launch, src + i, dst + i, at, len);
+      return;
+    case kForward: return forward(launch, src, dst, instr.dsts, at, len);
+    case kReduce: return reduce<Arith>(launch, instr, range, at, len);
+    case kPortForward:
+      await_packets(launch, src, at, len);
+      dev_sync();
+      return port(launch, instr, at, len);
+    case kPort: return port(launch, instr, at, len);
+    case kSwitch: return reduce_by_switch<Arith>(launch, instr, range, at, len);
+    case kSwitchForward: return forward_by_switch(launch, instr, at, len);
+    case kMeet: return meet(launch, id_at(launch, instr.first_id), instr.count);
+    default: return synchronise(launch, instr.action, instr.flags, instr.first_id, instr.ids);
+  }
 }
 
 /// A range as seen by an iteration: its window of `unit` bytes, or nothing where the range ends before.
@@ -201,86 +189,62 @@ DEV void narrow(uint32_t iteration, uint64_t unit, uint64_t& at, uint64_t& len) 
 }
 
 /// What an iteration has to do of an operation in the window that moves or combines data.
-DEV void range_in_window(const Launch& launch, uint32_t pc, uint64_t& at, uint64_t& len) {
-  const Range& range = window().ranges[pc - window().first];
+DEV void range_in_window(const Launch& launch, uint32_t number, uint64_t& at, uint64_t& len) {
+  const Range& range = window().ranges[number];
   at = range.start;
   len = range.len;
-  const uint32_t around = window().instrs[pc - window().first].around;
+  const uint32_t around = window().instrs[number].around;
   if (around != 0) narrow(iteration(), loop_at(launch, around - 1).unit, at, len);
 }
 
-/// The operation behind `pc`, or the first one of the loop that `pc` ends.
-DEV uint32_t step(const Launch& launch, uint32_t pc) {
-  const uint32_t around = window().instrs[pc - window().first].around;
-  pc += 1;
-  if (around == 0) return pc;
+/// To the next operation, which is the first one of the loop if the last one of it is over and iterations are left.
+DEV void step(const Launch& launch) {
+  const uint32_t around = window().instrs[pc() - window().first].around, next = pc() + 1;
+  pc() = next;
+  if (around == 0) return;
   const Loop loop = loop_at(launch, around - 1);
-  if (pc != loop.end) return pc;
-  const uint32_t next = iteration() + 1;
-  iteration() = next < loop.trips ? next : 0;
-  return next < loop.trips ? around : pc;
+  if (next != loop.end) return;
+  const uint32_t then = iteration() + 1;
+  iteration() = then < loop.trips ? then : 0;
+  if (then < loop.trips) pc() = around;
 }
 
-/// Runs an operation on a switch channel. Returns: the next one. By itself, and called from outside of the loop over all others, so that
-/// these have all registers.
-template <typename Arith>
-DEV_CALL uint32_t switch_in_window(const Launch& launch, uint32_t pc) {
-  uint64_t at, len;
-  range_in_window(launch, pc, at, len);
-  const uint32_t number = pc - window().first;
-  execute_switch<Arith>(launch, pc, window().instrs[number], window().ranges[number], at, len);
-  return step(launch, pc);
-}
-
-/// Called by: all threads of the block. Returns: the first operation of the loop whose header is at `pc`, or the one behind the
-/// loop if there is nothing in it. Syncs: block, where the body does not lie in the window.
-DEV uint32_t enter_loop(const Launch& launch, uint32_t pc, const Instr& header) {
-  const uint32_t end = pc + 1 + header.body;
-  if (header.body == 0 || loop_at(launch, pc).trips == 0) return end;
-  // So that as much as fits of the body is in one window, behind its header.
-  if (end > window().end) refill(launch, pc, header.operands, header.first_id);
-  return pc + 1;
-}
-
-/// Called by: all threads of the block. Returns: the next operation on a switch channel, or where the block ends.
-template <typename Arith>
-DEV uint32_t run_until_switch(const Launch& launch, uint32_t pc) {
-  DEV_NO_UNROLL
-  while (pc < window().instrs_end) {
-    if (pc - window().first >= window().end - window().first) {
-      const Instr& next = all_instrs(launch)[pc];
-      refill(launch, pc, next.operands, next.first_id);
-      if (window().failed) return window().instrs_end;
-    }
-    const Instr& instr = window().instrs[pc - window().first];
-    if (instr.action == kLoop) {
-      pc = enter_loop(launch, pc, instr);
-      continue;
-    }
-    if (instr.action == kNop) {
-      dev_sync();
-    } else if (instr.action >= kPutSignal) {
-      execute_sync(launch, pc, instr);
-    } else if (instr.action >= kSwitch) {
-      return pc;
-    } else {
-      uint64_t at, len;
-      range_in_window(launch, pc, at, len);
-      execute_data<Arith>(launch, pc, instr, window().ranges[pc - window().first], at, len);
-    }
-    pc = step(launch, pc);
+/// Called by: all threads of the block. To the first operation of the loop whose header they are at, or behind the loop if
+/// there is nothing in it. Syncs: block, where the body does not lie in the window.
+DEV void enter_loop(const Launch& launch, const Instr& header) {
+  const uint32_t end = pc() + 1 + header.body;
+  if (header.body == 0 || loop_at(launch, pc()).trips == 0) {
+    pc() = end;
+    return;
   }
-  return pc;
+  // So that as much as fits of the body is in one window, behind its header.
+  if (end > window().end) refill(launch, header.operands, header.first_id);
+  pc() += 1;
 }
 
+/// Called by: all threads of the block. Runs the operation that they are at, which is in the window.
 template <typename Arith>
-DEV void run_block(const Launch& launch, uint32_t pc) {
-  iteration() = 0;
+DEV void execute_next(const Launch& launch) {
+  const uint32_t number = pc() - window().first;
+  const Instr& instr = window().instrs[number];
+  if (instr.action == kLoop) return enter_loop(launch, instr);
+  uint64_t at, len;
+  range_in_window(launch, number, at, len);
+  execute<Arith>(launch, instr, window().ranges[number], at, len);
+  step(launch);
+}
+
+/// Called by: all threads of the block, which are at its first operation.
+template <typename Arith>
+DEV void run_block(const Launch& launch) {
   DEV_NO_UNROLL
-  while (true) {
-    pc = run_until_switch<Arith>(launch, pc);
-    if (pc >= window().instrs_end) return;
-    pc = switch_in_window<Arith>(launch, pc);
+  while (pc() < window().instrs_end) {
+    if (pc() - window().first >= window().end - window().first) {
+      const Instr& next = all_instrs(launch)[pc()];
+      refill(launch, next.operands, next.first_id);
+      if (window().failed) return;
+    }
+    execute_next<Arith>(launch);
   }
 }
 
@@ -315,8 +279,10 @@ DEV void execute_launch(const Launch& launch) {
     w.operands_end = agent[1].operands;
     w.ids_end = agent[1].ids;
   }
-  refill(launch, agent->first, agent->operands, agent->ids);
-  run_block<Arith>(launch, agent->first);
+  pc() = agent->first;
+  iteration() = 0;
+  refill(launch, agent->operands, agent->ids);
+  run_block<Arith>(launch);
   finish_launch(launch);
 }
 

@@ -57,32 +57,45 @@ struct Accumulator {
   using T = typename Arith::T;
   using Wide = typename Native<T>::Type;
   static constexpr uint32_t kWordBytes = sizeof(T) > 4 ? sizeof(T) : sizeof(Vec) < 4 ? sizeof(Vec) : 4;
+  using Word = typename Bits<kWordBytes>::Type;
   union Packed {
-    typename Bits<kWordBytes>::Type word;
+    Word word;
     T e[kWordBytes / sizeof(T)];
   };
   union Words {
     Vec vec;
-    typename Bits<kWordBytes>::Type word[sizeof(Vec) / kWordBytes];
+    Word word[sizeof(Vec) / kWordBytes];
   };
   Vec acc;
 
   DEV void start(const Vec& vec) { acc = vec; }
+
+  template <Reduction kOp>
+  DEV static Word combine_words(Word left, Word right) {
+    Packed l = {left}, r = {right};
+#pragma unroll
+    for (uint32_t i = 0; i < kWordBytes / sizeof(T); ++i) {
+      l.e[i] = Via<T, Wide>::narrow(combine_wrapping<kOp, Wide>(Via<T, Wide>::widen(l.e[i]), Via<T, Wide>::widen(r.e[i])));
+    }
+    return l.word;
+  }
+
+  /// Called, where elements are hard to make and to take apart.
+  template <Reduction kOp>
+  DEV_CALL static Word combine_words_apart(Word left, Word right) {
+    return combine_words<kOp>(left, right);
+  }
 
   /// `op`: the operation, where it is not known to be a sum.
   template <bool kSum>
   DEV void add(const Vec& vec, Reduction op) {
     Words left = {acc}, right = {vec};
     with_known<kSum>(op, [&](auto known) {
+      constexpr Reduction kOp = decltype(known)::kOp;
 #pragma unroll
       for (uint32_t i = 0; i < sizeof(Vec) / kWordBytes; ++i) {
-        Packed l = {left.word[i]}, r = {right.word[i]};
-#pragma unroll
-        for (uint32_t j = 0; j < kWordBytes / sizeof(T); ++j) {
-          l.e[j] = Via<T, Wide>::narrow(
-              combine_wrapping<decltype(known)::kOp, Wide>(Via<T, Wide>::widen(l.e[j]), Via<T, Wide>::widen(r.e[j])));
-        }
-        left.word[i] = l.word;
+        if constexpr (sizeof(T) == 1 && Native<T>::kRounds) left.word[i] = combine_words_apart<kOp>(left.word[i], right.word[i]);
+        else left.word[i] = combine_words<kOp>(left.word[i], right.word[i]);
       }
     });
     acc = left.vec;
@@ -135,58 +148,58 @@ struct Single {
 };
 
 /// Vectors of sources that a thread has in flight: as many as registers allow.
-template <typename Arith>
-constexpr uint32_t kBatch = sizeof(typename Arith::A) > sizeof(typename Arith::T) ? 2 : 4;
+template <typename Arith, typename T = typename Arith::T>
+constexpr uint32_t kBatch = sizeof(T) == 8 ? 2 : sizeof(T) > 1 ? 4 : 1;
 
-/// Operands that are one run each: `srcs` from place `first` of the window on, then `dsts`.
+/// Operands of an operation in the window that are one run each; the first of them is at this place. What the operation says is
+/// looked up each time: registers are needed elsewhere.
 struct Runs {
+  const Instr& instr;
   uint32_t first;
-  uint32_t srcs;
-  uint32_t dsts;
-  Reduction op;
 
   DEV char* src(uint32_t number) const { return window().heads[first + number]; }
-  DEV char* dst(uint32_t number) const { return window().heads[first + srcs + number]; }
+  DEV char* dst(uint32_t number) const { return window().heads[first + instr.srcs + number]; }
 };
+
+DEV Reduction reduction_of(const Instr& instr) { return static_cast<Reduction>(instr.reduce); }
 
 /// Combines the vectors at byte `at` of all sources, or their first `bytes`. `kAligned`: whether all are whole, and all addresses
 /// multiples of 16.
-template <typename Arith, bool kSum, typename Vec, bool kAligned>
-DEV Vec combine_at(const Runs& runs, uint64_t at, uint32_t bytes) {
+template <typename Arith, bool kSum, bool kAligned>
+DEV Vec16 combine_at(const Runs& runs, uint64_t at, uint32_t bytes) {
   auto load = [&](uint32_t number) {
     const char* from = runs.src(number) + at;
-    if (!kAligned && bytes < sizeof(Vec)) return load_part<Vec>(from, bytes);
-    return load_any<Vec>(from, kAligned ? 16 : alignment_of(from));
+    if (!kAligned && bytes < 16) return load_part<Vec16>(from, bytes);
+    return load_any<Vec16>(from, kAligned ? 16 : alignment_of(from));
   };
-  if (runs.srcs == 1) return load(0);
-  Accumulator<Arith, Vec> acc;
+  if (runs.instr.srcs == 1) return load(0);
+  Accumulator<Arith, Vec16> acc;
   acc.start(load(0));
-  constexpr uint32_t kEach = kAligned ? kBatch<Arith> : 2;
+  constexpr uint32_t kEach = kAligned || kBatch<Arith> < 2 ? kBatch<Arith> : 2;
   uint32_t s = 1;
   DEV_NO_UNROLL
-  for (; s + kEach <= runs.srcs; s += kEach) {
-    Vec data[kEach];
+  for (; s + kEach <= runs.instr.srcs; s += kEach) {
+    Vec16 data[kEach];
 #pragma unroll
     for (uint32_t i = 0; i < kEach; ++i) data[i] = load(s + i);
 #pragma unroll
-    for (uint32_t i = 0; i < kEach; ++i) acc.template add<kSum>(data[i], runs.op);
+    for (uint32_t i = 0; i < kEach; ++i) acc.template add<kSum>(data[i], reduction_of(runs.instr));
   }
   DEV_NO_UNROLL
-  for (; s < runs.srcs; ++s) acc.template add<kSum>(load(s), runs.op);
+  for (; s < runs.instr.srcs; ++s) acc.template add<kSum>(load(s), reduction_of(runs.instr));
   return acc.finish();
 }
 
-/// Vectors of which not all are whole and aligned: of `len` bytes from byte `at` on those of this thread, or the last one.
+/// Vectors of which not all are whole and aligned, from this thread's at byte `i` on: those of this thread up to byte `end`.
 template <typename Arith>
-DEV_CALL void reduce_unlike(Runs runs, uint64_t at, uint64_t len, bool last) {
+DEV_CALL void reduce_unlike(Runs runs, uint64_t i, uint64_t end) {
   DEV_NO_UNROLL
-  for (uint64_t v = last ? len / 16 : dev_thread(); 16 * v < len; v += dev_threads()) {
-    const uint64_t from = at + 16 * v;
-    const uint32_t bytes = len - 16 * v < 16 ? static_cast<uint32_t>(len - 16 * v) : 16;
-    Vec16 result = combine_at<Arith, false, Vec16, false>(runs, from, bytes);
+  for (; i < end; i += 16 * dev_threads()) {
+    const uint32_t bytes = end - i < 16 ? static_cast<uint32_t>(end - i) : 16;
+    Vec16 result = combine_at<Arith, false, false>(runs, i, bytes);
     DEV_NO_UNROLL
-    for (uint32_t d = 0; d < runs.dsts; ++d) {
-      char* to = runs.dst(d) + from;
+    for (uint32_t d = 0; d < runs.instr.dsts; ++d) {
+      char* to = runs.dst(d) + i;
       if (bytes < 16) store_part(to, bytes, result);
       else store_any(to, alignment_of(to), result);
     }
@@ -196,28 +209,21 @@ DEV_CALL void reduce_unlike(Runs runs, uint64_t at, uint64_t len, bool last) {
 /// `len` bytes, whole elements, from byte `at` on.
 template <typename Arith, bool kSum>
 DEV void reduce_runs(const Runs& runs, uint64_t at, uint64_t len) {
-  uint64_t addresses = at, v = dev_thread();
+  uint64_t addresses = at;
   DEV_NO_UNROLL
-  for (uint32_t i = 0; i < runs.srcs + runs.dsts; ++i) addresses |= reinterpret_cast<uint64_t>(runs.src(i));
-  const bool aligned = (addresses & 15) == 0;
-  if (aligned) {
+  for (uint32_t i = 0; i < runs.instr.srcs + runs.instr.dsts; ++i) addresses |= reinterpret_cast<uint64_t>(runs.src(i));
+  const uint64_t end = at + len;
+  uint64_t i = at + 16 * dev_thread();
+  if ((addresses & 15) == 0) {
     DEV_NO_UNROLL
-    for (; v < len / 16; v += dev_threads()) {
-      Vec16 result = combine_at<Arith, kSum, Vec16, true>(runs, at + 16 * v, 16);
+    for (; i + 16 <= end; i += 16 * dev_threads()) {
+      Vec16 result = combine_at<Arith, kSum, true>(runs, i, 16);
       DEV_NO_UNROLL
-      for (uint32_t d = 0; d < runs.dsts; ++d) store16(runs.dst(d) + at + 16 * v, result);
+      for (uint32_t d = 0; d < runs.instr.dsts; ++d) store16(runs.dst(d) + i, result);
     }
   }
-  if (16 * v < len) reduce_unlike<Arith>(runs, at, len, aligned);
+  if (i < end) reduce_unlike<Arith>(runs, i, end);
 }
-
-/// References of an operation: `srcs` from number `first` on, then `dsts`.
-struct Operands {
-  uint32_t first;
-  uint32_t srcs;
-  uint32_t dsts;
-  Reduction op;
-};
 
 /// From the element at byte `i` of a range to this thread's next one: its vectors are 16 bytes long.
 template <typename T>
@@ -227,57 +233,61 @@ DEV uint64_t next_element(uint64_t i) {
 
 /// Plain sources into plain destinations where not every operand is one whole run: element by element, each looked up.
 template <typename Arith>
-DEV_CALL void reduce_pieces(const Launch& launch, Operands operands, uint64_t at, uint64_t len) {
+DEV_CALL void reduce_pieces(const Launch& launch, const Instr& instr, uint64_t at, uint64_t len) {
   using T = typename Arith::T;
   DEV_NO_UNROLL
   for (uint64_t i = at + 16 * dev_thread(); i < at + len; i += next_element<T>(i - at)) {
     auto load = [&](uint32_t number) {
-      Span span = span_at(launch, operands.first + number, i, sizeof(T));
+      Span span = span_at(launch, instr.operands + number, i, sizeof(T));
       return span.len < sizeof(T) ? Single<T>{} : Single<T>{load_plain<T>(span.at)};
     };
     Accumulator<Arith, Single<T>> acc;
     acc.start(load(0));
     DEV_NO_UNROLL
-    for (uint32_t s = 1; s < operands.srcs; ++s) acc.template add<false>(load(s), operands.op);
+    for (uint32_t s = 1; s < instr.srcs; ++s) acc.template add<false>(load(s), reduction_of(instr));
     Single<T> result = acc.finish();
     DEV_NO_UNROLL
-    for (uint32_t d = 0; d < operands.dsts; ++d) {
-      Span span = span_at(launch, operands.first + operands.srcs + d, i, sizeof(T));
+    for (uint32_t d = 0; d < instr.dsts; ++d) {
+      Span span = span_at(launch, instr.operands + instr.srcs + d, i, sizeof(T));
       if (span.len >= sizeof(T)) store_plain<T>(span.at, result.value);
     }
   }
 }
 
-/// Operands of which some are packets: those from left to right, then the plain ones, into all destinations. What `instr`, in
-/// shared memory, says is looked up each time: registers are needed elsewhere.
+/// What the sources have at byte `i`: packets from left to right, then the plain ones.
 template <typename Arith, bool kSum>
-DEV void reduce_packets(const Launch& launch, uint32_t pc, const Instr& instr, Reduction op,
-                        uint64_t at, uint64_t len) {
+DEV Vec8 combine_packets(const Launch& launch, const Instr& instr, uint64_t i) {
+  Accumulator<Arith, Vec8> acc;
+  Vec8 payload = {{0, 0}};
+  bool first = true;
+  auto take = [&] {
+    if (first) acc.start(payload);
+    else acc.template add<kSum>(payload, reduction_of(instr));
+    first = false;
+  };
+  DEV_NO_UNROLL
+  for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
+    if (space_of(launch, s) != kPackets) continue;
+    payload = take_packet(launch, packets_of(launch, s) + 2 * i, s, i / 8);
+    take();
+  }
+  DEV_NO_UNROLL
+  for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
+    if (space_of(launch, s) == kPackets) continue;
+    Span span = span_at(launch, s, i, 8);
+    payload = load_payload(span.at, span.len);
+    take();
+  }
+  // A single source is handed on as it is.
+  return instr.srcs == 1 ? payload : acc.finish();
+}
+
+/// Operands of which some are packets.
+template <typename Arith, bool kSum>
+DEV void reduce_packets(const Launch& launch, const Instr& instr, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
-    Accumulator<Arith, Vec8> acc;
-    bool first = true;
-    auto take = [&](const Vec8& payload) {
-      if (first) acc.start(payload);
-      else acc.template add<kSum>(payload, op);
-      first = false;
-    };
-    Vec8 payload = {{0, 0}};
-    DEV_NO_UNROLL
-    for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
-      if (space_of(launch, s) != kPackets) continue;
-      payload = take_packet(launch, pc, packets_of(launch, s) + 2 * i, s, i / 8);
-      take(payload);
-    }
-    DEV_NO_UNROLL
-    for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
-      if (space_of(launch, s) == kPackets) continue;
-      Span span = span_at(launch, s, i, 8);
-      payload = load_payload(span.at, span.len);
-      take(payload);
-    }
-    // A single source is handed on as it is.
-    Vec8 result = instr.srcs == 1 ? payload : acc.finish();
+    const Vec8 result = combine_packets<Arith, kSum>(launch, instr, i);
     DEV_NO_UNROLL
     for (uint32_t d = instr.operands + instr.srcs; d < instr.operands + instr.srcs + instr.dsts; ++d) {
       if (space_of(launch, d) == kPackets) {

@@ -99,15 +99,14 @@ DEV Piece narrowed(Piece piece, const Windows& windows) {
 
 /// An operation as the interpreter does it. `unit`: of the loop around it, or 0.
 template <typename Arith>
-DEV_CALL void interpret(const Launch& launch, uint32_t pc, uint64_t unit) {
-  const Instr instr = all_instrs(launch)[pc];
+DEV_CALL void interpret(const Launch& launch, uint64_t unit) {
+  const Instr instr = instr_at(launch, pc());
   Range range = {0, 0, 0, 0, 0};
   slice_of(launch.unit, instr.size * launch.stride, instr.slice_index, instr.slice_of, range.start, range.len);
   find_runs(instr, range);
   uint64_t at = range.start, len = range.len;
   if (unit != 0) narrow(iteration(), unit, at, len);
-  if (instr.action >= kSwitch) execute_switch<Arith>(launch, pc, instr, range, at, len);
-  else execute_data<Arith>(launch, pc, instr, range, at, len);
+  execute<Arith>(launch, instr, range, at, len);
 }
 
 /// Plain sources from place `first` on, each into its destination.
@@ -144,7 +143,7 @@ DEV_CALL void pack_even(uint32_t first, Piece piece) {
 /// Packets from byte `i` of a reference on, `step` bytes apart, into a plain destination: looked at together, then waited for
 /// one after the other.
 template <uint32_t kCount>
-DEV void unpack_some(const Launch& launch, uint32_t pc, const char* from, char* to, uint32_t number, uint64_t i,
+DEV void unpack_some(const Launch& launch, const char* from, char* to, uint32_t number, uint64_t i,
                      uint32_t step) {
   Vec8 payload[kCount];
   bool there[kCount];
@@ -156,14 +155,14 @@ DEV void unpack_some(const Launch& launch, uint32_t pc, const char* from, char* 
 #pragma unroll
   for (uint32_t j = 0; j < kCount; ++j) {
     const uint64_t at = i + j * step;
-    if (!there[j]) payload[j] = await_packet(launch, pc, from + 2 * at, number, at / 8);
+    if (!there[j]) payload[j] = await_packet(launch, from + 2 * at, number, at / 8);
     store_any(to + at, 8, payload[j]);
   }
 }
 
 /// Packets into plain destinations.
 template <uint32_t kPairs>
-DEV_CALL void unpack_even(const Launch& launch, uint32_t pc, uint32_t first, Piece piece) {
+DEV_CALL void unpack_even(const Launch& launch, uint32_t first, Piece piece) {
   const uint32_t step = 8 * dev_threads(), number = window().first_place + first;
   const uint64_t end = piece.at + piece.len;
   DEV_NO_UNROLL
@@ -173,20 +172,20 @@ DEV_CALL void unpack_even(const Launch& launch, uint32_t pc, uint32_t first, Pie
     uint64_t i = piece.at + 8 * dev_thread();
     DEV_NO_UNROLL
     for (; i + (kUnroll - 1) * step < end; i += kUnroll * step) {
-      unpack_some<kUnroll>(launch, pc, from, to, number + pair, i, step);
+      unpack_some<kUnroll>(launch, from, to, number + pair, i, step);
     }
     DEV_NO_UNROLL
-    for (; i < end; i += step) unpack_some<1>(launch, pc, from, to, number + pair, i, step);
+    for (; i < end; i += step) unpack_some<1>(launch, from, to, number + pair, i, step);
   }
 }
 
 /// The packets of the reference at place `first` to every one behind it.
 template <uint32_t kDsts>
-DEV_CALL void forward_even(const Launch& launch, uint32_t pc, uint32_t first, Piece piece) {
+DEV_CALL void forward_even(const Launch& launch, uint32_t first, Piece piece) {
   const uint32_t number = window().first_place + first;
   DEV_NO_UNROLL
   for (uint64_t i = piece.at + 8 * dev_thread(); i < piece.at + piece.len; i += 8 * dev_threads()) {
-    const Vec8 payload = take_packet(launch, pc, window().heads[first] + 2 * i, number, i / 8);
+    const Vec8 payload = take_packet(launch, window().heads[first] + 2 * i, number, i / 8);
 #pragma unroll
     for (uint32_t d = 0; d < kDsts; ++d) store_packet(window().heads[first + 1 + d] + 2 * i, payload, window().flag);
   }
@@ -255,7 +254,7 @@ DEV_CALL void reduce_even(uint32_t first, Piece piece) {
 
 /// Sources of which those in the mask are packets: these from left to right, then the plain ones, into the destinations.
 template <typename Arith, Reduction kOp, uint32_t kSrcs, uint32_t kDsts, uint32_t kPacketSrcs, uint32_t kPacketDsts>
-DEV_CALL void reduce_packets_even(const Launch& launch, uint32_t pc, uint32_t first, Piece piece) {
+DEV_CALL void reduce_packets_even(const Launch& launch, uint32_t first, Piece piece) {
   constexpr bool kSum = kOp == Reduction::Sum || kOp == Reduction::Avg;
   const uint32_t number = window().first_place + first;
   DEV_NO_UNROLL
@@ -284,7 +283,7 @@ DEV_CALL void reduce_packets_even(const Launch& launch, uint32_t pc, uint32_t fi
 #pragma unroll
     for (uint32_t s = 0; s < kSrcs; ++s) {
       if (!(kPacketSrcs >> s & 1)) continue;
-      if (!there[s]) payload[s] = await_packet(launch, pc, window().heads[first + s] + 2 * i, number + s, i / 8);
+      if (!there[s]) payload[s] = await_packet(launch, window().heads[first + s] + 2 * i, number + s, i / 8);
       take(payload[s]);
     }
 #pragma unroll
@@ -303,13 +302,13 @@ DEV_CALL void reduce_packets_even(const Launch& launch, uint32_t pc, uint32_t fi
 
 /// An operation that waits, signals, takes or gives: `ids` of them from number `first` of the window on.
 template <uint32_t kAction, uint32_t kFlags>
-DEV_CALL void synchronise_as(const Launch& launch, uint32_t pc, uint32_t first, uint32_t ids) {
-  synchronise(launch, pc, kAction, kFlags, window().first_id + first, ids);
+DEV_CALL void synchronise_as(const Launch& launch, uint32_t first, uint32_t ids) {
+  synchronise(launch, kAction, kFlags, window().first_id + first, ids);
 }
 
 /// Thread blocks of a rank meet, at id `first` of the window.
-DEV_CALL void meet_at(const Launch& launch, uint32_t pc, uint32_t first, uint32_t blocks) {
-  meet(launch, pc, window().ids[first], blocks);
+DEV_CALL void meet_at(const Launch& launch, uint32_t first, uint32_t blocks) {
+  meet(launch, window().ids[first], blocks);
 }
 
 }  // namespace mscclpp

@@ -169,50 +169,44 @@ DEV char* multicast_address(const Launch& launch, uint32_t group, char* at, uint
   return distance == 0 ? nullptr : at + distance;
 }
 
-/// The thread's vectors of so many, as `load` gives them: to the multicast address if there is one, else into all destinations.
+/// Stores a vector at the multicast address if there is one, else in all destinations.
+DEV void switch_store(char* to_all, const Runs& runs, uint64_t byte, const Vec16& vec) {
+  if (to_all != nullptr) return multicast_store16(to_all + byte, vec);
+  DEV_NO_UNROLL
+  for (uint32_t d = 0; d < runs.instr.dsts; ++d) store16(runs.dst(d) + byte, vec);
+}
+
+/// The thread's vectors of so many, as `load` gives them: `kInFlight` at a time, as far as there are so many.
 template <uint32_t kInFlight, typename Load>
 DEV void switch_vectors(const Load& load, char* to_all, const Runs& runs, uint64_t at, uint64_t vectors) {
   const uint32_t threads = dev_threads();
+  uint64_t v = dev_thread();
   DEV_NO_UNROLL
-  for (uint64_t v = dev_thread(); v < vectors; v += kInFlight * threads) {
+  for (; v + (kInFlight - 1) * threads < vectors; v += kInFlight * threads) {
     Vec16 data[kInFlight];
 #pragma unroll
-    for (uint32_t i = 0; i < kInFlight; ++i) {
-      if (v + i * threads < vectors) data[i] = load(at + 16 * (v + i * threads));
-    }
+    for (uint32_t i = 0; i < kInFlight; ++i) data[i] = load(at + 16 * (v + i * threads));
 #pragma unroll
-    for (uint32_t i = 0; i < kInFlight; ++i) {
-      if (v + i * threads >= vectors) break;
-      const uint64_t byte = at + 16 * (v + i * threads);
-      if (to_all != nullptr) {
-        multicast_store16(to_all + byte, data[i]);
-      } else {
-        DEV_NO_UNROLL
-        for (uint32_t d = 0; d < runs.dsts; ++d) store16(runs.dst(d) + byte, data[i]);
-      }
-    }
+    for (uint32_t i = 0; i < kInFlight; ++i) switch_store(to_all, runs, at + 16 * (v + i * threads), data[i]);
   }
-}
-
-/// Of an operation, or of the launch instead.
-DEV Reduction reduction_of(const Launch& launch, const Instr& instr) {
-  return static_cast<Reduction>(launch.reduce < 5 ? launch.reduce : instr.reduce);
+  DEV_NO_UNROLL
+  for (; v < vectors; v += threads) switch_store(to_all, runs, at + 16 * v, load(at + 16 * v));
 }
 
 /// Plain sources into plain destinations, through the switch as far as it takes them.
 template <typename Arith>
 DEV void reduce_by_switch(const Launch& launch, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
   using Switch = OnSwitch<typename Arith::T>;
-  const Reduction op = reduction_of(launch, instr);
-  if (!range.whole) return reduce_pieces<Arith>(launch, Operands{instr.operands, instr.srcs, instr.dsts, op}, at, len);
+  const Reduction op = reduction_of(instr);
+  if (!range.whole) return reduce_pieces<Arith>(launch, instr, at, len);
   if (at >= range.end) return;
   if (len > range.end - at) len = range.end - at;
   const uint32_t first = instr.operands - window().first_place;
-  const Runs runs = {first, instr.srcs, instr.dsts, op};
+  const Runs runs = {instr, first};
   uint64_t addresses = at;
   DEV_NO_UNROLL
-  for (uint32_t i = 0; i < runs.srcs + runs.dsts; ++i) addresses |= reinterpret_cast<uint64_t>(runs.src(i));
-  if ((addresses & 15) != 0) return reduce_unlike<Arith>(runs, at, len, false);
+  for (uint32_t i = 0; i < runs.instr.srcs + runs.instr.dsts; ++i) addresses |= reinterpret_cast<uint64_t>(runs.src(i));
+  if ((addresses & 15) != 0) return reduce_unlike<Arith>(runs, at + 16 * dev_thread(), at + len);
   const uint32_t from_space = window().places[first].space, to_space = window().places[first + instr.srcs].space;
   const char* from_all = nullptr;
   if (switch_combines<Arith>(launch, op)) from_all = multicast_address(launch, instr.src_group, runs.src(0), from_space);
@@ -222,9 +216,9 @@ DEV void reduce_by_switch(const Launch& launch, const Instr& instr, const Range&
   if (from_all != nullptr || to_all != nullptr) fence_aliases();
   if (from_all == nullptr) {
     auto single = [&](uint64_t byte) { return load16(runs.src(0) + byte); };
-    auto sum = [&](uint64_t byte) { return combine_at<Arith, true, Vec16, true>(runs, byte, 16); };
-    auto other = [&](uint64_t byte) { return combine_at<Arith, false, Vec16, true>(runs, byte, 16); };
-    if (runs.srcs == 1) switch_vectors<kUnroll>(single, to_all, runs, at, vectors);
+    auto sum = [&](uint64_t byte) { return combine_at<Arith, true, true>(runs, byte, 16); };
+    auto other = [&](uint64_t byte) { return combine_at<Arith, false, true>(runs, byte, 16); };
+    if (instr.srcs == 1) switch_vectors<kUnroll>(single, to_all, runs, at, vectors);
     else if (sums) switch_vectors<1>(sum, to_all, runs, at, vectors);
     else switch_vectors<1>(other, to_all, runs, at, vectors);
   } else if constexpr (Switch::kAdds) {
@@ -239,19 +233,19 @@ DEV void reduce_by_switch(const Launch& launch, const Instr& instr, const Range&
   }
   if (from_all != nullptr || to_all != nullptr) fence_aliases();
   // What is no whole vector is done by the thread whose turn it is.
-  if (len % 16 != 0 && vectors % dev_threads() == dev_thread()) reduce_unlike<Arith>(runs, at, len, true);
+  if (len % 16 != 0 && vectors % dev_threads() == dev_thread()) reduce_unlike<Arith>(runs, at + 16 * vectors, at + len);
 }
 
 /// The packets of a source to all destinations, at once if these have a multicast address.
-DEV void forward_by_switch(const Launch& launch, uint32_t pc, const Instr& instr, uint64_t at, uint64_t len) {
+DEV void forward_by_switch(const Launch& launch, const Instr& instr, uint64_t at, uint64_t len) {
   const uint32_t src = instr.operands, dst = src + instr.srcs;
   char* to_all = multicast_address(launch, instr.dst_group, packets_of(launch, dst), kPackets);
-  if (to_all == nullptr) return forward(launch, pc, src, dst, instr.dsts, at, len);
+  if (to_all == nullptr) return forward(launch, src, dst, instr.dsts, at, len);
   const char* from = packets_of(launch, src);
   const uint32_t flag = window().flag;
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
-    const Vec8 payload = take_packet(launch, pc, from + 2 * i, src, i / 8);
+    const Vec8 payload = take_packet(launch, from + 2 * i, src, i / 8);
     multicast_store16(to_all + 2 * i, Vec16{{payload.w[0], flag, payload.w[1], flag}});
   }
 }

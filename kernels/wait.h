@@ -48,12 +48,12 @@ struct Awaiting {
 };
 
 /// Called by: a thread whose wait is over without success. The first one of its block reports; all blocks leave.
-DEV void give_up(const Launch& launch, uint32_t pc, Awaiting awaiting) {
+DEV void give_up(const Launch& launch, Awaiting awaiting) {
   State* state = reinterpret_cast<State*>(launch.state);
   Report* report = reinterpret_cast<Report*>(launch.reports) + window().agent;
   if (compare_swap_relaxed_sys(&report->state, 0, 1) == 0) {
     report->what = awaiting.what;
-    report->instr = pc;
+    report->instr = pc();
     report->id = awaiting.id;
     report->iteration = iteration();
     report->detail = awaiting.detail;

@@ -71,14 +71,21 @@ DEV Window& window() {
   return the_window[0];
 }
 
-/// Most threads of a block.
-constexpr uint32_t kMostThreads = 1024;
-
-/// The iteration of the loop that a thread is in; 0 outside of loops. In shared memory: hardly an operation needs it, and in a
-/// register it would take the room of data in flight.
+/// The operation that a thread is at, and the iteration of the loop that it is in, 0 outside of loops. In shared memory:
+/// hardly an operation needs them, and in registers they would take the room of data in flight.
+DEV uint32_t& pc() {
+  SHARED(uint32_t, pcs, kMostThreads);
+  return pcs[dev_thread()];
+}
 DEV uint32_t& iteration() {
   SHARED(uint32_t, iterations, kMostThreads);
   return iterations[dev_thread()];
+}
+
+/// Of `len` bytes from byte `at` of references that are one run each, those that something is to be done with.
+DEV uint64_t len_in(const Range& range, uint64_t at, uint64_t len) {
+  const uint64_t room = at < range.end ? range.end - at : 0;
+  return len < room ? len : room;
 }
 
 /// Reference `number` of all, of an operation with more of them than the window holds.

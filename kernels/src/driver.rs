@@ -9,7 +9,7 @@ use mscclpp_exec::cuda::{Allocation, Driver, Export, Handle, Mapped, Mapping, Pr
 
 use crate::alloc::{from_handle, to_handle};
 use crate::launch::A_MEMBER_LEFT_OUT;
-use crate::machine::{Code, Launch, Machine, Module, Queue, Result, Work, error};
+use crate::machine::{Code, Launch, Machine, Module, Queue, Recording, Result, Work, error};
 use crate::multicast::{self, Multicast};
 use crate::native;
 use crate::options::Options;
@@ -44,6 +44,11 @@ impl Simulator {
 
     fn called(&self, call: &'static str) -> Result<()> {
         self.machine.called(call)
+    }
+
+    /// Waits for all work of the device.
+    fn finish_work(&self) -> Result<()> {
+        self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal)
     }
 
     /// A number that no other device has, and that is not 0.
@@ -206,7 +211,7 @@ unsafe impl Driver for Simulator {
 
     fn unmap_multicast(&self, address: u64, _: u64) -> Result<()> {
         const CALL: &str = "cuMemUnmap";
-        let done = self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal);
+        let done = self.finish_work();
         self.called(CALL)?;
         if !self.machine.memory().unmap_multicast(address) {
             return error(CALL, Code::InvalidValue, "not mapped");
@@ -223,7 +228,7 @@ unsafe impl Driver for Simulator {
 
     fn close(&self, import: Mapping) -> Result<()> {
         const CALL: &str = "cuIpcCloseMemHandle";
-        let done = self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal);
+        let done = self.finish_work();
         self.called(CALL)?;
         let mut memory = self.machine.memory();
         if !memory.is_mapped(import.address) || !memory.free(import.address) {
@@ -245,7 +250,7 @@ unsafe impl Driver for Simulator {
 
     fn wait_idle(&self) -> Result<()> {
         self.called("cuCtxSynchronize")?;
-        self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal)
+        self.finish_work()
     }
 
     fn alloc(&self, bytes: u64) -> Result<u64> {
@@ -261,7 +266,7 @@ unsafe impl Driver for Simulator {
 
     fn free(&self, address: u64) -> Result<()> {
         // As the driver does, after all work.
-        let done = self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal);
+        let done = self.finish_work();
         self.called("cuMemFree")?;
         let mut memory = self.machine.memory();
         if memory.is_mapped(address) || !memory.free(address) {
@@ -280,7 +285,7 @@ unsafe impl Driver for Simulator {
     }
 
     fn free_mapped(&self, mapped: Mapped) -> Result<()> {
-        let done = self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal);
+        let done = self.finish_work();
         self.called("cuMemFreeHost")?;
         if !self.machine.memory().free(mapped.device) {
             return error("cuMemFreeHost", Code::InvalidValue, "not allocated");
@@ -337,6 +342,9 @@ unsafe impl Driver for Simulator {
                 Ok(plugin) => Module::Loaded(plugin),
                 Err(text) => return error("cuModuleLoadData", Code::InvalidValue, text),
             },
+            false if self.machine.options.old => {
+                return error("cuModuleLoadData", Code::NoBinary, "made by a later toolkit");
+            }
             false => {
                 let bug = self.machine.options.bug.filter(|bug| is_in_kernels(bug));
                 let name = bug.map_or(name.to_owned(), |bug| format!("{name}_with_{bug}"));
@@ -373,8 +381,7 @@ unsafe impl Driver for Simulator {
 
     fn unload(&self, module: Handle) -> Result<()> {
         self.called("cuModuleUnload")?;
-        self.machine.state().modules.remove(&module.0);
-        Ok(())
+        gone("cuModuleUnload", self.machine.state().modules.remove(&module.0))
     }
 
     fn blocks_per_multiprocessor(&self, _: Handle, threads: u32) -> Result<u32> {
@@ -397,8 +404,8 @@ unsafe impl Driver for Simulator {
             u64::from_le_bytes(bytes)
         });
         let launch = Launch { function, blocks, threads, argument: words.collect() };
-        if let Some(Queue { recording: Some(recorded), .. }) = self.machine.state().streams.get_mut(&stream.0) {
-            recorded.push(launch);
+        if let Some(Queue { recording: Some(recording), .. }) = self.machine.state().streams.get_mut(&stream.0) {
+            recording.launches.push(launch);
             return Ok(());
         }
         self.machine.put("cuLaunchKernel", stream, Work::Launch(launch))
@@ -416,12 +423,13 @@ unsafe impl Driver for Simulator {
         // What was put on it is still done.
         let done = self.machine.wait("cuStreamDestroy", |_, handle| handle == stream.0);
         self.called("cuStreamDestroy")?;
-        self.machine.state().streams.remove(&stream.0);
+        gone("cuStreamDestroy", self.machine.state().streams.remove(&stream.0))?;
         done
     }
 
     fn synchronize(&self, stream: Handle) -> Result<()> {
         self.called("cuStreamSynchronize")?;
+        self.machine.spoil("cuStreamSynchronize", |handle, _| handle == stream.0)?;
         self.machine.wait("cuStreamSynchronize", |_, handle| handle == stream.0)
     }
 
@@ -433,7 +441,7 @@ unsafe impl Driver for Simulator {
     fn begin_capture(&self, stream: Handle) -> Result<()> {
         self.called("cuStreamBeginCapture")?;
         if let Some(queue) = self.machine.state().streams.get_mut(&stream.0) {
-            queue.recording = Some(Vec::new());
+            queue.recording = Some(Recording::begin());
         }
         Ok(())
     }
@@ -441,8 +449,9 @@ unsafe impl Driver for Simulator {
     fn end_capture(&self, stream: Handle) -> Result<Handle> {
         let recorded = self.machine.state().streams.get_mut(&stream.0).and_then(|queue| queue.recording.take());
         self.called("cuStreamEndCapture")?;
+        let launches = recorded.map_or_else(|| Ok(Vec::new()), Recording::end)?;
         let handle = self.machine.handle();
-        self.machine.state().graphs.insert(handle.0, recorded.unwrap_or_default());
+        self.machine.state().graphs.insert(handle.0, launches);
         Ok(handle)
     }
 
@@ -456,8 +465,7 @@ unsafe impl Driver for Simulator {
 
     fn destroy_graph(&self, graph: Handle) -> Result<()> {
         self.called("cuGraphExecDestroy")?;
-        self.machine.state().graphs.remove(&graph.0);
-        Ok(())
+        gone("cuGraphExecDestroy", self.machine.state().graphs.remove(&graph.0))
     }
 
     fn create_event(&self) -> Result<Handle> {
@@ -469,11 +477,13 @@ unsafe impl Driver for Simulator {
 
     fn record(&self, event: Handle, stream: Handle) -> Result<()> {
         self.called("cuEventRecord")?;
+        self.machine.state().check_event("cuEventRecord", event)?;
         self.machine.record(event, stream)
     }
 
     fn wait_event(&self, stream: Handle, event: Handle) -> Result<()> {
         self.called("cuStreamWaitEvent")?;
+        self.machine.state().check_event("cuStreamWaitEvent", event)?;
         self.machine.wait_event(stream, event)
     }
 
@@ -486,6 +496,7 @@ unsafe impl Driver for Simulator {
 
     fn is_done(&self, event: Handle) -> Result<bool> {
         self.called("cuEventQuery")?;
+        self.machine.state().check_event("cuEventQuery", event)?;
         Ok(self.machine.is_done(event))
     }
 
@@ -496,8 +507,7 @@ unsafe impl Driver for Simulator {
 
     fn destroy_event(&self, event: Handle) -> Result<()> {
         self.called("cuEventDestroy")?;
-        self.machine.destroy_event(event);
-        Ok(())
+        self.machine.destroy_event(event)
     }
 
     fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
@@ -509,6 +519,14 @@ unsafe impl Driver for Simulator {
     fn enter_helper_thread(&self) -> Result<()> {
         self.machine.state().helped = true;
         self.called("cuThreadExchangeStreamCaptureMode")
+    }
+}
+
+/// Refuses to give back what is not there.
+fn gone<T>(call: &'static str, found: Option<T>) -> Result<()> {
+    match found {
+        Some(_) => Ok(()),
+        None => error(call, Code::InvalidHandle, "no such handle"),
     }
 }
 

@@ -8,6 +8,7 @@ use std::ffi::{CString, c_void};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use mscclpp_exec::cuda::{DriverError, Handle};
 
@@ -37,6 +38,8 @@ pub(crate) struct Machine {
 pub(crate) struct State {
     /// Calls of the function that is to fail.
     calls: u64,
+    /// Whether all calls fail.
+    dead: bool,
     runs: u64,
     /// How often it was looked what can be done.
     turns: u64,
@@ -66,7 +69,7 @@ pub(crate) enum Module {
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) device: u32,
-    pub(crate) recording: Option<Vec<Launch>>,
+    pub(crate) recording: Option<Recording>,
     pub(crate) work: VecDeque<Work>,
     /// Whether its first work, a kernel, runs.
     pub(crate) runs: bool,
@@ -86,6 +89,40 @@ impl Event {
         self.done >= self.recorded
     }
 }
+
+/// A graph as it is recorded.
+pub(crate) struct Recording {
+    pub(crate) launches: Vec<Launch>,
+    /// Who has begun it: some calls of that thread spoil it.
+    thread: ThreadId,
+    spoilt: bool,
+}
+
+impl Recording {
+    pub(crate) fn begin() -> Self {
+        Self { launches: Vec::new(), thread: thread::current().id(), spoilt: false }
+    }
+
+    pub(crate) fn end(self) -> Result<Vec<Launch>> {
+        match self.spoilt {
+            true => error("cuStreamEndCapture", Code::CaptureInvalidated, "an earlier call has spoilt the capture"),
+            false => Ok(self.launches),
+        }
+    }
+}
+
+/// Calls that the driver refuses a thread that captures a stream: they need the host, or the device to be idle.
+const NOT_IN_CAPTURES: [&str; 9] = [
+    "cuCtxSynchronize",
+    "cuMemAlloc",
+    "cuMemCreate",
+    "cuMemFree",
+    "cuMemFreeHost",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoH",
+    "cuMemcpyHtoD",
+    "cuMemsetD8",
+];
 
 /// A launch of a kernel.
 #[derive(Clone)]
@@ -123,8 +160,13 @@ pub(crate) enum Code {
     InvalidValue = 1,
     OutOfMemory = 2,
     InvalidContext = 201,
+    NoBinary = 209,
+    InvalidHandle = 400,
     NotFound = 500,
+    CaptureUnsupported = 900,
+    CaptureInvalidated = 901,
     IllegalAddress = 700,
+    LaunchTimeout = 702,
     Unknown = 999,
 }
 
@@ -133,11 +175,26 @@ pub(crate) fn error<T>(call: &'static str, code: Code, text: impl Into<String>) 
         Code::InvalidValue => "CUDA_ERROR_INVALID_VALUE",
         Code::OutOfMemory => "CUDA_ERROR_OUT_OF_MEMORY",
         Code::InvalidContext => "CUDA_ERROR_INVALID_CONTEXT",
+        Code::NoBinary => "CUDA_ERROR_NO_BINARY_FOR_GPU",
+        Code::InvalidHandle => "CUDA_ERROR_INVALID_HANDLE",
         Code::NotFound => "CUDA_ERROR_NOT_FOUND",
+        Code::LaunchTimeout => "CUDA_ERROR_LAUNCH_TIMEOUT",
+        Code::CaptureUnsupported => "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
+        Code::CaptureInvalidated => "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
         Code::IllegalAddress => "CUDA_ERROR_ILLEGAL_ADDRESS",
         Code::Unknown => "CUDA_ERROR_UNKNOWN",
     };
     Err(DriverError { call, code: code as i32, name: name.into(), text: text.into() })
+}
+
+impl State {
+    /// Refuses an event that is not there.
+    pub(crate) fn check_event(&self, call: &'static str, event: Handle) -> Result<()> {
+        match self.events.get(&event.0) {
+            Some(event) if !event.destroyed => Ok(()),
+            _ => error(call, Code::InvalidHandle, "no such event"),
+        }
+    }
 }
 
 impl Machine {
@@ -156,12 +213,39 @@ impl Machine {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call, and fails if it is that one's turn.
+    /// Counts a call, and fails if it is that one's turn, or if it spoils a capture.
     pub(crate) fn called(&self, call: &'static str) -> Result<()> {
-        let Some((_, nth)) = self.options.failing.filter(|(name, _)| *name == call) else { return Ok(()) };
+        if NOT_IN_CAPTURES.contains(&call) {
+            let own = thread::current().id();
+            self.spoil(call, |_, recording| recording.thread == own)?;
+        }
+        let Some((name, nth)) = self.options.failing else { return Ok(()) };
         let mut state = self.state();
+        if state.dead {
+            return error(call, Code::IllegalAddress, "made to fail, as all calls after the first that was");
+        }
+        if name != call {
+            return Ok(());
+        }
         state.calls += 1;
-        if state.calls == nth { error(call, Code::Unknown, "made to fail") } else { Ok(()) }
+        if state.calls != nth {
+            return Ok(());
+        }
+        state.dead = self.options.sticky;
+        error(call, if state.dead { Code::IllegalAddress } else { Code::Unknown }, "made to fail")
+    }
+
+    /// Refuses a call because of captures, which are spoilt.
+    pub(crate) fn spoil(&self, call: &'static str, of: impl Fn(usize, &Recording) -> bool) -> Result<()> {
+        let mut state = self.state();
+        let recordings =
+            state.streams.iter_mut().filter_map(|(&handle, queue)| Some((handle, queue.recording.as_mut()?)));
+        let spoilt = recordings.filter(|(handle, recording)| of(*handle, recording));
+        let count = spoilt.map(|(_, recording)| recording.spoilt = true).count();
+        match count {
+            0 => Ok(()),
+            _ => error(call, Code::CaptureUnsupported, "operation not permitted when stream is capturing"),
+        }
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -220,19 +304,24 @@ impl Machine {
     }
 
     /// Forgets an event: at once, or when nothing is left to do that may wait for it.
-    pub(crate) fn destroy_event(&self, event: Handle) {
+    pub(crate) fn destroy_event(&self, event: Handle) -> Result<()> {
         let mut state = self.state();
+        state.check_event("cuEventDestroy", event)?;
         if state.streams.values().all(|queue| queue.work.is_empty()) {
             state.events.remove(&event.0);
         } else if let Some(event) = state.events.get_mut(&event.0) {
             event.destroyed = true;
         }
+        Ok(())
     }
 
     /// Waits until some streams have nothing left, and says whether it went well. Kernels run meanwhile, all of them.
     pub(crate) fn wait(&self, call: &'static str, of: impl Fn(&Queue, usize) -> bool) -> Result<()> {
         loop {
             let mut state = self.state();
+            if state.dead {
+                return error(call, Code::IllegalAddress, "nothing is done any more");
+            }
             let mut queues = state.streams.iter_mut().filter(|(handle, queue)| of(queue, **handle));
             if queues.all(|(_, queue)| queue.work.is_empty()) {
                 let mut queues = state.streams.iter_mut().filter(|(handle, queue)| of(queue, **handle));
@@ -429,11 +518,12 @@ impl State {
         let Some(queue) = self.streams.get_mut(&stream) else { return };
         queue.runs = false;
         queue.work.pop_front();
-        if let Err(Fault { address, bytes, write, block, thread }) = result {
-            let what = if write { "written" } else { "read" };
-            let text =
-                format!("{bytes} bytes at {address:#x} {what} by thread {thread} of block {block} were not allocated");
-            let error = error::<()>("cuLaunchKernel", Code::IllegalAddress, text).err();
+        if let Err(fault) = result {
+            let code = match fault {
+                Fault::Access { .. } => Code::IllegalAddress,
+                Fault::Endless { .. } => Code::LaunchTimeout,
+            };
+            let error = error::<()>("cuLaunchKernel", code, fault.to_string()).err();
             queue.failed = queue.failed.take().or(error);
         }
     }
@@ -446,7 +536,7 @@ fn reach(memory: &Memory, access: &BTreeSet<(u32, u32)>, device: u32) -> launch:
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() || self.state().dead {
             return;
         }
         let pieces = self.memory().len();

@@ -1,6 +1,6 @@
 //! The C++ side of the simulator: `sim/dev_sim.h` and `sim/memory.cc`.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 
 /// What a coroutine is; as in `dev_sim.h`.
 #[repr(C)]
@@ -19,6 +19,17 @@ pub(crate) struct SimKernel {
     name: *const c_char,
     pub(crate) bytes: usize,
     run: *const c_void,
+}
+
+impl SimKernel {
+    /// Its name; `None` behind the last one of a table.
+    ///
+    /// # Safety
+    /// The library that it is in is loaded.
+    pub(crate) unsafe fn name(&self) -> Option<&CStr> {
+        // SAFETY: null, or a text of that library.
+        (!self.name.is_null()).then(|| unsafe { CStr::from_ptr(self.name) })
+    }
 }
 
 /// What kernels that are loaded need of this program; as in `dev_sim.h`.

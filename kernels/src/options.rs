@@ -22,6 +22,8 @@ pub struct Options {
     pub threaded: Option<Threaded>,
     /// The driver's call that fails: its name, and which of its calls, counted from 1.
     pub failing: Option<(&'static str, u64)>,
+    /// Whether all calls after that fail too, as after an illegal address.
+    pub sticky: bool,
     /// A device whose threads get their turn a hundred times less often.
     pub slow: Option<u32>,
     /// Whether devices do not reach one another's memory.
@@ -34,6 +36,8 @@ pub struct Options {
     /// Whether what is put on streams besides kernels is done late, at times that the seed decides; each stream keeps its order,
     /// unless a bug is planted: `early_stores` are done at once, `early_events` are before what they follow.
     pub late: bool,
+    /// Whether the driver is older than what built the kernels, and refuses them.
+    pub old: bool,
     /// How many of the first devices have multicast objects.
     pub multicast: u32,
     /// Where accesses by multicast addresses are counted.
@@ -70,11 +74,13 @@ impl Default for Options {
             bug: None,
             threaded: None,
             failing: None,
+            sticky: false,
             slow: None,
             apart: false,
             others: false,
             files: false,
             late: false,
+            old: false,
             multicast: 0,
             counts: None,
             patience: Duration::from_secs(10),

@@ -41,8 +41,22 @@ impl Plugin {
     pub(crate) fn kernel(&self, name: &str) -> *const SimKernel {
         let symbol = format!("sim_kernel_{name}\0");
         // SAFETY: declared so in `sim/dev_sim.h`; used as long as the module is loaded.
-        let kernel = unsafe { self.library.get::<*const SimKernel>(symbol.as_bytes()) };
-        kernel.map_or(std::ptr::null(), |kernel| *kernel)
+        if let Ok(kernel) = unsafe { self.library.get::<*const SimKernel>(symbol.as_bytes()) } {
+            return *kernel;
+        }
+        // The interpreter's kernels are in a table, as in this crate.
+        // SAFETY: as above; a kernel without a name ends it.
+        unsafe {
+            let Ok(table) = self.library.get::<*const SimKernel>(b"sim_table\0") else { return std::ptr::null() };
+            let mut kernel = *table;
+            while let Some(found) = (*kernel).name() {
+                if found.to_bytes() == name.as_bytes() {
+                    return kernel;
+                }
+                kernel = kernel.add(1);
+            }
+        }
+        std::ptr::null()
     }
 }
 
@@ -56,6 +70,9 @@ pub(crate) struct PluginCompiler {
 const SIMULATOR: &str = include_str!("../sim/dev_sim.h");
 const HALVES: &str = include_str!("../sim/half.h");
 
+/// Names the table of the interpreter's kernels, which `executor.cu` has.
+const TABLE: &str = "-DSIM_TABLE=__attribute__((visibility(\"default\"))) sim_table";
+
 impl PluginCompiler {
     /// `bug`: what is planted into the device code's headers, if it is one of theirs.
     pub(crate) fn new(bug: Option<&'static str>) -> Result<Self, JitError> {
@@ -63,7 +80,7 @@ impl PluginCompiler {
         let version = version.map_err(|error| call("--version", &error))?.stdout;
         let version = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
         let bug = bug.filter(|bug| crate::specialised_bugs().any(|known| known == *bug));
-        let identity = format!("{version} for the simulator, planted {bug:?}\n{SIMULATOR}{HALVES}");
+        let identity = format!("{version} for the simulator, planted {bug:?}\n{SIMULATOR}{HALVES}{TABLE}");
         Ok(Self { identity, bug })
     }
 }
@@ -98,6 +115,7 @@ impl Compiler for PluginCompiler {
         let mut command = Command::new(env!("SIM_COMPILER"));
         command.current_dir(folder.path()).args(["-std=c++17", "-shared", "-fPIC", "-O1", "-w", "-ffp-contract=off"]);
         command.args(["-fvisibility=hidden", "-DDEV_SIM", "-DSIM_PLUGIN", "-I."]);
+        command.arg(TABLE);
         command.args(source.defines().iter().map(|(name, value)| format!("-D{name}={value}")));
         command.args(["-o", "plugin.so", "-x", "c++", source.name()]);
         let output = command.output().map_err(|error| call("the C++ compiler", &error))?;

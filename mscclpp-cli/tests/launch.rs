@@ -118,9 +118,9 @@ fn signals_that_are_ignored_do_no_harm() {
 
 #[test]
 fn too_many_ranks_for_the_system_are_an_error_and_leave_nothing() {
-    // Room for the stacks of some threads, not of all.
-    let words = script("-n 400 --no-prefix", "exec sleep 987");
-    let limited = behind(&["sh", "-c", "ulimit -v 500000; exec \"$@\"", "sh"], words);
+    // Room for the output of some ranks, not of all.
+    let words = script("-n 400", "exec sleep 987");
+    let limited = behind(&["sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"], words);
     let stderr = String::from_utf8_lossy(&limited.stderr);
     assert_eq!(limited.status.code(), Some(3), "{stderr}");
     assert!(stderr.contains("error: cannot start `sh`: "), "{stderr}");

@@ -9,6 +9,19 @@ use crate::spec::AlgoSpec;
 
 /// Builds the plan of a program: runs `body` on it, lowers what it recorded, checks the plan, and encodes it.
 ///
+/// ```
+/// use mscclpp_core::{collective::CollectiveKind, compile::compile, spec::AlgoSpec};
+///
+/// // A rank that forgets its output: the checks say which chunk nobody has written.
+/// let spec = AlgoSpec::new("forgetful", CollectiveKind::Broadcast, 2);
+/// let refused = compile(spec, |p| {
+///     let root = p.rank(0);
+///     root.copy(root.output().chunk(0), root.input().chunk(0), 0);
+/// });
+/// let why = refused.expect_err("rank 1 has nothing").to_string();
+/// assert!(why.contains("rank 1"), "{why}");
+/// ```
+///
 /// # Cost
 /// Linear in the number of operations.
 ///

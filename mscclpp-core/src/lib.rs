@@ -1,5 +1,47 @@
 //! The core of mscclpp: authoring API, program trace, lowering passes, checks and plan formats.
 //!
+//! ```
+//! use mscclpp_core::check::check;
+//! use mscclpp_core::collective::CollectiveKind;
+//! use mscclpp_core::plan::json::{self, Style};
+//! use mscclpp_core::{compile::compile, plan::Plan, spec::AlgoSpec, vocab::Sync};
+//!
+//! // Two ranks send each other their inputs.
+//! let plan = compile(AlgoSpec::new("swap", CollectiveKind::SendRecv, 2), |p| {
+//!     for rank in p.ranks() {
+//!         let peer = p.rank(1 - rank.id());
+//!         let channel = rank.memory_channel(peer);
+//!         channel.signal(0).relaxed(); // my output may be written
+//!         channel.wait(0).relaxed().sync(Sync::After); // so may my peer's
+//!         channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
+//!         channel.signal(0).sync(Sync::Before); // my data is there
+//!         channel.wait(0); // and so is my peer's
+//!     }
+//! })?;
+//!
+//! // As a file, and back: the same plan.
+//! let mut tree = plan.tree();
+//! let file = json::write(&tree, Style::Pretty);
+//! assert_eq!(Plan::load(file.as_bytes())?, plan);
+//!
+//! // Without its last signal it would wait for ever.
+//! let ops = &mut tree.ranks[1].blocks[0].ops;
+//! ops.retain(|op| op.kind != mscclpp_core::plan::OpKind::Signal);
+//! let found = check(&tree);
+//! assert!(found.to_string().contains("M0201"), "{found}");
+//! # Ok::<(), mscclpp_core::diag::Diagnostics>(())
+//! ```
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`dsl`], [`lang`] | the authoring API, and the older chunk-centred one, over the same recorder |
+//! | [`spec`], [`collective`], [`vocab`] | what is said of a program besides its body, and what it promises |
+//! | [`compile`] | from a function to a plan, through [`trace`] and [`lower`] |
+//! | [`check`] | what a plan must keep, proved of the plan as it stands |
+//! | [`plan`] | plans as trees, bytes, JSON, text and drawings; read, compared, exported |
+//! | [`diag`], [`origin`] | what is wrong, where it was written, and how to mend it |
+//! | [`algorithm`] | what a `#[collective]` leaves in a program |
+//!
 //! Invariants: no I/O, no clock, no environment, no hash order, no `unsafe`; large plans are worked on by two threads, on whose
 //! speed nothing depends. The same input gives the same bytes. It knows neither `syn` nor CUDA.
 #![forbid(unsafe_code)]

@@ -1,4 +1,36 @@
-//! Executors, memory and default algorithms.
+//! Executors, memory and default algorithms: what runs the plans of [`mscclpp_core`].
+//!
+//! Ranks of one process run a plan like this:
+//!
+//! ```
+//! use mscclpp_core::plan::Plan;
+//! use mscclpp_exec::{algorithms, cpu::World};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pairs = algorithms::find("allreduce_all_pairs").expect("it is in the library");
+//! let plan = Plan::new(&pairs.compile(pairs.spec(3, 3), &[])?);
+//! let mut buffers = [[1; 5], [20; 5], [300; 5]];
+//! World::new(3).run_in_place(&plan, &mut buffers)?;
+//! assert_eq!(buffers, [[321; 5]; 3]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Ranks of a job make collective calls, with no plan in sight: [`group`].
+//!
+//! | module | what it has |
+//! |---|---|
+//! | [`group`] | collective calls on slices |
+//! | [`comm`], [`bootstrap`] | how the processes of a job become ranks |
+//! | [`select`], [`tune`] | which algorithm serves a call, and what is fastest |
+//! | [`algorithms`] | the algorithms of the library |
+//! | [`cpu`] | all ranks of a plan in one process |
+//! | [`process`] | a process for each rank |
+//! | [`cuda`] | CUDA devices |
+//! | [`message`], [`dtype`], [`numeric`] | what is sent: sizes, element types, how they are combined |
+//! | [`verify`], [`adversary`] | whether results are right, and whether they stay so in the worst orders |
+//! | [`dump`] | what ranks leave behind when a call fails |
+//! | [`mod@file`], [`error`] | files that are replaced as a whole; what can go wrong |
 #![deny(unsafe_code)]
 
 pub mod adversary;

@@ -16,7 +16,8 @@ What the library comes with. `mscclpp run NAME --ranks N` runs one and checks th
 its own in `mscclpp-exec/src/algorithms/`, and its first line says what it costs.
 
 P is the number of ranks, N the number of nodes, G the number of ranks per node; the message is the larger of a rank's
-input and output. All run on 2 ranks or more.
+input and output. All run on 2 ranks or more. Those that need multicast hardware run without it as well, with the same results: then
+they read and write the ranks' memories one by one, which costs more, and no call selects them.
 ",
     );
     let mut collective = "";

@@ -1,5 +1,8 @@
 //! The collectives API, by several ranks in this process.
 
+#[path = "common/ranks.rs"]
+mod ranks;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,16 +13,7 @@ use mscclpp_exec::group::{Error, Group};
 use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};
 use mscclpp_exec::{Element, dtype};
 use proptest::prelude::*;
-
-/// Runs a function on every rank of a group, each on a thread; what they return, in the order of ranks.
-fn on_ranks<R: Send>(ranks: u32, body: impl Fn(&mut Group) -> R + Sync) -> Vec<R> {
-    let groups = Group::local(ranks).expect("a group");
-    std::thread::scope(|scope| {
-        let body = &body;
-        let threads: Vec<_> = groups.into_iter().map(|mut group| scope.spawn(move || body(&mut group))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
-    })
-}
+use ranks::on_ranks;
 
 /// Element `index` of what a rank brings: small, so that sums are exact in all types.
 fn element<T: Element + From<u8>>(rank: u32, index: usize) -> T {

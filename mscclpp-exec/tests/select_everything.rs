@@ -7,20 +7,10 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::DataType;
 use mscclpp_exec::cpu::World;
-use mscclpp_exec::select::{Combined, Config, Decision, Registry, Request};
+use mscclpp_exec::select::{CALLS, Combined, Config, Decision, Registry, Request};
 use mscclpp_exec::verify::Verifier;
 use proptest::prelude::*;
 use proptest::sample::select;
-
-const KINDS: [CollectiveKind; 7] = [
-    CollectiveKind::AllReduce,
-    CollectiveKind::AllGather,
-    CollectiveKind::ReduceScatter,
-    CollectiveKind::AllToAll,
-    CollectiveKind::Broadcast,
-    CollectiveKind::Reduce,
-    CollectiveKind::SendRecv,
-];
 
 /// Every request for so many ranks: all node sizes, sizes around the borders of the rules.
 fn requests(ranks: u32) -> impl Iterator<Item = Request> {
@@ -29,7 +19,7 @@ fn requests(ranks: u32) -> impl Iterator<Item = Request> {
     let sizes: Vec<_> = sizes.collect();
     nodes.flat_map(move |ranks_per_node| {
         let sizes = sizes.clone();
-        KINDS.into_iter().flat_map(move |kind| {
+        CALLS.into_iter().flat_map(move |(_, kind)| {
             let sizes = sizes.clone();
             [DataType::F32, DataType::I8].into_iter().flat_map(move |dtype| {
                 let sizes = sizes.clone();
@@ -61,7 +51,7 @@ fn there_is_always_one_and_the_same_on_all_ranks() {
 #[test]
 fn all_types_and_reductions_are_served() {
     let registry = Registry::shipped();
-    for kind in KINDS {
+    for (_, kind) in CALLS {
         for &dtype in DataType::ALL {
             for op in ReduceOp::ALL {
                 for (ranks, ranks_per_node) in [(1, 1), (2, 2), (2, 1), (3, 3), (7, 1), (12, 4), (48, 8), (64, 64)] {
@@ -131,7 +121,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 200 } else { 2000 }, ..ProptestConfig::default() })]
     #[test]
     fn what_is_selected_computes_its_collective(
-        kind in select(KINDS.to_vec()), ranks in 2..10_u32, node in any::<proptest::sample::Index>(),
+        kind in select(CALLS.map(|(_, kind)| kind).to_vec()), ranks in 2..10_u32, node in any::<proptest::sample::Index>(),
         dtype in select(DataType::ALL), op in select(ReduceOp::ALL.to_vec()), root in 0..10_u32, in_place: bool,
         part in prop_oneof![0..300_u64, 0..20_000_u64], odd in 0..7_u64, blocks in 1..4_u32, seed: u64,
     ) {

@@ -1,23 +1,17 @@
 //! Tuning: what is measured, the file, and who follows it.
 
+#[path = "common/ranks.rs"]
+mod ranks;
+
 use std::path::Path;
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::DataType;
-use mscclpp_exec::group::Group;
-use mscclpp_exec::select::{Registry, Request, SelectError, Why};
+use mscclpp_exec::select::{CALLS, Registry, Request, SelectError, Why};
 use mscclpp_exec::tune::{Entry, Machine, Measuring, Table, TableError, Timed, Tuner, measure};
 use proptest::prelude::*;
-
-fn on_ranks<R: Send>(ranks: u32, body: impl Fn(&mut Group) -> R + Sync) -> Vec<R> {
-    let groups = Group::local(ranks).expect("a group");
-    std::thread::scope(|scope| {
-        let body = &body;
-        let threads: Vec<_> = groups.into_iter().map(|mut group| scope.spawn(move || body(&mut group))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect()
-    })
-}
+use ranks::on_ranks;
 
 fn timed(algorithm: &str, blocks: Option<u32>, time_us: f64) -> Timed {
     Timed { algorithm: algorithm.into(), blocks, threads: None, time_us }
@@ -25,20 +19,7 @@ fn timed(algorithm: &str, blocks: Option<u32>, time_us: f64) -> Timed {
 
 fn entry(bytes: u64, algorithm: &str) -> Entry {
     let request = Request::new(CollectiveKind::AllReduce, 4, DataType::F32, bytes);
-    let Request { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, .. } = request;
-    Entry {
-        collective,
-        backend,
-        ranks,
-        ranks_per_node,
-        dtype,
-        op,
-        in_place,
-        registered,
-        bytes,
-        fastest: timed(algorithm, Some(2), 1.25),
-        others: vec![timed("allreduce_all_pairs", None, 2.5)],
-    }
+    Entry::new(&request, timed(algorithm, Some(2), 1.25), vec![timed("allreduce_all_pairs", None, 2.5)])
 }
 
 fn table(entries: Vec<Entry>) -> Table {
@@ -243,19 +224,10 @@ proptest! {
         ranks in 1..10_u32, seed: u64,
         calls in proptest::collection::vec((0..7_usize, 0..12_usize, 0..5_usize, 0..10_u32, any::<[bool; 2]>(), 0..4000_u64), 1..6),
     ) {
-        const KINDS: [CollectiveKind; 7] = [
-            CollectiveKind::AllReduce,
-            CollectiveKind::AllGather,
-            CollectiveKind::ReduceScatter,
-            CollectiveKind::AllToAll,
-            CollectiveKind::Broadcast,
-            CollectiveKind::Reduce,
-            CollectiveKind::SendRecv,
-        ];
         // The next call comes at once, on whatever the last one left.
         on_ranks(ranks, |group| {
             for &(kind, dtype, op, root, [in_place, registered], count) in &calls {
-                let (kind, dtype) = (KINDS[kind], DataType::ALL[dtype]);
+                let (kind, dtype) = (CALLS[kind].1, DataType::ALL[dtype]);
                 let parts = matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll);
                 let count = if parts { count.next_multiple_of(u64::from(ranks)) } else { count + seed % 3 };
                 let request = group.request_of(kind, dtype, count * dtype.size() as u64);

@@ -16,6 +16,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
             (Code::DriverFailed, "every_call_fails_once"),
         ],
     ),
+    ("kernels/tests/device/graphs.rs", &[(Code::Capturing, "what_cannot_be_recorded_is_refused")]),
     ("mscclpp-exec/tests/jit.rs", &[(Code::NotCompiled, "there_is_a_compiler_or_a_reason")]),
     ("kernels/tests/device/devices.rs", &[(Code::NoPeerAccess, "devices_that_are_not_connected_are_refused")]),
     (

@@ -34,6 +34,10 @@ fn names() -> BTreeSet<&'static str> {
         "Program::new" => Program::new;
         "cuda::Device::is_nvls_supported" => cuda::Device::is_nvls_supported;
         "cuda::Run::switches" => cuda::Run::switches;
+        "cuda::World::alloc" => cuda::World::alloc;
+        "cuda::World::join" => cuda::World::join;
+        "cuda::dlpack::export" => cuda::dlpack::export;
+        "cuda::native::NativeAlgorithm" => { fn _there<T: cuda::native::NativeAlgorithm>() {} };
         "Program::pipeline" => |p: &Program| p.pipeline(16, 1, || ());
         "Protocol::Simple" => Protocol::Simple;
         "Protocol::LL" => Protocol::LL;
@@ -68,6 +72,11 @@ fn names() -> BTreeSet<&'static str> {
         "bootstrap::Address" => |text: &str| text.parse::<bootstrap::Address>();
         "bootstrap::Bootstrap::ranks_per_node" => bootstrap::Bootstrap::ranks_per_node;
         "select::Algorithm::native" => |f: fn(select::Call<'_>) -> _| select::Algorithm::native("", CollectiveKind::AllReduce, f);
+        "select::Algorithm::kernels" => {
+            fn _there<T: cuda::native::NativeAlgorithm>(t: T) -> select::Algorithm {
+                select::Algorithm::kernels("", CollectiveKind::AllReduce, t)
+            }
+        };
         "select::Algorithm::plan" => select::Algorithm::plan;
         "select::Registry::add" => select::Registry::add;
         "select::Registry::explain" => select::Registry::explain;

@@ -1,55 +1,66 @@
 //! What calls cost the host: the first one, one of another size, and one like the last.
 
+use std::cell::RefCell;
+use std::fmt;
 use std::time::Instant;
 
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{Device, World};
+use mscclpp_exec::cuda::World;
 use mscclpp_exec::{DataType, Message, algorithms};
 
-use super::Outcome;
-use super::hand_written::HandWritten;
-use super::measure::{measure, median, microseconds};
+use crate::bench::Bench;
+use crate::measure::{Outcome, median, microseconds};
 
 const RANKS: u32 = 8;
-const ROUNDS: u64 = 25;
 
-pub(crate) fn run(device: &Device) -> Outcome<()> {
-    println!("\n{RANKS} ranks, f32, microseconds on the host; medians of {ROUNDS}");
-    println!("{:<28} {:>14} {:>14} {:>14}", "plan", "first call", "size change", "eager call");
-    for name in ["allreduce_one_shot_packets", "allreduce_packets", "allreduce_all_pairs"] {
-        line(device, name)?;
+/// Plans that are called.
+pub(crate) const NAMES: [&str; 3] = ["allreduce_one_shot_packets", "allreduce_packets", "allreduce_all_pairs"];
+
+/// Microseconds on the host.
+pub(crate) struct Calls {
+    pub(crate) first: f64,
+    pub(crate) change: f64,
+    pub(crate) eager: f64,
+}
+
+impl fmt::Display for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { first, change, eager } = self;
+        write!(f, "{first:>14.2} {change:>14.2} {eager:>14.2}")
     }
-    match HandWritten::new(device, "nothing", RANKS, 16, 64, 1024) {
-        Ok(nothing) => {
-            let times = measure(device, |stream| nothing.launch(stream), |stream| stream.synchronize())?;
-            println!("{:<28} {:>14} {:>14} {:>14.2}", "an empty kernel", "", "", microseconds(times.host));
-        }
-        Err(reason) => println!("an empty kernel: skipped: {reason}"),
+}
+
+pub(crate) fn run(bench: &Bench<'_>) -> Outcome<()> {
+    bench.say(format_args!("\n{RANKS} ranks, f32, microseconds on the host; medians"));
+    bench.say(format_args!("{:<28} {:>14} {:>14} {:>14}", "plan", "first call", "size change", "eager call"));
+    for name in NAMES {
+        bench.say(format_args!("{name:<28} {}", measure(bench, name)?));
     }
     Ok(())
 }
 
-fn line(device: &Device, name: &str) -> Outcome<()> {
+pub(crate) fn measure(bench: &Bench<'_>, name: &str) -> Outcome<Calls> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let plan = Plan::new(&algorithm.compile(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?);
-    let stream = device.stream()?;
+    let stream = bench.device.stream()?;
+    let (most, rounds) = if bench.rehearsal { (1 << 10, 2) } else { (1 << 16, 25) };
     let message = |count: u64| Message::new(DataType::F32, count).any_size();
     // The kernels of the type are loaded, as they are after the first call of any plan; memory is at hand.
-    let mut largest = World::new(device, RANKS).prepare(&plan, message(1 << 16))?;
+    let mut largest = World::new(bench.device, RANKS).prepare(&plan, message(most))?;
     let mut memory = largest.buffers()?;
     largest.launch_buffers(&mut memory, &stream)?;
     largest.synchronize(&stream)?;
     let (mut first, mut change) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         // A world that has not seen the plan.
-        let world = World::new(device, RANKS);
+        let world = World::new(bench.device, RANKS);
         let mut buffers = largest.buffers()?;
         let clock = Instant::now();
-        let mut run = world.prepare(&plan, message(1 << 16))?;
+        let mut run = world.prepare(&plan, message(most))?;
         run.launch_buffers(&mut buffers, &stream)?;
         first.push(clock.elapsed().as_secs_f64() * 1e6);
         run.synchronize(&stream)?;
-        let other = message((1 << 15) + 64 * round);
+        let other = message(most / 2 + 64 * round);
         let mut buffers = world.prepare(&plan, other)?.buffers()?;
         let clock = Instant::now();
         let mut run = world.prepare(&plan, other)?;
@@ -57,14 +68,8 @@ fn line(device: &Device, name: &str) -> Outcome<()> {
         change.push(clock.elapsed().as_secs_f64() * 1e6);
         run.synchronize(&stream)?;
     }
-    let run = std::cell::RefCell::new(&mut largest);
+    let run = RefCell::new(&mut largest);
     let launch = |stream: &_| run.borrow_mut().launch_buffers(&mut memory, stream);
-    let times = measure(device, launch, |stream| run.borrow().synchronize(stream))?;
-    println!(
-        "{name:<28} {:>14.2} {:>14.2} {:>14.2}",
-        median(&mut first),
-        median(&mut change),
-        microseconds(times.host)
-    );
-    Ok(())
+    let times = bench.times(launch, |stream| run.borrow().synchronize(stream))?;
+    Ok(Calls { first: median(&mut first), change: median(&mut change), eager: microseconds(times.host) })
 }

@@ -1,12 +1,12 @@
 //! The interpreter and the kernel that is written for the plan beside one that was written by hand.
 
-use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{Device, Prepare, World};
-use mscclpp_exec::{DataType, Error, Message, algorithms};
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::cuda::{Prepare, Stream};
+use mscclpp_exec::select::Request;
 
-use super::Outcome;
-use super::hand_written::HandWritten;
-use super::measure::{measure, microseconds};
+use crate::bench::Bench;
+use crate::hand_written::HandWritten;
+use crate::measure::{Outcome, mean, microseconds};
 
 const RANKS: u32 = 8;
 
@@ -20,72 +20,81 @@ const ALGORITHMS: [(&str, &str, &[u64]); 2] = [
     ),
 ];
 
-pub(crate) fn run(device: &Device) -> Outcome<()> {
-    if let Err(reason) = device.compiler() {
-        println!("hand-written and specialised kernels: skipped: {reason}");
-        return Ok(());
-    }
-    println!(
-        "\n{RANKS} ranks, f32 sums in place, microseconds in a graph; shares are of the hand-written kernel's time"
-    );
-    println!(
-        "{:<28} {:>11} {:>6} {:>8} {:>9} {:>12} {:>6} {:>12} {:>6} {:>10}",
-        "plan", "bytes", "blocks", "threads", "by hand", "interpreted", "", "specialised", "", "of interp."
-    );
-    let mut shares = [Vec::new(), Vec::new()];
-    for (kernel, name, sizes) in ALGORITHMS {
-        let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-        let plan = Plan::new(&algorithm.compile(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?);
-        for &bytes in sizes {
-            line(device, kernel, &plan, bytes, &mut shares)?;
-        }
-    }
-    for (what, shares) in ["interpreted", "specialised"].iter().zip(&shares).filter(|(_, shares)| !shares.is_empty()) {
-        let mean = (shares.iter().map(|share: &f64| share.ln()).sum::<f64>() / shares.len() as f64).exp();
-        let worst = shares.iter().copied().fold(0.0, f64::max);
-        println!("{what}: {:+.1} % on average, {:+.1} % at worst", 100.0 * (mean - 1.0), 100.0 * (worst - 1.0));
-    }
-    Ok(())
+/// Microseconds in a graph of one size.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) bytes: u64,
+    pub(crate) by_hand: f64,
+    pub(crate) interpreted: f64,
+    pub(crate) specialised: f64,
 }
 
-fn line(device: &Device, kernel: &str, plan: &Plan, bytes: u64, shares: &mut [Vec<f64>; 2]) -> Outcome<()> {
-    let world = World::new(device, RANKS);
-    let message = Message::new(DataType::F32, bytes / 4).any_size();
-    let mut times = Vec::new();
-    let mut blocks = 0;
-    for specialise in [false, true] {
-        let mut run = match world.prepare_with(plan, message, Prepare { specialise }) {
-            Err(Error::NotResident { blocks, fit, .. }) => {
-                println!("{:<28} {bytes:>11} {blocks} thread blocks, {fit} fit", plan.name());
-                return Ok(());
-            }
-            run => run?,
-        };
-        if let (true, Err(reason)) = (specialise, run.specialised()) {
-            println!("{}: not specialised: {reason}", plan.name());
-            return Ok(());
+/// Measures all sizes, once; `None` if there is no compiler, which is said.
+pub(crate) fn lines<'a>(bench: &'a Bench<'_>) -> Outcome<Option<&'a [Line]>> {
+    if let Err(reason) = bench.device.compiler() {
+        bench.say(format_args!("hand-written and specialised kernels: skipped: {reason}"));
+        return Ok(None);
+    }
+    if let Some(lines) = bench.compared.get() {
+        bench.say(format_args!("(as above)"));
+        return Ok(Some(lines));
+    }
+    bench.say(format_args!(
+        "{RANKS} ranks, f32 sums in place, microseconds in a graph; shares are of the hand-written kernel's time"
+    ));
+    bench.say(format_args!(
+        "{:<28} {:>11} {:>6} {:>8} {:>9} {:>12} {:>6} {:>12} {:>6} {:>10}",
+        "plan", "bytes", "blocks", "threads", "by hand", "interpreted", "", "specialised", "", "of interp."
+    ));
+    let mut all = Vec::new();
+    for (kernel, name, sizes) in ALGORITHMS {
+        for &bytes in bench.sizes(sizes) {
+            all.push(line(bench, kernel, name, bytes)?);
         }
-        blocks = run.num_blocks();
-        let mut buffers = run.buffers()?;
-        let run = std::cell::RefCell::new(&mut run);
-        let launch = |stream: &_| run.borrow_mut().launch_buffers(&mut buffers, stream);
-        times.push(microseconds(measure(device, launch, |stream| run.borrow().synchronize(stream))?.graph));
     }
-    let threads = plan.threads_per_block();
-    let mut by_hand = HandWritten::new(device, kernel, RANKS, bytes, blocks, threads)?;
-    by_hand.check(device, 0)?;
-    let by_hand = microseconds(measure(device, |stream| by_hand.launch(stream), |stream| stream.synchronize())?.graph);
-    for (shares, time) in shares.iter_mut().zip(&times) {
-        shares.push(time / by_hand);
+    Ok(Some(bench.compared.get_or_init(|| all)))
+}
+
+fn line(bench: &Bench<'_>, kernel: &str, name: &str, bytes: u64) -> Outcome<Line> {
+    let request = Request { in_place: true, ..bench.request(CollectiveKind::AllReduce, RANKS, bytes) };
+    let mut times = [0.0; 2];
+    let mut facts = (0, 0);
+    for (time, specialise) in times.iter_mut().zip([false, true]) {
+        let mut subject = bench.usual(&request, name, Prepare { specialise })?;
+        if let (true, Err(reason)) = (specialise, subject.run.specialised()) {
+            return Err(format!("{name}: not specialised: {reason}").into());
+        }
+        facts = (subject.run.num_blocks(), subject.run.threads_per_block());
+        *time = microseconds(subject.measure(bench)?.graph);
     }
-    println!(
-        "{:<28} {bytes:>11} {blocks:>6} {threads:>8} {by_hand:>9.2} {:>12.2} {:>6.2} {:>12.2} {:>6.2} {:>10.2}",
-        plan.name(),
-        times[0],
-        times[0] / by_hand,
-        times[1],
-        times[1] / by_hand,
-        times[0] / times[1]
-    );
+    let [interpreted, specialised] = times;
+    let (blocks, threads) = facts;
+    let mut by_hand = HandWritten::new(bench.device, kernel, RANKS, bytes, blocks, threads)?;
+    by_hand.check(bench.device, 0)?;
+    let time = microseconds(bench.times(|stream| by_hand.launch(stream), Stream::synchronize)?.graph);
+    by_hand.check(bench.device, 1)?;
+    bench.say(format_args!(
+        "{name:<28} {bytes:>11} {blocks:>6} {threads:>8} {time:>9.2} {interpreted:>12.2} {:>6.2} {specialised:>12.2} {:>6.2} {:>10.2}",
+        interpreted / time,
+        specialised / time,
+        interpreted / specialised
+    ));
+    Ok(Line { bytes, by_hand: time, interpreted, specialised })
+}
+
+pub(crate) fn run(bench: &Bench<'_>) -> Outcome<()> {
+    bench.say("");
+    let Some(lines) = lines(bench)? else { return Ok(()) };
+    for (what, time) in
+        [("interpreted", (|line| line.interpreted) as fn(&Line) -> f64), ("specialised", |line| line.specialised)]
+    {
+        let shares = || lines.iter().map(|line| time(line) / line.by_hand);
+        let worst = shares().fold(0.0, f64::max);
+        bench.say(format_args!(
+            "{what}: {:+.1} % on average, {:+.1} % at worst",
+            100.0 * (mean(shares()) - 1.0),
+            100.0 * (worst - 1.0)
+        ));
+    }
     Ok(())
 }

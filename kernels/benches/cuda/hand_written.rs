@@ -26,7 +26,7 @@ pub(crate) struct HandWritten {
 }
 
 impl HandWritten {
-    /// `name`: `all_pairs`, `one_shot` or `nothing`; `bytes`: of every rank's buffer, a multiple of 16.
+    /// `name`: `all_pairs` or `one_shot`; `bytes`: of every rank's buffer, a multiple of 16.
     pub(crate) fn new(
         device: &Device,
         name: &str,

@@ -1,21 +1,9 @@
-//! How long launches take, in microseconds.
+//! Times, in microseconds.
 
 use std::time::Duration;
 
-use mscclpp_exec::Error;
-use mscclpp_exec::cuda::{Device, Stream, Times, time_launches};
-
-use super::Outcome;
-
-/// Medians of several rounds. The launches' runs and buffers outlive the call; `done` waits for a stream and says whether all went
-/// well.
-pub(crate) fn measure(
-    device: &Device,
-    launch: impl FnMut(&Stream) -> Result<(), Error>,
-    done: impl Fn(&Stream) -> Result<(), Error>,
-) -> Outcome<Times> {
-    Ok(time_launches(&device.stream()?, None, launch, done)?)
-}
+/// What a measurement gives, or why there is none.
+pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) fn microseconds(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
@@ -24,4 +12,10 @@ pub(crate) fn microseconds(time: Duration) -> f64 {
 pub(crate) fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
+}
+
+/// The geometric mean; 1 of nothing.
+pub(crate) fn mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = ratios.len().max(1) as f64;
+    (ratios.map(f64::ln).sum::<f64>() / count).exp()
 }

@@ -12,18 +12,27 @@ pub(crate) const INVALID_VALUE: Code = 1;
 pub(crate) const INVALID_DEVICE: Code = 101;
 pub(crate) const INVALID_IMAGE: Code = 200;
 pub(crate) const INVALID_CONTEXT: Code = 201;
+pub(crate) const INVALID_HANDLE: Code = 400;
+pub(crate) const ILLEGAL_STATE: Code = 401;
+pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 pub(crate) const UNKNOWN: Code = 999;
 
 /// Names and descriptions, by code.
-const TEXTS: [(Code, &CStr, &CStr); 9] = [
+const TEXTS: [(Code, &CStr, &CStr); 15] = [
     (SUCCESS, c"CUDA_SUCCESS", c"no error"),
     (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
     (INVALID_DEVICE, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
     (INVALID_IMAGE, c"CUDA_ERROR_INVALID_IMAGE", c"device kernel image is invalid"),
     (INVALID_CONTEXT, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
+    (INVALID_HANDLE, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
+    (ILLEGAL_STATE, c"CUDA_ERROR_ILLEGAL_STATE", c"the operation cannot be performed in the present state"),
     (500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
     (700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
+    (PEER_ACCESS_ALREADY_ENABLED, c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", c"peer access is already enabled"),
+    (702, c"CUDA_ERROR_LAUNCH_TIMEOUT", c"the launch timed out and was terminated"),
+    (900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing"),
+    (901, c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", c"operation failed due to a previous error during capture"),
     (UNKNOWN, c"CUDA_ERROR_UNKNOWN", c"unknown error"),
 ];
 

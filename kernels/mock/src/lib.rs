@@ -2,7 +2,8 @@
 //!
 //! The simulator stands behind the executor's own `Driver`. This library stands behind cudarc instead, so that tests go through the
 //! executor's calls of CUDA's driver as well: which function, with which arguments, in which context. It has the functions
-//! that the executor calls and no others; to call a new one, add it here.
+//! that the executor calls (`calls`), those of cudarc's own types that tests use (`cudarc_calls`), and no others; to call a new one,
+//! add it here.
 //!
 //! A process loads it by its path before it first asks for a device; from then on `libcuda.so.1` is this.
 //!
@@ -10,6 +11,7 @@
 
 mod calls;
 mod code;
+mod cudarc_calls;
 mod images;
 mod multicast;
 mod physical;

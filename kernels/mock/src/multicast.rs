@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use mscclpp_exec::cuda::{Handle, SharedDriver};
 
 use crate::code::{self, Code, said};
+use crate::physical::Stage;
 use crate::state::{self, DEVICES};
 
 /// `CUmulticastObjectProp`.
@@ -35,8 +36,15 @@ const FIRST: u64 = 1 << 60;
 struct All {
     count: u64,
     objects: BTreeMap<u64, Object>,
-    /// Bytes and driver of addresses in use.
-    windows: BTreeMap<u64, (u64, SharedDriver)>,
+    /// Addresses in use.
+    windows: BTreeMap<u64, Window>,
+}
+
+/// A range of addresses.
+struct Window {
+    bytes: u64,
+    driver: SharedDriver,
+    stage: Stage,
 }
 
 static ALL: Mutex<All> = Mutex::new(All { count: 0, objects: BTreeMap::new(), windows: BTreeMap::new() });
@@ -85,7 +93,7 @@ pub(crate) fn reserve(bytes: u64) -> Result<u64, Code> {
         result = driver.map_multicast(object.handle, bytes, &peers).map_err(said);
         if let Ok(address) = result {
             object.address = Some(address);
-            windows.insert(address, (bytes, driver));
+            windows.insert(address, Window { bytes, driver, stage: Stage::Reserved });
             break;
         }
     }
@@ -93,15 +101,23 @@ pub(crate) fn reserve(bytes: u64) -> Result<u64, Code> {
 }
 
 /// Whether these addresses are an object's.
-pub(crate) fn is_mapped(address: u64, number: u64) -> bool {
+pub(crate) fn is_of(address: u64, number: u64) -> bool {
     all().objects.get(&number).is_some_and(|object| object.address == Some(address))
 }
 
-/// Gives addresses back; `None` if they are no object's.
-pub(crate) fn free(address: u64) -> Option<Result<(), Code>> {
-    let (bytes, driver) = all().windows.remove(&address)?;
+/// The next stage of the addresses of an object; `None` if they are no object's, an error unless they have so many bytes.
+pub(crate) fn go(address: u64, bytes: usize, from: &[Stage], to: Stage) -> Option<Result<(), Code>> {
     let mut all = all();
+    let window = all.windows.get_mut(&address)?;
+    if window.bytes != bytes as u64 {
+        return Some(Err(code::INVALID_VALUE));
+    }
+    let gone = window.stage.go(from, to);
+    if gone.is_err() || to != Stage::Free {
+        return Some(gone);
+    }
+    let Window { driver, .. } = all.windows.remove(&address)?;
     all.objects.values_mut().filter(|object| object.address == Some(address)).for_each(|object| object.address = None);
     drop(all);
-    Some(driver.unmap_multicast(address, bytes).map_err(said))
+    Some(driver.unmap_multicast(address, bytes as u64).map_err(said))
 }

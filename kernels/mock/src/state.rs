@@ -1,7 +1,7 @@
 //! Devices, their primary contexts, and which of them a thread uses.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -21,10 +21,23 @@ struct Device {
     machine: (usize, u32),
     /// Its primary context, while somebody retains it, and how many do.
     context: Option<(SharedDriver, usize)>,
-    /// Bytes of kernels' arguments, by the function's handle.
-    arguments: BTreeMap<usize, usize>,
+    /// Its functions, by handle.
+    functions: BTreeMap<usize, Function>,
+    /// Devices whose memory it was allowed to reach.
+    peers: BTreeSet<u32>,
+    /// Whether the default stream may still have to store bytes of the host: other streams do not wait for it.
+    stores: bool,
     /// Calls of the function that is to fail and that the simulator does not know.
     calls: u64,
+}
+
+/// A kernel.
+#[derive(Clone, Copy)]
+struct Function {
+    module: usize,
+    /// Bytes of its argument.
+    argument: usize,
+    is_loaded: bool,
 }
 
 static DEVICES_OF_ALL: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
@@ -36,6 +49,9 @@ fn devices() -> MutexGuard<'static, BTreeMap<usize, Device>> {
 thread_local! {
     /// The device whose context is current.
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The function that is to fail for the devices whose options this thread set last, how often it was called as one of no device,
+    /// and which of these calls fails.
+    static FAILING: Cell<Option<(&'static str, u64, u64)>> = const { Cell::new(None) };
 }
 
 /// Devices of machines, made with the first of their contexts; each is taken when its own is made.
@@ -65,6 +81,7 @@ unsafe extern "C" fn mock_cuda_options(
             Some((&*call.leak(), nth))
         }
     };
+    FAILING.set(failing.map(|(call, nth)| (call, 0, nth)));
     let patience = std::time::Duration::from_secs(if failing.is_some() { 1 } else { 10 });
     let mut devices = devices();
     for number in first..first + count {
@@ -111,6 +128,13 @@ pub(crate) fn called(ordinal: usize, call: &str) -> Result<(), Code> {
     if device.calls == nth { Err(code::UNKNOWN) } else { Ok(()) }
 }
 
+/// The same of a call that is about no device: it fails for the thread that asked for that.
+pub(crate) fn called_anywhere(call: &str) -> Result<(), Code> {
+    let Some((failing, calls, nth)) = FAILING.get().filter(|(name, ..)| *name == call) else { return Ok(()) };
+    FAILING.set(Some((failing, calls + 1, nth)));
+    if calls + 1 == nth { Err(code::UNKNOWN) } else { Ok(()) }
+}
+
 /// The same, of the current context.
 pub(crate) fn called_here(call: &str) -> Result<(), Code> {
     called(CURRENT.get().ok_or(code::INVALID_CONTEXT)?, call)
@@ -134,7 +158,9 @@ pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
         device.context = Some((driver, count - 1));
         return Ok(());
     }
-    device.arguments.clear();
+    device.functions.clear();
+    device.peers.clear();
+    device.stores = false;
     let first = device.machine.0;
     drop(devices);
     // Devices of its machine whose contexts were never made.
@@ -145,9 +171,13 @@ pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
     Ok(())
 }
 
-/// Makes a device's context current. A driver knows contexts by their address; here the address is the device's number + 1.
+/// Makes a device's context current, or, given 0, none. A driver knows contexts by their address; here the address is the
+/// device's number + 1.
 pub(crate) fn enter(context: usize) -> Result<(), Code> {
-    let ordinal = context.checked_sub(1).ok_or(code::INVALID_CONTEXT)?;
+    let Some(ordinal) = context.checked_sub(1) else {
+        CURRENT.set(None);
+        return Ok(());
+    };
     called(ordinal, "cuCtxSetCurrent")?;
     CURRENT.set(Some(ordinal));
     driver().map(|_| ())
@@ -156,6 +186,11 @@ pub(crate) fn enter(context: usize) -> Result<(), Code> {
 /// The device whose context is current.
 pub(crate) fn current() -> Result<usize, Code> {
     CURRENT.get().ok_or(code::INVALID_CONTEXT)
+}
+
+/// The current context; 0 for none.
+pub(crate) fn context() -> usize {
+    CURRENT.get().map_or(0, |device| device + 1)
 }
 
 /// The simulator behind the current context.
@@ -170,14 +205,52 @@ pub(crate) fn driver_of(ordinal: usize) -> Result<SharedDriver, Code> {
     context.map(|(driver, _)| driver.clone()).ok_or(code::INVALID_CONTEXT)
 }
 
-/// Remembers what a function takes.
-pub(crate) fn set_argument(function: usize, bytes: usize) {
-    let ordinal = CURRENT.get().unwrap_or(DEVICES);
-    devices().entry(ordinal).or_default().arguments.insert(function, bytes);
+/// Does something with what is known of the current device.
+fn here<T>(change: impl FnOnce(&mut Device) -> T) -> Result<T, Code> {
+    Ok(change(devices().entry(current()?).or_default()))
 }
 
-/// Bytes of a function's argument.
+/// Remembers what a function takes.
+pub(crate) fn set_argument(module: usize, function: usize, argument: usize) -> Result<(), Code> {
+    let known = Function { module, argument, is_loaded: false };
+    here(|device| device.functions.insert(function, known)).map(|_| ())
+}
+
+/// Loads a function.
+pub(crate) fn load(function: usize) -> Result<(), Code> {
+    here(|device| device.functions.get_mut(&function).map(|known| known.is_loaded = true))?.ok_or(code::INVALID_HANDLE)
+}
+
+/// Forgets the functions of a module.
+pub(crate) fn unload(module: usize) -> Result<(), Code> {
+    here(|device| device.functions.retain(|_, function| function.module != module))
+}
+
+/// Bytes of a function's argument. The function is loaded: a driver would do that now, in captures too, and perhaps wait for all
+/// that is under way.
 pub(crate) fn argument(function: usize) -> Result<usize, Code> {
-    let ordinal = CURRENT.get().ok_or(code::INVALID_CONTEXT)?;
-    devices().get(&ordinal).and_then(|device| device.arguments.get(&function).copied()).ok_or(code::INVALID_VALUE)
+    let found = here(|device| device.functions.get(&function).copied())?;
+    found.filter(|known| known.is_loaded).map(|known| known.argument).ok_or(code::INVALID_HANDLE)
+}
+
+/// Notes that the current device may reach another one's memory.
+pub(crate) fn connect(peer: u32) -> Result<(), Code> {
+    match here(|device| device.peers.insert(peer))? {
+        true => Ok(()),
+        false => Err(code::PEER_ACCESS_ALREADY_ENABLED),
+    }
+}
+
+/// Says whether the default stream may still have to store bytes of the host.
+pub(crate) fn set_stores(stores: bool) -> Result<(), Code> {
+    here(|device| device.stores = stores)
+}
+
+/// Refuses what does not wait for the default stream while that may still have to store bytes of the host. A driver refuses
+/// nothing, and the device reads what was there before.
+pub(crate) fn after_stores() -> Result<(), Code> {
+    match here(|device| device.stores)? {
+        true => Err(code::ILLEGAL_STATE),
+        false => Ok(()),
+    }
 }

@@ -4,7 +4,7 @@ use libtest_mimic::Failed;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{LoopBody, Op, OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::cuda::{DeviceBuffer, Prepare, Stream, World};
+use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Graph, Prepare, Stream, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms, cpu, cuda};
 
@@ -91,6 +91,18 @@ impl Pair {
     pub(crate) fn stream(&self) -> &Stream {
         &self.stream
     }
+
+    /// A launch on new inputs, as one of several rounds: every third one eagerly, the others by a graph of such a launch.
+    pub(crate) fn replay(&mut self, graph: &Graph, round: u32) -> Result<(), Failed> {
+        self.refill()?;
+        if round.is_multiple_of(3) {
+            self.launch()?;
+        } else {
+            // SAFETY: run and buffers live as long as `self`.
+            unsafe { graph.launch(&self.stream)? };
+        }
+        self.compare()
+    }
 }
 
 /// The plan of a shipped algorithm with all of its defaults.
@@ -104,6 +116,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("bits::every_type_and_operation", every_type_and_operation),
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
         Test::new("bits::long_messages", long_messages),
+        Test::new("bits::plans_without_operations", plans_without_operations),
         Test::new("bits::more_memory_than_there_is", more_memory_than_there_is),
         Test::new("bits::slices_anywhere", slices_anywhere),
         Test::new("bits::averages_of_one_rank", averages_of_one_rank),
@@ -123,7 +136,7 @@ fn every_type_and_operation(rig: &Rig) -> Result<(), Failed> {
                     continue;
                 }
                 for op in ReduceOp::ALL {
-                    for &count in if rig.simulated { &[97][..] } else { &[1, 1000, 4099] } {
+                    for &count in if rig.small { &[97][..] } else { &[1, 1000, 4099] } {
                         let message = Message::new(dtype, count).op(op).accumulate(accumulate).any_size();
                         let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
                         pair.check(2)
@@ -141,8 +154,8 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
     {
         let plan = shipped(name, 3)?;
         let world = World::new(&rig.device, 3);
-        let long: &[u64] = if rig.simulated { &[127] } else { &[127, 128, 129, 1023, 4095, 65537] };
-        for count in (0..if rig.simulated { 20 } else { 70 }).chain(long.iter().copied()) {
+        let long: &[u64] = if rig.small { &[127] } else { &[127, 128, 129, 1023, 4095, 65537] };
+        for count in (0..if rig.small { 20 } else { 70 }).chain(long.iter().copied()) {
             for dtype in [DataType::U8, DataType::F16, DataType::F32] {
                 let message = Message::new(dtype, 3 * count).any_size();
                 Pair::new(&world, &plan, message)?
@@ -166,10 +179,29 @@ fn more_memory_than_there_is(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Ranks that do nothing, eagerly and in a graph.
+fn plans_without_operations(rig: &Rig) -> Result<(), Failed> {
+    let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
+    let mut tree = algorithm.compile(algorithm.spec(2, 2), &algorithm.arguments([])?)?;
+    tree.ranks.iter_mut().for_each(|rank| rank.blocks.clear());
+    let world = World::new(&rig.device, 2);
+    let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 100).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    buffers.write_output(1, &[7; 400])?;
+    run.launch_buffers(&mut buffers, &stream)?;
+    let graph = stream.capture(|stream| run.launch_buffers(&mut buffers, stream))?;
+    // SAFETY: run and buffers are there until the stream is done.
+    unsafe { graph.launch(&stream)? };
+    run.synchronize(&stream)?;
+    let mut found = [0; 400];
+    buffers.read_output(1, &mut found)?;
+    if found == [7; 400] { Ok(()) } else { Err(format!("{found:?}").into()) }
+}
+
 /// Many stores of a thread under way, and bytes that are written twice between two signals.
 fn long_messages(rig: &Rig) -> Result<(), Failed> {
     for name in ["reduce_gather", "allreduce_all_pairs"] {
-        let message = Message::new(DataType::F32, if rig.simulated { 16_400 } else { 1_000_003 }).any_size();
+        let message = Message::new(DataType::F32, if rig.small { 16_400 } else { 1_000_003 }).any_size();
         let world = World::new(&rig.device, 2);
         Pair::new(&world, &shipped(name, 2)?, message)?.ok_or("too many thread blocks")?.check(1)?;
     }
@@ -221,56 +253,93 @@ fn long_pipelines(rig: &Rig) -> Result<(), Failed> {
 
 /// Slices that begin at any element, with bytes around them that nothing may touch.
 fn slices_anywhere(rig: &Rig) -> Result<(), Failed> {
-    const AROUND: u64 = 48;
-    const CANARY: u8 = 0x77;
     let names =
         ["allreduce_all_pairs", "allreduce_packets", "allgather_all_pairs", "reducescatter_ring", "alltoall_direct"];
-    for (turn, name) in (0_u64..).zip(names.iter().cycle().take(if rig.simulated { 10 } else { 60 })) {
+    for (turn, name) in (0_u64..).zip(names.iter().cycle().take(if rig.small { 10 } else { 60 })) {
         let dtype = [DataType::U8, DataType::F16, DataType::F32, DataType::F64][turn as usize % 4];
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
         let mut spec = algorithm.spec(3, 3);
         spec.collective.in_place = false;
         let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
-        let size = dtype.size() as u64;
         let message = Message::new(dtype, 3 * (31 + 17 * turn)).any_size();
-        let mut run = World::new(&rig.device, 3).prepare(&plan, message)?;
-        let mut cpu = cpu::World::new(3).prepare(&plan, message)?;
-        let mut expected = cpu.buffers()?;
-        Verifier::with_pattern(&cpu, turn, Pattern::Real).fill(&mut expected);
-        let stream = rig.device.stream()?;
-        // Every buffer begins somewhere else.
-        let mut memories = Vec::new();
-        for rank in 0..3 {
-            for (side, bytes) in [expected.input(rank), expected.output(rank)].into_iter().enumerate() {
-                let skip = AROUND + size * ((turn + 5 * u64::from(rank) + 3 * side as u64) % (16 / size).max(1));
-                let mut all = vec![CANARY; (skip + AROUND) as usize + bytes.len()];
-                if side == 0 {
-                    all[skip as usize..][..bytes.len()].copy_from_slice(bytes);
-                }
-                let mut memory = DeviceBuffer::new(&rig.device, all.len() as u64)?;
-                memory.write(&all)?;
-                let slice = memory.slice(skip..skip + bytes.len() as u64).ok_or("not inside")?;
-                memories.push((memory, skip as usize, all, slice));
-            }
-        }
-        let slices: Vec<_> = memories.chunks(2).map(|pair| [pair[0].3, pair[1].3]).collect();
-        // SAFETY: memory of this device, which lives until the stream is done.
-        unsafe { run.launch(slices.into_iter(), &stream)? };
-        run.synchronize(&stream)?;
-        cpu.launch_buffers(&mut expected)?;
-        for (number, (memory, skip, mut wanted, slice)) in memories.into_iter().enumerate() {
+        anywhere(&World::new(&rig.device, 3), &plan, message, turn).map_err(|failed| at(name, &failed))?;
+    }
+    Ok(())
+}
+
+/// One launch on slices that begin at any element, another one for each turn, rank and side, with bytes around them that nothing
+/// may touch. Plans that do not fit on the device are left out.
+pub(crate) fn anywhere(world: &World, plan: &Plan, message: Message, turn: u64) -> Result<(), Failed> {
+    const AROUND: usize = 48;
+    const CANARY: u8 = 0x77;
+    let ranks = plan.num_ranks();
+    let mut run = match world.prepare(plan, message) {
+        Err(Error::NotResident { .. }) => return Ok(()),
+        run => run?,
+    };
+    let mut cpu = cpu::World::new(ranks).prepare(plan, message)?;
+    let mut expected = cpu.buffers()?;
+    Verifier::with_pattern(&cpu, turn, Pattern::Real).fill(&mut expected);
+    let in_place = run.collective().in_place;
+    let size = message.dtype.size();
+    /// Memory, the first byte of the slice in it, all of its bytes.
+    type Placed = (DeviceBuffer, usize, Vec<u8>);
+    let place = |rank: u32, side: usize, bytes: &[u8]| -> Result<Placed, Failed> {
+        let skip = AROUND + size * ((turn as usize + 5 * rank as usize + 3 * side) % (16 / size).max(1));
+        let mut all = vec![CANARY; skip + AROUND + bytes.len()];
+        all[skip..][..bytes.len()].copy_from_slice(bytes);
+        let mut memory = DeviceBuffer::new(&world.devices()[0], all.len() as u64)?;
+        memory.write(&all)?;
+        Ok((memory, skip, all))
+    };
+    // In place, the longer side is the whole memory, and the output lies somewhere in it.
+    let sides = |rank: u32| {
+        let (input, output) = (expected.input(rank), expected.output(rank));
+        if in_place { vec![if input.len() < output.len() { output } else { input }] } else { vec![input, output] }
+    };
+    let at_output = |rank: u32| {
+        let first = |bytes: &[u8]| bytes.as_ptr() as usize;
+        let whole = *sides(rank).last().unwrap_or(&&[][..]);
+        first(expected.output(rank)).saturating_sub(first(whole))
+    };
+    let places: Vec<usize> = (0..ranks).map(at_output).collect();
+    let placed: Vec<Vec<Placed>> = (0..ranks)
+        .map(|rank| (0..).zip(sides(rank)).map(|(side, bytes)| place(rank, side, bytes)).collect())
+        .collect::<Result<_, _>>()?;
+    let slice = |(memory, skip, all): &Placed| memory.slice(*skip as u64..(all.len() - AROUND) as u64);
+    let slices: Vec<[DeviceSlice; 2]> = placed
+        .iter()
+        .map(|sides| [sides.first(), sides.get(1)].map(|side| side.and_then(slice).unwrap_or(DeviceSlice::EMPTY)))
+        .collect();
+    let stream = world.stream()?;
+    // SAFETY: memory of this device, which lives until the stream is done.
+    unsafe { run.launch(slices.into_iter(), &stream)? };
+    run.synchronize(&stream)?;
+    cpu.launch_buffers(&mut expected)?;
+    for (rank, sides) in (0..).zip(placed) {
+        let last = sides.len() - 1;
+        for (side, (memory, skip, mut wanted)) in sides.into_iter().enumerate() {
             let mut found = vec![0; wanted.len()];
             memory.read(&mut found)?;
-            if number % 2 == 1 {
-                wanted[skip..][..slice.bytes as usize].copy_from_slice(expected.output(number as u32 / 2));
+            if side == last {
+                let (output, begin) = (expected.output(rank), skip + places[rank as usize]);
+                if in_place {
+                    // What is beside the output is nobody's promise.
+                    let whole = skip..wanted.len() - AROUND;
+                    wanted[whole.clone()].copy_from_slice(&found[whole]);
+                }
+                wanted[begin..][..output.len()].copy_from_slice(output);
+            } else {
+                // Some plans use it up, in the same way.
+                wanted[skip..][..expected.input(rank).len()].copy_from_slice(expected.input(rank));
             }
             if let Some(at) = (0..found.len()).find(|&at| found[at] != wanted[at]) {
-                let what = ["input", "output"][number % 2];
                 return Err(format!(
-                    "{name}, {dtype}, rank {}: byte {} of the {what} of {} bytes is {:#x}, expected {:#x}",
-                    number / 2,
+                    "{}, rank {rank}: byte {} of side {side} of {} bytes, which begins {skip} bytes behind a multiple of 256, is \
+                     {:#x}, expected {:#x}",
+                    message.dtype,
                     at as i64 - skip as i64,
-                    slice.bytes,
+                    wanted.len() - skip - AROUND,
                     found[at],
                     wanted[at]
                 )
@@ -283,7 +352,7 @@ fn slices_anywhere(rig: &Rig) -> Result<(), Failed> {
 
 /// Bytes of each part; their numbers need more than 32 bits.
 fn more_than_four_gigabytes(rig: &Rig) -> Result<(), Failed> {
-    if rig.simulated {
+    if rig.small {
         // Left to a device: there is neither memory nor time.
         return Ok(());
     }

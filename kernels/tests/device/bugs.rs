@@ -39,7 +39,8 @@ fn run(device: &Device, prepare: Prepare) -> Result<(), Failed> {
     let short = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
     /// Name, ranks and ranks per node, arguments.
     type Case = (&'static str, (u32, u32), &'static [(&'static str, usize)]);
-    let plans: [Case; 7] = [
+    let plans: [Case; 8] = [
+        ("allgather_ring", (3, 3), &[]),
         ("allgather_packets", (3, 3), &[]),
         ("allreduce_all_pairs", (3, 3), &[]),
         ("allgather_all_pairs", (3, 3), &[]),

@@ -220,14 +220,7 @@ fn graphs_on_several_devices(seed: u64) -> Result<(), Failed> {
         let Pair { run, buffers, .. } = &mut pair;
         let graph = world.stream()?.capture(|stream| run.launch_buffers(buffers, stream))?;
         for round in 0..5 {
-            pair.refill()?;
-            if round % 3 == 0 {
-                pair.launch()?;
-            } else {
-                // SAFETY: run and buffers live as long as `pair`.
-                unsafe { graph.launch(pair.stream())? };
-            }
-            pair.compare().map_err(|failed| at(name, &failed))?;
+            pair.replay(&graph, round).map_err(|failed| at(name, &failed))?;
         }
     }
     Ok(())

@@ -1,8 +1,10 @@
 //! Graphs that replay launches, between eager ones.
 
 use libtest_mimic::Failed;
-use mscclpp_exec::cuda::{World, time};
-use mscclpp_exec::{DataType, Message};
+use mscclpp_core::diag::Code;
+use mscclpp_core::plan::Plan;
+use mscclpp_exec::cuda::{DeviceBuffer, World, time};
+use mscclpp_exec::{DataType, Error, Message, algorithms};
 
 use super::bits::{Pair, shipped};
 use super::{Rig, Test, at};
@@ -12,6 +14,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("graphs::replays_between_eager_launches", replays_between_eager_launches),
         Test::new("graphs::ten_thousand_replays", ten_thousand_replays),
         Test::new("graphs::timed", timed),
+        Test::new("graphs::what_cannot_be_recorded_is_refused", what_cannot_be_recorded_is_refused),
+        Test::new("graphs::of_more_ranks_than_arguments_hold", of_more_ranks_than_arguments_hold),
     ]
 }
 
@@ -25,15 +29,8 @@ fn replays_between_eager_launches(rig: &Rig) -> Result<(), Failed> {
         let other_stream = rig.device.stream()?;
         let Pair { run, buffers, .. } = &mut pair;
         let graph = other_stream.capture(|stream| run.launch_buffers(buffers, stream))?;
-        for round in 0..if rig.simulated { 6 } else { 50 } {
-            pair.refill()?;
-            if round % 3 == 0 {
-                pair.launch()?;
-            } else {
-                // SAFETY: run and buffers live as long as `pair`.
-                unsafe { graph.launch(pair.stream())? };
-            }
-            pair.compare().map_err(|failed| at(name, &failed))?;
+        for round in 0..if rig.small { 6 } else { 50 } {
+            pair.replay(&graph, round).map_err(|failed| at(name, &failed))?;
         }
     }
     Ok(())
@@ -45,24 +42,25 @@ fn timed(rig: &Rig) -> Result<(), Failed> {
     let message = Message::new(DataType::F32, 50).any_size();
     let mut pair = Pair::new(&World::new(&rig.device, 2), &plan, message)?.ok_or("too many thread blocks")?;
     let stream = rig.device.stream()?;
-    let times = time(&mut pair.run, &mut pair.buffers, &stream, rig.simulated.then_some(10))?;
-    if times.host.is_zero() || !rig.simulated && (times.graph.is_zero() || times.eager < times.graph / 2) {
+    let times = time(&mut pair.run, &mut pair.buffers, &stream, rig.small.then_some(10))?;
+    if times.host.is_zero() || !rig.small && (times.graph.is_zero() || times.eager < times.graph / 2) {
         return Err(format!("{times:?}").into());
     }
     pair.check(2)
 }
 
 fn ten_thousand_replays(rig: &Rig) -> Result<(), Failed> {
-    let ranks = if rig.simulated { 3 } else { 8 };
+    let ranks = if rig.small { 3 } else { 8 };
     let plan = shipped("allreduce_packets", ranks)?;
     let world = World::new(&rig.device, ranks);
     let mut pair =
-        Pair::new(&world, &plan, Message::new(DataType::F32, if rig.simulated { 100 } else { 1000 }).any_size())?
+        Pair::new(&world, &plan, Message::new(DataType::F32, if rig.small { 100 } else { 1000 }).any_size())?
             .ok_or("too many thread blocks")?;
     let recorder = rig.device.stream()?;
     let Pair { run, buffers, .. } = &mut pair;
     let graph = recorder.capture(|stream| run.launch_buffers(buffers, stream))?;
-    for round in 0..if rig.simulated { 20 } else { 10_000 } {
+    let is_short = rig.small && std::env::var_os("MSCCLPP_ALL").is_none();
+    for round in 0..if is_short { 20 } else { 10_000 } {
         if round % 100 == 0 {
             pair.refill()?;
         }
@@ -76,5 +74,95 @@ fn ten_thousand_replays(rig: &Rig) -> Result<(), Failed> {
         }
     }
     pair.run.synchronize(pair.stream())?;
+    Ok(())
+}
+
+/// Whatever must be done before a capture says so in one, by a typed error; nothing is lost but that capture.
+fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
+    let (plan, message) = (shipped("allreduce_packets", 2)?, Message::new(DataType::F32, 50).any_size());
+    let world = World::new(&rig.device, 2);
+    let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
+    let (stream, slice) = (world.stream()?, pair.buffers.input(0));
+    type Call<'a> = (&'a str, &'a dyn Fn(&Pair) -> Result<(), Error>);
+    let calls: [Call<'_>; 6] = [
+        ("cannot prepare a plan", &|_| world.prepare(&plan, message).map(drop)),
+        ("cannot make buffers", &|pair| pair.run.buffers().map(drop)),
+        ("cannot bind buffers", &|pair| pair.run.bind([[slice, slice]; 2]).map(drop)),
+        ("cannot allocate memory", &|_| world.alloc(0, 100).map(drop)),
+        ("cannot allocate memory", &|_| DeviceBuffer::new(&rig.device, 100).map(drop)),
+        // The driver's own words.
+        ("cuStreamSynchronize failed: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", &|_| stream.synchronize()),
+    ];
+    for (expected, call) in calls {
+        match stream.capture(|_| call(&pair)).err() {
+            Some(error @ Error::Capturing { .. }) if error.code() == Code::Capturing => {
+                let text = error.to_string();
+                if !text.starts_with(expected) || !text.ends_with("while a stream records a graph") {
+                    return Err(format!("{text}, expected `{expected}`").into());
+                }
+            }
+            other => return Err(format!("{expected}: {other:?}").into()),
+        }
+        pair.check(1).map_err(|failed| at(expected, &failed))?;
+    }
+    let Pair { run, buffers, .. } = &mut pair;
+    let graph = stream.capture(|stream| run.launch_buffers(buffers, stream))?;
+    pair.refill()?;
+    // SAFETY: run and buffers live as long as `pair`.
+    unsafe { graph.launch(pair.stream())? };
+    pair.compare()
+}
+
+/// Addresses of so many ranks lie in a table; that of a graph stays as it is, whatever is launched between its replays.
+fn of_more_ranks_than_arguments_hold(rig: &Rig) -> Result<(), Failed> {
+    let algorithm = algorithms::find("allgather_ring").ok_or("no such algorithm")?;
+    let mut spec = algorithm.spec(33, 33);
+    spec.collective.in_place = false;
+    let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+    let message = Message::new(DataType::U8, 33 * 16).any_size();
+    let world = World::new(&rig.device, 33);
+    let mut run = world.prepare(&plan, message)?;
+    let stream = world.stream()?;
+    let mut all = [run.buffers()?, run.buffers()?, run.buffers()?];
+    match stream.capture(|stream| run.launch_buffers(&mut all[0], stream)).err() {
+        Some(Error::Capturing { .. }) => {}
+        other => return Err(format!("on buffers that nobody has seen: {other:?}").into()),
+    }
+    let mut graphs = Vec::new();
+    for (number, buffers) in all.iter_mut().enumerate() {
+        for rank in 0..33 {
+            buffers.write_input(rank, &[16 * number as u8 + rank as u8; 16])?;
+        }
+        run.launch_buffers(buffers, &stream)?;
+        if number < 2 {
+            graphs.push(stream.capture(|stream| run.launch_buffers(buffers, stream))?);
+        }
+    }
+    run.synchronize(&stream)?;
+    for (number, graph) in graphs.iter().enumerate() {
+        for (other, buffers) in all.iter_mut().enumerate() {
+            for rank in 0..33 {
+                buffers.write_output(rank, &[0xa5; 33 * 16])?;
+            }
+            // What is launched eagerly in between is another one each time.
+            if other > 0 {
+                run.launch_buffers(buffers, &stream)?;
+                run.synchronize(&stream)?;
+            }
+        }
+        for rank in 0..33 {
+            all[number].write_output(rank, &[0xa5; 33 * 16])?;
+        }
+        // SAFETY: run and buffers live until the stream is done.
+        unsafe { graph.launch(&stream)? };
+        run.synchronize(&stream)?;
+        let mut found = [0; 33 * 16];
+        for rank in 0..33 {
+            all[number].read_output(rank, &mut found)?;
+            if let Some(at) = (0..found.len()).find(|&at| found[at] != (16 * number + at / 16) as u8) {
+                return Err(format!("graph {number}, rank {rank}, byte {at}: {:#x}", found[at]).into());
+            }
+        }
+    }
     Ok(())
 }

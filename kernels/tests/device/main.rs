@@ -3,20 +3,39 @@
 //! On a device, if there is one; on the simulator, if there was a C++ compiler to build it; and on the simulator behind CUDA's own
 //! functions (`kernels/mock`), if there is no driver in its place. What cannot run is ignored, and the reason printed. What is compiled
 //! at run time is not for the mock, which loads no machine code. The simulator tries a few seeds, beginning with `MSCCLPP_SEED` (the day's, printed); `MSCCLPP_SEEDS=50`
-//! tries so many. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
+//! tries so many. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder; `MSCCLPP_SMALL=1` has a device do no more than the simulator.
 
+#[path = "../../benches/cuda/baselines.rs"]
+mod baselines;
+#[path = "../../benches/cuda/bench.rs"]
+mod bench;
 mod bits;
 mod bugs;
+#[path = "../../benches/cuda/calls.rs"]
+#[allow(dead_code, reason = "not all of the benchmarks is tried")]
+mod calls;
+#[path = "../../benches/cuda/compare.rs"]
+#[allow(dead_code, reason = "not all of the benchmarks is tried")]
+mod compare;
+mod deadlocks;
 mod devices;
 mod faults;
 mod graphs;
+#[path = "../../benches/cuda/hand_written.rs"]
+mod hand_written;
+#[path = "../../benches/cuda/measure.rs"]
+mod measure;
 mod mock;
 mod native;
 mod nodes;
 mod plans;
 mod processes;
+mod rehearsal;
+#[path = "../../benches/cuda/rows/mod.rs"]
+mod rows;
 mod specialised;
 mod stalls;
+mod streams;
 mod suite;
 mod switches;
 mod tensors;
@@ -36,6 +55,11 @@ pub(crate) const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled")
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
+}
+
+/// From threads that stop at their waits only to such that stop nearly everywhere.
+fn with_seed(seed: u64) -> Options {
+    Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..Options::default() }
 }
 
 fn main() -> ExitCode {
@@ -64,13 +88,11 @@ fn main() -> ExitCode {
         Some(reason) => println!("sim: ignored: {reason}"),
     }
     let on_device = suite::on_device(&device, seed);
-    let simulated = suite::tests().into_iter().map(|test| {
+    let simulated = suite::tests().into_iter().filter(|test| !test.calls_cuda).map(|test| {
         Trial::test(format!("sim::{}", test.name), move || {
             for seed in seed..seed + seeds {
-                // From threads that stop at their waits only to such that stop nearly everywhere.
-                let options = Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..Options::default() };
-                let rig =
-                    Rig { device: Device::with_cache(simulator(options)?, Cache::at(CACHE)), simulated: true, seed };
+                let device = Device::with_cache(simulator(with_seed(seed))?, Cache::at(CACHE));
+                let rig = Rig { device, small: true, seed };
                 (test.run)(&rig).map_err(|failed| at(format_args!("seed {seed}"), &failed))?;
             }
             Ok(())
@@ -83,21 +105,30 @@ fn main() -> ExitCode {
         (_, Some(reason)) => Err(reason.clone()),
         _ => Err("there is a driver".into()),
     };
+    // One, unless more were asked for: the simulator alone tries the others.
+    let mock_seeds = number("MSCCLPP_SEEDS").map_or(1, |_| seeds);
     match &mock {
-        Ok(_) => println!("mock: seed {seed}"),
+        Ok(_) => println!("mock: seeds {seed}..{}", seed + mock_seeds),
         Err(reason) => println!("mock: ignored: {reason}"),
     }
     let mocked = suite::tests().into_iter().map(|test| {
         let (mock, ignored) = (mock.clone(), mock.is_err() || test.compiles);
         Trial::test(format!("mock::{}", test.name), move || {
-            let rig = mock?.devices(Options { seed, ..Options::default() }, 1)?;
-            (test.run)(&Rig { device: rig.devices[0].clone(), simulated: true, seed })
+            let mock = mock?;
+            for seed in seed..seed + mock_seeds {
+                let mock = mock.devices(with_seed(seed), 1)?;
+                let rig = Rig { device: mock.devices[0].clone(), small: true, seed };
+                (test.run)(&rig).map_err(|failed| at(format_args!("seed {seed}"), &failed))?;
+            }
+            Ok(())
         })
         .with_ignored_flag(ignored)
     });
     let faults = faults::tests().into_iter().chain(bugs::tests()).chain(devices::tests(seed..seed + seeds));
     let faults = faults
         .chain(tensors::tests())
+        .chain(rehearsal::tests())
+        .chain(deadlocks::tests(seed..seed + seeds))
         .chain(processes::tests(seed..seed + seeds))
         .chain(nodes::tests(seed..seed + seeds))
         .chain(switches::tests(seed..seed + seeds));

@@ -12,11 +12,7 @@ use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Stream, World};
 use mscclpp_exec::select::{Algorithm, Backend, Registry, Request};
 
 use super::{Rig, Test};
-
-#[path = "../../benches/cuda/hand_written.rs"]
-mod hand_written;
-
-use hand_written::HandWritten;
+use crate::hand_written::HandWritten;
 
 pub(crate) fn tests() -> Vec<Test> {
     let tests = [

@@ -9,7 +9,7 @@ use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cuda::World;
 use mscclpp_exec::{DataType, Message};
 
-use super::bits::Pair;
+use super::bits::{Pair, anywhere};
 use super::{Rig, Test, at};
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -35,8 +35,7 @@ pub(crate) fn plan_files() -> Vec<PathBuf> {
 
 /// Messages that divide evenly and that do not, short and long.
 fn messages(rig: &Rig, ranks: u32) -> Vec<Message> {
-    let (f32, f16): (&[u64], &[u64]) =
-        if rig.simulated { (&[16, 53], &[7]) } else { (&[1, 64, 1021, 50_000], &[7, 3333]) };
+    let (f32, f16): (&[u64], &[u64]) = if rig.small { (&[16, 53], &[7]) } else { (&[1, 64, 1021, 50_000], &[7, 3333]) };
     let message = |dtype| move |count: &u64| Message::new(dtype, count * u64::from(ranks)).any_size();
     // 60 seeds try all pairs.
     let types = DataType::ALL.len() as u64;
@@ -48,9 +47,12 @@ fn messages(rig: &Rig, ranks: u32) -> Vec<Message> {
 
 fn check(rig: &Rig, plan: &Plan) -> Result<(), Failed> {
     let world = World::new(&rig.device, plan.num_ranks());
-    for message in messages(rig, plan.num_ranks()) {
+    for (turn, message) in (rig.seed..).zip(messages(rig, plan.num_ranks())) {
         match Pair::new(&world, plan, message) {
-            Ok(Some(mut pair)) => pair.check(if rig.simulated { 2 } else { 3 })?,
+            Ok(Some(mut pair)) => {
+                pair.check(if rig.small { 2 } else { 3 })?;
+                anywhere(&world, plan, message, turn)?;
+            }
             // More thread blocks than the device runs at once.
             Ok(None) => {}
             // A plan that is not a sum keeps its own reduction.
@@ -68,7 +70,7 @@ fn every_machine(rig: &Rig, algorithm: &Shipped) -> Result<(), Failed> {
         Placement::OutOfPlace => &[false],
         Placement::Either => &[true, false],
     };
-    let machines = if rig.simulated { &MACHINES[..5] } else { &MACHINES };
+    let machines = if rig.small { &MACHINES[..5] } else { &MACHINES };
     for &(ranks, ranks_per_node) in machines.iter().filter(|&&(ranks, node)| algorithm.supports(ranks, node)) {
         for &in_place in in_place {
             let mut spec = algorithm.spec(ranks, ranks_per_node);

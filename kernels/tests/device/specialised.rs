@@ -37,14 +37,14 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Whether to take number `number` of the things to try.
 fn takes(rig: &Rig, number: usize, of: u64) -> bool {
-    !rig.simulated || std::env::var_os("MSCCLPP_ALL").is_some() || number as u64 % of == rig.seed % of
+    !rig.small || std::env::var_os("MSCCLPP_ALL").is_some() || number as u64 % of == rig.seed % of
 }
 
 /// Messages that divide into vectors everywhere, and that do not.
 fn check(rig: &Rig, plan: &Plan, dtype: DataType, op: Option<ReduceOp>) -> Result<(), Failed> {
     let ranks = plan.num_ranks();
     let world = World::new(&rig.device, ranks);
-    let counts: &[u64] = if rig.simulated { &[64, 37, 512] } else { &[64, 37, 4096, 50_001] };
+    let counts: &[u64] = if rig.small { &[64, 37, 512] } else { &[64, 37, 4096, 50_001] };
     for &count in counts {
         let mut message = Message::new(dtype, u64::from(ranks) * count).any_size();
         message.op = op;

@@ -5,16 +5,18 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use mscclpp_core::plan::{OpKind, Plan, PlanTree};
 use mscclpp_exec::cuda::{Options, World};
-use mscclpp_exec::error::WaitsFor;
-use mscclpp_exec::{DataType, Error, Message, algorithms};
+use mscclpp_exec::error::{Stall, WaitsFor};
+use mscclpp_exec::{DataType, Error, Message, algorithms, cpu};
 
 use super::bits::{Pair, shipped};
-use super::{Rig, Test};
+use super::{Rig, Test, at};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::new("stalls::a_missing_signal_is_named", a_missing_signal_is_named),
         Test::new("stalls::missing_packets_are_named", missing_packets_are_named),
+        Test::new("stalls::reports_are_those_of_the_cpu", reports_are_those_of_the_cpu),
+        Test::new("stalls::an_aborted_launch_is_forgotten", an_aborted_launch_is_forgotten),
     ]
 }
 
@@ -23,9 +25,17 @@ pub(crate) fn without(name: &str, ranks: u32, rank: usize, kind: OpKind) -> Resu
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
     for block in &mut tree.ranks[rank].blocks {
+        let bodies: Vec<usize> = (0..block.ops.len()).filter(|&at| block.ops[at].body.is_some()).collect();
         if let Some(at) = block.ops.iter().position(|op| op.kind == kind) {
             block.ops.remove(at);
             return Ok(tree);
+        }
+        for body in bodies {
+            let Some(body) = &mut block.ops[body].body else { continue };
+            if let Some(at) = body.ops.iter().position(|op| op.kind == kind) {
+                body.ops.remove(at);
+                return Ok(tree);
+            }
         }
     }
     Err("no such operation".into())
@@ -74,4 +84,94 @@ fn a_missing_signal_is_named(rig: &Rig) -> Result<(), Failed> {
 fn missing_packets_are_named(rig: &Rig) -> Result<(), Failed> {
     let tree = without("allreduce_packets", 3, 1, OpKind::PutPackets)?;
     stalls(rig, &tree, |waits_for| matches!(waits_for, WaitsFor::Packet { expected: 1, .. }))
+}
+
+/// Rank, block, operation, its source line, what was expected and seen, and who would have released it.
+fn reports_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
+    let broken = [
+        ("allreduce_ring", OpKind::Signal),
+        ("allreduce_all_pairs", OpKind::Signal),
+        ("allreduce_ring_ports", OpKind::PutWithSignal),
+        ("allreduce_packets", OpKind::PutPackets),
+        ("allreduce_switch_pipeline", OpKind::SemaphoreRelease),
+    ];
+    for (name, kind) in broken {
+        let plan = Plan::new(&without(name, 3, 1, kind).map_err(|failed| at(name, &failed))?);
+        let message = Message::new(DataType::F32, 300).any_size();
+        let mut cpu = cpu::World::new(3).prepare(&plan, message)?;
+        let mut buffers = cpu.buffers()?;
+        let Err(Error::Stalled(expected)) = cpu.launch_buffers(&mut buffers) else {
+            return Err(format!("{name}: a launch on the CPU that cannot finish did").into());
+        };
+        let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
+        let world = World::with_options(&rig.device, 3, options);
+        let mut run = world.prepare(&plan, message)?;
+        let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+        run.launch_buffers(&mut buffers, &stream)?;
+        let Err(Error::Stalled(found)) = run.synchronize(&stream) else {
+            return Err(format!("{name}: a launch that cannot finish did").into());
+        };
+        let all = |stall: &Stall| {
+            let mut blocked = stall.blocked.clone();
+            blocked.sort_by_key(|blocked| (blocked.rank, blocked.block));
+            for blocked in &mut blocked {
+                // Which of the packets is looked at first is nobody's concern.
+                if let WaitsFor::Packet { packet, .. } = &mut blocked.waits_for {
+                    *packet = 0;
+                }
+            }
+            blocked.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let (expected, found) = (all(&expected), all(&found));
+        if !found.iter().all(|text| text.contains("mscclpp-exec/src/algorithms/")) {
+            return Err(format!("{name}: no source lines: {found:#?}").into());
+        }
+        if expected != found {
+            return Err(format!("{name}: {found:#?}, expected {expected:#?}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A launch that was told to give up does so long before its time, and the next ones are right.
+fn an_aborted_launch_is_forgotten(rig: &Rig) -> Result<(), Failed> {
+    let options = Options { timeout: Duration::from_secs(3600), ..Options::default() };
+    let world = World::with_options(&rig.device, 3, options);
+    let message = Message::new(DataType::F32, 1000).any_size();
+    let mut run = world.prepare(&Plan::new(&without_first_signal("allreduce_ring", 3)?), message)?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    for _ in 0..2 {
+        // A simulated device is done when the call is, whose launch hears of it all the same.
+        if rig.small {
+            run.abort();
+        }
+        run.launch_buffers(&mut buffers, &stream)?;
+        let ended = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(20));
+                if !rig.small {
+                    run.abort();
+                }
+            });
+            run.synchronize(&stream)
+        });
+        if !matches!(ended, Err(Error::Stalled(_))) {
+            return Err(format!("{ended:?}").into());
+        }
+        Pair::new(&world, &shipped("allreduce_packets", 3)?, message)?.ok_or("too many thread blocks")?.check(2)?;
+    }
+    // The same of plans that are right, which may be done before they hear of it.
+    for name in ["allreduce_packets", "allreduce_ring", "allreduce_ring_ports"] {
+        let mut pair = Pair::new(&world, &shipped(name, 3)?, message)?.ok_or("too many thread blocks")?;
+        for _ in 0..5 {
+            pair.run.abort();
+            pair.launch()?;
+            match pair.run.synchronize(pair.stream()) {
+                Err(Error::Stalled(_)) | Ok(()) => {}
+                other => return Err(format!("{name}: {other:?}").into()),
+            }
+            pair.check(3).map_err(|failed| at(name, &failed))?;
+        }
+    }
+    Ok(())
 }

@@ -40,6 +40,12 @@ fn launches_on_tensors() -> Result<(), Failed> {
         let values: Vec<u8> = (0..30).flat_map(|at| (f32::from(rank) + at as f32).to_le_bytes()).collect();
         buffer.write(&values)?;
         let capsule = export(buffer, DataType::F32, &[5, 6])?;
+        // SAFETY: just made; a shape and strides of two dimensions.
+        let [shape, strides] = unsafe {
+            let raw = &capsule.as_ref().tensor;
+            [raw.shape, raw.strides].map(|at| std::slice::from_raw_parts(at, 2).to_vec())
+        };
+        assert_eq!((shape, strides), (vec![5, 6], vec![6, 1]));
         // SAFETY: just made, and given to nobody else.
         tensors.push(unsafe { Tensor::import(capsule.as_ptr(), &device)? });
     }

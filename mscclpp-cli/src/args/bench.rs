@@ -19,6 +19,7 @@ Examples:
   mscclpp bench all_reduce --ranks 2 --plan allreduce_ring    one algorithm instead of what is selected
   mscclpp bench all_reduce --virtual-ranks 8                  eight ranks as tasks on this process's cores
   mscclpp bench all_reduce --backend cuda --virtual-ranks 8   eight ranks on one CUDA device
+  mscclpp bench all_reduce --backend cuda --specialise        kernels written for each plan
 
 Before every call a rank rewrites its input, after it it reads its output, both untimed. All ranks meet, then each
 clocks its own call. The time is the median over the calls of the slowest rank's. Virtual ranks take turns on as many
@@ -68,6 +69,9 @@ pub(crate) struct BenchArgs {
     /// What runs the calls: cpu, or cuda (all ranks on device 0)
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
     pub(crate) backend: Backend,
+    /// On a device, run kernels that are written for the plan, and compiled at run time
+    #[arg(long)]
+    pub(crate) specialise: bool,
     /// Numbers of ranks that are tasks of one launch, of this process or on a device [default on a device: 2,4,8]
     #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["ranks", "private"], value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) virtual_ranks: Vec<u32>,

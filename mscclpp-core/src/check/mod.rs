@@ -161,8 +161,8 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 ///
 /// # Cost
 /// About linear in the ranges that operations touch, loops run a few times over; of a plan that is a smaller one several
-/// times over, in those of the smaller one, and where all ranks do the same, in those of some. What agents know of each other spreads with packets, and most of it is kept once
-/// for all, so that only large packet plans over many ranks take more.
+/// times over, in those of the smaller one, and where all ranks do the same, in those of some. What agents know of each other
+/// spreads with packets, and most of it is kept once for all, so that only large packet plans over many ranks take more.
 ///
 /// # Panics
 /// Never, whatever the plan says.

@@ -27,6 +27,9 @@ pub use super::codes::Code;
 
 impl Code {
     /// Everything known of this code.
+    ///
+    /// # Panics
+    /// Never: every code has an entry.
     pub fn entry(self) -> &'static Entry {
         Self::all()
             .find_map(|(code, entry)| (code == self).then_some(entry))

@@ -16,7 +16,8 @@ use crate::trace::Trace;
 
 /// A collective program while it is written.
 ///
-/// The function under `#[collective]` gets one; [`Program::new`] makes one by hand.
+/// The function under `#[collective]` gets one; [`compile`](crate::compile::compile) hands one to a closure, and
+/// [`Program::new`] makes one by hand.
 pub struct Program {
     recorder: RefCell<Recorder>,
     ranks: u32,

@@ -1,150 +1,58 @@
 //! What threads and ports do in one step.
 
 use super::machine::{Machine, Request, Step, Touch};
-use super::program::{Action, Grain, Move};
+use super::program::{Action, Grain, Move, Trigger};
 use super::scale::VECTOR;
 
 impl Machine<'_> {
+    /// What a thread does in its turn.
     pub(super) fn thread(&mut self, actor: u32, block: u32, thread: u32) -> Step {
         let program = self.program;
         let code = &program.blocks[block as usize];
-        let state = self.threads[actor as usize];
-        let launch = self.ranks[code.rank as usize].launch;
-        let Some(instr) = code.instrs.get(state.instr as usize) else {
-            let rank = &mut self.ranks[code.rank as usize];
-            rank.running -= 1;
-            if rank.running == 0 {
-                rank.ended = rank.launch;
-                self.schedule.wake(program.first_caller + code.rank);
-            }
-            return Step::Off;
+        let Some(instr) = code.instrs.get(self.threads[actor as usize].instr as usize) else {
+            return self.end(code.rank);
         };
-        match &instr.action {
-            Action::Sync => return self.meet(actor, block, None),
-            Action::Barrier { id, blocks } => return self.meet(actor, block, Some((*id, *blocks))),
-            Action::Move(transfer) => {
-                let (start, len) = transfer.window(state.window);
-                let Some((element, at, cells)) = next_element(transfer, len, state.done, thread, code.threads) else {
-                    self.advance(actor);
-                    return Step::On;
-                };
-                let since = self.ranks[code.rank as usize].started;
-                let touch = Touch { by: actor, launch, since, port: false };
-                if let Err(cell) = self.element(touch, transfer, start + at, cells) {
-                    self.packets.entry(cell).or_default().push(actor);
-                    return Step::Off;
-                }
-                self.threads[actor as usize].done = element + 1;
-                return Step::On;
-            }
+        // Threads share out what an operation is about: each has its own end, or none.
+        let own = |ids: &[u32]| ids.get(thread as usize).copied();
+        let step = match &instr.action {
+            Action::Sync => Some(self.meet(actor, block, None)),
+            Action::Barrier { id, blocks } => Some(self.meet(actor, block, Some((*id, *blocks)))),
+            Action::Move(transfer) => self.transfer(actor, block, thread, transfer),
             Action::Push(triggers) => {
-                if let Some(trigger) = triggers.get(thread as usize) {
-                    let end = trigger.end as usize;
-                    if state.ticket.is_none() {
-                        let clock = self.word(actor);
-                        let port = &mut self.ports[end];
-                        port.pushed += 1;
-                        port.queue.push_back(Request {
-                            block,
-                            instr: state.instr,
-                            number: thread,
-                            window: state.window,
-                            launch,
-                            clock,
-                        });
-                        self.threads[actor as usize].ticket = Some(port.pushed);
-                        if let Some(port) = program.ends[end].port {
-                            self.schedule.wake(port);
-                        }
-                        return Step::On;
-                    }
-                    if trigger.flush && state.ticket > Some(self.ports[end].handled) {
-                        self.ports[end].waiting.push(actor);
-                        return Step::Off;
-                    }
-                }
+                triggers.get(thread as usize).and_then(|trigger| self.push(actor, block, thread, trigger))
             }
-            Action::Flush { ends } => {
-                if let Some(&end) = ends.get(thread as usize) {
-                    let port = &mut self.ports[end as usize];
-                    let ticket = *self.threads[actor as usize].ticket.get_or_insert(port.pushed);
-                    if ticket > port.handled {
-                        port.waiting.push(actor);
-                        return Step::Off;
-                    }
-                }
-            }
+            Action::Flush { ends } => own(ends).and_then(|end| self.flush(actor, end)),
             Action::Signal { ends, relaxed } => {
-                if let Some(&end) = ends.get(thread as usize) {
-                    self.signal(actor, end, *relaxed);
-                }
+                own(ends).into_iter().for_each(|end| self.signal(actor, end, *relaxed));
+                None
             }
-            Action::Wait { ends, relaxed } => {
-                if let Some(&end) = ends.get(thread as usize) {
-                    let counter = &mut self.counters[end as usize];
-                    let ticket = match state.ticket {
-                        Some(ticket) => ticket,
-                        None => {
-                            counter.expected += 1;
-                            self.threads[actor as usize].ticket = Some(counter.expected);
-                            counter.expected
-                        }
-                    };
-                    if counter.arrived < ticket {
-                        counter.waiting.push(actor);
-                        return Step::Off;
-                    }
-                    let word = counter.words[ticket as usize - 1].take();
-                    if let Some(word) = word.filter(|_| !relaxed) {
-                        self.actors[actor as usize].clock.join(&word);
-                    }
-                }
-            }
-            Action::Acquire { semaphores } => {
-                if let Some(&id) = semaphores.get(thread as usize) {
-                    let semaphore = &mut self.semaphores[id as usize];
-                    if semaphore.value <= 0 {
-                        semaphore.waiting.push(actor);
-                        return Step::Off;
-                    }
-                    semaphore.value -= 1;
-                    if let Some(word) = &semaphore.clock {
-                        self.actors[actor as usize].clock.join(word);
-                    }
-                }
-            }
+            Action::Wait { ends, relaxed } => own(ends).and_then(|end| self.wait(actor, end, *relaxed)),
+            Action::Acquire { semaphores } => own(semaphores).and_then(|id| self.acquire(actor, id)),
             Action::Release { semaphores } => {
-                if let Some(&id) = semaphores.get(thread as usize) {
-                    let word = self.word(actor);
-                    let semaphore = &mut self.semaphores[id as usize];
-                    match &mut semaphore.clock {
-                        Some(clock) => clock.join(&word),
-                        none => *none = Some(word),
-                    }
-                    semaphore.value = semaphore.value.saturating_add(1);
-                    for waiting in std::mem::take(&mut semaphore.waiting) {
-                        self.schedule.wake(waiting);
-                    }
-                }
+                own(semaphores).into_iter().for_each(|id| self.release(actor, id));
+                None
             }
-            Action::Loop { window, trips, end } => {
-                let state = &mut self.threads[actor as usize];
-                let first = state.window.map_or(0, |(iteration, _)| iteration + 1);
-                if first < *trips {
-                    state.window = Some((first, *window));
-                } else {
-                    state.window = None;
-                    state.instr = *end;
-                    return Step::On;
-                }
-            }
+            Action::Loop { window, trips, end } => self.repeat(actor, *window, *trips, *end),
             Action::Again { start } => {
                 self.threads[actor as usize].instr = *start;
-                return Step::On;
+                Some(Step::On)
             }
+        };
+        step.unwrap_or_else(|| {
+            self.advance(actor);
+            Step::On
+        })
+    }
+
+    /// A thread has nothing left to do.
+    fn end(&mut self, number: u32) -> Step {
+        let rank = &mut self.ranks[number as usize];
+        rank.running -= 1;
+        if rank.running == 0 {
+            rank.ended = rank.launch;
+            self.schedule.wake(self.program.first_caller + number);
         }
-        self.advance(actor);
-        Step::On
+        Step::Off
     }
 
     fn advance(&mut self, actor: u32) {
@@ -152,6 +60,115 @@ impl Machine<'_> {
         state.instr += 1;
         state.done = 0;
         state.ticket = None;
+    }
+
+    // An operation of a thread: what comes of this step, or nothing when the operation is done.
+
+    /// Moves the next element that is the thread's.
+    fn transfer(&mut self, actor: u32, block: u32, thread: u32, transfer: &Move) -> Option<Step> {
+        let code = &self.program.blocks[block as usize];
+        let state = self.threads[actor as usize];
+        let (start, len) = transfer.window(state.window);
+        let (element, at, cells) = next_element(transfer, len, state.done, thread, code.threads)?;
+        let rank = &self.ranks[code.rank as usize];
+        let touch = Touch { by: actor, launch: rank.launch, since: rank.started, port: false };
+        if let Err(cell) = self.element(touch, transfer, start + at, cells) {
+            self.packets.entry(cell).or_default().push(actor);
+            return Some(Step::Off);
+        }
+        self.threads[actor as usize].done = element + 1;
+        Some(Step::On)
+    }
+
+    /// Gives a port something to do, and waits for it where that is asked for.
+    fn push(&mut self, actor: u32, block: u32, thread: u32, trigger: &Trigger) -> Option<Step> {
+        let program = self.program;
+        let state = self.threads[actor as usize];
+        let end = trigger.end as usize;
+        if state.ticket.is_none() {
+            let launch = self.ranks[program.blocks[block as usize].rank as usize].launch;
+            let clock = self.word(actor);
+            let port = &mut self.ports[end];
+            port.pushed += 1;
+            let (instr, window) = (state.instr, state.window);
+            port.queue.push_back(Request { block, instr, number: thread, window, launch, clock });
+            self.threads[actor as usize].ticket = Some(port.pushed);
+            if let Some(port) = program.ends[end].port {
+                self.schedule.wake(port);
+            }
+            return Some(Step::On);
+        }
+        if trigger.flush && state.ticket > Some(self.ports[end].handled) {
+            self.ports[end].waiting.push(actor);
+            return Some(Step::Off);
+        }
+        None
+    }
+
+    fn flush(&mut self, actor: u32, end: u32) -> Option<Step> {
+        let port = &mut self.ports[end as usize];
+        let ticket = *self.threads[actor as usize].ticket.get_or_insert(port.pushed);
+        if ticket > port.handled {
+            port.waiting.push(actor);
+            return Some(Step::Off);
+        }
+        None
+    }
+
+    fn wait(&mut self, actor: u32, end: u32, relaxed: bool) -> Option<Step> {
+        let counter = &mut self.counters[end as usize];
+        let ticket = *self.threads[actor as usize].ticket.get_or_insert_with(|| {
+            counter.expected += 1;
+            counter.expected
+        });
+        if counter.arrived < ticket {
+            counter.waiting.push(actor);
+            return Some(Step::Off);
+        }
+        let word = counter.words[ticket as usize - 1].take();
+        if let Some(word) = word.filter(|_| !relaxed) {
+            self.actors[actor as usize].clock.join(&word);
+        }
+        None
+    }
+
+    fn acquire(&mut self, actor: u32, id: u32) -> Option<Step> {
+        let semaphore = &mut self.semaphores[id as usize];
+        if semaphore.value <= 0 {
+            semaphore.waiting.push(actor);
+            return Some(Step::Off);
+        }
+        semaphore.value -= 1;
+        if let Some(word) = &semaphore.clock {
+            self.actors[actor as usize].clock.join(word);
+        }
+        None
+    }
+
+    fn release(&mut self, actor: u32, id: u32) {
+        let word = self.word(actor);
+        let semaphore = &mut self.semaphores[id as usize];
+        match &mut semaphore.clock {
+            Some(clock) => clock.join(&word),
+            none => *none = Some(word),
+        }
+        semaphore.value = semaphore.value.saturating_add(1);
+        for waiting in std::mem::take(&mut semaphore.waiting) {
+            self.schedule.wake(waiting);
+        }
+    }
+
+    /// Begins the next iteration of a loop, or goes behind it.
+    fn repeat(&mut self, actor: u32, window: u64, trips: u64, end: u32) -> Option<Step> {
+        let state = &mut self.threads[actor as usize];
+        let first = state.window.map_or(0, |(iteration, _)| iteration + 1);
+        if first < trips {
+            state.window = Some((first, window));
+            return None;
+        }
+        state.window = None;
+        state.instr = end;
+        Some(Step::On)
     }
 
     fn signal(&mut self, actor: u32, end: u32, relaxed: bool) {

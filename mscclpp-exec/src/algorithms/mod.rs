@@ -3,6 +3,25 @@
 //! Each is an ordinary function in the authoring API, in a file of its own whose first line says what it costs. In these
 //! lines P is the number of ranks, N the number of nodes, G the number of ranks per node; the message is the larger of a
 //! rank's input and output.
+//!
+//! ```
+//! use mscclpp_exec::algorithms;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let packets = algorithms::find("allreduce_hierarchical_packets").ok_or("it is in the library")?;
+//! assert!(packets.supports(8, 4) && !packets.supports(8, 8), "it is for several nodes");
+//!
+//! // Two nodes of four ranks. The specification says what else can be chosen, and parameters have names.
+//! let mut spec = packets.spec(8, 4);
+//! spec.collective.in_place = true;
+//! let plan = packets.compile(spec, &packets.arguments([("group", 2)])?)?;
+//! assert_eq!(plan.ranks.len(), 8);
+//!
+//! // Those of the attribute's ranks were built with the library.
+//! assert!(algorithms::allreduce_ring::algorithm().plans().iter().any(|plan| plan.num_ranks() == 8));
+//! # Ok(())
+//! # }
+//! ```
 
 mod allgather;
 mod allreduce;
@@ -10,7 +29,6 @@ mod alltoall;
 mod broadcast;
 mod reduce;
 mod reducescatter;
-
 mod sendrecv;
 mod shipped;
 

@@ -212,7 +212,8 @@ impl Shipped {
         self.nodes
     }
 
-    /// Whether it needs multicast hardware.
+    /// Whether it needs multicast hardware for its cost to be what it says: without, its plans read and write the ranks'
+    /// memories one by one, and nobody selects them.
     pub fn needs_multicast(&self) -> bool {
         self.multicast
     }

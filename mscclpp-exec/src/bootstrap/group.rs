@@ -19,6 +19,25 @@ use super::options::Options;
 ///
 /// Dropping the last handle of a job says goodbye to the others, which never takes longer than a second. Rank 0 passes
 /// all messages on, so it should be the last to leave: end with a [`barrier`](Self::barrier).
+///
+/// ```
+/// use mscclpp_exec::bootstrap::{Bootstrap, Error};
+///
+/// # fn main() -> Result<(), Error> {
+/// // `Bootstrap::from_env` joins the job of a launcher; these ranks are threads.
+/// std::thread::scope(|scope| {
+///     for group in Bootstrap::local(3)? {
+///         scope.spawn(move || {
+///             let name = format!("rank {}", group.rank());
+///             let all = group.all_gather(name.as_bytes()).expect("all ranks call it");
+///             assert_eq!(all[2], b"rank 2");
+///             group.barrier().expect("nobody is lost");
+///         });
+///     }
+///     Ok(())
+/// })
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Bootstrap {
     pub(super) link: Arc<dyn Link>,

@@ -19,6 +19,23 @@ use crate::message::Message;
 use crate::numeric::Line;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
+///
+/// ```
+/// use mscclpp_core::{plan::Plan, vocab::ReduceOp};
+/// use mscclpp_exec::{Message, algorithms, cpu::World};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
+/// let plan = Plan::new(&ring.compile(ring.spec(2, 2), &[])?);
+/// let mut run = World::new(2).prepare(&plan, Message::of::<u8>(7).op(ReduceOp::Max))?;
+/// let mut outputs = [[0_u8; 7]; 2];
+/// for round in 0..3 {
+///     run.launch(&[[round; 7], [1; 7]], &mut outputs)?;
+///     assert_eq!(outputs, [[round.max(1); 7]; 2]);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Run {
     world: Arc<Inner>,
     context: Arc<Context>,

@@ -52,7 +52,11 @@ macro_rules! abi {
                     asserts.join(" &&\n                  "), stringify!($name)
                 );
             )*
-            text + &format!("/// Of all names, sizes and places above.\nconstexpr uint64_t kAbiHash = {HASH:#x}ull;\n\n}}  // namespace mscclpp\n")
+            text + &format!(
+                "/// Most threads of a block, and of one that combines in a wider type than its elements'.\n\
+                 constexpr uint32_t kMostThreads = {MOST_THREADS}, kMostThreadsWide = {MOST_THREADS_WIDE};\n\n\
+                 /// Of all names, sizes and places above.\nconstexpr uint64_t kAbiHash = {HASH:#x}ull;\n\n}}  // namespace mscclpp\n"
+            )
         }
 
         /// Of all names, sizes and places: host and device must agree about it.
@@ -247,6 +251,12 @@ abi! {
         bases: [u64; 64],
     }
 }
+
+/// Most threads of a block.
+pub(crate) const MOST_THREADS: u32 = 1024;
+
+/// Most threads of a block that combines in a wider type than its elements': accumulators take twice the registers, and more.
+pub(crate) const MOST_THREADS_WIDE: u32 = 512;
 
 /// Ranks whose buffers fit into a kernel's argument.
 pub(crate) const INLINE_RANKS: usize = 32;

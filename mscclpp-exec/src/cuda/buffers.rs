@@ -8,6 +8,7 @@ use super::driver::SharedDriver;
 use super::join::Memory;
 use super::memory::Storage;
 use super::run::Switches;
+use super::stream::outside_of_captures;
 use super::switch::{Multicasts, Switch};
 use super::world::Inner;
 use crate::dtype::DataType;
@@ -48,8 +49,9 @@ impl DeviceBuffer {
     /// Zeroed memory.
     ///
     /// # Errors
-    /// [`Error::Driver`] if the device does not have so much.
+    /// [`Error::Driver`] if the device does not have so much; [`Error::Capturing`].
     pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
+        outside_of_captures("cannot allocate memory")?;
         let driver = device.driver().clone();
         Ok(Self { memory: Storage::zeroed(&driver, bytes)?, driver, bytes })
     }

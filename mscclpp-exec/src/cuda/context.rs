@@ -180,8 +180,14 @@ impl Context {
             let table: Vec<u64> = addresses.iter().chain(distances).copied().collect();
             part.device.driver().upload(part.scratch_table.address(), bytemuck::cast_slice(&table))?;
         }
-        *scratch = Scratch { multicasts, own: grown, _peers: shared };
-        Ok(())
+        let old = std::mem::replace(&mut *scratch, Scratch { multicasts, own: grown, _peers: shared });
+        let Scratch { multicasts, own, _peers: mapped } = old;
+        drop((multicasts, mapped));
+        // CUDA does not say what becomes of memory that is freed before others have given back what they have mapped of it.
+        match &world.group {
+            Some(group) if !own.is_empty() => group.agree("scratch given back", Ok(())),
+            _ => Ok(()),
+        }
     }
 
     /// The switch channels over scratch.
@@ -197,6 +203,11 @@ impl Context {
     /// Asks a launch under way to give up.
     pub(super) fn abort(&self) {
         self.flags.word(0).store(1, Relaxed);
+    }
+
+    /// Takes that back, after launches that have not given up.
+    pub(super) fn forget_abort(&self) {
+        self.flags.word(0).store(0, Relaxed);
     }
 
     /// Sees to it that port channels are at rest: nothing is copied any more. The devices are idle.
@@ -315,6 +326,7 @@ impl Part {
         launch.host_abort = context.flags.device(0);
         launch.num_agents = self.numbers.len() as u32;
         launch.num_ranks = context.program.shape.ranks;
-        launch.system_scope = u32::from(context.spans);
+        // What the host stores in counters and copies comes from outside of the device.
+        launch.system_scope = u32::from(context.spans || self.proxies.is_some());
     }
 }

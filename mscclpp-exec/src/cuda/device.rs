@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::abi;
 use super::driver::{Handle, Properties, SharedDriver};
-use super::images::{CAPABILITY, image};
+use super::images::{CAPABILITY, TOOLKIT, image};
 use super::jit::{self, Cache, Module, Source};
 use super::memory::DeviceMemory;
 use super::real::{self, Cuda};
@@ -155,8 +155,8 @@ impl Device {
         }
     }
 
-    /// Loads the kernels that were built beforehand; or, on a device for which that is only text, those that NVRTC makes for
-    /// exactly this device, if it can.
+    /// Loads the kernels that were built beforehand; or, on a device for which that is only text, and behind a driver that is older
+    /// than what built them, those that NVRTC makes for exactly this device, if it can.
     fn load_kernels(&self, dtype: DataType, accumulate: Accumulate) -> Result<Handle, Error> {
         let (name, prebuilt) = image(dtype, accumulate).ok_or(Error::Accumulator { dtype, accumulate })?;
         let driver = self.driver();
@@ -165,13 +165,29 @@ impl Device {
             let image = jit::compile(driver.compiler()?, &self.inner.cache, &source)?;
             Ok(driver.load(name, &image.code)?)
         };
+        let mut none = None;
         if self.properties().capability != CAPABILITY {
             match exact() {
                 Ok(module) => return Ok(module),
-                Err(error) => log::info!("{name}: left to the driver's compiler: {error}"),
+                Err(error) => {
+                    log::info!("{name}: left to the driver's compiler: {error}");
+                    none = Some(error);
+                }
             }
         }
-        Ok(driver.load(name, prebuilt)?)
+        let refused = match driver.load(name, prebuilt) {
+            Err(error) if error.is_of_an_image() => error,
+            loaded => return Ok(loaded?),
+        };
+        let none = match none.map_or_else(exact, Err) {
+            Ok(module) => {
+                log::info!("{name}: compiled for this driver, which refuses what is in this library: {refused}");
+                return Ok(module);
+            }
+            Err(error) => error.to_string(),
+        };
+        let (device, driver) = (self.label(), self.properties().driver);
+        Err(Unavailable::Kernels { device, driver, toolkit: TOOLKIT, refused: Box::new(refused), none }.into())
     }
 
     /// Asks the kernels what they believe about shared structs.

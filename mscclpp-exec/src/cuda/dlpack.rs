@@ -212,7 +212,8 @@ impl Drop for Tensor {
 /// What an exported tensor owns.
 struct Exported {
     managed: ManagedTensor,
-    shape: Box<[i64]>,
+    /// Of every dimension its length, then of every dimension from one element to the next.
+    dimensions: Box<[i64]>,
     _buffer: DeviceBuffer,
 }
 
@@ -224,12 +225,16 @@ struct Exported {
 pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<NonNull<ManagedTensor>, Error> {
     let DeviceSlice { address, bytes } = buffer.as_slice();
     let elements = shape.iter().try_fold(1_u64, |all, &each| all.checked_mul(each));
-    let signed: Option<Box<[i64]>> = shape.iter().map(|&each| i64::try_from(each).ok()).collect();
+    let signed: Option<Vec<i64>> = shape.iter().map(|&each| i64::try_from(each).ok()).collect();
     let expected = || format!("one of {bytes} bytes");
     let fits = elements.and_then(|elements| elements.checked_mul(dtype.size() as u64)) == Some(bytes);
-    let (true, Some(shape), Ok(ndim)) = (fits, signed, i32::try_from(shape.len())) else {
+    let (true, Some(mut dimensions), Ok(ndim)) = (fits, signed, i32::try_from(shape.len())) else {
         return Err(Error::Tensor { found: format!("of {dtype} with shape {shape:?}"), expected: expected() });
     };
+    // DLPack allowed none for what has no gaps, and since 1.2 does not any more. They wrap where there is no element.
+    let behind = |at: usize| shape[at + 1..].iter().fold(1_u64, |all, &each| all.wrapping_mul(each)).cast_signed();
+    dimensions.extend((0..shape.len()).map(behind));
+    let dimensions = dimensions.into_boxed_slice();
     let code = TYPES.iter().find(|(known, _)| *known == dtype).map_or(0, |(_, code)| *code);
     let tensor = RawTensor {
         data: address as *mut c_void,
@@ -241,10 +246,12 @@ pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<No
         byte_offset: 0,
     };
     let managed = ManagedTensor { tensor, context: std::ptr::null_mut(), deleter: Some(delete) };
-    let exported = Box::into_raw(Box::new(Exported { managed, shape, _buffer: buffer }));
+    let exported = Box::into_raw(Box::new(Exported { managed, dimensions, _buffer: buffer }));
     // SAFETY: just made, and nobody else's; the pointers are to parts of it, which stay where they are until `delete`.
     unsafe {
-        (*exported).managed.tensor.shape = (*exported).shape.as_mut_ptr();
+        let lengths = (*exported).dimensions.as_mut_ptr();
+        (*exported).managed.tensor.shape = lengths;
+        (*exported).managed.tensor.strides = lengths.add(shape.len());
         (*exported).managed.context = exported.cast();
         Ok(NonNull::new_unchecked(&raw mut (*exported).managed))
     }

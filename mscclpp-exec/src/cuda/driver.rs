@@ -22,6 +22,18 @@ pub struct DriverError {
     pub text: String,
 }
 
+impl DriverError {
+    /// Whether it was refused because a stream is captured, or spoilt a capture.
+    pub fn is_of_a_capture(&self) -> bool {
+        (900..=908).contains(&self.code)
+    }
+
+    /// Whether the driver cannot use the image that it was to load: not its device's, not its version's, or it has no compiler.
+    pub fn is_of_an_image(&self) -> bool {
+        matches!(self.code, 200 | 209 | 218 | 221..=223 | 300)
+    }
+}
+
 pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
 /// A driver's handle: of a module, function, stream, event or graph.

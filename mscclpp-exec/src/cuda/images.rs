@@ -6,13 +6,22 @@ use crate::numeric::Accumulate;
 /// The compute capability for which the images hold machine code.
 pub(super) const CAPABILITY: (u32, u32) = (9, 0);
 
+/// The toolkit that made the images: drivers of earlier ones may refuse them. 1000 times major plus 10 times minor.
+pub(super) const TOOLKIT: u32 = 13_000;
+
+/// Bytes at an address that a driver may read whole words from.
+#[repr(align(16))]
+struct Aligned<T: ?Sized>(T);
+
 /// Name and code of the kernels of a type and accumulator; `None` if that is not a pair that [`Accumulate::supports`].
 pub(super) fn image(dtype: DataType, accumulate: Accumulate) -> Option<(&'static str, &'static [u8])> {
     macro_rules! images {
         ($($dtype:ident $accumulate:ident = $file:literal,)*) => {
             match (dtype, accumulate) {
                 $((DataType::$dtype, Accumulate::$accumulate) => {
-                    Some(($file, include_bytes!(concat!("../../../kernels/prebuilt/", $file, ".fatbin")).as_slice()))
+                    static IMAGE: &Aligned<[u8]> =
+                        &Aligned(*include_bytes!(concat!("../../../kernels/prebuilt/", $file, ".fatbin")));
+                    Some(($file, &IMAGE.0))
                 })*
                 _ => None,
             }

@@ -171,6 +171,12 @@ impl Group {
         Ok(())
     }
 
+    /// Numbers of the devices of this process' ranks.
+    pub(super) fn ordinals_here(&self) -> impl Iterator<Item = u32> {
+        let process = self.members[self.rank as usize].process;
+        self.on_node().filter(move |(_, member)| member.process == process).map(|(_, member)| member.ordinal)
+    }
+
     /// Ranks of this node.
     fn on_node(&self) -> impl Iterator<Item = (u32, &Member)> {
         let node = self.nodes[self.rank as usize];
@@ -461,7 +467,14 @@ impl Group {
             let found = driver.allocation(slice.address)?;
             let at = slice.address - found.base;
             if at + slice.bytes > found.bytes {
-                return Err(Error::DeviceCopy { expected: found.bytes - at, found: slice.bytes });
+                return Err(Error::Tensor {
+                    found: format!(
+                        "of {} bytes, {} of which lie in its first allocation",
+                        slice.bytes,
+                        found.bytes - at
+                    ),
+                    expected: "one that lies in one, as of `World::alloc`".into(),
+                });
             }
             if let Entry::Vacant(entry) = known.mine.entry(found.id) {
                 entry.insert((found.base, None));

@@ -1,4 +1,4 @@
-//! The CUDA executor: several ranks on one device.
+//! The CUDA executor: ranks on one device or several, in one process or many, on one node or several.
 //!
 //! One kernel interprets a plan's operations (`kernels/executor.h`). What it reads of a plan is uploaded once; sizes and
 //! buffers are in its argument, so that another size or buffer costs nothing on the device and every launch can be captured
@@ -20,11 +20,13 @@
 //! Switch channels go through multicast objects where there are any ([`Switch`]), else to the members' memories one by one.
 
 mod abi;
+mod addresses;
 mod buffers;
 mod context;
 mod device;
 pub mod dlpack;
 mod driver;
+mod functions;
 mod images;
 pub mod jit;
 mod join;

@@ -2,29 +2,13 @@
 //! want a current context.
 
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use cudarc::driver::sys;
 
 use super::driver::{Handle, Result};
 use super::real::named;
 use super::share::{self, FILE};
-
-/// The functions below; drivers before CUDA 12.1 have none of them, and a call of one that is missing would panic.
-const FUNCTIONS: [&[u8]; 5] = [
-    b"cuMulticastGetGranularity\0",
-    b"cuMulticastCreate\0",
-    b"cuMulticastAddDevice\0",
-    b"cuMulticastBindMem\0",
-    b"cuMulticastUnbind\0",
-];
-
-/// Whether the driver has multicast objects at all.
-pub(super) fn are_known() -> bool {
-    // SAFETY: the driver is loaded; what is found is looked at only, and called nowhere.
-    let is_there = |name: &&[u8]| unsafe { sys::culib().get::<unsafe extern "C" fn()>(*name) }.is_ok();
-    FUNCTIONS.iter().all(is_there)
-}
 
 /// What an object is for.
 fn wanted(devices: u32, bytes: u64) -> sys::CUmulticastObjectProp {
@@ -52,7 +36,7 @@ pub(super) fn export(object: Handle) -> Result<OwnedFd> {
     let exported = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), object.0 as u64, FILE, 0) };
     named("cuMemExportToShareableHandle", exported.result())?;
     // SAFETY: the driver opened it for us.
-    Ok(unsafe { OwnedFd::from_raw_fd(file) })
+    Ok(unsafe { share::opened(file) })
 }
 
 pub(super) fn import(file: &OwnedFd) -> Result<Handle> {

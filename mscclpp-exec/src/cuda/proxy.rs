@@ -161,6 +161,7 @@ impl Proxies {
             state,
         });
         let mut proxies = Self { table, shared: Arc::clone(&shared), thread: None };
+        shared.rehearse()?;
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("mscclpp-proxy".into()).spawn(move || {
             let entered = shared.driver.enter_helper_thread();
@@ -277,6 +278,16 @@ impl Drop for Proxies {
 }
 
 impl Shared {
+    /// Does once all that the thread will put on its stream. What the driver gets ready when it is first asked for might have to
+    /// wait for a kernel otherwise, which waits for the thread.
+    fn rehearse(&self) -> driver::Result<()> {
+        let (driver, at) = (&self.driver, self.heads.address());
+        driver.zero_on(at, 8, self.stream)?;
+        driver.copy(at + 8, at, 8, self.stream)?;
+        driver.write_value(at, 0, self.stream)?;
+        driver.synchronize(self.stream)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -7,12 +7,12 @@ use mscclpp_core::vocab::ReduceOp;
 use smallvec::SmallVec;
 
 use super::abi;
+use super::addresses::Tables;
 use super::buffers::{self, Binding, Buffers, DeviceSlice};
 use super::context::{self, Context};
-use super::device::Kernels;
+use super::device::{Device, Kernels};
 use super::driver::{Driver, DriverError, Handle};
 use super::join::Group;
-use super::memory::DeviceMemory;
 use super::multicast::NotMulticast;
 use super::proxy::{Failure, Proxies};
 use super::report::stall;
@@ -20,9 +20,11 @@ use super::specialise::{Constants, NotSpecialised};
 use super::stream::{Lane, Stream, Used};
 use super::switch::{Groups, Multicasts, Switch, Window};
 use super::world::{Inner, Prepare};
+use crate::dtype::DataType;
 use crate::error::{Error, Interrupted};
-use crate::interpret::{Params, Space};
+use crate::interpret::{Params, Program, Space};
 use crate::message::Message;
+use crate::numeric::Accumulate;
 use crate::process::describe;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
@@ -39,8 +41,8 @@ pub struct Run {
     sides: Vec<[(usize, u64); 2]>,
     /// The first bytes of every rank's input and output in the launch at hand.
     bases: Vec<u64>,
-    /// What the tables of the devices hold of that, where it does not fit into a kernel's argument.
-    in_table: Vec<u64>,
+    /// Those, where they do not fit into a kernel's argument.
+    tables: Tables,
 }
 
 /// What is launched on one device.
@@ -49,8 +51,6 @@ struct Part {
     divide: Handle,
     /// The kernel's argument, but for the buffers.
     launch: abi::Launch,
-    /// The bases of more ranks than fit into the argument.
-    table: Option<DeviceMemory>,
     /// Ranks there whose results an average divides.
     divided: Vec<u32>,
 }
@@ -81,13 +81,25 @@ impl Switches<'_> {
 /// Threads of a block in the division that ends an average, and blocks per rank.
 const DIVIDE: (u32, u32) = (512, 16);
 
+/// Multiprocessors on which thread blocks of a launch may lie. The driver may clear and copy memory by kernels of its own, and
+/// thread blocks wait for what goes through port channels: it gets one that they leave free.
+pub(super) fn rooms(device: &Device, program: &Program) -> u32 {
+    device.properties().multiprocessors - u32::from(!program.proxies.is_empty())
+}
+
+/// CUDA threads of a thread block: the plan's number, as far as registers allow.
+pub(super) fn threads_of(program: &Program, dtype: DataType, accumulate: Accumulate) -> u32 {
+    let wide = accumulate.is_wider_than(dtype);
+    program.plan.threads_per_block().min(if wide { abi::MOST_THREADS_WIDE } else { abi::MOST_THREADS })
+}
+
 /// The kernels of a message, by device.
 ///
 /// # Errors
 /// [`Error::NotResident`] if not all thread blocks of a device run at once.
 fn kernels(world: &Inner, context: &Context, message: &Message) -> Result<Vec<Kernels>, Error> {
     let program = &context.program;
-    let threads = program.plan.threads_per_block();
+    let threads = threads_of(program, message.dtype, message.accumulate);
     let of_part = |part: &context::Part| {
         let device = &part.device;
         // Those of other processes' ranks on the same device need room too.
@@ -98,7 +110,7 @@ fn kernels(world: &Inner, context: &Context, message: &Message) -> Result<Vec<Ke
         let blocks = world.group.as_ref().map_or(part.numbers.len(), neighbours) as u32;
         let kernels = device.kernels(message.dtype, message.accumulate)?;
         let each = device.driver().blocks_per_multiprocessor(kernels.execute, threads)?;
-        let fit = each * device.properties().multiprocessors;
+        let fit = each * rooms(device, program);
         if blocks > fit {
             let (plan, device) = (program.plan.name().to_owned(), device.label());
             return Err(Error::NotResident { plan, device, blocks, threads, fit });
@@ -116,7 +128,7 @@ impl Run {
         prepare: Prepare,
     ) -> Result<Self, Error> {
         let (program, message) = (&context.program, &params.message);
-        let threads = program.plan.threads_per_block();
+        let threads = threads_of(program, message.dtype, message.accumulate);
         let kernels = world
             .agree(&format!("prepare of {}", describe(&program.plan, message)), kernels(&world, &context, message))?;
         context.grow_scratch(&world, params.scratch)?;
@@ -161,19 +173,14 @@ impl Run {
             let mut launch = launch;
             part.fill(&context, &mut launch);
             let execute = written.as_ref().map_or(kernels.execute, |written| written[at]);
-            let table = match ranks as usize > abi::INLINE_RANKS {
-                true => Some(DeviceMemory::zeroed(part.device.driver(), 16 * u64::from(ranks))?),
-                false => None,
-            };
-            launch.table = table.as_ref().map_or(0, DeviceMemory::address);
             let is_divided = |rank: u32| params.divide.is_some() && params.result(program, rank).is_some();
             let here = (0..ranks).filter(|&rank| world.device_of[rank as usize] == number);
             let divided = here.filter(|&rank| is_divided(rank)).collect();
-            parts.push(Part { execute, divide: kernels.divide, launch, table, divided });
+            parts.push(Part { execute, divide: kernels.divide, launch, divided });
         }
         let specialised = written.map(drop);
         let bases = Vec::with_capacity(2 * ranks as usize);
-        Ok(Self { world, context, params, specialised, threads, parts, sides, bases, in_table: Vec::new() })
+        Ok(Self { world, context, params, specialised, threads, parts, sides, bases, tables: Tables::default() })
     }
 
     /// The message.
@@ -204,6 +211,11 @@ impl Run {
         self.specialised.as_ref().map(|&()| ())
     }
 
+    /// CUDA threads of a thread block.
+    pub fn threads_per_block(&self) -> u32 {
+        self.threads
+    }
+
     /// Thread blocks of a launch, of all ranks.
     pub fn num_blocks(&self) -> u32 {
         self.context.program.agents.len() as u32
@@ -215,6 +227,7 @@ impl Run {
     /// [`Error::Driver`] if a device does not have so much memory; in a world of several processes those of
     /// [`bind`](Self::bind).
     pub fn buffers(&self) -> Result<Buffers, Error> {
+        self.world.outside_of_captures("cannot make buffers")?;
         let part = |rank: u32, space: Space| -> buffers::Part {
             let area = self.params.area(rank, space);
             (area.slice as usize % 4, area.base, area.view.len)
@@ -255,6 +268,7 @@ impl Run {
     /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Driver`] if it is no memory of the device; [`Error::NotMapped`],
     /// [`Error::Lost`] with what another rank says, [`Error::Broken`], [`Error::Busy`].
     pub fn bind(&self, ranks: impl IntoIterator<Item = [DeviceSlice; 2]>) -> Result<Binding, Error> {
+        self.world.outside_of_captures("cannot bind buffers")?;
         let own: Vec<[DeviceSlice; 2]> = ranks.into_iter().collect();
         let checked = || {
             let count = self.world.local().count();
@@ -341,7 +355,11 @@ impl Run {
             group.check()?;
         }
         if self.context.has_given_up() {
-            return Err(self.recover(stream));
+            // To take the reports means to wait for the devices.
+            return Err(match stream.is_capturing()? {
+                true => Error::Capturing { what: "cannot take the reports of a launch that gave up".into() },
+                false => self.recover(stream),
+            });
         }
         self.bases.clear();
         for ((rank, sides), slices) in (0..).zip(&self.sides).zip(ranks) {
@@ -359,16 +377,11 @@ impl Run {
             for part in &mut self.parts {
                 part.launch.bases[..self.bases.len()].copy_from_slice(&self.bases);
             }
-        } else if self.bases != self.in_table {
-            // Launches under way read the tables.
-            stream.synchronize()?;
-            self.in_table.clear();
-            for (device, part) in self.world.devices.iter().zip(&self.parts) {
-                if let Some(table) = &part.table {
-                    device.driver().upload(table.address(), bytemuck::cast_slice(&self.bases))?;
-                }
+        } else {
+            let tables = self.tables.with(&self.world, &self.bases, stream)?;
+            for (part, table) in self.parts.iter_mut().zip(tables) {
+                part.launch.table = table.address();
             }
-            self.in_table.extend(&self.bases);
         }
         self.enqueue(stream)
     }
@@ -379,10 +392,12 @@ impl Run {
         let mut gate = self.world.gate.lock().unwrap_or_else(PoisonError::into_inner);
         self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::wake);
         let lasts = streams.iter().zip(&mut gate.last);
-        for ((device, part), (stream, last)) in self.world.devices.iter().zip(&self.parts).zip(lasts) {
-            if let Err(error) = self.enqueue_on(&**device.driver(), part, stream, last) {
-                if streams.len() > 1 {
-                    // Kernels that were launched must not wait for the one that was not.
+        let mut launched = false;
+        for ((device, part), (lane, last)) in self.world.devices.iter().zip(&self.parts).zip(lasts) {
+            if let Err(error) = self.enqueue_on(&**device.driver(), part, lane, last, &mut launched) {
+                // Kernels that were launched must not wait for the one that was not. Those of a capture were not launched, and
+                // earlier launches have all that they need.
+                if launched && streams.len() > 1 && !stream.is_capturing().unwrap_or(false) {
                     self.context.abort();
                 }
                 return Err(error.into());
@@ -397,6 +412,7 @@ impl Run {
         part: &Part,
         lane: &Arc<Lane>,
         last: &mut Option<Used>,
+        launched: &mut bool,
     ) -> Result<(), DriverError> {
         if let Some(last) = last {
             lane.follow(last)?;
@@ -405,9 +421,13 @@ impl Run {
         let stream = lane.handle();
         let Part { execute, divide, launch, .. } = part;
         let argument = bytemuck::bytes_of(launch);
-        // SAFETY: the argument is what the kernel takes; the context's memory lives as long as `self`, and the caller of
-        // `launch` answers for the buffers.
-        unsafe { driver.launch(*execute, launch.num_agents, self.threads, stream, argument)? };
+        // A driver refuses a launch of nothing.
+        if launch.num_agents > 0 {
+            // SAFETY: the argument is what the kernel takes; the context's memory lives as long as `self`, and the caller of
+            // `launch` answers for the buffers.
+            unsafe { driver.launch(*execute, launch.num_agents, self.threads, stream, argument)? };
+            *launched = true;
+        }
         for ranks in part.divided.chunks(abi::INLINE_RANKS) {
             let mut division = *launch;
             (division.table, division.num_ranks) = (0, ranks.len() as u32);
@@ -435,6 +455,10 @@ impl Run {
         if self.context.has_given_up() {
             return Err(self.recover(stream));
         }
+        // Nothing is under way any more that might be asked to give up.
+        if self.world.is_last(stream) {
+            self.context.forget_abort();
+        }
         // Plans that are right have waited for what goes through port channels.
         self.context.settle(self.world.options.timeout).inspect_err(|error| {
             if let Some(group) = &self.world.group {
@@ -443,7 +467,8 @@ impl Run {
         })
     }
 
-    /// Makes launches under way give up, from another thread; if there are none, the next one.
+    /// Makes launches under way give up, from another thread; if there are none, the next one. Of launches that were done before
+    /// they heard of it nothing is left after [`synchronize`](Self::synchronize).
     pub fn abort(&self) {
         self.context.abort();
     }

@@ -2,7 +2,7 @@
 //! made to be shared. All functions want a current context.
 
 use std::ffi::c_void;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use cudarc::driver::sys;
 
@@ -29,12 +29,13 @@ pub(super) fn allocation(address: u64) -> Result<Allocation> {
 pub(super) fn export(base: u64) -> Result<Export> {
     let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
     // SAFETY: writes a handle.
-    let got = unsafe { sys::cuIpcGetMemHandle(&mut handle, base) };
-    // Memory that was mapped from physical memory has no such handle.
-    if got != sys::CUresult::CUDA_ERROR_INVALID_VALUE {
-        return named("cuIpcGetMemHandle", got.result()).map(|()| Export::Ipc(handle.reserved.map(|byte| byte as u8)));
-    }
-    let memory = retain(base)?;
+    let refused = match named("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, base) }.result()) {
+        Ok(()) => return Ok(Export::Ipc(handle.reserved.map(|byte| byte as u8))),
+        Err(error) => error,
+    };
+    // Memory that was mapped from physical memory has no such handle. Of other memory the first refusal says more.
+    let invalid = sys::CUresult::CUDA_ERROR_INVALID_VALUE as i32;
+    let memory = retain(base).map_err(|error| if error.code == invalid { refused } else { error })?;
     let mut file = -1;
     // SAFETY: the handle was just retained; of this type it is exported as one file descriptor.
     let exported = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), memory, FILE, 0) }.result();
@@ -43,8 +44,20 @@ pub(super) fn export(base: u64) -> Result<Export> {
     let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
     exported?;
     // SAFETY: the driver opened it for us.
-    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    let file = unsafe { opened(file) };
     released.map(|()| Export::File(file))
+}
+
+/// A descriptor that the driver has opened. Programs that this one starts do not get it: they would keep the memory.
+///
+/// # Safety
+/// Nobody else has it.
+pub(super) unsafe fn opened(file: RawFd) -> OwnedFd {
+    // SAFETY: the caller's promise.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    // That fails for no descriptor that is open.
+    let _ = rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC);
+    file
 }
 
 /// Another handle of the physical memory at an address.

@@ -1,5 +1,6 @@
 //! Queues of work, what is recorded from them, and points on them.
 
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
 use super::device::Device;
@@ -24,6 +25,15 @@ pub(super) enum Used {
     Theirs(Handle, Weak<Lane>),
 }
 
+impl Used {
+    pub(super) fn handle(&self) -> Handle {
+        match self {
+            Self::Ours(lane) => lane.handle,
+            Self::Theirs(handle, _) => *handle,
+        }
+    }
+}
+
 impl Stream {
     pub(super) fn new(device: &Device) -> Result<Self, Error> {
         let driver = device.driver().clone();
@@ -33,7 +43,8 @@ impl Stream {
     /// A stream that somebody else made, and gives back: `CUstream` of the driver's interface.
     ///
     /// # Safety
-    /// It is a stream of this device's primary context and is there as long as the result is used.
+    /// It is a stream of this device's primary context and is there as long as the result is used. The default stream of each thread
+    /// (`CU_STREAM_PER_THREAD`) is another one in every thread, so the result stays in the one where it was made.
     pub unsafe fn from_raw(device: &Device, stream: usize) -> Self {
         Self { lanes: vec![Arc::new(Lane { driver: device.driver().clone(), handle: Handle(stream), owned: false })] }
     }
@@ -65,12 +76,13 @@ impl Stream {
         Ok(done.fold(Ok(()), driver::Result::and)?)
     }
 
-    /// Records what `record` puts on this stream, instead of doing it.
+    /// Records what `record` puts on this stream, instead of doing it. What needs the host or new memory cannot be recorded:
+    /// prepare, make buffers and bind them before.
     ///
     /// # Errors
-    /// What `record` gives, and [`Error::Driver`].
+    /// What `record` gives: [`Error::Capturing`] for what must be done before; and [`Error::Driver`].
     pub fn capture(&self, record: impl FnOnce(&Self) -> Result<(), Error>) -> Result<Graph, Error> {
-        let mut begun = 0;
+        let (mut begun, _recording) = (0, Recording::begin());
         let begin = |lane: &Arc<Lane>| lane.driver.begin_capture(lane.handle).inspect(|()| begun += 1);
         let recorded = self.lanes.iter().try_for_each(begin).map_err(Error::from).and_then(|()| record(self));
         // Each that was begun is ended in any case.
@@ -87,6 +99,11 @@ impl Stream {
         Ok(graph)
     }
 
+    /// Whether a graph is recorded from it at present, by whomever.
+    pub(super) fn is_capturing(&self) -> driver::Result<bool> {
+        self.lanes.first().map_or(Ok(false), |lane| lane.driver.is_capturing(lane.handle))
+    }
+
     /// Puts an event on it that keeps time; on that of the first device, if there are several.
     ///
     /// # Errors
@@ -99,6 +116,36 @@ impl Stream {
     }
 }
 
+thread_local! {
+    /// How many [`Stream::capture`]s this thread is in.
+    static RECORDINGS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A [`Stream::capture`] of this thread.
+struct Recording;
+
+impl Recording {
+    fn begin() -> Self {
+        RECORDINGS.set(RECORDINGS.get() + 1);
+        Self
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        RECORDINGS.set(RECORDINGS.get() - 1);
+    }
+}
+
+/// Refuses what the driver would refuse while this thread is in a [`Stream::capture`], which would spoil the capture. In one that
+/// somebody else has begun the driver refuses it.
+///
+/// # Errors
+/// [`Error::Capturing`].
+pub(super) fn outside_of_captures(what: &str) -> Result<(), Error> {
+    if RECORDINGS.get() == 0 { Ok(()) } else { Err(Error::Capturing { what: what.to_owned() }) }
+}
+
 impl Lane {
     pub(super) fn handle(&self) -> Handle {
         self.handle
@@ -108,8 +155,7 @@ impl Lane {
     pub(super) fn follow(&self, other: &Used) -> driver::Result<()> {
         let driver = &self.driver;
         let other = match other {
-            Used::Ours(lane) if lane.handle == self.handle => return Ok(()),
-            Used::Theirs(handle, _) if *handle == self.handle => return Ok(()),
+            used if used.handle() == self.handle => return Ok(()),
             _ if driver.is_capturing(self.handle)? => return Ok(()),
             Used::Ours(lane) => Arc::clone(lane),
             Used::Theirs(_, lane) => match lane.upgrade() {
@@ -155,7 +201,8 @@ impl Graph {
     /// [`Error::NoStream`] if it was recorded from a stream on more devices; [`Error::Driver`].
     ///
     /// # Safety
-    /// All buffers and runs whose launches were recorded are still there, until the stream is done with it.
+    /// All buffers and runs whose launches were recorded are still there, until the stream is done with it. Nothing else of their
+    /// worlds is under way then on other streams: launches that are not recorded do not wait for graphs, nor these for them.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<(), Error> {
         for (driver, graph) in &self.lanes {
             driver.launch_graph(*graph, stream.on(driver)?.handle)?;

@@ -11,6 +11,19 @@ pub enum Unavailable {
     /// No driver library was found.
     #[error("no CUDA driver: `libcuda.so.1` was not found; install the vendor's driver, or use the CPU")]
     NoDriver,
+    /// What was found under the driver's name lacks a function.
+    #[error(
+        "what was loaded as CUDA's driver has no function `{function}`; install the vendor's driver and see that nothing stands before it in `LD_LIBRARY_PATH`, or use the CPU"
+    )]
+    Foreign {
+        /// The first one that is missing.
+        function: &'static str,
+    },
+    /// What was loaded in the driver's place is the toolkit's, which programs are linked with.
+    #[error(
+        "no CUDA driver: a stub was loaded in its place; take the toolkit's folder `stubs` out of `LD_LIBRARY_PATH`"
+    )]
+    Stub,
     /// The driver found no device.
     #[error("the CUDA driver finds no device; see `CUDA_VISIBLE_DEVICES`, or use the CPU")]
     NoDevice,
@@ -26,10 +39,28 @@ pub enum Unavailable {
     #[error("the CUDA driver does not work: {0}")]
     Driver(#[source] DriverError),
     /// A driver without functions that are needed here.
-    #[error("the CUDA driver is for CUDA {}.{}, expected at least 12.8; install a newer one, or use the CPU", version / 1000, version % 1000 / 10)]
+    #[error("the CUDA driver is for CUDA {}.{}, expected at least 12.4; install a newer one, or use the CPU", version / 1000, version % 1000 / 10)]
     OldDriver {
         /// As the driver says it: 1000 times the major version, 10 times the minor one.
         version: u32,
+    },
+    /// A driver that refuses the kernels of this library, where none can be compiled either.
+    #[error(
+        "{device} cannot load the kernels of this library: {refused}; the driver is for CUDA {}.{}, they were built by {}.{}: \
+         install a newer driver, or an NVRTC of the driver's version, which compiles them ({none})",
+        driver / 1000, driver % 1000 / 10, toolkit / 1000, toolkit % 1000 / 10
+    )]
+    Kernels {
+        /// The device.
+        device: String,
+        /// The driver's version: 1000 times the major one, 10 times the minor one.
+        driver: u32,
+        /// That of what built the kernels.
+        toolkit: u32,
+        /// What the driver says.
+        refused: Box<DriverError>,
+        /// Why none were compiled.
+        none: String,
     },
     /// A device for which there are no kernels.
     #[error("{name} has compute capability {}.{}, expected at least 8.0", capability.0, capability.1)]

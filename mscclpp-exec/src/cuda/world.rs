@@ -11,7 +11,7 @@ use super::device::Device;
 use super::join::Group;
 use super::peer;
 use super::run::Run;
-use super::stream::{Stream, Used};
+use super::stream::{Stream, Used, outside_of_captures};
 use super::unavailable::Unavailable;
 use crate::bootstrap::Bootstrap;
 use crate::error::Error;
@@ -31,7 +31,8 @@ pub struct World {
 /// Settings of a [`World`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// How long an operation waits before the launch gives up and says for what.
+    /// How long an operation waits before the launch gives up and says for what. In a world of several processes or threads also how much
+    /// later than the others one may launch: after that there is a new world to be made.
     pub timeout: Duration,
     /// Most bytes of scratch of a plan, all ranks together.
     pub scratch_limit: u64,
@@ -170,8 +171,10 @@ impl World {
     /// the reference system calls symmetric memory. The caller sees to it that no launch uses it when it is dropped.
     ///
     /// # Errors
-    /// [`Error::NotHere`] if it is no rank of this process; [`Error::Driver`] if the device does not have so much.
+    /// [`Error::NotHere`] if it is no rank of this process; [`Error::Driver`] if the device does not have so much;
+    /// [`Error::Capturing`].
     pub fn alloc(&self, rank: u32, bytes: u64) -> Result<DeviceBuffer, Error> {
+        outside_of_captures("cannot allocate memory")?;
         let device = self.inner.device(rank).ok_or(Error::NotHere { rank })?;
         DeviceBuffer::shared(device, bytes, &self.inner.others(device))
     }
@@ -192,7 +195,7 @@ impl World {
     ///
     /// # Errors
     /// Those of [`cpu::World::prepare`](crate::cpu::World::prepare); [`Error::NotResident`] if the device cannot run all
-    /// thread blocks at once; [`Error::Driver`]. In a world of several processes those of [`join`](Self::join) too, and
+    /// thread blocks at once; [`Error::Capturing`] in a [`Stream::capture`] of this thread; [`Error::Driver`]. In a world of several processes those of [`join`](Self::join) too, and
     /// [`Error::Mismatch`], [`Error::NotMapped`], [`Error::Broken`]; on several nodes [`Error::OtherNode`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<Run, Error> {
         self.prepare_with(plan, message, Prepare::default())
@@ -210,6 +213,7 @@ impl World {
         if let Some(group) = &self.inner.group {
             group.check()?;
         }
+        self.inner.outside_of_captures("cannot prepare a plan")?;
         let context = self.inner.context(plan)?;
         let Options { scratch_limit, scratch_pool, .. } = self.inner.options;
         let params = Params::new(&context.program, message, scratch_limit, scratch_pool)?;
@@ -243,14 +247,41 @@ impl Inner {
         (0..self.ranks).filter_map(|rank| Some((rank, self.device(rank)?)))
     }
 
-    /// Numbers of this process' other devices.
+    /// Numbers of this process' other devices, also of those whose ranks are in threads with groups of their own.
     pub(super) fn others(&self, device: &Device) -> Vec<u32> {
-        self.devices.iter().map(Device::ordinal).filter(|&ordinal| ordinal != device.ordinal()).collect()
+        let of_threads = self.group.iter().flat_map(Group::ordinals_here);
+        let mut others: Vec<u32> = self.devices.iter().map(Device::ordinal).chain(of_threads).collect();
+        others.sort_unstable();
+        others.dedup();
+        others.retain(|&ordinal| ordinal != device.ordinal());
+        others
     }
 
     /// Whether launches are kernels on several devices.
     pub(super) fn spans(&self) -> bool {
         self.devices.len() > 1 || self.group.is_some() && self.ranks > 1
+    }
+
+    /// Whether the last launches on all devices were put on this stream.
+    pub(super) fn is_last(&self, stream: &Stream) -> bool {
+        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_last = |(device, last): (&Device, &Option<Used>)| {
+            let lane = stream.on(device.driver());
+            lane.is_ok_and(|lane| last.as_ref().is_none_or(|last| last.handle() == lane.handle()))
+        };
+        self.devices.iter().zip(&gate.last).all(is_last)
+    }
+
+    /// Refuses a call in a capture of this thread. If it is a call of all ranks, the others are told.
+    ///
+    /// # Errors
+    /// [`Error::Capturing`].
+    pub(super) fn outside_of_captures(&self, what: &str) -> Result<(), Error> {
+        outside_of_captures(what).inspect_err(|error| {
+            if let Some(group) = &self.group {
+                group.give_up(error);
+            }
+        })
     }
 
     /// Hands on what this process has done, if the others have done theirs. All ranks of a group call this.

@@ -236,6 +236,12 @@ pub enum Error {
     /// No CUDA device can be used.
     #[error(transparent)]
     NoDevice(#[from] Unavailable),
+    /// Something that cannot be recorded, asked for while a stream is captured.
+    #[error("{what} while a stream records a graph")]
+    Capturing {
+        /// What was asked for, or the driver's call that failed for that reason.
+        what: String,
+    },
     /// A call to the CUDA driver failed.
     #[error(transparent)]
     Driver(Box<DriverError>),
@@ -307,7 +313,10 @@ pub enum Error {
 
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
-        Self::Driver(Box::new(error))
+        match error.is_of_a_capture() {
+            true => Self::Capturing { what: error.to_string() },
+            false => Self::Driver(Box::new(error)),
+        }
     }
 }
 
@@ -346,6 +355,7 @@ impl Error {
             Self::NotResident { .. } => Code::NotResident,
             Self::NoPeerAccess { .. } => Code::NoPeerAccess,
             Self::NoDevice(_) => Code::NoDevice,
+            Self::Capturing { .. } => Code::Capturing,
             Self::Driver(_) | Self::NotMapped { .. } => Code::DriverFailed,
             Self::Jit(_) => Code::NotCompiled,
             Self::Internal(_) => Code::ExecutorFault,
@@ -380,12 +390,22 @@ impl Error {
             Self::NoPeerAccess { .. } => {
                 "use devices that are connected (`nvidia-smi topo -m`), or one of them for all ranks".into()
             }
+            Self::NotMapped { .. } => {
+                "let every process see the devices of all (`CUDA_VISIBLE_DEVICES`), on which `nvidia-smi topo -p2p r` says OK".into()
+            }
+            Self::Driver(error) if ["cuIpcGetMemHandle", "cuMemExportToShareableHandle"].contains(&error.call) => {
+                "bind memory of `World::alloc`, or of `cuMemAlloc`: that of pools, and what was made for one process, cannot be shared"
+                    .into()
+            }
             Self::NoStream { .. } => "launch on a stream of the world, from `World::stream`".into(),
             Self::Memory { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             Self::NoMemory { .. } => "send smaller messages, or use fewer ranks".into(),
             Self::Mismatch { .. } => "make the same calls in the same order on all ranks".into(),
             Self::Busy => "give each thread a group of its own, or let one thread make all calls".into(),
             Self::DroppedBuffer { .. } => "drop shared buffers on all ranks at the same place".into(),
+            Self::Capturing { .. } => {
+                "prepare, make buffers and bind them before the capture, and launch on them once if there are more than 32 ranks".into()
+            }
             Self::Driver(error) if error.name == "CUDA_ERROR_OUT_OF_MEMORY" => {
                 "send smaller messages, use fewer ranks, or free memory of the device".into()
             }

@@ -131,7 +131,11 @@ impl<'a> Launch<'a> {
                 continue;
             }
             let turn = useful.min(worker.quantum);
-            let mut offset = operands.fuse(instr, turn);
+            let mut offset = match operands.before_word(turn) {
+                0 => 0,
+                head => operands.combine(worker, instr, 0, head),
+            };
+            offset += operands.fuse(instr, offset, turn);
             state.at.done += offset;
             while offset < turn {
                 let wanted = BLOCK.min(turn - offset);
@@ -187,27 +191,41 @@ impl<'a> Operands<'_, 'a> {
     /// How many of `run` bytes do anything: what lies behind the end of every destination would be dropped. Padding can be
     /// much longer than the data. Packets are waited for and sent all the same.
     fn useful(&self, run: u64) -> u64 {
-        if self.srcs.iter().chain(self.dsts).any(|operand| operand.space == Space::Packets) {
+        if self.has_packets() {
             return run;
         }
         let end = |number| self.span(self.srcs.len() + number, 0, run).0.len() as u64;
         (0..self.dsts.len()).map(end).max().unwrap_or(0).min(run)
     }
 
-    /// Combines as many of `turn` bytes as are whole lines of all operands, at once; returns how many.
-    fn fuse(&self, instr: &Instr, turn: u64) -> u64 {
+    /// Whether any is packets.
+    fn has_packets(&self) -> bool {
+        self.srcs.iter().chain(self.dsts).any(|operand| operand.space == Space::Packets)
+    }
+
+    /// Bytes that are better done by themselves, so that the first destination goes on where a word begins: whole elements.
+    fn before_word(&self, turn: u64) -> u64 {
+        let (to, _) = self.span(self.srcs.len(), 0, turn);
+        let head = (to.before_word() as u64).min(turn);
+        let element = self.launch.params.message.dtype.size() as u64;
+        if head.is_multiple_of(element) && !self.has_packets() { head } else { 0 }
+    }
+
+    /// Combines as many of the bytes from `offset` on, up to `turn`, as are whole lines of all operands, at once; returns how
+    /// many.
+    fn fuse(&self, instr: &Instr, offset: u64, turn: u64) -> u64 {
         let Some(fuse) = self.launch.params.reducers[instr.reduce as usize].fuse else {
             return 0;
         };
-        let packets = |operand: &Operand| operand.space == Space::Packets;
         let number = self.srcs.len() + self.dsts.len();
-        if number > CACHED || self.srcs.iter().chain(self.dsts).any(packets) {
+        if number > CACHED || self.has_packets() {
             return 0;
         }
+        let (offset, turn) = (offset as usize, turn as usize);
         let spans = &self.spans[..number];
-        let shortest = spans.iter().map(Span::len).min().unwrap_or(0).min(turn as usize);
+        let shortest = spans.iter().map(Span::len).min().unwrap_or(0).min(turn).saturating_sub(offset);
         let whole = shortest - shortest % LINE;
-        let lines: SmallVec<[Lines<'_>; CACHED]> = spans.iter().filter_map(|span| span.lines(0, whole)).collect();
+        let lines: SmallVec<[Lines<'_>; CACHED]> = spans.iter().filter_map(|span| span.lines(offset, whole)).collect();
         if whole == 0 || lines.len() < number {
             return 0;
         }
@@ -282,7 +300,13 @@ impl<'a> Operands<'_, 'a> {
 /// Copies bytes of one span to another.
 pub(crate) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     // What lies behind the end of the destination would be dropped anyway.
-    let len = len.min(to.len() as u64) as usize;
+    let len = len.min(to.len() as u64);
+    // Words are written as a whole, so the destination is to begin on one.
+    let head = (to.before_word() as u64).min(len);
+    if head > 0 {
+        to.store(0, head as usize, from.load(0, head as usize));
+    }
+    let (from, to, len) = (from.range(head, len - head), to.range(head, len - head), (len - head) as usize);
     let whole = len - len % LINE;
     let mut done = 0;
     if let (Some(from), Some(to)) = (from.lines(0, whole), to.lines(0, whole)) {

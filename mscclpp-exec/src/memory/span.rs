@@ -43,6 +43,12 @@ impl<'m> Span<'m> {
         Self { base: unsafe { self.base.add(at) }, len, lent: self.lent }
     }
 
+    /// Bytes before the first one that begins a word.
+    #[inline(always)]
+    pub(crate) fn before_word(self) -> usize {
+        self.base.addr().wrapping_neg() % 8
+    }
+
     /// `n` bytes from `at` on, at most a line; the rest of the line is zero.
     #[inline(always)]
     pub(crate) fn load(self, at: usize, n: usize) -> Line {
@@ -87,6 +93,11 @@ impl<'m> Span<'m> {
 
     #[inline(never)]
     fn load_units(self, at: usize, n: usize) -> Line {
+        if n == LINE
+            && let Some(line) = self.load_across(at)
+        {
+            return line;
+        }
         let mut line = Line::ZERO;
         let words = self.whole_words(at, n);
         for (i, word) in line.0[..words].iter_mut().enumerate() {
@@ -94,6 +105,29 @@ impl<'m> Span<'m> {
             *word = unsafe { unit::load_word(self.base.add(at + 8 * i), self.lent.shared) };
         }
         if 8 * words < n.min(LINE) { self.load_rest(at, n, line) } else { line }
+    }
+
+    /// A line that does not begin on a word, put together from the nine words that it lies in; `None` if these, or the line, are
+    /// not all there.
+    #[inline(always)]
+    fn load_across(self, at: usize) -> Option<Line> {
+        let end = at.checked_add(LINE).filter(|end| *end <= self.len)?;
+        let skip = self.base.addr().wrapping_add(at) % 8;
+        let before = self.base.addr() - self.lent.base.addr() + at;
+        let behind = self.lent.len - (before - at) - end;
+        if skip == 0 || before < skip || behind < 8 - skip {
+            return None;
+        }
+        // SAFETY: from `skip` bytes before the line to `8 - skip` behind it all bytes lie in the slice, and the first of them
+        // begins a word; the rest is as in `load`.
+        let (first, last) = unsafe {
+            let first = self.base.add(at).sub(skip);
+            (unit::load_line(first, self.lent.shared), unit::load_word(first.add(LINE), self.lent.shared))
+        };
+        let (low, high) = (8 * skip as u32, 64 - 8 * skip as u32);
+        let words = first.0.map(u64::to_le);
+        let next = |i: usize| words.get(i + 1).copied().unwrap_or(last.to_le());
+        Some(Line(std::array::from_fn(|i| u64::from_le(words[i] >> low | next(i) << high))))
     }
 
     #[cold]

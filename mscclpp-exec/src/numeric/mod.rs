@@ -52,6 +52,15 @@ impl Accumulate {
             Self::F64 => !dtype.is_integer(),
         }
     }
+
+    /// Whether this type is wider than elements of `dtype`.
+    pub(crate) const fn is_wider_than(self, dtype: DataType) -> bool {
+        match self {
+            Self::Native => false,
+            Self::F32 => dtype.size() < 4,
+            Self::F64 => dtype.size() < 8,
+        }
+    }
 }
 
 impl fmt::Display for Accumulate {

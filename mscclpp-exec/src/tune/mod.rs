@@ -3,6 +3,34 @@
 //! [`measure`] times one call the way callers meet it. A [`Tuner`] does that for every candidate and size and makes a
 //! [`Table`] of the fastest, a file that people can read. A registry that is [given](crate::select::Registry::set_table) a
 //! table follows it; nothing is ever measured unless somebody asks for it.
+//!
+//! ```no_run
+//! use mscclpp_core::collective::CollectiveKind;
+//! use mscclpp_exec::group::{Error, Group};
+//! use mscclpp_exec::tune::Tuner;
+//!
+//! # fn main() -> Result<(), Error> {
+//! let tuner = Tuner {
+//!     collectives: vec![CollectiveKind::AllReduce],
+//!     placements: vec![false],
+//!     most: 2 << 10,
+//!     iterations: Some(3),
+//!     ..Tuner::default()
+//! };
+//! std::thread::scope(|scope| {
+//!     for mut group in Group::local(2)? {
+//!         let tuner = &tuner;
+//!         scope.spawn(move || {
+//!             let table = tuner.run(&mut group, |_| ()).expect("all ranks call it");
+//!             assert_eq!(table.entries.len(), 2, "1 KiB and 2 KiB");
+//!             // `table.save("two.toml")` keeps it. Calls of these sizes follow it from now on:
+//!             group.registry_mut().set_table(Some(table));
+//!         });
+//!     }
+//!     Ok(())
+//! })
+//! # }
+//! ```
 
 mod machine;
 mod measure;

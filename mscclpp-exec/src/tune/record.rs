@@ -46,6 +46,15 @@ pub struct Entry {
     pub others: Vec<Timed>,
 }
 
+impl Entry {
+    /// What was fastest for a request, and all others, the fastest first.
+    pub fn new(request: &Request, fastest: Timed, others: Vec<Timed>) -> Self {
+        let &Request { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, bytes, .. } =
+            request;
+        Self { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, bytes, fastest, others }
+    }
+}
+
 /// A candidate and how long it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

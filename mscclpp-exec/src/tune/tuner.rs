@@ -19,10 +19,10 @@ const HOPELESS: f64 = 4.0;
 pub struct Tuner {
     /// The collectives.
     pub collectives: Vec<CollectiveKind>,
-    /// The least size, usually 1 KiB. It is rounded as tables round the sizes of calls: up to a power of two, at least 1 KiB,
-    /// at most 256 MiB.
+    /// The least size in bytes, usually 1 KiB. It is rounded as tables round the sizes of calls: up to a power of two, at
+    /// least 1 KiB, at most 256 MiB.
     pub least: u64,
-    /// The largest size, usually 128 MiB; rounded likewise.
+    /// The largest size in bytes, usually 128 MiB; rounded likewise.
     pub most: u64,
     /// Whether calls are in place.
     pub placements: Vec<bool>,
@@ -141,21 +141,7 @@ impl Tuner {
         }
         let fastest = timed.remove(decided as usize);
         timed.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
-        let &Request { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, bytes, .. } =
-            request;
-        Ok(Some(Entry {
-            collective,
-            backend,
-            ranks,
-            ranks_per_node,
-            dtype,
-            op,
-            in_place,
-            registered,
-            bytes,
-            fastest,
-            others: timed,
-        }))
+        Ok(Some(Entry::new(request, fastest, timed)))
     }
 
     /// Microseconds of a candidate; `None` if it does not work for the request.

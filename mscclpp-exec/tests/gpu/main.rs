@@ -1,6 +1,6 @@
 //! The CUDA executor on a real device: `cargo test -p mscclpp-exec --features gpu-tests`. Every shipped algorithm on virtual ranks, graphs,
 //! stalls, every type and reduction, kernels written for a plan and kernels of one's own, compared with the CPU executor bit for bit.
-//! `MSCCLPP_PLANS=FOLDER` adds the plans of a folder. Without a device all are ignored, and the reason is printed.
+//! `MSCCLPP_PLANS=FOLDER` adds the plans of a folder, `MSCCLPP_SMALL=1` makes messages small. Without a device all are ignored, and the reason is printed.
 //!
 //! The tests are those of `kernels/tests/device`, which runs them on a simulator as well.
 
@@ -8,6 +8,8 @@
 mod bits;
 #[path = "../../../kernels/tests/device/graphs.rs"]
 mod graphs;
+#[path = "../../../kernels/benches/cuda/hand_written.rs"]
+mod hand_written;
 #[path = "../../../kernels/tests/device/native.rs"]
 mod native;
 #[path = "../../../kernels/tests/device/plans.rs"]
@@ -16,6 +18,9 @@ mod plans;
 mod specialised;
 #[path = "../../../kernels/tests/device/stalls.rs"]
 mod stalls;
+#[path = "../../../kernels/tests/device/streams.rs"]
+mod streams;
+#[allow(dead_code, reason = "some of what it says of tests only the simulator's ask")]
 #[path = "../../../kernels/tests/device/suite.rs"]
 mod suite;
 
@@ -26,7 +31,9 @@ use mscclpp_exec::cuda::Device;
 use suite::{Rig, Test, at};
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Tests would take one another's multiprocessors, and time out.
+    arguments.test_threads.get_or_insert(1);
     let device = Device::new(0);
     match &device {
         Ok(device) => println!("cuda: on {}", device.properties()),

@@ -35,7 +35,7 @@ fn unchecked(ranks: u32, body: impl FnOnce(&Program)) -> Plan {
 }
 
 fn quick() -> Options {
-    Options::default().deadline(Duration::from_millis(300))
+    Options::default().deadline(Duration::from_secs(1))
 }
 
 fn interrupted(error: Error) -> Interrupted {

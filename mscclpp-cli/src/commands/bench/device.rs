@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mscclpp_exec::cuda::{Buffers, Device, Run, Stream, Times, World, time};
+use mscclpp_exec::cuda::{Buffers, Device, Prepare, Run, Stream, Times, World, time};
 use mscclpp_exec::group;
 use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
 use mscclpp_exec::verify::Cycle;
@@ -61,10 +61,11 @@ fn size_of(args: &BenchArgs, device: &Device, world: &World, registry: &Registry
         wrong += checked_launch(&mut run, &mut buffers, &stream, request)?;
     }
     let wrong_told = checked.then_some(wrong);
-    let blocks = run.num_blocks();
+    let (blocks, is_specialised) = (run.num_blocks(), run.specialised().is_ok());
     print(if args.json {
-        line(device, request, &name, &times, blocks, wrong_told)
+        line(device, request, (&name, is_specialised), &times, blocks, wrong_told)
     } else {
+        let name = if is_specialised { format!("{name}, specialised") } else { name };
         row(request, &name, &times, blocks, wrong_told)
     })?;
     Ok(wrong)
@@ -82,12 +83,19 @@ fn prepare(args: &BenchArgs, world: &World, registry: &Registry, request: &Reque
             request: request.to_string(),
             source,
         })?;
-        match (world.prepare(&plan, request.message()), fewer.next()) {
+        let how = Prepare { specialise: args.specialise };
+        match (world.prepare_with(&plan, request.message(), how), fewer.next()) {
             (Err(mscclpp_exec::Error::NotResident { .. }), Some(blocks)) => {
                 let config = Config { blocks: Some(blocks), threads: decision.config.threads };
                 decision = decided(registry.decision(request, &Choice { name, config }))?;
             }
-            (prepared, _) => return Ok((prepared.map_err(failed)?, name)),
+            (prepared, _) => {
+                let run = prepared.map_err(failed)?;
+                if let (true, Err(reason)) = (args.specialise, run.specialised()) {
+                    log::warn!("{name} is interpreted: {reason}");
+                }
+                return Ok((run, name));
+            }
         }
     }
 }
@@ -173,7 +181,14 @@ fn row(request: &Request, plan: &str, times: &Times, blocks: u32, wrong: Option<
     )
 }
 
-fn line(device: &Device, request: &Request, plan: &str, times: &Times, blocks: u32, wrong: Option<u64>) -> String {
+fn line(
+    device: &Device,
+    request: &Request,
+    (plan, is_specialised): (&str, bool),
+    times: &Times,
+    blocks: u32,
+    wrong: Option<u64>,
+) -> String {
     let (algbw, busbw) = bandwidths(request, times);
     let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
     let value = json!({
@@ -187,6 +202,7 @@ fn line(device: &Device, request: &Request, plan: &str, times: &Times, blocks: u
         "in_place": request.in_place,
         "buffers": "registered",
         "plan": plan,
+        "specialised": is_specialised,
         "blocks": blocks,
         "time_us": microseconds(times.graph),
         "eager_us": microseconds(times.eager),

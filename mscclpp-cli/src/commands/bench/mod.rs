@@ -27,6 +27,9 @@ use crate::report::three_digits;
 /// the largest size does not fit; [`Error::Call`] if ranks are missing or a call fails.
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     let sizes = sizes(args)?;
+    if args.specialise && args.backend == Backend::Cpu {
+        return Err(Error::Usage("kernels are written for devices: --specialise wants --backend cuda".into()));
+    }
     let wrong = match args.backend {
         Backend::Cpu if !args.virtual_ranks.is_empty() => tasks::bench(args, &sizes)?,
         Backend::Cpu => on_ranks(args.ranks, |group| on_rank(group, args, &sizes))?,

@@ -82,7 +82,7 @@ fn compiler() -> Finding {
     match Nvrtc::new(capability) {
         Ok(compiler) => Finding::good(NAME, compiler.identity().to_owned()),
         Err(reason) => {
-            let help = "only specialised kernels and those of one's own need it";
+            let help = "only specialised kernels, those of one's own, and drivers before CUDA 13.0 need it";
             Finding::bad(NAME, State::Absent, reason.to_string(), help)
         }
     }

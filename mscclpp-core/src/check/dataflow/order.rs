@@ -41,6 +41,8 @@ impl ReductionOrder {
 
 /// The order in which a plan reduces; `None` if its results are no reductions, or if it does not run to its end.
 ///
+/// Of floats the order decides the last bits: a plan of one order gives all ranks the same ones.
+///
 /// # Cost
 /// As the check of the plan.
 ///

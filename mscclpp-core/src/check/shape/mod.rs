@@ -18,6 +18,7 @@
 
 mod operands;
 mod operation;
+mod overlap;
 
 pub(super) use operands::{Packets, demand};
 

@@ -130,4 +130,5 @@ variants! {
     DriverFailed,
     NotCompiled,
     NoPeerAccess,
+    Capturing,
 }

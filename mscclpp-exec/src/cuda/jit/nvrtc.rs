@@ -206,7 +206,9 @@ impl Compiler for Nvrtc {
         };
         api.check("nvrtcCreateProgram", created)?;
         let program = Owned(api, program);
-        let fixed = ["--std=c++17", "--fmad=false", "--ptxas-options=-v"].map(str::to_owned);
+        // Functions that do not say where they run, lambdas above all, run on the device: there is no host here.
+        let on_device = "--device-as-default-execution-space";
+        let fixed = ["--std=c++17", "--fmad=false", "--ptxas-options=-v", on_device].map(str::to_owned);
         let defines = source.defines().iter().map(|(name, value)| format!("--define-macro={name}={value}"));
         let target = format!("--gpu-architecture={}", self.target);
         let options = fixed.into_iter().chain([target]).chain(defines).chain(source.options().iter().cloned());

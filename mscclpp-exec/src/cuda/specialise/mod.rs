@@ -18,6 +18,7 @@ use self::shape::Shapes;
 use super::abi;
 use super::device::Device;
 use super::jit::{Function, Source, type_names};
+use super::run::{rooms, threads_of};
 use super::switch::{self, Groups};
 use super::tables::Tables;
 use crate::dtype::DataType;
@@ -137,8 +138,10 @@ impl Specialised {
             .map_err(failed)?;
         let kernel = module.function(write::KERNEL).map_err(failed)?;
         // Like the interpreter, all blocks wait for one another.
-        let (blocks, threads) = (self.agents.len() as u32 - 1, program.plan.threads_per_block());
-        let fit = kernel.blocks_at_once(threads).map_err(failed)?;
+        let blocks = self.agents.len() as u32 - 1;
+        let threads = threads_of(program, constants.dtype, constants.accumulate);
+        let each = device.driver().blocks_per_multiprocessor(kernel.handle, threads);
+        let fit = each.map_err(|error| failed(error.into()))? * rooms(device, program);
         if blocks > fit { Err(NotSpecialised::NotResident { blocks, fit }) } else { Ok(kernel) }
     }
 }

@@ -40,7 +40,8 @@ pub(super) fn source(shapes: &Shapes, names: [&str; 2], reduce: Option<u8>) -> S
     let _ = write!(
         text,
         "}};\n\n}}  // namespace mscclpp\n\n\
-         KERNEL(1024) {KERNEL}(KERNEL_PARAM mscclpp::Launch launch) {{\n  \
+         constexpr uint32_t kThreads = sizeof(Arith::A) > sizeof(Arith::T) ? mscclpp::kMostThreadsWide : mscclpp::kMostThreads;\n\
+         KERNEL(kThreads) {KERNEL}(KERNEL_PARAM mscclpp::Launch launch) {{\n  \
            const uint32_t number = launch.first_agent + dev_block();\n  \
            const mscclpp::Block& block = mscclpp::kBlocks[number];\n  \
            const uint64_t sequence = mscclpp::begin_launch(launch, number, block.fifo);\n  \
@@ -173,20 +174,22 @@ impl Writer<'_> {
         let op = &self.ops[at];
         let header = in_loop.then(|| (0..at).rev().find(|&header| self.ops[header].action == action::LOOP));
         let around = header.flatten().map(loop_name);
-        let pc = format!("block.instr + {at}");
         let window = self.window.unwrap_or(Window { operands: (0, 0), ids: (0, 0) });
         let (first, id) = (op.operand - window.operands.0, op.id - window.ids.0);
         let comment = format!("  // {}", op.kind.name());
+        if op.action != action::NOP {
+            self.line(&format!("pc() = block.instr + {at};"));
+        }
         let line = match op.action {
             action::NOP => "dev_sync();".to_owned(),
-            action::MEET => format!("meet_at(launch, {pc}, {id}, {});", op.count),
+            action::MEET => format!("meet_at(launch, {id}, {});", op.count),
             action::SIGNAL.. => {
-                format!("synchronise_as<{}, {}>(launch, {pc}, {id}, {});", op.action, op.flags, op.ids)
+                format!("synchronise_as<{}, {}>(launch, {id}, {});", op.action, op.flags, op.ids)
             }
             _ => {
                 let unit = around.as_ref().map_or("0".to_owned(), |name| format!("{name}.unit"));
-                let interpret = format!("interpret<Arith>(launch, {pc}, {unit});");
-                match self.fast(op, first, &pc) {
+                let interpret = format!("interpret<Arith>(launch, {unit});");
+                match self.fast(op, first) {
                     Some(call) if op.size > 0 => {
                         let piece = match op.slice {
                             Slice::All => format!("piece_of(launch, {}, 0, 1)", op.size),
@@ -212,7 +215,7 @@ impl Writer<'_> {
     }
 
     /// The function for an operation whose operands are even; `None` if only the interpreter has one.
-    fn fast(&self, op: &Op, first: u32, pc: &str) -> Option<String> {
+    fn fast(&self, op: &Op, first: u32) -> Option<String> {
         let held = first + op.srcs + op.dsts <= WINDOW_PLACES;
         if !op.equal || !held || op.srcs > MOST_SRCS || op.dsts > MOST_DSTS {
             return None;
@@ -224,15 +227,15 @@ impl Writer<'_> {
         Some(match op.action {
             action::COPY => format!("copy_even<{srcs}>({first}, PIECE)"),
             action::PACK => format!("pack_even<{srcs}>({first}, PIECE)"),
-            action::UNPACK => format!("unpack_even<{srcs}>(launch, {pc}, {first}, PIECE)"),
-            action::FORWARD => format!("forward_even<{dsts}>(launch, {pc}, {first}, PIECE)"),
+            action::UNPACK => format!("unpack_even<{srcs}>(launch, {first}, PIECE)"),
+            action::FORWARD => format!("forward_even<{dsts}>(launch, {first}, PIECE)"),
             action::REDUCE => {
                 let reduce = ["Sum", "Prod", "Min", "Max", "Avg"][usize::from(self.reduce.unwrap_or(op.reduce)) % 5];
                 let (from, to) = (mask(&op.packet_srcs), mask(&op.packet_dsts));
                 match (from, to) {
                     (0, 0) => format!("reduce_even<Arith, Reduction::{reduce}, {srcs}, {dsts}>({first}, PIECE)"),
                     _ => format!(
-                        "reduce_packets_even<Arith, Reduction::{reduce}, {srcs}, {dsts}, {from}, {to}>(launch, {pc}, {first}, PIECE)"
+                        "reduce_packets_even<Arith, Reduction::{reduce}, {srcs}, {dsts}, {from}, {to}>(launch, {first}, PIECE)"
                     ),
                 }
             }

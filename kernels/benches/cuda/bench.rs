@@ -1,0 +1,192 @@
+//! What all measurements share: the device, and collectives on it whose results are looked at.
+
+use std::cell::{OnceCell, RefCell};
+use std::fmt::Display;
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::cuda::{Buffers, Device, Prepare, Run, Stream, Times, World, time, time_launches};
+use mscclpp_exec::select::{Backend, Choice, Config, Registry, Request};
+use mscclpp_exec::verify::Cycle;
+use mscclpp_exec::{DataType, Error};
+
+use crate::compare::Line;
+use crate::measure::{Outcome, microseconds};
+
+/// A device to measure on.
+pub(crate) struct Bench<'a> {
+    pub(crate) device: &'a Device,
+    /// Opens it once more, with nothing loaded.
+    pub(crate) fresh: &'a dyn Fn() -> Outcome<Device>,
+    pub(crate) registry: Registry,
+    /// What [`compare`](crate::compare) has measured.
+    pub(crate) compared: OnceCell<Vec<Line>>,
+    /// Whether nothing is printed.
+    pub(crate) quiet: bool,
+    /// Small messages and few launches: the commands are tried, and what they print means nothing.
+    pub(crate) rehearsal: bool,
+}
+
+/// A collective of virtual ranks, ready to be launched.
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) run: Run,
+    request: Request,
+    buffers: Buffers,
+}
+
+/// Messages of which inputs are written anew and outputs compared several times.
+const LARGE: u64 = 16 << 20;
+
+impl<'a> Bench<'a> {
+    pub(crate) fn new(device: &'a Device, fresh: &'a dyn Fn() -> Outcome<Device>) -> Self {
+        Self { device, fresh, registry: Registry::shipped(), compared: OnceCell::new(), quiet: false, rehearsal: false }
+    }
+
+    /// Prints a line.
+    pub(crate) fn say(&self, line: impl Display) {
+        if !self.quiet {
+            println!("{line}");
+        }
+    }
+
+    /// Times launches of anything.
+    pub(crate) fn times(
+        &self,
+        launch: impl FnMut(&Stream) -> Result<(), Error>,
+        done: impl Fn(&Stream) -> Result<(), Error>,
+    ) -> Outcome<Times> {
+        Ok(time_launches(&self.device.stream()?, self.rehearsal.then_some(1), launch, done)?)
+    }
+
+    /// Whether to specialise: not, and if there is a compiler, also.
+    pub(crate) fn ways(&self) -> &'static [Prepare] {
+        const WAYS: [Prepare; 2] = [Prepare { specialise: false }, Prepare { specialise: true }];
+        if self.device.compiler().is_ok() { &WAYS } else { &WAYS[..1] }
+    }
+
+    /// The sizes, or one small one.
+    pub(crate) fn sizes<'b>(&self, sizes: &'b [u64]) -> &'b [u64] {
+        if self.rehearsal { &[1 << 10] } else { sizes }
+    }
+
+    /// A collective of f32 on `ranks` virtual ranks, which may round differently; `bytes` is the larger of a rank's input and output.
+    pub(crate) fn request(&self, collective: CollectiveKind, ranks: u32, bytes: u64) -> Request {
+        Request { backend: Backend::Cuda, same_bits: false, ..Request::new(collective, ranks, DataType::F32, bytes) }
+    }
+
+    /// An algorithm for a request; `None` if it does not serve that, or not all of its thread blocks run at once.
+    pub(crate) fn subject(&self, request: &Request, choice: &Choice, prepare: Prepare) -> Outcome<Option<Subject>> {
+        let Ok(decision) = self.registry.decision(request, choice) else { return Ok(None) };
+        let plan = self.registry.plan(request, &decision)?;
+        let world = World::new(self.device, request.ranks);
+        let run = match world.prepare_with(&plan, request.message(), prepare) {
+            Err(Error::NotResident { .. }) => return Ok(None),
+            run => run?,
+        };
+        let (buffers, blocks) = (run.buffers()?, run.num_blocks());
+        let how = if run.specialised().is_ok() { ", specialised" } else { "" };
+        let name = format!("{}{how}, {blocks} blocks", choice.name);
+        Ok(Some(Subject { name, run, request: *request, buffers }))
+    }
+
+    /// The same with the usual number of thread blocks, or half as many, and so on, until they run at once.
+    pub(crate) fn usual(&self, request: &Request, name: &str, prepare: Prepare) -> Outcome<Subject> {
+        for blocks in [None, Some(16), Some(8), Some(4), Some(2), Some(1)] {
+            let choice = Choice { name: name.to_owned(), config: Config { blocks, threads: None } };
+            if let Some(subject) = self.subject(request, &choice, prepare)? {
+                return Ok(subject);
+            }
+        }
+        Err(format!("`{name}` does not serve {request}").into())
+    }
+
+    /// All ways to serve a request, by plans whose thread blocks run at once.
+    pub(crate) fn choices(&self, request: &Request) -> Vec<Choice> {
+        let serves = self.registry.iter().filter(|algorithm| {
+            algorithm.collective() == request.collective && algorithm.admit(request).is_ok() && algorithm.is_shipped()
+        });
+        let all = serves.flat_map(|algorithm| {
+            let blocks = if self.rehearsal { vec![None] } else { algorithm.blocks(Backend::Cuda) };
+            let name = algorithm.name().to_owned();
+            blocks
+                .into_iter()
+                .map(move |blocks| Choice { name: name.clone(), config: Config { blocks, threads: None } })
+        });
+        let mut all: Vec<Choice> = all.collect();
+        if self.rehearsal {
+            all.truncate(2);
+        }
+        all
+    }
+
+    /// The fastest of all choices in a graph. They are told apart by a few launches each; the winner is measured with new inputs, and
+    /// its outputs are compared.
+    pub(crate) fn fastest(&self, request: &Request, prepare: Prepare) -> Outcome<Option<(Subject, Times)>> {
+        let mut best: Option<(f64, Choice)> = None;
+        for choice in self.choices(request) {
+            let Some(mut subject) = self.subject(request, &choice, prepare)? else { continue };
+            let took = subject.quickly(self)?;
+            if best.as_ref().is_none_or(|(other, _)| took < *other) {
+                best = Some((took, choice));
+            }
+        }
+        let Some((_, choice)) = best else { return Ok(None) };
+        let Some(mut subject) = self.subject(request, &choice, prepare)? else { return Ok(None) };
+        let times = subject.measure(self)?;
+        Ok(Some((subject, times)))
+    }
+}
+
+impl Subject {
+    /// Microseconds of a launch in a graph, from few launches.
+    pub(crate) fn quickly(&mut self, bench: &Bench<'_>) -> Outcome<f64> {
+        let stream = bench.device.stream()?;
+        Ok(microseconds(time(&mut self.run, &mut self.buffers, &stream, Some(1))?.graph))
+    }
+
+    /// Times of launches: inputs are written anew before each of a few turns, and every output is compared after it.
+    pub(crate) fn measure(&mut self, bench: &Bench<'_>) -> Outcome<Times> {
+        let turns = if bench.rehearsal || self.request.bytes > LARGE { 1 } else { 3 };
+        let mut all = Vec::with_capacity(turns);
+        for turn in 0..turns as u64 {
+            self.fill(turn)?;
+            let (run, buffers) = (RefCell::new(&mut self.run), &mut self.buffers);
+            let launch = |stream: &Stream| run.borrow_mut().launch_buffers(buffers, stream);
+            all.push(bench.times(launch, |stream| run.borrow().synchronize(stream))?);
+            // Some plans use up what they are given: one more launch, on what nobody has touched.
+            self.fill(turn + 1)?;
+            let stream = bench.device.stream()?;
+            self.run.launch_buffers(&mut self.buffers, &stream)?;
+            self.run.synchronize(&stream)?;
+            self.compare(turn + 1)?;
+        }
+        all.sort_by_key(|times| times.graph);
+        Ok(all[turns / 2])
+    }
+
+    fn cycle(&self, rank: u32) -> Cycle {
+        let Request { dtype, op, ranks, .. } = self.request;
+        Cycle::new(self.run.collective(), dtype, op, ranks, rank)
+    }
+
+    fn fill(&mut self, turn: u64) -> Outcome<()> {
+        for rank in 0..self.request.ranks {
+            let mut input = vec![0; self.buffers.input(rank).bytes as usize];
+            self.cycle(rank).fill(turn, &mut input);
+            self.buffers.write_input(rank, &input)?;
+        }
+        Ok(())
+    }
+
+    fn compare(&self, turn: u64) -> Outcome<()> {
+        for rank in 0..self.request.ranks {
+            let mut output = vec![0; self.buffers.output(rank).bytes as usize];
+            self.buffers.read_output(rank, &mut output)?;
+            match self.cycle(rank).count_wrong(turn, &output) {
+                0 => {}
+                wrong => return Err(format!("{}: {wrong} elements of rank {rank} are wrong", self.name).into()),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! What is promised for one device, by the numbers that the promises have: each measured beside what the device can do at best, and
+//! said to be reached or not. These are numbers of one device's memory, not of links between devices.
+
+mod bandwidth;
+mod calls;
+mod latency;
+mod peers;
+mod stalls;
+
+use crate::baselines::{self, Baselines};
+use crate::bench::Bench;
+use crate::measure::Outcome;
+
+/// What was measured, and whether it is enough.
+pub(crate) struct Verdict {
+    row: &'static str,
+    measured: String,
+    /// What has to be, in words, and whether it is.
+    must: (String, bool),
+    /// What is aimed at.
+    bold: (String, bool),
+}
+
+/// A promise: its number, what it is about, and how it is measured. `None`: it cannot be, and it was said why.
+type Row = (&'static str, &'static str, fn(&Bench<'_>, Option<&Baselines>) -> Outcome<Option<Verdict>>);
+
+/// All but the last one: that is `scripts/gpu.sh sanitizer`.
+pub(crate) const ROWS: [Row; 11] = [
+    ("b1", "all-reduce of 1 to 8 KiB, 8 ranks", latency::b1),
+    ("b2", "all-reduce of 64 MiB and 1 GiB, 8 ranks", bandwidth::b2),
+    ("b3", "all-gather, reduce-scatter, all-to-all of 256 MiB, 4 and 8 ranks", bandwidth::b3),
+    ("b4", "the interpreter beside a kernel written by hand, 1 KiB to 1 GiB", peers::b4),
+    ("b5", "the specialised kernel beside the interpreter", peers::b5),
+    ("b6", "what an eager call costs the host", calls::b6),
+    ("b7", "first call, and call of another size", calls::b7),
+    ("b8", "kernels loaded before the first collective", calls::b8),
+    ("b9", "PyTorch on the same buffers, 8 ranks, 256 MiB", peers::b9),
+    ("b10", "thread blocks for 90 % of the bandwidth bound", bandwidth::b10),
+    ("b11", "how soon a stuck wait is reported", stalls::b11),
+];
+
+/// Measures some rows, given by their numbers, in one run. Returns those of which there is a verdict.
+pub(crate) fn run(bench: &Bench<'_>, wanted: &[&str]) -> Outcome<Vec<&'static str>> {
+    let baselines = baselines::or_reason(baselines::measure(bench))?;
+    match &baselines {
+        Ok(baselines) => bench.say(format_args!("{baselines}")),
+        Err(reason) => bench.say(format_args!("without what the device can do at best: {reason}")),
+    }
+    let mut verdicts = Vec::new();
+    for (number, what, measure) in ROWS.iter().filter(|(number, ..)| wanted.contains(number)) {
+        bench.say(format_args!("\n{} {what}", number.to_uppercase()));
+        verdicts.extend(measure(bench, baselines.as_ref().ok())?);
+    }
+    bench.say(format_args!("\n{:<5} {:<9} {:<9} measured; must; aimed at", "row", "must", "aimed at"));
+    for Verdict { row, measured, must, bold } in &verdicts {
+        let said = |is: bool| if is { "reached" } else { "MISSED" };
+        bench.say(format_args!("{row:<5} {:<9} {:<9} {measured}; {}; {}", said(must.1), said(bold.1), must.0, bold.0));
+    }
+    Ok(verdicts.iter().map(|verdict| verdict.row).collect())
+}
+
+/// Bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}

@@ -1,0 +1,159 @@
+//! What kernels ask for while they run.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+
+use super::grids::{Block, Grids, Stop};
+use super::{Fault, GRIDS};
+use crate::native;
+
+/// The kernels whose coroutine calls.
+fn current<'a>() -> &'a mut Grids {
+    // SAFETY: callbacks come from coroutines of the kernels that `run` put there, and use them for themselves until they return
+    // or suspend.
+    unsafe { &mut *GRIDS.get() }
+}
+
+/// The block whose coroutine calls, and how many threads it has.
+fn current_block<'a>() -> (&'a mut Block, u32) {
+    let grids = current();
+    let thread = grids.threads[grids.current as usize].as_ref().expect("it runs");
+    let grid = grids.grids[thread.grid as usize].as_mut().expect("it has threads");
+    (&mut grid.blocks[thread.facts.block as usize], grid.kernel.threads)
+}
+
+fn suspend(stop: Stop) {
+    let grids = current();
+    let (number, yielder) = (grids.current, grids.yielder);
+    // SAFETY: the yielder of the coroutine at hand, which lives as long as that.
+    unsafe { (*yielder).suspend(stop) };
+    debug_assert_eq!(current().current, number);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_yield(waiting: bool) {
+    let grids = current();
+    if waiting {
+        suspend(Stop::Waiting);
+    } else if grids.options.stop_at_one_of != 0 && grids.random.below(grids.options.stop_at_one_of) == 0 {
+        suspend(Stop::Elsewhere);
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_meet(predicate: bool) -> u32 {
+    // SAFETY: a coroutine is at hand.
+    unsafe { native::sim_share_stores() };
+    let number = current().current;
+    let (block, threads) = current_block();
+    block.arrived += 1;
+    block.holds += u32::from(predicate);
+    if block.arrived < threads {
+        block.parked.push(number);
+        suspend(Stop::Parked);
+    } else {
+        block.result = std::mem::take(&mut block.holds);
+        block.arrived = 0;
+        let mut parked = std::mem::take(&mut block.parked);
+        current().ready.append(&mut parked);
+        current().waits = 0;
+    }
+    current_block().0.result
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_now() -> u64 {
+    let grids = current();
+    if !grids.stuck {
+        return grids.steps;
+    }
+    grids.asked += 1;
+    (1 << 62) + (grids.asked << 40)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_shared(name: *const c_void, bytes: usize) -> *mut c_void {
+    let (block, _) = current_block();
+    if let Some((_, memory)) = block.shared.iter_mut().find(|(of, _)| *of == name as usize) {
+        return memory.as_mut_ptr().cast();
+    }
+    // Shared memory holds anything at first.
+    block.shared.push((name as usize, vec![u128::MAX / 3; bytes.div_ceil(16)].into()));
+    block.shared.last_mut().map_or(null_mut(), |(_, memory)| memory.as_mut_ptr().cast())
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_may_use(at: *const c_void, bytes: u32, write: bool) -> bool {
+    let grids = current();
+    let (address, number) = (at as u64, grids.current);
+    let inside = |(first, len): (u64, u64)| {
+        address >= first && address - first <= len && u64::from(bytes) <= len - (address - first)
+    };
+    let grid = grids.threads[number as usize].as_ref().map_or(0, |thread| thread.grid);
+    if grids.last_piece.0 == grid && inside(grids.last_piece.1) {
+        return true;
+    }
+    let facts =
+        grids.threads[number as usize].as_ref().map_or((0, 0), |thread| (thread.facts.block, thread.facts.thread));
+    let Some(of) = grids.grid_of(number) else { return false };
+    let pieces = &of.kernel.reach.pieces;
+    let behind = pieces.partition_point(|&(first, _)| first <= address);
+    let piece = behind.checked_sub(1).map(|at| pieces[at]).filter(|&piece| inside(piece));
+    match piece {
+        Some(piece) => grids.last_piece = (grid, piece),
+        None => {
+            let (block, thread) = facts;
+            of.fault.get_or_insert(Fault::Access { address, bytes, write, block, thread });
+        }
+    }
+    piece.is_some()
+}
+
+/// The bug of a switch that leaves one member out of what it loads.
+pub(crate) const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
+
+/// # Safety
+/// There is room for `most` addresses.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sim_members(at: *const c_void, bytes: u32, write: bool, addresses: *mut u64, most: u32) -> u32 {
+    let grids = current();
+    let (address, number, options) = (at as u64, grids.current, grids.options);
+    let (block, thread) =
+        grids.threads[number as usize].as_ref().map_or((0, 0), |thread| (thread.facts.block, thread.facts.thread));
+    let Some(of) = grids.grid_of(number) else { return 0 };
+    let mut count = 0;
+    if let Some(members) = of.kernel.reach.windows.iter().find_map(|window| window.members(address, bytes)) {
+        for member in members.take(most as usize) {
+            // SAFETY: there is room for so many.
+            unsafe { addresses.add(count as usize).write(member) };
+            count += 1;
+        }
+    }
+    if count == 0 {
+        of.fault.get_or_insert(Fault::Access { address, bytes, write, block, thread });
+    }
+    if let Some(counts) = options.counts {
+        let counter = if write { &counts.stores } else { &counts.loads };
+        counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    let left_out = !write && options.bug == Some(A_MEMBER_LEFT_OUT);
+    count - u32::from(left_out && count > 1)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_random(bound: u32) -> u32 {
+    current().random.below(bound)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_progress() {
+    let grids = GRIDS.get();
+    if !grids.is_null() {
+        current().waits = 0;
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn sim_is_strong() -> bool {
+    !current().options.weak
+}

@@ -1,0 +1,164 @@
+//! Launches: every CUDA thread a coroutine, one of which runs at a time, those of all kernels that run at once in one order.
+
+mod callbacks;
+mod grids;
+
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::null_mut;
+use std::sync::Arc;
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+
+pub(crate) use self::callbacks::A_MEMBER_LEFT_OUT;
+use self::grids::{Grids, SLOWNESS, Stop};
+use crate::multicast::Window;
+use crate::native::{self, SimThread};
+use crate::options::Options;
+
+/// First address and length of memory, ascending.
+pub(crate) type Pieces = Arc<[(u64, u64)]>;
+
+/// What memory a device reaches.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    pub(crate) pieces: Pieces,
+    /// Ranges of multicast addresses.
+    pub(crate) windows: Arc<[Window]>,
+}
+
+/// What a launch is about.
+pub(crate) struct Kernel {
+    pub(crate) kernel: *const c_void,
+    pub(crate) blocks: u32,
+    pub(crate) threads: u32,
+    pub(crate) argument: Vec<u64>,
+    /// Memory that it may use.
+    pub(crate) reach: Reach,
+    pub(crate) device: u32,
+    /// Where it was put.
+    pub(crate) stream: usize,
+}
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// Memory that nobody allocated.
+    Access { address: u64, bytes: u32, write: bool, block: u32, thread: u32 },
+    /// So many threads wait for what cannot happen, and do not look at the clock.
+    Endless { threads: u32 },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Access { address, bytes, write, block, thread } => {
+                let what = if write { "written" } else { "read" };
+                write!(f, "{bytes} bytes at {address:#x} {what} by thread {thread} of block {block} were not allocated")
+            }
+            Self::Endless { threads } => write!(f, "{threads} threads wait for what cannot happen"),
+        }
+    }
+}
+
+/// A kernel that has finished: where it was put, and how it came out.
+pub(crate) type Finished = (usize, Result<(), Fault>);
+
+/// What the surroundings say when they had their turn.
+pub(crate) struct Turn {
+    /// Kernels to begin.
+    pub(crate) more: Vec<Kernel>,
+    /// Whether others may do something that threads wait for: the host's helpers, other processes.
+    pub(crate) may_help: bool,
+    /// What memory each device reaches, if that has changed.
+    pub(crate) reach: Option<Vec<Reach>>,
+}
+
+thread_local! {
+    static GRIDS: Cell<*mut Grids> = const { Cell::new(null_mut()) };
+    static STACKS: std::cell::RefCell<Vec<DefaultStack>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// Bytes of a coroutine's stack.
+const STACK: usize = 64 << 10;
+
+/// Runs kernels until all have finished, with those that come while they run. `surroundings` have their turn every so often,
+/// and when nobody can go on; they hear what has finished.
+pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<Finished>) -> Turn) {
+    let mut grids = Grids::new(options, seed);
+    let pointer = &raw mut grids;
+    let outer = GRIDS.replace(pointer);
+    // SAFETY: `grids` outlives the loop. It is only reached through `pointer` until the loop is over: here between two resumes,
+    // and from coroutines in the callbacks, never at the same time.
+    let at_hand = || unsafe { &mut *pointer };
+    let turn = surroundings(Vec::new());
+    at_hand().take(turn, false);
+    loop {
+        let grids = at_hand();
+        // Who is left at a block sync to which not all threads of the block come waits without end as well.
+        if grids.ready.is_empty() || grids.is_endless() {
+            let Some(ended) = grids.end_one() else { break };
+            let turn = surroundings(vec![ended]);
+            grids.take(turn, false);
+            continue;
+        }
+        grids.steps += 1;
+        let idle = grids.settle();
+        if idle || grids.steps.is_multiple_of(1024) {
+            let turn = surroundings(Vec::new());
+            grids.take(turn, idle);
+        }
+        let mut number = grids.any_ready();
+        while grids.is_slow(number) && grids.random.below(SLOWNESS) != 0 {
+            number = grids.any_ready();
+        }
+        grids.current = number;
+        let Some(thread) = &mut grids.threads[number as usize] else { break };
+        let facts: *mut SimThread = &raw mut *thread.facts;
+        if thread.running.is_none() {
+            let Some(grid) = &grids.grids[thread.grid as usize] else { break };
+            let (entry, argument) = (grid.kernel.kernel as usize, grid.kernel.argument.as_ptr() as usize);
+            let (facts, grids_at) = (facts as usize, pointer as usize);
+            let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| DefaultStack::new(STACK).expect("a stack"));
+            let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Stop>, ()| {
+                // SAFETY: the kernels outlive their coroutines, nobody else is in them now, and the kernel takes this argument.
+                unsafe {
+                    (*(grids_at as *mut Grids)).yielder = yielder;
+                    native::sim_enter(facts as *mut SimThread, entry as *const c_void, argument as *const c_void);
+                }
+            });
+            thread.running = Some((coroutine, std::ptr::null()));
+        }
+        // Taken out, so that nothing of `grids` is borrowed while it runs.
+        let Some((mut coroutine, yielder)) = thread.running.take() else { break };
+        grids.yielder = yielder;
+        // SAFETY: a thread that has not finished.
+        unsafe { native::sim_resume(facts) };
+        let stopped = coroutine.resume(());
+        let grids = at_hand();
+        let yielder = grids.yielder;
+        match stopped {
+            CoroutineResult::Return(()) => {
+                STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+                if let Some(finished) = grids.finish(number) {
+                    let turn = surroundings(vec![finished]);
+                    grids.take(turn, false);
+                }
+            }
+            CoroutineResult::Yield(stop) => {
+                match stop {
+                    Stop::Waiting => grids.waits += 1,
+                    // It may be inside of a wait's look, so that says nothing; its next store does.
+                    Stop::Elsewhere => {}
+                    Stop::Parked => grids.leave(number),
+                }
+                if let Some(thread) = &mut grids.threads[number as usize] {
+                    thread.running = Some((coroutine, yielder));
+                }
+            }
+        }
+    }
+    GRIDS.set(outer);
+}

@@ -1,0 +1,77 @@
+//! What a process does that is a rank.
+
+use std::sync::Arc;
+
+use libtest_mimic::Failed;
+use mscclpp_exec::bootstrap::Bootstrap;
+use mscclpp_exec::cuda::jit::Cache;
+use mscclpp_exec::cuda::{self, Device, World};
+use mscclpp_exec::{DataType, Message};
+use mscclpp_kernels::{Options, simulator};
+
+use super::{Work, files_and_handles, machine_options};
+use crate::bits::shipped;
+use crate::{CACHE, mock, nodes};
+
+/// Name of the variable that makes this program a rank: the role, the driver, and the seed.
+pub(super) const RANK: &str = "MSCCLPP_TEST_RANK";
+
+/// Algorithms that processes run: signals, packets, ports, switches.
+const OF_PROCESSES: [&str; 4] =
+    ["allreduce_all_pairs", "allreduce_packets", "allgather_ring_ports", "allreduce_switch"];
+
+/// What a process is that plays a role.
+pub(crate) struct Player {
+    pub(crate) group: Arc<Bootstrap>,
+    driver: String,
+    pub(crate) seed: u64,
+}
+
+impl Player {
+    /// A device of its own, and what it depends on.
+    pub(crate) fn device(&self, options: Options) -> Result<(Device, Option<mock::Mock>), Failed> {
+        Ok(match self.driver.as_str() {
+            "mock" => {
+                let rig = mock::driver()?.devices(options, 1)?;
+                (rig.devices[0].clone(), Some(rig))
+            }
+            _ => (Device::with_cache(simulator(options)?, Cache::at(CACHE)), None),
+        })
+    }
+
+    /// Whether there is a compiler at run time.
+    pub(crate) fn compiles(&self) -> bool {
+        self.driver != "mock"
+    }
+}
+
+/// If this process is a rank, does its part; whether it went well.
+pub(crate) fn rank() -> Option<Result<(), Failed>> {
+    let what = std::env::var(RANK).ok()?;
+    let work = || -> Result<(), Failed> {
+        let [role, driver, seed] = what.split(' ').collect::<Vec<_>>().try_into().map_err(|_| "no role")?;
+        let player = Player { group: Arc::new(Bootstrap::from_env()?), driver: driver.to_owned(), seed: seed.parse()? };
+        if role == "processes" { beside_one_another(&player) } else { nodes::play(role, &player) }
+    };
+    Some(work())
+}
+
+/// Plans of ranks on one node.
+fn beside_one_another(player: &Player) -> Result<(), Failed> {
+    let (group, rank) = (&player.group, player.group.rank());
+    for files in [false, player.driver != "mock"] {
+        let (device, _rig) = player.device(machine_options(player.seed, rank, files))?;
+        let world = World::join(group, &device, cuda::Options::default())?;
+        for name in OF_PROCESSES {
+            let message = Message::new(DataType::F32, 2 * 53).any_size();
+            let work = Work::new(shipped(name, 2)?, message, 3)?;
+            work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
+        }
+        files_and_handles(&world, &device, rank, "allgather_all_pairs")?;
+        let run = world.prepare(&shipped("allreduce_switch", 2)?, Message::new(DataType::F32, 64))?;
+        let buffers = run.buffers()?;
+        let by_multicast = buffers.switches().iter().all(|switch| switch.path.is_ok());
+        assert_eq!(by_multicast, device.is_nvls_supported(), "{:?}", buffers.switches());
+    }
+    Ok(())
+}

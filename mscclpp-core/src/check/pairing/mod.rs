@@ -1,0 +1,252 @@
+//! Rule 3: both sides of everything that is counted do the same number of times, at every message size. It proves that
+//!
+//! 1. a channel gets as many signals as its partner has waits (M0201). Channel k from a to b of a kind is paired with channel
+//!    k from b to a of that kind, in rank-level order; k counts the channels from a to b only;
+//! 2. a semaphore is released as often as it is acquired, so that it ends where it began (M0207);
+//! 3. the thread blocks of a barrier come to it equally often (M0205).
+//!
+//! Something inside a loop happens once per iteration, ⌈span × bytes of a chunk / unit⌉ times. These numbers are equal at
+//! every size exactly if span per unit is, so what one side does in loops of some span per unit, the other must do in loops
+//! of the same, whatever sizes the launches have. Counters live on between launches, hence a surplus is a mistake even where
+//! nobody waits for it.
+//!
+//! Sides whose numbers agree at every size though those of their loops do not one by one would be refused; none are known.
+
+mod pairs;
+mod times;
+
+use std::collections::BTreeMap;
+
+use super::MOST_FINDINGS;
+use super::place::{Placed, each};
+use super::view::View;
+use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::plan::{OpKind, PlanTree};
+use pairs::Direction;
+pub(super) use pairs::{Pairs, signals, waits};
+use times::Times;
+
+pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
+    let plan = view.plan;
+    let mut channels: Vec<Sides> = Vec::new();
+    channels.resize_with(pairs.counters(), Sides::default);
+    let mut semaphores: BTreeMap<(usize, u32), Sides> = BTreeMap::new();
+    let mut barriers: BTreeMap<(usize, u32), BTreeMap<usize, (Times, Placed)>> = BTreeMap::new();
+    each(view, &mut |at| {
+        let (ids, kind) = (&at.op.ids, at.op.kind);
+        if signals(kind) {
+            for counter in ids.iter().copied().filter_map(pairs.outgoing(plan, &at)) {
+                channels[counter].add(at, true);
+            }
+        } else if waits(kind) {
+            for counter in ids.iter().copied().filter_map(pairs.incoming(plan, &at)) {
+                channels[counter].add(at, false);
+            }
+        } else if matches!(kind, OpKind::SemaphoreRelease | OpKind::SemaphoreAcquire) {
+            for &id in ids {
+                semaphores.entry((at.rank, at.number(id))).or_default().add(at, kind == OpKind::SemaphoreRelease);
+            }
+        } else if kind == OpKind::Barrier {
+            let blocks = barriers.entry((at.rank, at.number(ids[0]))).or_default();
+            blocks.entry(at.block).or_insert((Times::default(), at)).0.add(&at);
+        }
+    });
+    let mut found = Diagnostics::default();
+    let unequal = channels.iter().enumerate().filter(|(_, sides)| sides.up != sides.down);
+    for (counter, sides) in unequal.take(MOST_FINDINGS) {
+        found.extend(unmatched(plan, pairs.direction(counter), sides));
+    }
+    let unequal = semaphores.iter().filter(|(_, sides)| sides.up != sides.down);
+    for (&(rank, id), sides) in unequal.take(MOST_FINDINGS) {
+        found.extend(drift(plan, rank, id, sides));
+    }
+    let mut out_of_step = barriers.iter().filter_map(|(&(_, id), blocks)| apart(plan, id, blocks));
+    found.extend(out_of_step.by_ref().take(MOST_FINDINGS));
+    found
+}
+
+/// Both sides of a counter, each with the first operation that touches it.
+#[derive(Default)]
+struct Sides<'p> {
+    up: Times,
+    down: Times,
+    first_up: Option<Placed<'p>>,
+    first_down: Option<Placed<'p>>,
+}
+
+impl<'p> Sides<'p> {
+    fn add(&mut self, at: Placed<'p>, up: bool) {
+        let (times, first) =
+            if up { (&mut self.up, &mut self.first_up) } else { (&mut self.down, &mut self.first_down) };
+        times.add(&at);
+        first.get_or_insert(at);
+    }
+
+    fn example(&self, up: &str, down: &str) -> String {
+        example((&self.up, up), (&self.down, down))
+    }
+}
+
+/// "; for chunks of b bytes that is n of these and m of those", where the numbers alone do not show that they differ.
+fn example((one, these): (&Times, &str), (other, those): (&Times, &str)) -> String {
+    let told = |count: u128, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let in_loops = one.units().chain(other.units()).next().is_some();
+    match one.differs_at(other) {
+        Some(size) if in_loops => format!(
+            "; for chunks of {size} bytes that is {} and {}",
+            told(one.total(size), these),
+            told(other.total(size), those)
+        ),
+        _ => String::new(),
+    }
+}
+
+fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides) -> Option<Diagnostic> {
+    let Direction { from, to, kind, number } = direction;
+    let message = format!(
+        "rank {to} {} on its {kind} channel {number} to rank {from}, but rank {from} {} on its {kind} channel {number} to \
+         rank {to}{}",
+        sides.down.told("", "waits"),
+        sides.up.told("", "signals"),
+        sides.example("signal", "wait")
+    );
+    // The side that exists; if both do, the wait, which is what would hang.
+    let at = sides.first_down.or(sides.first_up)?;
+    let finding = Diagnostic::new(Code::UnmatchedWait, at.site(plan), message)
+        .help("give every wait one signal of the peer on the paired channel, in loops of equal unit and span");
+    Some(match sides.first_down.and(sides.first_up) {
+        Some(other) => finding.also("a signal on the channel", other.site(plan)),
+        None => finding,
+    })
+}
+
+fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnostic> {
+    let message = format!(
+        "semaphore {id} of rank {rank} {}, but {}{}: it does not end where it began",
+        sides.up.told("is", "released"),
+        sides.down.told("is", "acquired"),
+        sides.example("release", "acquire")
+    );
+    let at = sides.first_down.or(sides.first_up)?;
+    let finding = Diagnostic::new(Code::SemaphoreDrift, at.site(plan), message)
+        .help("release and acquire it equally often, in loops of equal unit and span");
+    Some(match sides.first_down.and(sides.first_up) {
+        Some(other) => finding.also("a release", other.site(plan)),
+        None => finding,
+    })
+}
+
+/// The finding about thread blocks that do not come to a barrier equally often.
+fn apart(plan: &PlanTree, id: u32, blocks: &BTreeMap<usize, (Times, Placed)>) -> Option<Diagnostic> {
+    let (one, (first, at)) = blocks.first_key_value()?;
+    let (other, (times, place)) = blocks.iter().find(|(_, (times, _))| times != first)?;
+    let message = format!(
+        "thread block {one} comes to barrier {id} of rank {} {first}, but thread block {other} {times}{}",
+        at.rank,
+        example((first, "time"), (times, "time")),
+    );
+    let finding = Diagnostic::new(Code::BarrierMismatch, at.site(plan), message)
+        .also(format!("thread block {other} comes"), place.site(plan))
+        .help("let all of them come equally often, in loops of equal unit and span");
+    Some(finding)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Diagnostics, PlanTree};
+    use crate::diag::Code;
+    use crate::testing::plan;
+
+    fn check(plan: &PlanTree) -> Diagnostics {
+        super::check(plan.into(), &super::Pairs::of(plan))
+    }
+
+    #[track_caller]
+    fn finding(ranks: &[&[&str]]) -> (Code, String) {
+        let found = check(&plan(ranks));
+        assert_eq!(found.len(), 1, "{found}");
+        let first = found.iter().next().unwrap();
+        (first.code, first.message.clone())
+    }
+
+    #[test]
+    fn equal_counts_are_accepted() {
+        for ranks in [
+            [&["signal.m#0,1; wait.m#1"][..], &["wait.m#0; signal.m#1; wait.m#1"]],
+            [&["rlxsignal.m#0; wait.p#0"], &["wait.m#0; pws.p#0 i0 > r0:0"]],
+            [&["loop 64x1 { signal.m#0 }"], &["loop 128x2 { wait.m#0 }"]],
+            [&["loop 64x2 { copy i0+2 > s0+2; sem_release#1 }", "loop 64x2 { sem_acquire#1 }"], &[""]],
+        ] {
+            assert_eq!(check(&plan(&ranks)), Default::default());
+        }
+    }
+
+    #[test]
+    fn a_wait_that_nobody_signals_is_found() {
+        let (code, message) = finding(&[&["signal.m#0"], &["wait.m#0; wait.m#0"]]);
+        assert_eq!(code, Code::UnmatchedWait);
+        assert!(message.contains("waits twice"), "{message}");
+    }
+
+    #[test]
+    fn totals_per_pair_of_ranks_are_not_enough() {
+        let found = check(&plan(&[&["signal.m#0; wait.m#1"], &["signal.m#1; wait.m#1"]]));
+        let codes: Vec<_> = found.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, [Code::UnmatchedWait; 2], "{found}");
+    }
+
+    #[test]
+    fn a_signal_that_nobody_waits_for_is_found() {
+        let (code, message) = finding(&[&["signal.p#2"], &[""]]);
+        assert_eq!(code, Code::UnmatchedWait);
+        assert_eq!(
+            message,
+            "rank 1 never waits on its port channel 2 to rank 0, but rank 0 signals once on its port channel 2 to rank 1"
+        );
+    }
+
+    #[test]
+    fn loops_must_agree_at_every_size() {
+        let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["wait.m#0"]]);
+        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 1 wait"), "{message}");
+        let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["loop 32x1 { wait.m#0 }"]]);
+        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 4 waits"), "{message}");
+    }
+
+    #[test]
+    fn a_channel_without_partner_is_found() {
+        let mut plan = plan(&[&["wait.m#3"], &[""]]);
+        plan.ranks[1].channels[0] = crate::plan::ChannelTable::Memory(vec![0; 2]);
+        plan.ranks[1].blocks[0].channels.clear();
+        let found = check(&plan);
+        assert!(
+            found.iter().next().unwrap().message.starts_with("rank 0 waits once on its memory channel 3"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn blocks_come_to_a_barrier_equally_often() {
+        for blocks in [
+            ["barrier#0=2; barrier#0=2", "barrier#0=2; nop; barrier#0=2"],
+            ["loop 64x1 { barrier#0=2 }", "loop 128x2 { barrier#0=2 }"],
+        ] {
+            assert_eq!(check(&plan(&[&blocks])), Default::default());
+        }
+        let (code, message) = finding(&[&["barrier#0=2; barrier#0=2", "barrier#0=2"]]);
+        assert_eq!(code, Code::BarrierMismatch);
+        assert_eq!(message, "thread block 0 comes to barrier 0 of rank 0 twice, but thread block 1 once");
+        let (_, message) = finding(&[&["loop 64x1 { barrier#0=2 }", "loop 80x1 { barrier#0=2 }"]]);
+        assert!(message.ends_with("; for chunks of 160 bytes that is 3 times and 2 times"), "{message}");
+    }
+
+    #[test]
+    fn semaphores_end_where_they_began() {
+        let (code, message) = finding(&[&["sem_release#2,2; sem_acquire#2"], &[""]]);
+        assert_eq!(code, Code::SemaphoreDrift);
+        assert_eq!(
+            message,
+            "semaphore 2 of rank 0 is released twice, but is acquired once: it does not end where it began"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Which channel ends belong together, and the counters between them.
+
+use crate::check::place::Placed;
+use crate::plan::{OpKind, PlanTree, RankPlan};
+use crate::vocab::ChannelKind;
+
+/// The channels of a plan, paired. A counter is what signals on one end of a pair raise and waits on the other end use.
+pub(in crate::check) struct Pairs {
+    ends: Vec<End>,
+    /// Per rank and kind (memory, port), the first of its ends.
+    first: Vec<[usize; 2]>,
+    /// Per end, its partner's number; none if the peer has too few channels.
+    partners: Vec<Option<usize>>,
+}
+
+/// A channel of a rank.
+struct End {
+    rank: u32,
+    peer: u32,
+    kind: ChannelKind,
+    /// Its number among the rank's channels of the kind to that peer.
+    number: u32,
+}
+
+/// What a counter counts: signals from one rank to another on a kind's channel of some number between them.
+pub(in crate::check) struct Direction {
+    pub(in crate::check) from: u32,
+    pub(in crate::check) to: u32,
+    pub(in crate::check) kind: ChannelKind,
+    pub(in crate::check) number: u32,
+}
+
+impl Pairs {
+    pub(in crate::check) fn of(plan: &PlanTree) -> Self {
+        let ends = |tables: &RankPlan| tables.peers(ChannelKind::Memory).len() + tables.peers(ChannelKind::Port).len();
+        let ends = Vec::with_capacity(plan.ranks.iter().map(ends).sum());
+        let mut found = Self { ends, first: Vec::with_capacity(plan.ranks.len()), partners: Vec::new() };
+        // Per peer, how many channels of the rank and kind at hand lead there.
+        let mut seen = vec![0; plan.ranks.len()];
+        for (rank, tables) in (0..).zip(&plan.ranks) {
+            found.first.push([ChannelKind::Memory, ChannelKind::Port].map(|kind| {
+                let first = found.ends.len();
+                for &peer in tables.peers(kind) {
+                    let number = &mut seen[peer as usize];
+                    found.ends.push(End { rank, peer, kind, number: *number });
+                    *number += 1;
+                }
+                tables.peers(kind).iter().for_each(|&peer| seen[peer as usize] = 0);
+                first
+            }));
+        }
+        found.partners = found.partners();
+        found
+    }
+
+    /// The partner of every end.
+    fn partners(&self) -> Vec<Option<usize>> {
+        // By rank, then by peer, kind and number: ends of a rank in that order.
+        let key = |end: &End| (end.peer, end.kind, end.number);
+        let mut sorted: Vec<u32> = (0..self.ends.len() as u32).collect();
+        let rank = |rank: usize| {
+            let end = self.first.get(rank + 1).map_or(self.ends.len(), |[memory, _]| *memory);
+            self.first[rank][0]..end
+        };
+        for number in 0..self.first.len() {
+            let own = &mut sorted[rank(number)];
+            if !own.is_sorted_by_key(|&end| key(&self.ends[end as usize])) {
+                own.sort_unstable_by_key(|&end| key(&self.ends[end as usize]));
+            }
+        }
+        let partner = |end: &End| {
+            let (wanted, own) = ((end.rank, end.kind, end.number), &sorted[rank(end.peer as usize)]);
+            let place = own.binary_search_by_key(&wanted, |&other| key(&self.ends[other as usize])).ok()?;
+            Some(own[place] as usize)
+        };
+        self.ends.iter().map(partner).collect()
+    }
+
+    /// Counters are numbered below this.
+    pub(in crate::check) fn counters(&self) -> usize {
+        2 * self.ends.len()
+    }
+
+    /// By an operation's channel, the counter that a signal on it raises.
+    pub(in crate::check) fn outgoing<'a>(
+        &self,
+        plan: &'a PlanTree,
+        at: &Placed,
+    ) -> impl Fn(u32) -> Option<usize> + use<'a> {
+        let kind = at.op.channel;
+        let numbers = kind.map_or(&[][..], |kind| plan.ranks[at.rank].blocks[at.block].channels(kind));
+        let first = self.first[at.rank][usize::from(kind == Some(ChannelKind::Port))];
+        move |id| Some(first + *numbers.get(id as usize)? as usize)
+    }
+
+    /// By an operation's channel, the counter that a wait on it uses. Where the peer has no such channel, one that nobody
+    /// raises.
+    pub(in crate::check) fn incoming<'a>(
+        &'a self,
+        plan: &'a PlanTree,
+        at: &Placed,
+    ) -> impl Fn(u32) -> Option<usize> + use<'a> {
+        let end = self.outgoing(plan, at);
+        move |id| {
+            let end = end(id)?;
+            Some(self.partners[end].unwrap_or(self.ends.len() + end))
+        }
+    }
+
+    pub(in crate::check) fn direction(&self, counter: usize) -> Direction {
+        match self.ends.get(counter) {
+            Some(&End { rank, peer, kind, number }) => Direction { from: rank, to: peer, kind, number },
+            None => {
+                let End { rank, peer, kind, number } = self.ends[counter - self.ends.len()];
+                Direction { from: peer, to: rank, kind, number }
+            }
+        }
+    }
+}
+
+/// Whether an operation signals on its channels.
+pub(in crate::check) const fn signals(kind: OpKind) -> bool {
+    use OpKind as K;
+    matches!(kind, K::Signal | K::RelaxedSignal | K::PutWithSignal | K::PutWithSignalAndFlush)
+}
+
+/// Whether an operation waits on its channels.
+pub(in crate::check) const fn waits(kind: OpKind) -> bool {
+    matches!(kind, OpKind::Wait | OpKind::RelaxedWait)
+}

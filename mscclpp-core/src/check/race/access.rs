@@ -1,0 +1,193 @@
+//! Accesses to memory, and which earlier ones they collide with.
+
+use super::Races;
+use super::cells::{Access, First, Grain, NONE};
+use super::story;
+use crate::check::MOST_FINDINGS;
+use crate::check::model::{Effect, Model};
+use crate::plan::OpKind;
+
+/// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
+/// ranges belong to equal threads.
+const VECTOR_BYTES: u32 = 16;
+
+impl Races<'_, '_> {
+    /// A data operation of a block, of which so many turns are over when it begins.
+    pub(super) fn touch(&mut self, agent: usize, step: usize, begun: u32) {
+        let model = self.model;
+        let kind = model.step_at(step).kind;
+        for effect in model.effects(step) {
+            self.access(agent, agent, step, effect, begun + turn(kind, effect));
+        }
+        if model.has_packets() {
+            let longest = model.effects(step).iter().map(|effect| model.length(effect)).max().unwrap_or(0);
+            self.agents[agent].lengths.push((begun, longest));
+        }
+    }
+
+    /// One access by `by`, in a step of the block `agent`, in a turn of `by`.
+    pub(super) fn access(&mut self, agent: usize, by: usize, step: usize, effect: &Effect, turn: u32) {
+        let atoms = effect.atoms();
+        if atoms.is_empty() {
+            return;
+        }
+        let block = by < self.blocks;
+        let length = self.model.length(effect);
+        if effect.write && !self.agents[by].heard.is_empty() {
+            self.be_sure(by, step as u32, length);
+        }
+        // Who has touched a memory is noted as its owner sees it.
+        let (state, clocks, ring) = (&self.agents[by], &self.clocks, self.ring);
+        let away = ring.places(effect.shift);
+        let mut access = Access {
+            agent: ring.moved(by as u32, ring.back(effect.shift)),
+            count: turn,
+            step: step as u32,
+            atoms: (atoms.start as u32, atoms.end as u32),
+            owner: effect.owner,
+            grain: if block { self.grain(step) } else { Grain::Unknown },
+            write: effect.write,
+            carries: NONE,
+        };
+        // A port's operations are in order; those of a block only across block syncs.
+        let epoch = if block { state.epoch } else { u32::MAX };
+        let packets = effect.packets();
+        // Whether the thread of each element has read a packet that says that the old access of the element is over.
+        let heard_of = |old: &Access| {
+            old.grain == Grain::Packet
+                && old.atoms == access.atoms
+                && access.grain == Grain::Packet
+                && state.heard.iter().any(|heard| {
+                    heard.length >= length && heard.of_element.over(clocks, ring.moved(old.agent, away)) > old.count
+                })
+        };
+        // Waiting for a packet's flag takes the place of an order.
+        let awaits = packets && !effect.write && block;
+        let foreign =
+            effect.memory.is_callers() && (effect.shift > 0 || effect.owner as usize != self.model.agents[agent].rank);
+        let (mut early, mut first) = (false, NONE);
+        let mut race = None;
+        // The first race is told, up to a number of them: only those are worth a close look.
+        let full = self.found.len() >= MOST_FINDINGS;
+        // Neighbouring atoms mostly have the same past.
+        let mut fine_write = NONE;
+        for atom in atoms {
+            let write = self.cells.write(atom);
+            if write == NONE {
+                if effect.memory.is_callers() {
+                    let owner = &ring.range(&self.model.agents_of[effect.owner as usize], effect.shift);
+                    early = early || foreign && !state.sure(length).any(|clock| clocks.knows_any(clock, owner));
+                } else {
+                    if first == NONE {
+                        first = self.knew.len() as u32;
+                        self.knew.push(match state.surely {
+                            Some((known, range, clock)) if (known, range) == (access.step, length) => clock,
+                            _ => state.knows,
+                        });
+                    }
+                    self.firsts.push(First { atom: atom as u32, access: self.accesses.len() as u32, knew: first });
+                }
+            } else if awaits && !self.rewritten.contains(&atom) {
+                if self.awaited.last() != Some(&write) {
+                    self.awaited.push(write);
+                }
+            } else if write != fine_write {
+                let old = &self.accesses[write as usize];
+                // What an order of execution is worth for packets: their flags make them visible.
+                let known = match packets {
+                    true => clocks.over(state.knows, ring.moved(old.agent, away)),
+                    false => clocks.seen(state.knows, ring.moved(old.agent, away)),
+                };
+                if ordered(old, &access, epoch, known) || packets && heard_of(old) {
+                    fine_write = write;
+                } else if race.is_none() && !full && !(packets && self.follows(old, &access, atom)) {
+                    let over = clocks.over(state.knows, ring.moved(old.agent, away));
+                    race = Some((write, atom, ordered(old, &access, epoch, over)));
+                }
+            }
+            if effect.write {
+                for read in self.cells.reads(atom) {
+                    let old = &self.accesses[read as usize];
+                    let known = clocks.over(state.knows, ring.moved(old.agent, away));
+                    let told = || heard_of(old) || self.follows(old, &access, atom);
+                    if race.is_none() && !full && !(ordered(old, &access, epoch, known) || told()) {
+                        race = Some((read, atom, false));
+                    }
+                }
+            }
+        }
+        if let Some((old, atom, over)) = race {
+            let old = &self.accesses[old as usize];
+            self.found.push(story::race(self.model, self.blocks, old, &access, atom, over));
+        }
+        if early && self.early.len() < MOST_FINDINGS {
+            self.early.push(story::early(self.model, &access));
+        }
+        if awaits {
+            let mut awaited = std::mem::take(&mut self.awaited);
+            awaited.drain(..).for_each(|old| self.hear_packets(by, effect, old));
+            self.awaited = awaited;
+        }
+        if packets && effect.write {
+            access.carries = self.written(by, step, effect, turn);
+        }
+        self.keep(access, epoch);
+    }
+
+    /// Keeps an access for those that come after it, by an agent whose last block sync was at a turn.
+    fn keep(&mut self, access: Access, epoch: u32) {
+        let new = self.accesses.len() as u32;
+        let (accesses, cells) = (&self.accesses, &mut self.cells);
+        for atom in access.atoms.0 as usize..access.atoms.1 as usize {
+            if access.write {
+                cells.set_write(atom, new);
+            } else {
+                // A later read of the same agent stands for earlier ones that are over by then, or in the same threads.
+                cells.add_read(atom, new, |old| {
+                    let old = &accesses[old as usize];
+                    old.agent == access.agent && (old.count < epoch || old.is_mapped_as(&access))
+                });
+            }
+        }
+        self.accesses.push(access);
+    }
+
+    /// What the threads of a step take at a time.
+    pub(super) fn grain(&self, step: usize) -> Grain {
+        use OpKind as K;
+        if !self.model.plan.buffer_alignment.is_multiple_of(VECTOR_BYTES) {
+            return Grain::Unknown;
+        }
+        match self.model.step_at(step).kind {
+            K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => Grain::Vector,
+            K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast => Grain::Multicast,
+            _ => Grain::Packet,
+        }
+    }
+}
+
+/// Turns of a step: a thread does one after the other.
+pub(super) fn turns(model: &Model, step: usize) -> u32 {
+    let (kind, effects) = (model.step_at(step).kind, model.effects(step));
+    effects.iter().map(|effect| turn(kind, effect) + 1).max().unwrap_or(1)
+}
+
+/// The turn of an effect in its step. Several pairs are moved one after the other; of all else a thread reads what belongs
+/// to an element, and then writes one destination after the other.
+fn turn(kind: OpKind, effect: &Effect) -> u32 {
+    use OpKind as K;
+    match kind {
+        K::Put | K::Get | K::PutPackets => effect.position,
+        _ if effect.write => 1 + effect.position,
+        _ => 0,
+    }
+}
+
+/// Whether an earlier access is over, or happens in the same thread, when a later one begins that knows of so many steps
+/// of the earlier one's agent.
+fn ordered(old: &Access, new: &Access, epoch: u32, known: u32) -> bool {
+    if old.agent != new.agent {
+        return known > old.count;
+    }
+    old.count < epoch || old.is_mapped_as(new) || old.step == new.step && old.atoms == new.atoms
+}

@@ -1,0 +1,97 @@
+//! What a thread block or a port knows: all its threads, and single ones beyond.
+
+use smallvec::SmallVec;
+
+use super::clock::{Clock, Clocks};
+use super::packets::{Heard, Shared};
+
+#[derive(Default)]
+pub(super) struct Agent {
+    /// What all its threads know; of its own turns, those before the last block sync at which somebody was told.
+    pub(super) knows: Clock,
+    /// How many of its own turns that includes.
+    pub(super) told: u32,
+    /// What single threads have waited for since the last block sync.
+    pub(super) threads: SmallVec<[(u32, Clock); 8]>,
+    /// What has been learned from packets since.
+    pub(super) heard: SmallVec<[Heard; 1]>,
+    /// What it tells with packets in its current step.
+    pub(super) tells: Option<Shared>,
+    /// What it surely knows in its current step, by step and length of a range.
+    pub(super) surely: Option<(u32, u64, Clock)>,
+    /// Turns done: each thread takes them one after the other, its elements in all of them.
+    pub(super) count: u32,
+    /// Turns done at the last block sync.
+    pub(super) epoch: u32,
+    /// Lengths of the longest ranges touched since, by the first turn of the step.
+    pub(super) lengths: SmallVec<[(u32, u64); 2]>,
+}
+
+impl Agent {
+    /// What was learned from packets all threads know from now on.
+    pub(super) fn listen(&mut self, clocks: &mut Clocks) {
+        if !self.heard.is_empty() {
+            let heard = clocks.told(self.heard.iter().map(|heard| heard.of_all), Clock::default());
+            self.knows = clocks.join(self.knows, heard, true);
+            self.heard.clear();
+        }
+    }
+
+    /// What its threads know one by one.
+    pub(super) fn parts(&self) -> impl Iterator<Item = Clock> + Clone {
+        self.threads.iter().map(|(_, knows)| *knows).chain([self.knows])
+    }
+
+    /// All threads have met, and know so much.
+    pub(super) fn go_on(&mut self, knows: Clock) {
+        self.knows = knows;
+        self.threads.clear();
+        self.lengths.clear();
+        self.epoch = self.count;
+    }
+
+    /// All its threads meet.
+    pub(super) fn meet(&mut self, clocks: &mut Clocks) {
+        self.listen(clocks);
+        let all = match self.threads[..] {
+            [] => self.knows,
+            [(_, knows)] => clocks.join(self.knows, knows, false),
+            _ => clocks.union(self.parts()),
+        };
+        self.go_on(all);
+    }
+
+    /// What all its threads know, its own turns before the last block sync included: what it may tell.
+    pub(super) fn all_know(&mut self, number: u32, clocks: &mut Clocks) -> Clock {
+        if self.told < self.epoch {
+            self.told = self.epoch;
+            self.knows = clocks.learn(self.knows, number, self.epoch);
+        }
+        self.knows
+    }
+
+    /// How many turns of an agent are over for all its threads, whose number is given.
+    pub(super) fn over(&self, number: u32, agent: u32, clocks: &Clocks) -> u32 {
+        if agent == number { self.epoch } else { clocks.over(self.knows, agent) }
+    }
+
+    /// What each thread knows that has an element of a range of some length.
+    pub(super) fn sure(&self, length: u64) -> impl Iterator<Item = Clock> + Clone {
+        let heard = self.heard.iter().filter(move |heard| heard.length >= length);
+        heard.map(|heard| heard.of_any).chain([self.knows])
+    }
+
+    /// What a thread of the agent can tell.
+    pub(super) fn word(&mut self, number: u32, thread: u32, clocks: &mut Clocks) -> Clock {
+        let all = self.all_know(number, clocks);
+        let own = self.threads.iter().find(|(other, _)| *other == thread);
+        own.map_or(all, |(_, knows)| clocks.join(all, *knows, false))
+    }
+
+    pub(super) fn hear(&mut self, thread: u32, word: Clock, relaxed: bool, clocks: &mut Clocks) {
+        match self.threads.iter_mut().find(|(other, _)| *other == thread) {
+            Some((_, knows)) => *knows = clocks.join(*knows, word, relaxed),
+            None => self.threads.push((thread, clocks.join(Clock::default(), word, relaxed))),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What the functions of the authoring API take: one trait per kind of argument, implemented by every type that may stand
+//! there, and by `DynArg` for the evaluator.
+
+mod chunks;
+mod dynamic;
+mod kind;
+mod numbers;
+
+use smallvec::SmallVec;
+
+pub(super) use self::dynamic::DynArg;
+#[doc(hidden)]
+pub use self::kind::Kind;
+use super::program::Program;
+use super::value::{ChunkValue, GroupValue, RangeValue};
+
+/// Where an operation runs.
+#[doc(hidden)]
+pub enum At {
+    Block(i128),
+    Group(GroupValue),
+}
+
+/// Chunks given to one call.
+pub(super) type ChunkValues = SmallVec<[ChunkValue; 8]>;
+
+/// Declares the argument traits.
+macro_rules! argument {
+    ($(#[$meta:meta])* $name:ident -> $out:ty) => {
+        $(#[$meta])*
+        pub trait $name {
+            #[doc(hidden)]
+            fn resolve(self, program: &Program) -> $out;
+        }
+    };
+}
+
+argument! {
+    /// Where a data operation runs: a thread-block number, or a [`ThreadBlockGroup`](super::ThreadBlockGroup) that splits the
+    /// operation.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` does not say where an operation runs",
+        label = "expected a thread-block number or a `&ThreadBlockGroup`",
+        note = "the last argument of every data operation is the thread block that executes it, such as `0`"
+    )]
+    Blocks -> At
+}
+argument! {
+    /// The one thread block that an operation runs on.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not one thread block",
+        label = "expected the number of a thread block, such as `0`",
+        note = "only operations that threads share out (local ones, and those of memory channels that move data) run on a `&ThreadBlockGroup`"
+    )]
+    BlockArg -> i128
+}
+argument! {
+    /// Several thread blocks of one rank: an array, slice, `Vec` or range of numbers, or a
+    /// [`ThreadBlockGroup`](super::ThreadBlockGroup).
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a list of thread blocks",
+        label = "expected thread-block numbers such as `[0, 1]` or `0..4`, or a `&ThreadBlockGroup`"
+    )]
+    BlockList -> Vec<i128>
+}
+argument! {
+    /// A rank: a [`Rank`](super::Rank) or its number.
+    #[diagnostic::on_unimplemented(message = "`{Self}` is not a rank", label = "expected a `Rank` or its number")]
+    RankArg -> i128
+}
+argument! {
+    /// Several ranks: numbers or [`Rank`](super::Rank)s in an array, slice, `Vec` or range, or `p.ranks()`.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a list of ranks",
+        label = "expected ranks such as `[0, 1]`, `0..8` or `p.ranks()`"
+    )]
+    RankList -> Vec<i128>
+}
+argument! {
+    /// Which chunks of a buffer: one index or a range.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` does not select chunks",
+        label = "expected an index such as `0` or a range such as `0..2`"
+    )]
+    ChunkRange -> RangeValue
+}
+argument! {
+    /// A chunk of any buffer.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a chunk",
+        label = "expected a `Chunk`, such as `rank.input().chunk(0)`"
+    )]
+    AnyChunk -> ChunkValue
+}
+argument! {
+    /// A chunk of scratch, where packets can live.
+    #[diagnostic::on_unimplemented(
+        message = "packets live in scratch, `{Self}` is not a chunk of scratch",
+        label = "expected a `Chunk<Scratch>`, such as `rank.scratch(1).chunk(0)`",
+        note = "packets carry flags beside the data and need twice the bytes, which only scratch has; make them there with `copy_packets`, read them with `unpack_packets`"
+    )]
+    PacketChunk -> ChunkValue
+}
+argument! {
+    /// One chunk or several: a `Chunk`, or an array, slice or `Vec` of them.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a list of chunks",
+        label = "expected a `Chunk`, `&[Chunk]` or `Vec<Chunk>`",
+        note = "chunks of different buffers go into one list with `chunk.any()`"
+    )]
+    ChunkList -> ChunkValues
+}
+argument! {
+    /// One chunk of scratch or several, where packets can live.
+    #[diagnostic::on_unimplemented(
+        message = "packets live in scratch, `{Self}` is not a list of chunks of scratch",
+        label = "expected a `Chunk<Scratch>`, `&[Chunk<Scratch>]` or `Vec<Chunk<Scratch>>`",
+        note = "plain data is reduced with `reduce`"
+    )]
+    PacketList -> ChunkValues
+}
+
+argument! {
+    /// A chunk of an output: what the caller gets back.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a chunk of an output",
+        label = "expected a `Chunk<Output>`, such as `rank.output().chunk(0)`",
+        note = "a collective promises something about what the caller gets back"
+    )]
+    OutputChunk -> ChunkValue
+}
+argument! {
+    /// One chunk of an input or several: what the caller hands in.
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` is not a list of chunks of inputs",
+        label = "expected a `Chunk<Input>`, `&[Chunk<Input>]` or `Vec<Chunk<Input>>`",
+        note = "a collective promises its results in terms of what the callers hand in"
+    )]
+    InputList -> ChunkValues
+}

@@ -1,0 +1,143 @@
+//! Ranks, thread blocks and positions of chunks, as numbers, ranges and lists of them.
+
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+use super::{At, BlockArg, BlockList, Blocks, ChunkRange, RankArg, RankList};
+use crate::dsl::group::ThreadBlockGroup;
+use crate::dsl::program::Program;
+use crate::dsl::rank::{Rank, Ranks};
+use crate::dsl::value::RangeValue;
+
+macro_rules! for_integers {
+    ($($int:ty)*) => { $(
+        impl Blocks for $int {
+            fn resolve(self, _: &Program) -> At {
+                At::Block(self as i128)
+            }
+        }
+        impl BlockArg for $int {
+            fn resolve(self, _: &Program) -> i128 {
+                self as i128
+            }
+        }
+        impl RankArg for $int {
+            fn resolve(self, _: &Program) -> i128 {
+                self as i128
+            }
+        }
+        impl ChunkRange for $int {
+            fn resolve(self, _: &Program) -> RangeValue {
+                RangeValue { start: Some(self as i128), end: Some(self as i128 + 1) }
+            }
+        }
+        impl ChunkRange for Range<$int> {
+            fn resolve(self, _: &Program) -> RangeValue {
+                RangeValue { start: Some(self.start as i128), end: Some(self.end as i128) }
+            }
+        }
+        impl ChunkRange for RangeInclusive<$int> {
+            fn resolve(self, _: &Program) -> RangeValue {
+                RangeValue { start: Some(*self.start() as i128), end: Some(*self.end() as i128 + 1) }
+            }
+        }
+        impl ChunkRange for RangeFrom<$int> {
+            fn resolve(self, _: &Program) -> RangeValue {
+                RangeValue { start: Some(self.start as i128), end: None }
+            }
+        }
+        impl ChunkRange for RangeTo<$int> {
+            fn resolve(self, _: &Program) -> RangeValue {
+                RangeValue { start: None, end: Some(self.end as i128) }
+            }
+        }
+        impl ChunkRange for RangeToInclusive<$int> {
+            fn resolve(self, _: &Program) -> RangeValue {
+                RangeValue { start: None, end: Some(self.end as i128 + 1) }
+            }
+        }
+        for_lists! { BlockList, [] $int, block => block as i128 }
+        for_lists! { RankList, [] $int, rank => rank as i128 }
+        impl BlockList for Range<$int> {
+            fn resolve(self, _: &Program) -> Vec<i128> {
+                range_numbers(self.start as i128, self.end as i128)
+            }
+        }
+        impl RankList for Range<$int> {
+            fn resolve(self, _: &Program) -> Vec<i128> {
+                range_numbers(self.start as i128, self.end as i128)
+            }
+        }
+    )* };
+}
+
+/// Implements a list argument for arrays, slices and vectors of an element type.
+macro_rules! for_lists {
+    ($trait:ident, [$($generics:tt)*] $element:ty, $e:ident => $number:expr) => {
+        impl<$($generics)*> $trait for &[$element] {
+            fn resolve(self, _: &Program) -> Vec<i128> {
+                self.iter().map(|&$e| $number).collect()
+            }
+        }
+        impl<$($generics)*> $trait for Vec<$element> {
+            fn resolve(self, program: &Program) -> Vec<i128> {
+                $trait::resolve(self.as_slice(), program)
+            }
+        }
+        impl<$($generics)*> $trait for &Vec<$element> {
+            fn resolve(self, program: &Program) -> Vec<i128> {
+                $trait::resolve(self.as_slice(), program)
+            }
+        }
+        impl<$($generics)* const N: usize> $trait for [$element; N] {
+            fn resolve(self, program: &Program) -> Vec<i128> {
+                $trait::resolve(self.as_slice(), program)
+            }
+        }
+        impl<$($generics)* const N: usize> $trait for &[$element; N] {
+            fn resolve(self, program: &Program) -> Vec<i128> {
+                $trait::resolve(self.as_slice(), program)
+            }
+        }
+    };
+}
+
+/// More numbers than any program can name, so that a huge range is refused without being listed.
+const MOST_NUMBERS: i128 = 1 << 20;
+
+/// The numbers of a range; of a huge one, just enough to be refused for being out of range.
+pub(super) fn range_numbers(start: i128, end: i128) -> Vec<i128> {
+    (start..end.min(start.saturating_add(MOST_NUMBERS))).collect()
+}
+
+for_integers! { usize u32 u64 i32 i64 }
+for_lists! { RankList, ['p,] Rank<'p>, rank => i128::from(rank.number()) }
+
+impl RankList for Ranks<'_> {
+    fn resolve(self, _: &Program) -> Vec<i128> {
+        self.map(|rank| i128::from(rank.number())).collect()
+    }
+}
+
+impl RankArg for Rank<'_> {
+    fn resolve(self, program: &Program) -> i128 {
+        if program.owns(self.program()) { i128::from(self.number()) } else { i128::from(program.foreign("rank")) }
+    }
+}
+
+impl Blocks for &ThreadBlockGroup {
+    fn resolve(self, _: &Program) -> At {
+        At::Group(self.value())
+    }
+}
+
+impl BlockList for &ThreadBlockGroup {
+    fn resolve(self, _: &Program) -> Vec<i128> {
+        self.value().iter().map(|&block| i128::from(block)).collect()
+    }
+}
+
+impl ChunkRange for RangeFull {
+    fn resolve(self, _: &Program) -> RangeValue {
+        RangeValue { start: None, end: None }
+    }
+}

@@ -1,0 +1,101 @@
+//! References to chunks and what is done with them.
+
+mod data;
+mod packets;
+mod parts;
+mod reach;
+mod switch;
+mod sync;
+
+use super::context::Context;
+use crate::diag::Code;
+use crate::dsl::{AnyBuffer, Chunk, ChunkValue, Program, Rank};
+use crate::vocab::BufferKind;
+
+/// Some chunks of one rank's buffer. Made by [`Context::chunk`], and by operations as the reference to their result.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkRef<'c> {
+    context: &'c Context<'c>,
+    value: ChunkValue,
+}
+
+impl PartialEq for ChunkRef<'_> {
+    /// Whether both name the same chunks of the same rank.
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+impl<'c> ChunkRef<'c> {
+    pub(super) fn new(context: &'c Context<'c>, rank: u32, buffer: BufferKind, index: u32, size: u32) -> Self {
+        Self { context, value: ChunkValue { rank, buffer, index, size } }
+    }
+
+    /// A reference that a diagnostic has been filed for; operations on it record nothing.
+    pub(super) fn poison(context: &'c Context<'c>) -> Self {
+        Self { context, value: ChunkValue::POISON }
+    }
+
+    /// The rank.
+    pub fn rank(&self) -> usize {
+        self.value.rank as usize
+    }
+
+    /// The buffer; in place, the larger of input and output.
+    pub fn buffer(&self) -> BufferKind {
+        self.value.buffer
+    }
+
+    /// The first chunk.
+    pub fn index(&self) -> usize {
+        self.value.index as usize
+    }
+
+    /// The number of chunks.
+    pub fn size(&self) -> usize {
+        self.value.size as usize
+    }
+
+    fn is_poison(&self) -> bool {
+        self.value.is_poison()
+    }
+
+    fn program(&self) -> &'c Program {
+        self.context.program()
+    }
+
+    fn own_rank(&self) -> Rank<'c> {
+        self.program().rank(self.rank())
+    }
+
+    /// The value in chunks of the program.
+    fn scaled(&self) -> ChunkValue {
+        let scale = self.context.scale();
+        ChunkValue { index: self.value.index * scale, size: self.value.size * scale, ..self.value }
+    }
+
+    fn range(&self) -> std::ops::Range<u32> {
+        let scaled = self.scaled();
+        scaled.index..scaled.index + scaled.size
+    }
+
+    fn plain(&self) -> Chunk<'c, AnyBuffer> {
+        Chunk::new(self.program(), self.scaled())
+    }
+
+    #[track_caller]
+    fn file(&self, code: Code, message: String, help: impl Into<String>) {
+        self.context.file(code, message, help);
+    }
+}
+
+/// The chunks in words: `input chunks 0..2 of rank 1`.
+impl std::fmt::Display for ChunkRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ChunkValue { rank, buffer, index, size } = self.value;
+        match size {
+            1 => write!(f, "{buffer} chunk {index} of rank {rank}"),
+            _ => write!(f, "{buffer} chunks {index}..{} of rank {rank}", index + size),
+        }
+    }
+}

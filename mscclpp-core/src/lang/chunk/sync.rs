@@ -1,0 +1,73 @@
+//! Signals of one rank that another waits for.
+
+use super::super::ChannelType;
+use super::ChunkRef;
+use crate::dsl::{MemoryChannel, PortChannel};
+use crate::vocab::{BufferKind, Sync};
+
+impl ChunkRef<'_> {
+    /// Tells rank `dst` that these chunks are at its `buffer[index]`, or may be taken or overwritten, as the program
+    /// means it.
+    #[track_caller]
+    pub fn signal(
+        &self,
+        dst: usize,
+        buffer: impl Into<Option<BufferKind>>,
+        index: impl TryInto<i64>,
+        sendtb: usize,
+        chan_type: ChannelType,
+    ) {
+        let Some(target) = self.remote("signal", dst, buffer.into(), index) else {
+            return;
+        };
+        match chan_type {
+            ChannelType::Sm => _ = self.memory(target, sendtb).signal(sendtb).sync(Sync::Before),
+            ChannelType::Proxy => _ = self.port(target, sendtb).signal(sendtb).sync(Sync::Before),
+        }
+    }
+
+    /// Waits for the signal that rank `src` gave for its `buffer[index]` and these chunks.
+    #[track_caller]
+    pub fn wait(
+        &self,
+        src: usize,
+        buffer: impl Into<Option<BufferKind>>,
+        index: impl TryInto<i64>,
+        recvtb: usize,
+        chan_type: ChannelType,
+    ) {
+        let Some(source) = self.remote("wait", src, buffer.into(), index) else {
+            return;
+        };
+        // The signal's channel is named by the sender's buffer first.
+        let ends = [self.value.rank, source.value.rank];
+        let buffers = [source.buffer(), self.buffer()];
+        let channel = self.context.channel(ends, chan_type.kind(), recvtb, buffers);
+        let program = self.context.program();
+        match chan_type {
+            ChannelType::Sm => _ = MemoryChannel::new(program, channel).wait(recvtb).sync(Sync::After),
+            ChannelType::Proxy => _ = PortChannel::new(program, channel).wait(recvtb).sync(Sync::After),
+        }
+    }
+
+    /// Waits until what was put to rank `dst` over a proxy has left these chunks.
+    ///
+    /// # Errors
+    /// Files M0022 over [`ChannelType::Sm`], which has nothing to wait for.
+    #[track_caller]
+    pub fn flush(
+        &self,
+        dst: usize,
+        buffer: impl Into<Option<BufferKind>>,
+        index: impl TryInto<i64>,
+        sendtb: usize,
+        chan_type: ChannelType,
+    ) {
+        let Some(target) = self.remote("flush", dst, buffer.into(), index) else {
+            return;
+        };
+        if self.only("flush", chan_type, ChannelType::Proxy, "leave the `flush` out: a put by the GPU has been done") {
+            self.port(target, sendtb).flush(sendtb).sync(Sync::After);
+        }
+    }
+}

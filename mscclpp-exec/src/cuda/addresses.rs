@@ -1,0 +1,64 @@
+//! Where the buffers of all ranks lie, of more ranks than fit into a kernel's argument: in tables on the devices.
+//!
+//! A graph has the table's address in it, and may be launched at any time, so a table that a captured launch uses is never
+//! written again.
+
+use super::driver;
+use super::memory::DeviceMemory;
+use super::stream::Stream;
+use super::world::Inner;
+use crate::error::Error;
+
+/// The tables of a run.
+#[derive(Default)]
+pub(super) struct Tables {
+    all: Vec<Table>,
+}
+
+struct Table {
+    bases: Vec<u64>,
+    /// By device.
+    memories: Vec<DeviceMemory>,
+    /// Whether a captured launch uses it.
+    captured: bool,
+}
+
+impl Tables {
+    /// A table with these addresses, by device. What is new waits until the devices are idle.
+    ///
+    /// # Errors
+    /// [`Error::Capturing`] for new addresses in a capture, [`Error::Driver`].
+    pub(super) fn with(&mut self, world: &Inner, bases: &[u64], stream: &Stream) -> Result<&[DeviceMemory], Error> {
+        let captured = stream.is_capturing()?;
+        let at = match self.all.iter().position(|table| table.bases == bases) {
+            Some(at) => at,
+            None if captured => {
+                let text = "cannot launch on buffers of so many ranks for the first time";
+                return Err(Error::Capturing { what: text.into() });
+            }
+            None => self.write(world, bases)?,
+        };
+        self.all[at].captured |= captured;
+        Ok(&self.all[at].memories)
+    }
+
+    /// Writes a new table, or one that nobody uses any more; its place.
+    fn write(&mut self, world: &Inner, bases: &[u64]) -> Result<usize, Error> {
+        let words = bytemuck::cast_slice(bases);
+        let Some(at) = self.all.iter().position(|table| !table.captured) else {
+            let hold = |device: &super::Device| DeviceMemory::holding(device.driver(), bases);
+            let memories = world.devices.iter().map(hold).collect::<driver::Result<_>>()?;
+            self.all.push(Table { bases: bases.to_vec(), memories, captured: false });
+            return Ok(self.all.len() - 1);
+        };
+        // Launches under way read it, on whatever stream; kernels of one device wait for those of others.
+        world.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
+        let table = &mut self.all[at];
+        table.bases.clear();
+        for (device, memory) in world.devices.iter().zip(&table.memories) {
+            device.driver().upload(memory.address(), words)?;
+        }
+        table.bases.extend(bases);
+        Ok(at)
+    }
+}

@@ -1,0 +1,219 @@
+//! What a proxy sends to ranks on other nodes, and takes from them: for each plan a TCP connection to each of them.
+//!
+//! Data goes from the device to a piece of page-locked memory, over the connection, to such a piece on the other side, and from
+//! there to the device; each side has two pieces for each way, so that copies and the network work at the same time. All that
+//! is sent to a rank arrives in the order of the requests, and a signal is written behind the data on the same stream.
+//!
+//! Messages say to which launch they belong. What belongs to a launch that the own device has not begun stays in the connection;
+//! data of one that it has finished is thrown away, as nobody waited for it. So a rank's memory is written to while it is in
+//! the launch, and at no other time.
+
+mod frame;
+mod receive;
+mod send;
+mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::frame::{Frame, kind};
+pub(in crate::cuda) use self::send::Put;
+use self::wire::{Lost, Wire};
+use super::memory::Memories;
+use super::staging::{Piece, Stagings};
+use crate::bootstrap::Bootstrap;
+use crate::cuda::device::Device;
+use crate::cuda::driver::{self, Handle, SharedDriver};
+use crate::cuda::proxy::Failure;
+use crate::error::{Cause, Error};
+use crate::process::Connection;
+
+/// How long after a connection's end its reason may take to arrive here.
+const HEARSAY: Duration = Duration::from_millis(200);
+
+/// Addresses that the device signals when it begins a launch and when it has finished its part.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cuda) struct Markers {
+    pub(in crate::cuda) begin: u64,
+    pub(in crate::cuda) end: u64,
+}
+
+/// A way to the ranks of other nodes that one rank sends to in a plan.
+pub(in crate::cuda) struct Wires {
+    driver: SharedDriver,
+    bootstrap: Arc<Bootstrap>,
+    memories: Arc<Memories>,
+    /// What arrives is copied here.
+    stream: Handle,
+    plan: u64,
+    markers: Markers,
+    /// Launches that the device has begun, and finished.
+    begun: u64,
+    ended: u64,
+    wires: Vec<Wire>,
+    /// Copies to the device, in their order: what is done after them, and from which piece.
+    arriving: VecDeque<(Handle, Piece)>,
+    /// Signals that were written to each counter.
+    signalled: BTreeMap<u64, u64>,
+    /// Whether others were told that this rank sends nothing more.
+    is_over: bool,
+    /// When something was sent or taken last.
+    moved: Instant,
+}
+
+impl Wires {
+    /// Ways to `peers`, which are connected later.
+    pub(in crate::cuda) fn new(
+        device: &Device,
+        bootstrap: &Arc<Bootstrap>,
+        (memories, stagings): (&Arc<Memories>, &Stagings),
+        plan: u64,
+        markers: Markers,
+        peers: &[u32],
+    ) -> driver::Result<Self> {
+        let driver = device.driver().clone();
+        let wire = |&peer: &u32| {
+            Ok(Wire {
+                peer,
+                connection: None,
+                staging: stagings.of(peer, &driver)?,
+                outgoing: VecDeque::new(),
+                incoming: None,
+                has_left: false,
+                lost: None,
+            })
+        };
+        let wires = peers.iter().map(wire).collect::<driver::Result<_>>()?;
+        Ok(Self {
+            stream: driver.create_stream()?,
+            driver,
+            bootstrap: Arc::clone(bootstrap),
+            memories: Arc::clone(memories),
+            plan,
+            markers,
+            begun: 0,
+            ended: 0,
+            wires,
+            arriving: VecDeque::new(),
+            signalled: BTreeMap::new(),
+            is_over: false,
+            moved: Instant::now(),
+        })
+    }
+
+    /// Ranks that have no connection yet, ascending.
+    pub(in crate::cuda) fn unconnected(&self) -> Vec<u32> {
+        self.wires.iter().filter(|wire| wire.connection.is_none()).map(|wire| wire.peer).collect()
+    }
+
+    /// The connection to a rank.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub(in crate::cuda) fn connect(&mut self, peer: u32, stream: TcpStream) -> Result<(), Error> {
+        let connection = Connection::new(peer, stream)?;
+        if let Some(wire) = self.wires.iter_mut().find(|wire| wire.peer == peer) {
+            wire.connection = Some(connection);
+        }
+        Ok(())
+    }
+
+    /// If a signal is one of the markers, notes what it says.
+    pub(in crate::cuda) fn mark(&mut self, signal: u64) -> bool {
+        if signal == self.markers.begin {
+            self.begun += 1;
+            self.moved = Instant::now();
+        } else if signal == self.markers.end {
+            self.ended = self.begun;
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Whether the device is in a launch.
+    fn is_in_launch(&self) -> bool {
+        self.begun > self.ended
+    }
+
+    /// Sends and takes as much as goes without waiting; whether that was anything. `done`: batches of the proxy whose copies
+    /// are done.
+    pub(in crate::cuda) fn pump(&mut self, done: u64) -> Result<bool, Failure> {
+        let mut progress = self.land()?;
+        for at in 0..self.wires.len() {
+            let wire = &mut self.wires[at];
+            match wire.send(done) {
+                Ok(sent) => progress |= sent,
+                Err(_) => wire.lose(Lost::Gone),
+            }
+            // Between launches there is nothing to take.
+            if self.is_in_launch() {
+                progress |= self.take(at)?;
+            }
+        }
+        if progress {
+            self.moved = Instant::now();
+        } else if self.is_in_launch() || !self.is_idle() {
+            self.look()?;
+        }
+        Ok(progress)
+    }
+
+    /// Looks whether somebody is gone without whom there is no going on.
+    fn look(&self) -> Result<(), Failure> {
+        if let Err(error) = self.bootstrap.check_alive() {
+            return Err(Failure::Cause(Cause::Group(Box::new(error))));
+        }
+        // Who died is to be named, not who noticed it first.
+        let late =
+            |wire: &Wire| wire.lost.filter(|(since, _)| since.elapsed() > HEARSAY).map(|(_, how)| (wire.peer, how));
+        match self.wires.iter().find_map(late) {
+            Some((peer, Lost::GaveUp)) => Err(Failure::Cause(Cause::GaveUp { peer })),
+            Some((peer, Lost::Gone)) => Err(Failure::Cause(Cause::Gone { peer })),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all is sent, and what came is on the device.
+    pub(in crate::cuda) fn is_idle(&self) -> bool {
+        self.arriving.is_empty() && self.wires.iter().all(Wire::is_idle)
+    }
+
+    /// If something is to be sent and nothing went for so long: why there is no more waiting.
+    pub(in crate::cuda) fn find_late(&self, patience: Duration) -> Option<Cause> {
+        let late = self.moved.elapsed() > patience;
+        let wire = self.wires.iter().find(|wire| late && !wire.is_idle())?;
+        Some(Cause::Deadline { after: patience, absent: vec![wire.peer], silent: Vec::new() })
+    }
+
+    /// Tells the others that this rank sends nothing more: that it leaves, if all is done, or cannot go on.
+    pub(in crate::cuda) fn finish(&mut self, in_order: bool) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let kind = if in_order && self.is_idle() { kind::LEAVES } else { kind::GIVES_UP };
+        let frame = Frame { plan: self.plan, launch: self.begun, kind, memory: 0, at: 0, bytes: 0 };
+        for wire in &mut self.wires {
+            let Some(connection) = &mut wire.connection else { continue };
+            // Behind a part of a message nothing can be said; who reads there finds the end.
+            if wire.outgoing.front().is_none_or(|first| !first.begun) {
+                connection.push(bytemuck::bytes_of(&frame).iter().copied());
+                let _ = connection.write();
+            }
+            connection.finish();
+        }
+    }
+}
+
+impl Drop for Wires {
+    fn drop(&mut self) {
+        // Failures cannot be mended here.
+        let _ = self.driver.synchronize(self.stream);
+        for (event, _) in self.arriving.drain(..) {
+            let _ = self.driver.destroy_event(event);
+        }
+        let _ = self.driver.destroy_stream(self.stream);
+    }
+}

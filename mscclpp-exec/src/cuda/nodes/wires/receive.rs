@@ -1,0 +1,116 @@
+//! What comes from other ranks, on its way to the device.
+
+use super::Wires;
+use super::frame::{Frame, kind, malformed};
+use super::wire::{Incoming, Lost};
+use crate::cuda::driver;
+use crate::cuda::nodes::staging::{PIECE, Piece, Way};
+use crate::cuda::proxy::Failure;
+use crate::process::Header;
+
+impl Wires {
+    /// Makes pieces free whose bytes are on the device.
+    pub(super) fn land(&mut self) -> driver::Result<bool> {
+        let mut progress = false;
+        while let Some(&(event, _)) = self.arriving.front() {
+            if !self.driver.is_done(event)? {
+                break;
+            }
+            self.arriving.pop_front();
+            self.driver.destroy_event(event)?;
+            progress = true;
+        }
+        Ok(progress)
+    }
+
+    /// Takes what has come from a rank for launches that the device has begun.
+    pub(super) fn take(&mut self, at: usize) -> Result<bool, Failure> {
+        let mut progress = false;
+        loop {
+            let wire = &mut self.wires[at];
+            let Some(connection) = &mut wire.connection else { break };
+            if wire.incoming.is_none() {
+                match connection.take_header() {
+                    Some(frame) => wire.incoming = Some(Incoming { frame, piece: None, taken: 0 }),
+                    None => {
+                        if connection.is_closed() && !wire.has_left {
+                            wire.lose(Lost::Gone);
+                        }
+                        break;
+                    }
+                }
+            }
+            let Some(incoming) = &mut wire.incoming else { break };
+            let frame = incoming.frame;
+            if frame.plan != self.plan || frame.bytes() > PIECE {
+                return Err(malformed(wire.peer, &frame));
+            }
+            if frame.launch > self.begun {
+                break;
+            }
+            if frame.kind == kind::DATA {
+                if incoming.piece.is_none() {
+                    incoming.piece = wire.staging.take(Way::In);
+                }
+                let Some(piece) = &mut incoming.piece else { break };
+                // SAFETY: the piece was free, so no copy from it is under way, and the next one begins when it is full.
+                let to = unsafe { piece.bytes_mut(frame.bytes) };
+                let n = connection.take_bytes(&mut to[incoming.taken..]);
+                incoming.taken += n;
+                progress |= n > 0;
+                if incoming.taken < frame.bytes as usize {
+                    if n > 0 {
+                        continue;
+                    }
+                    if connection.is_closed() {
+                        wire.lose(Lost::Gone);
+                    }
+                    break;
+                }
+            }
+            let piece = incoming.piece.take();
+            wire.incoming = None;
+            self.accept(at, frame, piece)?;
+            progress = true;
+        }
+        Ok(progress)
+    }
+
+    /// Does what a message says, whose bytes are in a piece.
+    fn accept(&mut self, at: usize, frame: Frame, piece: Option<Piece>) -> Result<(), Failure> {
+        let Frame { kind, launch, memory, at: first, bytes, .. } = frame;
+        let peer = self.wires[at].peer;
+        let malformed = || malformed(peer, &frame);
+        let is_late = launch <= self.ended;
+        match kind {
+            // Nobody has waited for it.
+            kind::DATA | kind::ZEROS if is_late => {}
+            kind::DATA => {
+                let to = self.memories.resolve(memory, first, bytes).ok_or_else(malformed)?;
+                let piece = piece.ok_or_else(malformed)?;
+                let event = self.driver.create_event()?;
+                let copied = self.driver.copy(to, piece.device(), bytes, self.stream);
+                let copied = copied.and_then(|()| self.driver.record(event, self.stream));
+                // Not free for others, even if it is not known when it is done.
+                self.arriving.push_back((event, piece));
+                copied?;
+            }
+            kind::ZEROS => {
+                let to = self.memories.resolve(memory, first, bytes).ok_or_else(malformed)?;
+                self.driver.zero_on(to, bytes, self.stream)?;
+            }
+            kind::SIGNAL => {
+                let counter = self.memories.resolve(memory, first, 8).filter(|counter| counter.is_multiple_of(8));
+                let counter = counter.ok_or_else(malformed)?;
+                // Only one channel signals a counter.
+                let signals = self.signalled.entry(counter).or_default();
+                *signals += 1;
+                self.driver.write_value(counter, *signals, self.stream)?;
+            }
+            kind::LEAVES => self.wires[at].has_left = true,
+            kind::GIVES_UP => self.wires[at].lose(Lost::GaveUp),
+            _ => return Err(malformed()),
+        }
+        Ok(())
+    }
+}

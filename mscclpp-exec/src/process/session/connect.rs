@@ -1,0 +1,102 @@
+//! How the ranks of a node find each other.
+
+use std::collections::VecDeque;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::super::calls::{Calls, RING};
+use super::super::options::Options;
+use super::super::seats::Seats;
+use super::super::wire::Wires;
+use super::Session;
+use super::wait::HEARSAY;
+use crate::bootstrap::Bootstrap;
+use crate::error::Error;
+use crate::shm::{Cells, Door, Mesh, Segment};
+
+impl Session {
+    /// Connects the ranks of a node.
+    pub(crate) fn new(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
+        let rank = bootstrap.rank();
+        let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
+        let node = nodes[rank as usize];
+        let locals: Vec<u32> = (0..).zip(&nodes).filter(|(_, on)| **on == node).map(|(peer, _)| peer).collect();
+        let me = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
+        let door = Door::open()?;
+        let seats = Seats::mine();
+        let all = bootstrap.all_gather(&[door.key().as_slice(), seats.bytes()].concat())?;
+        let key = |peer: &u32| -> Result<([u8; 32], Seats), Error> {
+            let key = all.get(*peer as usize).and_then(|sent| sent.split_first_chunk());
+            let key = key.map(|(key, seats)| (*key, Seats::from_bytes(seats)));
+            key.ok_or_else(|| Error::Lost { peer: *peer, why: "it sent no local address".into() })
+        };
+        let (keys, all_seats): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
+        let deadline = Instant::now() + options.deadline;
+        let mesh = door.connect(me, &keys, deadline).map_err(|error| name(error, &locals, &bootstrap))?;
+        let segment = share(me, &mesh, &locals, &bootstrap, deadline)?;
+        Ok(Self {
+            calls: Calls::new(Cells::new(Arc::new(segment)), me, locals.len()),
+            crowded: seats.are_short(&all_seats),
+            compared: vec![0; locals.len()].into(),
+            bootstrap,
+            options,
+            nodes,
+            wires: Wires::default(),
+            locals,
+            me,
+            mesh,
+            number: 0,
+            history: [(0, 0); RING as usize],
+            texts: VecDeque::new(),
+            launches: 0,
+            broken: None,
+            plans: Vec::new(),
+            regions: Vec::new(),
+            allocations: 0,
+            staging: [None, None],
+            ring: None,
+            packets: Vec::new(),
+        })
+    }
+}
+
+/// The segment of calls, which the first rank of the node brings.
+fn share(me: usize, mesh: &Mesh, locals: &[u32], bootstrap: &Bootstrap, deadline: Instant) -> Result<Segment, Error> {
+    let bytes = Calls::bytes(locals.len());
+    if me == 0 {
+        let (segment, file) = Segment::new(bytes, "calls")?;
+        segment.reserve(&file, "calls")?;
+        for place in 1..locals.len() {
+            mesh.send(place, &[], &[file.as_fd()]).map_err(|error| name(error, locals, bootstrap))?;
+        }
+        return Ok(segment);
+    }
+    let late = || {
+        bootstrap.check_alive()?;
+        let why = "it did not share its segment of calls in time".into();
+        if Instant::now() > deadline { Err(Error::Lost { peer: 0, why }) } else { Ok(()) }
+    };
+    let sent = mesh.receive(0, late).map_err(|error| name(error, locals, bootstrap))?;
+    let file = sent.files.into_iter().next();
+    Segment::open(file.ok_or_else(|| lost_descriptor(locals[0]))?, bytes)
+}
+
+/// A descriptor that a peer has sent and that did not arrive.
+#[cold]
+pub(in super::super) fn lost_descriptor(peer: u32) -> Error {
+    let what = format!("receive the descriptor of rank {peer}'s memory");
+    let why = "this process has as many descriptors as it may have; raise the limit with `ulimit -n`".into();
+    Error::System { what, why }
+}
+
+/// Puts the rank into an error that names a place; or who took that rank with it, which the group is about to hear.
+pub(super) fn name(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
+    match error {
+        Error::Lost { peer, why } => match bootstrap.failure_within(HEARSAY) {
+            Some(first) => first.into(),
+            None => Error::Lost { peer: locals.get(peer as usize).copied().unwrap_or(peer), why },
+        },
+        other => other,
+    }
+}

@@ -1,0 +1,109 @@
+//! Waiting for peers, and what ends it.
+
+use std::time::{Duration, Instant};
+
+use super::super::calls::RING;
+use super::Session;
+use crate::error::{Cause, Error};
+
+/// Rounds that a rank spins before it lets others have its processor, about a hundred microseconds.
+pub(in super::super) const SPINS: u32 = 2000;
+
+/// Rounds that it then spends so before it sleeps.
+pub(in super::super) const YIELDS: u32 = 1000;
+
+/// Passes a little time in a spin: at first none, as a peer on its way is here within a few looks.
+#[inline]
+pub(in super::super) fn spin(rounds: u32) {
+    if rounds > 64 {
+        std::hint::spin_loop();
+    }
+}
+
+/// How long a rank sleeps at most before it looks whether its peers are alive.
+pub(in super::super) const NAP: Duration = Duration::from_millis(2);
+
+/// How long after a peer gave up its reason may take to arrive here.
+pub(super) const HEARSAY: Duration = Duration::from_millis(200);
+
+impl Session {
+    /// Waits outside of a launch until something is so; fails when a peer is gone or nothing is so until the deadline.
+    #[cold]
+    pub(super) fn wait_for(&mut self, mut is_so: impl FnMut(&mut Self) -> Result<bool, Error>) -> Result<(), Error> {
+        let mut since: Option<Instant> = None;
+        let mut rounds = 0_u32;
+        while !is_so(self)? {
+            rounds += 1;
+            if rounds < SPINS && !self.crowded {
+                spin(rounds);
+                continue;
+            }
+            if rounds < SPINS + YIELDS {
+                std::thread::yield_now();
+                continue;
+            }
+            self.check_peers(*since.get_or_insert_with(Instant::now))?;
+            let drowsy = self.calls.lie_down();
+            if is_so(self)? {
+                self.calls.get_up();
+                break;
+            }
+            self.calls.sleep(drowsy, NAP);
+        }
+        Ok(())
+    }
+
+    /// Fails if a wait that began at `since` is of no use.
+    fn check_peers(&mut self, since: Instant) -> Result<(), Error> {
+        // A peer that gave up because of this very call says so by its call.
+        for place in self.peers() {
+            self.compare(place)?;
+        }
+        let why = |what| format!("{what}, while rank {} waited for it", self.rank());
+        let error = match self.find_cause() {
+            Some(Cause::Group(error)) => Error::Group(error),
+            Some(Cause::Gone { peer }) => Error::Lost { peer, why: why("its connection was closed") },
+            Some(Cause::GaveUp { peer }) => Error::Lost { peer, why: why("it has given up") },
+            _ if since.elapsed() < self.options.deadline => return Ok(()),
+            _ => {
+                let absent = self.peers().find(|&place| !self.is_compared(place));
+                let peer = self.locals[absent.unwrap_or(self.me)];
+                let call = self.text_of(self.history[(self.number % RING) as usize].1).unwrap_or_default();
+                let why = format!("it did not make call {} ({call}) within {:?}", self.number, self.options.deadline);
+                Error::Lost { peer, why }
+            }
+        };
+        self.give_up(&error);
+        Err(error)
+    }
+
+    /// Why nobody needs to be waited for any longer, if so.
+    #[cold]
+    pub(in super::super) fn find_cause(&self) -> Option<Cause> {
+        if let Some(cause) = self.find_first_cause() {
+            return Some(cause);
+        }
+        let place = self.calls.find_given_up()?;
+        // A peer may give up because of what is about to be seen here too: who died or stopped is to be named, not who
+        // heard of it first.
+        let until = Instant::now() + HEARSAY;
+        while Instant::now() < until {
+            std::thread::sleep(HEARSAY / 100);
+            if let Some(cause) = self.find_first_cause() {
+                return Some(cause);
+            }
+        }
+        Some(Cause::GaveUp { peer: self.locals[place] })
+    }
+
+    /// A cause that is not a consequence of another one.
+    #[cold]
+    fn find_first_cause(&self) -> Option<Cause> {
+        // Who has finished this call may leave, and who has given up has a reason.
+        let needed = |place| !self.calls.has_left_after(place, self.number) && !self.calls.has_given_up(place);
+        if let Some(place) = self.mesh.find_lost(needed) {
+            return Some(Cause::Gone { peer: self.locals[place] });
+        }
+        self.bootstrap.check_alive().err().map(|error| Cause::Group(Box::new(error)))
+    }
+}

@@ -1,0 +1,58 @@
+//! Ranks that call something else, and faults while collectives run.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::process::Process;
+use crate::round::{FOREVER, Round, names};
+
+/// One does something else than the others, and all say who and what.
+pub(crate) fn otherwise_than_the_others(round: Round, what: &str, expected: &str) {
+    let work = |rank| if rank == round.victim { what } else { "messages" };
+    let start = |rank| Process::start_as(work(rank), rank, round.size, round.port, FOREVER, &round.secret);
+    let all: Vec<_> = (0..round.size).map(start).collect();
+    let victim = format!("rank {}", round.victim);
+    for process in all {
+        let itself = process.name == victim;
+        let said = process.outcome();
+        // Who leaves in order has nothing to complain of.
+        if !(itself && what == "leaves") {
+            assert!(names(&said, &victim) && said.contains(expected), "{said}");
+        }
+    }
+}
+
+pub(crate) fn collective_calls(round: Round) {
+    for process in round.start_collectives(50) {
+        assert_eq!(process.outcome(), "ok");
+    }
+}
+
+pub(crate) fn killed_in_a_collective(mut round: Round) {
+    let mut all = round.start_collectives(FOREVER);
+    let victim = all.remove(round.victim as usize);
+    assert!(victim.wait_connected());
+    round.pause(Duration::from_millis(30));
+    drop(victim);
+    round.named_by(all);
+}
+
+/// Somewhere between its first instruction and its first calls: while memory is shared.
+pub(crate) fn killed_while_it_prepares(mut round: Round) {
+    let mut all = round.start_collectives(FOREVER);
+    round.pause(Duration::from_millis(60));
+    drop(all.remove(round.victim as usize));
+    round.named_by(all);
+}
+
+pub(crate) fn stopped_in_a_collective(mut round: Round) {
+    let mut all = round.start_collectives(FOREVER);
+    let victim = all.remove(round.victim as usize);
+    assert!(victim.wait_connected());
+    round.pause(Duration::from_millis(30));
+    victim.signal(Signal::STOP);
+    round.named_by(all);
+    victim.signal(Signal::CONT);
+    assert_ne!(victim.outcome(), "ok");
+}

@@ -1,0 +1,113 @@
+//! Ranks meet, or who should not be there.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::process::Process;
+use crate::round::{FOREVER, Round, names};
+use crate::{HANG, TIMEOUT};
+
+pub(crate) fn nothing(round: Round) {
+    for process in round.start_all(20) {
+        assert_eq!(process.outcome(), "ok");
+    }
+}
+
+pub(crate) fn strangers_on_the_port(mut round: Round) {
+    let root = round.start(0, 20);
+    let mut strangers = Vec::new();
+    let until = Instant::now() + HANG;
+    while strangers.len() < 40 && Instant::now() < until {
+        if let Ok(mut stranger) = TcpStream::connect((Ipv4Addr::LOCALHOST, round.port)) {
+            let length = round.random.below(200);
+            // Every second one begins like one of us.
+            let mut bytes = if length.is_multiple_of(2) { b"MSCB\x02\x00\x00\x00".to_vec() } else { Vec::new() };
+            bytes.extend((0..length).map(|_| round.random.below(256) as u8));
+            let _ = stranger.write_all(&bytes);
+            strangers.push(stranger);
+        }
+    }
+    // They go on talking slowly while the ranks meet.
+    let talk = thread::spawn(move || {
+        for _ in 0..200 {
+            strangers.iter_mut().for_each(|stranger| drop(stranger.write_all(b"M")));
+            thread::sleep(Duration::from_millis(2));
+        }
+    });
+    let others: Vec<_> = (1..round.size).map(|rank| round.start(rank, 20)).collect();
+    for process in [root].into_iter().chain(others) {
+        assert_eq!(process.outcome(), "ok");
+    }
+    talk.join().unwrap();
+}
+
+pub(crate) fn another_secret(mut round: Round) {
+    round.victim = round.victim.max(1);
+    let secret = |rank| if rank == round.victim { "0".repeat(32) } else { round.secret.clone() };
+    let mut all: Vec<_> =
+        (0..round.size).map(|rank| Process::start(rank, round.size, round.port, 1, &secret(rank))).collect();
+    let said = all.remove(round.victim as usize).outcome();
+    assert!(said.contains("has another secret"), "{said}");
+    round.named_by(all);
+}
+
+pub(crate) fn two_jobs_on_one_port(round: Round) {
+    // Longer than the second one tries.
+    let first = round.start_all(2500);
+    assert!(first[0].wait_connected());
+    let second: Vec<_> =
+        (0..round.size).map(|rank| Process::start(rank, round.size, round.port, 1, &"f".repeat(32))).collect();
+    for (rank, process) in second.into_iter().enumerate() {
+        let said = process.outcome();
+        let expected = if rank == 0 { "another process listens there" } else { "has another secret" };
+        assert!(said.contains(expected), "rank {rank}: {said}");
+    }
+    for process in first {
+        assert_eq!(process.outcome(), "ok");
+    }
+}
+
+pub(crate) fn the_same_rank_twice(mut round: Round) {
+    round.victim = round.victim.max(1);
+    // With one rank missing, so that both come before all are there.
+    round.size += 1;
+    let missing = round.size - 1;
+    let twin = round.start(round.victim, FOREVER);
+    let all: Vec<_> = (0..missing).map(|rank| round.start(rank, FOREVER)).chain([twin]).collect();
+    for process in all {
+        let said = process.outcome();
+        let expected = format!("two processes say that they are rank {}", round.victim);
+        // Who comes after the end finds the port closed.
+        assert!(said.starts_with(&expected) || said.contains("did not reach rank 0"), "{said}");
+    }
+}
+
+pub(crate) fn another_size(mut round: Round) {
+    round.victim = round.victim.max(1);
+    let size = |rank| if rank == round.victim { round.size + 1 } else { round.size };
+    let all: Vec<_> =
+        (0..round.size).map(|rank| Process::start(rank, size(rank), round.port, 1, &round.secret)).collect();
+    let expected = format!("expects {} ranks, rank 0 expects {} ranks", round.size + 1, round.size);
+    for process in all {
+        let said = process.outcome();
+        let late = said.contains("did not reach rank 0");
+        assert!(late || (names(&said, &format!("rank {}", round.victim)) && said.contains(&expected)), "{said}");
+    }
+}
+
+pub(crate) fn too_late(round: Round) {
+    let all: Vec<_> = (0..round.size).filter(|rank| *rank != round.victim).map(|rank| round.start(rank, 1)).collect();
+    thread::sleep(Duration::from_secs_f64(TIMEOUT + 1.0));
+    let late = round.start(round.victim, 1);
+    round.named_by(all);
+    assert_ne!(late.outcome(), "ok");
+}
+
+pub(crate) fn without_rank_0(round: Round) {
+    for rank in 1..round.size {
+        let said = round.start(rank, 1).outcome();
+        assert!(said.starts_with(&format!("rank {rank} did not reach rank 0 at")), "{said}");
+    }
+}

@@ -1,0 +1,124 @@
+//! What a rank does, in a process of its own.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::bootstrap::Bootstrap;
+use mscclpp_exec::comm::Communicator;
+use mscclpp_exec::group::{Error, Group};
+
+use crate::round::FOREVER;
+
+/// One rank. Started by the test below, which sets its environment.
+#[test]
+#[ignore = "a rank of the fault tests, which start it"]
+fn one_of_a_job() {
+    let before = census();
+    let outcome = match std::env::var("FAULT_WORK").as_deref() {
+        Ok("collectives") => collectives(),
+        Ok("survive") => survive(),
+        Ok(other) if other != "messages" => otherwise(other),
+        _ => messages(),
+    };
+    // The goodbye has ended by now, or its second is over; a thread may still be on its way out.
+    let until = Instant::now() + Duration::from_secs(5);
+    while census() != before && Instant::now() < until {
+        thread::sleep(Duration::from_millis(5));
+    }
+    if census() != before {
+        say(&format!("leak: {before:?} file descriptors and threads became {:?}", census()));
+    }
+    match outcome {
+        Ok(()) => say("end: ok"),
+        Err(error) => say(&format!("end: {error}")),
+    }
+}
+
+/// A line for the test, apart from those of the test harness.
+fn say(line: &str) {
+    println!("\n@{line}");
+}
+
+/// File descriptors and threads of this process.
+fn census() -> (usize, usize) {
+    let count = |what: &str| fs::read_dir(format!("/proc/self/{what}")).map_or(0, Iterator::count);
+    (count("fd"), count("task"))
+}
+
+/// How often the environment says that ranks call.
+fn rounds() -> u32 {
+    std::env::var("FAULT_CALLS").unwrap().parse().unwrap()
+}
+
+/// All kinds of calls of a bootstrap.
+fn messages() -> Result<(), Error> {
+    let group = Bootstrap::from_env()?;
+    say("connected");
+    talk(&group, rounds())
+}
+
+/// Does something else than the others, which make all kinds of calls.
+fn otherwise(what: &str) -> Result<(), Error> {
+    let group = Bootstrap::from_env()?;
+    say("connected");
+    talk(&group, 3)?;
+    match what {
+        "leaves" => return Ok(()),
+        "gives up" => group.abort("on purpose"),
+        "calls something else" => drop(group.all_gather(&[])?),
+        // The others' failure is how it learns of that.
+        "misses a call" => {
+            while group.check_alive().is_ok() {
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        other => panic!("nobody does `{other}`"),
+    }
+    group.check_alive()?;
+    Ok(())
+}
+
+/// Calls until somebody is lost, then goes on without.
+fn survive() -> Result<(), Error> {
+    let group = Bootstrap::from_env()?;
+    say("connected");
+    let Err(Error::Bootstrap(failure)) = talk(&group, FOREVER) else { unreachable!("the calls go on until they fail") };
+    let survivors = group.survive(&failure.lost())?;
+    assert_eq!(survivors.num_ranks() + 1, group.num_ranks());
+    drop(group);
+    talk(&survivors, rounds())
+}
+
+fn talk(group: &Bootstrap, rounds: u32) -> Result<(), Error> {
+    let (rank, ranks) = (group.rank(), group.num_ranks());
+    for round in 0..rounds {
+        group.barrier()?;
+        let parts = group.all_gather(&[rank as u8, round as u8])?;
+        assert!(parts.iter().enumerate().all(|(rank, part)| part[..] == [rank as u8, round as u8]), "{parts:?}");
+        group.send((rank + 1) % ranks, 5, &round.to_le_bytes())?;
+        assert_eq!(group.recv((rank + ranks - 1) % ranks, 5)?, round.to_le_bytes());
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Collective calls, of private and of shared memory, short and long.
+fn collectives() -> Result<(), Error> {
+    let communicator = Communicator::from_env()?;
+    let mut group = Group::new(communicator)?;
+    let (rank, ranks) = (group.rank(), group.size());
+    let mut shared = group.alloc::<u32>(1 << 16)?;
+    say("connected");
+    for round in 0..rounds() {
+        let mut private = vec![round + rank; if round % 2 == 0 { 7 } else { 30_001 }];
+        group.all_reduce(&mut private, ReduceOp::Sum)?;
+        let sum = ranks * round + (0..ranks).sum::<u32>();
+        assert!(private.iter().all(|found| *found == sum), "{sum}, {:?}", &private[..7]);
+        shared.fill(round);
+        group.all_reduce(&mut shared, ReduceOp::Max)?;
+        assert!(shared.iter().all(|found| *found == round));
+    }
+    group.barrier()
+}

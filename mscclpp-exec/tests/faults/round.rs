@@ -1,0 +1,85 @@
+//! What one round of faults has to itself.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, TcpListener};
+use std::thread;
+use std::time::Duration;
+
+use crate::process::Process;
+
+/// More calls than any round lasts.
+pub(crate) const FOREVER: u32 = 1 << 20;
+
+/// What a round has to itself.
+pub(crate) struct Round {
+    pub(crate) random: Random,
+    pub(crate) size: u32,
+    /// The rank to which it happens.
+    pub(crate) victim: u32,
+    pub(crate) port: u16,
+    pub(crate) secret: String,
+}
+
+impl Round {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        (0..8).for_each(|_| _ = random.below(2));
+        let size = 2 + random.below(3) as u32;
+        let victim = random.below(u64::from(size)) as u32;
+        // Below the ports that the system gives to callers, so that nobody else gets it meanwhile.
+        let port = loop {
+            let port = 20000 + random.below(12000) as u16;
+            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                break port;
+            }
+        };
+        let mut secret = String::new();
+        (0..32).for_each(|_| write!(secret, "{:x}", random.below(16)).unwrap());
+        Self { random, size, victim, port, secret }
+    }
+
+    pub(crate) fn start(&self, rank: u32, calls: u32) -> Process {
+        Process::start(rank, self.size, self.port, calls, &self.secret)
+    }
+
+    /// All ranks, which make collective calls.
+    pub(crate) fn start_collectives(&self, calls: u32) -> Vec<Process> {
+        let start = |rank| Process::start_as("collectives", rank, self.size, self.port, calls, &self.secret);
+        (0..self.size).map(start).collect()
+    }
+
+    pub(crate) fn start_all(&self, calls: u32) -> Vec<Process> {
+        (0..self.size).map(|rank| self.start(rank, calls)).collect()
+    }
+
+    /// Every survivor names the victim.
+    pub(crate) fn named_by(&self, survivors: Vec<Process>) {
+        let name = format!("rank {}", self.victim);
+        for process in survivors {
+            let who = process.name.clone();
+            let said = process.outcome();
+            assert!(names(&said, &name), "{who} does not name {name}: {said}");
+        }
+    }
+
+    pub(crate) fn pause(&mut self, most: Duration) {
+        thread::sleep(Duration::from_micros(self.random.below(most.as_micros() as u64)));
+    }
+}
+
+/// A small generator of numbers: rounds have to be repeatable, nothing else.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+}
+
+/// Whether a sentence names a rank, and not one whose number begins alike.
+pub(crate) fn names(said: &str, rank: &str) -> bool {
+    said.match_indices(rank).any(|(at, _)| !said[at + rank.len()..].starts_with(|c: char| c.is_ascii_digit()))
+}
