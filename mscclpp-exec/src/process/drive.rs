@@ -49,11 +49,17 @@ struct Pass {
     done: bool,
 }
 
+/// Naps that a rank takes beyond the deadline while it has not heard from all: the whole machine may have been held up, and
+/// a peer that is about to run is neither absent nor silent.
+const GRACE: u32 = 100;
+
 /// How long a rank has waited.
 #[derive(Default)]
 struct Idle {
     rounds: u32,
     since: Option<Instant>,
+    /// Naps beyond the deadline.
+    late: u32,
 }
 
 impl Drive<'_> {
@@ -273,8 +279,13 @@ impl Drive<'_> {
         let waited = since.elapsed();
         self.write_positions();
         let mut cause = self.session.find_cause();
-        if waited >= self.session.options.deadline {
-            cause = cause.or_else(|| Some(self.deadline()));
+        let left = self.session.options.deadline.saturating_sub(waited);
+        if cause.is_none() && left.is_zero() {
+            let (absent, silent) = self.unheard();
+            if (absent.is_empty() && silent.is_empty()) || idle.late >= GRACE {
+                cause = Some(Cause::Deadline { after: self.session.options.deadline, absent, silent });
+            }
+            idle.late += 1;
         }
         if let Some(cause) = cause {
             self.compare()?;
@@ -287,7 +298,7 @@ impl Drive<'_> {
             self.session.calls.wake(false);
             *idle = Idle::default();
         } else {
-            self.session.calls.sleep(asleep, NAP.min(self.session.options.deadline - waited));
+            self.session.calls.sleep(asleep, if left.is_zero() { NAP } else { NAP.min(left) });
         }
         Ok(())
     }
@@ -299,7 +310,8 @@ impl Drive<'_> {
         }
     }
 
-    fn deadline(&self) -> Cause {
+    /// Ranks of the node that have not begun the launch, and those that have and did not say where they stand.
+    fn unheard(&self) -> (Vec<u32>, Vec<u32>) {
         let absent: Vec<u32> = self.absent().collect();
         let mut silent = Vec::new();
         for place in self.session.peers() {
@@ -309,7 +321,7 @@ impl Drive<'_> {
                 silent.push(rank);
             }
         }
-        Cause::Deadline { after: self.session.options.deadline, absent, silent }
+        (absent, silent)
     }
 }
 

@@ -40,6 +40,9 @@ pub(super) struct PlanContext {
     last: AtomicU64,
 }
 
+/// Times that a position is read before it counts as unsaid: its writer may have lost the processor half way.
+const READS: u32 = 20;
+
 /// Lines of the segment that a plan's counters and positions lie in.
 pub(super) fn lines(program: &Program) -> usize {
     program.channels.len() + program.agents.len()
@@ -122,14 +125,23 @@ impl PlanContext {
     }
 
     /// Where a thread block of any rank of the node stood last in a call; `None` if its rank has not said so.
+    #[cold]
     pub(super) fn position(&self, agent: usize, call: u64) -> Option<State> {
         let line = self.cells.line(self.program.channels.len() + agent);
-        if line[0].load(Acquire) != call {
-            return None;
+        for _ in 0..READS {
+            let said = line[0].load(Acquire);
+            let words = std::array::from_fn(|i| line[1 + i].load(Relaxed));
+            fence(Acquire);
+            if said == call && line[0].load(Relaxed) == call {
+                return Some(State::from_words(call, words));
+            }
+            if said != 0 && said != call {
+                return None;
+            }
+            // It is being written, or was never.
+            std::thread::yield_now();
         }
-        let words = std::array::from_fn(|i| line[1 + i].load(Relaxed));
-        fence(Acquire);
-        (line[0].load(Relaxed) == call).then(|| State::from_words(call, words))
+        None
     }
 
     /// Whether launches depend on others' beginnings or ends at all.
