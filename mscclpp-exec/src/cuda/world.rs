@@ -31,8 +31,8 @@ pub struct World {
 /// Settings of a [`World`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// How long an operation waits before the launch gives up and says for what. In a world of several processes or threads also how much
-    /// later than the others one may launch: after that there is a new world to be made.
+    /// How long an operation waits before the launch gives up and says for what, 30 s by default as on the CPU. In a world of several
+    /// processes or threads also how much later than the others one may launch: after that there is a new world to be made.
     pub timeout: Duration,
     /// Most bytes of scratch of a plan, all ranks together.
     pub scratch_limit: u64,
@@ -57,7 +57,7 @@ pub struct Prepare {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            timeout: Duration::from_secs(10),
+            timeout: Duration::from_secs(30),
             scratch_limit: 1 << 36,
             scratch_pool: 1 << 26,
             multicast: true,
