@@ -5,7 +5,7 @@
 #   kernels/check.sh            checks; says so and succeeds where there is no compiler to be had. Builds a seventh of prebuilt/
 #                               again, another one each day, and compares it byte by byte
 #   kernels/check.sh --bless    writes resources.txt anew
-#   kernels/check.sh --full     looks at all types, and builds all of prebuilt/ again
+#   kernels/check.sh --full     looks at all types, builds all of prebuilt/ again, and compiles kernels for all shipped plans
 set -euo pipefail
 cd "$(dirname "$0")"
 target="${CARGO_TARGET_DIR:-$PWD/../target}"
@@ -99,9 +99,11 @@ else
 fi
 echo "prebuilt/ is what these sources give: $(cd "$work/prebuilt" && echo *.fatbin)"
 
-# The same sources, compiled at run time: for devices without machine code of their own, for plans, for the example.
+# The same sources, compiled at run time: for devices without machine code of their own, for plans, for the example. Registers of
+# kernels for plans are printed; what keeps anything on the stack is refused.
 nvrtc="${MSCCLPP_NVRTC:-$(ls "$(dirname "$(command -v nvcc)")"/../lib*/libnvrtc.so.1? 2>/dev/null | head -n 1 || true)}"
 if [ -n "$nvrtc" ]; then
+    [ "${1:-}" != --full ] || export MSCCLPP_ALL=1
     MSCCLPP_NVRTC="$nvrtc" cargo test -q --manifest-path ../Cargo.toml -p mscclpp-exec --test jit
 else
     echo "skipped: no NVRTC, so nothing was compiled as at run time"

@@ -24,9 +24,10 @@ fn main() {
         Some(reason) => println!("nvrtc: ignored: {reason}"),
     }
     type Test = (&'static str, fn() -> Result<(), Failed>);
-    let tests: [Test; 8] = [
+    let tests: [Test; 9] = [
         ("the_example_compiles", the_example_compiles),
         ("specialised_plans_compile", specialised_plans_compile),
+        ("specialised_switches_compile", specialised_switches_compile),
         ("the_interpreter_compiles", the_interpreter_compiles),
         ("messages_name_file_and_line", messages_name_file_and_line),
         ("what_was_compiled_is_kept", what_was_compiled_is_kept),
@@ -82,12 +83,30 @@ fn the_example_compiles() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Some of the shipped algorithms, others every day; all of them if `MSCCLPP_ALL` is set.
+/// Types and accumulators that need most of a kernel's registers, each in its own way.
+const TYPES: [(DataType, Accumulate); 5] = [
+    (DataType::F32, Accumulate::Native),
+    (DataType::BF16, Accumulate::Native),
+    (DataType::BF16, Accumulate::F32),
+    (DataType::U8, Accumulate::Native),
+    (DataType::F8E4M3, Accumulate::Native),
+];
+
+/// Registers of a thread: a multiprocessor has 65 536 for 1 024 threads, or for 512 that combine in a wider type.
+fn registers_of(accumulate: Accumulate) -> u32 {
+    if accumulate == Accumulate::Native { 64 } else { 128 }
+}
+
+/// An algorithm of each kind in these types, and some of the others, every day different ones; all on all devices if `MSCCLPP_ALL` is
+/// set.
 fn specialised_plans_compile() -> Result<(), Failed> {
+    const KINDS: [&str; 5] =
+        ["allreduce_packets", "allreduce_all_pairs", "allreduce_ring", "allreduce_switch", "allgather_ring_ports"];
     let day = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() as usize / 86_400);
     let all = std::env::var_os("MSCCLPP_ALL").is_some();
     for (number, algorithm) in algorithms::all().iter().enumerate() {
-        if !all && number % 12 != day % 12 {
+        let kind = KINDS.iter().position(|name| *name == algorithm.name());
+        if !all && kind.is_none() && number % 12 != day % 12 {
             continue;
         }
         let Some(&(ranks, node)) = [(8, 8), (8, 4)].iter().find(|&&(ranks, node)| algorithm.supports(ranks, node))
@@ -95,28 +114,56 @@ fn specialised_plans_compile() -> Result<(), Failed> {
             continue;
         };
         let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?);
-        let message = Message::new(DataType::F32, 8 << 10).any_size();
-        let source = match specialised_source(&plan, message) {
-            Err(NotSpecialised::TooLarge { .. }) => continue,
-            source => source?,
-        };
-        for device in DEVICES {
-            let (compiler, clock) = (Nvrtc::new(device)?, Instant::now());
-            let image = image(&compiler, &source).map_err(|error| format!("{}: {error}", algorithm.name()))?;
-            let took = clock.elapsed();
-            let lines = || image.log.lines().skip_while(|line| !line.contains("'mscclpp_specialised'"));
-            let find = |what: &str| lines().find(|line| line.contains(what)).map_or("", |line| line[16..].trim());
-            let (used, spilled) = (find("Used "), find("bytes spill stores"));
-            println!(
-                "{} {}: {} KiB in {:.1} s: {used}; {spilled}",
-                compiler.identity(),
-                algorithm.name(),
-                image.code.len() >> 10,
-                took.as_secs_f64()
-            );
-            let registers = used.split_whitespace().nth(1).ok_or("a number of registers")?;
-            assert!(registers.parse::<u32>()? <= 64, "1024 threads need them");
+        for (at, (dtype, accumulate)) in TYPES.into_iter().enumerate() {
+            if !all && kind.is_none() && at != day % TYPES.len() {
+                continue;
+            }
+            let message = Message::new(dtype, 8 << 10).accumulate(accumulate).any_size();
+            let source = match specialised_source(&plan, message) {
+                Err(NotSpecialised::TooLarge { .. }) => continue,
+                source => source?,
+            };
+            for (turn, device) in DEVICES.into_iter().enumerate() {
+                if all || (turn + at + number + day).is_multiple_of(DEVICES.len()) {
+                    let name = format!("{} {dtype} in {accumulate}", algorithm.name());
+                    fits(device, &name, &source, registers_of(accumulate))?;
+                }
+            }
         }
+    }
+    Ok(())
+}
+
+/// Reductions that may go through a switch are written so on devices that have multicast objects: here by hand.
+fn specialised_switches_compile() -> Result<(), Failed> {
+    let algorithm = algorithms::find("allreduce_switch").ok_or("no such algorithm")?;
+    let plan = Plan::new(&algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?);
+    for (dtype, accumulate) in TYPES {
+        let message = Message::new(dtype, 8 << 10).accumulate(accumulate).any_size();
+        let source = specialised_source(&plan, message)?;
+        let (before, call) = source.text().split_once("  reduce_even<").ok_or("a reduction")?;
+        let text = format!("{before}  reduce_by_switch_even<{}", call.replacen(">(", ">(launch, ", 1));
+        let name = format!("by switch, {dtype} in {accumulate}");
+        fits(DEVICES[1], &name, &Source::new("switch.cu", text), registers_of(accumulate))?;
+    }
+    Ok(())
+}
+
+/// Compiles a plan's kernel: nothing of it may be kept on the stack.
+fn fits(device: (u32, u32), name: &str, source: &Source, most: u32) -> Result<(), Failed> {
+    let (compiler, clock) = (Nvrtc::new(device)?, Instant::now());
+    let image = image(&compiler, source).map_err(|error| format!("{name}: {error}"))?;
+    let took = clock.elapsed().as_secs_f64();
+    let used = image.log.lines().skip_while(|line| !line.contains("'mscclpp_specialised'"));
+    let used = used.map(str::trim).find_map(|line| line.split_once("Used ")).ok_or("registers are told")?.1;
+    println!("{} {name}: {} KiB in {took:.1} s: {used}", compiler.identity(), image.code.len() >> 10);
+    let registers = used.split_whitespace().next().ok_or("a number of registers")?;
+    assert!(registers.parse::<u32>()? <= most, "{name}: threads have {most} registers each");
+    let mut frames = image.log.lines().filter(|line| line.contains("bytes stack frame")).peekable();
+    assert!(frames.peek().is_some(), "stacks are told");
+    for frame in frames {
+        let nothing = frame.ends_with(" 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads");
+        assert!(nothing, "{name}: {frame}");
     }
     Ok(())
 }

@@ -262,18 +262,25 @@ fn slices_anywhere(rig: &Rig) -> Result<(), Failed> {
         spec.collective.in_place = false;
         let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
         let message = Message::new(dtype, 3 * (31 + 17 * turn)).any_size();
-        anywhere(&World::new(&rig.device, 3), &plan, message, turn).map_err(|failed| at(name, &failed))?;
+        anywhere(&World::new(&rig.device, 3), &plan, message, Prepare::default(), turn)
+            .map_err(|failed| at(name, &failed))?;
     }
     Ok(())
 }
 
 /// One launch on slices that begin at any element, another one for each turn, rank and side, with bytes around them that nothing
 /// may touch. Plans that do not fit on the device are left out.
-pub(crate) fn anywhere(world: &World, plan: &Plan, message: Message, turn: u64) -> Result<(), Failed> {
+pub(crate) fn anywhere(
+    world: &World,
+    plan: &Plan,
+    message: Message,
+    prepare: Prepare,
+    turn: u64,
+) -> Result<(), Failed> {
     const AROUND: usize = 48;
     const CANARY: u8 = 0x77;
     let ranks = plan.num_ranks();
-    let mut run = match world.prepare(plan, message) {
+    let mut run = match world.prepare_with(plan, message, prepare) {
         Err(Error::NotResident { .. }) => return Ok(()),
         run => run?,
     };

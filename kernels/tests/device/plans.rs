@@ -6,7 +6,7 @@ use libtest_mimic::Failed;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::algorithms::{self, Placement, Shipped};
-use mscclpp_exec::cuda::World;
+use mscclpp_exec::cuda::{Prepare, World};
 use mscclpp_exec::{DataType, Message};
 
 use super::bits::{Pair, anywhere};
@@ -51,7 +51,7 @@ fn check(rig: &Rig, plan: &Plan) -> Result<(), Failed> {
         match Pair::new(&world, plan, message) {
             Ok(Some(mut pair)) => {
                 pair.check(if rig.small { 2 } else { 3 })?;
-                anywhere(&world, plan, message, turn)?;
+                anywhere(&world, plan, message, Prepare::default(), turn)?;
             }
             // More thread blocks than the device runs at once.
             Ok(None) => {}

@@ -8,10 +8,10 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use mscclpp_core::plan::{Op, OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::cuda::{NotSpecialised, Options, Prepare, World};
+use mscclpp_exec::cuda::{NotSpecialised, Options, Prepare, World, specialised_source};
 use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms};
 
-use super::bits::{Pair, shipped};
+use super::bits::{Pair, anywhere, shipped};
 use super::plans::plan_files;
 use super::stalls::without_first_signal;
 use super::{Rig, Test, at};
@@ -27,6 +27,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("specialised::shipped_algorithms", shipped_algorithms),
         Test::new("specialised::types_and_operations", types_and_operations),
         Test::new("specialised::any_length", any_length),
+        Test::new("specialised::any_address", any_address),
+        Test::new("specialised::wide_operations", wide_operations),
         Test::new("specialised::in_turn_with_the_interpreter", in_turn_with_the_interpreter),
         Test::new("specialised::stalls_are_reported_alike", stalls_are_reported_alike),
         Test::new("specialised::windows_of_operations", windows_of_operations),
@@ -110,6 +112,36 @@ fn any_length(rig: &Rig) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Buffers that begin anywhere, of a message that divides into vectors.
+fn any_address(rig: &Rig) -> Result<(), Failed> {
+    for name in ["allreduce_all_pairs", "allreduce_packets", "reducescatter_packets"] {
+        let plan = shipped(name, 3)?;
+        let world = World::new(&rig.device, 3);
+        for turn in 0..8 {
+            let message = Message::new(DataType::F32, 3 * 64).any_size();
+            anywhere(&world, &plan, message, SPECIALISE, turn)
+                .map_err(|failed| at(format_args!("{name}, turn {turn}"), &failed))?;
+        }
+    }
+    Ok(())
+}
+
+/// Operations of more operands than are looked at together, and of more than there are kernels for.
+fn wide_operations(rig: &Rig) -> Result<(), Failed> {
+    for (name, ranks) in [("allreduce_one_shot_packets", 11), ("allreduce_all_pairs", 18), ("allgather_packets", 18)] {
+        let plan = shipped(name, ranks)?;
+        let message = Message::new(DataType::F32, u64::from(ranks) * 16).any_size();
+        let world = World::new(&rig.device, ranks);
+        let Some(mut pair) = Pair::with(&world, &plan, message, SPECIALISE)? else { continue };
+        pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+        pair.check(1).map_err(|failed| at(format_args!("{name}, {ranks} ranks"), &failed))?;
+    }
+    match specialised_source(&shipped("allreduce_one_shot_packets", 66)?, Message::new(DataType::F32, 66 * 4)) {
+        Err(NotSpecialised::TooWide { sources, destinations, most }) if sources.max(destinations) > most => Ok(()),
+        other => Err(format!("{:?}", other.map(drop)).into()),
+    }
 }
 
 /// Both leave counters, flags and scratch as the other one expects them, eagerly and in graphs.

@@ -16,7 +16,7 @@ use super::join::Group;
 use super::multicast::NotMulticast;
 use super::proxy::{Failure, Proxies};
 use super::report::stall;
-use super::specialise::{Constants, NotSpecialised};
+use super::specialise::{Constants, NotSpecialised, VECTOR, is_even};
 use super::stream::{Lane, Stream, Used};
 use super::switch::{Groups, Multicasts, Switch, Window};
 use super::world::{Inner, Prepare};
@@ -47,7 +47,9 @@ pub struct Run {
 
 /// What is launched on one device.
 struct Part {
+    /// The interpreter, and what was written for the plan, if that is for messages of this size.
     execute: Handle,
+    written: Option<Handle>,
     divide: Handle,
     /// The kernel's argument, but for the buffers.
     launch: abi::Launch,
@@ -160,6 +162,7 @@ impl Run {
             true => context.parts.iter().map(write).collect(),
             false => Err(NotSpecialised::NotAsked),
         };
+        let even = prepare.specialise && is_even(program, &params);
         let sides = (0..world.ranks)
             .map(|rank| {
                 [Space::Input, Space::Output].map(|space| {
@@ -172,11 +175,11 @@ impl Run {
         for (at, ((&number, part), kernels)) in world.numbers.iter().zip(&context.parts).zip(kernels).enumerate() {
             let mut launch = launch;
             part.fill(&context, &mut launch);
-            let execute = written.as_ref().map_or(kernels.execute, |written| written[at]);
+            let written = written.as_ref().ok().filter(|_| even).map(|written| written[at]);
             let is_divided = |rank: u32| params.divide.is_some() && params.result(program, rank).is_some();
             let here = (0..ranks).filter(|&rank| world.device_of[rank as usize] == number);
             let divided = here.filter(|&rank| is_divided(rank)).collect();
-            parts.push(Part { execute, divide: kernels.divide, launch, divided });
+            parts.push(Part { execute: kernels.execute, written, divide: kernels.divide, launch, divided });
         }
         let specialised = written.map(drop);
         let bases = Vec::with_capacity(2 * ranks as usize);
@@ -203,10 +206,11 @@ impl Run {
         self.params.reduction
     }
 
-    /// Whether launches run a kernel that was written for the plan.
+    /// Whether there is a kernel that was written for the plan. Launches run it where the message divides into whole vectors of 16
+    /// bytes everywhere, at addresses that are multiples of 16, and all others run the interpreter.
     ///
     /// # Errors
-    /// Why they are interpreted.
+    /// Why all are interpreted.
     pub fn specialised(&self) -> Result<(), &NotSpecialised> {
         self.specialised.as_ref().map(|&()| ())
     }
@@ -383,10 +387,12 @@ impl Run {
                 part.launch.table = table.address();
             }
         }
-        self.enqueue(stream)
+        let even = self.bases.iter().all(|base| base.is_multiple_of(VECTOR));
+        self.enqueue(even, stream)
     }
 
-    fn enqueue(&self, stream: &Stream) -> Result<(), Error> {
+    /// `even`: whether kernels that were written for the plan are for these buffers.
+    fn enqueue(&self, even: bool, stream: &Stream) -> Result<(), Error> {
         let streams: SmallVec<[_; 8]> =
             self.world.devices.iter().map(|device| stream.on(device.driver())).collect::<Result<_, _>>()?;
         let mut gate = self.world.gate.lock().unwrap_or_else(PoisonError::into_inner);
@@ -394,7 +400,7 @@ impl Run {
         let lasts = streams.iter().zip(&mut gate.last);
         let mut launched = false;
         for ((device, part), (lane, last)) in self.world.devices.iter().zip(&self.parts).zip(lasts) {
-            if let Err(error) = self.enqueue_on(&**device.driver(), part, lane, last, &mut launched) {
+            if let Err(error) = self.enqueue_on(&**device.driver(), (part, even), lane, last, &mut launched) {
                 // Kernels that were launched must not wait for the one that was not. Those of a capture were not launched, and
                 // earlier launches have all that they need.
                 if launched && streams.len() > 1 && !stream.is_capturing().unwrap_or(false) {
@@ -409,7 +415,7 @@ impl Run {
     fn enqueue_on(
         &self,
         driver: &dyn Driver,
-        part: &Part,
+        (part, even): (&Part, bool),
         lane: &Arc<Lane>,
         last: &mut Option<Used>,
         launched: &mut bool,
@@ -420,6 +426,7 @@ impl Run {
         *last = Some(lane.used());
         let stream = lane.handle();
         let Part { execute, divide, launch, .. } = part;
+        let execute = part.written.as_ref().filter(|_| even).unwrap_or(execute);
         let argument = bytemuck::bytes_of(launch);
         // A driver refuses a launch of nothing.
         if launch.num_agents > 0 {

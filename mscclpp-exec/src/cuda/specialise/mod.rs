@@ -4,8 +4,10 @@
 //! stand one after the other, with their kinds, counts, slices and reduction as constants; thread blocks that do the same with
 //! other chunks and channels share a function. The source is compiled at run time ([`jit`](super::jit)). It calls the device
 //! functions that the interpreter calls, and takes the same argument, so that tables, counters, waits, reports and results are
-//! the same bit for bit, and both kinds of launches may follow one another.
+//! the same bit for bit, and both kinds of launches may follow one another. So the host runs the interpreter's kernel wherever a
+//! message does not divide into whole vectors ([`even`]).
 
+mod even;
 mod shape;
 mod write;
 
@@ -14,6 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use mscclpp_core::plan::Plan;
 use thiserror::Error;
 
+pub(super) use self::even::{VECTOR, is_even};
 use self::shape::Shapes;
 use super::abi;
 use super::device::Device;
@@ -53,6 +56,16 @@ pub enum NotSpecialised {
         blocks: usize,
         /// Most operations.
         most: usize,
+    },
+    /// A plan with an operation that has more operands than a specialised kernel holds.
+    #[error("an operation has {sources} sources and {destinations} destinations, expected at most {most} each")]
+    TooWide {
+        /// Its sources.
+        sources: u32,
+        /// Its destinations.
+        destinations: u32,
+        /// Most of each.
+        most: u32,
     },
     /// The specialised kernel needs more of the device than the interpreter.
     #[error("the device runs {fit} blocks of the specialised kernel at once, expected {blocks}")]
@@ -161,8 +174,7 @@ pub fn specialised_source(plan: &Plan, message: Message) -> Result<Source, NotSp
     source(&program, &agents, &switched, Constants::new(&program, &params, false))
 }
 
-/// `agents`: thread blocks, and behind them where the tables end. `switched`: operations that may have multicast addresses, which
-/// are left to the interpreter's functions.
+/// `agents`: thread blocks, and behind them where the tables end. `switched`: operations that may have multicast addresses.
 fn source(
     program: &Program,
     agents: &[abi::Agent],

@@ -7,6 +7,7 @@ use mscclpp_core::plan::OpKind;
 use super::super::abi;
 use super::super::tables;
 use super::NotSpecialised;
+use super::write::MOST_EACH;
 use crate::interpret::program::{Operand, Program, Space};
 
 /// One operation, as far as all blocks of a shape agree.
@@ -27,8 +28,6 @@ pub(super) struct Op {
     pub(super) body: u32,
     pub(super) unit: u64,
     pub(super) size: u32,
-    /// Whether all operands have the size of the first source.
-    pub(super) equal: bool,
     /// Sources and destinations that are packets.
     pub(super) packet_srcs: Vec<bool>,
     pub(super) packet_dsts: Vec<bool>,
@@ -63,8 +62,8 @@ pub(super) struct Shapes {
 
 impl Shapes {
     /// # Errors
-    /// [`NotSpecialised::TooLarge`] if there are more operations in all shapes than `most`. `switched`: operations that go through
-    /// switches.
+    /// [`NotSpecialised::TooLarge`] if there are more operations in all shapes than `most`, [`NotSpecialised::TooWide`].
+    /// `switched`: operations that go through switches.
     pub(super) fn new(
         program: &Program,
         agents: &[abi::Agent],
@@ -76,6 +75,9 @@ impl Shapes {
         let mut operations = 0;
         for agent in agents {
             let (mut block, ops) = of_block(program, agent, switched);
+            if let Some(&Op { srcs, dsts, .. }) = ops.iter().find(|op| op.srcs.max(op.dsts) > MOST_EACH) {
+                return Err(NotSpecialised::TooWide { sources: srcs, destinations: dsts, most: MOST_EACH });
+            }
             block.shape = match known.get(&ops) {
                 Some(&shape) => shape,
                 None => {
@@ -116,7 +118,6 @@ fn of_block(program: &Program, agent: &abi::Agent, switched: &[bool]) -> (Block,
     let ops = instrs.iter().zip(&switched[agent.first as usize..]).map(|(instr, &switched)| {
         let abi::Instr { action, flags, reduce, srcs, dsts, ids, count, body, unit, size, .. } =
             tables::lower(program, instr);
-        let operands = || program.srcs(instr).iter().chain(program.dsts(instr));
         let packets = |operand: &Operand| operand.space == Space::Packets;
         Op {
             kind: instr.kind,
@@ -137,7 +138,6 @@ fn of_block(program: &Program, agent: &abi::Agent, switched: &[bool]) -> (Block,
             body,
             unit,
             size,
-            equal: operands().all(|operand| operand.size == size),
             packet_srcs: program.srcs(instr).iter().map(packets).collect(),
             packet_dsts: program.dsts(instr).iter().map(packets).collect(),
         }

@@ -10,9 +10,8 @@ use crate::cuda::jit::Source;
 const WINDOW_PLACES: u32 = 192;
 const WINDOW_IDS: u32 = 96;
 
-/// Operands whose combination is unrolled; more are left to the interpreter's loops.
-const MOST_SRCS: u32 = 16;
-const MOST_DSTS: u32 = 16;
+/// Sources, and destinations, of an operation: a bit of a mask says of each whether it is packets, and all lie in the window.
+pub(super) const MOST_EACH: u32 = 64;
 
 /// The only kernel of a specialised module.
 pub(super) const KERNEL: &str = "mscclpp_specialised";
@@ -30,7 +29,7 @@ pub(super) fn source(shapes: &Shapes, names: [&str; 2], reduce: Option<u8>) -> S
             "\n/// {blocks} thread blocks.\n\
              DEV void shape_{number}(const Launch& launch, const Block& block, uint64_t sequence) {{\n"
         );
-        Writer { text: &mut text, ops, reduce, window: None, even: false, indent: 1 }.block(0, ops.len(), false);
+        Writer { text: &mut text, ops, reduce, window: None, loaded: false, indent: 1 }.block(0, ops.len(), false);
         text += "}\n";
     }
     text += "\nDEV_TABLE Block kBlocks[] = {\n";
@@ -67,8 +66,8 @@ struct Writer<'a> {
     reduce: Option<u8>,
     /// What the window holds at this place, whatever came before.
     window: Option<Window>,
-    /// Whether `even` is declared.
-    even: bool,
+    /// Whether it was ever filled.
+    loaded: bool,
     indent: usize,
 }
 
@@ -162,10 +161,10 @@ impl Writer<'_> {
         let Window { operands: (operand, operands_end), ids: (id, ids_end) } = window;
         let (operands, ids) = (operands_end - operand, ids_end - id);
         let what = format!("block.operand + {operand}, {operands}, block.id + {id}, {ids});");
-        let first = !std::mem::replace(&mut self.even, true);
+        let first = !std::mem::replace(&mut self.loaded, true);
         self.line(&match first {
-            true => format!("bool even = load_window(launch, sequence, {what}"),
-            false => format!("even = reload_window(launch, {what}"),
+            true => format!("load_window(launch, sequence, {what}"),
+            false => format!("reload_window(launch, {what}"),
         });
         self.window = Some(window);
     }
@@ -173,10 +172,14 @@ impl Writer<'_> {
     fn op(&mut self, at: usize, in_loop: bool) {
         let op = &self.ops[at];
         let header = in_loop.then(|| (0..at).rev().find(|&header| self.ops[header].action == action::LOOP));
-        let around = header.flatten().map(loop_name);
         let window = self.window.unwrap_or(Window { operands: (0, 0), ids: (0, 0) });
         let (first, id) = (op.operand - window.operands.0, op.id - window.ids.0);
         let comment = format!("  // {}", op.kind.name());
+        // Of those that move nothing only the host's proxy has something to do.
+        if op.size == 0 && matches!(op.action, action::COPY..=action::REDUCE | action::SWITCH | action::SWITCH_FORWARD)
+        {
+            return;
+        }
         if op.action != action::NOP {
             self.line(&format!("pc() = block.instr + {at};"));
         }
@@ -187,60 +190,43 @@ impl Writer<'_> {
                 format!("synchronise_as<{}, {}>(launch, {id}, {});", op.action, op.flags, op.ids)
             }
             _ => {
-                let unit = around.as_ref().map_or("0".to_owned(), |name| format!("{name}.unit"));
-                let interpret = format!("interpret<Arith>(launch, {unit});");
-                match self.fast(op, first) {
-                    Some(call) if op.size > 0 => {
-                        let piece = match op.slice {
-                            Slice::All => format!("piece_of(launch, {}, 0, 1)", op.size),
-                            Slice::Own(of) => format!("piece_of(launch, {}, block.slice, {of})", op.size),
-                            Slice::Of(index, of) => format!("piece_of(launch, {}, {index}, {of})", op.size),
-                        };
-                        let piece = match &around {
-                            Some(name) => format!("narrowed({piece}, {name})"),
-                            None => piece,
-                        };
-                        format!(
-                            "if (even) {};\n{:indent$}else {interpret}",
-                            call.replace("PIECE", &piece),
-                            "",
-                            indent = 2 * self.indent
-                        )
-                    }
-                    _ => interpret,
-                }
+                let piece = match op.slice {
+                    Slice::All => format!("piece_of(launch, {}, 0, 1)", op.size),
+                    Slice::Own(of) => format!("piece_of(launch, {}, block.slice, {of})", op.size),
+                    Slice::Of(index, of) => format!("piece_of(launch, {}, {index}, {of})", op.size),
+                };
+                let piece = match header.flatten().map(loop_name) {
+                    Some(name) => format!("narrowed({piece}, {name})"),
+                    None => piece,
+                };
+                format!("{}{piece});", self.call(op, first))
             }
         };
         self.line(&format!("{line}{comment}"));
     }
 
-    /// The function for an operation whose operands are even; `None` if only the interpreter has one.
-    fn fast(&self, op: &Op, first: u32) -> Option<String> {
-        let held = first + op.srcs + op.dsts <= WINDOW_PLACES;
-        if !op.equal || !held || op.srcs > MOST_SRCS || op.dsts > MOST_DSTS {
-            return None;
-        }
+    /// The call for an operation that moves or combines data, up to the piece that it is about.
+    fn call(&self, op: &Op, first: u32) -> String {
         let mask = |packets: &[bool]| {
-            packets.iter().enumerate().fold(0_u32, |mask, (at, &packet)| mask | u32::from(packet) << at)
+            packets.iter().enumerate().fold(0_u64, |mask, (at, &packet)| mask | u64::from(packet) << at)
         };
         let (srcs, dsts) = (op.srcs, op.dsts);
-        Some(match op.action {
-            action::COPY => format!("copy_even<{srcs}>({first}, PIECE)"),
-            action::PACK => format!("pack_even<{srcs}>({first}, PIECE)"),
-            action::UNPACK => format!("unpack_even<{srcs}>(launch, {first}, PIECE)"),
-            action::FORWARD => format!("forward_even<{dsts}>(launch, {first}, PIECE)"),
-            action::REDUCE => {
-                let reduce = ["Sum", "Prod", "Min", "Max", "Avg"][usize::from(self.reduce.unwrap_or(op.reduce)) % 5];
-                let (from, to) = (mask(&op.packet_srcs), mask(&op.packet_dsts));
-                match (from, to) {
-                    (0, 0) => format!("reduce_even<Arith, Reduction::{reduce}, {srcs}, {dsts}>({first}, PIECE)"),
-                    _ => format!(
-                        "reduce_packets_even<Arith, Reduction::{reduce}, {srcs}, {dsts}, {from}, {to}>(launch, {first}, PIECE)"
-                    ),
-                }
-            }
-            _ => return None,
-        })
+        let reduce = ["Sum", "Prod", "Min", "Max", "Avg"][usize::from(self.reduce.unwrap_or(op.reduce)) % 5];
+        let combined = format!("Arith, Reduction::{reduce}, {srcs}, {dsts}");
+        match op.action {
+            action::COPY => format!("copy_even<{srcs}>({first}, "),
+            action::PACK => format!("pack_even<{srcs}>({first}, "),
+            action::UNPACK => format!("unpack_even<{srcs}>(launch, {first}, "),
+            action::FORWARD => format!("forward_even<{dsts}>(launch, {first}, "),
+            action::SWITCH => format!("reduce_by_switch_even<{combined}>(launch, {first}, "),
+            action::SWITCH_FORWARD => "forward_by_switch_even(launch, ".to_owned(),
+            action::PORT => format!("port_even<false>(launch, {first}, "),
+            action::PORT_FORWARD => format!("port_even<true>(launch, {first}, "),
+            _ => match (mask(&op.packet_srcs), mask(&op.packet_dsts)) {
+                (0, 0) => format!("reduce_even<{combined}>({first}, "),
+                (from, to) => format!("reduce_packets_even<{combined}, {from}ull, {to}ull>(launch, {first}, "),
+            },
+        }
     }
 }
 
