@@ -5,14 +5,15 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::str::FromStr;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::Error;
+use crate::patience::Patience;
 
 /// How long a name may take to become known: clusters start names and processes together.
 const NAMING: Duration = Duration::from_secs(5);
-/// How long a port may take to become free: another process may hold it for a moment.
-const FREEING: Duration = Duration::from_secs(1);
+/// How long to wait before asking for a name again.
+const AGAIN: Duration = Duration::from_millis(100);
 /// Longest name of a host or an interface, in bytes.
 const NAME_BYTES: usize = 255;
 
@@ -50,8 +51,8 @@ impl Address {
     ///
     /// # Errors
     /// [`Error::System`] if it stands for none.
-    pub(crate) fn resolve(&self, until: Instant) -> Result<Vec<SocketAddr>, Error> {
-        let until = until.min(Instant::now() + NAMING);
+    pub(crate) fn resolve(&self, time: Duration) -> Result<Vec<SocketAddr>, Error> {
+        let mut patience = Patience::new(time.min(NAMING));
         loop {
             let reason = match (self.host.as_str(), self.port).to_socket_addrs() {
                 Ok(found) => {
@@ -63,10 +64,11 @@ impl Address {
                 }
                 Err(error) => error.to_string(),
             };
-            if Instant::now() >= until {
+            if patience.is_over() {
                 return Err(Error::System { what: format!("cannot find host `{}`", self.host), reason });
             }
-            thread::sleep(Duration::from_millis(100));
+            patience.rest(AGAIN);
+            thread::sleep(AGAIN);
         }
     }
 
@@ -79,10 +81,17 @@ impl Address {
     /// Listens there, as rank 0. In a job of several hosts a loopback address that the host's name stands for does not
     /// count; if it stands for no other, all interfaces are listened on.
     ///
+    /// `freeing`: how long to wait for the port to become free.
+    ///
     /// # Errors
-    /// [`Error::Bind`].
-    pub(crate) fn listen(&self, until: Instant, several_hosts: bool) -> Result<TcpListener, Error> {
-        let mut addresses = self.resolve(until)?;
+    /// As [`resolve`](Self::resolve), [`Error::Bind`].
+    pub(crate) fn listen(
+        &self,
+        deadline: Duration,
+        freeing: Duration,
+        several_hosts: bool,
+    ) -> Result<TcpListener, Error> {
+        let mut addresses = self.resolve(deadline)?;
         let everywhere = everywhere(&addresses);
         if let Some(interface) = &self.interface {
             let here = addresses_of(interface)?;
@@ -98,12 +107,12 @@ impl Address {
                 addresses = vec![SocketAddr::from((everywhere, self.port))];
             }
         }
-        let until = until.min(Instant::now() + FREEING);
+        let mut patience = Patience::new(freeing);
         loop {
             match TcpListener::bind(&addresses[..]) {
                 Ok(listener) => return Ok(listener),
-                Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
-                    thread::sleep(Duration::from_millis(20));
+                Err(error) if error.kind() == ErrorKind::AddrInUse && !patience.is_over() => {
+                    thread::sleep(patience.nap().min(Duration::from_millis(20)));
                 }
                 Err(error) => return Err(Error::Bind { address: self.to_string(), reason: why(&error) }),
             }
@@ -270,7 +279,7 @@ mod tests {
     #[test]
     fn who_names_this_machine_alone_is_reached_from_this_machine_alone() {
         for host in ["localhost", "127.0.0.1"] {
-            let listener = Address::new(host, 0).listen(Instant::now(), true).unwrap();
+            let listener = Address::new(host, 0).listen(Duration::ZERO, Duration::ZERO, true).unwrap();
             assert!(listener.local_addr().unwrap().ip().is_loopback(), "{host}");
         }
     }
@@ -292,17 +301,18 @@ mod tests {
 
     #[test]
     fn a_port_in_use_and_a_foreign_address_are_named() {
-        let until = Instant::now();
-        let taken = Address::new("127.0.0.1", 0).listen(until, false).unwrap().local_addr().unwrap();
+        let at_once = Duration::ZERO;
+        let taken = Address::new("127.0.0.1", 0).listen(at_once, at_once, false).unwrap().local_addr().unwrap();
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let busy = Address::new("127.0.0.1", held.local_addr().unwrap().port());
-        let error = busy.listen(until, false).unwrap_err().to_string();
+        let error = busy.listen(at_once, at_once, false).unwrap_err().to_string();
         assert!(error.contains("another process listens there"), "{error}");
         assert_ne!(taken.port(), 0);
         // An address for documentation, which no host has.
-        let error = Address::new("192.0.2.1", 0).listen(until, false).unwrap_err().to_string();
+        let error = Address::new("192.0.2.1", 0).listen(at_once, at_once, false).unwrap_err().to_string();
         assert!(error.contains("it has 127.0.0.1"), "{error}");
-        let error = "nosuch0:127.0.0.1:1".parse::<Address>().unwrap().listen(until, false).unwrap_err().to_string();
+        let error =
+            "nosuch0:127.0.0.1:1".parse::<Address>().unwrap().listen(at_once, at_once, false).unwrap_err().to_string();
         assert!(error.contains("there are `"), "{error}");
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::TcpStream;
 use std::sync::PoisonError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_bytes::ByteBuf;
 
@@ -13,7 +13,7 @@ use super::inbox::State;
 use super::member::Member;
 
 /// How much longer than the deadline a rank waits for rank 0 to say who is missing.
-const GRACE: Duration = Duration::from_secs(2);
+const GRACE: Duration = Duration::from_secs(5);
 /// How long a rank that sees a consequence waits for the cause.
 const HEARSAY: Duration = Duration::from_millis(200);
 
@@ -133,8 +133,8 @@ impl Bootstrap {
             None if self.has_left(peer)? => Err(self.left(member, &format!("stream {id}"))),
             None => Ok(()),
         };
-        let until = Instant::now() + self.options().deadline;
-        let stream = go_on().and_then(|()| self.link.dial(member, self.context, id, until, &go_on));
+        let time = self.options().deadline;
+        let stream = go_on().and_then(|()| self.link.dial(member, self.context, id, time, &go_on));
         stream.map_err(|error| match error {
             // A connection that breaks is a consequence, of which rank 0 is about to say the cause.
             Error::System { .. } => self.failure_within(HEARSAY).unwrap_or_else(|| self.fail(error)),
@@ -158,7 +158,7 @@ impl Bootstrap {
         let who = Box::new(self.member(peer)?.clone());
         let waited = self.options().deadline;
         let world_rank = self.group[self.rank as usize];
-        let found = self.link.inbox().wait(Instant::now() + waited, |state| match take(state) {
+        let found = self.link.inbox().wait(waited, |state| match take(state) {
             Some(found) => Some(Ok(found)),
             // Frames of one rank come in order: after its goodbye, nothing follows.
             None if state.has_left(who.rank) => Some(Err(self.left(&who, &call()))),
@@ -191,26 +191,17 @@ impl Bootstrap {
         let context = self.context;
         self.link.post(Frame::Arrive { context, sequence, call, group, bytes: ByteBuf::from(bytes) })?;
         let deadline = self.options().deadline;
-        let start = Instant::now();
         let key = (context, sequence);
-        let mut until = start + deadline;
-        loop {
-            if let Some(parts) = self.link.inbox().wait(until, |state| state.take_gathered(key))? {
+        for time in [deadline, GRACE] {
+            if let Some(parts) = self.link.inbox().wait(time, |state| state.take_gathered(key))? {
                 return Ok((sequence, parts));
             }
             self.link.expire();
             self.check_alive()?;
-            if start.elapsed() >= deadline + GRACE {
-                let (rank, from) = (self.group[self.rank as usize], Box::new(self.world[0].clone()));
-                return Err(self.fail(Error::Timeout {
-                    rank,
-                    from,
-                    call: format!("answer to {call}"),
-                    waited: deadline + GRACE,
-                }));
-            }
-            until = start + deadline + GRACE;
         }
+        let (rank, from) = (self.group[self.rank as usize], Box::new(self.world[0].clone()));
+        let call = format!("answer to {call}");
+        Err(self.fail(Error::Timeout { rank, from, call, waited: deadline + GRACE }))
     }
 }
 

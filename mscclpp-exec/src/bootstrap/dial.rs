@@ -10,6 +10,7 @@ use super::error::Error;
 use super::frame::{Frame, Malformed, Purpose};
 use super::link::GoOn;
 use super::secret::{self, End, Secret};
+use crate::patience::Patience;
 
 /// Longest wait for one attempt to connect: a host that is not there does not say so.
 const ATTEMPT: Duration = Duration::from_secs(3);
@@ -20,8 +21,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const PAUSES: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(50));
 const PART: u32 = 8;
 
-/// Connects to rank `peer` at one of `addresses` and proves that this process knows the secret, as often as it takes until
-/// `until`.
+/// Connects to rank `peer` at one of `addresses` and proves that this process knows the secret, as often as it takes, at
+/// least once.
 ///
 /// # Errors
 /// [`Error::Unreachable`] if nobody answers in time; at once if somebody answers who has another secret, another version
@@ -31,7 +32,7 @@ pub(crate) fn dial(
     peer: u32,
     purpose: Purpose,
     secret: &Secret,
-    until: Instant,
+    patience: &mut Patience,
     go_on: GoOn,
 ) -> Result<Conn, Error> {
     let start = Instant::now();
@@ -39,18 +40,19 @@ pub(crate) fn dial(
     loop {
         for address in addresses {
             go_on()?;
-            match attempt(*address, purpose, secret, until, go_on)? {
+            match attempt(*address, purpose, secret, patience, go_on)? {
                 Ok(conn) => return Ok(conn),
                 Err(reason) => last = Some((*address, reason)),
             }
         }
         let pause = (start.elapsed() / PART).clamp(PAUSES.0, PAUSES.1);
-        if Instant::now() + pause >= until {
+        if patience.look() <= pause {
             let (address, reason) =
                 last.unwrap_or_else(|| (SocketAddr::from(([0, 0, 0, 0], 0)), "there is no address to try".into()));
             let rank = purpose.rank();
             return Err(Error::Unreachable { rank, peer, address, waited: start.elapsed(), reason });
         }
+        patience.rest(pause);
         thread::sleep(pause);
     }
 }
@@ -60,14 +62,13 @@ fn attempt(
     address: SocketAddr,
     purpose: Purpose,
     secret: &Secret,
-    until: Instant,
+    patience: &mut Patience,
     go_on: GoOn,
 ) -> Result<Result<Conn, String>, Error> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Ok(Err("there was no time left to try".into()));
-    }
-    let stream = match TcpStream::connect_timeout(&address, left.min(ATTEMPT)) {
+    // Also who comes late looks whether somebody is there.
+    let time = patience.look().clamp(LOOK, ATTEMPT);
+    patience.rest(time);
+    let stream = match TcpStream::connect_timeout(&address, time) {
         Ok(stream) => stream,
         Err(error) => return Ok(Err(reason(&error))),
     };
@@ -81,7 +82,7 @@ fn attempt(
     };
     let caller = secret::random()?;
     conn.push(&Frame::Hello { purpose, nonce: caller });
-    match wait_frame(&mut conn, until, go_on)? {
+    match wait_frame(&mut conn, patience, go_on)? {
         Some(Frame::Challenge { nonce: listener, proof }) => {
             if !secret.accepts(End::Listener, &purpose, &caller, &listener, &proof) {
                 let error = Error::WrongSecret { peer: address.to_string() };
@@ -99,16 +100,16 @@ fn attempt(
     }
 }
 
-/// Waits for a frame until `until`; `None` is the other end closing, or the end of the time.
+/// Waits for a frame; `None` is the other end closing, or the end of the time.
 ///
 /// # Errors
 /// As [`Conn::wait_frame`], and what `go_on` says.
-pub(crate) fn wait_frame(conn: &mut Conn, until: Instant, go_on: GoOn) -> Result<Option<Frame>, Error> {
+pub(crate) fn wait_frame(conn: &mut Conn, patience: &mut Patience, go_on: GoOn) -> Result<Option<Frame>, Error> {
     loop {
         go_on()?;
-        let look = until.min(Instant::now() + LOOK);
+        let look = Instant::now() + patience.look().min(LOOK.min(patience.nap()));
         let found = conn.wait_frame(look)?;
-        if found.is_some() || look == until || Instant::now() < look {
+        if found.is_some() || Instant::now() < look || patience.is_over() {
             return Ok(found);
         }
     }
@@ -134,8 +135,8 @@ mod tests {
     #[test]
     fn whoever_is_not_there_is_named() {
         let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        let (secret, until) = (Secret::derived(&[]), Instant::now() + Duration::from_millis(50));
-        let error = dial(&[closed], 1, STREAM, &secret, until, &|| Ok(())).unwrap_err();
+        let (secret, mut patience) = (Secret::derived(&[]), Patience::new(Duration::from_millis(50)));
+        let error = dial(&[closed], 1, STREAM, &secret, &mut patience, &|| Ok(())).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with(&format!("rank 2 did not reach rank 1 at {closed} within")), "{text}");
         assert!(!error.help().unwrap().contains("rank 0"));
@@ -152,8 +153,8 @@ mod tests {
                 looks.set(looks.get() + 1);
                 if looks.get() < 5 { Ok(()) } else { Err(Error::NoSuchRank { rank: 7, ranks: 7 }) }
             };
-            let until = Instant::now() + Duration::from_secs(600);
-            let error = dial(&[address], 1, STREAM, &Secret::derived(&[]), until, &go_on).unwrap_err();
+            let mut patience = Patience::new(Duration::from_secs(600));
+            let error = dial(&[address], 1, STREAM, &Secret::derived(&[]), &mut patience, &go_on).unwrap_err();
             assert_eq!(error, Error::NoSuchRank { rank: 7, ranks: 7 });
         }
     }

@@ -5,13 +5,16 @@ mod read;
 mod slurm;
 
 use std::fmt::{self, Display, Formatter};
-use std::time::Instant;
+use std::time::Duration;
 
 use super::address::Address;
 use super::error::Error;
 use super::group::Bootstrap;
 use super::options::Options;
 use super::secret::Secret;
+
+/// How long a port may take to become free: another process may hold it for a moment.
+const FREEING: Duration = Duration::from_secs(1);
 
 pub(crate) use read::shortened;
 
@@ -138,12 +141,11 @@ impl Bootstrap {
             return Err(Error::NoSuchRank { rank, ranks });
         }
         let options = options.bounded();
-        let until = Instant::now() + options.deadline;
         if rank == 0 {
-            let listener = address.listen(until, several_hosts)?;
+            let listener = address.listen(options.deadline, FREEING.min(options.deadline), several_hosts)?;
             return super::tcp::host(listener, ranks, secret.clone(), options);
         }
-        let addresses = address.resolve(until)?;
+        let addresses = address.resolve(options.deadline)?;
         super::tcp::join(&addresses, rank, ranks, secret.clone(), options, address.own(&addresses, several_hosts)?)
     }
 }

@@ -1,7 +1,7 @@
 //! A connected group of ranks.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::Error;
 use super::frame::{Frame, MAX_RANKS};
@@ -152,8 +152,7 @@ impl Bootstrap {
 
     /// Why the group is finished, if it is or will be within `patience`: for who sees a consequence and wants the cause.
     pub(crate) fn failure_within(&self, patience: Duration) -> Option<Error> {
-        let until = Instant::now() + patience;
-        self.link.inbox().wait(until, |_| None::<()>).err()
+        self.link.inbox().wait(patience, |_| None::<()>).err()
     }
 
     /// Whether a rank has left the group in order, which is no failure until somebody waits for it.
@@ -162,8 +161,7 @@ impl Bootstrap {
     /// [`Error::NoSuchRank`].
     pub fn has_left(&self, rank: u32) -> Result<bool, Error> {
         let world = self.member(rank)?.rank;
-        let now = Instant::now();
-        Ok(self.link.inbox().wait(now, |state| Some(state.has_left(world)))?.unwrap_or(false))
+        Ok(self.link.inbox().wait(Duration::ZERO, |state| Some(state.has_left(world)))?.unwrap_or(false))
     }
 
     /// Ends the job for all ranks, which from now on return [`Error::Aborted`] with this rank's name and `reason`

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::Duration;
 
 use serde_bytes::ByteBuf;
 
@@ -12,6 +12,7 @@ use super::conn::Conn;
 use super::error::Error;
 use super::frame::{Frame, Purpose};
 use super::member::Member;
+use crate::patience::Patience;
 
 /// Most bytes of messages that may wait to be received.
 const WAITING_BYTES: usize = 256 << 20;
@@ -134,10 +135,11 @@ impl Inbox {
     /// Why the group failed.
     pub(crate) fn wait<T>(
         &self,
-        until: Instant,
+        time: Duration,
         mut take: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         let mut state = self.lock();
+        let mut patience = Patience::new(time);
         loop {
             if let Some(found) = take(&mut state) {
                 return Ok(Some(found));
@@ -145,11 +147,12 @@ impl Inbox {
             if let Some(error) = state.failure.as_ref().or(state.closed.as_ref()) {
                 return Err(error.clone());
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let left = patience.look();
             if left.is_zero() {
                 return Ok(None);
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state =
+                self.changed.wait_timeout(state, left.min(patience.nap())).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 

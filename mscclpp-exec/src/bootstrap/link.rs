@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::net::TcpStream;
-use std::time::Instant;
+use std::time::Duration;
 
 use super::error::Error;
 use super::frame::Frame;
@@ -39,6 +39,6 @@ pub(crate) trait Link: Debug + Send + Sync {
     /// Opens a stream to a rank, which finds its end in its inbox.
     ///
     /// # Errors
-    /// Why it cannot be opened before `until`, and what `go_on` says.
-    fn dial(&self, peer: &Member, context: u64, id: u64, until: Instant, go_on: GoOn) -> Result<TcpStream, Error>;
+    /// Why it cannot be opened in so much time, and what `go_on` says.
+    fn dial(&self, peer: &Member, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error>;
 }

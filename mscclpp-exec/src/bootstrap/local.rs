@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::frame::Frame;
@@ -83,7 +83,7 @@ impl Link for LocalLink {
     }
 
     /// A pair of sockets of this machine; the other end finds its half in its inbox.
-    fn dial(&self, peer: &Member, context: u64, id: u64, _until: Instant, _go_on: GoOn) -> Result<TcpStream, Error> {
+    fn dial(&self, peer: &Member, context: u64, id: u64, _: Duration, _: GoOn) -> Result<TcpStream, Error> {
         let pair = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let ours = TcpStream::connect(listener.local_addr()?)?;

@@ -10,7 +10,8 @@ pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 86400);
 #[non_exhaustive]
 pub struct Options {
     /// How long the ranks have to come together, and how long a call waits for the others. 60 s by default, at most a year:
-    /// more counts as that.
+    /// more counts as that. Time in which a waiting rank itself could not run, as it was stopped or its machine was, hardly
+    /// counts.
     pub deadline: Duration,
     /// After how long without a sign of life a rank counts as dead; `None` is never. 10 s by default.
     ///

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::Error;
 use super::frame::Frame;
 use super::poll::Waker;
+use crate::patience::Patience;
 
 /// Most bytes that wait here before senders have to wait.
 const WAITING_BYTES: usize = 64 << 20;
@@ -41,16 +42,16 @@ impl Outbox {
         &self.waker
     }
 
-    /// Puts a frame in. One with a load waits while too much waits already, at most until `until`; `false` if that was not
+    /// Puts a frame in. One with a load waits while too much waits already, at most so long; `false` if that was not
     /// enough or the connection thread has ended. Failures go before what nobody will want any more because of them.
-    pub(crate) fn put(&self, frame: Frame, until: Instant) -> bool {
+    pub(crate) fn put(&self, frame: Frame, time: Duration) -> bool {
         let mut state = self.lock();
+        let mut patience = Patience::new(time);
         while weight(&frame) > 0 && state.bytes > WAITING_BYTES && !state.settled {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if patience.is_over() {
                 return false;
             }
-            state = self.wait(state, left);
+            state = self.wait(state, &patience);
         }
         if state.settled {
             return false;
@@ -89,20 +90,20 @@ impl Outbox {
         self.changed.notify_all();
     }
 
-    /// Waits for [`settle`](Self::settle), but no longer than until `until`.
-    pub(crate) fn wait_settled(&self, until: Instant) {
+    /// Waits for [`settle`](Self::settle), but no longer than so long.
+    pub(crate) fn wait_settled(&self, time: Duration) {
         let mut state = self.lock();
+        let mut patience = Patience::new(time);
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if state.settled || left.is_zero() {
+            if state.settled || patience.is_over() {
                 return;
             }
-            state = self.wait(state, left);
+            state = self.wait(state, &patience);
         }
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, left: Duration) -> MutexGuard<'a, State> {
-        self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, patience: &Patience) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, patience.left().min(patience.nap())).unwrap_or_else(PoisonError::into_inner).0
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn goodbyes_get_in_however_full_it_is_and_failures_go_first() {
-        let (outbox, now) = (Outbox::new().unwrap(), Instant::now());
+        let (outbox, now) = (Outbox::new().unwrap(), Duration::ZERO);
         let message = || Frame::Message { from: 0, to: 1, context: 0, tag: 0, bytes: vec![0; WAITING_BYTES + 1] };
         let failed = Frame::Failed(Error::NoSuchRank { rank: 0, ranks: 0 });
         assert!(outbox.put(message(), now));

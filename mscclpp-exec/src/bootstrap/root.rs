@@ -17,6 +17,7 @@ use super::poll::{self, Interest};
 use super::pulse::Pulse;
 use super::router::{Delivery, Router};
 use super::tcp::GOODBYE;
+use crate::patience::Patience;
 
 /// How many bytes may wait for one rank's connection before messages to it wait with their senders.
 const FULL_BYTES: usize = 4 << 20;
@@ -42,6 +43,8 @@ pub(super) struct Root {
     members: Vec<Option<Member>>,
     phase: Phase,
     started: Instant,
+    /// How long ago that was, as deadlines count.
+    clock: Patience,
     /// When rank 0 said goodbye.
     leaving: Option<Instant>,
 }
@@ -92,6 +95,7 @@ impl Root {
             members,
             phase: Phase::Gathering,
             started: Instant::now(),
+            clock: Patience::new(options.deadline),
             leaving: None,
         }
     }
@@ -117,6 +121,7 @@ impl Root {
         let ready = self.wait()?;
         let now = Instant::now();
         self.pulse.woke(now);
+        self.clock.look();
         self.own(now);
         for visitor in self.gate.attend(now) {
             self.visit(visitor);
@@ -157,11 +162,13 @@ impl Root {
         let seats = self.seats.iter().flatten();
         let pulses =
             seats.filter_map(|seat| self.pulse.next(seat.conn.spoke, Some(seat.conn.heard).filter(|_| !seat.left)));
+        // The next look at the clock that counts deadlines.
         let deadline = match &self.phase {
-            Phase::Gathering => Some(self.started + self.options.deadline),
-            Phase::Together(router) => router.next_expiry(),
+            Phase::Gathering => Some(self.clock.left()),
+            Phase::Together(router) => router.next_expiry().map(|at| at.saturating_duration_since(self.counted())),
             Phase::Failed(_) => None,
         };
+        let deadline = deadline.map(|left| Instant::now() + left.min(self.clock.nap()));
         let goodbye = self.leaving.map(|since| since + GOODBYE).filter(|until| *until > Instant::now());
         let next = pulses.chain(deadline).chain(self.gate.next_expiry()).chain(goodbye).min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
@@ -177,6 +184,7 @@ impl Root {
 
     /// What rank 0 itself has to say.
     fn own(&mut self, now: Instant) {
+        let counted = self.counted();
         self.outbox.waker().clear();
         while let Some(frame) = self.outbox.take_if(|frame| self.has_room(frame)) {
             if let Frame::Left { .. } = frame {
@@ -185,7 +193,7 @@ impl Root {
             match &mut self.phase {
                 Phase::Together(router) => {
                     let mut out = Vec::new();
-                    router.route(0, frame, now, &mut out);
+                    router.route(0, frame, counted, &mut out);
                     self.deliver(out);
                 }
                 // Before all have come, all that rank 0 can say is that it gives up.
@@ -257,7 +265,7 @@ impl Root {
             return;
         }
         let Options { deadline, liveness } = self.options;
-        let remaining = (self.started + deadline).saturating_duration_since(Instant::now());
+        let remaining = self.clock.left();
         conn.trust();
         conn.push(&Frame::Admitted { remaining, deadline, liveness });
         self.members[rank] = Some(member);
@@ -315,7 +323,7 @@ impl Root {
                         seat.left = true;
                         seat.conn.push(&Frame::Seen);
                     }
-                    self.route(rank, frame, now);
+                    self.route(rank, frame);
                 }
             }
         }
@@ -330,11 +338,12 @@ impl Root {
         }
     }
 
-    fn route(&mut self, rank: u32, frame: Frame, now: Instant) {
+    fn route(&mut self, rank: u32, frame: Frame) {
+        let counted = self.counted();
         match (&mut self.phase, frame) {
             (Phase::Together(router), frame) => {
                 let mut out = Vec::new();
-                router.route(rank, frame, now, &mut out);
+                router.route(rank, frame, counted, &mut out);
                 self.deliver(out);
             }
             (_, Frame::Failed(error)) => self.fail(error),
@@ -366,19 +375,25 @@ impl Root {
                 seat.left = true;
             }
         }
+        let counted = self.counted();
         match &mut self.phase {
-            Phase::Gathering if now >= self.started + self.options.deadline => {
+            Phase::Gathering if self.clock.left().is_zero() => {
                 let missing = (0..self.ranks).filter(|rank| self.members[*rank as usize].is_none()).collect();
                 let strangers = self.gate.turned_away().to_vec();
                 self.fail(Error::Missing { missing, waited: self.options.deadline, strangers });
             }
             Phase::Together(router) => {
                 let mut out = Vec::new();
-                router.expire(now, &mut out);
+                router.expire(counted, &mut out);
                 self.deliver(out);
             }
             _ => {}
         }
+    }
+
+    /// Now, as deadlines count.
+    fn counted(&self) -> Instant {
+        self.started + self.clock.spent()
     }
 
     /// Whether rank 0 is still needed. Once it has said goodbye, it passes on frames until the others are done too, unless

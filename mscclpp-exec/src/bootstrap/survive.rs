@@ -1,7 +1,6 @@
 //! Going on without ranks that are lost.
 
 use std::net::TcpListener;
-use std::time::Instant;
 
 use super::address::Address;
 use super::error::Error;
@@ -47,6 +46,7 @@ impl Bootstrap {
 
     /// The port that the failed group has given back, or is about to.
     fn listener_at(&self, address: std::net::SocketAddr) -> Result<TcpListener, Error> {
-        Address::new(&address.ip().to_string(), address.port()).listen(Instant::now() + self.options().deadline, false)
+        let deadline = self.options().deadline;
+        Address::new(&address.ip().to_string(), address.port()).listen(deadline, deadline, false)
     }
 }

@@ -18,11 +18,12 @@ use super::options::{LONGEST, Options};
 use super::outbox::Outbox;
 use super::root::Root;
 use super::secret::Secret;
+use crate::patience::Patience;
 
 /// How long a goodbye may take.
 pub(super) const GOODBYE: Duration = Duration::from_secs(1);
 /// How much longer than rank 0 the others wait for what it says.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(5);
 
 /// One rank's way to the others.
 #[derive(Debug)]
@@ -44,7 +45,7 @@ pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: O
     let root = Root::new(me, ranks, gate, inbox.clone(), outbox.clone(), options);
     start("mscclpp rank 0", move || root.run())?;
     let link = TcpLink { rank: 0, inbox, outbox, secret, options };
-    come_together(link, Instant::now() + options.deadline + GRACE)
+    come_together(link, options.deadline + GRACE)
 }
 
 /// Joins the group that rank 0 brings together at one of `addresses`. This rank listens at `listen`, or where it reaches rank
@@ -58,10 +59,10 @@ pub(super) fn join(
     listen: Option<IpAddr>,
 ) -> Result<Bootstrap, Error> {
     let options = options.bounded();
-    let until = Instant::now() + options.deadline;
+    let mut patience = Patience::new(options.deadline);
     let purpose = Purpose::Join { rank, ranks };
     let (conn, gate, remaining, options) = loop {
-        let mut conn = dial::dial(addresses, 0, purpose, &secret, until, &|| Ok(()))?;
+        let mut conn = dial::dial(addresses, 0, purpose, &secret, &mut patience, &|| Ok(()))?;
         // The others reach this host the way rank 0 does.
         let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?.ip();
         let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
@@ -70,14 +71,14 @@ pub(super) fn join(
         let gate = Gate::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
         conn.trust();
         conn.push(&Frame::Join(Member::this(rank, Some(listens))));
-        match conn.wait_frame(until)? {
+        match dial::wait_frame(&mut conn, &mut patience, &|| Ok(()))? {
             Some(Frame::Admitted { remaining, deadline, liveness }) => {
                 break (conn, gate, remaining, Options { deadline, liveness }.bounded());
             }
             Some(Frame::Refused(error) | Frame::Failed(error)) => return Err(error),
             Some(Frame::Later) => thread::sleep(AGAIN),
             // Closed before it was answered: whoever listens there now may be another, or nobody, which calling again shows.
-            None if Instant::now() + AGAIN < until => thread::sleep(AGAIN),
+            None if patience.look() > AGAIN => thread::sleep(AGAIN),
             Some(_) => return Err(Malformed::Unexpected("an admission").of("rank 0")),
             None => {
                 let reason = "the connection was taken, but rank 0 did not answer".into();
@@ -90,16 +91,16 @@ pub(super) fn join(
     let client = Client::new(rank, conn, gate, inbox.clone(), outbox.clone(), options);
     start(&format!("mscclpp rank {rank}"), move || client.run())?;
     let link = TcpLink { rank, inbox, outbox, secret, options };
-    come_together(link, Instant::now() + remaining.min(LONGEST) + GRACE)
+    come_together(link, remaining.min(LONGEST) + GRACE)
 }
 
 /// How long to wait before trying again at a door that is not open yet.
 const AGAIN: Duration = Duration::from_millis(5);
 
 /// Waits until rank 0 says that all have come.
-fn come_together(link: TcpLink, until: Instant) -> Result<Bootstrap, Error> {
+fn come_together(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
     let start = Instant::now();
-    match link.inbox.wait(until, |state| state.roster())? {
+    match link.inbox.wait(time, |state| state.roster())? {
         Some(world) => {
             let group = Bootstrap::whole(link.rank, Arc::new(link), world);
             group.agree(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))])?;
@@ -134,7 +135,7 @@ impl Link for TcpLink {
     }
 
     fn post(&self, frame: Frame) -> Result<(), Error> {
-        if self.outbox.put(frame, Instant::now() + self.options.deadline) {
+        if self.outbox.put(frame, self.options.deadline) {
             return Ok(());
         }
         // Whatever ended the connections has ended the group as well.
@@ -146,12 +147,13 @@ impl Link for TcpLink {
         Some(self.secret.clone())
     }
 
-    fn dial(&self, peer: &Member, context: u64, id: u64, until: Instant, go_on: GoOn) -> Result<TcpStream, Error> {
+    fn dial(&self, peer: &Member, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error> {
         let broken = |reason: String| Error::System { what: format!("cannot open a stream to {peer}"), reason };
         let address = peer.listens.ok_or_else(|| broken("it listens nowhere".into()))?;
         let purpose = Purpose::Stream { from: self.rank, context, id };
-        let mut conn = dial::dial(&[address], peer.rank, purpose, &self.secret, until, go_on)?;
-        match dial::wait_frame(&mut conn, until, go_on)? {
+        let mut patience = Patience::new(time);
+        let mut conn = dial::dial(&[address], peer.rank, purpose, &self.secret, &mut patience, go_on)?;
+        match dial::wait_frame(&mut conn, &mut patience, go_on)? {
             Some(Frame::Welcome) => conn.into_stream().map_err(|error| broken(error.to_string())),
             Some(Frame::Refused(error)) => Err(error),
             _ => Err(broken("it did not answer".into())),
@@ -165,12 +167,11 @@ impl Drop for TcpLink {
             // Said by who knows it; the rank is not recorded as gone in order.
             let how = "its thread panicked".into();
             let who = Box::new(Member::this(self.rank, None));
-            self.outbox.put(Frame::Failed(Error::Died { who, how }), Instant::now());
+            self.outbox.put(Frame::Failed(Error::Died { who, how }), Duration::ZERO);
         }
         self.inbox.abandon();
-        let until = Instant::now() + GOODBYE;
-        if self.outbox.put(Frame::Left { rank: self.rank }, until) {
-            self.outbox.wait_settled(until);
+        if self.outbox.put(Frame::Left { rank: self.rank }, GOODBYE) {
+            self.outbox.wait_settled(GOODBYE);
         }
     }
 }
@@ -179,12 +180,14 @@ impl Drop for TcpLink {
 mod tests {
     use std::io::Write;
     use std::net::Ipv4Addr;
+    use std::sync::Mutex;
 
     use super::super::conn::Conn;
     use super::super::frame::Call;
     use super::super::secret::End;
     use super::*;
 
+    const MINUTE: Duration = Duration::from_secs(60);
     const JOIN: Purpose = Purpose::Join { rank: 1, ranks: 2 };
 
     fn secret() -> Secret {
@@ -202,10 +205,21 @@ mod tests {
         })
     }
 
+    /// Hosts a job that a stranger comes to, with a longer deadline if he comes too late for it.
+    fn noticed(host: impl Fn(Duration) -> Result<Bootstrap, Error>) -> Result<Bootstrap, Error> {
+        let in_time = |ended: &Result<Bootstrap, Error>| match ended {
+            Err(Error::Missing { strangers, .. }) => !strangers.is_empty(),
+            _ => true,
+        };
+        [300, 3_000].into_iter().map(|ms| host(Duration::from_millis(ms))).find(in_time).unwrap_or_else(|| host(MINUTE))
+    }
+
     /// The first `steps` steps of joining, one after the other; then the connection closes.
     fn steps(at: SocketAddr, steps: u32, member: Member) {
-        let until = Instant::now() + Duration::from_secs(20);
-        let mut conn = Conn::new(TcpStream::connect(at).unwrap()).unwrap();
+        let until = Instant::now() + MINUTE;
+        // Who comes too late finds nobody.
+        let Ok(stream) = TcpStream::connect(at) else { return };
+        let mut conn = Conn::new(stream).unwrap();
         let nonce = [5; 16];
         if steps >= 1 {
             conn.push(&Frame::Hello { purpose: JOIN, nonce });
@@ -228,7 +242,9 @@ mod tests {
     #[test]
     fn who_leaves_after_each_step_is_missed_or_dead() {
         for closed_after in 0..=4 {
-            let ended = hosted(Duration::from_millis(300), |at| steps(at, closed_after, Member::this(1, None)));
+            let host = |deadline| hosted(deadline, |at| steps(at, closed_after, Member::this(1, None)));
+            // The caller is missed at the end of the deadline, or dead at once.
+            let ended = if closed_after < 2 { noticed(host) } else { host(MINUTE) };
             match (closed_after, ended) {
                 // Somebody who has proved nothing is nobody.
                 (0..2, Err(Error::Missing { missing, strangers, .. })) => {
@@ -243,9 +259,9 @@ mod tests {
 
     #[test]
     fn who_says_another_rank_than_it_proved_is_refused() {
-        let error = hosted(Duration::from_secs(20), |at| {
+        let error = hosted(MINUTE, |at| {
             let nonce = [5; 16];
-            let until = Instant::now() + Duration::from_secs(20);
+            let until = Instant::now() + MINUTE;
             let mut conn = Conn::new(TcpStream::connect(at).unwrap()).unwrap();
             conn.push(&Frame::Hello { purpose: JOIN, nonce });
             let Ok(Some(Frame::Challenge { nonce: theirs, .. })) = conn.wait_frame(until) else {
@@ -260,16 +276,22 @@ mod tests {
 
     #[test]
     fn a_proof_that_is_replayed_opens_nothing() {
-        let error = hosted(Duration::from_millis(500), |at| {
-            let until = Instant::now() + Duration::from_secs(20);
-            let mut conn = Conn::new(TcpStream::connect(at).unwrap()).unwrap();
+        let refused = Mutex::new(None);
+        let replay = |at: SocketAddr| {
+            let until = Instant::now() + MINUTE;
+            // Who comes too late finds nobody, or gets no answer.
+            let Ok(stream) = TcpStream::connect(at) else { return };
+            let mut conn = Conn::new(stream).unwrap();
             conn.push(&Frame::Hello { purpose: JOIN, nonce: [5; 16] });
-            let Ok(Some(Frame::Challenge { proof, .. })) = conn.wait_frame(until) else { panic!("no challenge") };
-            // The only proof that a stranger can get is the listener's own.
-            conn.push(&Frame::Answer { proof });
-            let refused = conn.wait_frame(until);
-            assert!(matches!(refused, Ok(Some(Frame::Refused(Error::WrongSecret { .. })))), "{refused:?}");
-        });
+            if let Ok(Some(Frame::Challenge { proof, .. })) = conn.wait_frame(until) {
+                // The only proof that a stranger can get is the listener's own.
+                conn.push(&Frame::Answer { proof });
+                *refused.lock().unwrap() = conn.wait_frame(until).unwrap_or(None);
+            }
+        };
+        let error = noticed(|deadline| hosted(deadline, replay));
+        let refused = refused.into_inner().unwrap();
+        assert!(matches!(refused, Some(Frame::Refused(Error::WrongSecret { .. }))), "{refused:?}");
         assert!(
             matches!(&error, Err(Error::Missing { strangers, .. }) if strangers[0].contains("another secret")),
             "{error:?}"
@@ -319,9 +341,9 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| send_all(host(listener, 3, secret(), options).unwrap()));
             scope.spawn(|| send_all(join(&[at], 2, 3, secret(), options, None).unwrap()));
-            let until = Instant::now() + Duration::from_secs(60);
+            let until = Instant::now() + MINUTE;
             let purpose = Purpose::Join { rank: 1, ranks: 3 };
-            let mut conn = dial::dial(&[at], 0, purpose, &secret(), until, &|| Ok(())).unwrap();
+            let mut conn = dial::dial(&[at], 0, purpose, &secret(), &mut Patience::new(MINUTE), &|| Ok(())).unwrap();
             conn.trust();
             conn.push(&Frame::Join(Member::this(1, None)));
             let mut next = || conn.wait_frame(until).unwrap().expect("rank 0 is there");
@@ -353,8 +375,8 @@ mod tests {
 
     #[test]
     fn bytes_that_come_one_by_one_are_a_frame_too() {
-        let group = hosted(Duration::from_secs(20), |at| {
-            let until = Instant::now() + Duration::from_secs(20);
+        let group = hosted(MINUTE, |at| {
+            let until = Instant::now() + MINUTE;
             let mut stream = TcpStream::connect(at).unwrap();
             let dribble = |stream: &mut TcpStream, frame: Frame| {
                 for byte in frame.encode() {

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,7 @@ use super::peer;
 use super::proxy::Proxies;
 use crate::bootstrap::Bootstrap;
 use crate::error::{Cause, Error};
+use crate::patience::Patience;
 use crate::process::{Options, Session};
 use crate::shm::Sent;
 
@@ -240,11 +241,11 @@ impl Group {
 
     /// What ended the group, if that was not a launch of its own.
     pub(super) fn find_cause(&self) -> Option<Cause> {
-        let until = Instant::now() + HEARSAY;
+        let mut patience = Patience::new(HEARSAY);
         loop {
             match self.bootstrap.check_alive() {
                 Err(error) => return Some(Cause::Group(Box::new(error))),
-                Ok(()) if Instant::now() > until => return None,
+                Ok(()) if patience.is_over() => return None,
                 Ok(()) => std::thread::sleep(HEARSAY / 100),
             }
         }

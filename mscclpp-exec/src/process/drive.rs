@@ -1,7 +1,5 @@
 //! One launch of one rank: its thread blocks take turns on the calling thread until all are done.
 
-use std::time::Instant;
-
 use super::calls::Handed;
 use super::placement::SLOTS;
 use super::plan::PlanContext;
@@ -9,6 +7,7 @@ use super::session::{NAP, SPINS, Session, YIELDS, spin};
 use crate::error::{Cause, Error};
 use crate::interpret::{Launch, Params, SLICES, Space, State, Step, Worker};
 use crate::memory::Views;
+use crate::patience::Patience;
 
 /// Everything that a launch uses.
 pub(super) struct Drive<'d> {
@@ -57,7 +56,7 @@ const GRACE: u32 = 100;
 #[derive(Default)]
 struct Idle {
     rounds: u32,
-    since: Option<Instant>,
+    patience: Option<Patience>,
     /// Naps beyond the deadline.
     late: u32,
 }
@@ -275,15 +274,14 @@ impl Drive<'_> {
 
     #[cold]
     fn wait_long(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
-        let since = *idle.since.get_or_insert_with(Instant::now);
-        let waited = since.elapsed();
+        let deadline = self.session.options.deadline;
+        let left = idle.patience.get_or_insert_with(|| Patience::new(deadline)).look();
         self.write_positions();
         let mut cause = self.session.find_cause();
-        let left = self.session.options.deadline.saturating_sub(waited);
         if cause.is_none() && left.is_zero() {
             let (absent, silent) = self.unheard();
             if (absent.is_empty() && silent.is_empty()) || idle.late >= GRACE {
-                cause = Some(Cause::Deadline { after: self.session.options.deadline, absent, silent });
+                cause = Some(Cause::Deadline { after: deadline, absent, silent });
             }
             idle.late += 1;
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub struct Options {
     /// How long a call goes on without getting on before it fails. 30 s by default, at most a year: more counts as that.
+    /// Time in which the rank itself could not run, as it was stopped or its machine was, hardly counts.
     pub deadline: Duration,
     /// Most bytes of scratch of a plan, all ranks together. 64 GiB by default.
     pub scratch_limit: u64,

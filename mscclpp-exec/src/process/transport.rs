@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
 
 use super::buffer::{Shared, SharedBuffer};
 use super::options::Options;
@@ -65,6 +66,16 @@ impl Transport {
         let options = options.deadline(options.deadline.min(LONGEST));
         let session = Session::new(Arc::clone(&bootstrap), options)?;
         Ok(Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap }) })
+    }
+
+    /// Another deadline for the calls that this rank makes from now on; the others keep theirs. See [`Options::deadline`].
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another thread is in a call.
+    pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
+        // Instants have an end.
+        self.inner.session()?.options.deadline = deadline.min(LONGEST);
+        Ok(())
     }
 
     /// This rank.

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -15,6 +15,7 @@ use rustix::net::{
 
 use super::segment::system;
 use crate::error::Error;
+use crate::patience::Patience;
 
 /// Most descriptors of a message.
 const MOST_FILES: usize = 8;
@@ -22,6 +23,8 @@ const MOST_FILES: usize = 8;
 /// Most bytes of a message.
 const MOST_BYTES: usize = 1 << 16;
 
+/// How long a rank that has connected may take to say who it is.
+const HELLO: Duration = Duration::from_secs(10);
 /// What a rank proves itself with.
 type Token = [u8; 16];
 
@@ -68,11 +71,11 @@ impl Door {
         key
     }
 
-    /// Connects the ranks of a node. `keys`: of all of them in order; `me`: the own place. Returns by `deadline`.
+    /// Connects the ranks of a node. `keys`: of all of them in order; `me`: the own place.
     ///
     /// # Errors
     /// [`Error::System`]; [`Error::Lost`] names a place whose rank has not come.
-    pub(crate) fn connect(self, me: usize, keys: &[[u8; 32]], deadline: Instant) -> Result<Mesh, Error> {
+    pub(crate) fn connect(self, me: usize, keys: &[[u8; 32]], patience: &mut Patience) -> Result<Mesh, Error> {
         const WHAT: &str = "connect to a rank of this node";
         let mut peers: Vec<Option<UnixStream>> = keys.iter().map(|_| None).collect();
         for (place, key) in keys.iter().enumerate().take(me) {
@@ -84,19 +87,19 @@ impl Door {
             peers[place] = Some(stream);
         }
         while let Some(missing) = (me + 1..keys.len()).find(|&place| peers[place].is_none()) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = patience.look();
             if left.is_zero() {
                 return Err(Error::Lost { peer: missing as u32, why: "it did not connect in time".into() });
             }
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    let place = self.welcome(&stream, left).filter(|place| (me + 1..keys.len()).contains(place));
+                    let place = self.welcome(&stream).filter(|place| (me + 1..keys.len()).contains(place));
                     if let Some(place) = place.filter(|&place| peers[place].is_none()) {
                         peers[place] = Some(stream);
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    poll(self.listener.as_fd(), left.min(Duration::from_millis(50)));
+                    poll(self.listener.as_fd(), left.min(patience.nap()));
                 }
                 Err(error) => return Err(io(WHAT, &error)),
             }
@@ -108,13 +111,13 @@ impl Door {
     }
 
     /// The place of a rank that comes in; `None` for a stranger. Other users of the machine are not even listened to.
-    fn welcome(&self, stream: &UnixStream, left: Duration) -> Option<usize> {
+    fn welcome(&self, stream: &UnixStream) -> Option<usize> {
         let user = rustix::net::sockopt::socket_peercred(stream).ok()?.uid;
         if user != rustix::process::geteuid() {
             return None;
         }
         stream.set_nonblocking(false).ok()?;
-        stream.set_read_timeout(Some(left.min(Duration::from_secs(1)))).ok()?;
+        stream.set_read_timeout(Some(HELLO)).ok()?;
         let mut hello = [0; 20];
         (&mut &*stream).read_exact(&mut hello).ok()?;
         let differs = hello[..16].iter().zip(&self.token).fold(0, |differs, (a, b)| differs | (a ^ b));

@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::process::Process;
 use crate::round::{FOREVER, Round, names};
+use crate::{LIVENESS, SHORT};
 
 /// One does something else than the others, and all say who and what.
-pub(crate) fn otherwise_than_the_others(round: Round, what: &str, expected: &str) {
+pub(crate) fn otherwise_than_the_others(mut round: Round, what: &str, expected: &str) {
+    if what == "misses a call" {
+        round.timeout = SHORT;
+    }
     let work = |rank| if rank == round.victim { what } else { "messages" };
-    let start = |rank| Process::start_as(work(rank), rank, round.size, round.port, FOREVER, &round.secret);
+    let start = |rank| round.start_as(work(rank), rank, FOREVER);
     let all: Vec<_> = (0..round.size).map(start).collect();
     let victim = format!("rank {}", round.victim);
     for process in all {
@@ -40,6 +43,7 @@ pub(crate) fn killed_in_a_collective(mut round: Round) {
 
 /// Somewhere between its first instruction and its first calls: while memory is shared.
 pub(crate) fn killed_while_it_prepares(mut round: Round) {
+    round.timeout = SHORT;
     let mut all = round.start_collectives(FOREVER);
     round.pause(Duration::from_millis(60));
     drop(all.remove(round.victim as usize));
@@ -47,6 +51,7 @@ pub(crate) fn killed_while_it_prepares(mut round: Round) {
 }
 
 pub(crate) fn stopped_in_a_collective(mut round: Round) {
+    round.liveness = LIVENESS;
     let mut all = round.start_collectives(FOREVER);
     let victim = all.remove(round.victim as usize);
     assert!(victim.wait_connected());

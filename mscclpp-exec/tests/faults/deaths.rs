@@ -6,10 +6,13 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::process::Process;
+use crate::rank::END;
 use crate::round::{FOREVER, Round};
+use crate::{LIVENESS, SHORT};
 
 /// Somewhere between its first instruction and its first calls.
 pub(crate) fn killed_while_it_starts(mut round: Round) {
+    round.timeout = SHORT;
     let mut all = round.start_all(FOREVER);
     round.pause(Duration::from_millis(30));
     let victim = all.remove(round.victim as usize);
@@ -32,15 +35,19 @@ pub(crate) fn killed_while_it_waits_for_others(mut round: Round) {
     round.victim = round.victim.max(1);
     let late = round.size - 1;
     let mut all: Vec<_> = (0..late).map(|rank| round.start(rank, FOREVER)).collect();
-    thread::sleep(Duration::from_millis(200));
     let victim = if round.victim == late { late - 1 } else { round.victim };
     round.victim = victim;
+    assert!(all[victim as usize].wait_taken_in());
     drop(all.remove(victim as usize));
     round.named_by(all);
 }
 
 /// Stopped before it is in, or while it works. It ends when it is woken up.
 pub(crate) fn stopped(mut round: Round, connected: bool) {
+    round.liveness = LIVENESS;
+    if !connected {
+        round.timeout = SHORT;
+    }
     let mut all = round.start_all(FOREVER);
     let victim = all.remove(round.victim as usize);
     if connected {
@@ -54,10 +61,33 @@ pub(crate) fn stopped(mut round: Round, connected: bool) {
     assert_ne!(said, "ok");
 }
 
+/// For longer than ranks wait for each other: nobody was missed by anybody.
+pub(crate) fn stopped_as_a_whole(mut round: Round) {
+    (round.victim, round.timeout) = (round.victim.max(1), SHORT);
+    let folder = tempfile::tempdir().unwrap();
+    let end = folder.path().join("end");
+    let start = |rank| Process::start_with(&round, "goes on", rank, FOREVER, &[(END, end.as_os_str())]);
+    let all: Vec<_> = (0..round.size).map(start).collect();
+    assert!(all.iter().all(Process::wait_connected));
+    // One of them first and last, so that the others wait for it.
+    let victim = &all[round.victim as usize];
+    let others = all.iter().filter(|process| process.name != victim.name);
+    victim.signal(Signal::STOP);
+    thread::sleep(Duration::from_secs(1));
+    others.clone().for_each(|process| process.signal(Signal::STOP));
+    thread::sleep(SHORT + SHORT / 4);
+    others.for_each(|process| process.signal(Signal::CONT));
+    thread::sleep(Duration::from_secs(1));
+    victim.signal(Signal::CONT);
+    std::fs::write(&end, "").unwrap();
+    for process in all {
+        assert_eq!(process.outcome(), "ok");
+    }
+}
+
 pub(crate) fn survivors_go_on(mut round: Round) {
     round.size = round.size.max(3);
-    let start = |rank| Process::start_as("survive", rank, round.size, round.port, 20, &round.secret);
-    let mut all: Vec<_> = (0..round.size).map(start).collect();
+    let mut all: Vec<_> = (0..round.size).map(|rank| round.start_as("survive", rank, 20)).collect();
     assert!(all.iter().all(Process::wait_connected));
     drop(all.remove(round.victim as usize));
     for process in all {

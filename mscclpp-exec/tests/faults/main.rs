@@ -6,10 +6,14 @@
 mod calls;
 mod deaths;
 mod meeting;
+#[path = "../common/port.rs"]
+mod port;
 mod process;
 mod rank;
 mod round;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use self::calls::{
@@ -17,7 +21,8 @@ use self::calls::{
     stopped_in_a_collective,
 };
 use self::deaths::{
-    killed_while_it_starts, killed_while_it_waits_for_others, killed_while_it_works, stopped, survivors_go_on,
+    killed_while_it_starts, killed_while_it_waits_for_others, killed_while_it_works, stopped, stopped_as_a_whole,
+    survivors_go_on,
 };
 use self::meeting::{
     another_secret, another_size, nothing, strangers_on_the_port, the_same_rank_twice, too_late, two_jobs_on_one_port,
@@ -25,16 +30,20 @@ use self::meeting::{
 };
 use self::round::Round;
 
-/// How long ranks wait for each other here, in seconds.
-const TIMEOUT: f64 = 3.0;
-/// After how many seconds a silent rank counts as dead here.
-const LIVENESS: f64 = 1.0;
+/// What nobody waits for, neither as a deadline nor until a silent rank counts as dead.
+const LONG: Duration = Duration::from_secs(120);
+/// How long ranks wait for one that does not come. Whoever is to come does so in this time, however busy the machine is.
+const SHORT: Duration = Duration::from_secs(8);
+/// After how long a rank counts as dead that is stopped.
+const LIVENESS: Duration = Duration::from_secs(5);
 /// What takes longer than this hangs.
-const HANG: Duration = Duration::from_secs(60);
+const HANG: Duration = Duration::from_secs(300);
+/// How many rounds go on at once: in most of them most of the time is spent waiting.
+const AT_ONCE: usize = 4;
 
 type Kind = (&'static str, fn(Round));
 
-const KINDS: [Kind; 22] = [
+const KINDS: [Kind; 23] = [
     ("nothing", nothing),
     ("killed while it starts", killed_while_it_starts),
     ("killed while it works", killed_while_it_works),
@@ -57,6 +66,7 @@ const KINDS: [Kind; 22] = [
     ("killed while it prepares", killed_while_it_prepares),
     ("stopped in a collective", stopped_in_a_collective),
     ("survivors go on", survivors_go_on),
+    ("stopped as a whole", stopped_as_a_whole),
 ];
 
 #[test]
@@ -66,11 +76,19 @@ fn faults_are_named_and_nobody_hangs() {
         Some(seed) => (seed, 1),
         None => (0, number("MSCCLPP_FAULT_ROUNDS").unwrap_or(KINDS.len() as u64)),
     };
-    for seed in first..first + rounds {
-        let (kind, run) = KINDS[(seed % KINDS.len() as u64) as usize];
-        let start = Instant::now();
-        println!("MSCCLPP_FAULT_SEED={seed}: {kind}");
-        run(Round::new(seed));
-        println!("  {:.1} s", start.elapsed().as_secs_f64());
-    }
+    let next = AtomicU64::new(first);
+    let worker = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + rounds {
+                return;
+            }
+            let (kind, run) = KINDS[(seed % KINDS.len() as u64) as usize];
+            let start = Instant::now();
+            println!("MSCCLPP_FAULT_SEED={seed}: {kind}");
+            run(Round::new(seed));
+            println!("  {kind}: {:.1} s", start.elapsed().as_secs_f64());
+        }
+    };
+    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(worker))));
 }

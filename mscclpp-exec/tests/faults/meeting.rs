@@ -6,8 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::process::Process;
+use crate::rank::END;
 use crate::round::{FOREVER, Round, names};
-use crate::{HANG, TIMEOUT};
+use crate::{HANG, SHORT};
 
 pub(crate) fn nothing(round: Round) {
     for process in round.start_all(20) {
@@ -20,7 +21,7 @@ pub(crate) fn strangers_on_the_port(mut round: Round) {
     let mut strangers = Vec::new();
     let until = Instant::now() + HANG;
     while strangers.len() < 40 && Instant::now() < until {
-        if let Ok(mut stranger) = TcpStream::connect((Ipv4Addr::LOCALHOST, round.port)) {
+        if let Ok(mut stranger) = TcpStream::connect((Ipv4Addr::LOCALHOST, round.port.number)) {
             let length = round.random.below(200);
             // Every second one begins like one of us.
             let mut bytes = if length.is_multiple_of(2) { b"MSCB\x02\x00\x00\x00".to_vec() } else { Vec::new() };
@@ -44,26 +45,31 @@ pub(crate) fn strangers_on_the_port(mut round: Round) {
 }
 
 pub(crate) fn another_secret(mut round: Round) {
-    round.victim = round.victim.max(1);
-    let secret = |rank| if rank == round.victim { "0".repeat(32) } else { round.secret.clone() };
-    let mut all: Vec<_> =
-        (0..round.size).map(|rank| Process::start(rank, round.size, round.port, 1, &secret(rank))).collect();
+    (round.victim, round.timeout) = (round.victim.max(1), SHORT);
+    let (size, ours) = (round.size, round.secret.clone());
+    let mut start = |rank| {
+        round.secret = if rank == round.victim { "0".repeat(32) } else { ours.clone() };
+        round.start(rank, 1)
+    };
+    let mut all: Vec<_> = (0..size).map(&mut start).collect();
     let said = all.remove(round.victim as usize).outcome();
     assert!(said.contains("has another secret"), "{said}");
     round.named_by(all);
 }
 
-pub(crate) fn two_jobs_on_one_port(round: Round) {
-    // Longer than the second one tries.
-    let first = round.start_all(2500);
+pub(crate) fn two_jobs_on_one_port(mut round: Round) {
+    let folder = tempfile::tempdir().unwrap();
+    let end = folder.path().join("end");
+    let start = |rank| Process::start_with(&round, "goes on", rank, FOREVER, &[(END, end.as_os_str())]);
+    let first: Vec<_> = (0..round.size).map(start).collect();
     assert!(first[0].wait_connected());
-    let second: Vec<_> =
-        (0..round.size).map(|rank| Process::start(rank, round.size, round.port, 1, &"f".repeat(32))).collect();
-    for (rank, process) in second.into_iter().enumerate() {
+    round.secret = "f".repeat(32);
+    for (rank, process) in round.start_all(1).into_iter().enumerate() {
         let said = process.outcome();
         let expected = if rank == 0 { "another process listens there" } else { "has another secret" };
         assert!(said.contains(expected), "rank {rank}: {said}");
     }
+    std::fs::write(&end, "").unwrap();
     for process in first {
         assert_eq!(process.outcome(), "ok");
     }
@@ -73,6 +79,7 @@ pub(crate) fn the_same_rank_twice(mut round: Round) {
     round.victim = round.victim.max(1);
     // With one rank missing, so that both come before all are there.
     round.size += 1;
+    round.timeout = 2 * SHORT;
     let missing = round.size - 1;
     let twin = round.start(round.victim, FOREVER);
     let all: Vec<_> = (0..missing).map(|rank| round.start(rank, FOREVER)).chain([twin]).collect();
@@ -85,11 +92,14 @@ pub(crate) fn the_same_rank_twice(mut round: Round) {
 }
 
 pub(crate) fn another_size(mut round: Round) {
-    round.victim = round.victim.max(1);
-    let size = |rank| if rank == round.victim { round.size + 1 } else { round.size };
-    let all: Vec<_> =
-        (0..round.size).map(|rank| Process::start(rank, size(rank), round.port, 1, &round.secret)).collect();
-    let expected = format!("expects {} ranks, rank 0 expects {} ranks", round.size + 1, round.size);
+    (round.victim, round.timeout) = (round.victim.max(1), 2 * SHORT);
+    let size = round.size;
+    let mut start = |rank| {
+        round.size = if rank == round.victim { size + 1 } else { size };
+        round.start(rank, 1)
+    };
+    let all: Vec<_> = (0..size).map(&mut start).collect();
+    let expected = format!("expects {} ranks, rank 0 expects {size} ranks", size + 1);
     for process in all {
         let said = process.outcome();
         let late = said.contains("did not reach rank 0");
@@ -97,15 +107,15 @@ pub(crate) fn another_size(mut round: Round) {
     }
 }
 
-pub(crate) fn too_late(round: Round) {
+pub(crate) fn too_late(mut round: Round) {
+    round.timeout = SHORT;
     let all: Vec<_> = (0..round.size).filter(|rank| *rank != round.victim).map(|rank| round.start(rank, 1)).collect();
-    thread::sleep(Duration::from_secs_f64(TIMEOUT + 1.0));
-    let late = round.start(round.victim, 1);
     round.named_by(all);
-    assert_ne!(late.outcome(), "ok");
+    assert_ne!(round.start(round.victim, 1).outcome(), "ok");
 }
 
-pub(crate) fn without_rank_0(round: Round) {
+pub(crate) fn without_rank_0(mut round: Round) {
+    round.timeout = Duration::from_secs(1);
     for rank in 1..round.size {
         let said = round.start(rank, 1).outcome();
         assert!(said.starts_with(&format!("rank {rank} did not reach rank 0 at")), "{said}");

@@ -4,11 +4,12 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{HANG, LIVENESS, TIMEOUT};
+use crate::HANG;
+use crate::round::Round;
 
 /// One process.
 pub(crate) struct Process {
@@ -18,24 +19,32 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a rank.
-    pub(crate) fn start(rank: u32, size: u32, port: u16, calls: u32, secret: &str) -> Self {
-        Self::start_as("messages", rank, size, port, calls, secret)
+    /// Starts a rank of a round.
+    pub(crate) fn start(round: &Round, work: &str, rank: u32, calls: u32) -> Self {
+        Self::start_with(round, work, rank, calls, &[])
     }
 
-    pub(crate) fn start_as(work: &str, rank: u32, size: u32, port: u16, calls: u32, secret: &str) -> Self {
+    /// The same, with something more in its environment.
+    pub(crate) fn start_with(
+        round: &Round,
+        work: &str,
+        rank: u32,
+        calls: u32,
+        more: &[(&str, &std::ffi::OsStr)],
+    ) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["rank::one_of_a_job", "--exact", "--ignored", "--nocapture"])
             .env("RANK", rank.to_string())
-            .env("WORLD_SIZE", size.to_string())
+            .env("WORLD_SIZE", round.size.to_string())
             .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", port.to_string())
-            .env("MSCCLPP_SECRET", secret)
-            .env("MSCCLPP_TIMEOUT", TIMEOUT.to_string())
-            .env("MSCCLPP_LIVENESS", LIVENESS.to_string())
+            .env("MASTER_PORT", round.port.number.to_string())
+            .env("MSCCLPP_SECRET", &round.secret)
+            .env("MSCCLPP_TIMEOUT", round.timeout.as_secs().to_string())
+            .env("MSCCLPP_LIVENESS", round.liveness.as_secs().to_string())
             .env("FAULT_WORK", work)
             .env("FAULT_CALLS", calls.to_string())
             .env("RUST_BACKTRACE", "0")
+            .envs(more.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -56,6 +65,23 @@ impl Process {
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process(pid, signal).expect("a child that was not waited for takes signals");
+    }
+
+    /// Waits until it has its connection thread, which it gets when rank 0 has taken it in; `false` if it ended before.
+    pub(crate) fn wait_taken_in(&mut self) -> bool {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let name = format!("mscclpp {}\n", self.name);
+        let is_there = || {
+            let tasks = std::fs::read_dir(&tasks).into_iter().flatten().flatten();
+            tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok()).any(|found| found == name)
+        };
+        while self.child.try_wait().unwrap().is_none() {
+            if is_there() {
+                return true;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        false
     }
 
     /// Waits until it is connected; `false` if it ended before.

@@ -11,6 +11,9 @@ use mscclpp_exec::group::{Error, Group};
 
 use crate::round::FOREVER;
 
+/// Names the file at which `goes on` ends.
+pub(crate) const END: &str = "FAULT_END";
+
 /// One rank. Started by the test below, which sets its environment.
 #[test]
 #[ignore = "a rank of the fault tests, which start it"]
@@ -19,11 +22,12 @@ fn one_of_a_job() {
     let outcome = match std::env::var("FAULT_WORK").as_deref() {
         Ok("collectives") => collectives(),
         Ok("survive") => survive(),
+        Ok("goes on") => goes_on(),
         Ok(other) if other != "messages" => otherwise(other),
         _ => messages(),
     };
     // The goodbye has ended by now, or its second is over; a thread may still be on its way out.
-    let until = Instant::now() + Duration::from_secs(5);
+    let until = Instant::now() + Duration::from_secs(60);
     while census() != before && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
     }
@@ -57,6 +61,20 @@ fn messages() -> Result<(), Error> {
     let group = Bootstrap::from_env()?;
     say("connected");
     talk(&group, rounds())
+}
+
+/// All kinds of calls, until a file is there.
+fn goes_on() -> Result<(), Error> {
+    let group = Bootstrap::from_env()?;
+    say("connected");
+    let file = std::env::var_os(END).unwrap();
+    loop {
+        talk(&group, 10)?;
+        // One look decides for all.
+        if group.broadcast(0, &[u8::from(fs::exists(&file).unwrap())])? == [1] {
+            return Ok(());
+        }
+    }
 }
 
 /// Does something else than the others, which make all kinds of calls.

@@ -1,10 +1,11 @@
 //! What one round of faults has to itself.
 
 use std::fmt::Write as _;
-use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
 use std::time::Duration;
 
+use crate::LONG;
+use crate::port::Port;
 use crate::process::Process;
 
 /// More calls than any round lasts.
@@ -16,8 +17,12 @@ pub(crate) struct Round {
     pub(crate) size: u32,
     /// The rank to which it happens.
     pub(crate) victim: u32,
-    pub(crate) port: u16,
+    pub(crate) port: Port,
     pub(crate) secret: String,
+    /// How long ranks wait for each other.
+    pub(crate) timeout: Duration,
+    /// After how long a silent rank counts as dead.
+    pub(crate) liveness: Duration,
 }
 
 impl Round {
@@ -26,26 +31,22 @@ impl Round {
         (0..8).for_each(|_| _ = random.below(2));
         let size = 2 + random.below(3) as u32;
         let victim = random.below(u64::from(size)) as u32;
-        // Below the ports that the system gives to callers, so that nobody else gets it meanwhile.
-        let port = loop {
-            let port = 20000 + random.below(12000) as u16;
-            if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-                break port;
-            }
-        };
         let mut secret = String::new();
         (0..32).for_each(|_| write!(secret, "{:x}", random.below(16)).unwrap());
-        Self { random, size, victim, port, secret }
+        Self { random, size, victim, port: Port::new(), secret, timeout: LONG, liveness: LONG }
     }
 
     pub(crate) fn start(&self, rank: u32, calls: u32) -> Process {
-        Process::start(rank, self.size, self.port, calls, &self.secret)
+        self.start_as("messages", rank, calls)
+    }
+
+    pub(crate) fn start_as(&self, work: &str, rank: u32, calls: u32) -> Process {
+        Process::start(self, work, rank, calls)
     }
 
     /// All ranks, which make collective calls.
     pub(crate) fn start_collectives(&self, calls: u32) -> Vec<Process> {
-        let start = |rank| Process::start_as("collectives", rank, self.size, self.port, calls, &self.secret);
-        (0..self.size).map(start).collect()
+        (0..self.size).map(|rank| self.start_as("collectives", rank, calls)).collect()
     }
 
     pub(crate) fn start_all(&self, calls: u32) -> Vec<Process> {

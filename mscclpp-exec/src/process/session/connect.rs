@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::super::calls::{Calls, RING};
 use super::super::options::Options;
@@ -13,6 +12,7 @@ use super::Session;
 use super::wait::HEARSAY;
 use crate::bootstrap::Bootstrap;
 use crate::error::Error;
+use crate::patience::Patience;
 use crate::shm::{Cells, Door, Mesh, Segment};
 
 impl Session {
@@ -32,9 +32,9 @@ impl Session {
             key.ok_or_else(|| Error::Lost { peer: *peer, why: "it sent no local address".into() })
         };
         let (keys, all_seats): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
-        let deadline = Instant::now() + options.deadline;
-        let mesh = door.connect(me, &keys, deadline).map_err(|error| name(error, &locals, &bootstrap))?;
-        let segment = share(me, &mesh, &locals, &bootstrap, deadline)?;
+        let mut patience = Patience::new(options.deadline);
+        let mesh = door.connect(me, &keys, &mut patience).map_err(|error| name(error, &locals, &bootstrap))?;
+        let segment = share(me, &mesh, &locals, &bootstrap, &mut patience)?;
         Ok(Self {
             calls: Calls::new(Cells::new(Arc::new(segment)), me, locals.len()),
             crowded: seats.are_short(&all_seats),
@@ -62,7 +62,13 @@ impl Session {
 }
 
 /// The segment of calls, which the first rank of the node brings.
-fn share(me: usize, mesh: &Mesh, locals: &[u32], bootstrap: &Bootstrap, deadline: Instant) -> Result<Segment, Error> {
+fn share(
+    me: usize,
+    mesh: &Mesh,
+    locals: &[u32],
+    bootstrap: &Bootstrap,
+    patience: &mut Patience,
+) -> Result<Segment, Error> {
     let bytes = Calls::bytes(locals.len());
     if me == 0 {
         let (segment, file) = Segment::new(bytes, "calls")?;
@@ -75,7 +81,7 @@ fn share(me: usize, mesh: &Mesh, locals: &[u32], bootstrap: &Bootstrap, deadline
     let late = || {
         bootstrap.check_alive()?;
         let why = "it did not share its segment of calls in time".into();
-        if Instant::now() > deadline { Err(Error::Lost { peer: 0, why }) } else { Ok(()) }
+        if patience.is_over() { Err(Error::Lost { peer: 0, why }) } else { Ok(()) }
     };
     let sent = mesh.receive(0, late).map_err(|error| name(error, locals, bootstrap))?;
     let file = sent.files.into_iter().next();

@@ -1,12 +1,12 @@
 //! Calls without buffers, in which ranks only meet, or tell each other something.
 
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
 
 use super::super::calls::Handed;
 use super::Session;
 use super::connect::name;
 use crate::error::Error;
+use crate::patience::Patience;
 use crate::shm::Sent;
 
 impl Session {
@@ -52,15 +52,15 @@ impl Session {
         for place in self.peers() {
             result = result.and_then(|()| self.mesh.send(place, bytes, files));
         }
-        let since = Instant::now();
+        let deadline = self.options.deadline;
+        let mut patience = Patience::new(deadline);
         let mut received = Vec::new();
         for place in 0..self.locals.len() {
-            let deadline = self.options.deadline;
             let bootstrap = &self.bootstrap;
             let late = || {
                 bootstrap.check_alive()?;
                 let why = format!("it sent nothing for {deadline:?} in {text}");
-                if since.elapsed() > deadline { Err(Error::Lost { peer: place as u32, why }) } else { Ok(()) }
+                if patience.is_over() { Err(Error::Lost { peer: place as u32, why }) } else { Ok(()) }
             };
             match result.and_then(|()| self.mesh.receive(place, late)) {
                 Ok(sent) => {

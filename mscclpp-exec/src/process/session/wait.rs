@@ -1,10 +1,11 @@
 //! Waiting for peers, and what ends it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::super::calls::RING;
 use super::Session;
 use crate::error::{Cause, Error};
+use crate::patience::Patience;
 
 /// Rounds that a rank spins before it lets others have its processor, about a hundred microseconds.
 pub(in super::super) const SPINS: u32 = 2000;
@@ -30,7 +31,7 @@ impl Session {
     /// Waits outside of a launch until something is so; fails when a peer is gone or nothing is so until the deadline.
     #[cold]
     pub(super) fn wait_for(&mut self, mut is_so: impl FnMut(&mut Self) -> Result<bool, Error>) -> Result<(), Error> {
-        let mut since: Option<Instant> = None;
+        let mut patience: Option<Patience> = None;
         let mut rounds = 0_u32;
         while !is_so(self)? {
             rounds += 1;
@@ -42,7 +43,8 @@ impl Session {
                 std::thread::yield_now();
                 continue;
             }
-            self.check_peers(*since.get_or_insert_with(Instant::now))?;
+            let deadline = self.options.deadline;
+            self.check_peers(patience.get_or_insert_with(|| Patience::new(deadline)))?;
             let drowsy = self.calls.lie_down();
             if is_so(self)? {
                 self.calls.get_up();
@@ -53,18 +55,21 @@ impl Session {
         Ok(())
     }
 
-    /// Fails if a wait that began at `since` is of no use.
-    fn check_peers(&mut self, since: Instant) -> Result<(), Error> {
-        // A peer that gave up because of this very call says so by its call.
-        for place in self.peers() {
-            self.compare(place)?;
+    /// Fails if a wait is of no use any longer.
+    fn check_peers(&mut self, patience: &mut Patience) -> Result<(), Error> {
+        let compare = |session: &mut Self| session.peers().try_for_each(|place| session.compare(place));
+        compare(self)?;
+        let cause = self.find_cause();
+        if cause.is_some() {
+            // A peer that gave up because of this very call has said what it calls.
+            compare(self)?;
         }
         let why = |what| format!("{what}, while rank {} waited for it", self.rank());
-        let error = match self.find_cause() {
+        let error = match cause {
             Some(Cause::Group(error)) => Error::Group(error),
             Some(Cause::Gone { peer }) => Error::Lost { peer, why: why("its connection was closed") },
             Some(Cause::GaveUp { peer }) => Error::Lost { peer, why: why("it has given up") },
-            _ if since.elapsed() < self.options.deadline => return Ok(()),
+            _ if !patience.is_over() => return Ok(()),
             _ => {
                 let absent = self.peers().find(|&place| !self.is_compared(place));
                 let peer = self.locals[absent.unwrap_or(self.me)];
@@ -86,9 +91,9 @@ impl Session {
         let place = self.calls.find_given_up()?;
         // A peer may give up because of what is about to be seen here too: who died or stopped is to be named, not who
         // heard of it first.
-        let until = Instant::now() + HEARSAY;
-        while Instant::now() < until {
-            std::thread::sleep(HEARSAY / 100);
+        let mut patience = Patience::new(HEARSAY);
+        while !patience.is_over() {
+            std::thread::sleep(NAP);
             if let Some(cause) = self.find_first_cause() {
                 return Some(cause);
             }

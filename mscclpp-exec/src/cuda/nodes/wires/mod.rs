@@ -16,7 +16,7 @@ mod wire;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use self::frame::{Frame, kind};
 pub(in crate::cuda) use self::send::Put;
@@ -28,10 +28,11 @@ use crate::cuda::device::Device;
 use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::proxy::Failure;
 use crate::error::{Cause, Error};
+use crate::patience::Patience;
 use crate::process::Connection;
 
-/// How long after a connection's end its reason may take to arrive here.
-const HEARSAY: Duration = Duration::from_millis(200);
+/// By what is counted for how long nothing moves: any time does that others get something done in.
+const STILL: Duration = Duration::from_secs(1);
 
 /// Addresses that the device signals when it begins a launch and when it has finished its part.
 #[derive(Clone, Copy, Debug)]
@@ -59,8 +60,8 @@ pub(in crate::cuda) struct Wires {
     signalled: BTreeMap<u64, u64>,
     /// Whether others were told that this rank sends nothing more.
     is_over: bool,
-    /// When something was sent or taken last.
-    moved: Instant,
+    /// For how long nothing was sent or taken.
+    still: Patience,
 }
 
 impl Wires {
@@ -99,7 +100,7 @@ impl Wires {
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),
             is_over: false,
-            moved: Instant::now(),
+            still: Patience::new(STILL),
         })
     }
 
@@ -124,7 +125,7 @@ impl Wires {
     pub(in crate::cuda) fn mark(&mut self, signal: u64) -> bool {
         if signal == self.markers.begin {
             self.begun += 1;
-            self.moved = Instant::now();
+            self.still = Patience::new(STILL);
         } else if signal == self.markers.end {
             self.ended = self.begun;
         } else {
@@ -154,22 +155,25 @@ impl Wires {
             }
         }
         if progress {
-            self.moved = Instant::now();
+            self.still = Patience::new(STILL);
         } else if self.is_in_launch() || !self.is_idle() {
+            self.still.look();
             self.look()?;
         }
         Ok(progress)
     }
 
     /// Looks whether somebody is gone without whom there is no going on.
-    fn look(&self) -> Result<(), Failure> {
+    fn look(&mut self) -> Result<(), Failure> {
         if let Err(error) = self.bootstrap.check_alive() {
             return Err(Failure::Cause(Cause::Group(Box::new(error))));
         }
         // Who died is to be named, not who noticed it first.
-        let late =
-            |wire: &Wire| wire.lost.filter(|(since, _)| since.elapsed() > HEARSAY).map(|(_, how)| (wire.peer, how));
-        match self.wires.iter().find_map(late) {
+        let late = |wire: &mut Wire| {
+            let (patience, how) = wire.lost.as_mut()?;
+            patience.is_over().then_some((wire.peer, *how))
+        };
+        match self.wires.iter_mut().find_map(late) {
             Some((peer, Lost::GaveUp)) => Err(Failure::Cause(Cause::GaveUp { peer })),
             Some((peer, Lost::Gone)) => Err(Failure::Cause(Cause::Gone { peer })),
             None => Ok(()),
@@ -183,7 +187,7 @@ impl Wires {
 
     /// If something is to be sent and nothing went for so long: why there is no more waiting.
     pub(in crate::cuda) fn find_late(&self, patience: Duration) -> Option<Cause> {
-        let late = self.moved.elapsed() > patience;
+        let late = self.still.spent() > patience;
         let wire = self.wires.iter().find(|wire| late && !wire.is_idle())?;
         Some(Cause::Deadline { after: patience, absent: vec![wire.peer], silent: Vec::new() })
     }

@@ -2,11 +2,15 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use super::frame::Frame;
 use crate::cuda::nodes::staging::{Piece, Staging};
+use crate::patience::Patience;
 use crate::process::Connection;
+
+/// How long after a rank gave up or was gone the reason may take to arrive here.
+const HEARSAY: Duration = Duration::from_millis(200);
 
 /// Bytes that go with their header at once.
 const SMALL: usize = 1 << 14;
@@ -20,8 +24,8 @@ pub(super) struct Wire {
     pub(super) incoming: Option<Incoming>,
     /// The rank has left in order.
     pub(super) has_left: bool,
-    /// When it was seen that the rank has given up, or is gone.
-    pub(super) lost: Option<(Instant, Lost)>,
+    /// That the rank has given up, or is gone, and how long a better reason is waited for.
+    pub(super) lost: Option<(Patience, Lost)>,
 }
 
 /// What is known of a rank that sends nothing more.
@@ -51,7 +55,7 @@ pub(super) struct Incoming {
 
 impl Wire {
     pub(super) fn lose(&mut self, how: Lost) {
-        self.lost.get_or_insert_with(|| (Instant::now(), how));
+        self.lost.get_or_insert_with(|| (Patience::new(HEARSAY), how));
     }
 
     pub(super) fn is_idle(&self) -> bool {
