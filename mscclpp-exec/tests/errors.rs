@@ -180,8 +180,8 @@ fn padding_costs_no_time() {
     let mut outputs = [[0_i32; 3]; 2];
     World::new(2).run(&plan, &[[1; 3], [2; 3]], &mut outputs).expect("a plan that runs");
     assert_eq!(outputs, [[3; 3]; 2]);
-    // 4 GiB of zeros per rank take a minute to add.
-    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    // 4 GiB of zeros per rank take a minute to add, on a machine that does nothing else.
+    assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
 }
 
 #[test]

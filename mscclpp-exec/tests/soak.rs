@@ -5,11 +5,14 @@
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::group::Group;
 
-/// Bytes of this process that are in memory.
+/// Bytes of memory of this process but for files, which come and go as the system likes.
 fn resident() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux says");
-    let pages: u64 = text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).expect("a number");
-    pages * 4096
+    let text = std::fs::read_to_string("/proc/self/status").expect("Linux says");
+    let kib = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)).expect("a size");
+        line.split_whitespace().next().and_then(|kib| kib.parse().ok()).expect("a number")
+    };
+    ["RssAnon:", "RssShmem:", "VmSwap:"].map(kib).iter().sum::<u64>() << 10
 }
 
 /// Makes mixed calls on four ranks; bytes in memory after a tenth of them and at the end.

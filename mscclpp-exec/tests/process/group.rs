@@ -7,7 +7,7 @@ use mscclpp_exec::bootstrap::Bootstrap;
 use mscclpp_exec::process::{Options, Transport};
 
 /// Long enough for a busy machine, short enough for a test that fails.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Runs `f` on every rank of a group and returns what each said, in order.
 pub fn each<R: Send>(ranks: u32, f: impl Fn(Transport) -> R + Sync) -> Vec<R> {

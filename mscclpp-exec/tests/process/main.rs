@@ -7,6 +7,8 @@
 mod corpus;
 mod failures;
 mod group;
+#[path = "../common/port.rs"]
+mod port;
 mod processes;
 mod reference;
 mod results;

@@ -1,7 +1,6 @@
 //! Ranks as processes: this test program starts itself, once per rank, with a role.
 
 use std::io::Read;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,12 +8,21 @@ use std::time::{Duration, Instant};
 use mscclpp_exec::bootstrap::Bootstrap;
 use mscclpp_exec::process::{Options, Transport};
 
+use crate::port::Port;
+
 /// Says which role a process has.
 const ROLE: &str = "MSCCLPP_TEST_ROLE";
+
+/// How long ranks wait for each other, in seconds: longer than a test that goes well lasts.
+pub const DEADLINE: u64 = 120;
+
+/// The same of ranks of which one is stopped; longer than any of them may go without a processor.
+pub const SHORT: u64 = 5;
 
 /// The processes of a job; killed when dropped.
 pub struct Job {
     pub ranks: Vec<Child>,
+    _port: Port,
 }
 
 /// How a process ended: its exit code, and what it printed.
@@ -26,18 +34,20 @@ pub struct Ended {
 impl Job {
     /// Starts `ranks` processes in a role; `per_node` of them count as one node.
     pub fn start(role: &str, ranks: u32, per_node: u32) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let port = Port::new();
         let start = |rank: u32| {
             let mut command = Command::new(std::env::current_exe().expect("this program"));
             command.args(["--exact", "spawn::role", "--nocapture", "--test-threads=1"]);
             command.env(ROLE, role).env("RUST_BACKTRACE", "0");
             command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
             command.env("LOCAL_RANK", (rank % per_node).to_string()).env("LOCAL_WORLD_SIZE", per_node.to_string());
-            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+            command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.number.to_string());
+            // Who is stopped is missed by the deadline of calls.
+            command.env("MSCCLPP_TIMEOUT", DEADLINE.to_string()).env("MSCCLPP_LIVENESS", DEADLINE.to_string());
             command.env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node));
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process")
         };
-        Self { ranks: (0..ranks).map(start).collect() }
+        Self { ranks: (0..ranks).map(start).collect(), _port: port }
     }
 
     /// Sends a signal to a rank.
@@ -58,11 +68,11 @@ impl Job {
         }
     }
 
-    /// Waits for all ranks, those that must not hang for at most a minute.
+    /// Waits for all ranks, those that must not hang for some minutes at most.
     pub fn wait(mut self) -> Vec<Ended> {
         // A guard against hangs only; long soaks take their time.
         let soak = std::env::var("MSCCLPP_SOAK").ok().and_then(|calls| calls.parse::<u64>().ok()).unwrap_or(0);
-        let deadline = Instant::now() + Duration::from_secs(60 + soak / 100);
+        let deadline = Instant::now() + Duration::from_secs(300 + soak / 100);
         let waits = |child: &mut Child| {
             while child.try_wait().expect("a child").is_none() {
                 assert!(Instant::now() < deadline, "a rank hangs");
@@ -105,7 +115,7 @@ fn role() {
         return;
     };
     let group = Bootstrap::from_env().expect("a group");
-    let deadline = Duration::from_secs(if role == "stopped" { 1 } else { 30 });
+    let deadline = Duration::from_secs(if role == "stopped" { SHORT } else { DEADLINE });
     let transport =
         Transport::with_options(Arc::new(group), Options::default().deadline(deadline)).expect("a transport");
     crate::processes::play(&role, transport);
