@@ -1,11 +1,14 @@
 //! `bench`, `tune` and `select`: on ranks of this process, of our launcher, and of others'.
 
 mod common;
+#[path = "../../mscclpp-exec/tests/common/port.rs"]
+mod port;
 
-use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{BINARY, mscclpp};
+use port::Port;
 use serde_json::Value;
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -96,7 +99,7 @@ fn processes_of_a_launcher_measure_together() {
 
 #[test]
 fn processes_of_a_torchrun_like_launcher_measure_together() {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+    let port = Port::new();
     let start = |rank: u32| {
         Command::new(BINARY)
             .args(words("bench reduce_scatter -b 1K -e 4K -n 5 --json"))
@@ -104,7 +107,7 @@ fn processes_of_a_torchrun_like_launcher_measure_together() {
             .env("WORLD_SIZE", "2")
             .env("LOCAL_RANK", rank.to_string())
             .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", port.to_string())
+            .env("MASTER_PORT", port.number.to_string())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -210,14 +213,14 @@ fn what_cannot_be_told_is_lost_and_nothing_else() {
 }
 
 /// One rank of two, as torchrun starts it.
-fn rank_of_two(rank: u32, port: u16, folder: &std::path::Path, line: &str) -> std::process::Child {
+fn rank_of_two(rank: u32, port: &Port, folder: &std::path::Path, line: &str) -> Child {
     Command::new(BINARY)
         .args(words(line))
         .env("RANK", rank.to_string())
         .env("WORLD_SIZE", "2")
         .env("LOCAL_RANK", rank.to_string())
         .env("MASTER_ADDR", "127.0.0.1")
-        .env("MASTER_PORT", port.to_string())
+        .env("MASTER_PORT", port.number.to_string())
         .env("MSCCLPP_DUMP_DIR", folder)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -225,16 +228,26 @@ fn rank_of_two(rank: u32, port: u16, folder: &std::path::Path, line: &str) -> st
         .expect("the binary starts")
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
+/// Waits until a rank that runs has memory that it shares for its calls, not only for meeting the others.
+fn wait_for_calls(rank: &mut Child) {
+    let begun = Instant::now();
+    let shared = |rank: &Child| {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", rank.id())).unwrap_or_default();
+        maps.matches("memfd:mscclpp").count()
+    };
+    while shared(rank) < 4 {
+        assert_eq!(rank.try_wait().expect("a child"), None, "it ends before it calls anything");
+        assert!(begun.elapsed() < Duration::from_secs(100), "{} segments", shared(rank));
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]
 fn ranks_that_call_different_things_are_told_apart_with_their_lines() {
     let folder = tempfile::tempdir().expect("a folder");
-    let port = free_port();
+    let port = Port::new();
     let lines = ["bench all_reduce --private -e 1K -n 3", "bench all_gather --private -e 1K -n 3"];
-    let children = [0, 1].map(|rank| rank_of_two(rank, port, folder.path(), lines[rank as usize]));
+    let children = [0, 1].map(|rank| rank_of_two(rank, &port, folder.path(), lines[rank as usize]));
     for child in children {
         let output = child.wait_with_output().expect("it ends");
         assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -258,12 +271,13 @@ fn ranks_that_call_different_things_are_told_apart_with_their_lines() {
 #[test]
 fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
-    let port = free_port();
+    let port = Port::new();
     let line = "bench all_reduce --private -b 1K -e 1K -n 100000000 -w 0";
-    let survivor = rank_of_two(0, port, folder.path(), line);
-    let mut victim = rank_of_two(1, port, folder.path(), line);
-    // Long enough to be in a call or before it: both must be told.
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let mut survivor = rank_of_two(0, &port, folder.path(), line);
+    let mut victim = rank_of_two(1, &port, folder.path(), line);
+    // In a call or before it: both must be told.
+    wait_for_calls(&mut survivor);
+    wait_for_calls(&mut victim);
     victim.kill().expect("it runs");
     victim.wait().expect("it ends");
     let output = survivor.wait_with_output().expect("it ends");

@@ -29,7 +29,7 @@ fn pid(number: u32) -> Pid {
 
 /// Waits until a process is gone, or only its remains are left to somebody else to take.
 fn wait_gone(number: u32) {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     let lives = || {
         let state = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
         test_kill_process(pid(number)).is_ok() && !state.contains(") Z ")
@@ -80,7 +80,7 @@ fn ranks_that_do_not_listen_are_killed_with_what_they_started() {
 #[test]
 fn a_signal_reaches_the_ranks() {
     let mut child = Command::new(BINARY)
-        .args(script("-n 2", "trap 'echo heard; exit 0' TERM; echo ready; while true; do sleep 0.01; done"))
+        .args(script("-n 2 --grace 60", "trap 'echo heard; exit 0' TERM; echo ready; while true; do sleep 0.01; done"))
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

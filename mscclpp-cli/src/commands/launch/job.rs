@@ -19,8 +19,9 @@ use crate::{exit, output};
 
 /// How long ranks have at least between being asked to end and being killed.
 const ASKED: Duration = Duration::from_secs(2);
-/// How long output may take after the last rank has ended: somebody outside of its group may hold it open.
-const DRAIN: Duration = Duration::from_secs(1);
+/// How long output may take after the last rank has ended, as somebody outside of its group may hold it open: so many looks,
+/// so that a machine that is paused meanwhile loses nothing.
+const DRAIN: (u32, Duration) = (20, Duration::from_millis(50));
 
 /// The ranks of a job, as far as they run here.
 #[derive(Debug)]
@@ -153,12 +154,12 @@ impl Job {
                 None => self.expired(),
             }
         }
-        let until = Instant::now() + DRAIN;
-        while self.open > 0 {
-            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        let mut looks = DRAIN.0;
+        while self.open > 0 && looks > 0 {
+            match self.events.recv_timeout(DRAIN.1) {
                 Ok(Event::Output { closed }) => self.output_ended(closed),
                 Ok(_) => {}
-                Err(_) => break,
+                Err(_) => looks -= 1,
             }
         }
         self.code.unwrap_or(exit::DONE)
