@@ -58,7 +58,7 @@ thread_local! {
 static MACHINES: Mutex<BTreeMap<usize, Vec<Option<SharedDriver>>>> = Mutex::new(BTreeMap::new());
 
 /// Settings of `count` devices that share a machine, from the next time that their contexts are made. `failing`: the call that
-/// fails, or null. `multicast`: how many of the first ones have multicast objects.
+/// fails, or null. `multicast`: how many of the first ones have multicast objects. `patience_ms`: as the simulator's.
 ///
 /// # Safety
 /// `failing` is null or a text.
@@ -72,6 +72,7 @@ unsafe extern "C" fn mock_cuda_options(
     failing: *const c_char,
     nth: u64,
     multicast: u32,
+    patience_ms: u64,
 ) {
     let failing = match failing.is_null() {
         true => None,
@@ -82,7 +83,7 @@ unsafe extern "C" fn mock_cuda_options(
         }
     };
     FAILING.set(failing.map(|(call, nth)| (call, 0, nth)));
-    let patience = std::time::Duration::from_secs(if failing.is_some() { 1 } else { 10 });
+    let patience = std::time::Duration::from_millis(patience_ms);
     let mut devices = devices();
     for number in first..first + count {
         let device = devices.entry(number as usize).or_default();

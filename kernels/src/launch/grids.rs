@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, Yielder};
@@ -87,7 +87,8 @@ pub(super) struct Grids {
     pub(super) stuck: bool,
     pub(super) asked: u64,
     pub(super) steps: u64,
-    pub(super) idle_since: Option<Instant>,
+    /// Since when nothing happens: the last look at the clock, and how much time counted until then.
+    pub(super) idle: Option<(Instant, Duration)>,
 }
 
 impl Grids {
@@ -105,7 +106,7 @@ impl Grids {
             stuck: false,
             asked: 0,
             steps: 0,
-            idle_since: None,
+            idle: None,
         }
     }
 
@@ -168,7 +169,7 @@ impl Grids {
             stores.map(|stores| unsafe { native::sim_write_one(stores) });
         }
         if !idle || self.stuck {
-            self.idle_since = None;
+            self.idle = None;
             return false;
         }
         // SAFETY: stores of kernels that run.
@@ -197,8 +198,11 @@ impl Grids {
         let begins = !turn.more.is_empty();
         turn.more.into_iter().for_each(|kernel| self.begin(kernel));
         if idle && !begins {
-            let since: Instant = *self.idle_since.get_or_insert_with(Instant::now);
-            self.stuck = !turn.may_help || since.elapsed() > self.options.patience;
+            let (looked, counted) = self.idle.get_or_insert_with(|| (Instant::now(), Duration::ZERO));
+            // Who could not look himself for long knows nothing of others.
+            *counted += looked.elapsed().min(self.options.patience / 32);
+            *looked = Instant::now();
+            self.stuck = !turn.may_help || *counted > self.options.patience;
             if self.stuck {
                 // From here on whoever looks at the clock gives up.
                 self.waits = 0;

@@ -29,6 +29,8 @@ mod mock;
 mod native;
 mod nodes;
 mod plans;
+#[path = "../../../mscclpp-exec/tests/common/port.rs"]
+mod port;
 mod processes;
 mod rehearsal;
 #[path = "../../benches/cuda/rows/mod.rs"]

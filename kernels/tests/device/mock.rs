@@ -2,20 +2,21 @@
 
 use std::ffi::{CString, c_char};
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 use libloading::os::unix::{Library, Symbol};
 use mscclpp_exec::cuda::{Device, Unavailable};
 use mscclpp_kernels::Options;
 
 /// `mock_cuda_options`: first device, number of devices, seed, one stop in so many accesses, whether other machines take part,
-/// the call that fails and which of them, how many devices have multicast objects.
-type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, bool, *const c_char, u64, u32);
+/// the call that fails and which of them, how many devices have multicast objects, the patience in milliseconds.
+type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, bool, *const c_char, u64, u32, u64);
 
 /// The library, and which of its devices are in use.
 pub(crate) struct Driver {
     set_options: Symbol<SetOptions>,
     used: Mutex<[bool; 64]>,
+    freed: Condvar,
 }
 
 /// Devices of one machine, and their numbers for as long.
@@ -30,6 +31,7 @@ struct Numbers(std::ops::Range<usize>, &'static Driver);
 impl Drop for Numbers {
     fn drop(&mut self) {
         self.1.used.lock().unwrap_or_else(PoisonError::into_inner)[self.0.clone()].fill(false);
+        self.1.freed.notify_all();
     }
 }
 
@@ -52,21 +54,24 @@ fn load() -> Result<Driver, String> {
     let set_options = unsafe { library.get::<SetOptions>(b"mock_cuda_options") }.map_err(|error| error.to_string())?;
     // Later calls find it by CUDA's name.
     std::mem::forget(library);
-    Ok(Driver { set_options, used: Mutex::new([false; 64]) })
+    Ok(Driver { set_options, used: Mutex::new([false; 64]), freed: Condvar::new() })
 }
 
 impl Driver {
     /// Devices of a machine that nobody else uses. Of the options, the seed, where threads stop, whether
-    /// others take part, and what fails.
+    /// others take part, what fails, and the patience. Waits as long as other tests have all devices.
     ///
     /// # Errors
     /// As [`Device::new`]. While the call that fails is one of those that open a device, that is the one.
     pub(crate) fn devices(&'static self, options: Options, count: usize) -> Result<Mock, Unavailable> {
         let numbers = {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut free = (0..=used.len() - count).filter(|&first| !used[first..first + count].contains(&true));
-            let first = free.next().expect("fewer tests at a time than devices");
-            drop(free);
+            let first = loop {
+                match (0..=used.len() - count).find(|&first| !used[first..first + count].contains(&true)) {
+                    Some(first) => break first,
+                    None => used = self.freed.wait(used).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
             used[first..first + count].fill(true);
             Numbers(first..first + count, self)
         };
@@ -74,9 +79,10 @@ impl Driver {
         let (call, nth) =
             (failing.as_ref().map_or(std::ptr::null(), |call| call.as_ptr()), options.failing.map_or(0, |f| f.1));
         let (first, count) = (numbers.0.start as u32, count as u32);
-        let Options { seed, stop_at_one_of, others, multicast, .. } = options;
+        let Options { seed, stop_at_one_of, others, multicast, patience, .. } = options;
+        let patience = patience.as_millis() as u64;
         // SAFETY: the text is there during the call.
-        unsafe { (self.set_options)(first, count, seed, stop_at_one_of, others, call, nth, multicast) };
+        unsafe { (self.set_options)(first, count, seed, stop_at_one_of, others, call, nth, multicast, patience) };
         let devices = numbers.0.clone().map(|number| Device::new(number as u32)).collect::<Result<_, _>>()?;
         Ok(Mock { devices, _numbers: numbers })
     }

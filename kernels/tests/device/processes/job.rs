@@ -1,7 +1,6 @@
 //! Processes of the system, each with a rank.
 
 use std::io::Read;
-use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,19 +8,20 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 
 use super::player::RANK;
+use crate::port::Port;
 
 /// Processes of the system, each with a rank; killed when dropped.
 pub(crate) struct Job {
     ranks: Vec<Child>,
+    _port: Port,
 }
 
 impl Job {
     /// Starts `ranks` processes in a role; `per_node` of them count as one node.
     pub(crate) fn start(role: &str, driver: &str, seed: u64, ranks: u32, per_node: u32) -> Result<Self, Failed> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let port = listener.local_addr()?.port();
-        drop(listener);
-        let mut job = Self { ranks: Vec::new() };
+        let port = Port::new();
+        let number = port.number;
+        let mut job = Self { ranks: Vec::new(), _port: port };
         for rank in 0..ranks {
             let child = Command::new(std::env::current_exe()?)
                 .env(RANK, format!("{role} {driver} {seed}"))
@@ -29,10 +29,10 @@ impl Job {
                 .envs(
                     [("LOCAL_RANK", rank % per_node), ("LOCAL_WORLD_SIZE", per_node)].map(|(k, v)| (k, v.to_string())),
                 )
-                .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", port.to_string())])
-                .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "30".to_owned())])
+                .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", number.to_string())])
+                .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "120".to_owned())])
                 .env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node))
-                .env("MSCCLPP_LIVENESS", if role == "stopped" { "2" } else { "10" })
+                .env("MSCCLPP_LIVENESS", if role == "stopped" { "6" } else { "60" })
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()?;
@@ -75,7 +75,7 @@ impl Job {
     pub(crate) fn wait_without(mut self, except: Option<usize>) -> Result<Vec<(bool, String)>, Failed> {
         let mut last = except.map(|rank| self.ranks.remove(rank));
         // A guard against hangs only.
-        let deadline = Instant::now() + Duration::from_secs(240);
+        let deadline = Instant::now() + Duration::from_secs(500);
         // Whoever says much must be listened to.
         let listen = |child: &mut Child| {
             let pipes: [Option<Box<dyn Read + Send>>; 2] = [

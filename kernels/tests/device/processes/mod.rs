@@ -153,7 +153,7 @@ fn launches_that_stall_end_the_world(seed: u64) -> Result<(), Failed> {
     let tree = stalls::without("allreduce_ring", 2, 1, OpKind::Signal)?;
     let (broken, right) = (Plan::new(&tree), shipped("allreduce_ring", 2)?);
     let message = Message::new(DataType::F32, 100).any_size();
-    let machine = |rank| Options { patience: Duration::from_secs(1), ..machine_options(seed, rank, false) };
+    let machine = |rank| Options { patience: Duration::from_secs(5), ..machine_options(seed, rank, false) };
     let options = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
     let results = each_in_a_thread(2, machine, options, |world, _, _| {
         let mut run = world.prepare(&broken, message)?;
