@@ -27,8 +27,8 @@ pub(super) fn native(functions: &[(String, String)], first: u64) -> Vec<String> 
     }
     source += "}\n";
     source.extend(functions.iter().map(|(_, text)| text.as_str()));
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let (file, program) = (directory.join(format!("random{first}.rs")), directory.join(format!("random{first}")));
+    let (directory, name) = (Path::new(env!("CARGO_TARGET_TMPDIR")), format!("random{first}-{}", std::process::id()));
+    let (file, program) = (directory.join(format!("{name}.rs")), directory.join(&name));
     std::fs::write(&file, &source).expect("the source can be written");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut compile = Command::new(rustc);
