@@ -1,7 +1,7 @@
 //! A simulator of CUDA devices: the kernels of this folder, compiled for the CPU, under a seeded scheduler and weak memory.
 //!
-//! It stands behind the same [`Driver`](mscclpp_exec::cuda::Driver) as CUDA's own, so the executor's host code runs unchanged. Without a C++
-//! compiler there is no simulator, and [`simulator`] says so.
+//! It stands behind the same [`Driver`](mscclpp_exec::cuda::Driver) as CUDA's own, so the executor's host code runs unchanged.
+//! Without a C++ compiler there is no simulator, and [`simulator`] says so.
 //!
 //! What is modelled: threads that run in any order and stop anywhere; block syncs; plain stores that reach other blocks late and
 //! out of order until something releases them; addresses that nobody allocated; waits that can never end. What is not: warps in

@@ -53,7 +53,7 @@ impl Threaded {
     /// Runs a launch to its end.
     ///
     /// # Safety
-    /// As [`Driver::launch`](mscclpp_exec::cuda::Driver::launch); the kernel is one that `find` found.
+    /// As [`Kernels::launch`](mscclpp_exec::cuda::calls::Kernels::launch); the kernel is one that `find` found.
     pub(crate) unsafe fn run(self, kernel: *const c_void, blocks: u32, threads: u32, argument: &[u64]) {
         // SAFETY: as the caller promises.
         unsafe { (self.run)(kernel, blocks, threads, argument.as_ptr().cast()) }

@@ -27,7 +27,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         ],
     ),
     (
-        "mscclpp-core/tests/lang.rs",
+        "mscclpp-core/tests/lang/mistakes.rs",
         &[
             (Code::WrongChannel, "mistakes_are_collected_with_their_places"),
             (Code::ChunksApart, "mistakes_are_collected_with_their_places"),

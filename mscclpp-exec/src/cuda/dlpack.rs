@@ -115,7 +115,8 @@ impl Tensor {
     /// once.
     ///
     /// # Errors
-    /// [`Error::Tensor`] for another device, a type that is none of ours, or elements with gaps in between.
+    /// [`Error::Tensor`] for null, another device, a type that is none of ours, elements with gaps in between, more than 64
+    /// dimensions, or a shape that does not fit into memory.
     ///
     /// # Safety
     /// `tensor` is null or a tensor as DLPack describes it, and the caller's to give away: nobody else calls its deleter. What

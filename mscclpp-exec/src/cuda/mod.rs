@@ -16,24 +16,25 @@
 //! Every wait is bounded: a launch whose thread blocks wait longer than [`Options::timeout`] gives up, and
 //! [`Run::synchronize`] says what each of them waited for. Results are those of the CPU executor, bit for bit.
 //!
+//! Of a driver is needed what [`Driver`] says, and its parts in [`calls`]: CUDA's own does it, and so may a simulator.
+//!
 //! Packets of both kinds ([`Packet`](crate::Packet)) look the same in memory and are always moved in pairs of 8 bytes of payload.
 //! Switch channels go through multicast objects where there are any ([`Switch`]), else to the members' memories one by one.
 
 mod abi;
 mod addresses;
 mod buffers;
+pub mod calls;
 mod context;
 mod device;
 pub mod dlpack;
 mod driver;
-mod functions;
 mod images;
 pub mod jit;
 mod join;
 mod meeting;
 mod memory;
 mod multicast;
-mod multicast_calls;
 pub mod native;
 mod nodes;
 mod peer;
@@ -41,7 +42,6 @@ mod proxy;
 mod real;
 mod report;
 mod run;
-mod share;
 mod specialise;
 mod stream;
 mod switch;

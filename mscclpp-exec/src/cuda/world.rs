@@ -195,8 +195,9 @@ impl World {
     ///
     /// # Errors
     /// Those of [`cpu::World::prepare`](crate::cpu::World::prepare); [`Error::NotResident`] if the device cannot run all
-    /// thread blocks at once; [`Error::Capturing`] in a [`Stream::capture`] of this thread; [`Error::Driver`]. In a world of several processes those of [`join`](Self::join) too, and
-    /// [`Error::Mismatch`], [`Error::NotMapped`], [`Error::Broken`]; on several nodes [`Error::OtherNode`].
+    /// thread blocks at once; [`Error::Capturing`] in a [`Stream::capture`] of this thread; [`Error::Driver`]. In a world of several
+    /// processes those of [`join`](Self::join) too, and [`Error::Mismatch`], [`Error::NotMapped`], [`Error::Broken`]; on several
+    /// nodes [`Error::OtherNode`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<Run, Error> {
         self.prepare_with(plan, message, Prepare::default())
     }

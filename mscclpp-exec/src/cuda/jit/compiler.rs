@@ -36,7 +36,7 @@ pub trait Compiler: Send + Sync {
 /// The image of a source: the cache's, or compiled and put there.
 ///
 /// # Errors
-/// As [`Compiler::compile`]. Whatever happens to the cache is none: what cannot be read is compiled again.
+/// As [`Compiler::compile`]. What the cache cannot read is compiled again, and what it cannot write is not kept.
 pub fn compile(compiler: &dyn Compiler, cache: &Cache, source: &Source) -> Result<Image, JitError> {
     let key = source.key(compiler.identity());
     if let Some(image) = cache.load(&key) {

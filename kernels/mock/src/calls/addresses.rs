@@ -1,0 +1,50 @@
+//! Addresses for physical memory and for multicast objects.
+
+use std::ffi::c_int;
+use std::slice;
+
+use super::{UNIT, calls, ordinal, valid};
+use crate::code::{self, Code};
+use crate::multicast;
+use crate::physical::{self, Stage};
+use crate::state::called_here;
+
+/// The next stage of addresses.
+fn go(address: u64, bytes: usize, from: &[Stage], to: Stage) -> Result<(), Code> {
+    let gone = multicast::go(address, bytes, from, to).or_else(|| physical::go(address, bytes, from, to));
+    gone.unwrap_or(Err(code::INVALID_VALUE))
+}
+
+calls! {
+    fn cuMemAddressReserve(address: *mut u64, bytes: usize, align: usize, wish: u64, flags: u64) -> address {
+        called_here("cuMemAddressReserve")?;
+        valid(bytes.is_multiple_of(UNIT) && align.is_power_of_two() && (wish, flags) == (0, 0))?;
+        physical::reserve(bytes as u64).or_else(|_| multicast::reserve(bytes as u64))
+    }
+
+    fn cuMemAddressFree(address: u64, bytes: usize) {
+        called_here("cuMemAddressFree")?;
+        go(address, bytes, &[Stage::Reserved], Stage::Free)
+    }
+
+    fn cuMemMap(address: u64, bytes: usize, offset: usize, memory: u64, flags: u64) {
+        called_here("cuMemMap")?;
+        let is_one = if multicast::is_one(memory) { multicast::is_of(address, memory) } else { address == memory };
+        valid(is_one && (offset, flags) == (0, 0) && (multicast::is_one(memory) || physical::is_handle(memory)))?;
+        go(address, bytes, &[Stage::Reserved], Stage::Mapped)
+    }
+
+    fn cuMemSetAccess(address: u64, bytes: usize, access: *const [u32; 3], count: usize) {
+        called_here("cuMemSetAccess")?;
+        // SAFETY: there are so many descriptions: kind of place, its number, read and write.
+        let all = unsafe { slice::from_raw_parts(access, count) };
+        let is_device = |number: u32| c_int::try_from(number).is_ok_and(|number| ordinal(number).is_ok());
+        valid(count > 0 && all.iter().all(|&[place, number, access]| (place, access) == (1, 3) && is_device(number)))?;
+        go(address, bytes, &[Stage::Mapped, Stage::Open], Stage::Open)
+    }
+
+    fn cuMemUnmap(address: u64, bytes: usize) {
+        called_here("cuMemUnmap")?;
+        go(address, bytes, &[Stage::Mapped, Stage::Open], Stage::Reserved)
+    }
+}

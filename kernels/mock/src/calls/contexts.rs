@@ -1,0 +1,51 @@
+//! Primary contexts, and whose memory they reach.
+
+use std::ffi::{c_int, c_uint};
+
+use super::{ask, calls, ordinal, valid};
+use crate::code::{self, Code, said};
+use crate::state::{self, called, called_anywhere};
+
+calls! {
+    fn cuDevicePrimaryCtxRetain(context: *mut usize, device: c_int) -> context {
+        let device = ordinal(device)?;
+        called(device, "cuDevicePrimaryCtxRetain")?;
+        state::retain(device)?;
+        Ok(device + 1)
+    }
+
+    fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
+        let device = ordinal(device)?;
+        // It is done all the same, or the device would not begin anew.
+        let failed = called(device, "cuDevicePrimaryCtxRelease");
+        state::release(device).and(failed)
+    }
+
+    fn cuCtxSetCurrent(context: usize) { state::enter(context) }
+
+    fn cuCtxGetCurrent(context: *mut usize) -> context {
+        called_anywhere("cuCtxGetCurrent").map(|()| state::context())
+    }
+
+    fn cuCtxSynchronize() {
+        state::set_stores(false)?;
+        ask(|driver| driver.wait_idle())
+    }
+
+    fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> can {
+        let (device, peer) = (ordinal(device)?, ordinal(peer)?);
+        match state::number_in_machine(device, peer) {
+            // Of another machine.
+            None => Ok(0),
+            Some(peer) => state::driver_of(device)?.can_access(peer).map(c_int::from).map_err(said),
+        }
+    }
+
+    fn cuCtxEnablePeerAccess(context: usize, flags: c_uint) {
+        valid(flags == 0)?;
+        let peer = context.checked_sub(1).ok_or(code::INVALID_CONTEXT)?;
+        let peer = state::number_in_machine(state::current()?, peer).ok_or(code::INVALID_CONTEXT)?;
+        ask(|driver| driver.enable_access(peer))?;
+        state::connect(peer)
+    }
+}

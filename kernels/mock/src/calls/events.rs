@@ -1,0 +1,34 @@
+//! Events.
+
+use std::ffi::c_uint;
+
+use mscclpp_exec::cuda::Handle;
+
+use super::{ask, calls, valid};
+use crate::code::Code;
+
+/// An event that is not done.
+const NOT_READY: Code = 600;
+
+calls! {
+    fn cuEventCreate(event: *mut usize, flags: c_uint) -> event {
+        // With its own time or without.
+        valid([0, 2].contains(&flags))?;
+        ask(|driver| driver.create_event()).map(|event| event.0)
+    }
+
+    fn cuEventDestroy_v2(event: usize) { ask(|driver| driver.destroy_event(Handle(event))) }
+
+    fn cuEventRecord(event: usize, stream: usize) { ask(|driver| driver.record(Handle(event), Handle(stream))) }
+
+    fn cuEventQuery(event: usize) {
+        match ask(|driver| driver.is_done(Handle(event)))? {
+            true => Ok(()),
+            false => Err(NOT_READY),
+        }
+    }
+
+    fn cuEventElapsedTime(milliseconds: *mut f32, from: usize, to: usize) -> milliseconds {
+        ask(|driver| driver.elapsed_us(Handle(from), Handle(to))).map(|us| us as f32 / 1e3)
+    }
+}

@@ -1,0 +1,38 @@
+//! Streams.
+
+use std::ffi::c_uint;
+
+use mscclpp_exec::cuda::Handle;
+
+use super::{ask, calls, valid};
+use crate::code::Code;
+use crate::state::{self, called_here};
+
+/// Flags of streams that do not wait for the default one.
+const NON_BLOCKING: c_uint = 1;
+
+calls! {
+    fn cuStreamCreate(stream: *mut usize, flags: c_uint) -> stream {
+        valid(flags == NON_BLOCKING)?;
+        ask(|driver| driver.create_stream()).map(|stream| stream.0)
+    }
+
+    fn cuStreamDestroy_v2(stream: usize) { ask(|driver| driver.destroy_stream(Handle(stream))) }
+
+    fn cuStreamSynchronize(stream: usize) {
+        if stream == 0 {
+            called_here("cuStreamSynchronize")?;
+            return state::set_stores(false);
+        }
+        ask(|driver| driver.synchronize(Handle(stream)))
+    }
+
+    fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) {
+        ask(|driver| driver.wait_event(Handle(stream), Handle(event)))
+    }
+
+    fn cuStreamWriteValue64_v2(stream: usize, address: u64, value: u64, flags: c_uint) {
+        valid(flags == 0 && address.is_multiple_of(8))?;
+        ask(|driver| driver.write_value(address, value, Handle(stream)))
+    }
+}

@@ -1,0 +1,44 @@
+//! Captures and graphs.
+
+use mscclpp_exec::cuda::Handle;
+use mscclpp_exec::cuda::calls::Graphs;
+
+use super::{Simulator, gone};
+use crate::machine::{Code, Recording, Result, Work, error};
+
+impl Graphs for Simulator {
+    fn is_capturing(&self, stream: Handle) -> Result<bool> {
+        self.called("cuStreamIsCapturing")?;
+        Ok(self.machine.state().streams.get(&stream.0).is_some_and(|queue| queue.recording.is_some()))
+    }
+
+    fn begin_capture(&self, stream: Handle) -> Result<()> {
+        self.called("cuStreamBeginCapture")?;
+        if let Some(queue) = self.machine.state().streams.get_mut(&stream.0) {
+            queue.recording = Some(Recording::begin());
+        }
+        Ok(())
+    }
+
+    fn end_capture(&self, stream: Handle) -> Result<Handle> {
+        let recorded = self.machine.state().streams.get_mut(&stream.0).and_then(|queue| queue.recording.take());
+        self.called("cuStreamEndCapture")?;
+        let launches = recorded.map_or_else(|| Ok(Vec::new()), Recording::end)?;
+        let handle = self.machine.handle();
+        self.machine.state().graphs.insert(handle.0, launches);
+        Ok(handle)
+    }
+
+    fn launch_graph(&self, graph: Handle, stream: Handle) -> Result<()> {
+        self.called("cuGraphLaunch")?;
+        let Some(launches) = self.machine.state().graphs.get(&graph.0).cloned() else {
+            return error("cuGraphLaunch", Code::InvalidValue, "no such graph");
+        };
+        launches.into_iter().try_for_each(|launch| self.machine.put("cuGraphLaunch", stream, Work::Launch(launch)))
+    }
+
+    fn destroy_graph(&self, graph: Handle) -> Result<()> {
+        self.called("cuGraphExecDestroy")?;
+        gone("cuGraphExecDestroy", self.machine.state().graphs.remove(&graph.0))
+    }
+}

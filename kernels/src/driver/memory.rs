@@ -1,0 +1,76 @@
+//! Memory of a device and of its host.
+
+use mscclpp_exec::cuda::calls::Memory;
+use mscclpp_exec::cuda::{Mapped, Properties};
+
+use super::Simulator;
+use crate::machine::{Code, Result, error};
+
+impl Memory for Simulator {
+    fn alloc(&self, bytes: u64) -> Result<u64> {
+        self.called("cuMemAlloc")?;
+        let Properties { ordinal, memory, .. } = self.properties;
+        let address = if bytes > memory {
+            None
+        } else {
+            self.machine.memory().alloc(bytes, Some(ordinal), self.machine.options.others)
+        };
+        address.map_or_else(|| error("cuMemAlloc", Code::OutOfMemory, format!("{bytes} bytes")), Ok)
+    }
+
+    fn free(&self, address: u64) -> Result<()> {
+        // As the driver does, after all work.
+        let done = self.finish_work();
+        self.called("cuMemFree")?;
+        let mut memory = self.machine.memory();
+        if memory.is_mapped(address) || !memory.free(address) {
+            return error("cuMemFree", Code::InvalidValue, "not allocated");
+        }
+        done
+    }
+
+    fn alloc_mapped(&self, bytes: u64) -> Result<Mapped> {
+        self.called("cuMemHostAlloc")?;
+        let address = self.machine.memory().alloc(bytes, None, false);
+        address.map_or_else(
+            || error("cuMemHostAlloc", Code::OutOfMemory, format!("{bytes} bytes")),
+            |address| Ok(Mapped { host: address as usize, device: address }),
+        )
+    }
+
+    fn free_mapped(&self, mapped: Mapped) -> Result<()> {
+        let done = self.finish_work();
+        self.called("cuMemFreeHost")?;
+        if !self.machine.memory().free(mapped.device) {
+            return error("cuMemFreeHost", Code::InvalidValue, "not allocated");
+        }
+        done
+    }
+
+    fn zero(&self, address: u64, bytes: u64) -> Result<()> {
+        self.called("cuMemsetD8")?;
+        self.machine.check("cuMemsetD8", address, bytes)?;
+        let _held = self.machine.memory();
+        // SAFETY: allocated, as just checked.
+        unsafe { (address as *mut u8).write_bytes(0, bytes as usize) };
+        Ok(())
+    }
+
+    fn upload(&self, to: u64, from: &[u8]) -> Result<()> {
+        self.called("cuMemcpyHtoD")?;
+        self.machine.check("cuMemcpyHtoD", to, from.len() as u64)?;
+        let _held = self.machine.memory();
+        // SAFETY: allocated, as just checked, and apart from a slice that the caller holds.
+        unsafe { (to as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    fn download(&self, to: &mut [u8], from: u64) -> Result<()> {
+        self.called("cuMemcpyDtoH")?;
+        self.machine.check("cuMemcpyDtoH", from, to.len() as u64)?;
+        let _held = self.machine.memory();
+        // SAFETY: as in `upload`.
+        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from as *const u8, to.len()) };
+        Ok(())
+    }
+}

@@ -1,0 +1,101 @@
+//! The simulator as a driver.
+
+mod events;
+mod graphs;
+mod kernels;
+mod memory;
+mod multicast;
+mod sharing;
+mod streams;
+
+use std::sync::{Arc, OnceLock};
+
+use mscclpp_exec::cuda::jit::{Compiler, JitError};
+use mscclpp_exec::cuda::{Driver, Properties};
+
+use crate::machine::{Code, Machine, Result, error};
+use crate::options::Options;
+use crate::plugin::PluginCompiler;
+
+/// A simulated device.
+pub(crate) struct Simulator {
+    properties: Properties,
+    machine: Arc<Machine>,
+    compiler: OnceLock<std::result::Result<PluginCompiler, JitError>>,
+}
+
+impl Simulator {
+    /// The devices of a new machine.
+    pub(crate) fn all(options: Options, devices: u32) -> impl Iterator<Item = Self> {
+        let machine = Arc::new(Machine::new(options, devices));
+        (0..devices).map(move |ordinal| {
+            let properties = Properties {
+                ordinal,
+                uuid: u128::to_ne_bytes(u128::from(machine.id) << 32 | u128::from(ordinal)),
+                name: "simulated device".into(),
+                capability: (9, 0),
+                multiprocessors: 132,
+                memory: 1 << 34,
+                driver: 13_000,
+                shareable: true,
+                multicast: ordinal < options.multicast,
+            };
+            Self { properties, machine: Arc::clone(&machine), compiler: OnceLock::new() }
+        })
+    }
+
+    fn called(&self, call: &'static str) -> Result<()> {
+        self.machine.called(call)
+    }
+
+    /// Waits for all work of the device.
+    fn finish_work(&self) -> Result<()> {
+        self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal)
+    }
+}
+
+// SAFETY: memory comes from the host's allocator, one piece for each call, aligned to 256 bytes, and zeroed where it is mapped.
+unsafe impl Driver for Simulator {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn process(&self) -> u64 {
+        self.machine.id
+    }
+
+    fn can_access(&self, _: u32) -> Result<bool> {
+        self.called("cuDeviceCanAccessPeer")?;
+        Ok(!self.machine.options.apart)
+    }
+
+    fn enable_access(&self, peer: u32) -> Result<()> {
+        self.called("cuCtxEnablePeerAccess")?;
+        self.machine.state().access.insert((self.properties.ordinal, peer));
+        Ok(())
+    }
+
+    fn wait_idle(&self) -> Result<()> {
+        self.called("cuCtxSynchronize")?;
+        self.finish_work()
+    }
+
+    fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
+        let new = || PluginCompiler::new(self.machine.options.bug);
+        let compiler = self.compiler.get_or_init(new).as_ref();
+        compiler.map(|compiler| compiler as &dyn Compiler).map_err(Clone::clone)
+    }
+
+    fn enter_helper_thread(&self) -> Result<()> {
+        self.machine.state().helped = true;
+        self.called("cuThreadExchangeStreamCaptureMode")
+    }
+}
+
+/// Refuses to give back what is not there.
+fn gone<T>(call: &'static str, found: Option<T>) -> Result<()> {
+    match found {
+        Some(_) => Ok(()),
+        None => error(call, Code::InvalidHandle, "no such handle"),
+    }
+}

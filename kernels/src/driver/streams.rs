@@ -1,0 +1,53 @@
+//! Streams.
+
+use mscclpp_exec::cuda::Handle;
+use mscclpp_exec::cuda::calls::Streams;
+
+use super::{Simulator, gone};
+use crate::machine::{Queue, Result, Work};
+
+impl Streams for Simulator {
+    fn create_stream(&self) -> Result<Handle> {
+        self.called("cuStreamCreate")?;
+        let handle = self.machine.handle();
+        let queue = Queue { device: self.properties.ordinal, ..Queue::default() };
+        self.machine.state().streams.insert(handle.0, queue);
+        Ok(handle)
+    }
+
+    fn destroy_stream(&self, stream: Handle) -> Result<()> {
+        // What was put on it is still done.
+        let done = self.machine.wait("cuStreamDestroy", |_, handle| handle == stream.0);
+        self.called("cuStreamDestroy")?;
+        gone("cuStreamDestroy", self.machine.state().streams.remove(&stream.0))?;
+        done
+    }
+
+    fn synchronize(&self, stream: Handle) -> Result<()> {
+        self.called("cuStreamSynchronize")?;
+        self.machine.spoil("cuStreamSynchronize", |handle, _| handle == stream.0)?;
+        self.machine.wait("cuStreamSynchronize", |_, handle| handle == stream.0)
+    }
+
+    fn copy(&self, to: u64, from: u64, bytes: u64, stream: Handle) -> Result<()> {
+        const CALL: &str = "cuMemcpyAsync";
+        self.called(CALL)?;
+        self.machine.check(CALL, to, bytes)?;
+        self.machine.check(CALL, from, bytes)?;
+        self.machine.put(CALL, stream, Work::Copy { to, from, bytes })
+    }
+
+    fn zero_on(&self, to: u64, bytes: u64, stream: Handle) -> Result<()> {
+        const CALL: &str = "cuMemsetD8Async";
+        self.called(CALL)?;
+        self.machine.check(CALL, to, bytes)?;
+        self.machine.put(CALL, stream, Work::Zero { to, bytes })
+    }
+
+    fn write_value(&self, to: u64, value: u64, stream: Handle) -> Result<()> {
+        const CALL: &str = "cuStreamWriteValue64";
+        self.called(CALL)?;
+        self.machine.check(CALL, to, 8)?;
+        self.machine.put(CALL, stream, Work::Store { to, value })
+    }
+}

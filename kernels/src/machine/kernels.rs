@@ -1,0 +1,110 @@
+//! Kernels that run: all that come first on their streams, at once.
+
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+
+use super::{Code, Machine, State, Work, error};
+use crate::alloc::Memory;
+use crate::launch::{self, Fault, Finished, Kernel, Turn};
+use crate::threaded::Threaded;
+
+impl Machine {
+    /// Runs kernels until there are none that can begin.
+    pub(super) fn run(&self, seed: u64) {
+        if let Some(threaded) = self.options.threaded {
+            return self.run_threaded(threaded);
+        }
+        let mut held = Some(self.memory());
+        let mut version = None;
+        launch::run(self.options, seed, |finished| {
+            if finished.is_empty() && version.is_some() {
+                // The host has its turn.
+                held = None;
+                std::thread::yield_now();
+                held = Some(self.memory());
+            }
+            let Some(memory) = held.as_deref() else {
+                return Turn { more: Vec::new(), may_help: false, reach: None };
+            };
+            let mut state = self.state();
+            for finished in finished {
+                state.finish(finished);
+                self.finished.notify_all();
+            }
+            self.perform(memory, &mut state);
+            let more = self.startable(memory, &mut state);
+            let now = Some((memory.version, state.access.len()));
+            let reach = (version != now)
+                .then(|| (0..self.devices).map(|device| reach(memory, &state.access, device)).collect());
+            version = now;
+            Turn { more, may_help: state.helped || self.options.others, reach }
+        });
+    }
+
+    /// The same one by one, with threads of the operating system.
+    fn run_threaded(&self, threaded: Threaded) {
+        loop {
+            let kernels = {
+                let memory = self.memory();
+                let mut state = self.state();
+                self.perform(&memory, &mut state);
+                self.startable(&memory, &mut state)
+            };
+            if kernels.is_empty() {
+                return;
+            }
+            for Kernel { kernel, blocks, threads, argument, stream, .. } in kernels {
+                // SAFETY: the promise of whoever put it on the stream.
+                unsafe { threaded.run(kernel, blocks, threads, &argument) };
+                self.state().finish((stream, Ok(())));
+            }
+        }
+    }
+
+    /// The kernels that come first on their streams.
+    fn startable(&self, memory: &Memory, state: &mut State) -> Vec<Kernel> {
+        let mut kernels = Vec::new();
+        let State { streams, functions, access, .. } = state;
+        for (&stream, queue) in streams.iter_mut().filter(|(_, queue)| !queue.runs) {
+            let Some(Work::Launch(launch)) = queue.work.front() else { continue };
+            let Some(&kernel) = functions.get(&launch.function.0) else {
+                let error = error::<()>("cuLaunchKernel", Code::NotFound, "no such kernel");
+                queue.failed = error.err();
+                queue.work.pop_front();
+                continue;
+            };
+            kernels.push(Kernel {
+                kernel: kernel as *const c_void,
+                blocks: launch.blocks,
+                threads: launch.threads.min(self.options.threads),
+                argument: launch.argument.clone(),
+                reach: reach(memory, access, queue.device),
+                device: queue.device,
+                stream,
+            });
+            queue.runs = true;
+        }
+        kernels
+    }
+}
+
+impl State {
+    fn finish(&mut self, (stream, result): Finished) {
+        let Some(queue) = self.streams.get_mut(&stream) else { return };
+        queue.runs = false;
+        queue.work.pop_front();
+        if let Err(fault) = result {
+            let code = match fault {
+                Fault::Access { .. } => Code::IllegalAddress,
+                Fault::Endless { .. } => Code::LaunchTimeout,
+            };
+            let error = error::<()>("cuLaunchKernel", code, fault.to_string()).err();
+            queue.failed = queue.failed.take().or(error);
+        }
+    }
+}
+
+/// What memory a device reaches.
+fn reach(memory: &Memory, access: &BTreeSet<(u32, u32)>, device: u32) -> launch::Reach {
+    memory.reach(device, |of| access.contains(&(device, of)))
+}

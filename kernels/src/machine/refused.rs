@@ -1,0 +1,76 @@
+//! Calls that are refused: because they are to fail, or because they spoil a capture.
+
+use std::thread::{self, ThreadId};
+
+use super::{Code, Launch, Machine, Result, error};
+
+/// A graph as it is recorded.
+pub(crate) struct Recording {
+    pub(crate) launches: Vec<Launch>,
+    /// Who has begun it: some calls of that thread spoil it.
+    thread: ThreadId,
+    spoilt: bool,
+}
+
+impl Recording {
+    pub(crate) fn begin() -> Self {
+        Self { launches: Vec::new(), thread: thread::current().id(), spoilt: false }
+    }
+
+    pub(crate) fn end(self) -> Result<Vec<Launch>> {
+        match self.spoilt {
+            true => error("cuStreamEndCapture", Code::CaptureInvalidated, "an earlier call has spoilt the capture"),
+            false => Ok(self.launches),
+        }
+    }
+}
+
+/// Calls that the driver refuses a thread that captures a stream: they need the host, or the device to be idle.
+const NOT_IN_CAPTURES: [&str; 9] = [
+    "cuCtxSynchronize",
+    "cuMemAlloc",
+    "cuMemCreate",
+    "cuMemFree",
+    "cuMemFreeHost",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoH",
+    "cuMemcpyHtoD",
+    "cuMemsetD8",
+];
+
+impl Machine {
+    /// Counts a call, and fails if it is that one's turn, or if it spoils a capture.
+    pub(crate) fn called(&self, call: &'static str) -> Result<()> {
+        if NOT_IN_CAPTURES.contains(&call) {
+            let own = thread::current().id();
+            self.spoil(call, |_, recording| recording.thread == own)?;
+        }
+        let Some((name, nth)) = self.options.failing else { return Ok(()) };
+        let mut state = self.state();
+        if state.dead {
+            return error(call, Code::IllegalAddress, "made to fail, as all calls after the first that was");
+        }
+        if name != call {
+            return Ok(());
+        }
+        state.calls += 1;
+        if state.calls != nth {
+            return Ok(());
+        }
+        state.dead = self.options.sticky;
+        error(call, if state.dead { Code::IllegalAddress } else { Code::Unknown }, "made to fail")
+    }
+
+    /// Refuses a call because of captures, which are spoilt.
+    pub(crate) fn spoil(&self, call: &'static str, of: impl Fn(usize, &Recording) -> bool) -> Result<()> {
+        let mut state = self.state();
+        let recordings =
+            state.streams.iter_mut().filter_map(|(&handle, queue)| Some((handle, queue.recording.as_mut()?)));
+        let spoilt = recordings.filter(|(handle, recording)| of(*handle, recording));
+        let count = spoilt.map(|(_, recording)| recording.spoilt = true).count();
+        match count {
+            0 => Ok(()),
+            _ => error(call, Code::CaptureUnsupported, "operation not permitted when stream is capturing"),
+        }
+    }
+}

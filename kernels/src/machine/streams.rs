@@ -1,0 +1,147 @@
+//! Streams: what is put on them, events, and waits for them.
+
+use std::collections::VecDeque;
+use std::sync::PoisonError;
+
+use mscclpp_exec::cuda::{DriverError, Handle};
+
+use super::work::store;
+use super::{Code, Machine, Recording, Result, State, Work, error};
+
+/// A stream.
+#[derive(Default)]
+pub(crate) struct Queue {
+    pub(crate) device: u32,
+    pub(crate) recording: Option<Recording>,
+    pub(crate) work: VecDeque<Work>,
+    /// Whether its first work, a kernel, runs.
+    pub(crate) runs: bool,
+    pub(crate) failed: Option<DriverError>,
+}
+
+/// An event; one that was destroyed is forgotten when nothing is left to do.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Event {
+    pub(crate) destroyed: bool,
+    recorded: u64,
+    pub(super) done: u64,
+}
+
+impl Event {
+    pub(crate) fn is_done(self) -> bool {
+        self.done >= self.recorded
+    }
+}
+
+impl State {
+    /// Refuses an event that is not there.
+    pub(crate) fn check_event(&self, call: &'static str, event: Handle) -> Result<()> {
+        match self.events.get(&event.0) {
+            Some(event) if !event.destroyed => Ok(()),
+            _ => error(call, Code::InvalidHandle, "no such event"),
+        }
+    }
+}
+
+impl Machine {
+    /// Puts work on a stream. Of what is done at once, a failure is this call's.
+    pub(crate) fn put(&self, call: &'static str, stream: Handle, work: Work) -> Result<()> {
+        let is_launch = matches!(work, Work::Launch(_));
+        if self.options.bug == Some("early_stores") && matches!(work, Work::Store { .. }) {
+            return store(&self.memory(), &work);
+        }
+        {
+            let mut state = self.state();
+            let Some(queue) = state.streams.get_mut(&stream.0) else {
+                return error(call, Code::InvalidValue, "no such stream");
+            };
+            queue.work.push_back(work);
+            let is_later = if is_launch { self.devices > 1 } else { self.options.late };
+            if queue.work.len() > 1 || is_later {
+                return Ok(());
+            }
+        }
+        if is_launch {
+            return self.wait(call, |_, handle| handle == stream.0);
+        }
+        let memory = self.memory();
+        self.perform(&memory, &mut self.state());
+        Ok(())
+    }
+
+    /// An event's record, put on a stream.
+    pub(crate) fn record(&self, event: Handle, stream: Handle) -> Result<()> {
+        let recorded = {
+            let mut state = self.state();
+            let event = state.events.entry(event.0).or_default();
+            event.recorded += 1;
+            event.recorded
+        };
+        self.put("cuEventRecord", stream, Work::Record(event.0, recorded))
+    }
+
+    /// A wait for the last record of an event.
+    pub(crate) fn wait_event(&self, stream: Handle, event: Handle) -> Result<()> {
+        let recorded = self.state().events.get(&event.0).map_or(0, |event| event.recorded);
+        self.put("cuStreamWaitEvent", stream, Work::Wait(event.0, recorded))
+    }
+
+    /// Forgets an event: at once, or when nothing is left to do that may wait for it.
+    pub(crate) fn destroy_event(&self, event: Handle) -> Result<()> {
+        let mut state = self.state();
+        state.check_event("cuEventDestroy", event)?;
+        if state.streams.values().all(|queue| queue.work.is_empty()) {
+            state.events.remove(&event.0);
+        } else if let Some(event) = state.events.get_mut(&event.0) {
+            event.destroyed = true;
+        }
+        Ok(())
+    }
+
+    /// Waits until some streams have nothing left, and says whether it went well. Kernels run meanwhile, all of them.
+    pub(crate) fn wait(&self, call: &'static str, of: impl Fn(&Queue, usize) -> bool) -> Result<()> {
+        loop {
+            let mut state = self.state();
+            if state.dead {
+                return error(call, Code::IllegalAddress, "nothing is done any more");
+            }
+            let mut queues = state.streams.iter_mut().filter(|(handle, queue)| of(queue, **handle));
+            if queues.all(|(_, queue)| queue.work.is_empty()) {
+                let mut queues = state.streams.iter_mut().filter(|(handle, queue)| of(queue, **handle));
+                let failed = queues.find_map(|(_, queue)| queue.failed.take());
+                return failed.map_or(Ok(()), |error| Err(DriverError { call, ..error }));
+            }
+            if state.running {
+                // Somebody else runs them.
+                drop(self.finished.wait(state).unwrap_or_else(PoisonError::into_inner));
+                continue;
+            }
+            state.running = true;
+            state.runs += 1;
+            let seed = self.options.seed.wrapping_add(state.runs << 20);
+            drop(state);
+            self.run(seed);
+            let mut state = self.state();
+            state.running = false;
+            if state.streams.values().all(|queue| queue.work.is_empty()) {
+                state.events.retain(|_, event| !event.destroyed);
+            }
+            self.finished.notify_all();
+            let stays = state.streams.iter().any(|(handle, queue)| of(queue, *handle) && !queue.work.is_empty());
+            // A wait for an event that nobody records would never end.
+            if stays && !self.options.others && !self.options.late {
+                return error(call, Code::Unknown, "a stream waits for what is on no other one");
+            }
+        }
+    }
+
+    /// Whether an event is done. What is done late gets on with kernels, or, if none runs, by being asked for.
+    pub(crate) fn is_done(&self, event: Handle) -> bool {
+        if self.options.late && !self.state().running {
+            let memory = self.memory();
+            self.perform(&memory, &mut self.state());
+        }
+        let is_early = self.options.bug == Some("early_events");
+        is_early || self.state().events.get(&event.0).is_none_or(|event| event.is_done())
+    }
+}

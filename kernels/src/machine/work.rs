@@ -1,0 +1,112 @@
+//! What can be put on a stream, and how it is done if it is no kernel.
+
+use std::collections::BTreeSet;
+
+use mscclpp_exec::cuda::Handle;
+
+use super::{Code, Machine, Result, State, error};
+use crate::alloc::Memory;
+
+/// A launch of a kernel.
+#[derive(Clone)]
+pub(crate) struct Launch {
+    pub(crate) function: Handle,
+    pub(crate) blocks: u32,
+    pub(crate) threads: u32,
+    pub(crate) argument: Vec<u64>,
+}
+
+/// What can be put on a stream.
+pub(crate) enum Work {
+    Launch(Launch),
+    /// An event, and its how-manieth record.
+    Record(usize, u64),
+    Wait(usize, u64),
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: u64,
+    },
+    Zero {
+        to: u64,
+        bytes: u64,
+    },
+    Store {
+        to: u64,
+        value: u64,
+    },
+}
+
+impl Machine {
+    /// Does what comes first on any stream and is no kernel; of what is done late, now and then one on each.
+    pub(super) fn perform(&self, memory: &Memory, state: &mut State) {
+        state.turns += 1;
+        let now = |stream: usize| {
+            let mixed =
+                (self.options.seed ^ state.turns).wrapping_add(stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            !self.options.late || mixed >> 62 == 0
+        };
+        let streams_now: BTreeSet<usize> = state.streams.keys().copied().filter(|&stream| now(stream)).collect();
+        let State { streams, events, .. } = state;
+        let mut goes_on = true;
+        while std::mem::take(&mut goes_on) {
+            for (_, queue) in streams.iter_mut().filter(|(stream, _)| streams_now.contains(stream)) {
+                while let Some(first) = queue.work.front() {
+                    match *first {
+                        Work::Launch(_) => break,
+                        Work::Wait(event, recorded) => {
+                            if events.get(&event).is_some_and(|event| event.done < recorded) {
+                                break;
+                            }
+                        }
+                        Work::Record(event, recorded) => {
+                            let event = events.entry(event).or_default();
+                            event.done = event.done.max(recorded);
+                            goes_on = true;
+                        }
+                        ref other => {
+                            if let Err(error) = store(memory, other) {
+                                queue.failed.get_or_insert(error);
+                            }
+                        }
+                    }
+                    queue.work.pop_front();
+                    if self.options.late {
+                        break;
+                    }
+                }
+            }
+            goes_on &= !self.options.late;
+        }
+    }
+}
+
+/// Copies and stores.
+pub(super) fn store(memory: &Memory, work: &Work) -> Result<()> {
+    let check = |call, address, bytes| {
+        if bytes == 0 || memory.holds(address, bytes) {
+            return Ok(());
+        }
+        error(call, Code::IllegalAddress, format!("{bytes} bytes at {address:#x} are no longer allocated"))
+    };
+    match *work {
+        Work::Copy { to, from, bytes } => {
+            check("cuMemcpyAsync", to, bytes)?;
+            check("cuMemcpyAsync", from, bytes)?;
+            // SAFETY: allocated, as just checked.
+            unsafe { (to as *mut u8).copy_from(from as *const u8, bytes as usize) };
+        }
+        Work::Zero { to, bytes } => {
+            check("cuMemsetD8Async", to, bytes)?;
+            // SAFETY: allocated, as just checked.
+            unsafe { (to as *mut u8).write_bytes(0, bytes as usize) };
+        }
+        Work::Store { to, value } => {
+            check("cuStreamWriteValue64", to, 8)?;
+            // SAFETY: allocated, as just checked; counters are aligned.
+            unsafe { &*(to as *const std::sync::atomic::AtomicU64) }.store(value, std::sync::atomic::Ordering::Release);
+        }
+        Work::Launch(_) | Work::Record(..) | Work::Wait(..) => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! The host's half of port channels: a thread that takes transfers and signals from the device's queues and puts them on a
+//! stream of its own, in their order.
+
+mod failure;
+mod queue;
+mod serve;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::TcpStream;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub(super) use self::failure::Failure;
+use self::queue::Queue;
+use super::device::Device;
+use super::driver::{self, Handle, SharedDriver};
+use super::memory::{DeviceMemory, MappedMemory};
+use super::nodes::{Put, Wires};
+use crate::error::Error;
+
+/// The queues of a plan's ranks on a device and the thread that serves them.
+pub(super) struct Proxies {
+    table: DeviceMemory,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    driver: SharedDriver,
+    stream: Handle,
+    /// Where the device counts what it pushed, a double word for each queue.
+    heads: DeviceMemory,
+    queues: Vec<Queue>,
+    stop: AtomicBool,
+    /// Whether a launch was put on a stream since the thread looked.
+    called: AtomicBool,
+    /// Word 0 asks the device to give up, word 1 says that it has.
+    flags: Arc<MappedMemory>,
+    /// Held while requests are served.
+    state: Mutex<State>,
+}
+
+/// What the thread knows.
+#[derive(Default)]
+struct State {
+    /// Per queue: positions that were taken.
+    taken: Vec<u64>,
+    /// Per queue: what is left of the request behind them.
+    rests: Vec<Option<Rest>>,
+    /// Signals sent to each counter.
+    sent: BTreeMap<u64, u64>,
+    /// Positions that are done when an event is: a batch.
+    pending: VecDeque<(Handle, Vec<u64>)>,
+    /// Batches that were begun, and that are done.
+    begun: u64,
+    done: u64,
+    /// Ways to ranks on other nodes.
+    wires: Option<Wires>,
+    /// What went wrong, if something did.
+    failed: Option<Failure>,
+}
+
+/// What is left of a request: a copy to another node, then a signal if that is not 0.
+struct Rest {
+    put: Option<Put>,
+    signal: u64,
+}
+
+impl Proxies {
+    /// `count`: ranks of the device that have a queue; `flags`: word 0 is set when a call fails, so that no launch waits for
+    /// what does not come; `wires`: ways to ranks on other nodes.
+    pub(super) fn new(
+        device: &Device,
+        count: usize,
+        flags: &Arc<MappedMemory>,
+        wires: Option<Wires>,
+    ) -> Result<Self, Error> {
+        let driver = device.driver().clone();
+        let heads = DeviceMemory::zeroed(&driver, 8 * count as u64)?;
+        let queues = (0..count).map(|_| Queue::new(&driver)).collect::<driver::Result<Vec<_>>>()?;
+        let table: Vec<_> =
+            (0_u64..).zip(&queues).map(|(number, queue)| queue.of_device(heads.address() + 8 * number)).collect();
+        let table = DeviceMemory::holding(&driver, &table)?;
+        let stream = driver.create_stream()?;
+        let state = Mutex::new(State {
+            taken: vec![0; count],
+            rests: (0..count).map(|_| None).collect(),
+            wires,
+            ..State::default()
+        });
+        let shared = Arc::new(Shared {
+            driver,
+            stream,
+            heads,
+            queues,
+            stop: AtomicBool::new(false),
+            called: AtomicBool::new(false),
+            flags: Arc::clone(flags),
+            state,
+        });
+        let mut proxies = Self { table, shared: Arc::clone(&shared), thread: None };
+        shared.rehearse()?;
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::Builder::new().name("mscclpp-proxy".into()).spawn(move || {
+            let entered = shared.driver.enter_helper_thread();
+            let serves = entered.is_ok();
+            if ready.send(entered).is_ok() && serves {
+                shared.serve();
+            }
+        });
+        proxies.thread = Some(thread.map_err(|error| Error::Workers(error.to_string()))?);
+        match is_ready.recv() {
+            Ok(entered) => entered?,
+            Err(_) => return Err(Error::Workers("the proxy ended at once".into())),
+        }
+        Ok(proxies)
+    }
+
+    /// The device's address of its queues.
+    pub(super) fn table(&self) -> u64 {
+        self.table.address()
+    }
+
+    /// Says that there will be something to do.
+    pub(super) fn wake(&self) {
+        if !self.shared.called.swap(true, Relaxed)
+            && let Some(thread) = &self.thread
+        {
+            thread.thread().unpark();
+        }
+    }
+
+    /// Ranks on other nodes that are not connected yet, ascending.
+    pub(super) fn unconnected(&self) -> Vec<u32> {
+        self.shared.lock().wires.as_ref().map_or_else(Vec::new, Wires::unconnected)
+    }
+
+    /// The connection to a rank on another node.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub(super) fn connect(&self, peer: u32, stream: TcpStream) -> Result<(), Error> {
+        self.shared.lock().wires.as_mut().map_or(Ok(()), |wires| wires.connect(peer, stream))
+    }
+
+    /// What went wrong in the thread, if something did.
+    pub(super) fn failure(&self) -> Option<Failure> {
+        self.shared.lock().failed.clone()
+    }
+
+    /// Tells ranks on other nodes that this one cannot go on.
+    pub(super) fn give_up(&self) {
+        if let Some(wires) = &mut self.shared.lock().wires {
+            wires.finish(false);
+        }
+    }
+
+    /// Waits until everything that launches have asked for so far is done, unless one gives up. `patience`: how long a rank on
+    /// another node may take nothing of what is sent to it.
+    pub(super) fn settle(&self, patience: Duration) -> Result<(), Failure> {
+        let shared = &self.shared;
+        let mut heads = vec![0_u64; shared.queues.len()];
+        shared.driver.download(bytemuck::cast_slice_mut(&mut heads), shared.heads.address())?;
+        loop {
+            {
+                let state = shared.lock();
+                let all_taken = state.taken.iter().zip(&heads).all(|(taken, head)| taken >= head);
+                // Whoever gave up in the meantime may have left without his request.
+                let gave_up = shared.flags.word(4).load(Acquire) != 0;
+                if let Some(error) = &state.failed {
+                    return Err(error.clone());
+                }
+                let at_rest = state.wires.as_ref().is_none_or(Wires::is_idle);
+                if gave_up || all_taken && state.pending.is_empty() && at_rest {
+                    return Ok(());
+                }
+                if let Some(cause) = state.wires.as_ref().and_then(|wires| wires.find_late(patience)) {
+                    return Err(Failure::Cause(cause));
+                }
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Empties the queues. The device is idle.
+    pub(super) fn reset(&self) -> driver::Result<()> {
+        let shared = &self.shared;
+        let mut state = shared.lock();
+        shared.driver.synchronize(shared.stream)?;
+        for (event, _) in state.pending.drain(..) {
+            shared.driver.destroy_event(event)?;
+        }
+        shared.heads.clear()?;
+        for queue in &shared.queues {
+            queue.clear();
+        }
+        state.taken.fill(0);
+        state.rests.fill_with(|| None);
+        state.sent.clear();
+        state.failed = None;
+        Ok(())
+    }
+}
+
+impl Drop for Proxies {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Does once all that the thread will put on its stream. What the driver gets ready when it is first asked for might have to
+    /// wait for a kernel otherwise, which waits for the thread.
+    fn rehearse(&self) -> driver::Result<()> {
+        let (driver, at) = (&self.driver, self.heads.address());
+        driver.zero_on(at, 8, self.stream)?;
+        driver.copy(at + 8, at, 8, self.stream)?;
+        driver.write_value(at, 0, self.stream)?;
+        driver.synchronize(self.stream)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Failures cannot be mended here.
+        let _ = self.driver.synchronize(self.stream);
+        for (event, _) in self.state.get_mut().unwrap_or_else(PoisonError::into_inner).pending.drain(..) {
+            let _ = self.driver.destroy_event(event);
+        }
+        let _ = self.driver.destroy_stream(self.stream);
+    }
+}

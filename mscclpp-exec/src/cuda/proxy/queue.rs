@@ -1,0 +1,53 @@
+//! A queue of requests, from a device to the thread that serves it.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use crate::cuda::abi;
+use crate::cuda::driver::{self, SharedDriver};
+use crate::cuda::memory::MappedMemory;
+
+/// Requests that a queue holds before a thread block must wait, as in the reference system.
+const SLOTS: u64 = 512;
+
+/// Bytes of a request.
+const TRIGGER: u64 = size_of::<abi::Trigger>() as u64;
+
+/// A queue in mapped memory: slots, then the number of positions whose work is done.
+pub(super) struct Queue {
+    memory: MappedMemory,
+}
+
+impl Queue {
+    pub(super) fn new(driver: &SharedDriver) -> driver::Result<Self> {
+        Ok(Self { memory: MappedMemory::new(driver, SLOTS * TRIGGER + 64)? })
+    }
+
+    /// As the device sees it, which counts what it pushed at `head`.
+    pub(super) fn of_device(&self, head: u64) -> abi::Fifo {
+        abi::Fifo { slots: self.memory.device(0), head, handled: self.memory.device(SLOTS * TRIGGER), size: SLOTS }
+    }
+
+    /// Empties it.
+    pub(super) fn clear(&self) {
+        for slot in 0..SLOTS {
+            self.memory.double(slot * TRIGGER).store(0, Relaxed);
+        }
+        self.handled().store(0, Release);
+    }
+
+    /// Positions whose work is done.
+    pub(super) fn handled(&self) -> &AtomicU64 {
+        self.memory.double(SLOTS * TRIGGER)
+    }
+
+    /// The request at a position, if it is there.
+    pub(super) fn take(&self, position: u64) -> Option<[u64; 4]> {
+        let at = position % SLOTS * TRIGGER;
+        // Pairs with the device's release store of the turn, after its words.
+        if self.memory.double(at).load(Acquire) != position + 1 {
+            return None;
+        }
+        Some([1, 2, 3, 4].map(|word| self.memory.double(at + 8 * word).load(Relaxed)))
+    }
+}

@@ -1,0 +1,166 @@
+//! The thread that serves queues: its rests between looks, and what a request becomes.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::{Duration, Instant};
+
+use super::{Failure, Rest, Shared, State};
+use crate::cuda::driver;
+use crate::cuda::nodes::is_far;
+
+/// Between two looks at the queues of a thread that has nothing to do: for a while, and later. Whoever launches wakes it; graphs
+/// do not.
+const NAP: Duration = Duration::from_micros(50);
+const SLEEP: Duration = Duration::from_millis(1);
+
+/// After how long without anything to do a thread sleeps.
+const AWAKE: Duration = Duration::from_millis(200);
+
+impl Shared {
+    /// Serves the queues until it is told to stop.
+    pub(super) fn serve(&self) {
+        let (mut idle, mut since) = (0_u32, Instant::now());
+        while !self.stop.load(Acquire) {
+            let (served, looks) = {
+                let mut state = self.lock();
+                // To look at connections takes calls of the system.
+                let looks = if state.wires.is_some() { 20 } else { 1 };
+                (self.turn(&mut state), looks)
+            };
+            if served || self.called.swap(false, Relaxed) {
+                (idle, since) = (0, Instant::now());
+            }
+            idle = idle.saturating_add(looks);
+            match idle {
+                0..=10_000 => std::hint::spin_loop(),
+                10_001..=20_000 => std::thread::yield_now(),
+                _ if since.elapsed() < AWAKE => std::thread::park_timeout(NAP),
+                _ => std::thread::park_timeout(SLEEP),
+            }
+        }
+        let mut state = self.lock();
+        let in_order = state.failed.is_none();
+        if let Some(wires) = &mut state.wires {
+            wires.finish(in_order);
+        }
+    }
+
+    /// Serves the queues once, if that can be; whether there was anything to do.
+    fn turn(&self, state: &mut State) -> bool {
+        let gave_up = || self.flags.word(4).load(Acquire) != 0;
+        match &mut state.wires {
+            _ if state.failed.is_some() => return false,
+            // Others wait for what this rank does not send any more.
+            Some(wires) if gave_up() => {
+                wires.finish(false);
+                return false;
+            }
+            _ => {}
+        }
+        self.visit(state).unwrap_or_else(|failure| {
+            state.failed = Some(failure);
+            self.flags.word(0).store(1, Release);
+            if let Some(wires) = &mut state.wires {
+                wires.finish(false);
+            }
+            false
+        })
+    }
+
+    /// Takes what is in the queues and publishes what is done; whether there was anything to do.
+    fn visit(&self, state: &mut State) -> Result<bool, Failure> {
+        let mut served = false;
+        for number in 0..self.queues.len() {
+            served |= self.serve_queue(state, number)?;
+        }
+        if served {
+            let event = self.driver.create_event()?;
+            if let Err(error) = self.driver.record(event, self.stream) {
+                self.driver.destroy_event(event)?;
+                return Err(error.into());
+            }
+            state.pending.push_back((event, state.taken.clone()));
+            state.begun += 1;
+        }
+        while let Some((event, _)) = state.pending.front() {
+            if !self.driver.is_done(*event)? {
+                break;
+            }
+            let Some((event, done)) = state.pending.pop_front() else { break };
+            for (queue, done) in self.queues.iter().zip(done) {
+                queue.handled().store(done, Release);
+            }
+            state.done += 1;
+            self.driver.destroy_event(event)?;
+            served = true;
+        }
+        if let Some(wires) = &mut state.wires {
+            served |= wires.pump(state.done)?;
+        }
+        Ok(served || !state.pending.is_empty())
+    }
+
+    /// Takes what is in a queue, as far as there is room for what goes to other nodes; whether that was anything.
+    fn serve_queue(&self, state: &mut State, number: usize) -> Result<bool, Failure> {
+        let mut served = false;
+        loop {
+            if let Some(rest) = state.rests[number].take() {
+                let (went_on, rest) = self.go_on(state, rest)?;
+                served |= went_on;
+                if rest.is_some() {
+                    state.rests[number] = rest;
+                    return Ok(served);
+                }
+                state.taken[number] += 1;
+            }
+            let Some([src, dst, bytes, signal]) = self.queues[number].take(state.taken[number]) else {
+                return Ok(served);
+            };
+            let put = match &state.wires {
+                Some(wires) if bytes > 0 && is_far(dst) => Some(wires.put(src, dst, bytes)?),
+                _ => {
+                    self.copy(src, dst, bytes)?;
+                    None
+                }
+            };
+            state.rests[number] = Some(Rest { put, signal });
+        }
+    }
+
+    /// Copies within the node.
+    fn copy(&self, src: u64, dst: u64, bytes: u64) -> driver::Result<()> {
+        match (src, bytes) {
+            (_, 0) => Ok(()),
+            (0, bytes) => self.driver.zero_on(dst, bytes, self.stream),
+            (src, bytes) => self.driver.copy(dst, src, bytes, self.stream),
+        }
+    }
+
+    /// Does what is left of a request, as far as there is room; whether that was anything, and what is still left.
+    fn go_on(&self, state: &mut State, mut rest: Rest) -> Result<(bool, Option<Rest>), Failure> {
+        let mut served = false;
+        if let (Some(put), Some(wires)) = (&mut rest.put, &mut state.wires) {
+            served = wires.stage(put, state.begun, self.stream)?;
+            if !put.is_staged() {
+                return Ok((served, Some(rest)));
+            }
+        }
+        if rest.signal == 0 {
+            return Ok((true, None));
+        }
+        if let Some(wires) = &mut state.wires {
+            if wires.mark(rest.signal) {
+                return Ok((true, None));
+            }
+            if is_far(rest.signal) {
+                rest.put = None;
+                let sent = wires.signal(rest.signal, state.begun)?;
+                return Ok(if sent { (true, None) } else { (served, Some(rest)) });
+            }
+        }
+        // Only this thread signals the counters of port channels within the node.
+        let sent = state.sent.entry(rest.signal).or_default();
+        *sent += 1;
+        self.driver.write_value(rest.signal, *sent, self.stream)?;
+        Ok((true, None))
+    }
+}

@@ -1,0 +1,122 @@
+//! Which functions a driver must have. What is found under its name may be another program's library, or lack some of them: a call
+//! of a function that is missing would panic, so all are looked for before any is called.
+
+use cudarc::driver::sys;
+
+/// What is called before the driver's version is known.
+const FIRST: &[&str] = &["cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuGetErrorName", "cuGetErrorString"];
+
+/// What is called afterwards.
+const ALL: &[&str] = &[
+    "cuCtxEnablePeerAccess",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuDeviceCanAccessPeer",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetName",
+    "cuDeviceGetUuid_v2",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDeviceTotalMem_v2",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventElapsedTime",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuFuncLoad",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuIpcCloseMemHandle",
+    "cuIpcGetMemHandle",
+    "cuIpcOpenMemHandle_v2",
+    "cuLaunchKernel",
+    "cuMemAddressFree",
+    "cuMemAddressReserve",
+    "cuMemAlloc_v2",
+    "cuMemCreate",
+    "cuMemExportToShareableHandle",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemGetAddressRange_v2",
+    "cuMemGetAllocationGranularity",
+    "cuMemHostAlloc",
+    "cuMemHostGetDevicePointer_v2",
+    "cuMemImportFromShareableHandle",
+    "cuMemMap",
+    "cuMemRelease",
+    "cuMemRetainAllocationHandle",
+    "cuMemSetAccess",
+    "cuMemUnmap",
+    "cuMemcpyAsync",
+    "cuMemcpyDtoH_v2",
+    "cuMemcpyHtoD_v2",
+    "cuMemsetD8Async",
+    "cuMemsetD8_v2",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuPointerGetAttribute",
+    "cuStreamBeginCapture_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
+    "cuStreamIsCapturing",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "cuStreamWriteValue64_v2",
+    "cuThreadExchangeStreamCaptureMode",
+];
+
+/// Those of multicast objects, which may be missing: drivers before CUDA 12.1 have none.
+const MULTICAST: &[&str] = &[
+    "cuMulticastAddDevice",
+    "cuMulticastBindMem",
+    "cuMulticastCreate",
+    "cuMulticastGetGranularity",
+    "cuMulticastUnbind",
+];
+
+/// The first function that is missing of those that are called before the driver's version is known. The library is there.
+pub(super) fn missing_at_first() -> Option<&'static str> {
+    missing(FIRST)
+}
+
+/// The first function that is missing of those that a driver of our version has. The library is there.
+pub(super) fn missing_later() -> Option<&'static str> {
+    missing(ALL)
+}
+
+/// Whether the driver has multicast objects at all. The library is there.
+pub(super) fn has_multicast() -> bool {
+    missing(MULTICAST).is_none()
+}
+
+fn missing(names: &[&'static str]) -> Option<&'static str> {
+    // SAFETY: what is found is looked at only, and called nowhere.
+    let is_there = |name: &str| unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok();
+    names.iter().copied().find(|name| !is_there(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The mock driver has all functions that are called, or its tests would fail, and no others.
+    #[test]
+    fn these_are_the_functions_of_the_mock() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/mock/src/calls");
+        let files = std::fs::read_dir(folder).expect("the mock's calls").map(|file| file.expect("a file").path());
+        let text: String = files.map(|file| std::fs::read_to_string(file).expect("the mock's source")).collect();
+        let names = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn cu")?.split('(').next());
+        let mock: BTreeSet<String> = names.map(|name| format!("cu{name}")).collect();
+        let listed: BTreeSet<String> = [FIRST, ALL, MULTICAST].concat().into_iter().map(str::to_owned).collect();
+        assert_eq!(listed, mock);
+    }
+}

@@ -1,0 +1,53 @@
+//! Captures and graphs.
+
+use std::mem::MaybeUninit;
+
+use cudarc::driver::{result, sys};
+
+use super::{Cuda, named, stream};
+use crate::cuda::calls::Graphs;
+use crate::cuda::driver::{Handle, Result};
+
+impl Graphs for Cuda {
+    fn is_capturing(&self, handle: Handle) -> Result<bool> {
+        let _current = self.enter()?;
+        // SAFETY: the caller's stream.
+        let status = named("cuStreamIsCapturing", unsafe { result::stream::is_capturing(stream(handle)) })?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    fn begin_capture(&self, handle: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the caller's stream.
+        named("cuStreamBeginCapture", unsafe { result::stream::begin_capture(stream(handle), mode) })
+    }
+
+    fn end_capture(&self, handle: Handle) -> Result<Handle> {
+        let _current = self.enter()?;
+        // SAFETY: the caller's stream.
+        let graph = named("cuStreamEndCapture", unsafe { result::stream::end_capture(stream(handle)) })?;
+        let mut made = MaybeUninit::uninit();
+        // SAFETY: the graph was just made; what is launched is a copy of it.
+        let instantiated = unsafe {
+            let instantiated = sys::cuGraphInstantiateWithFlags(made.as_mut_ptr(), graph, 0).result();
+            let _ = result::graph::destroy(graph);
+            instantiated
+        };
+        named("cuGraphInstantiate", instantiated)?;
+        // SAFETY: written by the call that succeeded.
+        Ok(Handle(unsafe { made.assume_init() } as usize))
+    }
+
+    fn launch_graph(&self, graph: Handle, on: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the caller's graph and stream.
+        named("cuGraphLaunch", unsafe { result::graph::launch(graph.0 as sys::CUgraphExec, stream(on)) })
+    }
+
+    fn destroy_graph(&self, graph: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the owner gives it up.
+        named("cuGraphExecDestroy", unsafe { result::graph::exec_destroy(graph.0 as sys::CUgraphExec) })
+    }
+}

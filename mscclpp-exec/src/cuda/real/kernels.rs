@@ -1,0 +1,57 @@
+//! Kernels.
+
+use std::ffi::{CString, c_void};
+
+use cudarc::driver::{result, sys};
+
+use super::{Cuda, named, stream};
+use crate::cuda::calls::Kernels;
+use crate::cuda::driver::{Handle, Result};
+
+impl Kernels for Cuda {
+    fn load(&self, _name: &str, image: &[u8]) -> Result<Handle> {
+        let _current = self.enter()?;
+        // SAFETY: a fat binary or text that ends with a zero, made by the build of the kernels.
+        let module = unsafe { result::module::load_data(image.as_ptr().cast()) };
+        named("cuModuleLoadData", module).map(|module| Handle(module as usize))
+    }
+
+    fn function(&self, module: Handle, name: &str) -> Result<Handle> {
+        let _current = self.enter()?;
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: a module that is loaded.
+        let function = unsafe { result::module::get_function(module.0 as sys::CUmodule, name) };
+        let function = named("cuModuleGetFunction", function)?;
+        // Else the driver does so at the first launch, which may be in a capture, and may wait for kernels that wait for this one.
+        // SAFETY: just found.
+        named("cuFuncLoad", unsafe { sys::cuFuncLoad(function) }.result())?;
+        Ok(Handle(function as usize))
+    }
+
+    fn unload(&self, module: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the owner gives it up.
+        named("cuModuleUnload", unsafe { result::module::unload(module.0 as sys::CUmodule) })
+    }
+
+    fn blocks_per_multiprocessor(&self, function: Handle, threads: u32) -> Result<u32> {
+        let _current = self.enter()?;
+        let function = function.0 as sys::CUfunction;
+        let mut blocks = 0;
+        // SAFETY: a function of a module that is loaded.
+        let asked =
+            unsafe { sys::cuOccupancyMaxActiveBlocksPerMultiprocessor(&mut blocks, function, threads as i32, 0) };
+        named("cuOccupancyMaxActiveBlocksPerMultiprocessor", asked.result())?;
+        Ok(blocks.max(0) as u32)
+    }
+
+    unsafe fn launch(&self, function: Handle, blocks: u32, threads: u32, on: Handle, argument: &[u8]) -> Result<()> {
+        let _current = self.enter()?;
+        let mut arguments = [argument.as_ptr().cast_mut().cast::<c_void>()];
+        let function = function.0 as sys::CUfunction;
+        // SAFETY: the caller's promise. The driver copies the argument before it returns.
+        let launched =
+            unsafe { result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, stream(on), &mut arguments) };
+        named("cuLaunchKernel", launched)
+    }
+}

@@ -1,0 +1,148 @@
+//! CUDA's driver, loaded when it is first asked for. Without one every call here is an error, never a panic: nothing touches
+//! a symbol before the library and the device have been found.
+
+mod events;
+mod functions;
+mod graphs;
+mod kernels;
+mod memory;
+mod multicast;
+mod open;
+mod sharing;
+mod streams;
+
+use std::sync::OnceLock;
+
+use cudarc::driver::result::{self, DriverError as Cudarc};
+use cudarc::driver::sys;
+
+pub(super) use self::open::count;
+use super::driver::{Driver, DriverError, Handle, Properties, Result};
+use super::jit::{Compiler, JitError, Nvrtc};
+
+/// One CUDA device, through its primary context.
+pub(super) struct Cuda {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    properties: Properties,
+    /// Looked for when it is first asked for.
+    compiler: OnceLock<std::result::Result<Nvrtc, JitError>>,
+}
+
+// SAFETY: a primary context may be current in any number of threads, and the driver's calls are thread-safe. The raw
+// handle is only ever passed to the driver.
+unsafe impl Send for Cuda {}
+// SAFETY: as above.
+unsafe impl Sync for Cuda {}
+
+/// Attaches the driver's words to a failed call.
+fn named<T>(call: &'static str, result: std::result::Result<T, Cudarc>) -> Result<T> {
+    result.map_err(|error| {
+        let text = |text: std::result::Result<&std::ffi::CStr, Cudarc>| {
+            text.map_or_else(
+                |_| "an error unknown to this driver".to_owned(),
+                |text| text.to_string_lossy().into_owned(),
+            )
+        };
+        DriverError { call, code: error.0 as i32, name: text(error.error_name()), text: text(error.error_string()) }
+    })
+}
+
+impl Cuda {
+    /// Makes the context current in this thread until the result is dropped: every call needs that, and it costs next to
+    /// nothing.
+    fn enter(&self) -> Result<Entered> {
+        let before = named("cuCtxGetCurrent", result::ctx::get_current())?.unwrap_or_else(std::ptr::null_mut);
+        // SAFETY: the context is retained as long as `self` lives.
+        named("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })?;
+        Ok(Entered { before: (before != self.context).then_some(before) })
+    }
+}
+
+/// A thread that uses a context. What was current before is so again after it: to the caller, who may use other devices
+/// through other libraries, that is the device at hand.
+#[must_use = "the context is only current as long as this is there"]
+struct Entered {
+    before: Option<sys::CUcontext>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(before) = self.before {
+            // SAFETY: it was current, or it is null. A failure cannot be mended here.
+            let _ = unsafe { result::ctx::set_current(before) };
+        }
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `new`. A failure cannot be mended here.
+        let _ = unsafe { result::primary_ctx::release(self.device) };
+    }
+}
+
+fn stream(handle: Handle) -> sys::CUstream {
+    handle.0 as sys::CUstream
+}
+
+// SAFETY: memory comes from the driver as the trait's contract asks; `alloc_mapped` clears what it hands out, and the driver
+// aligns host memory to pages.
+unsafe impl Driver for Cuda {
+    fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    fn process(&self) -> u64 {
+        static NUMBER: OnceLock<u64> = OnceLock::new();
+        *NUMBER.get_or_init(|| {
+            let mut bytes = [0; 8];
+            // Without random bytes there is the process's number.
+            let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+            got.map_or_else(|_| u64::from(std::process::id()), |_| u64::from_ne_bytes(bytes))
+        })
+    }
+
+    fn can_access(&self, peer: u32) -> Result<bool> {
+        let peer = named("cuDeviceGet", result::device::get(peer as i32))?;
+        let mut can = 0;
+        // SAFETY: two devices that are there; writes one integer.
+        let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.device, peer) };
+        named("cuDeviceCanAccessPeer", asked.result()).map(|()| can != 0)
+    }
+
+    fn enable_access(&self, peer: u32) -> Result<()> {
+        let _current = self.enter()?;
+        let peer = named("cuDeviceGet", result::device::get(peer as i32))?;
+        // SAFETY: a device that is there; released below. Whoever has its memory keeps the context.
+        let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(peer) })?;
+        // SAFETY: a context that is there.
+        let enabled = unsafe { sys::cuCtxEnablePeerAccess(context, 0) }.result();
+        // SAFETY: retained above.
+        let released = named("cuDevicePrimaryCtxRelease", unsafe { result::primary_ctx::release(peer) });
+        match enabled {
+            Err(Cudarc(sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)) => released,
+            enabled => named("cuCtxEnablePeerAccess", enabled).and(released),
+        }
+    }
+
+    fn wait_idle(&self) -> Result<()> {
+        let _current = self.enter()?;
+        named("cuCtxSynchronize", result::ctx::synchronize())
+    }
+
+    fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
+        let compiler = self.compiler.get_or_init(|| Nvrtc::new(self.properties.capability)).as_ref();
+        compiler.map(|nvrtc| nvrtc as &dyn Compiler).map_err(Clone::clone)
+    }
+
+    fn enter_helper_thread(&self) -> Result<()> {
+        let _current = self.enter()?;
+        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: exchanges this thread's mode.
+        named(
+            "cuThreadExchangeStreamCaptureMode",
+            unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) }.result(),
+        )
+    }
+}

@@ -1,0 +1,81 @@
+//! Ranges of lent slices.
+
+mod lines;
+mod packets;
+mod parts;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::lines::Lines;
+use super::table::Lent;
+use super::unit;
+use crate::numeric::{LINE, Line};
+
+/// A range of bytes of a lent slice.
+///
+/// Reads behind its end give zeros, writes there are dropped: a span stands for a longer, padded one.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'m> {
+    /// First byte of the range.
+    base: *mut u8,
+    len: usize,
+    /// The slice that it lies in: units are words inside of it, bytes at its ends.
+    lent: &'m Lent,
+}
+
+impl<'m> Span<'m> {
+    /// A span of no bytes.
+    pub(crate) const EMPTY: Self = Self { base: Lent::NOTHING.base, len: 0, lent: &Lent::NOTHING };
+
+    #[inline]
+    pub(super) fn new(lent: &'m Lent) -> Self {
+        Self { base: lent.base, len: lent.len, lent }
+    }
+
+    /// Number of bytes.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The bytes `at..at + len`, cut off at the end of this span.
+    #[inline(always)]
+    pub(crate) fn range(self, at: u64, len: u64) -> Self {
+        let at = at.min(self.len as u64) as usize;
+        let len = len.min((self.len - at) as u64) as usize;
+        // SAFETY: `at` is at most the span's length, so the sum stays in the slice or one behind it.
+        Self { base: unsafe { self.base.add(at) }, len, lent: self.lent }
+    }
+
+    /// Bytes before the first one that begins a word.
+    #[inline(always)]
+    pub(crate) fn before_word(self) -> usize {
+        self.base.addr().wrapping_neg() % 8
+    }
+
+    /// `n` bytes from `at` on, at most a line; the rest of the line is zero.
+    #[inline(always)]
+    pub(crate) fn load(self, at: usize, n: usize) -> Line {
+        if n == LINE && self.has_line(at) {
+            // SAFETY: the line lies in the span and begins on a word. The span lies in a slice that is lent for at least
+            // `'m`; if shared nobody writes to it, else all accesses are in units, and words inside a slice are units.
+            return unsafe { unit::load_line(self.base.add(at), self.lent.shared) };
+        }
+        self.load_units(at, n)
+    }
+
+    /// Writes the first `n` bytes of a line from `at` on.
+    #[inline(always)]
+    pub(crate) fn store(self, at: usize, n: usize, line: Line) {
+        if n == LINE && self.has_line(at) && !self.lent.shared {
+            // SAFETY: as in `load`, and not shared.
+            return unsafe { unit::store_line(self.base.add(at), line) };
+        }
+        self.store_units(at, n, line);
+    }
+
+    #[inline(always)]
+    fn has_line(self, at: usize) -> bool {
+        at.checked_add(LINE).is_some_and(|end| end <= self.len) && self.base.addr().wrapping_add(at).is_multiple_of(8)
+    }
+}

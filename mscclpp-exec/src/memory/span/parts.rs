@@ -1,0 +1,133 @@
+//! What is no whole line that begins on a word: unit by unit.
+
+use super::Span;
+use crate::memory::unit;
+use crate::numeric::{LINE, Line};
+
+/// What is accessed at once.
+enum Unit {
+    Word(*mut u8),
+    Byte(*mut u8),
+}
+
+impl Span<'_> {
+    /// Words that `n` bytes from `at` on begin with, if they begin on one.
+    #[inline(always)]
+    fn whole_words(self, at: usize, n: usize) -> usize {
+        let aligned = self.base.addr().wrapping_add(at).is_multiple_of(8);
+        if aligned { n.min(LINE).min(self.len.saturating_sub(at)) / 8 } else { 0 }
+    }
+
+    #[inline(never)]
+    pub(super) fn load_units(self, at: usize, n: usize) -> Line {
+        if n == LINE
+            && let Some(line) = self.load_across(at)
+        {
+            return line;
+        }
+        let mut line = Line::ZERO;
+        let words = self.whole_words(at, n);
+        for (i, word) in line.0[..words].iter_mut().enumerate() {
+            // SAFETY: the word lies in the span; the rest is as in `load`.
+            *word = unsafe { unit::load_word(self.base.add(at + 8 * i), self.lent.shared) };
+        }
+        if 8 * words < n.min(LINE) { self.load_rest(at, n, line) } else { line }
+    }
+
+    /// A line that does not begin on a word, put together from the nine words that it lies in; `None` if these, or the line, are
+    /// not all there.
+    #[inline(always)]
+    fn load_across(self, at: usize) -> Option<Line> {
+        let end = at.checked_add(LINE).filter(|end| *end <= self.len)?;
+        let skip = self.base.addr().wrapping_add(at) % 8;
+        let before = self.base.addr() - self.lent.base.addr() + at;
+        let behind = self.lent.len - (before - at) - end;
+        if skip == 0 || before < skip || behind < 8 - skip {
+            return None;
+        }
+        // SAFETY: from `skip` bytes before the line to `8 - skip` behind it all bytes lie in the slice, and the first of them
+        // begins a word; the rest is as in `load`.
+        let (first, last) = unsafe {
+            let first = self.base.add(at).sub(skip);
+            (unit::load_line(first, self.lent.shared), unit::load_word(first.add(LINE), self.lent.shared))
+        };
+        let (low, high) = (8 * skip as u32, 64 - 8 * skip as u32);
+        let words = first.0.map(u64::to_le);
+        let next = |i: usize| words.get(i + 1).copied().unwrap_or(last.to_le());
+        Some(Line(std::array::from_fn(|i| u64::from_le(words[i] >> low | next(i) << high))))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn load_rest(self, at: usize, n: usize, line: Line) -> Line {
+        let mut bytes: [u8; LINE] = bytemuck::cast(line);
+        self.for_each_unit(at, n, |unit, skip, count, done| {
+            let value = match unit {
+                // SAFETY: the word lies in the slice; the rest is as in `load`.
+                Unit::Word(at) => unsafe { unit::load_word(at, self.lent.shared) }.to_ne_bytes(),
+                // SAFETY: the byte lies in the slice, and its word does not; the rest is as in `load`.
+                Unit::Byte(at) => [unsafe { unit::load_byte(at, self.lent.shared) }; 8],
+            };
+            bytes[done..done + count].copy_from_slice(&value[skip..skip + count]);
+        });
+        bytemuck::cast(bytes)
+    }
+
+    #[inline(never)]
+    pub(super) fn store_units(self, at: usize, n: usize, line: Line) {
+        if self.lent.shared {
+            return;
+        }
+        let words = self.whole_words(at, n);
+        for (i, &word) in line.0[..words].iter().enumerate() {
+            // SAFETY: the word lies in the span, whose slice is lent for writing and accessed in units only.
+            unsafe { unit::store_word(self.base.add(at + 8 * i), word, u64::MAX) };
+        }
+        if 8 * words < n.min(LINE) {
+            self.store_rest(at, n, line);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn store_rest(self, at: usize, n: usize, line: Line) {
+        let bytes: [u8; LINE] = bytemuck::cast(line);
+        self.for_each_unit(at, n, |unit, skip, count, done| {
+            let bytes = &bytes[done..done + count];
+            match unit {
+                Unit::Word(at) => {
+                    let (mut value, mut mask) = ([0; 8], [0; 8]);
+                    value[skip..skip + count].copy_from_slice(bytes);
+                    mask[skip..skip + count].fill(0xff);
+                    // SAFETY: the word lies in the slice, which is lent for writing and accessed in units only.
+                    unsafe { unit::store_word(at, u64::from_ne_bytes(value), u64::from_ne_bytes(mask)) };
+                }
+                // SAFETY: the byte lies in such a slice, and its word does not.
+                Unit::Byte(at) => unsafe { unit::store_byte(at, bytes[0]) },
+            }
+        });
+    }
+
+    /// Calls `f(unit, first byte in it, bytes, bytes done before)` for the units of `n` bytes from `at` on.
+    #[inline(always)]
+    fn for_each_unit(self, at: usize, n: usize, mut f: impl FnMut(Unit, usize, usize, usize)) {
+        let n = n.min(LINE).min(self.len.saturating_sub(at));
+        let slice = self.lent.base;
+        let (first, end) = (slice.addr(), slice.addr() + self.lent.len);
+        let start = self.base.addr() + at;
+        let mut done = 0;
+        while done < n {
+            let here = start + done;
+            let word = here & !7;
+            // Provenance stays that of the slice; the offset lies in it.
+            if word >= first && word + 8 <= end {
+                let (skip, count) = (here - word, (8 - (here - word)).min(n - done));
+                f(Unit::Word(slice.wrapping_add(word - first)), skip, count, done);
+                done += count;
+            } else {
+                f(Unit::Byte(slice.wrapping_add(here - first)), 0, 1, done);
+                done += 1;
+            }
+        }
+    }
+}
