@@ -14,7 +14,7 @@ impl Run {
     /// that outputs hold anything, and the next launch begins afresh; in a world of several processes there can be none.
     /// [`Error::Interrupted`] if another rank is the reason, who is gone or has given up. [`Error::Driver`].
     ///
-    /// [`Options::timeout`]: super::Options::timeout
+    /// [`Options::timeout`]: crate::cuda::Options::timeout
     pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
         stream.synchronize()?;
         if self.context.has_given_up() {
