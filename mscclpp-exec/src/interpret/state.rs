@@ -40,6 +40,7 @@ impl State {
     pub(crate) fn begin(launch: u64, instr: u32) -> Self {
         Self { launch, at: Position { instr, ..Position::default() }, ..Self::default() }
     }
+
     /// All that other processes need to know: where it stands, and in which loop.
     pub(crate) fn to_words(self) -> [u64; 7] {
         let Position { instr, number, waiting, done, iteration } = self.at;

@@ -25,6 +25,7 @@ const MOST_BYTES: usize = 1 << 16;
 
 /// How long a rank that has connected may take to say who it is.
 const HELLO: Duration = Duration::from_secs(10);
+
 /// What a rank proves itself with.
 type Token = [u8; 16];
 
