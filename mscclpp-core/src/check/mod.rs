@@ -21,6 +21,7 @@
 //! mistakes in arithmetic that they use themselves.
 
 mod allow;
+mod boundaries;
 mod dataflow;
 mod deadlock;
 mod effect;
@@ -43,6 +44,7 @@ mod wrap;
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
 pub use allow::{NotAllowable, allow, allowable};
+pub use boundaries::{LaunchBoundaries, launch_boundaries};
 pub use dataflow::{ReductionOrder, reduction_order};
 use model::Model;
 use pairing::Pairs;
