@@ -8,7 +8,8 @@
 //! 1. What others do to a rank's input and output, and what its own ports read there, is over when its blocks are done:
 //!    its caller goes on then.
 //! 2. What a launch does first to a piece of scratch comes after what the last launch did last there; with double scratch,
-//!    the last but one.
+//!    the last but one. What one port channel carries arrives in order, so a put comes after an earlier launch's put of the
+//!    same channel.
 //!
 //! Visibility is not asked for: the end of a kernel flushes what it wrote, so a relaxed signal may close a launch.
 //! Launches further apart need no look: their accesses come after the same accesses of those in between.
@@ -17,8 +18,10 @@ use super::super::MOST_FINDINGS;
 use super::super::model::Space;
 use super::cells::{Access, First, NONE};
 use super::clock::{Clock, Clocks};
+use super::ports::source_side;
 use super::ring::Ring;
-use super::{Races, Told, story};
+use super::story::{self, Known};
+use super::{Races, Told};
 use crate::diag::Diagnostics;
 
 /// What a run has shown: races, and collisions with the caller and the next launch.
@@ -47,8 +50,8 @@ struct Ends {
     ring: Ring,
     /// Per agent of the own ranks, its rank.
     ranks: Vec<u32>,
-    /// Per port, the rank it leads to, by the port's number behind the blocks.
-    peers: Vec<Rank>,
+    /// Per side of a port, its channel end and the rank it leads to, by the side's number behind the blocks.
+    ports: Vec<(u32, Rank)>,
 }
 
 /// A rank: an own one, and by how much it is shifted from there.
@@ -80,13 +83,15 @@ impl Ends {
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
         // Ports have none: nobody waits for them.
         ranks.resize(races.agents.len(), NONE);
-        let mut peers = vec![(NONE, 0); races.agents.len() - races.blocks];
-        for (end, ports) in &races.ports {
-            for port in ports {
-                peers[port.number - races.blocks] = races.peer(*end, port);
+        let mut ports = vec![(NONE, (NONE, 0)); races.agents.len() - races.blocks];
+        for (&end, of_end) in &races.ports {
+            for port in of_end {
+                for side in port.sides() {
+                    ports[side - races.blocks] = (end, races.peer(end, port));
+                }
             }
         }
-        Self { known, clocks, ring: races.ring, ranks, peers }
+        Self { known, clocks, ring: races.ring, ranks, ports }
     }
 
     /// The rank of a thread block; none of a port.
@@ -100,6 +105,27 @@ impl Ends {
     fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access) -> bool {
         let agent = self.ring.moved(seen, self.ring.back(shift));
         self.clocks.over(self.known[rank as usize], agent) > access.count
+    }
+
+    /// What a rank knows when it is done of an access that is not over by then, by an agent as `seen` from some own rank.
+    fn known_of(&self, races: &Races, (rank, shift): Rank, seen: u32, access: &Access) -> Known {
+        let is_put = access.write && self.ring.own(seen).0 as usize >= races.blocks;
+        let read = |agent| self.clocks.over(self.known[rank as usize], source_side(agent)) > access.count;
+        match is_put && read(self.ring.moved(seen, self.ring.back(shift))) {
+            true => Known::Flushed,
+            false => Known::Nothing,
+        }
+    }
+
+    /// Whether both are puts of one port channel, of which the one behind arrives behind the other.
+    fn in_order(&self, blocks: usize, (seen, old): (u32, &Access), new: &Access) -> bool {
+        let end = |agent: u32| {
+            let (number, shift) = self.ring.own(agent);
+            let (end, _) = self.ports.get((number as usize).checked_sub(blocks)?)?;
+            Some((*end, shift))
+        };
+        let own = self.ring.own(new.agent).0;
+        old.write && new.write && end(seen).is_some_and(|of_old| Some(of_old) == end(own))
     }
 
     /// Whether something holds of a rank of which something is known.
@@ -123,7 +149,8 @@ fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
                     let access = &races.accesses[access as usize];
                     let own = ends.rank(access.agent) == Some((rank, 0));
                     if !own && !ends.cover((rank, 0), access.agent, access) && found.len() < MOST_FINDINGS {
-                        found.push(story::late(model, races.blocks, access, atom));
+                        let known = ends.known_of(races, (rank, 0), access.agent, access);
+                        found.push(story::late(model, races.blocks, access, atom, known));
                     }
                 }
             }
@@ -143,10 +170,16 @@ fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
             }
             if told != (old.step, new.step) && found.len() < MOST_FINDINGS {
                 told = (old.step, new.step);
-                found.push(story::relaunch(races.model, old, new, *atom as usize));
+                let known = ends.known_of(races, (rank_of(races, new), 0), old.agent, old);
+                found.push(story::relaunch(races.model, races.blocks, old, new, *atom as usize, known));
             }
         }
     }
+}
+
+/// The own rank whose step an access is.
+fn rank_of(races: &Races, access: &Access) -> u32 {
+    races.model.agents[races.model.agent_of(access.step as usize)].rank as u32
 }
 
 /// Whether an access of a launch comes after one of the launch before to the same atom, given what its agent knew of its
@@ -155,10 +188,10 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) 
     let model = races.model;
     let (ring, clocks) = (ends.ring, &ends.clocks);
     // As the rank sees it whose step this is.
-    let own = (model.agents[model.agent_of(new.step as usize)].rank as u32, 0);
+    let own = (rank_of(races, new), 0);
     let shift = (model.shifts() - ring.own(new.agent).1) % model.shifts();
     let seen = ring.moved(old.agent, ring.places(shift));
-    if ends.cover(own, seen, old) {
+    if ends.cover(own, seen, old) || ends.in_order(races.blocks, (seen, old), new) {
         return true;
     }
     let double = model.plan.double_scratch;
@@ -173,8 +206,8 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) 
     // Mostly it is the rank in whose memory both are that has seen the end of the old one, or the rank that its port leads
     // to: the others need no look then.
     let (number, by) = ring.own(seen);
-    let peer = (number as usize).checked_sub(races.blocks).and_then(|port| ends.peers.get(port)).copied();
-    let peer = peer.map(|(rank, further)| (rank, (further + by) % model.shifts()));
+    let peer = (number as usize).checked_sub(races.blocks).and_then(|port| ends.ports.get(port)).copied();
+    let peer = peer.map(|(_, (rank, further))| (rank, (further + by) % model.shifts()));
     let likely = [Some((old.owner, shift)), peer].into_iter().flatten().filter(|rank| rank.0 != NONE);
     if likely.into_iter().any(|rank| begun(rank) && ends.cover(rank, seen, old)) {
         return true;
