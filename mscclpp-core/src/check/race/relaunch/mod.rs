@@ -11,17 +11,22 @@
 //!    the last but one. What one port channel carries arrives in order, so a put comes after an earlier launch's put of the
 //!    same channel.
 //!
-//! Visibility is not asked for: the end of a kernel flushes what it wrote, so a relaxed signal may close a launch.
-//! Launches further apart need no look: their accesses come after the same accesses of those in between.
+//! Visibility is not asked for here, so a relaxed signal may close a launch: whether that is enough where no launch barrier
+//! stands at the boundary, [`boundaries`] tells. Launches further apart need no look: their accesses come after the same
+//! accesses of those in between.
+
+mod boundaries;
 
 use super::super::MOST_FINDINGS;
 use super::super::model::Space;
-use super::cells::{Access, First, NONE};
+use super::cells::{Access, NONE};
 use super::clock::{Clock, Clocks};
 use super::ports::source_side;
 use super::ring::Ring;
 use super::story::{self, Known};
 use super::{Races, Told};
+pub(in super::super) use boundaries::boundaries;
+
 use crate::diag::Diagnostics;
 
 /// What a run has shown: races, and collisions with the caller and the next launch.
@@ -54,13 +59,30 @@ struct Ends {
     ports: Vec<(u32, Rank)>,
 }
 
+/// What is wanted of an earlier access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    /// That it is over.
+    Over,
+    /// That what it wrote is visible as well.
+    Visible,
+}
+
+/// What is wanted of the accesses of an earlier launch, and which launch that is.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    want: Want,
+    /// Whether it is the launch before the previous one, since launches alternate between two halves of scratch.
+    double: bool,
+}
+
 /// A rank: an own one, and by how much it is shifted from there.
 type Rank = (u32, u32);
 
 impl Ends {
     fn of(races: &mut Races) -> Self {
         let mut clocks = std::mem::take(&mut races.clocks);
-        // Per rank, what its blocks know and have done. Nobody asks what of it can be seen.
+        // Per rank, what its blocks know and have done.
         let mut told: Vec<Vec<Told>> = Vec::with_capacity(races.model.agents_of.len());
         for agents in &races.model.agents_of {
             let mut own = Vec::with_capacity(2 * agents.len());
@@ -76,7 +98,10 @@ impl Ends {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
             let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
             if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
-                told[access.owner as usize].push(races.carried[access.carries as usize].by_all);
+                // Packets make nothing visible but themselves.
+                let Told { knows, own } = races.carried[access.carries as usize].by_all;
+                let knows = clocks.join(Clock::default(), knows, true);
+                told[access.owner as usize].push(Told { knows, own });
             }
         }
         let known = told.iter().map(|told| clocks.told_once(told.iter().copied())).collect();
@@ -101,10 +126,15 @@ impl Ends {
         Some((rank, shift))
     }
 
-    /// Whether an access, by an agent as `seen` from some own rank, is over when a rank is done.
-    fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access) -> bool {
-        let agent = self.ring.moved(seen, self.ring.back(shift));
-        self.clocks.over(self.known[rank as usize], agent) > access.count
+    /// Whether an access, by an agent as `seen` from some own rank, is over when a rank is done; or visible to the rank, where
+    /// that is wanted.
+    fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access, want: Want) -> bool {
+        let (agent, known) = (self.ring.moved(seen, self.ring.back(shift)), self.known[rank as usize]);
+        match want {
+            Want::Over => self.clocks.over(known, agent) > access.count,
+            // The rank's own kernel has ended.
+            Want::Visible => self.rank(agent) == Some((rank, 0)) || self.clocks.seen(known, agent) > access.count,
+        }
     }
 
     /// What a rank knows when it is done of an access that is not over by then, by an agent as `seen` from some own rank.
@@ -144,11 +174,9 @@ fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
     for rank in 0..model.ranks {
         for memory in [Space::Input, Space::Output] {
             for atom in model.atoms.of(rank, memory) {
-                let last = Some(races.cells.write(atom)).filter(|write| *write != NONE);
-                for access in last.into_iter().chain(races.cells.reads(atom)) {
-                    let access = &races.accesses[access as usize];
+                for access in last_accesses(races, atom) {
                     let own = ends.rank(access.agent) == Some((rank, 0));
-                    if !own && !ends.cover((rank, 0), access.agent, access) && found.len() < MOST_FINDINGS {
+                    if !own && !ends.cover((rank, 0), access.agent, access, Want::Over) && found.len() < MOST_FINDINGS {
                         let known = ends.known_of(races, (rank, 0), access.agent, access);
                         found.push(story::late(model, races.blocks, access, atom, known));
                     }
@@ -160,21 +188,26 @@ fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
 
 fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
     let mut told = (NONE, NONE);
-    for First { atom, access, knew } in &races.firsts {
-        let new = &races.accesses[*access as usize];
-        let write = Some(races.cells.write(*atom as usize)).filter(|write| *write != NONE);
-        let reads = races.cells.reads(*atom as usize);
-        for old in write.into_iter().chain(reads).map(|old| &races.accesses[old as usize]) {
-            if !(old.write || new.write) || follows(races, ends, old, new, races.knew[*knew as usize]) {
+    let order = Order { want: Want::Over, double: races.model.plan.double_scratch };
+    for first in &races.firsts {
+        let new = &races.accesses[first.access as usize];
+        for old in last_accesses(races, first.atom as usize) {
+            if !(old.write || new.write) || follows(races, ends, old, new, races.knew[first.knew as usize], order) {
                 continue;
             }
             if told != (old.step, new.step) && found.len() < MOST_FINDINGS {
                 told = (old.step, new.step);
                 let known = ends.known_of(races, (rank_of(races, new), 0), old.agent, old);
-                found.push(story::relaunch(races.model, races.blocks, old, new, *atom as usize, known));
+                found.push(story::relaunch(races.model, races.blocks, old, new, first.atom as usize, known));
             }
         }
     }
+}
+
+/// The accesses of an atom after which no other access of the launch comes: its last write, and the reads since.
+fn last_accesses<'r>(races: &'r Races, atom: usize) -> impl Iterator<Item = &'r Access> {
+    let write = Some(races.cells.write(atom)).filter(|write| *write != NONE);
+    write.into_iter().chain(races.cells.reads(atom)).map(|access| &races.accesses[access as usize])
 }
 
 /// The own rank whose step an access is.
@@ -182,19 +215,18 @@ fn rank_of(races: &Races, access: &Access) -> u32 {
     races.model.agents[races.model.agent_of(access.step as usize)].rank as u32
 }
 
-/// Whether an access of a launch comes after one of the launch before to the same atom, given what its agent knew of its
-/// own launch.
-fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) -> bool {
+/// Whether an access of a launch comes after one of an earlier launch, given what its agent knew of its own launch.
+fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock, order: Order) -> bool {
     let model = races.model;
     let (ring, clocks) = (ends.ring, &ends.clocks);
     // As the rank sees it whose step this is.
     let own = (rank_of(races, new), 0);
     let shift = (model.shifts() - ring.own(new.agent).1) % model.shifts();
     let seen = ring.moved(old.agent, ring.places(shift));
-    if ends.cover(own, seen, old) || ends.in_order(races.blocks, (seen, old), new) {
+    let Order { want, double } = order;
+    if ends.cover(own, seen, old, want) || ends.in_order(races.blocks, (seen, old), new) {
         return true;
     }
-    let double = model.plan.double_scratch;
     // Whoever knows of some of these agents that they have begun, in this launch or the one before, knows what it takes.
     let begun = |(rank, shift): Rank| {
         let agents = &ring.range(&model.agents_of[rank as usize], shift);
@@ -209,13 +241,13 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) 
     let peer = (number as usize).checked_sub(races.blocks).and_then(|port| ends.ports.get(port)).copied();
     let peer = peer.map(|(_, (rank, further))| (rank, (further + by) % model.shifts()));
     let likely = [Some((old.owner, shift)), peer].into_iter().flatten().filter(|rank| rank.0 != NONE);
-    if likely.into_iter().any(|rank| begun(rank) && ends.cover(rank, seen, old)) {
+    if likely.into_iter().any(|rank| begun(rank) && ends.cover(rank, seen, old, want)) {
         return true;
     }
     let covered = |rank: Rank| {
         let known = ends.known[rank.0 as usize];
-        let before = || ends.any_begun(known, rank.1, |other| ends.cover(other, seen, old));
-        ends.cover(rank, seen, old) || double && before()
+        let before = || ends.any_begun(known, rank.1, |other| ends.cover(other, seen, old, want));
+        ends.cover(rank, seen, old, want) || double && before()
     };
     ends.any_begun(knew, 0, covered) || covered(own)
 }
