@@ -23,8 +23,12 @@ pub struct LaunchBoundaries {
     pub can_end_without_barrier: bool,
     /// Whether a launch may follow one of another message size without a barrier between them, given that
     /// `can_start_without_barrier` holds for launches of equal size: every access to a rank's scratch comes after *all*
-    /// that the previous launch did to that rank's scratch, not only after what it did to the same chunks.
+    /// that the previous launch did to that rank's scratch, not only after what it did to the same chunks. Double scratch
+    /// does not help here: where its second half begins depends on the message size.
     pub sizes_may_follow: bool,
+    /// Whether `sizes_may_follow` holds for an executor whose second half of double scratch begins at the same place for
+    /// all message sizes. Of a plan without double scratch it says the same.
+    pub sizes_may_follow_in_fixed_halves: bool,
     /// Whether everything that port channels put into a rank's memory has arrived when the rank's launch ends. Where it is
     /// `false` although the other facts hold, what arrives later goes to scratch that nothing reads.
     pub puts_arrive_in_launch: bool,
@@ -36,6 +40,7 @@ impl LaunchBoundaries {
         can_start_without_barrier: true,
         can_end_without_barrier: true,
         sizes_may_follow: true,
+        sizes_may_follow_in_fixed_halves: true,
         puts_arrive_in_launch: true,
     };
 
@@ -45,6 +50,10 @@ impl LaunchBoundaries {
             can_start_without_barrier: combine(self.can_start_without_barrier, other.can_start_without_barrier),
             can_end_without_barrier: combine(self.can_end_without_barrier, other.can_end_without_barrier),
             sizes_may_follow: combine(self.sizes_may_follow, other.sizes_may_follow),
+            sizes_may_follow_in_fixed_halves: combine(
+                self.sizes_may_follow_in_fixed_halves,
+                other.sizes_may_follow_in_fixed_halves,
+            ),
             puts_arrive_in_launch: combine(self.puts_arrive_in_launch, other.puts_arrive_in_launch),
         }
     }
@@ -64,8 +73,12 @@ pub fn launch_boundaries(plan: &PlanTree) -> LaunchBoundaries {
     // lies at another size.
     if let Some(one) = instances::one_of(plan) {
         let of_one = of_view(one.view(plan));
-        let sizes_may_follow = of_one.sizes_may_follow && plan.ranks.iter().all(|rank| rank.scratch_chunks == 0);
-        shown = LaunchBoundaries { sizes_may_follow, ..of_one };
+        let free = plan.ranks.iter().all(|rank| rank.scratch_chunks == 0);
+        shown = LaunchBoundaries {
+            sizes_may_follow: free && of_one.sizes_may_follow,
+            sizes_may_follow_in_fixed_halves: free && of_one.sizes_may_follow_in_fixed_halves,
+            ..of_one
+        };
     }
     if shown == LaunchBoundaries::FREE { shown } else { shown.with(of_view(plan.into()), |one, other| one || other) }
 }

@@ -16,13 +16,10 @@ fn double(mut plan: PlanTree) -> PlanTree {
 
 /// Start, end, sizes, puts.
 fn facts(plan: &PlanTree) -> [bool; 4] {
-    let LaunchBoundaries {
-        can_start_without_barrier,
-        can_end_without_barrier,
-        sizes_may_follow,
-        puts_arrive_in_launch,
-    } = launch_boundaries(plan);
-    [can_start_without_barrier, can_end_without_barrier, sizes_may_follow, puts_arrive_in_launch]
+    let facts = launch_boundaries(plan);
+    assert!(facts.sizes_may_follow_in_fixed_halves == facts.sizes_may_follow || plan.double_scratch);
+    let LaunchBoundaries { can_start_without_barrier, can_end_without_barrier, .. } = facts;
+    [can_start_without_barrier, can_end_without_barrier, facts.sizes_may_follow, facts.puts_arrive_in_launch]
 }
 
 const OPEN: &str = "rlxsignal.m#0; rlxwait.m#0; nop";
@@ -88,6 +85,7 @@ fn packets_that_were_read_are_visible() {
     let one_shot = double(both("ppkt.m i0 > r0:0; repkt i0 s0 > o0"));
     // Double scratch keeps launches of one size apart, not those of two.
     assert_eq!(facts(&one_shot), [true, true, false, true]);
+    assert!(launch_boundaries(&one_shot).sizes_may_follow_in_fixed_halves);
 }
 
 #[test]

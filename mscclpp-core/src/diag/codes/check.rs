@@ -448,4 +448,31 @@ Right:
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 32)]
 ```"#;
+    AcrossNodes = "M0225" "across-nodes": "ranks of different nodes exchange data and signals over port channels only",
+        r#"With `ranks_per_node`, consecutive ranks share a node, and only ranks of one node can map each other's memory. A memory channel or a switch channel to another node could not be set up, so every executor would refuse the plan. Let `ranks_per_node` be the number of ranks that can map each other's memory: all of them, where one NVLink domain spans several hosts.
+
+Wrong, since ranks 0 and 2 are on different nodes:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 4, ranks_per_node = 2)]
+fn far(p: &Program) {
+    let (near, far) = (p.rank(0), p.rank(2));
+    let (to, from) = (near.memory_channel(far), far.memory_channel(near)); // wrong
+    from.signal(0).relaxed();
+    to.wait(0).relaxed();
+    to.put(far.output().chunk(0), near.input().chunk(0), 0);
+    to.signal(0);
+    from.wait(0);
+}
+```
+
+Right:
+
+```rust
+    let (to, from) = (near.port_channel(far), far.port_channel(near));
+    from.signal(0);
+    to.wait(0);
+    to.put_with_signal_and_flush(far.output().chunk(0), near.input().chunk(0), 0);
+    from.wait(0);
+```"#;
 }

@@ -32,7 +32,8 @@ pub(in super::super::super) fn boundaries(mut races: Races) -> LaunchBoundaries 
     LaunchBoundaries {
         can_start_without_barrier: races.early.is_empty() && scratch_is_free(&races, &ends),
         can_end_without_barrier: callers_may_continue(&races, &ends),
-        sizes_may_follow: all_scratch_is_free(&races, &ends),
+        sizes_may_follow: all_scratch_is_free(&races, &ends, false),
+        sizes_may_follow_in_fixed_halves: all_scratch_is_free(&races, &ends, races.model.plan.double_scratch),
         puts_arrive_in_launch: puts_arrive(&races, &ends),
     }
 }
@@ -73,23 +74,23 @@ fn callers_may_continue(races: &Races, ends: &Ends) -> bool {
     })
 }
 
-/// Whether all that a launch does to a rank's scratch comes after all that the previous one did there, whatever the sizes of
-/// the two. Where halves of double scratch begin depends on the size, so they are not apart then; nor are plain data and
-/// packets in one scratch.
-fn all_scratch_is_free(races: &Races, ends: &Ends) -> bool {
+/// Whether all that a launch does to a rank's scratch comes after all that the previous one did there, or the last but one,
+/// whatever the sizes of the two. Plain data and packets in one scratch are not apart then: plain data of one size may be
+/// taken for a packet of another.
+fn all_scratch_is_free(races: &Races, ends: &Ends, double: bool) -> bool {
     let (model, mut left) = (races.model, MOST_PAIRS);
     (0..model.ranks).all(|rank| {
         let used = |memory| model.atoms.of(rank, memory).any(|atom| last_accesses(races, atom).next().is_some());
         match [Space::Scratch, Space::Packets].map(used) {
             [true, true] => false,
-            [true, false] => memory_is_free(races, ends, (rank, Space::Scratch), &mut left),
-            [false, true] => memory_is_free(races, ends, (rank, Space::Packets), &mut left),
+            [true, false] => memory_is_free(races, ends, (rank, Space::Scratch), double, &mut left),
+            [false, true] => memory_is_free(races, ends, (rank, Space::Packets), double, &mut left),
             [false, false] => true,
         }
     })
 }
 
-fn memory_is_free(races: &Races, ends: &Ends, memory: (u32, Space), left: &mut usize) -> bool {
+fn memory_is_free(races: &Races, ends: &Ends, memory: (u32, Space), double: bool, left: &mut usize) -> bool {
     let atoms = races.model.atoms.of(memory.0, memory.1);
     // Of an agent's accesses that want the same, the last one comes after all others.
     let mut olds: BTreeMap<(u32, bool, bool), &Access> = BTreeMap::new();
@@ -116,7 +117,7 @@ fn memory_is_free(races: &Races, ends: &Ends, memory: (u32, Space), left: &mut u
             let Some(rest) = left.checked_sub(1) else { return false };
             *left = rest;
             let want = if *visible { Want::Visible } else { Want::Over };
-            if !follows(races, ends, old, new, races.knew[first.knew as usize], Order { want, double: false }) {
+            if !follows(races, ends, old, new, races.knew[first.knew as usize], Order { want, double }) {
                 return false;
             }
         }
