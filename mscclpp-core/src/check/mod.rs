@@ -37,6 +37,7 @@ mod run;
 mod shape;
 mod symmetry;
 mod trace;
+mod unproved;
 mod view;
 mod wrap;
 

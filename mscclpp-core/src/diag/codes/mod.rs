@@ -97,6 +97,8 @@ variants! {
     SharedScratch,
     PlainDoubleScratch,
     TooFewThreads,
+    NoPostcondition,
+    ContradictingExpectations,
     // format
     NotJson,
     MissingKey,
