@@ -204,7 +204,13 @@ fn parameters(attribute: &Attribute, function: &syn::ItemFn, spans: &mut Spans, 
     let sig = &function.sig;
     let mut inputs = sig.inputs.iter();
     let form = "a collective is `fn name(p: &Program)`, with parameters of integer type or `bool` behind the program";
-    if !inputs.next().is_some_and(is_program) {
+    let first = inputs.next();
+    if let Some(syn::FnArg::Receiver(receiver)) = first {
+        let tok = spans.tokens(receiver);
+        report
+            .error(Code::BadSignature, tok, "a collective is a free function, and this one is a method")
+            .help("move it out of the `impl` block and pass what it uses of `self` as parameters");
+    } else if !first.is_some_and(is_program) {
         let tok = spans.pair(sig.ident.span(), sig.paren_token.span.close());
         report.error(Code::BadSignature, tok, "a collective takes `&Program` first").help(form);
     }
