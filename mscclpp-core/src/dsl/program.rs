@@ -172,7 +172,7 @@ dsl! {
         /// often as it is named. The checks prove it.
         ///
         /// A `Custom` collective promises what its program states this way, and nothing else: outputs that it leaves out are
-        /// warned of (M0223). Other collectives promise it in addition to their postcondition. Plan images and plan JSON keep
+        /// warned of (M0226). Other collectives promise it in addition to their postcondition. Plan images and plan JSON keep
         /// it.
         ///
         /// # Shapes and units

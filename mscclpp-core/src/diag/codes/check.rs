@@ -448,7 +448,22 @@ Right:
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 32)]
 ```"#;
-    NoPostcondition = "M0223" "no-postcondition": "a custom collective states what its outputs hold",
+    ContradictingExpectations = "M0224" "contradicting-expectations": "a program expects one content of an output chunk",
+        r#"An output chunk cannot hold two different contents, so no plan satisfies both expectations.
+
+Wrong:
+
+```rust
+p.expect(rank.output().chunk(0), rank.input().chunk(0));
+p.expect(rank.output().chunk(0), rank.input().chunk(1)); // wrong
+```
+
+Right, if the sum of both is meant:
+
+```rust
+p.expect(rank.output().chunk(0), [rank.input().chunk(0), rank.input().chunk(1)]);
+```"#;
+    NoPostcondition = "M0226" "no-postcondition": "a custom collective states what its outputs hold",
         r#"A custom collective has no postcondition but what its program states with `expect`. Outputs that the program leaves out may hold anything, and the checks say nothing about them: this is a warning. `allow(no_postcondition)` turns it off where an output is left open on purpose.
 
 Warned of:
@@ -470,20 +485,5 @@ fn swap(p: &Program) {
     }
     // puts, signals and waits
 }
-```"#;
-    ContradictingExpectations = "M0224" "contradicting-expectations": "a program expects one content of an output chunk",
-        r#"An output chunk cannot hold two different contents, so no plan satisfies both expectations.
-
-Wrong:
-
-```rust
-p.expect(rank.output().chunk(0), rank.input().chunk(0));
-p.expect(rank.output().chunk(0), rank.input().chunk(1)); // wrong
-```
-
-Right, if the sum of both is meant:
-
-```rust
-p.expect(rank.output().chunk(0), [rank.input().chunk(0), rank.input().chunk(1)]);
 ```"#;
 }

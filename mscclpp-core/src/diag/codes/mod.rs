@@ -97,8 +97,8 @@ variants! {
     SharedScratch,
     PlainDoubleScratch,
     TooFewThreads,
-    NoPostcondition,
     ContradictingExpectations,
+    NoPostcondition,
     // format
     NotJson,
     MissingKey,
