@@ -5,7 +5,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::vocab::{Protocol, Replication};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 
 use crate::args::{Attribute, Combination};
 use crate::ast::IntTy;
@@ -151,6 +151,20 @@ pub(crate) fn module(
                 #(#tests)*
             }
         }
+    }
+}
+
+/// A warning of the compiler at a place. Macros cannot make one of their own on stable Rust, so this uses a deprecated constant
+/// whose note is the text.
+pub(crate) fn warning(text: &str, at: Span) -> TokenStream {
+    quote_spanned! {at=>
+        #[doc(hidden)]
+        const _: () = {
+            #[deprecated(note = #text)]
+            #[allow(non_upper_case_globals)]
+            const checked_collective: () = ();
+            checked_collective
+        };
     }
 }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use mscclpp_core::compile;
-use mscclpp_core::diag::{Code, Diagnostic, Site};
+use mscclpp_core::diag::{Code, Diagnostic, Diagnostics, Site};
 use mscclpp_core::plan::Plan;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -125,15 +125,16 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     let combinations = attribute.combinations(&mut report);
     // The body is looked at even if the attribute is wrong, so that one build tells about both.
     let checked = driver::check(items, &function, &mut spans, &mut report);
-    let mut plans = Vec::new();
+    let (mut plans, mut warnings) = (Vec::new(), Diagnostics::default());
     if report.is_empty()
         && let Some(checked) = checked
     {
-        plans = build(&attribute, &checked, combinations, &mut report);
+        plans = build(&attribute, &checked, combinations, &mut report, &mut warnings);
     }
     let module = emit::module(&attribute, &function, &params, &plans, callable);
     if report.is_empty() {
-        module
+        let warnings = warnings.iter().map(|warning| emit::warning(&warning.body(), function.sig.ident.span()));
+        quote!(#(#warnings)* #module)
     } else {
         let errors = report.into_compile_errors(&spans);
         quote!(#errors #module)
@@ -146,6 +147,7 @@ fn build(
     checked: &Checked,
     combinations: Vec<Combination>,
     report: &mut Report,
+    warnings: &mut Diagnostics,
 ) -> Vec<(Combination, Plan)> {
     let mut limits = Limits::default();
     limits.steps = attribute.max_steps.unwrap_or(limits.steps);
@@ -154,9 +156,19 @@ fn build(
     let mut plans = Vec::with_capacity(combinations.len());
     let mut findings = Vec::new();
     for combination in combinations {
-        let finish = |program| compile::finish(program, checks);
+        let finish = |program| {
+            let tree = compile::tree(program, checks)?;
+            Ok((Plan::new(&tree), checks.warnings(&tree)))
+        };
         match checked.record(attribute.spec(&combination), &combination.values, limits, finish) {
-            Ok(plan) => plans.push((combination, plan)),
+            Ok((plan, found)) => {
+                // What one combination leaves open, others mostly leave open as well.
+                if warnings.is_empty() {
+                    let about = |found| if several { for_combination(attribute, &combination, found) } else { found };
+                    warnings.extend(found.into_iter().map(about));
+                }
+                plans.push((combination, plan));
+            }
             Err(found) if several => {
                 findings.extend(found.into_iter().map(|found| for_combination(attribute, &combination, found)));
             }
@@ -192,7 +204,13 @@ fn parameters(attribute: &Attribute, function: &syn::ItemFn, spans: &mut Spans, 
     let sig = &function.sig;
     let mut inputs = sig.inputs.iter();
     let form = "a collective is `fn name(p: &Program)`, with parameters of integer type or `bool` behind the program";
-    if !inputs.next().is_some_and(is_program) {
+    let first = inputs.next();
+    if let Some(syn::FnArg::Receiver(receiver)) = first {
+        let tok = spans.tokens(receiver);
+        report
+            .error(Code::BadSignature, tok, "a collective is a free function, and this one is a method")
+            .help("move it out of the `impl` block and pass what it uses of `self` as parameters");
+    } else if !first.is_some_and(is_program) {
         let tok = spans.pair(sig.ident.span(), sig.paren_token.span.close());
         report.error(Code::BadSignature, tok, "a collective takes `&Program` first").help(form);
     }

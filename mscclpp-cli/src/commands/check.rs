@@ -94,10 +94,14 @@ impl Verdict {
             }
         };
         let (mut findings, mut warnings) = (Diagnostics::default(), source.warnings);
+        let found = checked(&source.plan, &args.checks());
+        if found.is_empty() {
+            warnings.extend(args.checks().warnings(&source.plan));
+        }
         if args.strict {
             findings.extend(warnings.drain(..));
         }
-        findings.extend(checked(&source.plan, &args.checks()));
+        findings.extend(found);
         if let Some(device) = args.device.as_ref().filter(|_| findings.is_empty()) {
             findings.extend(limits(&source.plan, device));
             if findings.is_empty() && *device == DeviceProfile::REFERENCE {

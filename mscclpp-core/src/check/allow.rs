@@ -12,6 +12,7 @@ const FIXED: &[Code] = &[
     Code::OverLimit,
     Code::TooFewThreads,
     Code::AcrossNodes,
+    Code::ContradictingExpectations,
 ];
 
 /// The findings that [`Checks::allow`](super::Checks::allow) may name: those of all rules but `shape`, on which the other

@@ -40,6 +40,7 @@ mod run;
 mod shape;
 mod symmetry;
 mod trace;
+mod unproved;
 mod view;
 mod wrap;
 

@@ -129,7 +129,7 @@ mod tests {
             op.origin = origin;
             op.body.iter_mut().flat_map(|body| &mut body.ops).for_each(|op| op.origin = origin);
         }
-        let reduce = "`reduce_packets` with `put_packets`";
+        let reduce = "`reduce_packets` (fused with `put_packets`)";
         assert_eq!(names(&plan), ["`unpack_packets`", reduce, "the relaxed `wait`", "`pipeline`", "`release`"]);
     }
 }

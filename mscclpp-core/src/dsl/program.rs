@@ -171,15 +171,16 @@ dsl! {
         /// Says what a chunk of an output holds in the end: a chunk of an input, or the reduction of several, each as
         /// often as it is named. The checks prove it.
         ///
-        /// A `Custom` collective promises what its program says this way, and nothing else; other collectives promise it
-        /// besides what is theirs. It is no part of the plan's image, which promises nothing but what is its collective's;
-        /// plan JSON that is written from the recorded plan keeps it.
+        /// A `Custom` collective promises what its program states this way, and nothing else: outputs that it leaves out are
+        /// warned of (M0226). Other collectives promise it in addition to their postcondition. Plan images and plan JSON keep
+        /// it.
         ///
         /// # Shapes and units
         /// All have the same number of chunks.
         ///
         /// # Errors
-        /// Files M0008 for chunks of different sizes, M0010 for no inputs at all.
+        /// Files M0008 for chunks of different sizes, M0010 for no inputs at all. The checks report M0224 for expectations that
+        /// contradict each other.
         fn expect(this, output: OutputChunk, inputs: InputList) {
             this.recorder().expect(output, &inputs);
         }

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::{
-    BlockTable, BlockTables, ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice,
-    ThreadBlock,
+    BlockTable, BlockTables, ChannelTable, Expectation, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref,
+    RemoteBuffer, Slice, ThreadBlock,
 };
 use crate::collective::{Collective, CollectiveKind};
 use crate::origin::{Origin, Origins, SourcePlace};
@@ -146,6 +146,17 @@ fn origins() -> Origins {
     origins
 }
 
+/// Any statement of a program about its outputs.
+fn expectation() -> impl Strategy<Value = Expectation> {
+    (number(), number(), number(), vec((number(), number()), 0..3)).prop_map(|(rank, chunk, len, inputs)| Expectation {
+        rank,
+        chunk,
+        len,
+        inputs,
+        origin: Origin::UNKNOWN,
+    })
+}
+
 /// Any tree.
 pub(crate) fn tree() -> impl Strategy<Value = PlanTree> {
     (
@@ -155,10 +166,18 @@ pub(crate) fn tree() -> impl Strategy<Value = PlanTree> {
         (number(), number(), number()),
         (any::<u64>(), any::<u64>()),
         btree_map(".{0,5}", any::<i64>(), 0..4),
-        vec(rank(), 0..4),
+        (vec(rank(), 0..4), vec(expectation(), 0..3)),
     )
         .prop_map(
-            |(name, collective, (low_latency, reuse_resources, double_scratch), numbers, sizes, tags, ranks)| {
+            |(
+                name,
+                collective,
+                (low_latency, reuse_resources, double_scratch),
+                numbers,
+                sizes,
+                tags,
+                (ranks, expectations),
+            )| {
                 PlanTree {
                     name,
                     collective,
@@ -172,7 +191,7 @@ pub(crate) fn tree() -> impl Strategy<Value = PlanTree> {
                     ranks_per_node: numbers.2,
                     tags,
                     ranks,
-                    expectations: Vec::new(),
+                    expectations,
                     origins: origins(),
                 }
             },

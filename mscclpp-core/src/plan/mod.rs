@@ -54,8 +54,8 @@ pub struct PlanTree {
     pub tags: BTreeMap<String, i64>,
     /// One entry per rank, in order.
     pub ranks: Vec<RankPlan>,
-    /// What the program says about its outputs, besides what its collective promises. For the checks, and for who compares
-    /// results: plan JSON keeps it, images do not.
+    /// What the program states about its outputs, in addition to what its collective promises: for the checks, and for whatever
+    /// compares results. Images and plan JSON keep it.
     pub expectations: Vec<Expectation>,
     /// Where the operations were written.
     pub origins: Origins,

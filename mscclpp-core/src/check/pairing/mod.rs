@@ -12,6 +12,7 @@
 //!
 //! Sides whose numbers agree at every size though those of their loops do not one by one would be refused; none are known.
 
+mod advice;
 mod pairs;
 mod times;
 
@@ -54,7 +55,9 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
     let mut found = Diagnostics::default();
     let unequal = channels.iter().enumerate().filter(|(_, sides)| sides.up != sides.down);
     for (counter, sides) in unequal.take(MOST_FINDINGS) {
-        found.extend(unmatched(plan, pairs.direction(counter), sides));
+        let direction = pairs.direction(counter);
+        let help = advice::help(plan, pairs, &channels, &direction);
+        found.extend(unmatched(plan, direction, sides, help));
     }
     let unequal = semaphores.iter().filter(|(_, sides)| sides.up != sides.down);
     for (&(rank, id), sides) in unequal.take(MOST_FINDINGS) {
@@ -101,7 +104,7 @@ fn example((one, these): (&Times, &str), (other, those): (&Times, &str)) -> Stri
     }
 }
 
-fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides) -> Option<Diagnostic> {
+fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides, help: String) -> Option<Diagnostic> {
     let Direction { from, to, kind, number } = direction;
     let message = format!(
         "rank {to} {} on its {kind} channel {number} to rank {from}, but rank {from} {} on its {kind} channel {number} to \
@@ -112,8 +115,7 @@ fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides) -> Option<Dia
     );
     // The side that exists; if both do, the wait, which is what would hang.
     let at = sides.first_down.or(sides.first_up)?;
-    let finding = Diagnostic::new(Code::UnmatchedWait, at.site(plan), message)
-        .help("give every wait one signal of the peer on the paired channel, in loops of equal unit and span");
+    let finding = Diagnostic::new(Code::UnmatchedWait, at.site(plan), message).help(help);
     Some(match sides.first_down.and(sides.first_up) {
         Some(other) => finding.also("a signal on the channel", other.site(plan)),
         None => finding,
@@ -211,6 +213,39 @@ mod tests {
         assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 1 wait"), "{message}");
         let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["loop 32x1 { wait.m#0 }"]]);
         assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 4 waits"), "{message}");
+    }
+
+    #[track_caller]
+    fn help(plan: &PlanTree) -> String {
+        check(plan).iter().next().unwrap().help.clone().unwrap()
+    }
+
+    #[test]
+    fn help_names_the_cause() {
+        let crossed = plan(&[&["signal.m#0"], &["wait.m#1"]]);
+        let text = help(&crossed);
+        assert!(text.contains("in the order in which they are made") && text.contains("of a ring"), "{text}");
+        let crossed = plan(&[&["signal.m#0"], &["wait.m#1"], &[""]]);
+        assert!(help(&crossed).contains("with `memory_channel` to rank 0"), "{}", help(&crossed));
+        let mut three = plan(&[&["signal.m#0; signal.m#0; wait.m#1"], &["wait.m#0; signal.m#0; wait.m#1"], &[""]]);
+        for (rank, peer) in [(0, 1), (1, 0)] {
+            three.ranks[rank].channels[0] = crate::plan::ChannelTable::Memory(vec![peer; 2]);
+        }
+        let text = help(&three);
+        assert!(text.starts_with("give every wait"), "{text}");
+        three.ranks[0].blocks[0].ops.remove(1);
+        three.ranks[1].blocks[0].ops.truncate(2);
+        let text = help(&three);
+        assert!(text.ends_with("; make them in the same order on both ranks"), "{text}");
+
+        let mut kinds = plan(&[&["signal.m#3"], &["wait.p#3"]]);
+        kinds.ranks[0].channels[1] = crate::plan::ChannelTable::Port(vec![]);
+        kinds.ranks[1].channels[0] = crate::plan::ChannelTable::Memory(vec![]);
+        for rank in &mut kinds.ranks {
+            rank.blocks[0].channels.retain(|(kind, _)| *kind != crate::vocab::ChannelKind::Switch);
+        }
+        let text = help(&kinds);
+        assert!(text.contains("both ends of a channel are of one kind"), "{text}");
     }
 
     #[test]

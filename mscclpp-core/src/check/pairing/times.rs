@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::check::place::Placed;
 
 /// How often something happens, by what repeats it: 1, or ⌈chunks of a loop × bytes of a chunk / unit⌉.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Times {
     /// By span and unit of the loop in lowest terms, which give the same number of iterations at every size; outside of
     /// loops (0, 0). In ascending order.

@@ -143,6 +143,64 @@ fn expectations(plan: &PlanTree, found: &mut Findings) {
             }
         }
     }
+    contradictions(plan, found);
+}
+
+/// Expectations of the same chunk agree: they name the same inputs at the same distances from the chunk.
+fn contradictions(plan: &PlanTree, found: &mut Findings) {
+    let mut sorted: Vec<_> = plan.expectations.iter().collect();
+    sorted.sort_by_key(|one| (one.rank, one.chunk));
+    let mut reach: Option<(&Expectation, Vec<(u32, i64)>)> = None;
+    for next in sorted {
+        let given = distances(next);
+        let Some((last, wanted)) = reach.replace((next, given.clone())) else { continue };
+        let end = u64::from(last.chunk) + u64::from(last.len);
+        if last.rank != next.rank || end <= u64::from(next.chunk) {
+            continue;
+        }
+        if wanted != given && !found.is_full() {
+            let Expectation { rank, chunk, .. } = *next;
+            let message = format!(
+                "output chunk {chunk} of rank {rank} is expected to hold {}, and also {}",
+                contents(last, chunk),
+                contents(next, chunk)
+            );
+            let site = |one: &Expectation| plan.origins.get(one.origin).cloned().map_or(Site::None, Site::Source);
+            let finding = Diagnostic::new(Code::ContradictingExpectations, site(next), message)
+                .also("the other expectation", site(last))
+                .help("remove one of the two expectations; `expect` with several inputs expects their reduction");
+            found.push(finding);
+        }
+        // All that overlap so far agree, so the one that reaches furthest represents them.
+        if u64::from(next.chunk) + u64::from(next.len) < end {
+            reach = Some((last, wanted));
+        }
+    }
+}
+
+/// Where the inputs of an expectation lie, relative to its chunks.
+fn distances(one: &Expectation) -> Vec<(u32, i64)> {
+    let distance = |&(rank, chunk): &(u32, u32)| (rank, i64::from(chunk) - i64::from(one.chunk));
+    let mut distances: Vec<_> = one.inputs.iter().map(distance).collect();
+    distances.sort_unstable();
+    distances
+}
+
+/// Inputs of an expectation that a message names.
+const MOST_INPUTS: usize = 8;
+
+/// What an expectation says that a chunk holds, for messages.
+fn contents(one: &Expectation, chunk: u32) -> String {
+    let offset = u64::from(chunk.saturating_sub(one.chunk));
+    let input = |&(rank, chunk): &(u32, u32)| format!("chunk {} of rank {rank}", u64::from(chunk) + offset);
+    match &one.inputs[..] {
+        [only] => format!("input {}", input(only)),
+        several => {
+            let some: Vec<_> = several.iter().take(MOST_INPUTS).map(input).collect();
+            let more = if several.len() > some.len() { ", …" } else { "" };
+            format!("the reduction of input {}{more}", some.join(", "))
+        }
+    }
 }
 
 /// All ranks have the chunk counts of rank 0, and those fit the collective.

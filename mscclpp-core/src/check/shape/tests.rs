@@ -70,6 +70,32 @@ fn expectations() {
     refused(Code::RankOutOfRange, |plan| expecting(plan, 2, 0, &[(0, 0)]));
     refused(Code::RankOutOfRange, |plan| expecting(plan, 0, 0, &[(0, 0), (u32::MAX, 0)]));
     refused(Code::ChunkOutOfRange, |plan| expecting(plan, 0, chunks - 1, &[(0, 0)]));
+    let add = |plan: &mut PlanTree, chunk, len, inputs: &[(u32, u32)]| {
+        let origin = crate::origin::Origin::UNKNOWN;
+        plan.expectations.push(Expectation { rank: 1, chunk, len, inputs: inputs.to_vec(), origin });
+    };
+    // The same twice, and a part of it.
+    let mut plan = sound();
+    add(&mut plan, 0, 2, &[(0, 1), (1, 0)]);
+    add(&mut plan, 0, 2, &[(1, 0), (0, 1)]);
+    add(&mut plan, 1, 1, &[(0, 2), (1, 1)]);
+    assert!(check(&plan).is_empty());
+    for (chunk, len, inputs) in [(1, 1, &[(0, 1), (1, 1)][..]), (0, 1, &[(0, 1)]), (1, 2, &[(0, 2)])] {
+        refused(Code::ContradictingExpectations, |plan| {
+            add(plan, chunk, len, inputs);
+            add(plan, 0, 2, &[(0, 1), (1, 0)]);
+        });
+    }
+    // Beyond what a short one in between reaches.
+    refused(Code::ContradictingExpectations, |plan| {
+        add(plan, 0, 3, &[(0, 0)]);
+        add(plan, 1, 1, &[(0, 1)]);
+        add(plan, 2, 1, &[(1, 2)]);
+    });
+    refused(Code::ContradictingExpectations, |plan| {
+        add(plan, 0, 1, &[(0, 0)]);
+        add(plan, 0, 1, &[(0, 0), (0, 0)]);
+    });
     refused(Code::ChunkOutOfRange, |plan| expecting(plan, 0, u32::MAX, &[(0, 0)]));
     refused(Code::ChunkOutOfRange, |plan| expecting(plan, 0, 0, &[(1, u32::MAX)]));
 }

@@ -448,6 +448,21 @@ Right:
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 32)]
 ```"#;
+    ContradictingExpectations = "M0224" "contradicting-expectations": "a program expects one content of an output chunk",
+        r#"An output chunk cannot hold two different contents, so no plan satisfies both expectations.
+
+Wrong:
+
+```rust
+p.expect(rank.output().chunk(0), rank.input().chunk(0));
+p.expect(rank.output().chunk(0), rank.input().chunk(1)); // wrong
+```
+
+Right, if the sum of both is meant:
+
+```rust
+p.expect(rank.output().chunk(0), [rank.input().chunk(0), rank.input().chunk(1)]);
+```"#;
     AcrossNodes = "M0225" "across-nodes": "ranks of different nodes exchange data and signals over port channels only",
         r#"With `ranks_per_node`, consecutive ranks share a node, and only ranks of one node can map each other's memory. A memory channel or a switch channel to another node could not be set up, so every executor would refuse the plan. Let `ranks_per_node` be the number of ranks that can map each other's memory: all of them, where one NVLink domain spans several hosts.
 
@@ -474,5 +489,28 @@ Right:
     to.wait(0);
     to.put_with_signal_and_flush(far.output().chunk(0), near.input().chunk(0), 0);
     from.wait(0);
+```"#;
+    NoPostcondition = "M0226" "no-postcondition": "a custom collective states what its outputs hold",
+        r#"A custom collective has no postcondition but what its program states with `expect`. Outputs that the program leaves out may hold anything, and the checks say nothing about them: this is a warning. `allow(no_postcondition)` turns it off where an output is left open on purpose.
+
+Warned of:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 2)]
+fn swap(p: &Program) {
+    // puts, signals and waits
+}
+```
+
+Proved:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 2)]
+fn swap(p: &Program) {
+    for rank in p.ranks() {
+        p.expect(rank.output().chunk(0), p.rank(1 - rank.id()).input().chunk(0));
+    }
+    // puts, signals and waits
+}
 ```"#;
 }

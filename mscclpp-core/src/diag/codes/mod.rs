@@ -97,7 +97,9 @@ variants! {
     SharedScratch,
     PlainDoubleScratch,
     TooFewThreads,
+    ContradictingExpectations,
     AcrossNodes,
+    NoPostcondition,
     // format
     NotJson,
     MissingKey,

@@ -32,7 +32,7 @@ pub(super) fn decode(plan: &Plan) -> PlanTree {
         ranks_per_node: plan.ranks_per_node(),
         tags: plan.tags().map(|(key, value)| (key.to_owned(), value)).collect(),
         ranks: ranks.collect(),
-        expectations: Vec::new(),
+        expectations: plan.expectations().collect(),
         origins,
     }
 }

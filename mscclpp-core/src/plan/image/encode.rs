@@ -3,7 +3,7 @@
 use super::hash::hash;
 use super::layout::*;
 use crate::collective::CollectiveKind;
-use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, Place, PlanTree, RankPlan, Ref};
+use crate::plan::{BlockTable, ChannelTable, Expectation, LoopBody, Op, Place, PlanTree, RankPlan, Ref};
 use crate::vocab::ChannelKind;
 
 /// The image of a plan.
@@ -19,6 +19,12 @@ pub(super) fn encode(plan: &PlanTree) -> Vec<u8> {
     }
     let tags = (out.len() - tags) as u64;
     put(&mut out, TAGS_LENGTH, &tags.to_le_bytes());
+    let expected = out.len();
+    if !plan.expectations.is_empty() {
+        push_words(&mut out, &expectations(&plan.expectations));
+    }
+    let expected = (out.len() - expected) as u64;
+    put(&mut out, EXPECTED_LENGTH, &expected.to_le_bytes());
     for (rank, tree) in plan.ranks.iter().enumerate() {
         let start = out.len() as u64;
         put(&mut out, HEADER + 8 * rank, &start.to_le_bytes());
@@ -60,6 +66,17 @@ fn header(plan: &PlanTree, out: &mut [u8]) {
     put(out, MIN_SIZE, &plan.min_message_size.to_le_bytes());
     put(out, MAX_SIZE, &plan.max_message_size.to_le_bytes());
     put(out, NAME_LENGTH, &(plan.name.len() as u64).to_le_bytes());
+}
+
+/// The words of what a program states about its outputs.
+fn expectations(list: &[Expectation]) -> Vec<u64> {
+    let mut words = Vec::new();
+    for Expectation { rank, chunk, len, inputs, .. } in list {
+        words.extend([*rank, *chunk, *len].map(u64::from));
+        words.push(inputs.len() as u64);
+        words.extend(inputs.iter().flat_map(|&(rank, chunk)| [rank, chunk]).map(u64::from));
+    }
+    words
 }
 
 fn put(out: &mut [u8], at: usize, bytes: &[u8]) {

@@ -5,6 +5,7 @@
 //! directory   ranks + 1 × u64: byte offset of each rank's section, then of the padding
 //! name        UTF-8
 //! tags        per tag: i64 value, u64 length of the key, the key in UTF-8; keys ascending
+//! expected    what the program states about its outputs: nothing, or one byte and words as in a section
 //! sections    one per rank
 //! padding     PADDING zero bytes, so that every word can be read as eight bytes
 //! ```
@@ -24,12 +25,15 @@
 //! numbers             the rest
 //! ```
 //!
+//! The words of the expectations are, for each, rank, first chunk, chunks, number of inputs, then rank and first chunk of each
+//! input.
+//!
 //! "First" entries are counted from the start of their table, and every list starts where the one before ended.
 
 /// The first bytes of an image.
 pub(super) const MAGIC: [u8; 8] = *b"mscclpp\0";
 /// The version of this layout.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 /// Offsets of the header's fields.
 pub(super) const VERSION: usize = 8;
@@ -52,7 +56,8 @@ pub(super) const MIN_SIZE: usize = 72;
 pub(super) const MAX_SIZE: usize = 80;
 pub(super) const NAME_LENGTH: usize = 88;
 pub(super) const TAGS_LENGTH: usize = 96;
-pub(super) const HEADER: usize = 104;
+pub(super) const EXPECTED_LENGTH: usize = 104;
+pub(super) const HEADER: usize = 112;
 
 /// Bits of the header's flags.
 pub(super) const IN_PLACE: u8 = 1;
@@ -64,6 +69,10 @@ pub(super) const PADDING: usize = 7;
 
 /// Words of a section's head: three chunk counts and seven table sizes.
 pub(super) const RANK: usize = 10;
+/// Words of an expectation before its inputs, and of each input.
+pub(super) const EXPECTATION: usize = 4;
+pub(super) const INPUT: usize = 2;
+
 /// Words of the entries of a section's tables.
 pub(super) const CHANNELS: usize = 3;
 pub(super) const REMOTE: usize = 2;

@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 use self::layout::*;
 use self::origins::OriginTable;
-use super::PlanTree;
+use super::{Expectation, PlanTree};
 use crate::collective::Collective;
-use crate::origin::SourcePlace;
+use crate::origin::{Origin, SourcePlace};
 use crate::vocab::Protocol;
 
 /// An execution plan.
@@ -202,6 +202,18 @@ impl Plan {
         self.tags().find_map(|(found, value)| (found == key).then_some(value))
     }
 
+    /// What the program states about its outputs ([`Program::expect`](crate::dsl::Program::expect)), without the places where it
+    /// does.
+    pub fn expectations(&self) -> impl Iterator<Item = Expectation> {
+        expectations(self.expectation_words())
+    }
+
+    /// The words of the expectations; `None` if there are none.
+    fn expectation_words(&self) -> Option<Words<'_>> {
+        let (start, length) = (self.expected(), index(u64_at(&self.image, EXPECTED_LENGTH)));
+        Words::new(&self.image, start, start.checked_add(length)?)
+    }
+
     /// A rank's part, in constant time; `None` if there is no such rank.
     #[inline]
     pub fn rank(&self, rank: u32) -> Option<RankView<'_>> {
@@ -238,10 +250,33 @@ impl Plan {
         HEADER + 8 * (self.num_ranks() as usize + 1)
     }
 
+    /// Where the expectations begin.
+    fn expected(&self) -> usize {
+        let texts = [NAME_LENGTH, TAGS_LENGTH].map(|at| index(u64_at(&self.image, at)));
+        texts.into_iter().fold(self.texts(), usize::saturating_add)
+    }
+
     fn text(&self, start: usize, length: u64) -> &str {
         let text = self.image.get(start..start.saturating_add(index(length)));
         text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
     }
+}
+
+/// The expectations that words spell out, up to the first one that the words do not hold as a whole.
+fn expectations(words: Option<Words<'_>>) -> impl Iterator<Item = Expectation> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let words = words.as_ref()?;
+        let number = |at: usize| u32::try_from(words.get(at)).ok();
+        let inputs = at + EXPECTATION;
+        // Counts before anything is allocated: there are at most as many inputs as there are words for them.
+        let room = words.len().checked_sub(inputs)? / INPUT;
+        let count = Some(words.index(at + 3)).filter(|count| *count <= room)?;
+        let [rank, chunk, len] = [number(at)?, number(at + 1)?, number(at + 2)?];
+        at = inputs + count * INPUT;
+        let inputs = (inputs..at).step_by(INPUT).map(|at| Some((number(at)?, number(at + 1)?)));
+        Some(Expectation { rank, chunk, len, inputs: inputs.collect::<Option<_>>()?, origin: Origin::UNKNOWN })
+    })
 }
 
 impl PartialEq for Plan {

@@ -3,9 +3,9 @@ use proptest::prelude::*;
 use super::hash::hash;
 use super::layout::{HASH, HASH_END, HEADER};
 use super::{ImageError, Plan};
-use crate::origin::SourcePlace;
+use crate::origin::{Origin, SourcePlace};
 use crate::plan::arbitrary::tree;
-use crate::plan::{ChannelTable, Op, PlanTree};
+use crate::plan::{ChannelTable, Expectation, Op, PlanTree};
 use crate::vocab::{BufferKind, ChannelKind};
 
 /// Every operation in flat order.
@@ -189,7 +189,7 @@ proptest! {
         prop_assert!(Plan::from_bytes(bytes.clone()).is_err());
         let mut bytes = bytes;
         if bytes.len() > 16 {
-            bytes[..12].copy_from_slice(b"mscclpp\0\x01\0\0\0");
+            bytes[..12].copy_from_slice(b"mscclpp\0\x02\0\0\0");
         }
         let unchecked = Plan::from_static(&[], &[]);
         prop_assert_eq!(walk(&unchecked), "custom".len());
@@ -228,7 +228,7 @@ fn outlines_are_told_apart() {
         Plan::from_bytes(image).unwrap_err()
     };
     assert_eq!(read(&|image| image[0] = 0), ImageError::Magic { found: image.len() });
-    assert_eq!(read(&|image| image[8] = 9), ImageError::Version { found: 9, expected: 1 });
+    assert_eq!(read(&|image| image[8] = 9), ImageError::Version { found: 9, expected: 2 });
     let length = image.len() as u64;
     assert_eq!(read(&|image| image.push(0)), ImageError::Length { found: length + 1, expected: length });
     assert!(matches!(read(&|image| image[50] = 1), ImageError::Hash { .. }));
@@ -254,6 +254,30 @@ fn a_damaged_section_names_its_rank() {
     assert_eq!(error.to_string(), "plan image, rank 1: channel table's tag 9, expected less than 5");
     let diagnostic = crate::diag::Diagnostic::from(error).to_string();
     assert!(diagnostic.contains("M0310") && diagnostic.ends_with("--> rank 1"), "{diagnostic}");
+}
+
+#[test]
+fn expectations_are_part_of_the_image() {
+    let mut tree = empty();
+    tree.expectations =
+        vec![Expectation { rank: 0, chunk: 300, len: 2, inputs: vec![(1, 2), (0, 5)], origin: Origin::UNKNOWN }];
+    let plan = Plan::new(&tree);
+    assert_ne!(plan, Plan::new(&empty()));
+    let read = Plan::from_bytes(plan.image().to_vec()).unwrap();
+    assert_eq!(read.tree(), tree);
+    assert_eq!(read.expectations().collect::<Vec<_>>(), tree.expectations);
+
+    // The number of inputs, the fourth of eight words of two bytes after the width.
+    let at = HEADER + 8 + "empty".len() + 1 + 2 * 3;
+    let mut image = plan.image().to_vec();
+    assert_eq!(image[at], 2);
+    image[at] = 200;
+    rehash(&mut image);
+    let error = Plan::from_bytes(image).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "plan image with expectations of length 17 in its header, expected whole expectations in words of the least width"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::error::ImageError;
 use super::hash::hash;
 use super::layout::*;
 use super::view::{BlockView, OpView, RankView, switch_buffer};
-use crate::plan::OpKind;
+use crate::plan::{Expectation, OpKind};
 use crate::vocab::{ChannelKind, Protocol, ReduceOp};
 
 /// Magic number, version and length.
@@ -42,7 +42,7 @@ pub(super) fn image(plan: &Plan) -> Result<(), ImageError> {
     if index(u64::from(ranks)) >= directory {
         return Err(header_error("number of ranks", u64::from(ranks), "at most what the directory holds"));
     }
-    let first = texts(image, HEADER + 8 * (ranks as usize + 1))?;
+    let first = expectations(plan, texts(image, HEADER + 8 * (ranks as usize + 1))?)?;
     let mut end = first;
     for rank in 0..ranks {
         let start = index(u64_at(image, HEADER + 8 * rank as usize));
@@ -116,6 +116,20 @@ fn texts(image: &[u8], start: usize) -> Result<usize, ImageError> {
         (at, last) = (next, Some(key));
     }
     Ok(at)
+}
+
+/// Checks what the program states about its outputs, from a position on, and returns where it ends.
+fn expectations(plan: &Plan, start: usize) -> Result<usize, ImageError> {
+    let length = u64_at(plan.image(), EXPECTED_LENGTH);
+    let end = start.saturating_add(index(length));
+    if length == 0 {
+        return Ok(end);
+    }
+    let error = || header_error("expectations of length", length, "whole expectations in words of the least width");
+    let words = Words::new(plan.image(), start, end).ok_or_else(error)?;
+    let read = |expectation: Expectation| EXPECTATION + INPUT * expectation.inputs.len();
+    let whole = words.len() > 0 && plan.expectations().map(read).sum::<usize>() == words.len();
+    if whole && words.is_least_width() { Ok(end) } else { Err(error()) }
 }
 
 /// A text and where it ends.

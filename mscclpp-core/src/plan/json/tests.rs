@@ -93,6 +93,7 @@ fn writable_op(op: &mut Op, outside: bool) {
 }
 
 fn own_rank(mut tree: PlanTree, rank: usize) -> PlanTree {
+    tree.expectations.clear();
     for (other, plan) in tree.ranks.iter_mut().enumerate() {
         if other != rank {
             *plan = RankPlan::default();

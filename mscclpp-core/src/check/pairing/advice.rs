@@ -1,0 +1,50 @@
+//! How to fix a channel whose signals and waits differ in number, by what is probably wrong.
+
+use super::Sides;
+use super::pairs::{Direction, Pairs};
+use crate::plan::PlanTree;
+use crate::vocab::ChannelKind;
+
+/// Returns the help text for a direction of a channel pair, given both sides of every counter.
+pub(super) fn help(plan: &PlanTree, pairs: &Pairs, sides: &[Sides], direction: &Direction) -> String {
+    let &Direction { from, to, kind, number } = direction;
+    let [sending, receiving] = [(from, to), (to, from)].map(|(rank, peer)| pairs.ends(rank, peer, kind).count());
+    for (rank, peer, there, here) in [(from, to, sending, receiving), (to, from, receiving, sending)] {
+        if number as usize >= there {
+            let other = match kind {
+                ChannelKind::Memory => ChannelKind::Port,
+                _ => ChannelKind::Memory,
+            };
+            let wrong_kind = pairs.ends(rank, peer, other).count() > pairs.ends(peer, rank, other).count();
+            let fix = match wrong_kind {
+                true => format!(
+                    "both ends of a channel are of one kind: make that of rank {rank} with `{kind}_channel` as well"
+                ),
+                false => format!("make the other end on rank {rank}, with `{kind}_channel` to rank {peer}"),
+            };
+            return format!(
+                "rank {peer} has {here} {kind} {} to rank {rank}, but rank {rank} has {there} to rank {peer}; {fix}",
+                if here == 1 { "channel" } else { "channels" },
+            );
+        }
+    }
+    // The same operations on other channels between the two: every signal has its wait, on the wrong number.
+    let between = || pairs.ends(from, to, kind).filter_map(|counter| sides.get(counter));
+    let (mut up, mut down): (Vec<_>, Vec<_>) = between().map(|sides| (&sides.up, &sides.down)).unzip();
+    up.sort_unstable();
+    down.sort_unstable();
+    if up == down {
+        let order = match plan.ranks.len() {
+            2 => {
+                "; make them in the same order on both ranks, or, where they lead to the next and to the previous rank of \
+                 a ring, which are one rank here, use one channel for both"
+            }
+            _ => "; make them in the same order on both ranks",
+        };
+        return format!(
+            "channels between two ranks are paired in the order in which they are made, so channel {number} of rank {from} \
+             belongs to channel {number} of rank {to}{order}"
+        );
+    }
+    "give every wait one signal of the peer on the paired channel, in loops of equal unit and span".to_owned()
+}

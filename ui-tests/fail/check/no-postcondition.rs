@@ -1,0 +1,34 @@
+//! A custom collective that does not state what its outputs hold. This is a warning, made an error here.
+#![deny(deprecated)]
+
+use mscclpp::prelude::*;
+
+#[collective(Custom(input = 1, output = 1), ranks = 2)]
+fn swap(p: &Program) {
+    for rank in p.ranks() {
+        let peer = p.rank(1 - rank.id());
+        let channel = rank.memory_channel(peer);
+        channel.signal(0).relaxed();
+        channel.wait(0).relaxed().sync(Sync::After);
+        channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
+        channel.signal(0).sync(Sync::Before);
+        channel.wait(0).sync(Sync::After);
+    }
+}
+
+#[collective(Custom(input = 2, output = 2), ranks = 2)]
+fn half(p: &Program) {
+    for rank in p.ranks() {
+        rank.copy(rank.output().chunk(1), rank.input().chunk(1), 0);
+        p.expect(rank.output().chunk(1), rank.input().chunk(1));
+    }
+}
+
+#[collective(Custom(input = 2, output = 2), ranks = 2, allow(no_postcondition))]
+fn open(p: &Program) {
+    for rank in p.ranks() {
+        rank.copy(rank.output().chunk(1), rank.input().chunk(1), 0);
+    }
+}
+
+fn main() {}
