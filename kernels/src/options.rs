@@ -35,7 +35,8 @@ pub struct Options {
     /// Whether memory goes to other processes as files.
     pub files: bool,
     /// Whether what is put on streams besides kernels is done late, at times that the seed decides; each stream keeps its order,
-    /// unless a bug is planted: `early_stores` are done at once, `early_events` are before what they follow.
+    /// unless a bug is planted: `early_stores` are done at once, `early_events` are before what they follow, `lost_waits` let a
+    /// stream go on before what it waits for.
     pub late: bool,
     /// Whether the driver is older than what built the kernels, and refuses them.
     pub old: bool,

@@ -112,6 +112,45 @@ fn a_wrong_result_ends_with_1() {
     assert_eq!((&json["ok"], &json["verified"], &json["rows"][0]["wrong"]), (&false.into(), &true.into(), &10.into()));
 }
 
+/// A plan of one rank with these operations.
+fn one_rank(collective: &str, operations: &str) -> String {
+    format!(
+        r#"{{"name": "stale", "collective": "{collective}", "protocol": "Simple", "inplace": false, "reuse_resources": false,
+            "num_threads_per_block": 32, "use_double_scratch_buffer": false, "buffer_alignment": 16, "min_message_size": 0,
+            "max_message_size": 18446744073709551615, "gpus": [{{"id": 0, "input_chunks": 1, "output_chunks": 1,
+            "scratch_chunks": 1, "threadblocks": [{{"id": 0, "ops": [{operations}], "channels": [], "remote_buffer_refs": []}}],
+            "channels": [], "remote_buffers": [], "semaphores": []}}]}}"#
+    )
+}
+
+#[test]
+fn scratch_that_the_launch_has_not_written_is_reported_as_wrong() {
+    // The output is what an earlier launch left in scratch, and scratch gets the input afterwards.
+    let stale = one_rank(
+        "allgather",
+        r#"{"name": "copy", "src_buff": [{"type": "s", "index": 0, "size": 1}], "dst_buff": [{"type": "o", "index": 0, "size": 1}]},
+           {"name": "nop"},
+           {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}], "dst_buff": [{"type": "s", "index": 0, "size": 1}]}"#,
+    );
+    // Zeros that nothing has written do no harm in a sum.
+    let unwritten = one_rank(
+        "allreduce",
+        r#"{"name": "re", "reduce_op": "sum", "src_buff": [{"type": "i", "index": 0, "size": 1}, {"type": "s", "index": 0, "size": 1}],
+            "dst_buff": [{"type": "o", "index": 0, "size": 1}]}"#,
+    );
+    for plan in [stale, unwritten] {
+        // As many launches before the verified one as by default, and the fewest that there can be.
+        for launches in [&[][..], &["--warmup", "0", "--iters", "1"]] {
+            for dtype in ["f32", "u8", "f16", "f8e4m3"] {
+                let words = ["run", "-", "--count", "1037", "--no-check", "--json", "--dtype", dtype];
+                let json = mscclpp_reading(words.iter().chain(launches).copied(), &plan).ends_with(1).json();
+                let wrong = json["rows"][0]["wrong"].as_u64().unwrap();
+                assert!(wrong > 300, "{dtype}: {wrong} of 1037 elements are wrong");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_plan_with_findings_is_not_run() {
     let run = mscclpp_reading(["run", "-"], &text(&stalling())).ends_with(1);

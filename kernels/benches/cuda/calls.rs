@@ -42,6 +42,11 @@ pub(crate) fn run(bench: &Bench<'_>) -> Outcome<()> {
 pub(crate) fn measure(bench: &Bench<'_>, name: &str) -> Outcome<Calls> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let plan = Plan::new(&algorithm.compile(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?);
+    // What buffers are made for, since buffers are a world's and the world has not seen the plan.
+    let other = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
+    let mut spec = other.spec(RANKS, RANKS);
+    spec.collective.in_place = algorithm.spec(RANKS, RANKS).collective.in_place;
+    let other = Plan::new(&other.compile(spec, &other.arguments([])?)?);
     let stream = bench.device.stream()?;
     let (most, rounds) = if bench.rehearsal { (1 << 10, 2) } else { (1 << 16, 25) };
     let message = |count: u64| Message::new(DataType::F32, count).any_size();
@@ -54,16 +59,16 @@ pub(crate) fn measure(bench: &Bench<'_>, name: &str) -> Outcome<Calls> {
     for round in 0..rounds {
         // A world that has not seen the plan.
         let world = World::new(bench.device, RANKS);
-        let mut buffers = largest.buffers()?;
+        let mut buffers = world.prepare(&other, message(most))?.buffers()?;
         let clock = Instant::now();
         let mut run = world.prepare(&plan, message(most))?;
         run.launch_buffers(&mut buffers, &stream)?;
         first.push(clock.elapsed().as_secs_f64() * 1e6);
         run.synchronize(&stream)?;
-        let other = message(most / 2 + 64 * round);
-        let mut buffers = world.prepare(&plan, other)?.buffers()?;
+        let changed = message(most / 2 + 64 * round);
+        let mut buffers = world.prepare(&plan, changed)?.buffers()?;
         let clock = Instant::now();
-        let mut run = world.prepare(&plan, other)?;
+        let mut run = world.prepare(&plan, changed)?;
         run.launch_buffers(&mut buffers, &stream)?;
         change.push(clock.elapsed().as_secs_f64() * 1e6);
         run.synchronize(&stream)?;

@@ -70,7 +70,7 @@ pub(crate) type Finished = (usize, Result<(), Fault>);
 pub(crate) struct Turn {
     /// Kernels to begin.
     pub(crate) more: Vec<Kernel>,
-    /// Whether others may do something that threads wait for: the host's helpers, other processes.
+    /// Whether others may do something that threads wait for: the host's helpers, other processes, work that streams hold back.
     pub(crate) may_help: bool,
     /// What memory each device reaches, if that has changed.
     pub(crate) reach: Option<Vec<Reach>>,

@@ -37,7 +37,9 @@ impl Machine {
             let reach = (version != now)
                 .then(|| (0..self.devices).map(|device| reach(memory, &state.access, device)).collect());
             version = now;
-            Turn { more, may_help: state.helped || self.options.others, reach }
+            // What is held back may be what the kernels wait for: the record that another stream waits for before its kernel.
+            let may_help = state.helped || self.options.others || state.has_work_held_back();
+            Turn { more, may_help, reach }
         });
     }
 

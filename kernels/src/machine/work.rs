@@ -37,6 +37,27 @@ pub(crate) enum Work {
     },
 }
 
+impl State {
+    /// Returns whether work besides kernels comes first on a stream and is not blocked: a later look does it.
+    pub(super) fn has_work_held_back(&self) -> bool {
+        self.streams.values().any(|queue| match queue.work.front() {
+            None | Some(Work::Launch(_)) => false,
+            Some(&Work::Wait(event, recorded)) => !self.blocks(event, recorded),
+            Some(_) => true,
+        })
+    }
+
+    /// Returns whether a kernel comes first on a stream.
+    pub(super) fn has_kernels(&self) -> bool {
+        self.streams.values().any(|queue| matches!(queue.work.front(), Some(Work::Launch(_))))
+    }
+
+    /// Returns whether a wait for a record of an event is blocked. One for an event that was never recorded is not.
+    fn blocks(&self, event: usize, recorded: u64) -> bool {
+        self.events.get(&event).is_some_and(|event| event.done < recorded)
+    }
+}
+
 impl Machine {
     /// Does what comes first on any stream and is no kernel; of what is done late, now and then one on each.
     pub(super) fn perform(&self, memory: &Memory, state: &mut State) {

@@ -2,6 +2,7 @@
 
 use libtest_mimic::Failed;
 use mscclpp_core::origin::Origin;
+use mscclpp_core::plan::json::{self, ReadOptions};
 use mscclpp_core::plan::{LoopBody, Op, OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Graph, Prepare, Stream, World};
@@ -117,6 +118,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
         Test::new("bits::long_messages", long_messages),
         Test::new("bits::plans_without_operations", plans_without_operations),
+        Test::new("bits::scrambled_scratch_is_noticed", scrambled_scratch_is_noticed),
         Test::new("bits::more_memory_than_there_is", more_memory_than_there_is),
         Test::new("bits::slices_anywhere", slices_anywhere),
         Test::new("bits::averages_of_one_rank", averages_of_one_rank),
@@ -196,6 +198,51 @@ fn plans_without_operations(rig: &Rig) -> Result<(), Failed> {
     let mut found = [0; 400];
     buffers.read_output(1, &mut found)?;
     if found == [7; 400] { Ok(()) } else { Err(format!("{found:?}").into()) }
+}
+
+/// Scratch goes to the output, then the input to scratch.
+const STALE: &str = r#"{"name": "stale", "collective": "allgather", "protocol": "Simple", "inplace": false,
+    "reuse_resources": false, "num_threads_per_block": 32, "use_double_scratch_buffer": false, "buffer_alignment": 16,
+    "min_message_size": 0, "max_message_size": 1048576, "gpus": [{"id": 0, "input_chunks": 1, "output_chunks": 1,
+    "scratch_chunks": 1, "channels": [], "remote_buffers": [], "semaphores": [],
+    "threadblocks": [{"id": 0, "channels": [], "remote_buffer_refs": [], "ops": [
+        {"name": "copy", "src_buff": [{"type": "s", "index": 0, "size": 1}], "dst_buff": [{"type": "o", "index": 0, "size": 1}]},
+        {"name": "nop"},
+        {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}], "dst_buff": [{"type": "s", "index": 0, "size": 1}]}
+    ]}]}]}"#;
+
+/// A plan that copies to its output what an earlier launch left in scratch gives the same again, until scratch is scrambled; a
+/// right plan does not notice.
+fn scrambled_scratch_is_noticed(rig: &Rig) -> Result<(), Failed> {
+    const COUNT: u64 = 100;
+    let stale = Plan::new(&json::read(STALE, ReadOptions::default())?.0);
+    let world = World::new(&rig.device, 1);
+    let mut run = world.prepare(&stale, Message::new(DataType::U8, COUNT).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    buffers.write_input(0, &[7; COUNT as usize])?;
+    let mut launch = |run: &mut cuda::Run| -> Result<[u8; COUNT as usize], Error> {
+        run.launch_buffers(&mut buffers, &stream)?;
+        run.synchronize(&stream)?;
+        let mut found = [0; COUNT as usize];
+        buffers.read_output(0, &mut found)?;
+        Ok(found)
+    };
+    launch(&mut run)?;
+    assert_eq!(launch(&mut run)?, [7; COUNT as usize]);
+    run.scramble_scratch(1)?;
+    let found = launch(&mut run)?;
+    assert!(found.iter().filter(|&&byte| byte == 7).count() < 10, "{found:?}");
+    let world = World::new(&rig.device, 3);
+    let message = Message::new(DataType::F32, 300).any_size();
+    for name in ["allreduce_packets", "allreduce_ring", "allreduce_ring_ports"] {
+        let mut pair = Pair::new(&world, &shipped(name, 3)?, message)?.ok_or("too many thread blocks")?;
+        for seed in 0..4 {
+            pair.check(1)?;
+            pair.run.scramble_scratch(seed)?;
+        }
+        pair.check(1)?;
+    }
+    Ok(())
 }
 
 /// Many stores of a thread under way, and bytes that are written twice between two signals.

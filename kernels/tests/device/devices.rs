@@ -21,7 +21,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         let name = format!("devices::plans::{}", algorithm.name());
         with_seeds(name, seeds.clone(), move |seed| every_map(seed, algorithm))
     });
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
+        ("streams_in_turns", streams_in_turns),
         ("memory_that_is_made_to_be_shared", memory_that_is_made_to_be_shared),
         ("port_channels_are_at_rest", port_channels_are_at_rest),
         ("specialised_kernels", specialised_kernels),
@@ -34,7 +35,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("devices_that_are_not_connected_are_refused", devices_that_are_not_connected_are_refused),
     ];
     let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("devices::{name}"), seeds.clone(), test));
-    plans.chain(tests).collect()
+    let bug = Trial::test("devices::bugs::lost_waits", lost_waits_are_found);
+    plans.chain(tests).chain([bug]).collect()
 }
 
 /// A test that tries several seeds.
@@ -120,6 +122,69 @@ fn launches_follow_one_another(seed: u64) -> Result<(), Failed> {
         pairs.iter_mut().try_for_each(Pair::launch)?;
     }
     pairs.iter_mut().try_for_each(Pair::compare)
+}
+
+/// Launches on two streams in turns, of two plans, while copies, records and waits are done late: launches of a world follow one
+/// another whatever their streams.
+fn streams_in_turns(seed: u64) -> Result<(), Failed> {
+    in_turns(seed, Options { late: true, ..Options::default() })
+}
+
+/// Without the waits between streams such launches overlap.
+fn lost_waits_are_found() -> Result<(), Failed> {
+    let options = Options { late: true, bug: Some("lost_waits"), ..Options::default() };
+    match (1..=30).any(|seed| in_turns(seed, options).is_err()) {
+        true => Ok(()),
+        false => Err("not found with 30 seeds".into()),
+    }
+}
+
+fn in_turns(seed: u64, options: Options) -> Result<(), Failed> {
+    // With port channels and without: where threads of the host serve devices, nothing counts as stuck before its time.
+    for names in [["allreduce_all_pairs", "allreduce_ring"], ["allreduce_all_pairs", "allreduce_ring_ports"]] {
+        let world = World::across(&devices(seed, 3, options)?, cuda::Options::default())?;
+        plans_in_turns(&world, names).map_err(|failed| at(names.join(" and "), &failed))?;
+    }
+    Ok(())
+}
+
+fn plans_in_turns(world: &World, names: [&str; 2]) -> Result<(), Failed> {
+    const TURNS: u32 = 4;
+    const COUNT: u32 = 30;
+    let streams = [world.stream()?, world.stream()?];
+    let message = Message::new(DataType::U32, COUNT.into()).any_size();
+    let value = |rank: u32, at: u32| 1000 * rank + at;
+    let mut all = Vec::new();
+    for name in names {
+        let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+        let mut spec = algorithm.spec(3, 3);
+        spec.collective.in_place = true;
+        let run = world.prepare(&Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?), message)?;
+        let mut buffers = run.buffers()?;
+        for rank in 0..3 {
+            let input: Vec<u8> = (0..COUNT).flat_map(|at| value(rank, at).to_ne_bytes()).collect();
+            buffers.write_input(rank, &input)?;
+        }
+        all.push((name, run, buffers));
+    }
+    for turn in 0..TURNS {
+        for (number, (_, run, buffers)) in all.iter_mut().enumerate() {
+            run.launch_buffers(buffers, &streams[(turn as usize + number) % 2])?;
+        }
+    }
+    for (name, run, buffers) in &all {
+        streams.iter().try_for_each(|stream| run.synchronize(stream))?;
+        for rank in 0..3 {
+            let mut found = [0; 4 * COUNT as usize];
+            buffers.read_output(rank, &mut found)?;
+            // In place, so each launch adds up what the one before it left.
+            let sum = |at: u32| (0..3).map(|rank| value(rank, at)).sum::<u32>() * 3_u32.pow(TURNS - 1);
+            if let Some(at) = (0..COUNT).find(|&at| found[4 * at as usize..][..4] != sum(at).to_ne_bytes()) {
+                return Err(format!("{name}: element {at} of rank {rank} is wrong").into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A plan without a word from writers to readers is right all the same, also for what follows on the reader's stream: no device

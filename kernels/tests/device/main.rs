@@ -16,6 +16,7 @@ mod specialised;
 mod stalls;
 mod streams;
 mod suite;
+mod worlds;
 
 // On simulated ones.
 mod bugs;

@@ -4,7 +4,7 @@
 use libtest_mimic::{Failed, Trial};
 use mscclpp_exec::cuda::{Device, Unavailable};
 
-use super::{bits, graphs, native, plans, specialised, stalls, streams};
+use super::{bits, graphs, native, plans, specialised, stalls, streams, worlds};
 
 /// A device to test on.
 pub(crate) struct Rig {
@@ -62,6 +62,7 @@ pub(crate) fn tests() -> Vec<Test> {
         specialised::tests(),
         native::tests(),
         streams::tests(),
+        worlds::tests(),
     ];
     families.into_iter().flatten().collect()
 }

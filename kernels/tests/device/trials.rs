@@ -10,7 +10,7 @@ use mscclpp_kernels::{Options, simulator};
 
 use super::{
     CACHE, Rig, at, bugs, deadlocks, devices, faults, mock, nodes, processes, rehearsal, suite, switches, tensors,
-    threads,
+    threads, worlds,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -76,6 +76,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         bugs::tests(),
         devices::tests(seeds.clone()),
         tensors::tests(),
+        worlds::on_simulator(),
         rehearsal::tests(),
         deadlocks::tests(seeds.clone()),
         processes::tests(seeds.clone()),

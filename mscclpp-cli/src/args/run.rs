@@ -56,7 +56,7 @@ pub(crate) struct RunArgs {
     /// Launches before the timed ones
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) warmup: u32,
-    /// Seed of the random inputs
+    /// Seed of the random inputs of the launch that is verified
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
     /// Run sizes outside of the plan's range too

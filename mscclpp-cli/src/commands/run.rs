@@ -218,8 +218,9 @@ impl Bench {
         message.any_size = self.any_size;
         message.accumulate = self.accumulate;
         let mut runner = self.ranks.prepare(&self.plan, message).map_err(failed)?;
-        let verifier = runner.verifier(seed).expecting(&self.expectations);
-        runner.fill(&verifier).map_err(failed)?;
+        // Other inputs than those of the verified launch, which must not be right by what these leave behind.
+        let timed = runner.verifier(!seed);
+        runner.fill(&timed).map_err(failed)?;
         let (mut total, mut min) = (Duration::ZERO, Duration::MAX);
         for launch in 0..u64::from(warmup) + u64::from(iters) {
             let start = Instant::now();
@@ -231,8 +232,10 @@ impl Bench {
             }
             progress.step();
         }
-        // Launches in place, and plans that work in their input, have changed it.
+        // The verified launch finds nothing that an earlier one computed: neither inputs nor outputs nor scratch.
+        let verifier = runner.verifier(seed).expecting(&self.expectations);
         runner.fill(&verifier).map_err(failed)?;
+        runner.scramble_scratch(seed).map_err(failed)?;
         runner.launch().map_err(failed)?;
         let report = runner.check(&verifier).map_err(failed)?;
         progress.step();

@@ -93,6 +93,15 @@ impl Runner {
         Ok(())
     }
 
+    /// Overwrites all scratch with pseudo-random bytes.
+    pub(crate) fn scramble_scratch(&mut self, seed: u64) -> Result<(), Error> {
+        match &mut self.cuda {
+            None => self.run.scramble_scratch(seed),
+            Some(OnDevice { run, .. }) => run.scramble_scratch(seed)?,
+        }
+        Ok(())
+    }
+
     /// One launch, from its call to its end.
     pub(crate) fn launch(&mut self) -> Result<(), Error> {
         match &mut self.cuda {

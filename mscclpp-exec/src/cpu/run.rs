@@ -8,6 +8,7 @@ use mscclpp_core::vocab::ReduceOp;
 use super::buffers::{Buffers, Part, zeroed_lines};
 use super::context::{Context, Outcome, Scratch};
 use super::pool::{Job, Pool};
+use super::schedule::Random;
 use super::world::{Gate, Inner, lock};
 use crate::dtype::Element;
 use crate::error::Error;
@@ -115,6 +116,15 @@ impl Run {
         };
         let parts = (0..self.world.ranks).map(|rank| (part(rank, Space::Input), part(rank, Space::Output)));
         Buffers::new(self.params.message.dtype, self.params.buffers(self.program()), parts)
+    }
+
+    /// Overwrites the plan's scratch with pseudo-random bytes. A launch that reads scratch which none of its operations wrote then
+    /// computes with these instead of what an earlier launch left there, or zeros. Packets stay: flags tell launches apart.
+    pub fn scramble_scratch(&mut self, seed: u64) {
+        let mut random = Random(seed);
+        for rank in lock(&self.context.scratch).iter_mut() {
+            rank.plain.iter_mut().flat_map(|line| &mut line.0).for_each(|word| *word = random.next());
+        }
     }
 
     /// Launches out of place: `inputs[r]` and `outputs[r]` belong to rank `r`. Returns when every rank is done.

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::abi;
+use super::context::Context;
 use super::device::Device;
 use super::driver::SharedDriver;
 use super::join::Memory;
@@ -108,8 +110,10 @@ impl DeviceBuffer {
 pub struct Binding {
     /// Input or the one buffer of an in-place plan, and output, as this process reaches them.
     pub(super) slices: Vec<[DeviceSlice; 2]>,
-    pub(super) multicasts: Multicasts,
-    world: Arc<Inner>,
+    multicasts: Multicasts,
+    pub(super) world: Arc<Inner>,
+    /// The plan whose switch channels `multicasts` are about.
+    context: Arc<Context>,
     /// What was mapped for it.
     _peers: Vec<Memory>,
 }
@@ -122,11 +126,11 @@ impl Binding {
         own: Result<Vec<[DeviceSlice; 2]>, Error>,
         switches: &Switches<'_>,
     ) -> Result<Self, Error> {
-        let world = Arc::clone(world);
+        let (world, context) = (Arc::clone(world), Arc::clone(switches.context()));
         let Some(group) = &world.group else {
             let slices = own?;
             let multicasts = switches.bind(&world, &slices)?;
-            return Ok(Self { slices, multicasts, world, _peers: Vec::new() });
+            return Ok(Self { slices, multicasts, world, context, _peers: Vec::new() });
         };
         let (all, peers) = group.register(own.map(|own| own.concat()))?;
         let mut slices = Vec::with_capacity(all.len());
@@ -141,13 +145,19 @@ impl Binding {
             slices.push(pair);
         }
         let multicasts = switches.bind(&world, &slices)?;
-        Ok(Self { slices, multicasts, world, _peers: peers })
+        Ok(Self { slices, multicasts, world, context, _peers: peers })
     }
 
     /// The switch channels over input and output, and how their members reach one another. Those over scratch are
     /// [`Run::switches`](super::Run::switches).
     pub fn switches(&self) -> &[Switch] {
         &self.multicasts.switches
+    }
+
+    /// By device, the distances to the multicast addresses of a plan's switch channels; `None` for another plan than it was made
+    /// for, whose channels have other members.
+    pub(super) fn distances(&self, context: &Arc<Context>) -> Option<&[[u64; 2 * abi::GROUPS]]> {
+        Arc::ptr_eq(&self.context, context).then_some(&self.multicasts.distances)
     }
 }
 

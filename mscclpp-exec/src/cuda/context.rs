@@ -17,6 +17,7 @@ use super::specialise::Specialised;
 use super::switch::{Groups, Multicasts, Switch, Window};
 use super::tables::{Counters, Tables};
 use super::world::Inner;
+use crate::cpu::Random;
 use crate::error::{Error, Interrupted, Stall};
 use crate::interpret::{Program, Space};
 use crate::process::{self, check_nodes};
@@ -237,6 +238,15 @@ impl Context {
         }
         all.sort_by_key(|(number, _)| *number);
         Ok(all)
+    }
+
+    /// Overwrites the plain scratch of this process' ranks with pseudo-random bytes. The devices are idle.
+    pub(super) fn scramble_scratch(&self, seed: u64) -> Result<(), Error> {
+        // A megabyte at a time; its words differ, so that it repeats does no harm.
+        let (mut random, mut pattern) = (Random(seed), Vec::new());
+        pattern.resize_with(1 << 17, || random.next());
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(scratch.own.iter().try_for_each(|[plain, _]| plain.tile(bytemuck::cast_slice(&pattern)))?)
     }
 
     /// Everything as before the first launch. The devices are idle.

@@ -121,6 +121,11 @@ impl Device {
         self.properties().ordinal
     }
 
+    /// Returns whether both are the same device, opened once or several times.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.properties().uuid == other.properties().uuid
+    }
+
     /// For messages.
     pub(super) fn label(&self) -> String {
         self.properties().label()

@@ -111,6 +111,20 @@ impl Storage {
         }
     }
 
+    /// Writes these bytes over and over, from the first byte to the last.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub(super) fn tile(&self, pattern: &[u8]) -> Result<()> {
+        let (Self::Plain(DeviceMemory { driver, .. }) | Self::Shared(RemoteMemory { driver, .. })) = self;
+        let DeviceSlice { address, bytes } = self.as_slice();
+        let step = pattern.len();
+        (0..bytes).step_by(step).try_for_each(|at| {
+            let len = (bytes - at).min(step as u64) as usize;
+            driver.upload(address + at, &pattern[..len])
+        })
+    }
+
     pub(super) fn address(&self) -> u64 {
         self.as_slice().address
     }

@@ -8,12 +8,12 @@ use crate::error::Error;
 /// # Errors
 /// [`Error::NoPeerAccess`] with the names of two that are not connected; [`Error::Driver`].
 pub(super) fn connect(devices: &[Device]) -> Result<(), Error> {
-    let others = |device: &Device| {
-        let ordinal = device.ordinal();
-        devices.iter().filter(move |peer| peer.ordinal() != ordinal)
-    };
     for device in devices {
-        for peer in others(device) {
+        for peer in devices.iter().filter(|peer| !peer.is_same(device)) {
+            // Another driver's device.
+            if peer.ordinal() == device.ordinal() {
+                return Err(Error::NoPeerAccess { device: device.label(), peer: peer.label() });
+            }
             connect_to(device, peer.ordinal(), &peer.label())?;
         }
     }

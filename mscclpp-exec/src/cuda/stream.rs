@@ -60,7 +60,8 @@ impl Stream {
     /// [`Error::NoStream`].
     pub(super) fn on(&self, device: &SharedDriver) -> Result<&Arc<Lane>, Error> {
         let properties = device.properties();
-        let lane = self.lanes.iter().find(|lane| lane.driver.properties().ordinal == properties.ordinal);
+        // Not by number: another driver's device may have the same, and its streams are no handles of this one.
+        let lane = self.lanes.iter().find(|lane| lane.driver.properties().uuid == properties.uuid);
         lane.ok_or_else(|| Error::NoStream { device: properties.label() })
     }
 
@@ -230,8 +231,12 @@ impl Event {
     /// Microseconds from an earlier event to this one; both must be done.
     ///
     /// # Errors
-    /// [`Error::Driver`].
+    /// [`Error::NoStream`] if the other one is of another device; [`Error::Driver`].
     pub fn microseconds_since(&self, earlier: &Self) -> Result<f64, Error> {
+        let (own, other) = (self.driver.properties(), earlier.driver.properties());
+        if own.uuid != other.uuid {
+            return Err(Error::NoStream { device: own.label() });
+        }
         Ok(self.driver.elapsed_us(earlier.handle, self.handle)?)
     }
 }

@@ -1,5 +1,7 @@
 //! Ranks on devices.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -67,6 +69,8 @@ impl Default for Options {
 }
 
 pub(super) struct Inner {
+    /// Number of the world in this process, for messages; counted from 1.
+    number: u64,
     /// Those of this process' ranks, in the order of the first rank of each.
     pub(super) devices: Vec<Device>,
     /// Their numbers among the devices of all ranks.
@@ -109,7 +113,7 @@ impl World {
         let mut devices: Vec<Device> = Vec::new();
         let mut device_of = Vec::with_capacity(ranks.len());
         for device in ranks {
-            let known = devices.iter().position(|known| known.ordinal() == device.ordinal());
+            let known = devices.iter().position(|known| known.is_same(device));
             device_of.push(known.unwrap_or(devices.len()) as u32);
             if known.is_none() {
                 devices.push(device.clone());
@@ -153,7 +157,9 @@ impl World {
     ) -> Self {
         let gate = Mutex::new(Gate { last: devices.iter().map(|_| None).collect() });
         let (ranks, contexts) = (device_of.len() as u32, Mutex::default());
-        Self { inner: Arc::new(Inner { devices, numbers, device_of, group, ranks, options, contexts, gate }) }
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Relaxed) + 1;
+        Self { inner: Arc::new(Inner { number, devices, numbers, device_of, group, ranks, options, contexts, gate }) }
     }
 
     /// Number of ranks, in all processes.
@@ -237,6 +243,24 @@ impl Drop for Inner {
 }
 
 impl Inner {
+    /// The world for messages: its number, its ranks and the devices of this process.
+    fn label(&self) -> String {
+        let devices: Vec<String> = self.devices.iter().map(Device::label).collect();
+        format!("world {} ({} ranks, {})", self.number, self.ranks, devices.join(", "))
+    }
+
+    /// Refuses what was made in another world: its addresses are those of other devices, and nothing that waits for launches of
+    /// this world keeps its memory alive.
+    ///
+    /// # Errors
+    /// [`Error::OtherWorld`].
+    pub(super) fn check_same(self: &Arc<Self>, found: &Arc<Self>) -> Result<(), Error> {
+        match Arc::ptr_eq(self, found) {
+            true => Ok(()),
+            false => Err(Error::OtherWorld { expected: self.label(), found: found.label() }),
+        }
+    }
+
     /// The device of a rank, if that is one of this process.
     pub(super) fn device(&self, rank: u32) -> Option<&Device> {
         let number = *self.device_of.get(rank as usize)?;

@@ -133,6 +133,14 @@ pub enum Error {
         /// Type of the buffers.
         found: DataType,
     },
+    /// Buffers on devices that were made in another world.
+    #[error("expected buffers of {expected}, found buffers of {found}")]
+    OtherWorld {
+        /// The world of the run: its number in this process, its ranks and their devices.
+        expected: String,
+        /// The world of the buffers.
+        found: String,
+    },
     /// An in-place plan with two buffers, or the other way round.
     #[error("plan `{plan}` works {}, found {}", if *.in_place { "in place" } else { "out of place" }, if *.in_place { "separate inputs and outputs" } else { "one buffer per rank" })]
     InPlace {
@@ -341,6 +349,7 @@ impl Error {
             Self::BufferSize { .. }
             | Self::BufferCount { .. }
             | Self::ElementType { .. }
+            | Self::OtherWorld { .. }
             | Self::DeviceCopy { .. }
             | Self::Tensor { .. }
             | Self::NotHere { .. }
@@ -381,6 +390,7 @@ impl Error {
             }
             Self::Accumulator { dtype, .. } if dtype.is_integer() => "integers accumulate as `Native`".into(),
             Self::Accumulator { .. } => "accumulate as `F64`".into(),
+            Self::OtherWorld { .. } => "make the buffers with `Run::buffers` or `Run::bind` of a run of the same world".into(),
             Self::InPlace { in_place: true, .. } => "launch with `launch_in_place`".into(),
             Self::InPlace { .. } => "launch with inputs and outputs".into(),
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),

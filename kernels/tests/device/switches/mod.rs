@@ -24,8 +24,9 @@ use super::{CACHE, at, mock};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 13] = [
         ("many_groups", objects::many_groups),
+        ("buffers_of_another_plan", objects::buffers_of_another_plan),
         ("shipped_algorithms", results::shipped_algorithms),
         ("types_and_operations", results::types_and_operations),
         ("sums_of_floats", results::sums_of_floats),

@@ -2,6 +2,7 @@
 
 use libtest_mimic::Failed;
 use mscclpp_core::compile::compile;
+use mscclpp_core::plan::Plan;
 use mscclpp_core::vocab::{BufferKind, Sync};
 use mscclpp_exec::cuda::{self, DeviceBuffer, NotMulticast, Switch};
 use mscclpp_exec::{DataType, Message, algorithms};
@@ -128,15 +129,15 @@ pub(super) fn why_there_is_none(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Rank 0 is in a group with every other one: more of them than a device can be in.
-pub(super) fn many_groups(seed: u64) -> Result<(), Failed> {
-    const RANKS: u32 = 7;
+/// A broadcast of rank 0, which is in a group with every other rank; the groups in this order.
+fn broadcast_to(peers: &[usize]) -> Result<Plan, Failed> {
+    let ranks = peers.len() as u32 + 1;
     let algorithm = algorithms::find("broadcast_chain").ok_or("no such algorithm")?;
-    let mut spec = algorithm.spec(RANKS, RANKS);
+    let mut spec = algorithm.spec(ranks, ranks);
     spec.collective.in_place = false;
     let plan = compile(spec, |p| {
         let root = p.rank(0);
-        for peer in p.ranks().filter(|peer| peer.id() != 0) {
+        for peer in peers.iter().map(|&peer| p.rank(peer)) {
             let switch = p.switch_channel([0, peer.id()], BufferKind::Output);
             let (there, back) = (root.memory_channel(peer), peer.memory_channel(root));
             back.signal(0).relaxed();
@@ -148,7 +149,13 @@ pub(super) fn many_groups(seed: u64) -> Result<(), Failed> {
             back.wait(0);
         }
     });
-    let plan = plan.map_err(|errors| format!("{errors}"))?;
+    Ok(plan.map_err(|errors| format!("{errors}"))?)
+}
+
+/// More groups than a device can be in.
+pub(super) fn many_groups(seed: u64) -> Result<(), Failed> {
+    const RANKS: u32 = 7;
+    let plan = broadcast_to(&[1, 2, 3, 4, 5, 6])?;
     let counts = counts();
     let world = world(seed, RANKS, counts)?;
     for each in [16, 37].map(|each| each * u64::from(RANKS)) {
@@ -162,6 +169,26 @@ pub(super) fn many_groups(seed: u64) -> Result<(), Failed> {
         pair.check(1)?;
         // The first four groups.
         assert_eq!(taken(counts).1, 4 * (8 * each / 16));
+    }
+    Ok(())
+}
+
+/// Buffers of another plan of the same lengths have objects of other groups: they are used without.
+pub(super) fn buffers_of_another_plan(seed: u64) -> Result<(), Failed> {
+    let counts = counts();
+    let world = world(seed, 3, counts)?;
+    let message = Message::new(DataType::F64, 3 * 16).any_size();
+    let pair = |peers: &[usize]| -> Result<Pair, Failed> {
+        Ok(Pair::new(&world, &broadcast_to(peers)?, message)?.ok_or("too many thread blocks")?)
+    };
+    let (mut one, mut other) = (pair(&[1, 2])?, pair(&[2, 1])?);
+    for own in [true, false, true] {
+        for pair in [&mut one, &mut other] {
+            taken(counts);
+            pair.check(1).map_err(|failed| at(format_args!("own buffers {own}"), &failed))?;
+            assert_eq!(taken(counts).1 > 0, own);
+        }
+        std::mem::swap(&mut one.buffers, &mut other.buffers);
     }
     Ok(())
 }

@@ -1,9 +1,12 @@
 //! Memory for a run, and what its switch channels make of it.
 
+use std::sync::Arc;
+
 use super::Run;
 use crate::cuda::buffers::{self, Binding, Buffers, DeviceSlice};
+use crate::cuda::context::Context;
 use crate::cuda::multicast::NotMulticast;
-use crate::cuda::switch::{Groups, Multicasts, Switch, Window};
+use crate::cuda::switch::{Multicasts, Switch, Window};
 use crate::cuda::world::Inner;
 use crate::error::Error;
 use crate::interpret::Space;
@@ -13,7 +16,7 @@ pub(in crate::cuda) struct Switches<'a> {
     windows: Vec<Window>,
     /// Input and output of every rank: which of its memories, and the first byte in it.
     sides: &'a [[(usize, u64); 2]],
-    groups: &'a Groups,
+    context: &'a Arc<Context>,
 }
 
 impl Switches<'_> {
@@ -27,7 +30,12 @@ impl Switches<'_> {
     pub(in crate::cuda) fn bind(&self, world: &Inner, slices: &[[DeviceSlice; 2]]) -> Result<Multicasts, Error> {
         let slice =
             |window: &Window, rank: u32| slices[rank as usize][self.sides[rank as usize][window.space as usize].0];
-        Multicasts::new(world, self.groups, "buffers", &self.windows, slice)
+        Multicasts::new(world, &self.context.groups, "buffers", &self.windows, slice)
+    }
+
+    /// The plan whose switch channels they are.
+    pub(in crate::cuda) fn context(&self) -> &Arc<Context> {
+        self.context
     }
 }
 
@@ -63,7 +71,7 @@ impl Run {
                 window.refuse(NotMulticast::Places { rank, found, other, expected });
             }
         }
-        Switches { windows, sides: &self.sides, groups: &self.context.groups }
+        Switches { windows, sides: &self.sides, context: &self.context }
     }
 
     /// Tells the other ranks where this one's input and output lie in the memory of its device, or, in place, its one buffer and

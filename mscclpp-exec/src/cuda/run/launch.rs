@@ -21,7 +21,8 @@ impl Run {
     /// hold is known after [`synchronize`](Self::synchronize). To drop them, or this, waits until the devices are idle.
     ///
     /// # Errors
-    /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another run; [`Error::Stalled`]
+    /// [`Error::OtherWorld`] if they were made in another world, on the same device too; [`Error::ElementType`],
+    /// [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another run; [`Error::Stalled`]
     /// if an earlier launch gave up; [`Error::NoStream`] if ranks are on a device where the stream is not; [`Error::Capturing`] in a
     /// capture, of more than 32 ranks if it is their first launch on these buffers, or after a launch that gave up;
     /// [`Error::Broken`]; [`Error::Driver`].
@@ -30,21 +31,24 @@ impl Run {
         if expected != found {
             return Err(Error::ElementType { expected, found });
         }
-        // SAFETY: memory of the ranks' devices, made for nobody else. It is given back only when these are idle. A graph says
-        // for itself how long it must be there.
+        // SAFETY: memory of the ranks' devices, made for nobody else: `launch_bound` refuses that of another world. It is given back
+        // only when the devices of its world, which is this one, are idle. A graph says for itself how long it must be there.
         unsafe { self.launch_bound(&buffers.binding, stream) }
     }
 
-    /// Puts a launch on a stream, on what [`bind`](Self::bind) bound for this or an equal run, and returns at once.
+    /// Puts a launch on a stream, on what [`bind`](Self::bind) bound for this or an equal run, and returns at once. What was bound for
+    /// another plan of the same lengths is used without multicast objects.
     ///
     /// # Errors
-    /// As [`launch_buffers`](Self::launch_buffers).
+    /// As [`launch_buffers`](Self::launch_buffers), but for the type.
     ///
     /// # Safety
     /// As [`launch`](Self::launch), for what the ranks of this process bound.
     pub unsafe fn launch_bound(&mut self, binding: &Binding, stream: &Stream) -> Result<(), Error> {
+        self.world.check_same(&binding.world)?;
+        let distances = binding.distances(&self.context);
         // SAFETY: the caller's promise; ranks of other processes make it for theirs.
-        unsafe { self.launch_on(binding.slices.iter().copied(), Some(&binding.multicasts.distances), stream) }
+        unsafe { self.launch_on(binding.slices.iter().copied(), distances, stream) }
     }
 
     /// Puts a launch on a stream, on any memory that the devices reach, and returns at once: for each rank its input and its

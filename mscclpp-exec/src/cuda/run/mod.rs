@@ -18,6 +18,7 @@ use super::buffers::DeviceSlice;
 use super::context::Context;
 use super::driver::Handle;
 use super::specialise::NotSpecialised;
+use super::stream::outside_of_captures;
 use super::world::Inner;
 use crate::error::Error;
 use crate::interpret::Params;
@@ -91,6 +92,18 @@ impl Run {
     /// Thread blocks of a launch, of all ranks.
     pub fn num_blocks(&self) -> u32 {
         self.context.program.agents.len() as u32
+    }
+
+    /// Waits until the devices are idle, and overwrites the scratch that the plan has on this process' ranks with pseudo-random
+    /// bytes. A launch that reads scratch which none of its operations wrote then computes with these instead of what an earlier
+    /// launch left there, or zeros. Packets stay: flags tell launches apart. No launch of another process may be under way.
+    ///
+    /// # Errors
+    /// [`Error::Capturing`], [`Error::Driver`].
+    pub fn scramble_scratch(&mut self, seed: u64) -> Result<(), Error> {
+        outside_of_captures("cannot write scratch")?;
+        self.world.settle()?;
+        self.context.scramble_scratch(seed)
     }
 
     fn check(&self, rank: u32, slices: &[DeviceSlice; 2]) -> Result<(), Error> {

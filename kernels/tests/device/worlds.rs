@@ -1,0 +1,91 @@
+//! Buffers, streams and events belong to the world or the device that they were made for: safe functions refuse all others.
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_core::diag::Code;
+use mscclpp_exec::cuda::{self, Device, World, time};
+use mscclpp_exec::{DataType, Error, Message};
+use mscclpp_kernels::{Options, simulator};
+
+use super::bits::shipped;
+use super::{Test, at};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![Test::new("worlds::buffers_of_another_world_are_refused", |rig| {
+        refused(&rig.device, &rig.device).map_err(|failed| at("two worlds on one device", &failed))
+    })]
+}
+
+/// With two machines, whose devices have the same number.
+pub(crate) fn on_simulator() -> Vec<Trial> {
+    let devices = || -> Result<[Device; 2], Failed> {
+        let device = || Ok::<_, Failed>(Device::with_driver(simulator(Options::default())?));
+        Ok([device()?, device()?])
+    };
+    vec![
+        Trial::test("worlds::buffers_of_another_device_are_refused", move || {
+            let [own, other] = devices()?;
+            refused(&own, &other)
+        }),
+        Trial::test("worlds::streams_and_events_of_another_device_are_refused", move || {
+            let [own, other] = devices()?;
+            streams(&own, &other)
+        }),
+    ]
+}
+
+/// Two ranks of a world, ready to be launched.
+fn prepared(world: &World) -> Result<(cuda::Run, cuda::Buffers), Failed> {
+    let run = world.prepare(&shipped("allreduce_all_pairs", 2)?, Message::new(DataType::F32, 100).any_size())?;
+    let buffers = run.buffers()?;
+    Ok((run, buffers))
+}
+
+fn refused(own: &Device, other: &Device) -> Result<(), Failed> {
+    let (own, other) = (World::new(own, 2), World::new(other, 2));
+    let ((mut run, mut buffers), (theirs, mut foreign)) = (prepared(&own)?, prepared(&other)?);
+    let stream = own.stream()?;
+    let binding = theirs.bind((0..2).map(|rank| [foreign.input(rank), cuda::DeviceSlice::EMPTY]))?;
+    let calls: [(&str, Result<(), Error>); 4] = [
+        ("launch_buffers", run.launch_buffers(&mut foreign, &stream)),
+        // SAFETY: nothing is launched.
+        ("launch_bound", unsafe { run.launch_bound(&binding, &stream) }),
+        ("capture", stream.capture(|stream| run.launch_buffers(&mut foreign, stream)).map(drop)),
+        ("time", time(&mut run, &mut foreign, &stream, Some(1)).map(drop)),
+    ];
+    for (call, result) in calls {
+        match result {
+            Err(error @ Error::OtherWorld { .. }) if error.code() == Code::WrongBuffers => {
+                let text = error.to_string();
+                let names = text.matches("world ").count() == 2 && text.matches("(2 ranks, device ").count() == 2;
+                let Error::OtherWorld { expected, found } = error else { unreachable!("just matched") };
+                if !names || expected == found {
+                    return Err(format!("{call}: {text}").into());
+                }
+            }
+            other => return Err(format!("{call}: {other:?}, expected a refusal").into()),
+        }
+    }
+    // Its own, and those of an equal run of the same world, are taken afterwards.
+    run.launch_buffers(&mut buffers, &stream)?;
+    run.synchronize(&stream)?;
+    let (_, mut equal) = prepared(&own)?;
+    run.launch_buffers(&mut equal, &stream)?;
+    Ok(run.synchronize(&stream)?)
+}
+
+fn streams(own: &Device, other: &Device) -> Result<(), Failed> {
+    let (mut run, mut buffers) = prepared(&World::new(own, 2))?;
+    let (stream, foreign) = (own.stream()?, other.stream()?);
+    match run.launch_buffers(&mut buffers, &foreign) {
+        Err(Error::NoStream { .. }) => {}
+        other => return Err(format!("a stream of another device: {other:?}").into()),
+    }
+    match stream.event()?.microseconds_since(&foreign.event()?) {
+        Err(Error::NoStream { .. }) => {}
+        other => return Err(format!("an event of another device: {other:?}").into()),
+    }
+    match World::across(&[own.clone(), other.clone()], cuda::Options::default()) {
+        Err(Error::NoPeerAccess { .. }) => Ok(()),
+        other => Err(format!("a world of devices of two machines: {other:?}").into()),
+    }
+}
