@@ -38,6 +38,7 @@ mod race;
 pub(crate) mod reference;
 mod run;
 mod shape;
+mod slices;
 mod symmetry;
 mod trace;
 mod unproved;
@@ -113,7 +114,13 @@ impl Checks {
         }
         let Some(sizes) = model::sizes(view) else { return model::too_fine(view).into() };
         let symmetry = Symmetry::of(view, &pairs);
-        let sizes: Vec<_> = sizes.into_iter().chain(model::uneven_sizes(view, symmetry.as_ref())).collect();
+        let sizes: Vec<_> = match slices::sizes(view, symmetry.as_ref()) {
+            Ok(uneven) => sizes.into_iter().chain(uneven).collect(),
+            Err(finding) => match self.left((*finding).into()) {
+                left if left.is_empty() => sizes,
+                left => return left,
+            },
+        };
         // Where all ranks do the same, some stand for all as long as nothing is found.
         if let Some(symmetry) = &symmetry
             && is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(symmetry))))

@@ -2,7 +2,7 @@
 //! cut into the pieces that operations touch.
 //!
 //! * A **step** is one operation of one thread block, in one iteration of its loop. Loops are unrolled for one size of a
-//!   chunk ([`sizes`], [`uneven_sizes`]).
+//!   chunk ([`sizes`], [`slices`](super::slices)).
 //! * An **effect** is what a step does to one range of one memory. Every rank has four memories: input, output, scratch as
 //!   plain data, and scratch as packets. Input and output of an in-place plan are one.
 //! * An **atom** is a range of a memory that every effect touches wholly or not at all. Atoms are numbered through all
@@ -13,7 +13,6 @@ mod build;
 mod size;
 mod space;
 mod traffic;
-mod uneven;
 
 use std::ops::Range;
 
@@ -21,11 +20,9 @@ pub(super) use atoms::{Atoms, number as memory_number};
 pub(super) use size::{Size, sizes, too_fine};
 pub(super) use space::Space;
 pub(super) use traffic::Traffic;
-pub(super) use uneven::uneven_sizes;
 
-use super::effect::effects;
 use super::pairing::Pairs;
-use super::place::{Placed, home};
+use super::place::Placed;
 use super::symmetry::Symmetry;
 use super::view::View;
 use crate::plan::{Op, OpKind, PlanTree};

@@ -92,14 +92,18 @@ impl Size {
     /// can be counted.
     fn even(plan: &PlanTree, chunk_bytes: u64, groups: &BTreeSet<u32>) -> Option<Self> {
         let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
-        let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
-        let positions = u128::from(chunks.max().unwrap_or(0).max(1)) * u128::from(chunk_bytes) * u128::from(parts);
-        (positions <= MOST_POSITIONS).then_some(Self { chunk_bytes, parts, grain: 1, windows: 0 })
+        is_countable(plan, u128::from(chunk_bytes) * u128::from(parts)).then_some(Self {
+            chunk_bytes,
+            parts,
+            grain: 1,
+            windows: 0,
+        })
     }
 
-    /// A chunk of so many units, of which slices have whole ones.
-    pub(super) fn uneven(units: u64, unit_bytes: u64) -> Self {
-        Self { chunk_bytes: units * unit_bytes, parts: 1, grain: unit_bytes, windows: 0 }
+    /// A chunk of so many units, of which slices have whole ones. `None` as [`sizes`].
+    pub(in super::super) fn uneven(plan: &PlanTree, units: u64, unit_bytes: u64) -> Option<Self> {
+        let chunk_bytes = units.checked_mul(unit_bytes)?;
+        is_countable(plan, chunk_bytes.into()).then_some(Self { chunk_bytes, parts: 1, grain: unit_bytes, windows: 0 })
     }
 
     /// A chunk of so many bytes, with so many windows of scratch and groups of these sizes. `None` as [`sizes`].
@@ -159,12 +163,18 @@ impl Size {
     }
 }
 
+/// Whether the positions of a plan's memories can be counted, with this many to a chunk.
+fn is_countable(plan: &PlanTree, chunk: u128) -> bool {
+    let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
+    u128::from(chunks.max().unwrap_or(0).max(1)).checked_mul(chunk).is_some_and(|positions| positions <= MOST_POSITIONS)
+}
+
 /// Iterations of a loop over chunks of so many bytes.
 fn trips_of(body: &LoopBody, chunk_bytes: u64) -> u128 {
     (u128::from(body.num_chunks) * u128::from(chunk_bytes)).div_ceil(u128::from(body.unit.max(1)))
 }
 
-pub(super) fn least_common_multiple(a: u64, b: u64) -> u64 {
+fn least_common_multiple(a: u64, b: u64) -> u64 {
     let (mut x, mut y) = (a, b.max(1));
     while y != 0 {
         (x, y) = (y, x % y);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::Races;
 use super::cells::{Access, Grain, NONE};
+use crate::check::slices;
 
 /// Steps that are looked at before an order is given up.
 const MOST_STEPS: usize = 1 << 10;
@@ -24,6 +25,8 @@ impl Races<'_, '_> {
     /// Ranges need not be equal. Operations on packets give elements to threads by their places in the ranges, so the
     /// packet of an element tells what the writer's thread of that very element has done. It is looked for backwards,
     /// and only where nothing else orders the two.
+    ///
+    /// Places in unequal slices that begin within chunks are equal at some sizes only, so nothing is concluded from them.
     pub(super) fn follows(&self, old: &Access, new: &Access, atom: usize) -> bool {
         if old.grain != Grain::Packet || new.grain != Grain::Packet || !new.write {
             return false;
@@ -36,6 +39,12 @@ impl Races<'_, '_> {
         let places = positions.start - begin..positions.end - begin;
         let elements = Elements { agent: new.agent as usize, step: new.step as usize, places, met: positions.start };
         self.are_told(&elements, old, &mut { MOST_STEPS })
+    }
+
+    /// Whether the ranges of two steps are cut at the same places of chunks, whatever the size.
+    fn are_cut_alike(&self, one: usize, other: usize) -> bool {
+        let op = |step: usize| self.model.op(self.model.agent_of(step), step);
+        slices::are_cut_alike(op(one), op(other))
     }
 
     /// Where the range of an access begins in its memory.
@@ -55,6 +64,7 @@ impl Races<'_, '_> {
             let effects = self.model.effects(step).iter();
             let mut sources = effects.filter(|effect| effect.packets() && !effect.write);
             let told = self.grain(step) == Grain::Packet
+                && self.are_cut_alike(step, elements.step)
                 && sources.any(|source| {
                     let range = self.model.range(source);
                     let wanted = range.start + places.start..range.start + places.end;
@@ -85,7 +95,9 @@ impl Races<'_, '_> {
         }
         let begin = self.begin(writer);
         let places = packets.start - begin..packets.end - begin;
-        let same_threads = old.agent == writer.agent && met - self.begin(old) == places.start;
+        let same_threads = old.agent == writer.agent
+            && met - self.begin(old) == places.start
+            && self.are_cut_alike(old.step as usize, writer.step as usize);
         if same_threads && old.count <= writer.count {
             return true;
         }

@@ -1,7 +1,7 @@
 //! Plans that are symmetric, and plans that nearly are.
 
 use super::Symmetry;
-use crate::check::{Checks, Level, Pairs, check, is_right, model, shape};
+use crate::check::{Checks, Level, Pairs, check, is_right, model, shape, slices};
 use crate::collective::CollectiveKind;
 use crate::compile::tree;
 use crate::dsl::Program;
@@ -77,7 +77,7 @@ fn folded(plan: &PlanTree) -> Option<bool> {
     let sizes = model::sizes(plan.into())
         .expect("a plan of few pieces")
         .into_iter()
-        .chain(model::uneven_sizes(plan.into(), Some(&symmetry)));
+        .chain(slices::sizes(plan.into(), Some(&symmetry)).expect("few sizes"));
     Some(is_right(
         plan.into(),
         &pairs,

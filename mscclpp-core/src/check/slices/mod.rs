@@ -1,0 +1,175 @@
+//! The sizes at which a plan must run because the slices of its thread-block groups are unequal there: a verdict for all sizes
+//! from a few.
+//!
+//! # What is cut
+//!
+//! A chunk has u units, u ≥ 1; a *unit* is the granularity of every boundary, and all chunks of a message have equally many
+//! (executors pad the message to whole units per chunk, packets included). Of a range of L chunks, member k of a group of g
+//! begins at unit
+//!
+//! > b(k, u) = k ⌊Lu / g⌋ + min(k, Lu mod g) = kLu / g + ε, with ε = min(k, ρ) − kρ / g and ρ = Lu mod g.
+//!
+//! Since ε is largest for k = ρ, 0 ≤ ε ≤ g / 4; and it depends on u modulo g / gcd(L, g), the *period* of the cut, only.
+//!
+//! # Columns
+//!
+//! Ranges of one operation that it moves data between are equally long and cut alike, so what an operation does to a unit at place q
+//! of one chunk it does at place q of others. Hence the places 0 ≤ q < u are worlds of their own: the *column* q of a size
+//! consists of the q-th unit of every chunk, and what a plan does to a column is determined by which member each cut gives the unit at
+//! q of each of its chunks to. This is the column's *signature*. Add to it which of these slices have equal extents, since the rules
+//! about races ask that: of two operations without a block sync in between, equal ranges are given to equal threads.
+//!
+//! **Theorem 1.** Let the order of a plan's operations be the same at sizes u and v, and let every signature of v be one of u. If the
+//! rules accept the plan at u they accept it at v.
+//! *Proof.* Rules about memory ask of every unit who has touched it, in which order, in equal ranges or not, and what it holds: by
+//! chunk and place. For a unit of v take one of u, in the same chunk, in a column of the same signature: who touches it is the same,
+//! and so is what these read, by induction over the run. Slices that differ are never better than slices that are equal, so a
+//! signature in which all extents differ speaks for those in which some do not. ∎
+//!
+//! Signatures need to agree only on chunks that have to do with each other: those that data moves between, directly or not (a
+//! *component*). Each component may have its own size u.
+//!
+//! # Finitely many
+//!
+//! **Theorem 2.** Let M be the least common multiple of the periods of some cuts, and G the most members of any. Every signature that
+//! occurs, occurs at a size u ≤ (2 + ⌊G / 4⌋) M.
+//! *Proof.* A signature is found from the order (before, equal, after) of the boundaries s u + b(k, u) of all slices, where each may be
+//! shifted by whole chunks. Let two of them be α u + ε and α' u + ε', α ≥ α', and take the sizes u = r + nM of one residue, 1 ≤ r ≤ M.
+//! There the difference is d + nz with z = (α − α') M, an integer since M is a multiple of the periods, and an integer d. If z = 0
+//! it is constant. Otherwise d > ε − ε' ≥ −G / 4, so d ≥ −⌊G / 4⌋, z ≥ 1, and the difference is positive from n = 1 + ⌊G / 4⌋ on. ∎
+//!
+//! (2M is not enough: cuts of one chunk into 8 and into 4 stand in new orders at 19, 20 and 21 units.)
+//!
+//! At u = M no ε is left: that is the usual size, at which every group divides evenly, scaled. So the sizes from the bound
+//! down to 1 are looked at, and one is kept if it has a signature that neither the usual size nor one that was kept has. Mostly these
+//! are few, since all pieces that do not vanish in long chunks are there at the usual size; and the sizes kept for one component
+//! mostly do for the others. The length of the plan has no part in this.
+//!
+//! # Order
+//!
+//! Without packets the order of operations does not depend on the size: signals, waits, semaphores and barriers know no slices. (How
+//! often loops turn depends on it; that is asked for elsewhere. Here they turn as often as they do at the sizes that are kept.)
+//!
+//! With packets it does. Reading a packet waits for its write, so a slice that is empty orders nothing; and what a reader learns
+//! depends on whether it has read all that was written, and on which of the ranges that a thread block touches is longer, because the
+//! threads of a block beyond the end of a range do nothing. All that is found from the order of the boundaries of packets that overlap
+//! each other (`packets`), and from the order of the lengths of the slices that one thread block touches. Both together are the
+//! *order of packets* of a size. Lengths of slices differ from Lu / g by less than 1, so their order is final from n = 2 on in the
+//! sense of theorem 2, and (3 + ⌊G / 4⌋) M is enough for both, where M and G are those of all cuts of the plan. A size is kept for
+//! every order of packets, and for every signature under each. An order that the threads of single elements learn
+//! (`race/elements`) is believed only between slices that are the same at every size.
+//!
+//! # Empty chunks
+//!
+//! A message of 0 bytes, u = 0, moves nothing: there is no memory that two could touch, and packets that are not there are not waited
+//! for.
+//!
+//! # Limits
+//!
+//! Sizes are looked at until 2^25 entries of signatures have been, and a plan is run at all sizes together for 2^25 pieces of memory
+//! that it touches. Beyond that it is refused, with the cuts for which it takes so long.
+
+mod cut;
+mod parts;
+mod select;
+#[cfg(test)]
+mod tests;
+
+use super::model::Size;
+use super::place::each_of;
+use super::symmetry::Symmetry;
+use super::view::View;
+use crate::diag::{Code, Diagnostic, Site};
+use crate::plan::Op;
+use cut::Cut;
+use parts::Parts;
+use select::Selection;
+
+/// Pieces of memory that a plan touches at all sizes that are kept.
+const MOST_WORK: u64 = 1 << 25;
+
+/// The sizes beyond the usual ones at which a plan must run, none for nearly all plans.
+///
+/// # Errors
+/// They are too many, or too hard to find.
+pub(super) fn sizes(view: View, symmetry: Option<&Symmetry>) -> Result<Vec<Size>, Box<Diagnostic>> {
+    let own = symmetry.map_or(view.plan.ranks.len(), |symmetry| symmetry.own as usize);
+    let mut uneven = false;
+    each_of(view, 0..own, &mut |at| uneven |= at.op.slice.is_some() && uneven_cuts(at.op).any(|cut| cut.is_some()));
+    if !uneven {
+        return Ok(Vec::new());
+    }
+    let parts = Parts::of(view, symmetry, own);
+    let cuts: Vec<Cut> = parts.uneven().into_iter().collect();
+    let units = match parts.components() {
+        Some(components) => Selection::of(&parts, &components),
+        None => Err(cuts.clone()),
+    };
+    let grain = u64::from(view.plan.buffer_alignment.max(16));
+    let work = |units: &[u64]| {
+        let one = |units: &u64| parts.work(units.saturating_mul(grain));
+        units.iter().map(one).fold(0, u64::saturating_add)
+    };
+    match units {
+        Ok(units) => {
+            let sizes = units.iter().map(|units| Size::uneven(view.plan, *units, grain)).collect::<Option<_>>();
+            sizes.filter(|_| work(&units) <= MOST_WORK).ok_or_else(|| too_many(view, &cuts, Some(units.len())).into())
+        }
+        Err(cuts) => Err(too_many(view, &cuts, None).into()),
+    }
+}
+
+/// The uneven slices that an operation's ranges are, `None` for ranges and slices of whole chunks.
+fn uneven_cuts(op: &Op) -> impl Iterator<Item = Option<(Cut, u32)>> {
+    let ranges = op.srcs.iter().chain(&op.dsts);
+    ranges.map(|range| {
+        let (cut, member, _) = parts::cut(op.slice, range.size);
+        cut.is_uneven().then_some((cut, member))
+    })
+}
+
+/// Whether the ranges of two operations are cut at the same places of chunks, whatever the size.
+pub(super) fn are_cut_alike(one: &Op, other: &Op) -> bool {
+    let mut all = uneven_cuts(one).chain(uneven_cuts(other));
+    let first = all.next();
+    all.all(|cut| Some(cut) == first)
+}
+
+/// The finding about cuts whose slices meet in too many ways.
+fn too_many(view: View, cuts: &[Cut], sizes: Option<usize>) -> Diagnostic {
+    // Those of the largest groups take longest.
+    let mut cuts = cuts.to_vec();
+    cuts.sort_unstable_by_key(|cut| (std::cmp::Reverse(cut.of), cut.len));
+    cuts.truncate(2);
+    let name = |cut: &Cut| {
+        let chunks = if cut.len == 1 { "chunk" } else { "chunks" };
+        format!("{} members over {} {chunks}", cut.of, cut.len)
+    };
+    let mut places = vec![Site::None; cuts.len()];
+    each_of(view, 0..view.plan.ranks.len(), &mut |at| {
+        for (own, _) in uneven_cuts(at.op).flatten() {
+            let place = cuts.iter().position(|cut| own == *cut).map(|number| &mut places[number]);
+            if let Some(place) = place.filter(|place| **place == Site::None) {
+                *place = at.site(view.plan);
+            }
+        }
+    });
+    let groups = match &cuts[..] {
+        [one, other] => format!("groups of {} and of {}", name(one), name(other)),
+        [one] => format!("a group of {}", name(one)),
+        _ => "its groups".to_owned(),
+    };
+    let message = match sizes {
+        Some(sizes) => format!(
+            "the slices of {groups} overlap in different ways at {sizes} message sizes, too many to follow a plan of this length through"
+        ),
+        None => format!("the slices of {groups} overlap in more different ways than can be followed"),
+    };
+    let site = places.first().cloned().unwrap_or_default();
+    let mut finding = Diagnostic::new(Code::TooIntricate, site, message)
+        .help("split ranges whose chunks the group size divides, or use groups of sizes that divide each other");
+    if let [_, other] = &cuts[..] {
+        finding = finding.also(format!("a group of {}", name(other)), places[1].clone());
+    }
+    finding
+}
