@@ -29,6 +29,7 @@ mod effect;
 mod instances;
 mod layout;
 pub mod limits;
+mod loops;
 mod machine;
 mod model;
 mod nodes;
