@@ -41,7 +41,7 @@ mod wire;
 pub use buffer::SharedBuffer;
 pub(crate) use connection::{Connection, Header};
 pub use launch::Executable;
-pub(crate) use nodes::{check_nodes, links};
+pub(crate) use nodes::{check_nodes, links, sends};
 pub use options::Options;
 pub(crate) use prepare::describe;
 pub use queue::{Finished, Pending, Queue};

@@ -35,7 +35,7 @@ pub(crate) fn check_nodes(program: &Program, nodes: &[u32]) -> Result<(), Error>
 }
 
 /// Pairs of ranks on different nodes of which the first sends data or signals to the second.
-pub(super) fn sends(program: &Program, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
+pub(crate) fn sends(program: &Program, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let mut pairs = BTreeSet::new();
     for code in &program.agents {
         for instr in &program.instrs[code.start as usize..code.end as usize] {
