@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use mscclpp_core::check::limits::limits;
+use mscclpp_core::check::limits::{DeviceProfile, limits};
 use mscclpp_core::check::{Checks, trace};
 use mscclpp_core::diag::{Diagnostic, Diagnostics};
 use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::export::warnings_for_reference;
 use mscclpp_exec::algorithms;
 use serde_json::{Value, json};
 
@@ -99,6 +100,10 @@ impl Verdict {
         findings.extend(checked(&source.plan, &args.checks()));
         if let Some(device) = args.device.as_ref().filter(|_| findings.is_empty()) {
             findings.extend(limits(&source.plan, device));
+            if findings.is_empty() && *device == DeviceProfile::REFERENCE {
+                let found = warnings_for_reference(&source.plan);
+                if args.strict { findings.extend(found) } else { warnings.extend(found) }
+            }
         }
         let fuzzed = args.fuzz.map(|schedules| Fuzzed::of(&source.plan, schedules));
         Ok(Self { plan: Ok(source.plan), findings, warnings, fuzzed })

@@ -11,6 +11,7 @@ const FIXED: &[Code] = &[
     Code::UnevenChunks,
     Code::OverLimit,
     Code::TooFewThreads,
+    Code::AcrossNodes,
 ];
 
 /// The findings that [`Checks::allow`](super::Checks::allow) may name: those of all rules but `shape`, on which the other

@@ -4,6 +4,7 @@
 //! 1. `shape`: every number points at something that is there, every chunk lies in its buffer, and every operation has
 //!    the references and channels that its kind demands (M0202 to M0206,
 //!    and the recorder's own codes).
+//!    After it `nodes`: between nodes, port channels only (M0225).
 //! 2. `layout`: packets and plain data keep apart in scratch (M0219 to M0221).
 //! 3. `pairing`: on every channel pair there are as many waits as signals, semaphores end where they began, and blocks
 //!    come to their barriers equally often, for every message size (M0201, M0205, M0207).
@@ -21,6 +22,7 @@
 //! mistakes in arithmetic that they use themselves.
 
 mod allow;
+mod boundaries;
 mod dataflow;
 mod deadlock;
 mod effect;
@@ -29,6 +31,7 @@ mod layout;
 pub mod limits;
 mod machine;
 mod model;
+mod nodes;
 mod pairing;
 mod place;
 mod race;
@@ -43,6 +46,7 @@ mod wrap;
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
 pub use allow::{NotAllowable, allow, allowable};
+pub use boundaries::{LaunchBoundaries, launch_boundaries};
 pub use dataflow::{ReductionOrder, reduction_order};
 use model::Model;
 use pairing::Pairs;
@@ -67,7 +71,7 @@ pub enum Level {
     /// All of them.
     #[default]
     Full,
-    /// `shape`, `layout` and `pairing`.
+    /// `shape`, `nodes`, `layout` and `pairing`.
     Basic,
     /// None. The plan may hang or compute nonsense; executors still refuse what would leave its memory.
     Off,
@@ -96,6 +100,10 @@ impl Checks {
         if !found.is_empty() {
             // The other rules look things up as this one finds them to be, so they are not asked even if all is allowed.
             return self.left(found);
+        }
+        let found = self.left(nodes::check(view));
+        if !found.is_empty() {
+            return found;
         }
         let pairs = Pairs::of(plan);
         if self.level == Level::Basic {

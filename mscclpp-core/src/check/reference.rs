@@ -4,13 +4,15 @@
 //! 2. It always adds, refuses a switch reduction that is not fused with a broadcast, and swaps the chunks of a `get`.
 //! 3. In a pipeline, packet operations ignore the window, and members of a thread-block group run into each other's slices.
 //! 4. With double scratch it moves only packets to the other half of another rank's scratch, by the size of its own.
+//! 5. Its launches have no barrier: a rank begins and ends on its own, a kernel's end flushes what that kernel wrote and
+//!    nothing else, and ranks do not synchronize when the message size changes ([`launch_boundaries`]).
 //!
-//! These are facts about its operations one by one, so looking at each is enough. A plan without any of this may still meet
+//! All but the last are facts about its operations one by one, so looking at each is enough. A plan without any of this may still meet
 //! what no plan can avoid there: its `flush` waits for nothing.
 
 use super::effect::effects;
 use super::place::{Placed, each};
-use super::{MOST_FINDINGS, may_wrap_scratch};
+use super::{LaunchBoundaries, MOST_FINDINGS, launch_boundaries, may_wrap_scratch};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{OpKind, Place, PlanTree};
 use crate::vocab::{BufferKind, ReduceOp};
@@ -93,9 +95,48 @@ fn fault(plan: &PlanTree, at: &Placed) -> Option<(String, &'static str)> {
 /// The scratch that launches of all sizes share in the reference, in bytes per rank, both halves of double scratch together.
 const POOL: u64 = 64 << 20;
 
+/// What is right only up to some size of messages, or only with launch barriers.
+pub(crate) fn warnings(plan: &PlanTree) -> Vec<Diagnostic> {
+    let mut found = pool_warnings(plan);
+    found.extend(boundary_warnings(plan));
+    found
+}
+
+/// Where the plan relies on launch barriers, which the reference does not have.
+fn boundary_warnings(plan: &PlanTree) -> Vec<Diagnostic> {
+    let LaunchBoundaries {
+        can_start_without_barrier, can_end_without_barrier, sizes_may_follow_in_fixed_halves, ..
+    } = launch_boundaries(plan);
+    let warning = |message: &str, help: &str| Diagnostic::new(Code::NotInReference, Site::None, message).help(help);
+    let mut found = Vec::new();
+    if !can_end_without_barrier {
+        found.push(warning(
+            "a rank's launch may end before what other ranks wrote to its output is visible to its caller: only relaxed \
+             signals or waits say that it was written, and the reference has no launch barrier, so the end of a kernel \
+             flushes what that kernel wrote and nothing else",
+            "signal after the last write to another rank's buffer and wait for that, neither of them relaxed",
+        ));
+    }
+    if !can_start_without_barrier {
+        found.push(warning(
+            "a launch may begin before what the previous one wrote to its scratch is visible there: only relaxed signals or \
+             waits say that it was written, and the reference has no launch barrier",
+            "close the launch with a signal and a wait that are not relaxed",
+        ));
+    } else if !sizes_may_follow_in_fixed_halves {
+        found.push(warning(
+            "a launch that follows one of another message size may use scratch that a slower rank still uses: the order that \
+             the plan keeps holds chunk by chunk, chunks of another size lie elsewhere, and the ranks of the reference do \
+             not synchronize when the size changes",
+            "synchronize the ranks between launches of different sizes, or open each launch with a handshake of all ranks",
+        ));
+    }
+    found
+}
+
 /// What is right for messages up to some size, and wrong beyond: with `reuse_resources` scratch is a pool, in which windows of
 /// loops take turns when a message is longer, whether the plan can bear that or not.
-pub(crate) fn warnings(plan: &PlanTree) -> Vec<Diagnostic> {
+fn pool_warnings(plan: &PlanTree) -> Vec<Diagnostic> {
     let chunks = plan.ranks.iter().map(|rank| rank.scratch_chunks).max().unwrap_or(0);
     if !plan.reuse_resources || chunks == 0 {
         return Vec::new();
@@ -192,5 +233,27 @@ mod tests {
         let text = only(&pooled(&["loop 48x1 { copy i0 > s0; copy s0 > o0 }"], 0));
         assert!(text.contains("a window of 48 bytes does not divide the "), "{text}");
         assert!(warnings(&pooled(&["copy i0 > o0"], 0)).is_empty());
+    }
+
+    #[test]
+    fn plan_that_needs_launch_barrier_is_warned_of() {
+        let both = |ops: &str| plan(&[&[ops], &[ops]]);
+        let open = "rlxsignal.m#0; rlxwait.m#0; nop";
+        let put = |close: &str| both(&format!("{open}; put.m i0 > r2:0; {close}"));
+        assert!(warnings(&put("nop; signal.m#0; wait.m#0")).is_empty());
+        let text = only(&put("nop; rlxsignal.m#0; rlxwait.m#0"));
+        assert!(text.contains("may end before") && text.contains("neither of them relaxed"), "{text}");
+        // Double scratch keeps launches apart there, of whatever sizes; one copy of scratch does not.
+        let one_shot = PlanTree { double_scratch: true, ..both("ppkt.m i0 > r0:0; repkt i0 s0 > o0") };
+        assert!(warnings(&one_shot).is_empty());
+        let per_chunk = both(
+            "ppkt.m i0 > r0:0; ppkt.m i1 > r0:1; upkt s0 > o0; ppkt.m i2 > r0:2; upkt s1 > o1; ppkt.m i3 > r0:3; \
+             upkt s2 > o2; upkt s3 > o3",
+        );
+        assert!(
+            warnings(&per_chunk)
+                .iter()
+                .any(|found| found.message.contains("message size") || found.message.contains("scratch"))
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! The rules for which a plan runs in the abstract: `deadlock`, `race` and `dataflow`, all in one run.
 
+use super::boundaries::LaunchBoundaries;
 use super::dataflow::Dataflow;
 use super::deadlock;
 use super::machine::{Machine, Watch};
@@ -78,6 +79,20 @@ fn seen(model: &Model, races: bool, results: bool) -> Verdict {
         verdict.results.extend(at_size(uneven, dataflow.findings(model)));
     }
     verdict
+}
+
+/// What a plan needs at the boundaries of its launches, at one size.
+pub(super) fn boundaries(model: &Model) -> LaunchBoundaries {
+    if !Races::fits(model) {
+        return LaunchBoundaries::default();
+    }
+    let mut rules = Rules { races: Some(Races::new(model)), dataflow: None };
+    let mut machine = Machine::new(model);
+    machine.run(&mut rules);
+    match rules.races {
+        Some(races) if deadlock::check(&machine).is_none() => relaunch::boundaries(races),
+        _ => LaunchBoundaries::default(),
+    }
 }
 
 /// Findings, with the sizes at which they come up if those are not all.

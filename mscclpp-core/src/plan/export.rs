@@ -42,10 +42,11 @@ pub fn for_reference(plan: &PlanTree) -> Result<PlanTree, Diagnostics> {
     found.into_result(plan)
 }
 
-/// What a plan that the reference executor can run does right up to some size of messages only, with the size.
+/// What a plan that the reference executor can run does right up to some size of messages only, with the size; and where it
+/// relies on launch barriers, which that executor does not have.
 ///
 /// # Cost
-/// Nothing for most plans; with `reuse_resources` and pipelines over scratch that of a check.
+/// That of a check, and with `reuse_resources` and pipelines over scratch of another one.
 pub fn warnings_for_reference(plan: &PlanTree) -> Vec<Diagnostic> {
     reference::warnings(plan)
 }

@@ -47,7 +47,7 @@ pub(super) fn lower(plan: &PlanTree, scale: &Scale) -> Result<Program, Error> {
     for (number, end) in (0..).zip(&mut program.ends) {
         if let Some(port) = &mut end.port {
             *port = program.actors.len() as u32;
-            program.actors.push(Role::Port { end: number });
+            program.actors.extend([Role::Port { end: number }, Role::Wire { end: number }]);
         }
     }
     program.first_caller = program.actors.len() as u32;

@@ -80,13 +80,26 @@ pub(super) struct Counter {
 pub(super) struct Port {
     pub(super) queue: VecDeque<Request>,
     pub(super) pushed: u64,
+    /// Requests whose sources were read, which is what a flush waits for.
     pub(super) handled: u64,
-    /// Elements of the first request that are done.
-    pub(super) done: u64,
     pub(super) waiting: Vec<u32>,
+    /// What was read and has not arrived.
+    pub(super) wire: VecDeque<Parcel>,
+}
+
+/// What a request sends.
+pub(super) struct Parcel {
+    pub(super) request: Request,
+    /// Values and flags of the elements that were read.
+    pub(super) values: Vec<(u64, u32)>,
+    /// How many of them have arrived.
+    pub(super) arrived: usize,
+    /// Whether all was read.
+    pub(super) complete: bool,
 }
 
 /// A trigger of an instruction, as it was pushed.
+#[derive(Clone)]
 pub(super) struct Request {
     pub(super) block: u32,
     pub(super) instr: u32,
@@ -196,7 +209,7 @@ impl<'p> Machine<'p> {
             .iter()
             .map(|role| match *role {
                 Role::Thread { block, .. } => program.blocks[block as usize].rank,
-                Role::Port { end } => program.ends[end as usize].rank,
+                Role::Port { end } | Role::Wire { end } => program.ends[end as usize].rank,
                 Role::Caller { rank } => rank,
             })
             .collect();
@@ -258,6 +271,7 @@ impl<'p> Machine<'p> {
         match self.program.actors[actor as usize] {
             Role::Thread { block, thread } => self.thread(actor, block, thread),
             Role::Port { end } => self.port(actor, end),
+            Role::Wire { end } => self.wire(actor, end),
             Role::Caller { rank } => self.caller(actor, rank),
         }
     }
@@ -285,38 +299,49 @@ impl<'p> Machine<'p> {
             }
         }
         for cell in at..at + cells {
-            let (mut value, mut flag) = (0_u64, 0);
-            for src in &transfer.srcs {
-                let place = src.cell(cell, launch);
-                let found = if src.packets && !transfer.raw {
-                    self.memory[place as usize].last().map_or((0, 0), |write| (write.value, write.flag))
-                } else {
-                    let (found, choices) = self.read(touch, place);
-                    // Packets have their flags.
-                    self.unordered += u64::from(choices > 1 && !src.packets);
-                    found
-                };
-                value = value.wrapping_add(match found.1 {
-                    0 => found.0,
-                    _ if src.packets => found.0,
-                    flag => mangled(found.0, flag),
-                });
-                flag = found.1;
-            }
-            for dst in &transfer.dsts {
-                let place = dst.cell(cell, launch);
-                let flag = match (dst.packets, transfer.raw) {
-                    (false, _) => 0,
-                    (true, true) => flag,
-                    (true, false) => launch,
-                };
-                self.write(touch, place, value, flag);
-                if dst.packets && self.program.mixed {
-                    self.write(touch, place + 1, value, flag);
-                }
-            }
+            let found = self.gather(touch, transfer, cell);
+            self.scatter(touch, transfer, cell, found);
         }
         Ok(())
+    }
+
+    /// What comes of an element's sources: its value and its flag.
+    pub(super) fn gather(&mut self, touch: Touch, transfer: &Move, cell: u64) -> (u64, u32) {
+        let (mut value, mut flag) = (0_u64, 0);
+        for src in &transfer.srcs {
+            let place = src.cell(cell, touch.launch);
+            let found = if src.packets && !transfer.raw {
+                self.memory[place as usize].last().map_or((0, 0), |write| (write.value, write.flag))
+            } else {
+                let (found, choices) = self.read(touch, place);
+                // Packets have their flags.
+                self.unordered += u64::from(choices > 1 && !src.packets);
+                found
+            };
+            value = value.wrapping_add(match found.1 {
+                0 => found.0,
+                _ if src.packets => found.0,
+                flag => mangled(found.0, flag),
+            });
+            flag = found.1;
+        }
+        (value, flag)
+    }
+
+    /// Writes an element to all its destinations.
+    pub(super) fn scatter(&mut self, touch: Touch, transfer: &Move, cell: u64, (value, flag): (u64, u32)) {
+        for dst in &transfer.dsts {
+            let place = dst.cell(cell, touch.launch);
+            let flag = match (dst.packets, transfer.raw) {
+                (false, _) => 0,
+                (true, true) => flag,
+                (true, false) => touch.launch,
+            };
+            self.write(touch, place, value, flag);
+            if dst.packets && self.program.mixed {
+                self.write(touch, place + 1, value, flag);
+            }
+        }
     }
 
     fn find_packet(&mut self, touch: Touch, cell: u32) -> Result<(), u32> {

@@ -13,8 +13,9 @@
 //!   acquires and barriers leads from one to the other; until then every read takes either value, and of two writes in no
 //!   such order either may stay. Relaxed signals and waits order execution, but carry nothing. When a kernel has ended its
 //!   writes are visible to everyone, and a starting kernel sees what was written before.
-//! * **Ports.** A channel is an agent with a queue, which reads its sources and writes as late as it likes, across
-//!   launches too. A flush waits for it.
+//! * **Ports.** A channel reads its sources as late as it likes, and what it has read arrives as late as that likes, across
+//!   launches too. What one channel carries arrives in order: a signal after the puts before it. A flush waits until the
+//!   sources were read, and for nothing else.
 //! * **Packets** carry the launch in their flag. One that is overwritten before it is read is never found. They lie in the
 //!   same scratch as plain data, packet `k` over cells `2k` and `2k + 1`, if a plan has both.
 //! * **Launches.** A rank starts its next launch when its own blocks are done. In between its caller checks the outputs,
@@ -49,6 +50,7 @@ mod failure;
 mod lower;
 mod machine;
 mod memory;
+mod port;
 mod program;
 mod scale;
 mod schedule;

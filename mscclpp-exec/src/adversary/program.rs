@@ -13,7 +13,7 @@ pub(super) struct Program {
     /// Initial values.
     pub(super) semaphores: Vec<i64>,
     pub(super) barriers: usize,
-    /// Actors: threads of blocks, then port channels, then callers.
+    /// Actors: threads of blocks, then two for each port channel, then callers.
     pub(super) actors: Vec<Role>,
     /// The first caller.
     pub(super) first_caller: u32,
@@ -26,8 +26,10 @@ pub(super) struct Program {
 pub(super) enum Role {
     /// A thread of a block.
     Thread { block: u32, thread: u32 },
-    /// A port channel.
+    /// What reads the sources of a port channel.
     Port { end: u32 },
+    /// What delivers to the peer what a port channel has read, and its signals.
+    Wire { end: u32 },
     /// What runs between the launches of a rank.
     Caller { rank: u32 },
 }
@@ -63,7 +65,7 @@ pub(super) struct End {
     pub(super) rank: u32,
     /// The end at which signals on this one arrive; none if the peer has no such channel.
     pub(super) pair: Option<u32>,
-    /// Its actor, if it is a port channel.
+    /// The actor that reads its sources, if it is a port channel. The next actor is its wire.
     pub(super) port: Option<u32>,
 }
 

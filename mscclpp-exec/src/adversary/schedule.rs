@@ -90,14 +90,14 @@ impl Schedule {
         for (number, role) in (0..).zip(&program.actors) {
             self.is_lazy[number as usize] = match *role {
                 Role::Thread { block, .. } => block == late && (number == one || random.below(rarity) == 0),
-                Role::Port { end } => ports && program.ends[end as usize].rank == rank,
+                Role::Port { end } | Role::Wire { end } => ports && program.ends[end as usize].rank == rank,
                 Role::Caller { .. } => false,
             };
         }
     }
 
     fn late_somebody(&mut self, program: &Program, random: &mut Random) {
-        let (kind, salt) = (random.below(10), random.next());
+        let (kind, salt) = (random.below(12), random.next());
         // One in so many of what the mood is about.
         let rarity = [2, 4, 1 << 40][random.below(3) as usize];
         let mut one = |of: usize| random.below(of.max(1) as u64);
@@ -107,12 +107,15 @@ impl Schedule {
         for (number, role) in (0..).zip(&program.actors) {
             self.is_lazy[number as usize] = match (kind, *role) {
                 (0..=2, Role::Thread { block, .. }) => draw(program.blocks[block as usize].rank.into(), one_rank),
-                (0..=2, Role::Port { end }) => draw(program.ends[end as usize].rank.into(), one_rank),
+                (0..=2, Role::Port { end } | Role::Wire { end }) => {
+                    draw(program.ends[end as usize].rank.into(), one_rank)
+                }
                 (0..=1, Role::Caller { rank }) => draw(rank.into(), one_rank),
                 (3..=4, Role::Thread { block, .. }) => draw(block.into(), one_block),
                 (5..=6, _) => draw(number, one_actor),
                 (7, Role::Thread { thread, .. }) => draw(thread.into(), one_thread),
-                (8, Role::Port { .. }) | (9, Role::Caller { .. }) => true,
+                (8, Role::Port { .. }) | (9, Role::Caller { .. }) | (10, Role::Wire { .. }) => true,
+                (11, Role::Wire { .. }) => draw(number, one_actor),
                 _ => false,
             };
         }

@@ -1,7 +1,7 @@
-//! What threads and ports do in one step.
+//! What threads do in one step.
 
-use super::machine::{Machine, Request, Step, Touch};
-use super::program::{Action, Grain, Move, Trigger};
+use super::machine::{Machine, Step, Touch};
+use super::program::{Action, Grain, Move};
 use super::scale::VECTOR;
 
 impl Machine<'_> {
@@ -80,41 +80,6 @@ impl Machine<'_> {
         Some(Step::On)
     }
 
-    /// Gives a port something to do, and waits for it where that is asked for.
-    fn push(&mut self, actor: u32, block: u32, thread: u32, trigger: &Trigger) -> Option<Step> {
-        let program = self.program;
-        let state = self.threads[actor as usize];
-        let end = trigger.end as usize;
-        if state.ticket.is_none() {
-            let launch = self.ranks[program.blocks[block as usize].rank as usize].launch;
-            let clock = self.word(actor);
-            let port = &mut self.ports[end];
-            port.pushed += 1;
-            let (instr, window) = (state.instr, state.window);
-            port.queue.push_back(Request { block, instr, number: thread, window, launch, clock });
-            self.threads[actor as usize].ticket = Some(port.pushed);
-            if let Some(port) = program.ends[end].port {
-                self.schedule.wake(port);
-            }
-            return Some(Step::On);
-        }
-        if trigger.flush && state.ticket > Some(self.ports[end].handled) {
-            self.ports[end].waiting.push(actor);
-            return Some(Step::Off);
-        }
-        None
-    }
-
-    fn flush(&mut self, actor: u32, end: u32) -> Option<Step> {
-        let port = &mut self.ports[end as usize];
-        let ticket = *self.threads[actor as usize].ticket.get_or_insert(port.pushed);
-        if ticket > port.handled {
-            port.waiting.push(actor);
-            return Some(Step::Off);
-        }
-        None
-    }
-
     fn wait(&mut self, actor: u32, end: u32, relaxed: bool) -> Option<Step> {
         let counter = &mut self.counters[end as usize];
         let ticket = *self.threads[actor as usize].ticket.get_or_insert_with(|| {
@@ -171,7 +136,7 @@ impl Machine<'_> {
         Some(Step::On)
     }
 
-    fn signal(&mut self, actor: u32, end: u32, relaxed: bool) {
+    pub(super) fn signal(&mut self, actor: u32, end: u32, relaxed: bool) {
         let word = (!relaxed).then(|| self.word(actor));
         let Some(pair) = self.program.ends[end as usize].pair else { return };
         let counter = &mut self.counters[pair as usize];
@@ -231,39 +196,6 @@ impl Machine<'_> {
             self.schedule.wake(other);
         }
         Step::Off
-    }
-
-    pub(super) fn port(&mut self, actor: u32, end: u32) -> Step {
-        let program = self.program;
-        let Some(request) = self.ports[end as usize].queue.front() else { return Step::Off };
-        let Action::Push(triggers) = &program.blocks[request.block as usize].instrs[request.instr as usize].action
-        else {
-            return Step::Off;
-        };
-        let trigger = &triggers[request.number as usize];
-        self.actors[actor as usize].clock.join(&request.clock);
-        let done = self.ports[end as usize].done;
-        if let Some(transfer) = &trigger.transfer {
-            let (start, len) = transfer.window(request.window);
-            if done < len {
-                let touch = Touch { by: actor, launch: request.launch, since: 0, port: true };
-                // Nothing is waited for.
-                let _ = self.element(touch, transfer, start + done, 1);
-                self.ports[end as usize].done += 1;
-                return Step::On;
-            }
-        }
-        if trigger.signal {
-            self.signal(actor, end, false);
-        }
-        let port = &mut self.ports[end as usize];
-        port.done = 0;
-        port.handled += 1;
-        port.queue.pop_front();
-        for waiting in std::mem::take(&mut port.waiting) {
-            self.schedule.wake(waiting);
-        }
-        Step::On
     }
 }
 

@@ -24,7 +24,7 @@ fn packets(spec: AlgoSpec) -> AlgoSpec {
 }
 
 /// The plan of a program, unchecked.
-fn plan(spec: AlgoSpec, body: impl FnOnce(&Program)) -> PlanTree {
+pub(crate) fn plan(spec: AlgoSpec, body: impl FnOnce(&Program)) -> PlanTree {
     let program = Program::new(spec);
     body(&program);
     lower(&program.finish().expect("a program that can be recorded")).expect("one that can be lowered")

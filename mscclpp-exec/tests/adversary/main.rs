@@ -6,6 +6,7 @@ mod attack;
 #[path = "../corpus/mod.rs"]
 mod corpus;
 mod faults;
+mod flush;
 mod regressions;
 mod small;
 #[path = "../../../mscclpp-core/src/testing.rs"]

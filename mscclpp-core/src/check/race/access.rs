@@ -2,7 +2,7 @@
 
 use super::Races;
 use super::cells::{Access, First, Grain, NONE};
-use super::story;
+use super::story::{self, Known};
 use crate::check::MOST_FINDINGS;
 use crate::check::model::{Effect, Model};
 use crate::plan::OpKind;
@@ -102,7 +102,14 @@ impl Races<'_, '_> {
                     fine_write = write;
                 } else if race.is_none() && !full && !(packets && self.follows(old, &access, atom)) {
                     let over = clocks.over(state.knows, ring.moved(old.agent, away));
-                    race = Some((write, atom, ordered(old, &access, epoch, over)));
+                    let known = if ordered(old, &access, epoch, over) {
+                        Known::Over
+                    } else if self.is_flushed(old, state.knows, away) {
+                        Known::Flushed
+                    } else {
+                        Known::Nothing
+                    };
+                    race = Some((write, atom, known));
                 }
             }
             if effect.write {
@@ -111,14 +118,14 @@ impl Races<'_, '_> {
                     let known = clocks.over(state.knows, ring.moved(old.agent, away));
                     let told = || heard_of(old) || self.follows(old, &access, atom);
                     if race.is_none() && !full && !(ordered(old, &access, epoch, known) || told()) {
-                        race = Some((read, atom, false));
+                        race = Some((read, atom, Known::Nothing));
                     }
                 }
             }
         }
-        if let Some((old, atom, over)) = race {
+        if let Some((old, atom, known)) = race {
             let old = &self.accesses[old as usize];
-            self.found.push(story::race(self.model, self.blocks, old, &access, atom, over));
+            self.found.push(story::race(self.model, self.blocks, old, &access, atom, known));
         }
         if early && self.early.len() < MOST_FINDINGS {
             self.early.push(story::early(self.model, &access));

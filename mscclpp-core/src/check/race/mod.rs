@@ -10,9 +10,10 @@
 //!    wait tells one thread, and the block from the next block sync on.
 //! 3. Relaxed signals and waits tell what is over, but make nothing visible. Overwriting what is over is fine; reading it,
 //!    or overwriting a write that is not visible, is not.
-//! 4. A port channel is an agent of its own. It does one thing after the other, later than it was told to: puts read and
-//!    write when it likes, its signals come behind its puts, and a flush waits until it has read its sources. What several
-//!    threads give it comes in no order, unless one knows what the other gave it to be over.
+//! 4. A port channel is two agents of its own ([`ports`]): one reads what it is told to send, the other writes it to the
+//!    peer, each one thing after the other and later than it was told to. A signal of the channel arrives after the puts
+//!    before it, and tells of both. A flush tells that the sources were read, and nothing of the destinations. What several
+//!    threads give a channel comes in no order, unless one knows what the other gave it to be over.
 //! 5. Packets carry their own flags. Reading one waits for its write, so those two need no order. Who has read all that
 //!    one operation wrote knows, from its next block sync on, that those threads of the writer are done with what they
 //!    did before: all threads, for operations of the same block that are no longer than the one that was read, and of that

@@ -3,6 +3,7 @@
 use super::Races;
 use super::cells::NONE;
 use super::clock::{Clock, Clocks};
+use super::ports::source_side;
 use crate::check::model::Effect;
 use crate::plan::OpKind;
 
@@ -120,8 +121,8 @@ impl Races<'_, '_> {
         let number = by as u32;
         let by_any = self.agents[by].all_know(number, &mut self.clocks);
         if by >= self.blocks {
-            // It does one thing after the other, and this will be the next one.
-            let by_all = Told { knows: by_any, own: (number, done) };
+            // The arrival side of a port: what arrives has been read, and so has all that was sent before.
+            let by_all = Told { knows: self.clocks.learn(by_any, source_side(number), done), own: (number, done) };
             let by_element = Told { knows: by_any, own: (number, 0) };
             return Carried { by_any, by_all, by_element };
         }

@@ -1,5 +1,17 @@
 //! Ports: what they are given, and what they tell.
+//!
+//! A port is two agents. The *source side* reads what a put sends, in the order in which the port was told to. The *arrival
+//! side* writes it to the peer, in the same order and any time later: a put may be on its way when its source has long been
+//! read. Two things are told of them:
+//!
+//! * A flush tells that the source side has done all that it was given. It tells nothing of the arrival side, so nothing of
+//!   the peer's memory: neither to the rank that flushes, nor to any rank that this one tells.
+//! * A signal of the port arrives after everything that the port was given before it. Who waits for it knows both sides.
+//!
+//! Besides, what one channel carries arrives in order, so a put needs no order with an earlier one of its channel, be it of
+//! an earlier launch.
 
+use super::cells::Access;
 use super::clock::Clock;
 use super::words::Word;
 use super::{Agent, Races};
@@ -12,8 +24,25 @@ pub(super) struct Port {
     thread: u32,
     /// The turn in which the thread used it last.
     last: u32,
-    /// Its number among the agents.
+    /// The number of its source side among the agents.
     pub(super) number: usize,
+}
+
+impl Port {
+    /// The numbers of its source side and its arrival side.
+    pub(super) fn sides(&self) -> [usize; 2] {
+        [self.number, arrival_side(self.number)]
+    }
+}
+
+/// The arrival side of a port, by the number of its source side.
+fn arrival_side(number: usize) -> usize {
+    number + 1
+}
+
+/// The source side of a port, by the number of its arrival side.
+pub(super) fn source_side(number: u32) -> u32 {
+    number - 1
 }
 
 impl Races<'_, '_> {
@@ -23,22 +52,27 @@ impl Races<'_, '_> {
         let ports = self.ports.entry(end).or_default();
         let own = ports.iter().position(|port| (port.agent, port.thread) == (agent, thread)).unwrap_or_else(|| {
             let number = self.agents.len();
-            self.agents.push(Agent { knows: self.clocks.of(number as u32), ..Agent::default() });
+            for side in [number, arrival_side(number)] {
+                self.agents.push(Agent { knows: self.clocks.of(side as u32), ..Agent::default() });
+            }
             ports.push(Port { agent, thread, last: 0, number });
             ports.len() - 1
         });
-        let mut knows = word;
+        let mut knows = [word; 2];
         for other in ports.iter() {
             if self.clocks.over(word, other.agent) > other.last {
-                let its = self.agents[other.number].all_know(other.number as u32, &mut self.clocks);
-                knows = self.clocks.join(knows, its, false);
+                for (side, knows) in other.sides().into_iter().zip(&mut knows) {
+                    let its = self.agents[side].all_know(side as u32, &mut self.clocks);
+                    *knows = self.clocks.join(*knows, its, false);
+                }
             }
         }
         ports[own].last = self.agents[agent as usize].count - 1;
-        let number = ports[own].number;
-        let port = &mut self.agents[number];
-        port.knows = self.clocks.join(port.knows, knows, false);
-        number
+        for (side, knows) in ports[own].sides().into_iter().zip(knows) {
+            let side = &mut self.agents[side];
+            side.knows = self.clocks.join(side.knows, knows, false);
+        }
+        ports[own].number
     }
 
     /// The rank that a port leads to, which is behind a channel end: an own one, and by how much it is shifted from there.
@@ -51,16 +85,34 @@ impl Races<'_, '_> {
         (peer % own, peer / own)
     }
 
-    /// A port hears from a thread that gives it something to do; what it can tell afterwards, all before being done.
+    /// A port hears from a thread that gives it something to do. Returns what its signals tell from then on: that all it was
+    /// given has been read, and has arrived.
     pub(super) fn tell_port(&mut self, end: (u32, u32, u32), word: Clock) -> Clock {
         let number = self.port(end, word);
-        let port = &mut self.agents[number];
-        port.count += 1;
-        port.meet(&mut self.clocks);
-        port.all_know(number as u32, &mut self.clocks)
+        let read = self.turn_of_port(number);
+        let arrivals = &mut self.agents[arrival_side(number)];
+        arrivals.knows = self.clocks.join(arrivals.knows, read, false);
+        self.turn_of_port(arrival_side(number))
     }
 
-    /// A thread waits until a port has done all that it was given.
+    /// A side of a port takes a turn; what it knows afterwards.
+    fn turn_of_port(&mut self, side: usize) -> Clock {
+        let agent = &mut self.agents[side];
+        agent.count += 1;
+        agent.meet(&mut self.clocks);
+        agent.all_know(side as u32, &mut self.clocks)
+    }
+
+    /// Whether an access is a put over a port channel of which it is known that its source was read, to one for whom the
+    /// access's agent lies so many places further.
+    pub(super) fn is_flushed(&self, access: &Access, knows: Clock, places: u32) -> bool {
+        access.write && access.agent as usize >= self.blocks && {
+            let source = source_side(self.ring.moved(access.agent, places));
+            self.clocks.over(knows, source) > access.count
+        }
+    }
+
+    /// A thread waits until a port has read all that it was given to send.
     pub(super) fn flush(&mut self, (end, agent, thread): (u32, u32, u32)) {
         let word = self.agents[agent as usize].word(agent, thread, &mut self.clocks);
         let number = self.port((end, agent, thread), word);
@@ -86,7 +138,8 @@ impl Races<'_, '_> {
             let end = (end, agent as u32, thread);
             let port = self.port(end, word);
             for effect in effects.iter().filter(|effect| effect.position == thread || forwards && !effect.write) {
-                self.access(agent, port, step, effect, self.agents[port].count);
+                let side = if effect.write { arrival_side(port) } else { port };
+                self.access(agent, side, step, effect, self.agents[side].count);
             }
             let knows = self.tell_port(end, word);
             if signals(kind) {

@@ -29,20 +29,47 @@ pub(super) fn place(model: &Model, atom: usize) -> String {
     format!("{packets}{} chunk {chunk} of rank {rank}", memory.buffer())
 }
 
-/// The finding about two colliding accesses at an atom, given whether the earlier one is known to be over.
-pub(super) fn race(model: &Model, blocks: usize, old: &Access, new: &Access, atom: usize, over: bool) -> Diagnostic {
+/// What is known of the earlier one of two accesses, though it does not order them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// Nothing that matters.
+    Nothing,
+    /// It is over, but what it wrote is not visible.
+    Over,
+    /// It is a put over a port channel whose source was read.
+    Flushed,
+}
+
+impl Known {
+    /// What to add to a message about the earlier access.
+    fn note(self) -> &'static str {
+        match self {
+            Self::Flushed => ": the flush after the put tells that its source was read, not that the data has arrived",
+            Self::Nothing | Self::Over => "",
+        }
+    }
+}
+
+/// How to make a rank wait for what a port puts into its memory.
+const HEAR_FROM_PORT: &str = "signal on the same port channel after the put and wait for it at the receiver";
+
+/// The finding about two colliding accesses at an atom, given what is known of the earlier one.
+pub(super) fn race(model: &Model, blocks: usize, old: &Access, new: &Access, atom: usize, known: Known) -> Diagnostic {
     let (first, second) = (told(model, old), told(model, new));
     let message = format!(
-        "{} {} {}, and {} {} it, with nothing to order the two",
+        "{} {} {}, and {} {} it, with nothing to order the two{}",
         second.who,
         second.does,
         place(model, atom),
         first.who,
         first.does,
+        known.note(),
     );
     let by_port = |access: &Access| access.agent as usize >= blocks;
-    let help = if over {
+    let help = if known == Known::Over {
         "a relaxed signal says that something is over but makes nothing visible; use a normal signal and wait"
+    } else if known == Known::Flushed {
+        HEAR_FROM_PORT
     } else if by_port(old) && !by_port(new) && first.at.rank == second.at.rank {
         "a port reads its source later; flush the channel or wait for the receiver's signal first"
     } else if old.agent == new.agent {
@@ -90,43 +117,58 @@ pub(super) fn early(model: &Model, access: &Access) -> Diagnostic {
     ))
 }
 
-/// The finding about an access of another rank's buffer that nothing makes that rank wait for.
-pub(super) fn late(model: &Model, blocks: usize, access: &Access, atom: usize) -> Diagnostic {
+/// The finding about an access of another rank's buffer that nothing makes that rank wait for, given what that rank knows
+/// of it.
+pub(super) fn late(model: &Model, blocks: usize, access: &Access, atom: usize, known: Known) -> Diagnostic {
     let old = told(model, access);
     let (owner, _) = model.atoms.memory(atom);
     let by_port = access.agent as usize >= blocks;
     let through = if by_port { "'s port" } else { "" };
     let doing = if access.write { "writing" } else { "reading" };
     let message = format!(
-        "{}{through} may still be {doing} {} when the launch of rank {owner} is over and its caller goes on",
+        "{}{through} may still be {doing} {} when the launch of rank {owner} is over and its caller goes on{}",
         old.who,
-        place(model, atom)
+        place(model, atom),
+        known.note(),
     );
-    let help = match (by_port, old.at.rank == owner as usize) {
-        (true, true) => {
+    let help = match (by_port, access.write) {
+        (true, true) => HEAR_FROM_PORT.to_owned(),
+        (true, false) => {
             "flush the channel, or wait for a signal that the receiver sends when it has the data".to_owned()
         }
-        _ => format!("signal rank {owner} behind it, and let rank {owner} wait for that signal before it ends"),
+        (false, _) => {
+            format!("signal rank {owner} behind it, and let rank {owner} wait for that signal before it ends")
+        }
     };
     Diagnostic::new(Code::OpenEnd, old.at.site(model.plan), message).help(help)
 }
 
-/// The finding about an access in a later launch and one of this launch, at an atom of scratch.
-pub(super) fn relaunch(model: &Model, old: &Access, new: &Access, atom: usize) -> Diagnostic {
+/// The finding about an access in a later launch and one of this launch, at an atom of scratch, given what is known of the
+/// earlier one.
+pub(super) fn relaunch(
+    model: &Model,
+    blocks: usize,
+    old: &Access,
+    new: &Access,
+    atom: usize,
+    known: Known,
+) -> Diagnostic {
     let (first, second) = (told(model, old), told(model, new));
     let (which, halves) = match model.plan.double_scratch {
         true => ("launch after the next", "with double scratch "),
         false => ("next launch", ""),
     };
     let message = format!(
-        "in the {which}, {} {} {} {halves}while {} may still be {} it in this one",
+        "in the {which}, {} {} {} {halves}while {} may still be {} it in this one{}",
         second.who,
         second.does,
         place(model, atom),
         first.who,
         if old.write { "writing" } else { "reading" },
+        known.note(),
     );
     let help = match (model.atoms.memory(atom).1, model.plan.double_scratch) {
+        _ if old.write && old.agent as usize >= blocks => HEAR_FROM_PORT,
         (Space::Packets, false) => {
             "let launches alternate between two halves of scratch (`double_scratch`), or let the reader acknowledge what \
              it has read before the writer's launch ends"

@@ -157,6 +157,29 @@ fn ports_act_later() {
 }
 
 #[test]
+fn flush_tells_nothing_of_the_destination() {
+    let put = "wait.m#3; nop; put.p#0 i0 > r0:0; flush.p#0; nop";
+    // Not to the rank that flushes: whatever it does there itself may come first.
+    let race = races(&[&[&format!("{put}; put.m i1 > r0:0")], &["signal.m#3"]]);
+    assert!(race.message.ends_with("not that the data has arrived"), "{}", race.message);
+    assert!(race.help.unwrap().starts_with("signal on the same port channel after the put"));
+    races(&[&[&format!("{put}; get.m#0 r0:0 > o0")], &["signal.m#3"]]);
+    races(&[&[&format!("{put}; put.p#1 i1 > r0:0")], &["signal.m#3"]]);
+    // Nor to those that it tells, relaxed or not, of packets or not.
+    races(&[&[&format!("{put}; rlxsignal.m#0")], &["signal.m#3; rlxwait.m#0; nop; copy i1 > s0"]]);
+    races(&[&[&format!("{put}; signal.m#0")], &["signal.m#3; wait.m#0; nop; copy i1 > s0"]]);
+    races(&[&[&format!("{put}; signal.p#1")], &["signal.m#3; wait.p#1; nop; copy i1 > s0"]]);
+    races(&[&[&format!("{put}; ppkt.m i1 > r0:4")], &["signal.m#3; upkt s4 > o0; nop; copy i1 > s0"]]);
+    // A signal of the channel tells both sides, to all who hear of it.
+    let receiver = "signal.m#3; wait.p#0; nop; copy i1 > s0; nop; signal.m#1";
+    fine(&[&[&format!("{put}; signal.p#0; wait.m#1; nop; get.m#0 r0:0 > o0")], &[receiver]]);
+    // So does a packet that the channel carried: its source was read.
+    let packets = "cpkt i0 > s4; nop; ppkt.p#0 s4 > r0:5; wait.m#1; nop; cpkt i1 > s4";
+    fine(&[&[packets], &["upkt s5 > o0; nop; signal.m#1"]]);
+    races(&[&[packets], &["nop; signal.m#1; upkt s5 > o0"]]);
+}
+
+#[test]
 fn packets_order_their_readers() {
     // The result packet is the acknowledgement: the first block's read of its input is over.
     let sums: &str = "repkt i0 s0 > i0; ppkt.m i0 > r0:1";

@@ -158,7 +158,7 @@ Right:
     OverLimit = "M0209" "over-limit": "a plan fits the device and the executor that it is meant for",
         "All thread blocks of a rank run at once, so a device needs room for all of them. The reference system's executor has room for 64 operations, 16 channels and 16 remote buffers of a kind per thread block, 8 channels and 10 references a side per operation, 16 barriers per rank, and 32 bits for byte offsets; it does not look whether a plan has more, and overwrites its own memory. Our CPU executor has no such limits. Exporting splits long operations; what cannot be split is refused.\n\nWrong: exporting a thread block with 127 operations. Right: spread it over two thread blocks.";
     Race = "M0210" "race": "of two accesses to the same bytes, of which one writes, one is over before the other begins",
-        r#"Threads of a block run ahead of each other until they meet, thread blocks and ranks until they signal, ports as long as nobody flushes. Order comes from block syncs within a block, from barriers and semaphores within a rank, and from signals between ranks. A relaxed signal says that something is over, but does not make visible what it wrote.
+        r#"Threads of a block run ahead of each other until they meet, thread blocks and ranks until they signal. A port channel reads a put's source later, until the channel is flushed, and the data arrives later still: a flush tells nothing of the destination, only a later signal of the same channel does, at the receiver that waits for it. Order comes from block syncs within a block, from barriers and semaphores within a rank, and from signals between ranks. A relaxed signal says that something is over, but does not make visible what it wrote.
 
 Wrong, since nothing makes thread block 1 wait for block 0:
 
@@ -179,7 +179,7 @@ Right:
     rank.copy(rank.output().chunk(0), slot, 1);
 ```"#;
     Relaunch = "M0211" "relaunch": "what a launch does first to a piece of scratch comes after what the launch before did last there",
-        r#"A rank begins its next launch when its own thread blocks are done, whatever the others do. Packets that its peers have not read yet must not be overwritten then, nor plain data. A signal that says "I have begun" is enough, since it says that the launch before is over; so is any word from behind the last read, a packet with the result for example; and with double scratch launches use two halves in turn, so that only the launch before the last counts.
+        r#"A rank begins its next launch when its own thread blocks are done, whatever the others do. Packets that its peers have not read yet must not be overwritten then, nor plain data. A signal that says "I have begun" is enough, since it says that the launch before is over; so is any word from behind the last read, a packet with the result for example; and with double scratch launches use two halves in turn, so that only the launch before the last counts. A put over a port channel is over at its destination when the receiver has waited for a later signal of that channel; a flush says only that the source was read.
 
 Wrong, since a rank may begin again while its peer still reads the packets of this launch:
 
@@ -227,7 +227,7 @@ Right:
         channel.put(peer.output().chunk(rank.id()), mine, 0);
 ```"#;
     OpenEnd = "M0213" "open-end": "what is done to a rank's input and output is over when that rank's thread blocks are done",
-        r#"When a rank's launch is over, its caller reads the output and fills the input again. Another rank that still writes or reads there, or a port of its own that has not read its source yet, would collide with that.
+        r#"When a rank's launch is over, its caller reads the output and fills the input again. Another rank that still writes or reads there, or a port of its own that has not read its source yet, would collide with that. What a port channel puts has arrived when the receiver has waited for a later signal of the same channel; a flush says only that the source was read, whoever passes that on.
 
 Wrong, since a rank may be done before its peer has put:
 
@@ -244,7 +244,7 @@ fn gather(p: &Program) {
 }
 ```
 
-Right; behind a port's `put`, a flush of the sender as well:
+Right; after a port's `put`, a flush by the sender as well, since the signal alone does not say that the source was read:
 
 ```rust
         channel.put(peer.output().chunk(rank.id()), mine, 0);
@@ -447,5 +447,32 @@ Right:
 
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 32)]
+```"#;
+    AcrossNodes = "M0225" "across-nodes": "ranks of different nodes exchange data and signals over port channels only",
+        r#"With `ranks_per_node`, consecutive ranks share a node, and only ranks of one node can map each other's memory. A memory channel or a switch channel to another node could not be set up, so every executor would refuse the plan. Let `ranks_per_node` be the number of ranks that can map each other's memory: all of them, where one NVLink domain spans several hosts.
+
+Wrong, since ranks 0 and 2 are on different nodes:
+
+```rust
+#[collective(Custom(input = 1, output = 1), ranks = 4, ranks_per_node = 2)]
+fn far(p: &Program) {
+    let (near, far) = (p.rank(0), p.rank(2));
+    let (to, from) = (near.memory_channel(far), far.memory_channel(near)); // wrong
+    from.signal(0).relaxed();
+    to.wait(0).relaxed();
+    to.put(far.output().chunk(0), near.input().chunk(0), 0);
+    to.signal(0);
+    from.wait(0);
+}
+```
+
+Right:
+
+```rust
+    let (to, from) = (near.port_channel(far), far.port_channel(near));
+    from.signal(0);
+    to.wait(0);
+    to.put_with_signal_and_flush(far.output().chunk(0), near.input().chunk(0), 0);
+    from.wait(0);
 ```"#;
 }

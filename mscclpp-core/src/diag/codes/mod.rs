@@ -97,6 +97,7 @@ variants! {
     SharedScratch,
     PlainDoubleScratch,
     TooFewThreads,
+    AcrossNodes,
     // format
     NotJson,
     MissingKey,

@@ -8,17 +8,25 @@
 //! 1. What others do to a rank's input and output, and what its own ports read there, is over when its blocks are done:
 //!    its caller goes on then.
 //! 2. What a launch does first to a piece of scratch comes after what the last launch did last there; with double scratch,
-//!    the last but one.
+//!    the last but one. What one port channel carries arrives in order, so a put comes after an earlier launch's put of the
+//!    same channel.
 //!
-//! Visibility is not asked for: the end of a kernel flushes what it wrote, so a relaxed signal may close a launch.
-//! Launches further apart need no look: their accesses come after the same accesses of those in between.
+//! Visibility is not asked for here, so a relaxed signal may close a launch: whether that is enough where no launch barrier
+//! stands at the boundary, [`boundaries`] tells. Launches further apart need no look: their accesses come after the same
+//! accesses of those in between.
+
+mod boundaries;
 
 use super::super::MOST_FINDINGS;
 use super::super::model::Space;
-use super::cells::{Access, First, NONE};
+use super::cells::{Access, NONE};
 use super::clock::{Clock, Clocks};
+use super::ports::source_side;
 use super::ring::Ring;
-use super::{Races, Told, story};
+use super::story::{self, Known};
+use super::{Races, Told};
+pub(in super::super) use boundaries::boundaries;
+
 use crate::diag::Diagnostics;
 
 /// What a run has shown: races, and collisions with the caller and the next launch.
@@ -47,8 +55,25 @@ struct Ends {
     ring: Ring,
     /// Per agent of the own ranks, its rank.
     ranks: Vec<u32>,
-    /// Per port, the rank it leads to, by the port's number behind the blocks.
-    peers: Vec<Rank>,
+    /// Per side of a port, its channel end and the rank it leads to, by the side's number behind the blocks.
+    ports: Vec<(u32, Rank)>,
+}
+
+/// What is wanted of an earlier access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Want {
+    /// That it is over.
+    Over,
+    /// That what it wrote is visible as well.
+    Visible,
+}
+
+/// What is wanted of the accesses of an earlier launch, and which launch that is.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    want: Want,
+    /// Whether it is the launch before the previous one, since launches alternate between two halves of scratch.
+    double: bool,
 }
 
 /// A rank: an own one, and by how much it is shifted from there.
@@ -57,7 +82,7 @@ type Rank = (u32, u32);
 impl Ends {
     fn of(races: &mut Races) -> Self {
         let mut clocks = std::mem::take(&mut races.clocks);
-        // Per rank, what its blocks know and have done. Nobody asks what of it can be seen.
+        // Per rank, what its blocks know and have done.
         let mut told: Vec<Vec<Told>> = Vec::with_capacity(races.model.agents_of.len());
         for agents in &races.model.agents_of {
             let mut own = Vec::with_capacity(2 * agents.len());
@@ -73,20 +98,25 @@ impl Ends {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
             let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
             if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
-                told[access.owner as usize].push(races.carried[access.carries as usize].by_all);
+                // Packets make nothing visible but themselves.
+                let Told { knows, own } = races.carried[access.carries as usize].by_all;
+                let knows = clocks.join(Clock::default(), knows, true);
+                told[access.owner as usize].push(Told { knows, own });
             }
         }
         let known = told.iter().map(|told| clocks.told_once(told.iter().copied())).collect();
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
         // Ports have none: nobody waits for them.
         ranks.resize(races.agents.len(), NONE);
-        let mut peers = vec![(NONE, 0); races.agents.len() - races.blocks];
-        for (end, ports) in &races.ports {
-            for port in ports {
-                peers[port.number - races.blocks] = races.peer(*end, port);
+        let mut ports = vec![(NONE, (NONE, 0)); races.agents.len() - races.blocks];
+        for (&end, of_end) in &races.ports {
+            for port in of_end {
+                for side in port.sides() {
+                    ports[side - races.blocks] = (end, races.peer(end, port));
+                }
             }
         }
-        Self { known, clocks, ring: races.ring, ranks, peers }
+        Self { known, clocks, ring: races.ring, ranks, ports }
     }
 
     /// The rank of a thread block; none of a port.
@@ -96,10 +126,36 @@ impl Ends {
         Some((rank, shift))
     }
 
-    /// Whether an access, by an agent as `seen` from some own rank, is over when a rank is done.
-    fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access) -> bool {
-        let agent = self.ring.moved(seen, self.ring.back(shift));
-        self.clocks.over(self.known[rank as usize], agent) > access.count
+    /// Whether an access, by an agent as `seen` from some own rank, is over when a rank is done; or visible to the rank, where
+    /// that is wanted.
+    fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access, want: Want) -> bool {
+        let (agent, known) = (self.ring.moved(seen, self.ring.back(shift)), self.known[rank as usize]);
+        match want {
+            Want::Over => self.clocks.over(known, agent) > access.count,
+            // The rank's own kernel has ended.
+            Want::Visible => self.rank(agent) == Some((rank, 0)) || self.clocks.seen(known, agent) > access.count,
+        }
+    }
+
+    /// What a rank knows when it is done of an access that is not over by then, by an agent as `seen` from some own rank.
+    fn known_of(&self, races: &Races, (rank, shift): Rank, seen: u32, access: &Access) -> Known {
+        let is_put = access.write && self.ring.own(seen).0 as usize >= races.blocks;
+        let read = |agent| self.clocks.over(self.known[rank as usize], source_side(agent)) > access.count;
+        match is_put && read(self.ring.moved(seen, self.ring.back(shift))) {
+            true => Known::Flushed,
+            false => Known::Nothing,
+        }
+    }
+
+    /// Whether both are puts of one port channel, of which the one behind arrives behind the other.
+    fn in_order(&self, blocks: usize, (seen, old): (u32, &Access), new: &Access) -> bool {
+        let end = |agent: u32| {
+            let (number, shift) = self.ring.own(agent);
+            let (end, _) = self.ports.get((number as usize).checked_sub(blocks)?)?;
+            Some((*end, shift))
+        };
+        let own = self.ring.own(new.agent).0;
+        old.write && new.write && end(seen).is_some_and(|of_old| Some(of_old) == end(own))
     }
 
     /// Whether something holds of a rank of which something is known.
@@ -118,12 +174,11 @@ fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
     for rank in 0..model.ranks {
         for memory in [Space::Input, Space::Output] {
             for atom in model.atoms.of(rank, memory) {
-                let last = Some(races.cells.write(atom)).filter(|write| *write != NONE);
-                for access in last.into_iter().chain(races.cells.reads(atom)) {
-                    let access = &races.accesses[access as usize];
+                for access in last_accesses(races, atom) {
                     let own = ends.rank(access.agent) == Some((rank, 0));
-                    if !own && !ends.cover((rank, 0), access.agent, access) && found.len() < MOST_FINDINGS {
-                        found.push(story::late(model, races.blocks, access, atom));
+                    if !own && !ends.cover((rank, 0), access.agent, access, Want::Over) && found.len() < MOST_FINDINGS {
+                        let known = ends.known_of(races, (rank, 0), access.agent, access);
+                        found.push(story::late(model, races.blocks, access, atom, known));
                     }
                 }
             }
@@ -133,35 +188,45 @@ fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
 
 fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
     let mut told = (NONE, NONE);
-    for First { atom, access, knew } in &races.firsts {
-        let new = &races.accesses[*access as usize];
-        let write = Some(races.cells.write(*atom as usize)).filter(|write| *write != NONE);
-        let reads = races.cells.reads(*atom as usize);
-        for old in write.into_iter().chain(reads).map(|old| &races.accesses[old as usize]) {
-            if !(old.write || new.write) || follows(races, ends, old, new, races.knew[*knew as usize]) {
+    let order = Order { want: Want::Over, double: races.model.plan.double_scratch };
+    for first in &races.firsts {
+        let new = &races.accesses[first.access as usize];
+        for old in last_accesses(races, first.atom as usize) {
+            if !(old.write || new.write) || follows(races, ends, old, new, races.knew[first.knew as usize], order) {
                 continue;
             }
             if told != (old.step, new.step) && found.len() < MOST_FINDINGS {
                 told = (old.step, new.step);
-                found.push(story::relaunch(races.model, old, new, *atom as usize));
+                let known = ends.known_of(races, (rank_of(races, new), 0), old.agent, old);
+                found.push(story::relaunch(races.model, races.blocks, old, new, first.atom as usize, known));
             }
         }
     }
 }
 
-/// Whether an access of a launch comes after one of the launch before to the same atom, given what its agent knew of its
-/// own launch.
-fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) -> bool {
+/// The accesses of an atom after which no other access of the launch comes: its last write, and the reads since.
+fn last_accesses<'r>(races: &'r Races, atom: usize) -> impl Iterator<Item = &'r Access> {
+    let write = Some(races.cells.write(atom)).filter(|write| *write != NONE);
+    write.into_iter().chain(races.cells.reads(atom)).map(|access| &races.accesses[access as usize])
+}
+
+/// The own rank whose step an access is.
+fn rank_of(races: &Races, access: &Access) -> u32 {
+    races.model.agents[races.model.agent_of(access.step as usize)].rank as u32
+}
+
+/// Whether an access of a launch comes after one of an earlier launch, given what its agent knew of its own launch.
+fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock, order: Order) -> bool {
     let model = races.model;
     let (ring, clocks) = (ends.ring, &ends.clocks);
     // As the rank sees it whose step this is.
-    let own = (model.agents[model.agent_of(new.step as usize)].rank as u32, 0);
+    let own = (rank_of(races, new), 0);
     let shift = (model.shifts() - ring.own(new.agent).1) % model.shifts();
     let seen = ring.moved(old.agent, ring.places(shift));
-    if ends.cover(own, seen, old) {
+    let Order { want, double } = order;
+    if ends.cover(own, seen, old, want) || ends.in_order(races.blocks, (seen, old), new) {
         return true;
     }
-    let double = model.plan.double_scratch;
     // Whoever knows of some of these agents that they have begun, in this launch or the one before, knows what it takes.
     let begun = |(rank, shift): Rank| {
         let agents = &ring.range(&model.agents_of[rank as usize], shift);
@@ -173,16 +238,16 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) 
     // Mostly it is the rank in whose memory both are that has seen the end of the old one, or the rank that its port leads
     // to: the others need no look then.
     let (number, by) = ring.own(seen);
-    let peer = (number as usize).checked_sub(races.blocks).and_then(|port| ends.peers.get(port)).copied();
-    let peer = peer.map(|(rank, further)| (rank, (further + by) % model.shifts()));
+    let peer = (number as usize).checked_sub(races.blocks).and_then(|port| ends.ports.get(port)).copied();
+    let peer = peer.map(|(_, (rank, further))| (rank, (further + by) % model.shifts()));
     let likely = [Some((old.owner, shift)), peer].into_iter().flatten().filter(|rank| rank.0 != NONE);
-    if likely.into_iter().any(|rank| begun(rank) && ends.cover(rank, seen, old)) {
+    if likely.into_iter().any(|rank| begun(rank) && ends.cover(rank, seen, old, want)) {
         return true;
     }
     let covered = |rank: Rank| {
         let known = ends.known[rank.0 as usize];
-        let before = || ends.any_begun(known, rank.1, |other| ends.cover(other, seen, old));
-        ends.cover(rank, seen, old) || double && before()
+        let before = || ends.any_begun(known, rank.1, |other| ends.cover(other, seen, old, want));
+        ends.cover(rank, seen, old, want) || double && before()
     };
     ends.any_begun(knew, 0, covered) || covered(own)
 }

@@ -1,9 +1,13 @@
 //! What the next launch and the caller may collide with.
 
 use crate::check::run::{Verdict, verdict};
+use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic};
+use crate::dsl::Program;
 use crate::plan::PlanTree;
+use crate::spec::AlgoSpec;
 use crate::testing::plan;
+use crate::vocab::Sync;
 
 #[track_caller]
 fn fine(plan: &PlanTree) {
@@ -101,6 +105,121 @@ fn ports_read_their_sources_late() {
     fine(&both(&format!("{open}; pwsf.p#0 i0 > r2:0; wait.p#0")));
     fine(&both(&format!("{open}; pws.p#0 i0 > r2:0; wait.p#0; nop; signal.m#1; wait.m#1")));
     fine(&both(&format!("{open}; pws.p#0 i0 > r2:0; wait.p#0; flush.p#0")));
+}
+
+/// A program of one input and one output chunk per rank.
+fn recorded(ranks: u32, program: impl Fn(&Program)) -> PlanTree {
+    let spec = AlgoSpec::new("test", CollectiveKind::Test { input: 1, output: 1 }, ranks);
+    let p = Program::new(spec);
+    program(&p);
+    crate::lower::lower(&p.finish().expect("a program")).expect("a plan")
+}
+
+/// Rank 0 puts into rank 2 over a port channel once rank 2 has begun, and flushes.
+fn put_and_flush(p: &Program) {
+    let (to, from) = (p.rank(0).port_channel(p.rank(2)), p.rank(2).port_channel(p.rank(0)));
+    from.signal(0);
+    to.wait(0).sync(Sync::After);
+    to.put(p.rank(2).output().chunk(0), p.rank(0).input().chunk(0), 0);
+    to.flush(0);
+}
+
+/// A rank tells another one over a memory channel.
+fn tell(p: &Program, from: usize, to: usize) {
+    let (out, back) = (p.rank(from).memory_channel(p.rank(to)), p.rank(to).memory_channel(p.rank(from)));
+    out.signal(0).sync(Sync::Before);
+    back.wait(0).sync(Sync::After);
+}
+
+/// A rank tells another one over a port channel.
+fn tell_by_port(p: &Program, from: usize, to: usize) {
+    let (out, back) = (p.rank(from).port_channel(p.rank(to)), p.rank(to).port_channel(p.rank(from)));
+    out.signal(0).sync(Sync::Before);
+    back.wait(0).sync(Sync::After);
+}
+
+#[test]
+fn flushed_put_reported_by_third_rank_is_refused() {
+    let by_memory_then_port = recorded(4, |p| {
+        put_and_flush(p);
+        tell(p, 0, 1);
+        tell_by_port(p, 1, 2);
+    });
+    let finding = refused(&by_memory_then_port, Code::OpenEnd);
+    assert_eq!(
+        finding.message,
+        "`put` (rank 0, thread block 0)'s port may still be writing output chunk 0 of rank 2 when the launch of rank 2 is over \
+         and its caller goes on: the flush after the put tells that its source was read, not that the data has arrived"
+    );
+    assert_eq!(
+        finding.help.as_deref(),
+        Some("signal on the same port channel after the put and wait for it at the receiver")
+    );
+    // The receiver's neighbor is told by port, and tells by memory.
+    refused(&recorded(4, |p| (put_and_flush(p), tell_by_port(p, 0, 3), tell(p, 3, 2)).2), Code::OpenEnd);
+    // By three hops, and by another port channel between the same two ranks.
+    let hops = |p: &Program| (put_and_flush(p), tell(p, 0, 1), tell_by_port(p, 1, 3), tell(p, 3, 2)).3;
+    refused(&recorded(4, hops), Code::OpenEnd);
+    refused(&recorded(4, |p| (put_and_flush(p), tell_by_port(p, 0, 2)).1), Code::OpenEnd);
+    refused(&recorded(4, |p| (put_and_flush(p), tell(p, 0, 2)).1), Code::OpenEnd);
+}
+
+#[test]
+fn put_reported_by_its_receiver_is_accepted() {
+    let answered = recorded(4, |p| {
+        let (to, from) = (p.rank(0).port_channel(p.rank(2)), p.rank(2).port_channel(p.rank(0)));
+        from.signal(0);
+        to.wait(0).sync(Sync::After);
+        to.put(p.rank(2).output().chunk(0), p.rank(0).input().chunk(0), 0);
+        to.signal(0);
+        from.wait(0).sync(Sync::After);
+        // By now all can be told that the data is there, and that its source was read.
+        tell(p, 2, 3);
+        tell_by_port(p, 3, 1);
+        tell(p, 1, 0);
+    });
+    fine(&answered);
+}
+
+#[test]
+fn flushed_put_into_scratch_may_arrive_in_next_launch() {
+    let (open, close) = ("rlxsignal.m#0; rlxwait.m#0; nop", "nop; signal.m#1; wait.m#1");
+    // The receiver uses its scratch first thing, while the put of the launch before may still be on its way there.
+    let flushed = format!("{open}; copy i1 > s0; nop; put.p#0 i0 > r0:1; flush.p#0; {close}");
+    fine(&both(&flushed));
+    let reused = |close: &str| {
+        plan(&[
+            &[&format!("wait.m#1; nop; put.p#0 i0 > r0:0; flush.p#0{close}")],
+            &[&format!(
+                "copy i0 > s0; nop; copy s0 > o0; nop; signal.m#1{}",
+                if close.is_empty() { "" } else { "; wait.m#2" }
+            )],
+        ])
+    };
+    let finding = refused(&reused("; nop; signal.m#2"), Code::Relaunch);
+    assert!(finding.message.ends_with("not that the data has arrived"), "{}", finding.message);
+    assert_eq!(
+        finding.help.as_deref(),
+        Some("signal on the same port channel after the put and wait for it at the receiver")
+    );
+    refused(&double(reused("; nop; signal.m#2")), Code::Relaunch);
+    let mut heard = reused("; signal.p#0");
+    heard.ranks[1].blocks[0].ops.pop();
+    heard.ranks[1].blocks[0].ops.extend(crate::testing::ops("wait.p#0"));
+    fine(&heard);
+}
+
+#[test]
+fn puts_of_one_channel_follow_each_other_across_launches() {
+    // Nothing reads what is put: a later launch's put arrives after it.
+    let dead = |second: &str| plan(&[&[&format!("put.p#0 i0 > r0:0; flush.p#0{second}")], &[""]]);
+    fine(&dead(""));
+    fine(&dead("; nop; put.p#0 i1 > r0:0; flush.p#0"));
+    fine(&double(dead("")));
+    // Of two channels either put may come last.
+    let ops = "put.p#0 i0 > r0:0; signal.p#0; wait.m#1; nop; put.p#1 i1 > r0:0; flush.p#1";
+    refused(&plan(&[&[ops], &["wait.p#0; nop; signal.m#1"]]), Code::Relaunch);
+    fine(&plan(&[&[&ops.replace("p#1", "p#0")], &["wait.p#0; nop; signal.m#1"]]));
 }
 
 #[test]

@@ -1,0 +1,139 @@
+//! What a plan needs where one launch ends and the next begins.
+//!
+//! The rules of this module ask for order: an earlier access is *over*. Without a launch barrier that is not enough for a
+//! write of another rank, since its kernel may still run and what it wrote may still be under way: the write must be
+//! *visible*. A write is visible to a rank's next launch, and to its caller, if
+//!
+//! * the rank wrote it itself: the end of a kernel flushes what the kernel wrote;
+//! * it reached one of the rank's thread blocks by a chain of signals and waits none of which is relaxed;
+//! * the rank hears, relaxed or not, from a rank that has begun the next launch, and for which one of these holds: the kernel
+//!   of that rank has ended, which flushes what it wrote and what it had seen;
+//! * it is a packet that was read: its flag was found together with its data.
+//!
+//! What was only read needs to be over, nothing more. Puts of one port channel come in order, across launches too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::super::boundaries::LaunchBoundaries;
+use super::super::super::model::Space;
+use super::super::cells::{Access, NONE};
+use super::super::{Agent, Races};
+use super::{Ends, Order, Want, follows, last_accesses};
+
+/// Pairs of accesses of a rank's scratch that are compared at most, over all ranks; a plan with more is not looked into.
+const MOST_PAIRS: usize = 1 << 22;
+
+/// The facts that a run has shown. A plan in which it has found races needs launch barriers everywhere.
+pub(in super::super::super) fn boundaries(mut races: Races) -> LaunchBoundaries {
+    if !races.found.is_empty() || !races.rivals.is_empty() {
+        return LaunchBoundaries::default();
+    }
+    let ends = Ends::of(&mut races);
+    LaunchBoundaries {
+        can_start_without_barrier: races.early.is_empty() && scratch_is_free(&races, &ends),
+        can_end_without_barrier: callers_may_continue(&races, &ends),
+        sizes_may_follow: all_scratch_is_free(&races, &ends, false),
+        sizes_may_follow_in_fixed_halves: all_scratch_is_free(&races, &ends, races.model.plan.double_scratch),
+        puts_arrive_in_launch: puts_arrive(&races, &ends),
+    }
+}
+
+/// What is wanted of an access of an atom that lies between it and a launch barrier's place.
+fn want(races: &Races, atom: usize, access: &Access) -> Want {
+    let is_read_packet = || {
+        let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
+        let packets = races.model.atoms.memory(atom).1 == Space::Packets;
+        packets && !races.rewritten.contains(&atom) && races.cells.reads(atom).any(by_block)
+    };
+    if !access.write || is_read_packet() { Want::Over } else { Want::Visible }
+}
+
+/// Whether a launch finds every piece of scratch as the previous one, or the last but one, has left it.
+fn scratch_is_free(races: &Races, ends: &Ends) -> bool {
+    let double = races.model.plan.double_scratch;
+    races.firsts.iter().all(|first| {
+        let (atom, new) = (first.atom as usize, &races.accesses[first.access as usize]);
+        let knew = races.knew[first.knew as usize];
+        last_accesses(races, atom).filter(|old| old.write || new.write).all(|old| {
+            let order = Order { want: want(races, atom, old), double };
+            follows(races, ends, old, new, knew, order)
+        })
+    })
+}
+
+/// Whether what others did to a rank's input and output is over and visible when the rank's blocks are done.
+fn callers_may_continue(races: &Races, ends: &Ends) -> bool {
+    (0..races.model.ranks).all(|rank| {
+        let mut atoms = [Space::Input, Space::Output].into_iter().flat_map(|memory| races.model.atoms.of(rank, memory));
+        atoms.all(|atom| {
+            last_accesses(races, atom).all(|access| {
+                let own = ends.rank(access.agent) == Some((rank, 0));
+                own || ends.cover((rank, 0), access.agent, access, want(races, atom, access))
+            })
+        })
+    })
+}
+
+/// Whether all that a launch does to a rank's scratch comes after all that the previous one did there, or the last but one,
+/// whatever the sizes of the two. Plain data and packets in one scratch are not apart then: plain data of one size may be
+/// taken for a packet of another.
+fn all_scratch_is_free(races: &Races, ends: &Ends, double: bool) -> bool {
+    let (model, mut left) = (races.model, MOST_PAIRS);
+    (0..model.ranks).all(|rank| {
+        let used = |memory| model.atoms.of(rank, memory).any(|atom| last_accesses(races, atom).next().is_some());
+        match [Space::Scratch, Space::Packets].map(used) {
+            [true, true] => false,
+            [true, false] => memory_is_free(races, ends, (rank, Space::Scratch), double, &mut left),
+            [false, true] => memory_is_free(races, ends, (rank, Space::Packets), double, &mut left),
+            [false, false] => true,
+        }
+    })
+}
+
+fn memory_is_free(races: &Races, ends: &Ends, memory: (u32, Space), double: bool, left: &mut usize) -> bool {
+    let atoms = races.model.atoms.of(memory.0, memory.1);
+    // Of an agent's accesses that want the same, the last one comes after all others.
+    let mut olds: BTreeMap<(u32, bool, bool), &Access> = BTreeMap::new();
+    for atom in atoms.clone() {
+        for old in last_accesses(races, atom) {
+            let key = (old.agent, old.write, want(races, atom, old) == Want::Visible);
+            let last = olds.entry(key).or_insert(old);
+            if last.count < old.count {
+                *last = old;
+            }
+        }
+    }
+    // Accesses by one agent that knew the same are alike.
+    let mut seen = BTreeSet::new();
+    for first in races.firsts.iter().filter(|first| atoms.contains(&(first.atom as usize))) {
+        let new = &races.accesses[first.access as usize];
+        if !seen.insert((new.agent, new.write, first.knew)) {
+            continue;
+        }
+        for ((_, write, visible), old) in &olds {
+            if !(*write || new.write) {
+                continue;
+            }
+            let Some(rest) = left.checked_sub(1) else { return false };
+            *left = rest;
+            let want = if *visible { Want::Visible } else { Want::Over };
+            if !follows(races, ends, old, new, races.knew[first.knew as usize], Order { want, double }) {
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Whether all that ports put has arrived when the rank that it goes to is done.
+fn puts_arrive(races: &Races, ends: &Ends) -> bool {
+    races.ports.iter().all(|(&end, ports)| {
+        ports.iter().all(|port| {
+            let [_, arrivals] = port.sides();
+            let (rank, shift) = races.peer(end, port);
+            let agent = ends.ring.moved(arrivals as u32, ends.ring.back(shift));
+            let Agent { count, .. } = races.agents[arrivals];
+            rank == NONE || ends.clocks.over(ends.known[rank as usize], agent) >= count
+        })
+    })
+}
