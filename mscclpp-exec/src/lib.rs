@@ -51,6 +51,7 @@ mod layout;
 mod memory;
 pub mod message;
 pub mod numeric;
+pub mod passes;
 mod patience;
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;

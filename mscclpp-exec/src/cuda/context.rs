@@ -9,7 +9,6 @@ use super::abi;
 use super::buffers::DeviceSlice;
 use super::device::Device;
 use super::join::{Group, Memory};
-use super::meeting::{Placement, add_meetings};
 use super::memory::{DeviceMemory, MappedMemory, Storage};
 use super::nodes::{Ends, Markers, Wires};
 use super::proxy::{Failure, Proxies};
@@ -20,6 +19,7 @@ use super::world::Inner;
 use crate::cpu::Random;
 use crate::error::{Error, Interrupted, Stall};
 use crate::interpret::{Program, Space};
+use crate::passes::insert_launch_barriers::{Placement, insert_launch_barriers};
 use crate::process::{self, check_nodes};
 
 /// A plan on the devices of a world. Launches of all sizes share it, one at a time.
@@ -83,8 +83,10 @@ impl Context {
             let far: Vec<u32> = far.into_iter().collect();
             // Of a group, every rank is a device; others are on one node.
             let node_of = several.map_or_else(|| vec![0; world.device_of.len()], |group| group.nodes.clone());
-            marks =
-                add_meetings(&mut program, &Placement { device_of: &world.device_of, node_of: &node_of, far: &far });
+            marks = insert_launch_barriers(
+                &mut program,
+                &Placement { device_of: &world.device_of, node_of: &node_of, far: &far },
+            );
         }
         let counters = Counters::new(&program);
         let initial = counters.initial(&program);

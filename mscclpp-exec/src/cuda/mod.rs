@@ -32,7 +32,6 @@ mod driver;
 mod images;
 pub mod jit;
 mod join;
-mod meeting;
 mod memory;
 mod multicast;
 pub mod native;

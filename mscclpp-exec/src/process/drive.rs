@@ -1,12 +1,12 @@
 //! One launch of one rank: its thread blocks take turns on the calling thread until all are done.
 
 use super::calls::Handed;
-use super::placement::SLOTS;
 use super::plan::PlanContext;
 use super::session::{NAP, SPINS, Session, YIELDS, spin};
 use crate::error::{Cause, Error};
 use crate::interpret::{Launch, Params, SLICES, Space, State, Step, Worker};
 use crate::memory::Views;
+use crate::passes::place_in_caller_memory::SLOTS;
 use crate::patience::Patience;
 
 /// Everything that a launch uses.

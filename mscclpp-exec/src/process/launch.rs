@@ -10,7 +10,6 @@ use mscclpp_core::vocab::ReduceOp;
 use super::buffer::Shared;
 use super::calls::{Handed, RING};
 use super::drive::{Drive, Turn};
-use super::placement::SLOTS;
 use super::plan::PlanContext;
 use super::session::Session;
 use super::transport::Inner;
@@ -19,6 +18,7 @@ use crate::error::Error;
 use crate::interpret::{Params, SLICES, State, Worker, copy};
 use crate::memory::{Loan, Views};
 use crate::message::Message;
+use crate::passes::place_in_caller_memory::SLOTS;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///

@@ -9,10 +9,10 @@ use mscclpp_core::check::{LaunchBoundaries, launch_boundaries};
 use mscclpp_core::plan::Plan;
 
 use super::buffer::Shared;
-use super::handshake::meet;
 use super::nodes::sends;
-use super::placement::{Placement, SLOTS, place};
-use crate::interpret::{Counters, Program, Space, State};
+use crate::interpret::{Counters, Program, State};
+use crate::passes::RankSchedule;
+use crate::passes::place_in_caller_memory::Placement;
 use crate::shm::Cells;
 
 /// A plan that was prepared. Launches of all sizes share it, one at a time.
@@ -60,29 +60,13 @@ pub(super) fn lines(program: &Program) -> usize {
 
 impl PlanContext {
     /// `cells`: [`lines`] lines, shared by the ranks of a node. `locals`: those ranks.
-    pub(super) fn new(mut program: Program, rank: u32, locals: &[u32], nodes: &[u32], cells: Cells) -> Self {
+    pub(super) fn new(program: Program, rank: u32, locals: &[u32], nodes: &[u32], cells: Cells) -> Self {
         let far = sends(&program, nodes);
-        let placement = place(&mut program, rank);
-        let met = meet(&mut program, rank, |one, other| nodes[one as usize] == nodes[other as usize]);
-        let either = |one: &[bool], other: &[bool]| -> Vec<bool> {
-            one.iter().zip(other).map(|(one, other)| one | other).collect()
-        };
-        let awaited = either(&placement.visits, &met.begun);
-        let finishes = either(&placement.visited_by, &met.finished);
-        let of = |of: &[bool]| {
+        let schedule = RankSchedule::new(program, rank, nodes);
+        let RankSchedule { program, agents, placement, awaited, finishes, last_visits, is_read_only } = schedule;
+        let places = |of: &[bool]| {
             (0..locals.len()).filter(|&place| locals[place] != rank && of[locals[place] as usize]).collect()
         };
-        let first = program.agents.iter().position(|code| code.rank == rank).unwrap_or(0);
-        let own = program.agents.iter().filter(|code| code.rank == rank).count();
-        let agents = first..first + own;
-        let last_visits = agents.clone().map(|agent| {
-            let code = &program.agents[agent];
-            match met.signalled[agent] {
-                true => code.end.checked_sub(1),
-                false => (code.start..code.end).rev().find(|&at| program.instrs[at as usize].visits),
-            }
-        });
-        let last_visits = last_visits.collect();
         let last_sends = agents.clone().map(|agent| {
             let code = &program.agents[agent];
             (code.start..code.end).rev().find(|&at| program.instrs[at as usize].action.is_port_send())
@@ -95,11 +79,10 @@ impl PlanContext {
             receives_from: far.iter().filter(|(_, to)| *to == rank).map(|&(from, _)| from).collect(),
             rank,
             late_scratch: OnceLock::new(),
-            awaited: of(&awaited),
-            finishes: of(&finishes),
-            visits: of(&placement.visits),
-            // At the end of a plan that uses scratch, handshakes may be about that.
-            is_read_only: placement.peers_write == [false; SLOTS] && !program.plain_scratch && !program.shape.packets,
+            awaited: places(&awaited),
+            finishes: places(&finishes),
+            visits: places(&placement.visits),
+            is_read_only,
             counters: Counters::shared(&program, cells.clone()),
             cells,
             agents,

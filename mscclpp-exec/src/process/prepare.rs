@@ -9,7 +9,6 @@ use super::calls::RING;
 use super::launch::Executable;
 use super::launch::RING_ENTRY;
 use super::nodes::{check_nodes, links};
-use super::placement::SLOTS;
 use super::plan::{PlanContext, Prepared, lines};
 use super::session::Session;
 use super::transport::Transport;
@@ -17,6 +16,7 @@ use crate::error::Error;
 use crate::interpret::{Params, Program, SLICES, lower};
 use crate::memory::Views;
 use crate::message::Message;
+use crate::passes::place_in_caller_memory::SLOTS;
 use crate::shm::Cells;
 
 impl Transport {

@@ -15,21 +15,21 @@ use mscclpp_core::vocab::ChannelKind;
 use crate::interpret::program::{Action, Barrier, Channel, Code, Instr, NOWHERE, Program};
 
 /// Which devices take part in a program's launches.
-pub(super) struct Placement<'a> {
+pub(crate) struct Placement<'a> {
     /// By rank.
-    pub(super) device_of: &'a [u32],
+    pub(crate) device_of: &'a [u32],
     /// By device. Only those of one node meet.
-    pub(super) node_of: &'a [u32],
+    pub(crate) node_of: &'a [u32],
     /// Ranks that send something to other nodes, or from which something comes.
-    pub(super) far: &'a [u32],
+    pub(crate) far: &'a [u32],
 }
 
 /// By device: the channels that it signals to its own proxy when it begins a launch and when it has finished its part, if its
 /// ranks have to do with other nodes.
-pub(super) type Marks = Vec<Option<[u32; 2]>>;
+pub(crate) type Marks = Vec<Option<[u32; 2]>>;
 
 /// Puts the meetings around a program's operations.
-pub(super) fn add_meetings(program: &mut Program, placement: &Placement<'_>) -> Marks {
+pub(crate) fn insert_launch_barriers(program: &mut Program, placement: &Placement<'_>) -> Marks {
     let Placement { device_of, node_of, far } = *placement;
     add_proxies(program, far);
     let agents = with_every_device(program, device_of);
@@ -214,7 +214,7 @@ mod tests {
         far.dedup();
         // Where there are several nodes, devices are ranks.
         let node_of = if per_node == 4 { &[0; 4] } else { nodes.as_slice() };
-        let marks = add_meetings(&mut program, &Placement { device_of, node_of, far: &far });
+        let marks = insert_launch_barriers(&mut program, &Placement { device_of, node_of, far: &far });
         let (mut at, mut operands, mut ids) = (0, 0, 0);
         for code in &program.agents {
             assert_eq!(code.start, at);

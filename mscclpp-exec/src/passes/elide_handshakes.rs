@@ -1,39 +1,66 @@
-//! Handshakes that a launch makes anyway.
+//! Drops signals and waits that do what every launch does anyway.
 //!
-//! Many plans begin with a signal to each peer and a wait for its signal, which say that both are there, and end with such a
-//! pair, which says that both are through. A launch between processes knows both for every plan: a rank sees its peers begin,
-//! and waits for them to finish. So these signals and waits are left out, on both sides: each would cost the transfer of a cache
-//! line there and back.
+//! Many plans begin with a signal to each peer and a wait for its signal, which say that both have started, and end with such a
+//! pair, which says that both have finished. A launch between processes establishes both for every plan: a rank sees its
+//! peers start, and waits for them to finish. So these signals and waits are dropped, on both sides: each would cost the
+//! transfer of a cache line there and back.
 //!
-//! Left out are whole operations at the very beginning and the very end of thread blocks. Signal k of a channel answers wait
-//! k, so as many signals as waits must go, from the front or from the back, and what is in loops stays: also what does nothing,
-//! as a block that ended inside of a loop would leave it after one iteration.
+//! # What is dropped
+//!
+//! Whole signals, waits and block syncs at the very beginning and the very end of thread blocks, on memory channels between ranks of
+//! one node. Signal k of a channel answers wait k, so as many signals as waits are dropped, from the beginning or from the
+//! end; of a channel that is used in a loop, or has unequal numbers of signals and waits, nothing is. What is in loops stays:
+//! also what does nothing, as a block that ended inside of a loop would leave it after one iteration.
+//!
+//! # Why it is sound
+//!
+//! *Order.* A wait at the beginning of a block orders what follows it after what precedes the signal: nothing but dropped
+//! operations of the peer's block, and what the peer's launch did before. That the peer has started says as much, and the
+//! first operation that is not the rank's own business waits for that ([`Elided::started`], *opening*). A wait at the end
+//! orders the end of the launch, and with it the next launch, after what precedes the signal in the peer's block. The peer
+//! announces that it has finished after the whole block is done if a signal at its end was dropped ([`Elided::signalled`]), and
+//! the launch waits for that ([`Elided::finished`], *end*). Between a dropped wait and the end of its block there are only
+//! dropped operations, so no operation of the launch relied on it.
+//!
+//! *Visibility.* Announcements are released and acquired, as signals that are not relaxed.
+//!
+//! *Counters.* The counters of both ends fall behind by equally many.
+//!
+//! *Progress.* No cycle of waits arises: a start is announced before anything waits, and an end waits for peers that have
+//! announced that they finished, which they do without waiting for any end. But a wait of a thread block was also a time in
+//! which the rank moved its connections to other nodes. That the wait of the launch does so too is an invariant of the executor
+//! (4 in [`passes`](super)): without it a plan whose wait is dropped can hang though the plan itself cannot.
+//!
+//! The validator proves the first three for a plan again, and names the plans that rely on the last.
 
 use mscclpp_core::vocab::ChannelKind;
 
 use crate::interpret::{Action, Code, Program};
 
-/// What a rank must see instead of the signals that were left out, by rank.
-pub(super) struct Met {
-    /// Who must have begun, before anything is done.
-    pub(super) begun: Vec<bool>,
-    /// Who must have finished, before the launch ends.
-    pub(super) finished: Vec<bool>,
-    /// By thread block of the program: whether a signal at its end was left out, so that it has finished only when it is done.
-    pub(super) signalled: Vec<bool>,
+/// What the launch protocol must establish instead of the dropped signals.
+pub(crate) struct Elided {
+    /// By rank: peers that must have started before the first operation that is not the rank's own business.
+    pub(crate) started: Vec<bool>,
+    /// By rank: peers that must have finished before the launch ends.
+    pub(crate) finished: Vec<bool>,
+    /// By thread block of the program: whether a signal at its end was dropped, so that it has finished only when it is done.
+    pub(crate) signalled: Vec<bool>,
 }
 
-/// Leaves them out of the program for rank `me`. `together`: whether two ranks are on one node.
-pub(super) fn meet(program: &mut Program, me: u32, together: impl Fn(u32, u32) -> bool) -> Met {
+/// Drops the handshakes from a program that rank `me` executes. `together`: whether two ranks are on one node.
+pub(crate) fn elide_handshakes(program: &mut Program, me: u32, together: impl Fn(u32, u32) -> bool) -> Elided {
     let ranks = program.shape.ranks as usize;
-    let mut met =
-        Met { begun: vec![false; ranks], finished: vec![false; ranks], signalled: vec![false; program.agents.len()] };
+    let mut elided = Elided {
+        started: vec![false; ranks],
+        finished: vec![false; ranks],
+        signalled: vec![false; program.agents.len()],
+    };
     let usable = usable(program, together);
     let front = settle(program, &usable, End::Front);
     for (agent, &n) in front.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            note(program, code.start..code.start + n, Action::is_wait, &mut met.begun);
+            note(program, code.start..code.start + n, Action::is_wait, &mut elided.started);
         }
         program.agents[agent].start += n;
     }
@@ -41,9 +68,9 @@ pub(super) fn meet(program: &mut Program, me: u32, together: impl Fn(u32, u32) -
     for (agent, &n) in back.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            note(program, code.end - n..code.end, Action::is_wait, &mut met.finished);
+            note(program, code.end - n..code.end, Action::is_wait, &mut elided.finished);
             let left_out = &program.instrs[(code.end - n) as usize..code.end as usize];
-            met.signalled[agent] = left_out.iter().any(|instr| instr.action.is_signal());
+            elided.signalled[agent] = left_out.iter().any(|instr| instr.action.is_signal());
         }
         program.agents[agent].end -= n;
     }
@@ -56,7 +83,7 @@ pub(super) fn meet(program: &mut Program, me: u32, together: impl Fn(u32, u32) -
             }
         }
     }
-    met
+    elided
 }
 
 /// Which end of thread blocks.
@@ -210,10 +237,10 @@ mod tests {
         for name in ["allreduce_all_pairs", "allreduce_one_shot", "reducescatter_all_pairs"] {
             let mut program = shipped(name);
             let before = syncs(&program);
-            let met = meet(&mut program, 1, |_, _| true);
+            let elided = elide_handshakes(&mut program, 1, |_, _| true);
             assert!(before > 0 && syncs(&program) == 0, "{name}: {before}, then {}", syncs(&program));
-            assert_eq!(met.begun, [true, false, true], "{name}");
-            assert_eq!(met.finished, [true, false, true], "{name}");
+            assert_eq!(elided.started, [true, false, true], "{name}");
+            assert_eq!(elided.finished, [true, false, true], "{name}");
         }
     }
 
@@ -221,8 +248,8 @@ mod tests {
     fn what_is_nobody_elses_business_waits_for_nobody() {
         let visits = |name| -> Vec<bool> {
             let mut program = shipped(name);
-            crate::process::placement::place(&mut program, 1);
-            meet(&mut program, 1, |_, _| true);
+            crate::passes::place_in_caller_memory::place_in_caller_memory(&mut program, 1);
+            elide_handshakes(&mut program, 1, |_, _| true);
             let code = program.agents.iter().find(|code| code.rank == 1).expect("a thread block");
             program.instrs[code.start as usize..code.end as usize].iter().map(|instr| instr.visits).collect()
         };
@@ -236,12 +263,12 @@ mod tests {
     fn what_crosses_nodes_or_lies_between_stays() {
         let mut program = shipped("allreduce_all_pairs");
         let before = syncs(&program);
-        let met = meet(&mut program, 1, |_, _| false);
+        let elided = elide_handshakes(&mut program, 1, |_, _| false);
         assert_eq!(syncs(&program), before);
-        assert!(met.begun.iter().chain(&met.finished).chain(&met.signalled).all(|met| !met));
+        assert!(elided.started.iter().chain(&elided.finished).chain(&elided.signalled).all(|elided| !elided));
         // Signals of a ring say in the middle that data is there.
         let mut program = shipped("allreduce_ring");
-        meet(&mut program, 1, |_, _| true);
+        elide_handshakes(&mut program, 1, |_, _| true);
         assert!(syncs(&program) > 0);
     }
 
@@ -255,7 +282,7 @@ mod tests {
         let tree = mscclpp_core::lower::lower(&program.finish().expect("a program")).expect("a plan");
         let mut program = lower(&Plan::new(&tree)).expect("it can be run");
         let before = syncs(&program);
-        meet(&mut program, 0, |_, _| true);
+        elide_handshakes(&mut program, 0, |_, _| true);
         assert_eq!(syncs(&program), before);
     }
 }

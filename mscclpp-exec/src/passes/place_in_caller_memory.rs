@@ -1,7 +1,30 @@
-//! Which of a rank's operations can use the caller's memory, and what of it peers must see.
+//! Decides which of a rank's operations use the caller's memory, and what of it peers must see.
 //!
-//! Where the caller's slices are shared this makes no difference. Where they are not, peers see copies: a chunk that peers read
-//! is copied in before a launch, one that peers write is copied out after it, and all else stays where it is.
+//! Where the caller's slices are registered this makes no difference. Where they are not, peers access copies: a chunk that peers
+//! read is copied in before a launch, one that peers write is copied out after it, and own operations on all else use the
+//! caller's memory.
+//!
+//! # Why it is sound
+//!
+//! A chunk of the caller then is in two places, the caller's memory and the copy. It is *private* if own operations use the
+//! first. The pass makes a chunk private only if no peer writes it, and peers read it only if no own operation writes it.
+//!
+//! *Private chunks.* If peers do not access one, there is nothing but the caller's memory. If they read it, no operation of any
+//! rank writes it, so both places hold what the caller passed: the copy is made before the launch is announced, and peers read
+//! after that (*opening*).
+//!
+//! *Other chunks.* Every operation of any rank uses the copy. It begins as what the caller passed: it is copied in. Chunks
+//! that are not input are not, if operations write all of them: no operation of an accepted plan reads one before. What operations
+//! have written is copied out after the launch has waited for the peers (*end*).
+//!
+//! *Operands.* An operand is in one place as a whole: if one of its chunks is not private, none is, and none of those of operands
+//! that overlap with it.
+//!
+//! *Lookup.* An instruction that accesses what a peer's caller passed is marked with `visits`: it waits until the peer has
+//! announced where that is, and the peer's launch ends only after the rank has passed its last such instruction.
+//!
+//! Operations, their order and their synchronization stay as they are. The validator proves all of this for a plan again: with the
+//! copies as scratch, copying as operations, and each operand where the pass has put it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -12,22 +35,22 @@ use super::pieces::Pieces;
 use crate::interpret::{Action, Operand, Program, Space};
 
 /// What a rank hands in: input or the one buffer of an in-place plan, output.
-pub(super) const SLOTS: usize = 2;
+pub(crate) const SLOTS: usize = 2;
 
 /// How a rank's memory is used, in chunks.
-pub(super) struct Placement {
+pub(crate) struct Placement {
     /// By slot: what must be copied to memory that peers see before a launch.
-    pub(super) copy_in: [Vec<Range<u64>>; SLOTS],
+    pub(crate) copy_in: [Vec<Range<u64>>; SLOTS],
     /// By slot: what must be copied from there after it.
-    pub(super) copy_out: [Vec<Range<u64>>; SLOTS],
+    pub(crate) copy_out: [Vec<Range<u64>>; SLOTS],
     /// By slot: whether peers access it, and whether they write to it.
-    pub(super) touched: [bool; SLOTS],
-    pub(super) peers_write: [bool; SLOTS],
+    pub(crate) touched: [bool; SLOTS],
+    pub(crate) peers_write: [bool; SLOTS],
     /// By rank: whose callers' buffers this rank accesses, and who accesses those of this rank's caller.
-    pub(super) visits: Vec<bool>,
-    pub(super) visited_by: Vec<bool>,
+    pub(crate) visits: Vec<bool>,
+    pub(crate) visited_by: Vec<bool>,
     /// Whether any rank accesses what another one's caller has handed in: the same on all ranks.
-    pub(super) shares: bool,
+    pub(crate) shares: bool,
 }
 
 /// What is done to a piece.
@@ -46,7 +69,7 @@ struct Use {
 
 /// Decides for rank `me`, and marks its operations in the program accordingly. Time linear in the operations of all ranks, but
 /// for sorting.
-pub(super) fn place(program: &mut Program, me: u32) -> Placement {
+pub(crate) fn place_in_caller_memory(program: &mut Program, me: u32) -> Placement {
     let ranks = program.shape.ranks as usize;
     let (mut visits, mut visited_by) = (vec![false; ranks], vec![false; ranks]);
     let mut shares = false;

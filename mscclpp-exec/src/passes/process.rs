@@ -1,0 +1,66 @@
+//! A resolved plan as one rank of the process executor runs it: the passes in their order, and what the launch protocol must
+//! wait for in return.
+
+use std::ops::Range;
+
+use super::elide_handshakes::elide_handshakes;
+use super::place_in_caller_memory::{Placement, SLOTS, place_in_caller_memory};
+use crate::interpret::Program;
+
+/// A resolved plan after the passes for one rank, and the launch protocol that these rely on.
+///
+/// `process::drive` carries the protocol out; the validator writes it out as operations of a plan.
+pub(crate) struct RankSchedule {
+    /// The plan of all ranks. Only the own rank's operations are executed.
+    pub(crate) program: Program,
+    /// The rank's own thread blocks.
+    pub(crate) agents: Range<usize>,
+    pub(crate) placement: Placement,
+    /// By rank: which peers of its node must have started the launch before an operation with [`visits`] runs.
+    ///
+    /// [`visits`]: crate::interpret::program::Instr::visits
+    pub(crate) awaited: Vec<bool>,
+    /// By rank: which peers of its node must have finished before the launch ends.
+    pub(crate) finishes: Vec<bool>,
+    /// By own thread block: the instruction after which the rank counts as finished for its peers; `None` if from the start.
+    pub(crate) last_visits: Vec<Option<u32>>,
+    /// Whether peers only read what this rank's caller passes, and nothing else of it must last until they have finished: if
+    /// they read copies that last, a launch need not wait for them.
+    pub(crate) is_read_only: bool,
+}
+
+impl RankSchedule {
+    /// Runs the passes for a rank. `nodes`: by rank.
+    ///
+    /// # Cost
+    /// Linear in the operations of all ranks, except for sorting.
+    pub(crate) fn new(mut program: Program, rank: u32, nodes: &[u32]) -> Self {
+        let is_local = |one: u32, other: u32| nodes.get(one as usize) == nodes.get(other as usize);
+        let placement = place_in_caller_memory(&mut program, rank);
+        let elided = elide_handshakes(&mut program, rank, is_local);
+        let either = |one: &[bool], other: &[bool]| -> Vec<bool> {
+            let both = one.iter().zip(other).map(|(one, other)| one | other);
+            (0..).zip(both).map(|(peer, needed)| needed && peer != rank && is_local(peer, rank)).collect()
+        };
+        let first = program.agents.iter().position(|code| code.rank == rank).unwrap_or(0);
+        let own = program.agents.iter().filter(|code| code.rank == rank).count();
+        let agents = first..first + own;
+        let last_visits = agents.clone().map(|agent| {
+            let code = &program.agents[agent];
+            match elided.signalled[agent] {
+                true => code.end.checked_sub(1),
+                false => (code.start..code.end).rev().find(|&at| program.instrs[at as usize].visits),
+            }
+        });
+        Self {
+            last_visits: last_visits.collect(),
+            awaited: either(&placement.visits, &elided.started),
+            finishes: either(&placement.visited_by, &elided.finished),
+            // At the end of a plan that uses scratch, handshakes may be about that.
+            is_read_only: placement.peers_write == [false; SLOTS] && !program.plain_scratch && !program.shape.packets,
+            agents,
+            placement,
+            program,
+        }
+    }
+}

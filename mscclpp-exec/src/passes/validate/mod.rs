@@ -1,0 +1,179 @@
+//! Checks that what an executor runs is what was proved.
+//!
+//! The passes change a plan after the checker has accepted it. The validator translates their output back into a plan, with
+//! the executor's launch protocol written out as operations, and asks the checker again. It shares no code with the passes:
+//! an operation that they left must be one of the plan's, in the plan's order (`operations`); what they left out, the memory
+//! that they chose and what they wait for instead is judged by the checker's rules for deadlocks, races, launch boundaries
+//! and results, at every message size; and both plans are run on the same data, whose results must be equal.
+//!
+//! It costs as much as the checker does, so it runs in tests and on request, never when a plan is prepared.
+
+mod operations;
+mod process;
+mod results;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use mscclpp_core::check::{Checks, Level, check};
+use mscclpp_core::diag::{Code, Diagnostics};
+use mscclpp_core::plan::{Plan, PlanTree};
+use thiserror::Error;
+
+use super::RankSchedule;
+use super::place_in_caller_memory::SLOTS;
+use crate::error::Error;
+use crate::interpret::lower;
+use crate::process::check_nodes;
+
+/// Memory in which peers access a rank's input or output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// The caller's own: a registered buffer.
+    Registered,
+    /// A copy, which the next launch may overwrite.
+    Staged,
+    /// A copy that lasts for several launches. Only of plans in which peers do nothing but read; others take it as
+    /// [`Staged`](Self::Staged).
+    Lasting,
+}
+
+/// How the ranks of a launch between processes reach each other's buffers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessLaunch {
+    /// By rank, its node.
+    pub nodes: Vec<u32>,
+    /// By rank: its input, or the one buffer of a plan in place, and its output.
+    pub sharing: Vec<[Sharing; 2]>,
+    /// Whether a rank that waits for its peers at the end of a launch moves its connections to other nodes meanwhile. The
+    /// executor does; without it plans are refused whose progress may depend on it.
+    pub waits_move_connections: bool,
+}
+
+impl ProcessLaunch {
+    /// Ranks on consecutive nodes, all of whose buffers are shared in the same way.
+    pub fn new(ranks: u32, ranks_per_node: u32, sharing: Sharing) -> Self {
+        let nodes = (0..ranks).map(|rank| rank / ranks_per_node.max(1)).collect();
+        Self { nodes, sharing: vec![[sharing; SLOTS]; ranks as usize], waits_move_connections: true }
+    }
+}
+
+/// Why what an executor runs is not what was proved.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// The executor cannot run the plan.
+    #[error(transparent)]
+    Plan(#[from] Error),
+    /// The launch is not described for each of the plan's ranks.
+    #[error("the plan has {expected} ranks, the launch is described for {found}")]
+    Ranks {
+        /// Ranks of the plan.
+        expected: usize,
+        /// Ranks of the launch.
+        found: usize,
+    },
+    /// The plan as executed has more chunks than have numbers.
+    #[error("the plan as executed has more chunks or operations than have 32-bit numbers")]
+    TooLarge,
+    /// An operation is not the plan's.
+    #[error("{place}: {what}")]
+    Changed {
+        /// The operation, thread block or rank.
+        place: String,
+        /// How it differs.
+        what: String,
+    },
+    /// The checker rejects the plan as executed.
+    #[error("the checker rejects what is executed:\n{0}")]
+    Rejected(Diagnostics),
+    /// The plan as executed has other results.
+    #[error("after two launches, byte {byte} of rank {rank}'s {buffer} is not what the plan makes of it")]
+    Results {
+        /// The rank.
+        rank: u32,
+        /// `input` or `output`.
+        buffer: &'static str,
+        /// The first byte that differs.
+        byte: usize,
+    },
+}
+
+impl Invalid {
+    fn changed(place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Changed { place: place.into(), what: what.into() }
+    }
+}
+
+/// Returns what the process executor runs of a plan, as a plan: without the handshakes that a launch makes anyway, on the
+/// memory that operations use, with the launch protocol as operations of two more thread blocks per rank.
+///
+/// # Errors
+/// [`Invalid::Plan`], [`Invalid::Ranks`], [`Invalid::TooLarge`], [`Invalid::Changed`].
+///
+/// # Cost
+/// Quadratic in the ranks: the passes run for each of them on the operations of all.
+pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<PlanTree, Invalid> {
+    let schedules = schedules(plan, launch)?;
+    process::Writer::write(plan, &schedules, launch)
+}
+
+/// Validates what the process executor runs of a plan that the checker accepts.
+///
+/// ```
+/// use mscclpp_exec::algorithms;
+/// use mscclpp_exec::passes::{ProcessLaunch, Sharing, validate_processes};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
+/// let plan = ring.compile(ring.spec(2, 2), &[])?;
+/// validate_processes(&plan, &ProcessLaunch::new(2, 2, Sharing::Staged))?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// Any [`Invalid`]. A plan that the checker rejects is not proved: its findings come back as [`Invalid::Rejected`].
+pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(), Invalid> {
+    rejected(check(plan))?;
+    let schedules = schedules(plan, launch)?;
+    validate_schedules(plan, &schedules, launch)
+}
+
+/// The output of the passes on every rank.
+fn schedules(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Vec<RankSchedule>, Invalid> {
+    let expected = plan.ranks.len();
+    if let Some(found) = [launch.nodes.len(), launch.sharing.len()].into_iter().find(|&found| found != expected) {
+        return Err(Invalid::Ranks { expected, found });
+    }
+    let image = Plan::new(plan);
+    let schedule = |rank| {
+        let program = lower(&image)?;
+        check_nodes(&program, &launch.nodes)?;
+        Ok(RankSchedule::new(program, rank, &launch.nodes))
+    };
+    (0..expected as u32).map(schedule).collect()
+}
+
+/// Validates the output of the passes.
+fn validate_schedules(plan: &PlanTree, schedules: &[RankSchedule], launch: &ProcessLaunch) -> Result<(), Invalid> {
+    let written = process::Writer::write(plan, schedules, launch)?;
+    // A copy that lasts is not the one of the next launch: that is `process::calls::RING`'s to see to. Only plans without
+    // scratch of their own have such copies, so nothing else is let pass; what is left is checked below.
+    let lasts = launch.sharing.iter().flatten().any(|&sharing| sharing == Sharing::Lasting)
+        && schedules.iter().any(|schedule| schedule.is_read_only);
+    let allow = if lasts { vec![Code::Relaunch] } else { Vec::new() };
+    rejected(Checks { level: Level::Full, allow }.run(&written))?;
+    // Whether accesses to a copy are over when it is overwritten is hidden by double scratch too. It is the same as whether
+    // accesses to the caller's memory are over when the launch is.
+    if plan.double_scratch || lasts {
+        let mut shared = launch.clone();
+        shared.sharing.fill([Sharing::Registered; SLOTS]);
+        rejected(check(&process::Writer::write(plan, schedules, &shared)?))?;
+    }
+    results::compare(plan, &written)
+}
+
+fn rejected(found: Diagnostics) -> Result<(), Invalid> {
+    if found.is_empty() { Ok(()) } else { Err(Invalid::Rejected(found)) }
+}

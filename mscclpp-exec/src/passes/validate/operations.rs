@@ -1,0 +1,282 @@
+//! Reads the operations of a schedule back: each must be one of the plan's, with its operands, channels and attributes, and in
+//! the plan's order. Nothing may be missing but synchronization.
+
+use std::collections::BTreeMap;
+
+use mscclpp_core::plan::{Op, OpKind, Place, PlanTree};
+use mscclpp_core::vocab::{BufferKind, ChannelKind};
+
+use super::Invalid;
+use crate::error::path;
+use crate::interpret::program::Instr;
+use crate::interpret::{Action, Code, Operand, Program, Space};
+
+/// An operation of the plan that is executed.
+pub(super) struct Item<'p> {
+    pub(super) op: &'p Op,
+    /// Its instruction.
+    pub(super) at: u32,
+    /// The repeated operations, if it is a pipeline.
+    pub(super) body: Vec<Item<'p>>,
+}
+
+/// A range of chunks of one rank's buffer, as a plan names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Chunks {
+    pub(super) rank: u32,
+    pub(super) buffer: BufferKind,
+    pub(super) index: u32,
+    pub(super) size: u32,
+}
+
+/// Compares the operations of a resolved plan with those of the plan.
+pub(super) struct Reader<'p> {
+    pub(super) plan: &'p PlanTree,
+    pub(super) program: &'p Program,
+    /// By rank, the position of its first semaphore.
+    semaphores: Vec<usize>,
+    /// By rank and number, and by position.
+    barriers: BTreeMap<(u32, u32), u32>,
+    owners: BTreeMap<u32, (u32, u32)>,
+}
+
+impl<'p> Reader<'p> {
+    pub(super) fn new(plan: &'p PlanTree, program: &'p Program) -> Self {
+        let semaphores = plan.ranks.iter().scan(0, |next, rank| {
+            let first = *next;
+            *next += rank.semaphores.len();
+            Some(first)
+        });
+        Self { plan, program, semaphores: semaphores.collect(), barriers: BTreeMap::new(), owners: BTreeMap::new() }
+    }
+
+    /// The operations of a thread block that are executed, in their order.
+    ///
+    /// # Errors
+    /// [`Invalid::Changed`].
+    pub(super) fn block(&mut self, code: &Code) -> Result<Vec<Item<'p>>, Invalid> {
+        let plan = self.plan;
+        let block = plan.ranks.get(code.rank as usize).and_then(|rank| rank.blocks.get(code.block as usize));
+        let Some(block) = block else {
+            return Err(Invalid::changed(format!("rank {}", code.rank), format!("has no thread block {}", code.block)));
+        };
+        let (mut items, mut next, mut at) = (Vec::new(), 0_u32, code.start);
+        for op in &block.ops {
+            let inner = op.body.as_ref().map_or(&[][..], |body| &body.ops);
+            let number = next;
+            next += 1 + inner.len() as u32;
+            if !self.is_at(code, at, number) {
+                if !is_handshake(op) {
+                    let place = path(code.rank, code.block, number, op.kind);
+                    return Err(Invalid::changed(place, "is not executed"));
+                }
+                continue;
+            }
+            self.compare(code, at, op)?;
+            let mut item = Item { op, at, body: Vec::new() };
+            at += 1;
+            for (number, op) in (number + 1..).zip(inner) {
+                if !self.is_at(code, at, number) {
+                    let place = path(code.rank, code.block, number, op.kind);
+                    return Err(Invalid::changed(place, "is not executed in its loop"));
+                }
+                self.compare(code, at, op)?;
+                item.body.push(Item { op, at, body: Vec::new() });
+                at += 1;
+            }
+            items.push(item);
+        }
+        if at != code.end {
+            return Err(Invalid::changed(
+                format!("rank {} / thread block {}", code.rank, code.block),
+                "executes operations that the plan does not have there",
+            ));
+        }
+        Ok(items)
+    }
+
+    pub(super) fn instr(&self, at: u32) -> Option<&'p Instr> {
+        self.program.instrs.get(at as usize)
+    }
+
+    fn is_at(&self, code: &Code, at: u32, number: u32) -> bool {
+        at < code.end && self.instr(at).is_some_and(|instr| instr.op == number)
+    }
+
+    fn compare(&mut self, code: &Code, at: u32, op: &Op) -> Result<(), Invalid> {
+        let Some(instr) = self.instr(at) else {
+            return Err(Invalid::changed("the whole plan", "an index out of range"));
+        };
+        let place = || path(code.rank, code.block, instr.op, op.kind);
+        let differs = |what: &str| Err(Invalid::changed(place(), format!("{what} differs from the plan's")));
+        if instr.kind != op.kind || Some(instr.action) != action(op) {
+            return differs("what it does");
+        }
+        let body = op.body.as_ref().map_or((0, 0, 0), |body| (body.num_chunks, body.ops.len() as u32, body.unit));
+        if (instr.body, instr.unit) != (body.1, body.2) || instr.count != body.0 + op.blocks {
+            return differs("its number of repetitions or of thread blocks");
+        }
+        if instr.slice != op.slice.map_or((0, 1), |slice| (slice.index, slice.of)) {
+            return differs("its slice");
+        }
+        if op.kind.is_reduce() && instr.reduce != op.reduce.unwrap_or_default() {
+            return differs("its reduction");
+        }
+        let sides = [(&op.srcs, self.program.srcs(instr), true), (&op.dsts, self.program.dsts(instr), false)];
+        for (list, operands, is_source) in sides {
+            let mut expected = Vec::with_capacity(list.len());
+            for (position, reference) in list.iter().enumerate() {
+                let packets = is_packet(op, position, is_source);
+                let Some(chunks) = resolve(self.plan, code, op, reference.place) else {
+                    return differs("an operand's buffer");
+                };
+                expected.extend(chunks.into_iter().map(|(rank, buffer)| {
+                    (Chunks { rank, buffer, index: reference.index, size: reference.size }, packets)
+                }));
+            }
+            if expected.len() != operands.len() {
+                return differs("the number of its operands");
+            }
+            for (&(chunks, packets), operand) in expected.iter().zip(operands) {
+                if !is_same(chunks, packets, operand, code.rank) {
+                    return differs("an operand");
+                }
+            }
+        }
+        if self.ids(code, op, self.program.ids(instr)) { Ok(()) } else { differs("a channel, semaphore or barrier") }
+    }
+
+    /// Whether an instruction uses the channels, semaphores or barrier of its operation.
+    fn ids(&mut self, code: &Code, op: &Op, ids: &[u32]) -> bool {
+        let rank = &self.plan.ranks[code.rank as usize];
+        let block = &rank.blocks[code.block as usize];
+        match op.kind {
+            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => {
+                let first = self.semaphores[code.rank as usize];
+                let expected = op.ids.iter().map(|&id| first + id as usize);
+                op.ids.iter().all(|&id| (id as usize) < rank.semaphores.len())
+                    && expected.eq(ids.iter().map(|&id| id as usize))
+            }
+            OpKind::Barrier => {
+                let (&[number], &[position]) = (&op.ids[..], ids) else { return false };
+                let key = (code.rank, number);
+                let known = *self.barriers.entry(key).or_insert(position) == position;
+                known && *self.owners.entry(position).or_insert(key) == key
+            }
+            OpKind::Signal
+            | OpKind::RelaxedSignal
+            | OpKind::Wait
+            | OpKind::RelaxedWait
+            | OpKind::Flush
+            | OpKind::PutWithSignal
+            | OpKind::PutWithSignalAndFlush => {
+                let Some(kind) = op.channel else { return false };
+                let numbers = block.channels(kind);
+                let is_it = |(&id, &found): (&u32, &u32)| {
+                    let channel = self.program.channels.get(found as usize);
+                    let expected = numbers.get(id as usize);
+                    let found = channel.map(|channel| (channel.rank, channel.kind, Some(&channel.id)));
+                    expected.is_some() && found == Some((code.rank, kind, expected))
+                };
+                op.ids.len() == ids.len() && op.ids.iter().zip(ids).all(is_it)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Whether an operation may be missing: it moves no data, and others of its rank do not wait for it.
+fn is_handshake(op: &Op) -> bool {
+    use OpKind::*;
+    match op.kind {
+        Nop => true,
+        Signal | RelaxedSignal | Wait | RelaxedWait => op.channel == Some(ChannelKind::Memory),
+        _ => false,
+    }
+}
+
+/// The buffers that an operand names: several for a switch channel.
+pub(super) fn resolve(plan: &PlanTree, code: &Code, op: &Op, place: Place) -> Option<Vec<(u32, BufferKind)>> {
+    let rank = plan.ranks.get(code.rank as usize)?;
+    let block = rank.blocks.get(code.block as usize)?;
+    match place {
+        Place::Local(buffer) => Some(vec![(code.rank, buffer)]),
+        Place::Remote(index) => {
+            let number = *block.remote_buffers(op.channel?).get(index as usize)?;
+            let remote = rank.remote_buffers.get(number as usize)?;
+            Some(vec![(remote.rank, remote.buffer)])
+        }
+        Place::Switch(index) => {
+            let number = *block.channels(ChannelKind::Switch).get(index as usize)?;
+            let (buffer, members) = rank.switch_channels().nth(number as usize)?;
+            Some(members.iter().map(|&member| (member, buffer)).collect())
+        }
+    }
+}
+
+/// Whether an operand is the one that the plan names: in the caller's memory, in that of which peers may see a copy, or in
+/// scratch.
+fn is_same(chunks: Chunks, packets: bool, operand: &Operand, rank: u32) -> bool {
+    let Chunks { rank: owner, buffer, index, size } = chunks;
+    let space = match (buffer, packets) {
+        (BufferKind::Scratch, false) => operand.space == Space::Scratch,
+        (BufferKind::Scratch, true) => operand.space == Space::Packets,
+        (BufferKind::Input, _) => operand.space == Space::Input || owner == rank && operand.space == Space::OwnInput,
+        (BufferKind::Output, _) => operand.space == Space::Output || owner == rank && operand.space == Space::OwnOutput,
+    };
+    space && (operand.rank, operand.index, operand.size) == (owner, index, size)
+}
+
+/// Whether the operand at a position is packets.
+fn is_packet(op: &Op, position: usize, is_source: bool) -> bool {
+    use OpKind::*;
+    match op.kind {
+        CopyPackets => !is_source,
+        PutPackets => !is_source || op.channel == Some(ChannelKind::Port),
+        UnpackPackets => is_source,
+        ReadPutPackets | SwitchBroadcastPackets => true,
+        ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => position > 0,
+        _ => false,
+    }
+}
+
+/// How an operation is carried out; none if it cannot be.
+fn action(op: &Op) -> Option<Action> {
+    use OpKind::*;
+    let port = op.channel == Some(ChannelKind::Port);
+    Some(match op.kind {
+        Nop => Action::Nop,
+        Barrier => Action::Barrier,
+        Copy | Get => Action::Copy,
+        Put if port => Action::Port { signal: false, flush: false },
+        Put => Action::Copy,
+        PutWithSignal => Action::Port { signal: true, flush: false },
+        PutWithSignalAndFlush => Action::Port { signal: true, flush: true },
+        CopyPackets => Action::Pack,
+        PutPackets if port => Action::Port { signal: false, flush: false },
+        PutPackets => Action::Pack,
+        UnpackPackets => Action::Unpack,
+        ReadPutPackets if port => Action::PortForward,
+        ReadPutPackets | SwitchBroadcastPackets => Action::Forward,
+        Signal | RelaxedSignal if port => Action::PortSignal,
+        Signal => Action::Signal { relaxed: false },
+        RelaxedSignal => Action::Signal { relaxed: true },
+        Wait => Action::Wait { relaxed: false },
+        RelaxedWait => Action::Wait { relaxed: !port },
+        Flush => Action::Flush,
+        SemaphoreAcquire => Action::Acquire,
+        SemaphoreRelease => Action::Release,
+        Pipeline => Action::Loop,
+        Reduce
+        | ReduceSend
+        | ReadReduce
+        | ReadReduceSend
+        | ReducePackets
+        | ReduceSendPackets
+        | ReduceCopyPackets
+        | ReduceCopySendPackets
+        | SwitchReduce
+        | SwitchReduceBroadcast
+        | SwitchBroadcast => Action::Reduce,
+    })
+}

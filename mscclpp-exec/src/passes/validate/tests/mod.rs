@@ -1,0 +1,70 @@
+//! What executors run of the built-in algorithms and of random plans, and of plans into whose passes a fault was planted.
+
+mod faults;
+mod random;
+
+use super::*;
+use crate::adversary::{Adversary, Outcome};
+use crate::algorithms::{self, Placement};
+
+/// Ranks and ranks per node.
+const MACHINES: [(u32, u32); 6] = [(2, 2), (3, 3), (4, 4), (4, 2), (3, 1), (6, 2)];
+
+/// Every built-in algorithm on some machines, in place and not.
+fn built_in(machines: &[(u32, u32)]) -> impl Iterator<Item = (String, PlanTree, u32, u32)> {
+    algorithms::all().iter().flat_map(move |algorithm| {
+        let modes = match algorithm.placement() {
+            Placement::InPlace => &[true][..],
+            Placement::OutOfPlace => &[false],
+            Placement::Either => &[false, true],
+        };
+        let machines = machines.iter().filter(|&&(ranks, node)| algorithm.supports(ranks, node));
+        let all = machines.flat_map(move |&machine| modes.iter().map(move |&in_place| (machine, in_place)));
+        all.map(move |((ranks, node), in_place)| {
+            let mut spec = algorithm.spec(ranks, node);
+            spec.instances = spec.instances.min(2);
+            spec.collective.in_place = in_place;
+            let name = format!("{} on {ranks} ranks, {node} per node, in place: {in_place}", algorithm.name());
+            let arguments = algorithm.arguments([]).expect("defaults");
+            (name, algorithm.compile(spec, &arguments).expect("it compiles"), ranks, node)
+        })
+    })
+}
+
+/// Ways to share the buffers: all alike, and each rank and slot in another way.
+fn ways(ranks: u32, node: u32) -> Vec<ProcessLaunch> {
+    use Sharing::{Lasting, Registered, Staged};
+    let mut launches: Vec<_> =
+        [Registered, Staged, Lasting].map(|sharing| ProcessLaunch::new(ranks, node, sharing)).into();
+    let mixed = [[Registered, Staged], [Lasting, Registered], [Staged, Lasting]];
+    let mut launch = ProcessLaunch::new(ranks, node, Registered);
+    launch.sharing.iter_mut().zip(mixed.iter().cycle()).for_each(|(sharing, mixed)| *sharing = *mixed);
+    launches.push(launch);
+    launches
+}
+
+#[test]
+fn built_in_algorithms_run_as_proved() {
+    let mut validated = 0;
+    for (name, plan, ranks, node) in built_in(&MACHINES) {
+        for launch in ways(ranks, node) {
+            validate_processes(&plan, &launch).unwrap_or_else(|invalid| panic!("{name}, {launch:?}: {invalid}"));
+            validated += 1;
+        }
+    }
+    println!("{validated} plans and ways to share buffers");
+    assert!(validated > 500);
+}
+
+#[test]
+fn built_in_algorithms_withstand_the_fuzzer_as_run() {
+    for (name, plan, ranks, node) in built_in(&[(3, 3), (4, 2)]) {
+        for sharing in [Sharing::Registered, Sharing::Staged] {
+            let run = as_run_by_processes(&plan, &ProcessLaunch::new(ranks, node, sharing)).expect("it is the plan");
+            for seed in 0..2 {
+                let outcome = Adversary::new(&run).attack(seed).expect("it is small");
+                assert!(!matches!(outcome, Outcome::Broken(_)), "{name}, {sharing:?}, seed {seed}: {outcome:?}");
+            }
+        }
+    }
+}
