@@ -4,7 +4,7 @@ use super::model::{self, Model};
 use super::pairing::{self, Pairs};
 use super::symmetry::Symmetry;
 use super::view::View;
-use super::{instances, layout, run, shape};
+use super::{instances, layout, run, shape, slices};
 use crate::plan::PlanTree;
 
 /// Where launches of a plan need no launch barrier.
@@ -94,7 +94,8 @@ fn of_view(view: View) -> LaunchBoundaries {
     }
     let Some(sizes) = model::sizes(view) else { return none };
     let symmetry = Symmetry::of(view, &pairs);
-    let sizes: Vec<_> = sizes.into_iter().chain(model::uneven_sizes(view, symmetry.as_ref())).collect();
+    let Ok(uneven) = slices::sizes(view, symmetry.as_ref()) else { return none };
+    let sizes: Vec<_> = sizes.into_iter().chain(uneven).collect();
     // At every size.
     let at_all = |symmetry: Option<&Symmetry>| {
         let mut facts = LaunchBoundaries::FREE;

@@ -10,7 +10,7 @@ use mscclpp_core::plan::Plan;
 
 use super::buffer::Shared;
 use super::nodes::sends;
-use crate::interpret::{Counters, Program, State};
+use crate::interpret::{Counters, Program, Space, State};
 use crate::passes::RankSchedule;
 use crate::passes::place_in_caller_memory::Placement;
 use crate::shm::Cells;
