@@ -21,7 +21,7 @@ use super::super::{Agent, Races};
 use super::{Ends, Order, Want, follows, last_accesses};
 
 /// Pairs of accesses of a rank's scratch that are compared at most, over all ranks; a plan with more is not looked into.
-const MOST_PAIRS: usize = 1 << 22;
+const MOST_PAIRS: usize = 1 << 18;
 
 /// The facts that a run has shown. A plan in which it has found races needs launch barriers everywhere.
 pub(in super::super::super) fn boundaries(mut races: Races) -> LaunchBoundaries {
