@@ -10,7 +10,7 @@ use super::buffers::DeviceSlice;
 use super::device::Device;
 use super::join::{Group, Memory};
 use super::memory::{DeviceMemory, MappedMemory, Storage};
-use super::nodes::{Markers, Wires};
+use super::nodes::{Ends, Markers, Wires};
 use super::proxy::{Failure, Proxies};
 use super::specialise::Specialised;
 use super::switch::{Groups, Multicasts, Switch, Window};
@@ -291,8 +291,9 @@ impl Part {
         let wires = match ways {
             Some(Ways { group, peers, markers }) => {
                 let far = group.far.as_ref().ok_or_else(|| Error::Internal("markers on one node".into()))?;
-                let plan = program.plan.hash() as u64;
-                Some(Wires::new(device, group.bootstrap(), (far, &group.stagings), plan, markers, &peers)?)
+                let ends = Ends::new(program, &group.nodes, group.rank);
+                let memories = (far, &group.stagings);
+                Some(Wires::new(device, group.bootstrap(), memories, &program.plan, markers, &peers, ends)?)
             }
             None => None,
         };

@@ -3,7 +3,7 @@
 mod peers;
 mod stall;
 
-pub use peers::{Cause, Interrupted};
+pub use peers::{Cause, Interrupted, LateData};
 pub(crate) use stall::path;
 pub use stall::{Blocked, Released, Stall, WaitsFor};
 
@@ -254,6 +254,9 @@ pub enum Error {
     /// A launch between processes that could not be finished.
     #[error(transparent)]
     Interrupted(Box<Interrupted>),
+    /// A plan that does not wait for what a rank of another node sends.
+    #[error(transparent)]
+    LateData(Box<LateData>),
     /// Ranks that call different things at the same time.
     #[error("call {number} of the group differs: rank {rank} calls {call}, rank {peer} calls {other}")]
     Mismatch {
@@ -351,6 +354,7 @@ impl Error {
                 Code::OutOfResources
             }
             Self::Interrupted(_) | Self::Lost { .. } | Self::Broken { .. } | Self::Group(_) => Code::LostRank,
+            Self::LateData(_) => Code::OpenEnd,
             Self::Mismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
             Self::NotResident { .. } => Code::NotResident,
             Self::NoPeerAccess { .. } => Code::NoPeerAccess,
@@ -400,6 +404,10 @@ impl Error {
             Self::NoStream { .. } => "launch on a stream of the world, from `World::stream`".into(),
             Self::Memory { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             Self::NoMemory { .. } => "send smaller messages, or use fewer ranks".into(),
+            Self::LateData(late) => format!(
+                "a flush frees the source and says nothing of the destination: let rank {} wait for a signal that rank {} sends over the same port channel behind the put",
+                late.rank, late.peer
+            ),
             Self::Mismatch { .. } => "make the same calls in the same order on all ranks".into(),
             Self::Busy => "give each thread a group of its own, or let one thread make all calls".into(),
             Self::DroppedBuffer { .. } => "drop shared buffers on all ranks at the same place".into(),

@@ -76,3 +76,42 @@ impl fmt::Display for Interrupted {
 }
 
 impl std::error::Error for Interrupted {}
+
+/// Data that a rank of another node put where no operation of the receiver waited for it, and that came when these had ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LateData {
+    /// The plan.
+    pub plan: String,
+    /// Which launch, counted from 1.
+    pub launch: u64,
+    /// The rank that it is for.
+    pub rank: u32,
+    /// The rank that sent it.
+    pub peer: u32,
+    /// Which memory: `input`, `output`, `scratch`.
+    pub memory: &'static str,
+    /// The operation that sent it, if that is known: `rank 0 / thread block 0 / operation 5 (put)`.
+    pub place: Option<String>,
+    /// The port channel that the operation names, as its rank numbers them.
+    pub channel: Option<u32>,
+}
+
+impl fmt::Display for LateData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { plan, launch, rank, peer, memory, place, channel } = self;
+        write!(
+            f,
+            "plan `{plan}`, launch {launch}: data from rank {peer} for the {memory} of rank {rank} arrived after the"
+        )?;
+        write!(f, " operations of rank {rank} had ended")?;
+        if let Some(place) = place {
+            write!(f, "; it was sent by {place}")?;
+        }
+        if let Some(channel) = channel {
+            write!(f, " over port channel {channel}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for LateData {}

@@ -98,7 +98,12 @@ pub(crate) enum Action {
 impl Action {
     /// Whether it goes through the proxy.
     pub(crate) fn is_port(self) -> bool {
-        matches!(self, Self::Port { .. } | Self::PortForward | Self::PortSignal | Self::Flush)
+        self.is_port_send() || self == Self::Flush
+    }
+
+    /// Whether the proxy sends data or signals for it.
+    pub(crate) fn is_port_send(self) -> bool {
+        matches!(self, Self::Port { .. } | Self::PortForward | Self::PortSignal)
     }
 }
 
@@ -171,6 +176,15 @@ impl Space {
     /// Whether it is a memory that the caller of a launch hands in.
     pub(crate) fn is_callers(self) -> bool {
         !matches!(self, Self::Scratch | Self::Packets)
+    }
+
+    /// What people call it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Input | Self::OwnInput => "input",
+            Self::Output | Self::OwnOutput => "output",
+            Self::Scratch | Self::Packets => "scratch",
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Drive<'d> {
     pub(super) lens: [u64; SLOTS],
     /// Whether what peers access of this rank lasts after the launch.
     pub(super) lasting: bool,
+    /// Whether ranks of other nodes were told that this one sends nothing more.
+    pub(super) has_sent: bool,
 }
 
 /// What keeps a launch's packets apart from those of launches before it.
@@ -63,7 +65,7 @@ struct Idle {
 
 impl Drive<'_> {
     /// # Errors
-    /// [`Error::Mismatch`], [`Error::Interrupted`], [`Error::DroppedBuffer`].
+    /// [`Error::Mismatch`], [`Error::Interrupted`], [`Error::LateData`], [`Error::DroppedBuffer`].
     pub(super) fn run(&mut self) -> Result<(), Error> {
         for (state, agent) in self.states.iter_mut().zip(self.context.agents.clone()) {
             *state = State::begin(self.number, self.context.program.agents[agent].start);
@@ -112,7 +114,7 @@ impl Drive<'_> {
             // Nobody waits for it, but reports are clearer.
             self.session.calls.finish(self.number);
         }
-        Ok(())
+        self.receive_rest()
     }
 
     /// Waits until all ranks have begun the launch, and so are through with those before it.
@@ -124,6 +126,7 @@ impl Drive<'_> {
             if (0..session.locals.len()).all(|place| place == session.me || session.is_compared(place)) {
                 return self.session.settle_nodes();
             }
+            self.keep_moving(&mut idle)?;
             self.wait(&mut idle, None)?;
         }
     }
@@ -162,6 +165,9 @@ impl Drive<'_> {
             pass.done &= launch.run(self.worker, code, state) == Step::Next;
             pass.progress |= state.at != before;
         }
+        if pass.done && !wires.is_empty() {
+            wires.end();
+        }
         if let Some(proxy) = self.context.proxy {
             let state = &mut self.states[agents.len()];
             let before = state.at;
@@ -170,6 +176,10 @@ impl Drive<'_> {
             pass.done &= self.context.counters.fifos[proxy].is_drained();
         }
         if !wires.is_empty() {
+            if !self.has_sent && self.have_passed(&self.context.last_sends) {
+                wires.send_ends(&self.context.sends_to);
+                self.has_sent = true;
+            }
             let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
             let pumped = pumped.map_err(|trouble| self.session.in_trouble(trouble))?;
             pass.progress |= pumped.progress;
@@ -178,13 +188,34 @@ impl Drive<'_> {
         Ok(pass)
     }
 
+    /// Sends and takes what goes to ranks of other nodes and comes from them, where none of the own thread blocks runs: others
+    /// may need that to get as far as this rank waits for.
+    #[inline]
+    fn keep_moving(&mut self, idle: &mut Idle) -> Result<(), Error> {
+        let wires = &self.session.wires;
+        if !wires.is_empty() {
+            let launch = launch(self.context, self.params, self.views, self.number, self.turn, false);
+            let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
+            if pumped.map_err(|trouble| self.session.in_trouble(trouble))?.progress {
+                *idle = Idle::default();
+            }
+        }
+        Ok(())
+    }
+
     /// Whether no own thread block visits a peer's buffers any more in this launch.
     #[inline]
     fn is_home(&self) -> bool {
+        self.have_passed(&self.context.last_visits)
+    }
+
+    /// Whether each own thread block is beyond an instruction, and the proxy has done what they asked for.
+    #[inline]
+    fn have_passed(&self, instrs: &[Option<u32>]) -> bool {
         let passed = |(state, last): (&State, &Option<u32>)| {
             last.is_none_or(|last| state.at.instr > last && !(state.loop_start..state.loop_end).contains(&last))
         };
-        self.states.iter().zip(&self.context.last_visits).all(passed)
+        self.states.iter().zip(instrs).all(passed)
             && self.context.proxy.is_none_or(|proxy| self.context.counters.fifos[proxy].is_drained())
     }
 
@@ -251,10 +282,26 @@ impl Drive<'_> {
             let place = self.context.finishes[at];
             while !self.session.calls.is_finished(place, self.number) {
                 self.compare()?;
+                self.keep_moving(&mut idle)?;
                 self.wait(&mut idle, None)?;
             }
         }
         Ok(())
+    }
+
+    /// Takes what ranks of other nodes have still to send in this launch, for which no operation of this rank waits.
+    fn receive_rest(&mut self) -> Result<(), Error> {
+        let mut idle = Idle::default();
+        while self.unended().next().is_some() {
+            self.keep_moving(&mut idle)?;
+            self.wait(&mut idle, None)?;
+        }
+        Ok(())
+    }
+
+    /// Ranks of other nodes that may still send something in this launch.
+    fn unended(&self) -> impl Iterator<Item = u32> {
+        self.session.wires.unended(&self.context.receives_from)
     }
 
     /// Passes a little time: spins at first, then lets others run, then sleeps. `closed`: how to look a last time whether a
@@ -308,7 +355,8 @@ impl Drive<'_> {
         }
     }
 
-    /// Ranks of the node that have not begun the launch, and those that have and did not say where they stand.
+    /// Ranks of the node that have not begun the launch, and those that have and did not say where they stand; if there are none
+    /// and only that is left to wait for, those of other nodes that may still send something.
     fn unheard(&self) -> (Vec<u32>, Vec<u32>) {
         let absent: Vec<u32> = self.absent().collect();
         let mut silent = Vec::new();
@@ -318,6 +366,9 @@ impl Drive<'_> {
             if !absent.contains(&rank) && !self.has_said(rank) && !through {
                 silent.push(rank);
             }
+        }
+        if absent.is_empty() && silent.is_empty() && self.session.wires.has_ended() {
+            silent.extend(self.unended());
         }
         (absent, silent)
     }

@@ -127,8 +127,8 @@ impl Executable {
     /// # Errors
     /// Before the call begins: [`Error::ElementType`], [`Error::InPlace`], [`Error::ReadOnlyInput`], [`Error::BufferSize`],
     /// [`Error::Busy`], [`Error::Broken`]. [`Error::Mismatch`] if a peer calls something else. [`Error::Interrupted`] if a peer
-    /// is gone, or nothing happens until the deadline; [`Error::DroppedBuffer`]. After these the group cannot go on, and the
-    /// output holds anything.
+    /// is gone, or nothing happens until the deadline; [`Error::LateData`] if the plan does not wait for what a rank of another
+    /// node sends; [`Error::DroppedBuffer`]. After these the group cannot go on, and the output holds anything.
     pub fn launch<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.check::<T>(false)?;
         if self.context.program.writes_input {
@@ -220,8 +220,22 @@ impl Executable {
             // From here on peers know the buffers.
             let revoke = Revoke { last, handed: &lender.handed, written, lens };
             let (id, lasting) = (*id, lender.lasting);
-            let mut drive =
-                Drive { session, context, params, views, states, worker, seen, number, id, turn, lens, lasting };
+            let has_sent = context.sends_to.is_empty();
+            let mut drive = Drive {
+                session,
+                context,
+                params,
+                views,
+                states,
+                worker,
+                seen,
+                number,
+                id,
+                turn,
+                lens,
+                lasting,
+                has_sent,
+            };
             drive.run()?;
             std::mem::forget(revoke);
             copies(drive.views, copy_out, false);

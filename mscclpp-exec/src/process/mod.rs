@@ -15,7 +15,8 @@
 //! A peer touches a caller's buffer only after it has seen that its owner began the launch (an operation that visits a peer's
 //! buffer waits for that), and the owner's launch returns only when all peers that touch the buffer have finished. This holds
 //! for every plan, wrong ones too, so between launches a [`SharedBuffer`] is an ordinary slice. If a launch fails, what
-//! it may write to is cut off from the peers before it returns: it is zero then.
+//! it may write to is cut off from the peers before it returns: it is zero then. Of what ranks of other nodes send in a launch
+//! nothing is under way any more when it has ended (`wire`).
 
 mod buffer;
 mod calls;
@@ -37,7 +38,7 @@ mod wire;
 pub use buffer::SharedBuffer;
 pub(crate) use connection::{Connection, Header};
 pub use launch::Executable;
-pub(crate) use nodes::{check_nodes, links};
+pub(crate) use nodes::{check_nodes, links, sends};
 pub use options::Options;
 pub(crate) use prepare::describe;
 pub use queue::{Finished, Pending, Queue};

@@ -34,6 +34,23 @@ pub(crate) fn check_nodes(program: &Program, nodes: &[u32]) -> Result<(), Error>
     Ok(())
 }
 
+/// Pairs of ranks on different nodes of which the first sends data or signals to the second.
+pub(crate) fn sends(program: &Program, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
+    let mut pairs = BTreeSet::new();
+    for code in &program.agents {
+        for instr in &program.instrs[code.start as usize..code.end as usize] {
+            if !instr.action.is_port_send() {
+                continue;
+            }
+            let signalled = program.ids(instr).iter().map(|&channel| program.channels[channel as usize].peer);
+            let ranks = program.dsts(instr).iter().map(|dst| dst.rank).chain(signalled);
+            let far = ranks.filter(|&rank| nodes.get(rank as usize) != nodes.get(code.rank as usize));
+            pairs.extend(far.map(|rank| (code.rank, rank)));
+        }
+    }
+    pairs
+}
+
 /// Pairs of ranks on different nodes of which one sends to the other or has a port channel to it, both ways round.
 pub(crate) fn links(program: &Program, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let channels = program.channels.iter().filter(|channel| channel.kind == ChannelKind::Port);

@@ -1,14 +1,16 @@
 //! What a group keeps of a plan on a rank.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
+use std::sync::{Arc, OnceLock};
 
+use mscclpp_core::check::{LaunchBoundaries, launch_boundaries};
 use mscclpp_core::plan::Plan;
 
 use super::buffer::Shared;
-use crate::interpret::{Counters, Program, State};
+use super::nodes::sends;
+use crate::interpret::{Counters, Program, Space, State};
 use crate::passes::RankSchedule;
 use crate::passes::place_in_caller_memory::Placement;
 use crate::shm::Cells;
@@ -32,6 +34,14 @@ pub(super) struct PlanContext {
     pub(super) finishes: Vec<usize>,
     /// By place: whose callers' buffers this rank accesses.
     pub(super) visits: Vec<usize>,
+    /// Ranks of other nodes that this one sends to, and those that send to it.
+    pub(super) sends_to: Vec<u32>,
+    pub(super) receives_from: Vec<u32>,
+    /// By own thread block: its last instruction for which the proxy sends anything.
+    pub(super) last_sends: Vec<Option<u32>>,
+    rank: u32,
+    /// What [`may_be_late`](Self::may_be_late) has found of scratch.
+    late_scratch: OnceLock<bool>,
     /// Whether peers only read what this rank hands in, and nothing else of it must last until they have finished: if they
     /// read copies, a launch need not wait for them.
     pub(super) is_read_only: bool,
@@ -51,13 +61,24 @@ pub(super) fn lines(program: &Program) -> usize {
 impl PlanContext {
     /// `cells`: [`lines`] lines, shared by the ranks of a node. `locals`: those ranks.
     pub(super) fn new(program: Program, rank: u32, locals: &[u32], nodes: &[u32], cells: Cells) -> Self {
+        let far = sends(&program, nodes);
         let schedule = RankSchedule::new(program, rank, nodes);
         let RankSchedule { program, agents, placement, awaited, finishes, last_visits, is_read_only } = schedule;
         let places = |of: &[bool]| {
             (0..locals.len()).filter(|&place| locals[place] != rank && of[locals[place] as usize]).collect()
         };
+        let last_sends = agents.clone().map(|agent| {
+            let code = &program.agents[agent];
+            (code.start..code.end).rev().find(|&at| program.instrs[at as usize].action.is_port_send())
+        });
+        let last_sends = last_sends.collect();
         Self {
             last_visits,
+            last_sends,
+            sends_to: far.iter().filter(|(from, _)| *from == rank).map(|&(_, to)| to).collect(),
+            receives_from: far.iter().filter(|(_, to)| *to == rank).map(|&(from, _)| from).collect(),
+            rank,
+            late_scratch: OnceLock::new(),
             awaited: places(&awaited),
             finishes: places(&finishes),
             visits: places(&placement.visits),
@@ -83,6 +104,25 @@ impl PlanContext {
         self.last.store(id, Relaxed);
         let uses_scratch = self.program.plain_scratch || self.program.shape.packets;
         (!before.is_multiple_of(2), before > 0 && last != id && uses_scratch)
+    }
+
+    /// Whether data that a port put brings to a memory of this rank may come when the rank's operations have ended. In what the
+    /// caller handed in it may not in any plan that is right. Packets say themselves that they are there. In scratch that nothing
+    /// reads it does no harm; in other scratch the plan must be proved, or an operation may have read what was there before.
+    #[cold]
+    pub(super) fn may_be_late(&self, space: Space) -> bool {
+        let reads = || {
+            let program = &self.program;
+            let instrs = program.agents.iter().flat_map(|code| &program.instrs[code.start as usize..code.end as usize]);
+            let mut srcs = instrs.flat_map(|instr| program.srcs(instr));
+            srcs.any(|src| src.rank == self.rank && src.space == Space::Scratch)
+        };
+        let is_proved = || launch_boundaries(&self.program.plan.tree()) != LaunchBoundaries::default();
+        match space {
+            Space::Packets => true,
+            Space::Scratch => *self.late_scratch.get_or_init(|| !reads() || is_proved()),
+            _ => false,
+        }
     }
 
     pub(super) fn is_of(&self, plan: &Plan) -> bool {

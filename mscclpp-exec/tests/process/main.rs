@@ -9,6 +9,7 @@ mod failures;
 mod group;
 #[path = "../common/port.rs"]
 mod port;
+mod ports;
 mod processes;
 mod reference;
 mod results;

@@ -10,6 +10,7 @@ use mscclpp_exec::process::{Executable, Transport};
 use mscclpp_exec::{Error, Message, algorithms};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::ports;
 use crate::results::{Reference, check_on, plan_on};
 use crate::spawn::{DEADLINE, Job, SHORT};
 
@@ -25,6 +26,9 @@ fn prepare(name: &str, transport: &Transport, message: Message) -> Executable {
 
 /// What a rank does in a role; see [`Job::start`].
 pub fn play(role: &str, transport: Transport) {
+    if ports::play(role, &transport) {
+        return;
+    }
     match role {
         "results" => results(&transport, transport.num_ranks()),
         "nodes" => results(&transport, 2),

@@ -9,7 +9,7 @@ use super::Group;
 use crate::cuda::buffers::DeviceSlice;
 use crate::cuda::driver::Export;
 use crate::cuda::memory::RemoteMemory;
-use crate::cuda::nodes::{Shown, Window};
+use crate::cuda::nodes::{Owner, Shown, Window};
 use crate::error::Error;
 
 /// Memory of a rank as this one reaches it.
@@ -54,12 +54,12 @@ pub(super) struct Exported {
 
 impl Group {
     /// Own allocations for the others.
-    pub(super) fn export(&self, slices: &[DeviceSlice]) -> Result<Exported, Error> {
+    pub(super) fn export(&self, slices: &[DeviceSlice], owner: Owner) -> Result<Exported, Error> {
         let own = self.members[self.rank as usize].process;
         let all_here = self.on_node().all(|(_, member)| member.process == own);
         let mut exported = Exported::default();
         for &slice in slices {
-            let shown = self.far.as_ref().map(|far| Arc::new(far.show(slice)));
+            let shown = self.far.as_ref().map(|far| Arc::new(far.show(slice, owner)));
             let number = shown.as_ref().map_or(0, |shown| shown.number());
             let DeviceSlice { address, bytes } = slice;
             let mut piece = Piece { address, bytes, ipc: Vec::new(), number };

@@ -10,6 +10,7 @@ use super::memory::Memory;
 use super::share::Traded;
 use super::{Group, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
+use crate::cuda::nodes::Owner;
 use crate::error::Error;
 
 /// Allocations of callers that the ranks have told each other of.
@@ -48,7 +49,7 @@ impl Group {
         };
         let ids = registration.new.clone();
         let registration = encode(&registration)?;
-        let Traded { memories, others } = self.trade("registration of buffers", new, &registration)?;
+        let Traded { memories, others } = self.trade("registration of buffers", new, Owner::Caller, &registration)?;
         let (mut all, mut kept) = (Vec::with_capacity(others.len()), Vec::new());
         for ((peer, memories), bytes) in (0_u32..).zip(memories).zip(others) {
             if peer == self.rank {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::memory::{Memory, Piece};
 use super::{Group, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
+use crate::cuda::nodes::Owner;
 use crate::error::Error;
 
 /// What a rank sends of its memories.
@@ -32,7 +33,7 @@ impl Group {
         self.share(text, mine.map(|()| Vec::new())).map(|_| ())
     }
 
-    /// A call in which every rank shares memories, each with its first address and bytes; each is a whole allocation. Returns
+    /// A call in which every rank shares memories of a plan, each with its first address and bytes; each is a whole allocation. Returns
     /// by rank where this one reaches them.
     ///
     /// # Errors
@@ -42,18 +43,19 @@ impl Group {
         text: &str,
         mine: Result<Vec<DeviceSlice>, Error>,
     ) -> Result<Vec<Vec<Memory>>, Error> {
-        Ok(self.trade(text, mine, &[])?.memories)
+        Ok(self.trade(text, mine, Owner::Plan, &[])?.memories)
     }
 
-    /// The same, with bytes beside them.
+    /// The same of any memories, with bytes beside them.
     pub(super) fn trade(
         &self,
         text: &str,
         mine: Result<Vec<DeviceSlice>, Error>,
+        owner: Owner,
         beside: &[u8],
     ) -> Result<Traded, Error> {
         self.check()?;
-        let offer = mine.and_then(|slices| self.export(&slices));
+        let offer = mine.and_then(|slices| self.export(&slices, owner));
         // Who cannot go on takes part all the same, or the others would wait for it.
         let (message, files) = match &offer {
             Ok(exported) => (Offer::Memories(exported.pieces.clone()), exported.files.as_slice()),

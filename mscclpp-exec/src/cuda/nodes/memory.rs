@@ -36,9 +36,18 @@ struct Inner {
     windows: Vec<Option<Place>>,
     free: Vec<usize>,
     /// Own ones, by the number that others know.
-    shown: BTreeMap<u64, DeviceSlice>,
+    shown: BTreeMap<u64, (DeviceSlice, Owner)>,
     /// Numbers that were given.
     numbers: u64,
+}
+
+/// Whose a memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cuda) enum Owner {
+    /// A launch's caller handed it in, and uses it between launches.
+    Caller,
+    /// It belongs to a plan: scratch and counters.
+    Plan,
 }
 
 /// A memory of another rank.
@@ -79,11 +88,11 @@ impl Memories {
     }
 
     /// Lets others write to a memory.
-    pub(in crate::cuda) fn show(self: &Arc<Self>, slice: DeviceSlice) -> Shown {
+    pub(in crate::cuda) fn show(self: &Arc<Self>, slice: DeviceSlice, owner: Owner) -> Shown {
         let mut inner = self.lock();
         inner.numbers += 1;
         let number = inner.numbers;
-        inner.shown.insert(number, slice);
+        inner.shown.insert(number, (slice, owner));
         Shown { memories: Arc::clone(self), number }
     }
 
@@ -124,9 +133,14 @@ impl Memories {
     /// The own address of bytes in a memory that was shown.
     pub(super) fn resolve(&self, number: u64, at: u64, bytes: u64) -> Option<u64> {
         let inner = self.lock();
-        let slice = inner.shown.get(&number)?;
+        let (slice, _) = inner.shown.get(&number)?;
         let end = at.checked_add(bytes)?;
         (end <= slice.bytes).then_some(slice.address + at)
+    }
+
+    /// Whose a memory is that was shown.
+    pub(super) fn owner(&self, number: u64) -> Option<Owner> {
+        self.lock().shown.get(&number).map(|&(_, owner)| owner)
     }
 }
 
@@ -182,14 +196,15 @@ mod tests {
     #[test]
     fn others_reach_what_is_shown_and_nothing_else() {
         let memories = Arc::new(Memories::default());
-        let shown = memories.show(DeviceSlice { address: 0x1000, bytes: 64 });
+        let shown = memories.show(DeviceSlice { address: 0x1000, bytes: 64 }, Owner::Plan);
         let number = shown.number();
         assert_eq!(memories.resolve(number, 8, 56), Some(0x1008));
         assert_eq!(memories.resolve(number, 8, 57), None);
         assert_eq!(memories.resolve(number, u64::MAX, 8), None);
         assert_eq!(memories.resolve(number + 1, 0, 1), None);
+        assert_eq!([number, number + 1].map(|number| memories.owner(number)), [Some(Owner::Plan), None]);
         drop(shown);
         assert_eq!(memories.resolve(number, 0, 1), None);
-        assert!(memories.show(DeviceSlice::EMPTY).number() > number, "numbers are not given twice");
+        assert!(memories.show(DeviceSlice::EMPTY, Owner::Caller).number() > number, "numbers are not given twice");
     }
 }

@@ -148,8 +148,8 @@ impl Shared {
             return Ok((true, None));
         }
         if let Some(wires) = &mut state.wires {
-            if wires.mark(rest.signal) {
-                return Ok((true, None));
+            if let Some(done) = wires.mark(rest.signal, state.begun) {
+                return Ok(if done { (true, None) } else { (served, Some(rest)) });
             }
             if is_far(rest.signal) {
                 rest.put = None;

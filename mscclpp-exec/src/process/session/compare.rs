@@ -109,6 +109,12 @@ impl Session {
                 self.give_up(&error);
                 error
             }
+            Trouble::Late(error) => {
+                self.give_up(&error);
+                // The ranks of other nodes learn what went wrong, not only that this one is gone.
+                self.bootstrap.abort(&error.to_string());
+                error
+            }
             Trouble::Differs { peer, own, other } => {
                 let error = self.differ(peer, self.number, own, other, None);
                 // Ranks that send to this node and wait for nobody there hear of it too.

@@ -33,6 +33,8 @@ pub(super) mod kind {
     pub(in super::super) const LEAVES: u64 = 4;
     /// The sender cannot go on.
     pub(in super::super) const GIVES_UP: u64 = 5;
+    /// The sender sends nothing more in the launch.
+    pub(in super::super) const END: u64 = 6;
 }
 
 impl Header for Frame {

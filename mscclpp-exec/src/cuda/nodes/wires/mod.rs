@@ -4,9 +4,11 @@
 //! there to the device; each side has two pieces for each way, so that copies and the network work at the same time. All that
 //! is sent to a rank arrives in the order of the requests, and a signal is written behind the data on the same stream.
 //!
-//! Messages say to which launch they belong. What belongs to a launch that the own device has not begun stays in the connection;
-//! data of one that it has finished is thrown away, as nobody waited for it. So a rank's memory is written to while it is in
-//! the launch, and at no other time.
+//! Messages say to which launch they belong. What belongs to a launch that the own device has not begun stays in the connection.
+//! A launch ends when nothing of it can come any more, at the latest when the ends of all senders have come (`ends`), and until
+//! then all is taken. So a rank's memory is written to while it is in the launch, and at no other time, and no sender is held up
+//! by a rank that has ended it. Data that comes when the device's operations have ended is written to scratch, where it does no
+//! harm; what callers have handed in is never written to then: that is an error.
 
 mod frame;
 mod receive;
@@ -18,9 +20,12 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mscclpp_core::plan::Plan;
+
 use self::frame::{Frame, kind};
 pub(in crate::cuda) use self::send::Put;
 use self::wire::{Lost, Wire};
+use super::ends::Ends;
 use super::memory::Memories;
 use super::staging::{Piece, Stagings};
 use crate::bootstrap::Bootstrap;
@@ -48,14 +53,17 @@ pub(in crate::cuda) struct Wires {
     memories: Arc<Memories>,
     /// What arrives is copied here.
     stream: Handle,
-    plan: u64,
+    plan: Plan,
     markers: Markers,
+    ends: Ends,
     /// Launches that the device has begun, and finished.
     begun: u64,
     ended: u64,
+    /// Whether the device has finished its part of a launch that has not ended.
+    is_closing: bool,
     wires: Vec<Wire>,
-    /// Copies to the device, in their order: what is done after them, and from which piece.
-    arriving: VecDeque<(Handle, Piece)>,
+    /// What was put on the stream, in its order: an event behind it, and the piece that it is copied from.
+    arriving: VecDeque<(Handle, Option<Piece>)>,
     /// Signals that were written to each counter.
     signalled: BTreeMap<u64, u64>,
     /// Whether others were told that this rank sends nothing more.
@@ -70,9 +78,10 @@ impl Wires {
         device: &Device,
         bootstrap: &Arc<Bootstrap>,
         (memories, stagings): (&Arc<Memories>, &Stagings),
-        plan: u64,
+        plan: &Plan,
         markers: Markers,
         peers: &[u32],
+        ends: Ends,
     ) -> driver::Result<Self> {
         let driver = device.driver().clone();
         let wire = |&peer: &u32| {
@@ -82,6 +91,7 @@ impl Wires {
                 staging: stagings.of(peer, &driver)?,
                 outgoing: VecDeque::new(),
                 incoming: None,
+                ended: 0,
                 has_left: false,
                 lost: None,
             })
@@ -92,10 +102,12 @@ impl Wires {
             driver,
             bootstrap: Arc::clone(bootstrap),
             memories: Arc::clone(memories),
-            plan,
+            plan: plan.clone(),
             markers,
+            ends,
             begun: 0,
             ended: 0,
+            is_closing: false,
             wires,
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),
@@ -121,17 +133,31 @@ impl Wires {
         Ok(())
     }
 
-    /// If a signal is one of the markers, notes what it says.
-    pub(in crate::cuda) fn mark(&mut self, signal: u64) -> bool {
+    /// If a signal is one of the markers, notes what it says; whether that is done. The end of a launch is when nothing of it
+    /// can come any more. `after`: the batch of the proxy to which what was asked for before belongs, all of which is queued.
+    pub(in crate::cuda) fn mark(&mut self, signal: u64, after: u64) -> Option<bool> {
         if signal == self.markers.begin {
             self.begun += 1;
             self.still = Patience::new(STILL);
-        } else if signal == self.markers.end {
-            self.ended = self.begun;
-        } else {
-            return false;
+            return Some(true);
         }
-        true
+        if signal != self.markers.end {
+            return None;
+        }
+        if !std::mem::replace(&mut self.is_closing, true) {
+            self.send_ends(after);
+        }
+        let is_ended = |wire: &Wire| wire.ended >= self.begun || !self.ends.from.contains(&wire.peer);
+        let done = self.wires.iter().all(is_ended) && (self.ends.from.is_empty() || self.arriving.is_empty());
+        if done {
+            (self.ended, self.is_closing) = (self.begun, false);
+        }
+        Some(done)
+    }
+
+    /// What the others call the plan.
+    fn key(&self) -> u64 {
+        self.plan.hash() as u64
     }
 
     /// Whether the device is in a launch.
@@ -198,7 +224,7 @@ impl Wires {
             return;
         }
         let kind = if in_order && self.is_idle() { kind::LEAVES } else { kind::GIVES_UP };
-        let frame = Frame { plan: self.plan, launch: self.begun, kind, memory: 0, at: 0, bytes: 0 };
+        let frame = Frame { plan: self.key(), launch: self.begun, kind, memory: 0, at: 0, bytes: 0 };
         for wire in &mut self.wires {
             let Some(connection) = &mut wire.connection else { continue };
             // Behind a part of a message nothing can be said; who reads there finds the end.

@@ -3,9 +3,11 @@
 use super::Wires;
 use super::frame::{Frame, kind, malformed};
 use super::wire::{Incoming, Lost};
-use crate::cuda::driver;
+use crate::cuda::driver::{self, Driver, Handle};
+use crate::cuda::nodes::memory::Owner;
 use crate::cuda::nodes::staging::{PIECE, Piece, Way};
 use crate::cuda::proxy::Failure;
+use crate::error::{Error, LateData};
 use crate::process::Header;
 
 impl Wires {
@@ -25,7 +27,7 @@ impl Wires {
 
     /// Takes what has come from a rank for launches that the device has begun.
     pub(super) fn take(&mut self, at: usize) -> Result<bool, Failure> {
-        let mut progress = false;
+        let (mut progress, key) = (false, self.key());
         loop {
             let wire = &mut self.wires[at];
             let Some(connection) = &mut wire.connection else { break };
@@ -42,7 +44,7 @@ impl Wires {
             }
             let Some(incoming) = &mut wire.incoming else { break };
             let frame = incoming.frame;
-            if frame.plan != self.plan || frame.bytes() > PIECE {
+            if frame.plan != key || frame.bytes() > PIECE {
                 return Err(malformed(wire.peer, &frame));
             }
             if frame.launch > self.begun {
@@ -78,27 +80,24 @@ impl Wires {
 
     /// Does what a message says, whose bytes are in a piece.
     fn accept(&mut self, at: usize, frame: Frame, piece: Option<Piece>) -> Result<(), Failure> {
-        let Frame { kind, launch, memory, at: first, bytes, .. } = frame;
+        let Frame { kind, memory, at: first, bytes, .. } = frame;
         let peer = self.wires[at].peer;
         let malformed = || malformed(peer, &frame);
-        let is_late = launch <= self.ended;
+        if matches!(kind, kind::DATA | kind::ZEROS) {
+            self.refuse_late(peer, &frame)?;
+        }
         match kind {
-            // Nobody has waited for it.
-            kind::DATA | kind::ZEROS if is_late => {}
             kind::DATA => {
                 let to = self.memories.resolve(memory, first, bytes).ok_or_else(malformed)?;
                 let piece = piece.ok_or_else(malformed)?;
-                let event = self.driver.create_event()?;
-                let copied = self.driver.copy(to, piece.device(), bytes, self.stream);
-                let copied = copied.and_then(|()| self.driver.record(event, self.stream));
-                // Not free for others, even if it is not known when it is done.
-                self.arriving.push_back((event, piece));
-                copied?;
+                let from = piece.device();
+                self.arrive(Some(piece), |driver, stream| driver.copy(to, from, bytes, stream))?;
             }
             kind::ZEROS => {
                 let to = self.memories.resolve(memory, first, bytes).ok_or_else(malformed)?;
-                self.driver.zero_on(to, bytes, self.stream)?;
+                self.arrive(None, |driver, stream| driver.zero_on(to, bytes, stream))?;
             }
+            kind::END => self.wires[at].ended = frame.launch,
             kind::SIGNAL => {
                 let counter = self.memories.resolve(memory, first, 8).filter(|counter| counter.is_multiple_of(8));
                 let counter = counter.ok_or_else(malformed)?;
@@ -112,5 +111,42 @@ impl Wires {
             _ => return Err(malformed()),
         }
         Ok(())
+    }
+
+    /// Puts something on the stream, and keeps its piece until that is done.
+    fn arrive(
+        &mut self,
+        piece: Option<Piece>,
+        put: impl FnOnce(&dyn Driver, Handle) -> driver::Result<()>,
+    ) -> driver::Result<()> {
+        let event = self.driver.create_event()?;
+        let done = put(&*self.driver, self.stream).and_then(|()| self.driver.record(event, self.stream));
+        // Not free for others, even if it is not known when it is done.
+        self.arriving.push_back((event, piece));
+        done
+    }
+
+    /// # Errors
+    /// [`Error::LateData`] for data that comes when the device's operations of its launch have ended, if that makes the plan wrong:
+    /// what callers hand in may not be written to any more then.
+    fn refuse_late(&self, peer: u32, frame: &Frame) -> Result<(), Failure> {
+        let is_over = frame.launch <= self.ended;
+        let owner = self.memories.owner(frame.memory);
+        let harms = owner == Some(Owner::Caller) || !self.ends.scratch_may_be_late;
+        if !is_over && !(self.is_closing && harms) {
+            return Ok(());
+        }
+        let error = Error::LateData(Box::new(LateData {
+            plan: self.plan.name().to_owned(),
+            launch: frame.launch,
+            rank: self.bootstrap.rank(),
+            peer,
+            memory: if owner == Some(Owner::Caller) { "input or output" } else { "scratch" },
+            place: None,
+            channel: None,
+        }));
+        // The others learn what went wrong, not only that this rank is gone.
+        self.bootstrap.abort(&error.to_string());
+        Err(error.into())
     }
 }

@@ -39,7 +39,15 @@ impl Wires {
     }
 
     fn frame(&self, kind: u64, target: Target, bytes: u64) -> Frame {
-        Frame { plan: self.plan, launch: self.begun, kind, memory: target.number, at: target.at, bytes }
+        Frame { plan: self.key(), launch: self.begun, kind, memory: target.number, at: target.at, bytes }
+    }
+
+    /// Says behind everything before it that nothing follows in the launch, to those who wait for that.
+    pub(super) fn send_ends(&mut self, after: u64) {
+        let frame = Frame { plan: self.key(), launch: self.begun, kind: kind::END, memory: 0, at: 0, bytes: 0 };
+        for wire in self.wires.iter_mut().filter(|wire| self.ends.to.contains(&wire.peer)) {
+            wire.outgoing.push_back(Outgoing { frame, piece: None, after, begun: false, sent: 0 });
+        }
     }
 
     /// A copy to memory of another node, none of which is staged yet.

@@ -22,6 +22,8 @@ pub(super) struct Wire {
     pub(super) staging: Arc<Staging>,
     pub(super) outgoing: VecDeque<Outgoing>,
     pub(super) incoming: Option<Incoming>,
+    /// The last launch of which the rank has said that it sends nothing more.
+    pub(super) ended: u64,
     /// The rank has left in order.
     pub(super) has_left: bool,
     /// That the rank has given up, or is gone, and how long a better reason is waited for.
