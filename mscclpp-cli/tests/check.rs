@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::plans::{good, stalling, text};
+use common::plans::{across_nodes, good, relaxed_close, stalling, text};
 use common::{mscclpp, mscclpp_reading};
 
 #[test]
@@ -236,4 +236,26 @@ fn a_device_has_room_for_so_much() {
     assert!(run.stdout.contains("has room for 64") && run.stdout.contains("M0209"), "{}", run.stdout);
     let run = mscclpp(["check", "allreduce_ring", "--device", "abacus"]).ends_with(2);
     assert!(run.stderr.contains("expected one of a100"), "{}", run.stderr);
+}
+
+#[test]
+fn memory_channel_across_nodes_is_refused() {
+    let run = mscclpp_reading(["check", "-"], &text(&across_nodes())).ends_with(1);
+    assert!(run.stdout.contains("M0225 across-nodes") && run.stdout.contains("on node 1"), "{}", run.stdout);
+    mscclpp_reading(["check", "-", "--allow", "across-nodes"], &text(&across_nodes())).ends_with(2);
+}
+
+#[test]
+fn plan_that_needs_launch_barrier_is_warned_of_for_reference() {
+    let plan = text(&relaxed_close());
+    let run = mscclpp_reading(["check", "-"], &plan).succeeds();
+    assert_eq!(run.stderr, "");
+    let run = mscclpp_reading(["check", "-", "--device", "mscclpp"], &plan).succeeds();
+    assert!(run.stderr.contains("the reference has no launch barrier"), "{}", run.stderr);
+    let run = mscclpp_reading(["check", "-", "--device", "mscclpp", "--strict"], &plan).ends_with(1);
+    assert!(run.stdout.contains("neither of them relaxed"), "{}", run.stdout);
+    let run = mscclpp_reading(["plan", "export", "-", "--target", "mscclpp"], &plan).succeeds();
+    assert!(run.stderr.contains("the reference has no launch barrier"), "{}", run.stderr);
+    let run = mscclpp_reading(["check", "-", "--device", "mscclpp", "--strict"], &text(&good())).succeeds();
+    assert_eq!(run.stderr, "");
 }

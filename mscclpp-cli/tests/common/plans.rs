@@ -30,6 +30,24 @@ pub(crate) fn good() -> PlanTree {
     swap(CollectiveKind::SendRecv, |_| ())
 }
 
+/// The same with one rank per node, though its channels are memory channels.
+pub(crate) fn across_nodes() -> PlanTree {
+    PlanTree { ranks_per_node: 1, ..good() }
+}
+
+/// The same, but the last signals and waits are relaxed.
+pub(crate) fn relaxed_close() -> PlanTree {
+    let mut plan = good();
+    for op in plan.ranks.iter_mut().flat_map(|rank| &mut rank.blocks[0].ops) {
+        op.kind = match op.kind {
+            OpKind::Signal => OpKind::RelaxedSignal,
+            OpKind::Wait => OpKind::RelaxedWait,
+            other => other,
+        };
+    }
+    plan
+}
+
 /// The same under the name `test`, which promises nothing.
 pub(crate) fn unverified() -> PlanTree {
     swap(CollectiveKind::Test { input: 1, output: 1 }, |_| ())

@@ -1,7 +1,8 @@
 //! What happens between the launches of a rank, and at the end of all.
 
 use super::Failure;
-use super::machine::{Machine, Step, Thread};
+use super::machine::{Machine, Step, Thread, Touch, settled};
+use super::memory::Write;
 use super::program::{Action, Role};
 use super::value::{rubbish, token};
 
@@ -52,6 +53,7 @@ impl Machine<'_> {
         }
         let state = &mut self.ranks[rank as usize];
         (state.launch, state.started, state.running) = (launch, self.time, running);
+        state.begin = Some(clock);
         if running == 0 {
             state.ended = launch;
             return Step::On;
@@ -70,13 +72,18 @@ impl Machine<'_> {
                 self.actors[caller].clock.join(&clock);
             }
         }
+        let Self { memory, actors, ranks, rank_of, launch_barriers, .. } = self;
+        let (clock, first_caller) = (&actors[caller].clock, program.first_caller);
+        let touch = Touch { by: caller as u32, launch, since: 0, port: false };
         for cell in tables.memory.0..tables.memory.1 {
-            self.memory[cell as usize].settle();
+            let is_settled =
+                |write: &Write| *launch_barriers || settled(write, touch, clock, ranks, rank_of, first_caller);
+            memory[cell as usize].settle(is_settled);
         }
         let chunk = self.scale.chunk;
         let ranks = program.ranks.len();
         for cell in 0..u64::from(tables.outputs) * chunk {
-            let found = self.memory[(tables.output + cell as u32) as usize].last().map_or(0, |write| write.value);
+            let found = self.seen_by_caller(touch, tables.output + cell as u32);
             if let Some(results) = &mut self.results {
                 results[(launch - 1) as usize * ranks + rank as usize].push(found);
                 continue;
@@ -95,7 +102,7 @@ impl Machine<'_> {
             return;
         }
         for cell in 0..u64::from(tables.inputs) * chunk {
-            let found = self.memory[(tables.input + cell as u32) as usize].last().map_or(0, |write| write.value);
+            let found = self.seen_by_caller(touch, tables.input + cell as u32);
             let expected = token(launch, rank, cell);
             if found != expected {
                 self.failure = Some(Failure::Wrong {
@@ -107,6 +114,14 @@ impl Machine<'_> {
                 });
                 return;
             }
+        }
+    }
+
+    /// What a caller finds in a cell.
+    fn seen_by_caller(&mut self, touch: Touch, place: u32) -> u64 {
+        match self.launch_barriers {
+            true => self.memory[place as usize].last().map_or(0, |write| write.value),
+            false => self.read(touch, place).0.0,
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Machine<'p> {
     pub(super) program: &'p Program,
     pub(super) scale: Scale,
     pub(super) launches: u32,
+    /// Whether a launch barrier makes everything visible between launches.
+    pub(super) launch_barriers: bool,
     /// Whether inputs must survive.
     pub(super) keeps_inputs: bool,
     pub(super) random: Random,
@@ -73,6 +75,9 @@ pub(super) struct Counter {
     /// What every signal tells, together with those before it, until it is waited for.
     pub(super) words: Vec<Option<Clock>>,
     pub(super) last: Option<Clock>,
+    /// What every signal tells even where it is relaxed, together with those before it: what was visible to its rank when the
+    /// rank's launch began. Without barriers only.
+    pub(super) begins: Vec<Clock>,
     pub(super) waiting: Vec<u32>,
 }
 
@@ -123,6 +128,8 @@ pub(super) struct RankState {
     pub(super) ended: u32,
     /// When it began.
     pub(super) started: u64,
+    /// What was visible to it then, which the end of its last kernel made visible to whoever hears that it has begun.
+    pub(super) begin: Option<Clock>,
     /// Threads that are not done.
     pub(super) running: u32,
 }
@@ -184,6 +191,7 @@ impl<'p> Machine<'p> {
             program,
             scale: *scale,
             launches,
+            launch_barriers: true,
             keeps_inputs: !plan.collective.in_place && !is_free(plan),
             random: Random(0),
             schedule,
@@ -353,7 +361,7 @@ impl<'p> Machine<'p> {
     }
 
     /// Reads a cell: anything that may be seen. Its value, its flag, and of how many it was one.
-    fn read(&mut self, touch: Touch, place: u32) -> ((u64, u32), usize) {
+    pub(super) fn read(&mut self, touch: Touch, place: u32) -> ((u64, u32), usize) {
         let Self { memory, actors, ranks, rank_of, program, random, .. } = self;
         let cell = &mut memory[place as usize];
         let clock = &actors[touch.by as usize].clock;
@@ -406,7 +414,7 @@ impl<'p> Machine<'p> {
 }
 
 /// Whether somebody who touches a cell must know of a write there.
-fn settled(
+pub(super) fn settled(
     write: &Write,
     touch: Touch,
     clock: &Clock,

@@ -58,8 +58,8 @@ impl Cell {
         }
     }
 
-    /// Everything written so far has reached the memory.
-    pub(super) fn settle(&mut self) {
-        self.writes.iter_mut().for_each(|write| write.arrived = true);
+    /// Of what was written so far, this has reached the memory.
+    pub(super) fn settle(&mut self, settled: impl Fn(&Write) -> bool) {
+        self.writes.iter_mut().filter(|write| settled(write)).for_each(|write| write.arrived = true);
     }
 }

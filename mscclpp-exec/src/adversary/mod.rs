@@ -20,6 +20,9 @@
 //!   same scratch as plain data, packet `k` over cells `2k` and `2k + 1`, if a plan has both.
 //! * **Launches.** A rank starts its next launch when its own blocks are done. In between its caller checks the outputs,
 //!   writes new inputs and often rubbish to the outputs.
+//!   Between launches stands a launch barrier, as far as memory goes: a kernel that starts sees what was written before, and
+//!   so does a caller. [`Adversary::without_barriers`] takes that away: then the end of a kernel makes visible what that
+//!   kernel had written and seen, to its own rank and to whoever hears that the rank has begun again, and nothing else.
 //! * **Switch channels** read and write every member's memory, element by element.
 //! * **Orders of execution** that starve somebody: a rank, a block, a thread, all ports, the callers.
 //!
@@ -74,6 +77,7 @@ pub struct Adversary<'p> {
     launches: u32,
     most_steps: u64,
     focus: Option<(u32, u32)>,
+    barriers: bool,
 }
 
 /// How an attack came out.
@@ -93,7 +97,7 @@ pub enum Outcome {
 impl<'p> Adversary<'p> {
     /// An adversary of a plan: three launches in a row, 20 million steps at most.
     pub fn new(plan: &'p PlanTree) -> Self {
-        Self { plan, launches: 3, most_steps: 20_000_000, focus: None }
+        Self { plan, launches: 3, most_steps: 20_000_000, focus: None, barriers: true }
     }
 
     /// With another number of launches.
@@ -115,6 +119,15 @@ impl<'p> Adversary<'p> {
     #[must_use]
     pub fn focus(mut self, rank: u32, block: u32) -> Self {
         self.focus = Some((rank, block));
+        self
+    }
+
+    /// Without launch barriers: what a rank's kernel or caller sees of others' writes is what signals, waits and the ends of
+    /// kernels make visible. What [`launch_boundaries`](mscclpp_core::check::launch_boundaries) says can start and end without a
+    /// barrier withstands that.
+    #[must_use]
+    pub fn without_barriers(mut self) -> Self {
+        self.barriers = false;
         self
     }
 
@@ -140,7 +153,8 @@ impl<'p> Adversary<'p> {
         } else {
             None
         };
-        let machine = Machine::new(self.plan, &program, &scale, self.launches, random, example, self.focus);
+        let mut machine = Machine::new(self.plan, &program, &scale, self.launches, random, example, self.focus);
+        machine.launch_barriers = self.barriers;
         Ok(machine.run(most_steps))
     }
 

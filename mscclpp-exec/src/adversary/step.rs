@@ -71,7 +71,8 @@ impl Machine<'_> {
         let (start, len) = transfer.window(state.window);
         let (element, at, cells) = next_element(transfer, len, state.done, thread, code.threads)?;
         let rank = &self.ranks[code.rank as usize];
-        let touch = Touch { by: actor, launch: rank.launch, since: rank.started, port: false };
+        let since = if self.launch_barriers { rank.started } else { 0 };
+        let touch = Touch { by: actor, launch: rank.launch, since, port: false };
         if let Err(cell) = self.element(touch, transfer, start + at, cells) {
             self.packets.entry(cell).or_default().push(actor);
             return Some(Step::Off);
@@ -93,6 +94,9 @@ impl Machine<'_> {
         let word = counter.words[ticket as usize - 1].take();
         if let Some(word) = word.filter(|_| !relaxed) {
             self.actors[actor as usize].clock.join(&word);
+        }
+        if let Some(begin) = counter.begins.get(ticket as usize - 1) {
+            self.actors[actor as usize].clock.join(begin);
         }
         None
     }
@@ -139,8 +143,15 @@ impl Machine<'_> {
     pub(super) fn signal(&mut self, actor: u32, end: u32, relaxed: bool) {
         let word = (!relaxed).then(|| self.word(actor));
         let Some(pair) = self.program.ends[end as usize].pair else { return };
+        let begin = self.ranks[self.rank_of[actor as usize] as usize].begin.clone().filter(|_| !self.launch_barriers);
         let counter = &mut self.counters[pair as usize];
         counter.arrived += 1;
+        if let Some(mut begin) = begin {
+            if let Some(last) = counter.begins.last() {
+                begin.join(last);
+            }
+            counter.begins.push(begin);
+        }
         if let Some(mut word) = word {
             if let Some(last) = &counter.last {
                 word.join(last);

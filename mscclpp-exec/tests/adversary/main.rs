@@ -3,6 +3,7 @@
 //! `conformance/tests/adversary.rs` says the same of the reference system's plans.
 
 mod attack;
+mod boundaries;
 #[path = "../corpus/mod.rs"]
 mod corpus;
 mod faults;
@@ -15,6 +16,8 @@ mod testing;
 
 use attack::{attack_all, limit};
 use corpus::shipped;
+use mscclpp_core::check::launch_boundaries;
+use mscclpp_exec::adversary::Adversary;
 // `testing` finds these where the core has them.
 use mscclpp_core::{collective, origin, plan, spec, trace, vocab};
 
@@ -24,4 +27,24 @@ fn shipped_algorithms_withstand() {
     let (broken, attacked, attacks) = attack_all(&plans, limit(500));
     println!("{attacked} plans, {attacks} attacks");
     assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));
+}
+
+/// Plans that need no launch barrier are right without any, and of those that do some break.
+#[test]
+fn shipped_algorithms_withstand_without_barriers_they_do_not_need() {
+    let plans = shipped(&[(2, 2), (3, 3), (4, 4), (4, 2)], 1);
+    let (mut free, mut lines, mut broken) = (0, Vec::new(), Vec::new());
+    for corpus::Named { name, plan } in &plans {
+        let facts = launch_boundaries(plan);
+        lines.push(format!("{name}: {facts:?}"));
+        if corpus::size(plan) > limit(300) || !facts.can_start_without_barrier || !facts.can_end_without_barrier {
+            continue;
+        }
+        free += 1;
+        let found = Adversary::new(plan).without_barriers().hunt(0..attack::seeds(4)).expect("it can be run");
+        broken.extend(found.map(|(seed, failure)| format!("{name}, seed {seed}: {failure}")));
+    }
+    println!("{}\n{free} of {} attacked", lines.join("\n"), plans.len());
+    assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));
+    assert!(free > 0);
 }

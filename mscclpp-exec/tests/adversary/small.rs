@@ -1,6 +1,6 @@
 //! Small plans of random events: what the checker accepts does the same in every order.
 
-use mscclpp_core::check::check;
+use mscclpp_core::check::{check, launch_boundaries};
 use mscclpp_core::plan::PlanTree;
 use mscclpp_exec::adversary::{Adversary, Outcome};
 
@@ -105,9 +105,16 @@ impl Script {
             8 => self.both(rank, "barrier#0=2", random),
             9 => {
                 sync(self, rank, block, random);
-                let name = random.of(&["pws", "pwsf"]);
+                let name = random.of(&["pws", "pwsf", "put"]);
                 self.add(rank, block, format!("{name}.p#{port} {local}{a} > r{}:{b}", random.of(&["0", "2"])));
-                self.add(1 - rank, other, format!("wait.p#{port}"));
+                // What is put alone is flushed, and reported by its channel or another one.
+                let by = if name == "put" { random.of(&["p#0", "p#1", "m#0", "m#1"]) } else { "" };
+                if name == "put" {
+                    self.add(rank, block, format!("flush.p#{port}"));
+                    sync(self, rank, block, random);
+                    self.add(rank, block, format!("signal.{by}"));
+                }
+                self.add(1 - rank, other, if by.is_empty() { format!("wait.p#{port}") } else { format!("wait.{by}") });
                 sync(self, 1 - rank, other, random);
             }
             10 if random.below(2) == 0 => {
@@ -281,8 +288,12 @@ impl Script {
 }
 
 fn attack(plan: &PlanTree, seeds: u64) -> Option<String> {
+    attack_with(Adversary::new(plan), seeds)
+}
+
+fn attack_with(adversary: Adversary, seeds: u64) -> Option<String> {
     for seed in 0..seeds {
-        match Adversary::new(plan).attack(seed).expect("it can be run") {
+        match adversary.attack(seed).expect("it can be run") {
             Outcome::Broken(failure) => return Some(format!("seed {seed}: {failure}")),
             Outcome::Withstood { unordered: 0 } | Outcome::Undecided => {}
             Outcome::Withstood { unordered } => return Some(format!("seed {seed}: {unordered} unordered accesses")),
@@ -314,4 +325,35 @@ fn accepted_small_plans_withstand() {
     }
     println!("{accepted} of {scripts} accepted");
     assert!(broken.is_empty(), "{} of {accepted} accepted plans\n{}", broken.len(), broken.join("\n"));
+}
+
+#[test]
+fn plans_that_need_no_barrier_withstand_without() {
+    let (mut accepted, mut free, mut broken_else, mut broken) = (0, 0, 0, Vec::new());
+    let first = number("MSCCLPP_FIRST", 0);
+    let scripts = number("MSCCLPP_SCRIPTS", 2000);
+    for script in first..first + scripts {
+        let script = Script::random(&mut Random(script));
+        let plan = script.plan();
+        if !check(&plan).is_empty() {
+            continue;
+        }
+        accepted += 1;
+        let facts = |plan: &PlanTree| {
+            let facts = launch_boundaries(plan);
+            check(plan).is_empty() && facts.can_start_without_barrier && facts.can_end_without_barrier
+        };
+        let attack = |plan: &PlanTree, seeds: u64| attack_with(Adversary::new(plan).without_barriers(), seeds);
+        match (facts(&plan), attack(&plan, seeds(8))) {
+            (true, None) => free += 1,
+            (true, Some(_)) => {
+                let small = script.shrink(|plan| facts(plan) && attack(plan, seeds(8).max(60)).is_some());
+                broken.push(format!("{:?}: {:?}", small.texts, attack(&small.plan(), 1000)));
+            }
+            (false, how) => broken_else += u64::from(how.is_some()),
+        }
+    }
+    println!("{accepted} of {scripts} accepted, {free} need no barrier; {broken_else} others break without");
+    assert!(broken.is_empty(), "{} of {accepted} accepted plans\n{}", broken.len(), broken.join("\n"));
+    assert!(free > 0 && broken_else > 0);
 }

@@ -93,8 +93,9 @@ impl Races<'_, '_> {
                 }
             } else if write != fine_write {
                 let old = &self.accesses[write as usize];
-                // What an order of execution is worth for packets: their flags make them visible.
-                let known = match packets {
+                // What an order of execution is worth for packets: those that were found by their flags have landed. Others
+                // may land after what is written over them.
+                let known = match packets && self.is_found(atom) {
                     true => clocks.over(state.knows, ring.moved(old.agent, away)),
                     false => clocks.seen(state.knows, ring.moved(old.agent, away)),
                 };
@@ -139,6 +140,12 @@ impl Races<'_, '_> {
             access.carries = self.written(by, step, effect, turn);
         }
         self.keep(access, epoch);
+    }
+
+    /// Whether a block has read the packets that were last written to an atom, and waited for their flags.
+    pub(super) fn is_found(&self, atom: usize) -> bool {
+        let by_block = |read: u32| (self.ring.own(self.accesses[read as usize].agent).0 as usize) < self.blocks;
+        !self.rewritten.contains(&atom) && self.cells.reads(atom).any(by_block)
     }
 
     /// Keeps an access for those that come after it, by an agent whose last block sync was at a turn.

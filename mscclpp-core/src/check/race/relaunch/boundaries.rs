@@ -21,7 +21,7 @@ use super::super::{Agent, Races};
 use super::{Ends, Order, Want, follows, last_accesses};
 
 /// Pairs of accesses of a rank's scratch that are compared at most, over all ranks; a plan with more is not looked into.
-const MOST_PAIRS: usize = 1 << 22;
+const MOST_PAIRS: usize = 1 << 18;
 
 /// The facts that a run has shown. A plan in which it has found races needs launch barriers everywhere.
 pub(in super::super::super) fn boundaries(mut races: Races) -> LaunchBoundaries {
@@ -40,12 +40,8 @@ pub(in super::super::super) fn boundaries(mut races: Races) -> LaunchBoundaries 
 
 /// What is wanted of an access of an atom that lies between it and a launch barrier's place.
 fn want(races: &Races, atom: usize, access: &Access) -> Want {
-    let is_read_packet = || {
-        let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
-        let packets = races.model.atoms.memory(atom).1 == Space::Packets;
-        packets && !races.rewritten.contains(&atom) && races.cells.reads(atom).any(by_block)
-    };
-    if !access.write || is_read_packet() { Want::Over } else { Want::Visible }
+    let is_packet = races.model.atoms.memory(atom).1 == Space::Packets;
+    if !access.write || is_packet && races.is_found(atom) { Want::Over } else { Want::Visible }
 }
 
 /// Whether a launch finds every piece of scratch as the previous one, or the last but one, has left it.
