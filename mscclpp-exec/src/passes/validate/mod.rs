@@ -8,6 +8,7 @@
 //!
 //! It costs as much as the checker does, so it runs in tests and on request, never when a plan is prepared.
 
+mod devices;
 mod operations;
 mod process;
 mod results;
@@ -20,11 +21,13 @@ use mscclpp_core::diag::{Code, Diagnostics};
 use mscclpp_core::plan::{Plan, PlanTree};
 use thiserror::Error;
 
+use self::devices::Body;
 use super::RankSchedule;
+use super::insert_launch_barriers::{Placement, insert_launch_barriers};
 use super::place_in_caller_memory::SLOTS;
 use crate::error::Error;
-use crate::interpret::lower;
-use crate::process::check_nodes;
+use crate::interpret::{Program, lower};
+use crate::process::{check_nodes, links};
 
 /// Memory in which peers access a rank's input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,6 +59,15 @@ impl ProcessLaunch {
         let nodes = (0..ranks).map(|rank| rank / ranks_per_node.max(1)).collect();
         Self { nodes, sharing: vec![[sharing; SLOTS]; ranks as usize], waits_move_connections: true }
     }
+}
+
+/// Where the ranks of a launch on CUDA devices are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceLaunch {
+    /// By rank, its device; counted from 0 over all nodes.
+    pub devices: Vec<u32>,
+    /// By device, its node. On several nodes every rank has a device of its own.
+    pub nodes: Vec<u32>,
 }
 
 /// Why what an executor runs is not what was proved.
@@ -138,6 +150,49 @@ pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(),
     rejected(check(plan))?;
     let schedules = schedules(plan, launch)?;
     validate_schedules(plan, &schedules, launch)
+}
+
+/// Returns what the CUDA executor runs of a plan on several devices, as a plan: with the launch barriers at both ends of every
+/// thread block.
+///
+/// # Errors
+/// [`Invalid::Plan`], [`Invalid::Ranks`], [`Invalid::TooLarge`], [`Invalid::Changed`].
+pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanTree, Invalid> {
+    devices::Writer::write(plan, &with_launch_barriers(plan, launch)?, launch, Body::Plan)
+}
+
+/// Validates what the CUDA executor runs on several devices of a plan that the checker accepts: the plan's operations and no
+/// others, between launch barriers that keep any access to another rank of the node inside of both ranks' launches.
+///
+/// # Errors
+/// Any [`Invalid`]. A plan that the checker rejects is not proved: its findings come back as [`Invalid::Rejected`].
+pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), Invalid> {
+    rejected(check(plan))?;
+    validate_launch_barriers(plan, &with_launch_barriers(plan, launch)?, launch)
+}
+
+/// The output of the pass.
+fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Program, Invalid> {
+    let (expected, found) = (plan.ranks.len(), launch.devices.len());
+    let numbers = 0..launch.nodes.len() as u32;
+    if expected != found || launch.devices.iter().any(|device| !numbers.contains(device)) {
+        return Err(Invalid::Ranks { expected, found });
+    }
+    let mut program = lower(&Plan::new(plan))?;
+    let node_of: Vec<u32> = launch.devices.iter().map(|&device| launch.nodes[device as usize]).collect();
+    check_nodes(&program, &node_of)?;
+    let mut far: Vec<u32> = links(&program, &node_of).into_iter().map(|(rank, _)| rank).collect();
+    far.dedup();
+    insert_launch_barriers(&mut program, &Placement { device_of: &launch.devices, node_of: &launch.nodes, far: &far });
+    Ok(program)
+}
+
+fn validate_launch_barriers(plan: &PlanTree, program: &Program, launch: &DeviceLaunch) -> Result<(), Invalid> {
+    // Two arguments: nothing comes between the plan's operations, and the barriers hold whatever the operations are.
+    for body in [Body::Plan, Body::Probes] {
+        rejected(check(&devices::Writer::write(plan, program, launch, body)?))?;
+    }
+    Ok(())
 }
 
 /// The output of the passes on every rank.

@@ -1,5 +1,6 @@
 //! What executors run of the built-in algorithms and of random plans, and of plans into whose passes a fault was planted.
 
+mod devices;
 mod faults;
 mod random;
 

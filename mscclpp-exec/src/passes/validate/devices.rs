@@ -1,0 +1,360 @@
+//! What the CUDA executor runs on several devices, as a plan: the plan's operations, and the launch barriers around them.
+//!
+//! A device barrier joins thread blocks of all ranks on a device, which no barrier of a plan does. It is written as a barrier of
+//! each rank's blocks, signals between the first block of each rank, and a second barrier of each rank's blocks.
+//!
+//! All ranks on a device run in one kernel: they begin and end together, which is written as a device barrier before and after all
+//! else.
+//!
+//! On several nodes devices of one node synchronize. What comes from other nodes comes through the host's proxies, which the
+//! device tells where a launch begins and ends: those marks must be the first and the last operations of a device.
+
+use std::collections::BTreeMap;
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::origin::Origin;
+use mscclpp_core::plan::{Op, OpKind, Place, PlanTree, Ref, ThreadBlock};
+use mscclpp_core::vocab::{BufferKind, ChannelKind, ReduceOp};
+
+use super::operations::{Item, Reader};
+use super::tree::{in_table, memory_channels, remote, sync};
+use super::{DeviceLaunch, Invalid};
+use crate::interpret::program::{Channel, Instr};
+use crate::interpret::{Action, Code, Program};
+
+/// What stands between the launch barriers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Body {
+    /// The plan's operations.
+    Plan,
+    /// Accesses of every thread block to the memory of all other ranks of its node.
+    Probes,
+}
+
+pub(super) struct Writer<'p> {
+    plan: &'p PlanTree,
+    program: &'p Program,
+    launch: &'p DeviceLaunch,
+    tree: PlanTree,
+    body: Body,
+    /// By channel that the pass has added, its number on its rank.
+    channels: BTreeMap<u32, u32>,
+    /// By barrier that the pass has added.
+    barriers: BTreeMap<u32, Joined>,
+    /// The first number that no barrier of the plan has.
+    first_barrier: u32,
+}
+
+/// A barrier of thread blocks of several ranks.
+#[derive(Default)]
+struct Joined {
+    /// By rank: its thread blocks, ascending.
+    blocks: BTreeMap<u32, Vec<u32>>,
+    /// By pair of ranks, the number of the first one's channel to the second.
+    channels: BTreeMap<(u32, u32), u32>,
+}
+
+impl<'p> Writer<'p> {
+    /// The plan as it is executed, or with another body.
+    ///
+    /// # Errors
+    /// [`Invalid::Changed`], [`Invalid::TooLarge`].
+    pub(super) fn write(
+        plan: &'p PlanTree,
+        program: &'p Program,
+        launch: &'p DeviceLaunch,
+        body: Body,
+    ) -> Result<PlanTree, Invalid> {
+        let mut writer = Self {
+            plan,
+            program,
+            launch,
+            tree: plan.clone(),
+            body,
+            channels: BTreeMap::new(),
+            barriers: BTreeMap::new(),
+            first_barrier: next_barrier(plan)?,
+        };
+        writer.read_barriers()?;
+        if body == Body::Probes {
+            writer.prepare_probes()?;
+        }
+        let mut reader = Reader::new(plan, program);
+        let mut seen = vec![0; plan.ranks.len()];
+        for code in &program.agents {
+            let rank = code.rank as usize;
+            let tables = writer.tree.ranks.get_mut(rank).ok_or_else(|| place(code, "is of no rank"))?;
+            while tables.blocks.len() <= code.block as usize {
+                tables.blocks.push(ThreadBlock::default());
+            }
+            seen[rank] += 1;
+            writer.block(&mut reader, code)?;
+        }
+        for rank in (0..).zip(&seen).filter(|(_, seen)| **seen == 0).map(|(rank, _)| rank) {
+            writer.idle(rank);
+        }
+        // A device whose ranks have no operations gets a thread block for its barriers.
+        let expected = plan.ranks.iter().map(|rank| rank.blocks.iter().filter(|block| !block.ops.is_empty()).count());
+        if let Some((rank, _)) = expected.zip(seen).enumerate().find(|(_, (expected, seen))| seen < expected) {
+            return Err(Invalid::changed(format!("rank {rank}"), "does not execute its thread blocks"));
+        }
+        Ok(writer.tree)
+    }
+
+    /// Operations of a block in the plan, loops' included.
+    fn len(&self, code: &Code) -> u32 {
+        let rank = self.plan.ranks.get(code.rank as usize);
+        let ops = rank.and_then(|rank| rank.blocks.get(code.block as usize)).map_or(&[][..], |block| &block.ops);
+        ops.iter().map(|op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len() as u32)).sum()
+    }
+
+    /// The instructions of a block that the pass has added before and after the plan's.
+    fn added(&self, code: &Code) -> Result<[std::ops::Range<u32>; 2], Invalid> {
+        let len = self.len(code);
+        let is_added = |at: &u32| self.program.instrs.get(*at as usize).is_some_and(|instr| instr.op >= len);
+        let before = code.start + (code.start..code.end).take_while(is_added).count() as u32;
+        let after = code.end - (before..code.end).rev().take_while(is_added).count() as u32;
+        if after - before != len {
+            return Err(place(code, "does not execute the plan's operations and nothing else"));
+        }
+        if len > 0 {
+            return Ok([code.start..before, after..code.end]);
+        }
+        // Half of what is added is before the operations that it does not have: it ends with the first barrier.
+        let barrier = (code.start..code.end).find(|&at| self.program.instrs[at as usize].action == Action::Barrier);
+        let middle = barrier.map_or(code.end, |at| at + 1);
+        Ok([code.start..middle, middle..code.end])
+    }
+
+    fn read_barriers(&mut self) -> Result<(), Invalid> {
+        let mut counts: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+        for code in &self.program.agents {
+            let mut own = Vec::new();
+            for at in self.added(code)?.into_iter().flatten() {
+                let instr = &self.program.instrs[at as usize];
+                if instr.action != Action::Barrier {
+                    continue;
+                }
+                let &[id] = self.program.ids(instr) else { return Err(place(code, "has a barrier without a number")) };
+                let (count, blocks) = counts.entry(id).or_insert((instr.count, 0));
+                if *count != instr.count {
+                    return Err(place(code, "has a barrier of other thread blocks than its neighbors"));
+                }
+                if !own.contains(&id) {
+                    own.push(id);
+                    *blocks += 1;
+                    self.barriers.entry(id).or_default().blocks.entry(code.rank).or_default().push(code.block);
+                }
+            }
+        }
+        if let Some((id, (count, blocks))) = counts.iter().find(|(_, (count, blocks))| count != blocks) {
+            return Err(Invalid::changed(
+                format!("barrier {id}"),
+                format!("is for {count} thread blocks, {blocks} use it"),
+            ));
+        }
+        self.read_kernels();
+        for joined in self.barriers.values_mut() {
+            let ranks: Vec<u32> = joined.blocks.keys().copied().collect();
+            for (number, &one) in ranks.iter().enumerate() {
+                for &other in &ranks[number + 1..] {
+                    let [to, from] = memory_channels(&mut self.tree, one, other);
+                    joined.channels.insert((one, other), to);
+                    joined.channels.insert((other, one), from);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The beginnings and ends of the kernels of several ranks, as further barriers.
+    fn read_kernels(&mut self) {
+        for (rank, &device) in (0..).zip(&self.launch.devices) {
+            if self.launch.devices.iter().filter(|other| **other == device).count() > 1 {
+                let own = self.program.agents.iter().filter(|code| code.rank == rank).map(|code| code.block);
+                let mut own: Vec<u32> = own.collect();
+                if own.is_empty() {
+                    own.push(0);
+                }
+                let kernel = self.kernel(rank);
+                self.barriers.entry(kernel).or_default().blocks.insert(rank, own);
+            }
+        }
+    }
+
+    /// The barrier that stands for the beginning and the end of a rank's kernel.
+    fn kernel(&self, rank: u32) -> u32 {
+        self.program.barriers.len() as u32 + self.launch.devices[rank as usize]
+    }
+
+    fn block(&mut self, reader: &mut Reader<'p>, code: &Code) -> Result<(), Invalid> {
+        let [before, after] = self.added(code)?;
+        let mut ops = Vec::new();
+        self.device_barrier(code, self.kernel(code.rank), &mut ops);
+        self.launch_barrier(code, before.clone(), false, &mut ops)?;
+        match self.body {
+            Body::Plan if self.len(code) == 0 => {}
+            Body::Plan => {
+                let body = Code { start: before.end, end: after.start, ..*code };
+                let items = reader.block(&body)?;
+                if items.iter().map(|item: &Item<'_>| 1 + item.body.len() as u32).sum::<u32>() != self.len(code) {
+                    return Err(place(code, "does not execute all operations of the plan"));
+                }
+                ops.extend(items.iter().map(|item| item.op.clone()));
+            }
+            Body::Probes => self.probes(code, &mut ops),
+        }
+        self.launch_barrier(code, after, true, &mut ops)?;
+        self.device_barrier(code, self.kernel(code.rank), &mut ops);
+        self.tree.ranks[code.rank as usize].blocks[code.block as usize].ops = ops;
+        Ok(())
+    }
+
+    /// A rank without operations begins and ends with its kernel.
+    fn idle(&mut self, rank: u32) {
+        let code = Code { rank, block: 0, start: 0, end: 0, proxy: 0 };
+        if self.tree.ranks[rank as usize].blocks.is_empty() {
+            self.tree.ranks[rank as usize].blocks.push(ThreadBlock::default());
+        }
+        let mut ops = Vec::new();
+        self.device_barrier(&code, self.kernel(rank), &mut ops);
+        self.device_barrier(&code, self.kernel(rank), &mut ops);
+        self.tree.ranks[rank as usize].blocks[0].ops = ops;
+    }
+
+    /// Writes what the pass has added at one end of a thread block.
+    fn launch_barrier(
+        &mut self,
+        code: &Code,
+        range: std::ops::Range<u32>,
+        is_end: bool,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), Invalid> {
+        for at in range.clone() {
+            let instr = self.program.instrs[at as usize];
+            match instr.action {
+                Action::Signal { relaxed: false } => self.channel_ops(code, &instr, OpKind::Signal, ops)?,
+                Action::Wait { relaxed: false } => self.channel_ops(code, &instr, OpKind::Wait, ops)?,
+                Action::Barrier => self.device_barrier(code, self.program.ids(&instr)[0], ops),
+                // The mark at the beginning is first of all; the one at the end, and a flush for it, are last.
+                Action::PortSignal | Action::Flush => {
+                    let own = |channel: &Channel| channel.rank == code.rank && channel.peer == code.rank;
+                    let ids = self.program.ids(&instr);
+                    let is_mark = ids.iter().all(|&id| self.program.channels.get(id as usize).is_some_and(own));
+                    let is_outermost = if is_end { at + 2 >= range.end } else { at == range.start };
+                    if !is_mark || !is_outermost || instr.action == Action::Flush && !is_end {
+                        return Err(place(code, "does not mark a launch's beginning and end for the proxy there"));
+                    }
+                }
+                _ => return Err(place(code, "executes operations that are neither the plan's nor a launch barrier's")),
+            }
+        }
+        Ok(())
+    }
+
+    fn channel_ops(&mut self, code: &Code, instr: &Instr, kind: OpKind, ops: &mut Vec<Op>) -> Result<(), Invalid> {
+        let program = self.program;
+        for &id in program.ids(instr) {
+            let channel = program.channels.get(id as usize);
+            let pair = channel.and_then(|channel| program.channels.get(channel.pair as usize));
+            let (Some(channel), Some(pair)) = (channel, pair) else {
+                return Err(place(code, "signals on a channel that leads nowhere"));
+            };
+            let ends = (channel.rank, channel.peer, pair.pair) == (code.rank, pair.rank, id);
+            if !ends || channel.kind != ChannelKind::Memory {
+                return Err(place(code, "signals on a channel of other ranks"));
+            }
+            let number = match self.channels.get(&id) {
+                Some(&number) => number,
+                None => {
+                    let [own, other] = memory_channels(&mut self.tree, channel.rank, channel.peer);
+                    self.channels.extend([(id, own), (channel.pair, other)]);
+                    own
+                }
+            };
+            self.push(code, kind, number, ops);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, code: &Code, kind: OpKind, channel: u32, ops: &mut Vec<Op>) {
+        let tables = &mut self.tree.ranks[code.rank as usize].blocks[code.block as usize].channels;
+        ops.push(sync(kind, Some(ChannelKind::Memory), in_table(tables, ChannelKind::Memory, channel)));
+    }
+
+    fn device_barrier(&mut self, code: &Code, id: u32, ops: &mut Vec<Op>) {
+        let Some(joined) = self.barriers.get(&id) else { return };
+        let blocks = &joined.blocks[&code.rank];
+        let mut barrier = sync(OpKind::Barrier, None, self.first_barrier + id);
+        barrier.blocks = blocks.len() as u32;
+        let ways = joined.channels.iter().filter(|((from, _), _)| *from == code.rank).map(|(_, &channel)| channel);
+        let ways: Vec<u32> = ways.collect();
+        let leads = blocks.first() == Some(&code.block);
+        ops.push(barrier.clone());
+        if joined.blocks.len() > 1 {
+            for kind in [OpKind::Signal, OpKind::Wait] {
+                ways.iter().filter(|_| leads).for_each(|&channel| self.push(code, kind, channel, ops));
+            }
+            ops.push(barrier);
+        }
+    }
+
+    /// Makes a plan of which nothing is left but ranks, thread blocks and channels.
+    fn prepare_probes(&mut self) -> Result<(), Invalid> {
+        let blocks = u32::try_from(self.program.agents.len()).map_err(|_| Invalid::TooLarge)?;
+        let ranks = self.tree.ranks.len() as u32;
+        let tree = &mut self.tree;
+        tree.collective.kind = CollectiveKind::Test { input: 1, output: blocks };
+        tree.collective.in_place = false;
+        (tree.double_scratch, tree.reuse_resources) = (false, false);
+        tree.expectations.clear();
+        for tables in &mut tree.ranks {
+            (tables.input_chunks, tables.output_chunks) = (1, blocks);
+            tables.scratch_chunks = blocks.checked_mul(ranks).ok_or(Invalid::TooLarge)?;
+            tables.blocks.iter_mut().for_each(|block| block.ops.clear());
+        }
+        Ok(())
+    }
+
+    /// Reads the input of every other rank of the node, and writes to its output.
+    fn probes(&mut self, code: &Code, ops: &mut Vec<Op>) {
+        let node = |rank: u32| self.launch.nodes[self.launch.devices[rank as usize] as usize];
+        let ranks = self.tree.ranks.len() as u32;
+        let others: Vec<u32> = (0..ranks).filter(|&rank| rank != code.rank && node(rank) == node(code.rank)).collect();
+        let key = (code.rank, code.block);
+        let number = self.program.agents.iter().take_while(|other| (other.rank, other.block) != key).count() as u32;
+        let tables = &mut self.tree.ranks[code.rank as usize];
+        let mut block = std::mem::take(&mut tables.blocks[code.block as usize]);
+        for other in others {
+            let mut at = |buffer, index| {
+                let place = remote(tables, &mut block, ChannelKind::Memory, (other, buffer));
+                Ref { place: Place::Remote(place), index, size: 1 }
+            };
+            let own = Ref::local(BufferKind::Input, 0, 1);
+            let mut read = Op::new(OpKind::ReadReduce, Origin::UNKNOWN);
+            (read.channel, read.reduce) = (Some(ChannelKind::Memory), Some(ReduceOp::Sum));
+            read.srcs.extend([own, at(BufferKind::Input, 0)]);
+            read.dsts.push(Ref::local(BufferKind::Scratch, number * ranks + other, 1));
+            let mut write = Op::new(OpKind::Put, Origin::UNKNOWN);
+            write.channel = Some(ChannelKind::Memory);
+            write.srcs.push(own);
+            write.dsts.push(at(BufferKind::Output, number));
+            ops.extend([read, write]);
+        }
+        tables.blocks[code.block as usize] = block;
+    }
+}
+
+fn place(code: &Code, what: &str) -> Invalid {
+    Invalid::changed(format!("rank {} / thread block {}", code.rank, code.block), what)
+}
+
+/// A number above those of all barriers, such that the pass's may follow.
+fn next_barrier(plan: &PlanTree) -> Result<u32, Invalid> {
+    let blocks = plan.ranks.iter().flat_map(|rank| &rank.blocks);
+    let ops = blocks.flat_map(|block| &block.ops);
+    let all = ops.flat_map(|op| std::iter::once(op).chain(op.body.iter().flat_map(|body| &body.ops)));
+    let barriers = all.filter(|op| op.kind == OpKind::Barrier).flat_map(|op| &op.ids);
+    let next = barriers.max().map_or(0, |&id| u64::from(id) + 1);
+    u32::try_from(next).ok().filter(|next| *next < 1 << 31).ok_or(Invalid::TooLarge)
+}
