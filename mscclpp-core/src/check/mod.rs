@@ -8,7 +8,8 @@
 //! 2. `layout`: packets and plain data keep apart in scratch (M0219 to M0221).
 //! 3. `pairing`: on every channel pair there are as many waits as signals, semaphores end where they began, and blocks
 //!    come to their barriers equally often, for every message size (M0201, M0205, M0207).
-//! 4. `deadlock`: every thread block runs to its end (M0208).
+//! 4. `deadlock`: every thread block runs to its end (M0208); `loops`: at every size of a message (M0223 where that cannot be
+//!    decided).
 //! 5. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210); the
 //!    same for those of the caller and of the next launch (M0211 to M0213).
 //! 6. `dataflow`: every output holds what the collective promises, nothing uninitialised is read, and inputs survive
@@ -125,6 +126,7 @@ impl Checks {
         // Where all ranks do the same, some stand for all as long as nothing is found.
         if let Some(symmetry) = &symmetry
             && is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(symmetry))))
+            && matches!(loops::check(view, &pairs), loops::Verdict::Proved)
         {
             return Diagnostics::default();
         }
@@ -144,8 +146,20 @@ impl Checks {
                 return found;
             }
         }
+        let (mut later, mut undecided) = (Diagnostics::default(), Diagnostics::default());
+        match loops::check(view, &pairs) {
+            loops::Verdict::Proved => {}
+            loops::Verdict::Deadlock { finding, at_once: true } => later.push(finding),
+            loops::Verdict::Deadlock { finding, at_once: false } => {
+                let found = self.left(finding.into());
+                if !found.is_empty() {
+                    return found;
+                }
+            }
+            loops::Verdict::Undecided(finding) => undecided.push(finding),
+        }
         let Verdict { deadlocks, races, results } = run(first.into_iter().chain(models));
-        let findings = [deadlocks, races, results].map(|found| self.left(found));
+        let findings = [deadlocks, later, races, results, undecided].map(|found| self.left(found));
         findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 

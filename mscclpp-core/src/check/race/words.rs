@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::clock::Clock;
 use super::ring::Ring;
-use crate::check::model::{Model, NOTHING};
+use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::signals;
 use crate::plan::OpKind;
 
@@ -40,13 +40,18 @@ struct Shared {
     sent: BTreeMap<Thread, (u64, Vec<Word>)>,
     all: u64,
     initial: u64,
-    /// Waits in a launch.
+    /// Waits in a launch, of the largest message.
     downs: u64,
     /// By waiting thread, its agent's turn when it waited last.
     takers: BTreeMap<Thread, u32>,
     /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
     /// whom they have heard.
     waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
+}
+
+/// Waits on a counter in a launch: any number of them if they are in a loop.
+fn most_downs(traffic: &Traffic) -> u64 {
+    if traffic.is_lowered_in_loop { u64::MAX } else { traffic.down.into() }
 }
 
 const NONE: u32 = u32::MAX;
@@ -58,7 +63,7 @@ impl Words {
     /// On channels.
     pub(super) fn of_channels(model: &Model) -> Self {
         let shared = (0..).zip(&model.counters).filter(|(_, traffic)| !traffic.is_private());
-        let shared = shared.map(|(counter, traffic)| (counter, 0, traffic.down.into()));
+        let shared = shared.map(|(counter, traffic)| (counter, 0, most_downs(traffic)));
         Self::new(model, model.counters.len(), shared, signals)
     }
 
@@ -67,7 +72,7 @@ impl Words {
         let all = (0..).zip(model.releases.iter().zip(&model.units));
         let shared = all.filter(|(_, (traffic, units))| !traffic.is_private() || **units > 0);
         let shared = shared
-            .map(|(semaphore, (traffic, units))| (semaphore, u64::try_from(*units).unwrap_or(0), traffic.down.into()));
+            .map(|(semaphore, (traffic, units))| (semaphore, u64::try_from(*units).unwrap_or(0), most_downs(traffic)));
         Self::new(model, model.releases.len(), shared, |kind| kind == OpKind::SemaphoreRelease)
     }
 
