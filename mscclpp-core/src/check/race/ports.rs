@@ -1,7 +1,7 @@
 //! Ports: what they are given, and what they tell.
 
 use super::clock::Clock;
-use super::words::Word;
+use super::words::{Thread, Word};
 use super::{Agent, Races};
 use crate::check::pairing::signals;
 use crate::plan::OpKind;
@@ -14,6 +14,13 @@ pub(super) struct Port {
     last: u32,
     /// Its number among the agents.
     pub(super) number: usize,
+}
+
+impl Port {
+    /// Whether this is a thread's view of its port.
+    pub(super) fn is_of(&self, thread: Thread) -> bool {
+        (self.agent, self.thread) == thread
+    }
 }
 
 impl Races<'_, '_> {
@@ -90,7 +97,7 @@ impl Races<'_, '_> {
             }
             let knows = self.tell_port(end, word);
             if signals(kind) {
-                self.signal(end.0, (agent as u32, thread), step, Word { knows, relaxed: false });
+                self.signal(end.0, (agent as u32, thread), step, begun, Word { knows, relaxed: false });
             }
             if kind == OpKind::PutWithSignalAndFlush {
                 self.flush(end);

@@ -10,12 +10,21 @@
 //! 2. What a launch does first to a piece of scratch comes after what the last launch did last there; with double scratch,
 //!    the last but one.
 //!
+//! Packets tell more than clocks keep, and that is asked for where clocks do not tell enough: what the threads of a short
+//! range have done that wrote packets since their block last handled a longer one, and, with double scratch, that ranks
+//! have begun whose packets were forwarded in parts ([`elements`](super::elements)).
+//!
 //! Visibility is not asked for: the end of a kernel flushes what it wrote, so a relaxed signal may close a launch.
 //! Launches further apart need no look: their accesses come after the same accesses of those in between.
 
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+
 use super::super::MOST_FINDINGS;
-use super::super::model::Space;
-use super::cells::{Access, First, NONE};
+use super::super::model::{Model, Space};
+use super::cells::{Access, First, Grain, NONE};
 use super::clock::{Clock, Clocks};
 use super::ring::Ring;
 use super::{Races, Told, story};
@@ -23,6 +32,7 @@ use crate::diag::Diagnostics;
 
 /// What a run has shown: races, and collisions with the caller and the next launch.
 pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
+    races.learn_behind_loops(None);
     let mut found = std::mem::take(&mut races.found);
     for (rival, step) in races.rivals.iter().take(MOST_FINDINGS - found.len().min(MOST_FINDINGS)) {
         found.push(story::rivals(races.model, rival.0 as usize, *step));
@@ -40,7 +50,8 @@ pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
 }
 
 /// What every rank knows when its blocks are done.
-struct Ends {
+struct Ends<'m, 'p> {
+    model: &'m Model<'p>,
     /// Per own rank; what others know is that, shifted.
     known: Vec<Clock>,
     clocks: Clocks,
@@ -49,13 +60,24 @@ struct Ends {
     ranks: Vec<u32>,
     /// Per port, the rank it leads to, by the port's number behind the blocks.
     peers: Vec<Rank>,
+    /// Per own rank, what it knows of single threads of others.
+    threads: Vec<Threads>,
+    /// Per own rank, those that are known to have begun by what its packets say element by element.
+    on_trails: Vec<OnceCell<BTreeSet<u32>>>,
 }
+
+/// By agent, how many of its turns are over for those of its threads that have an element of a range of some length: of
+/// accesses to ranges that are no longer. More lengths than are kept are forgotten.
+type Threads = BTreeMap<u32, SmallVec<[(u64, u32); 2]>>;
+
+/// Lengths of an agent's ranges that are kept.
+const MOST_LENGTHS: usize = 8;
 
 /// A rank: an own one, and by how much it is shifted from there.
 type Rank = (u32, u32);
 
-impl Ends {
-    fn of(races: &mut Races) -> Self {
+impl<'m, 'p> Ends<'m, 'p> {
+    fn of(races: &mut Races<'m, 'p>) -> Self {
         let mut clocks = std::mem::take(&mut races.clocks);
         // Per rank, what its blocks know and have done. Nobody asks what of it can be seen.
         let mut told: Vec<Vec<Told>> = Vec::with_capacity(races.model.agents_of.len());
@@ -68,12 +90,25 @@ impl Ends {
             }
             told.push(own);
         }
+        let mut threads = vec![Threads::new(); told.len()];
         // What a rank's blocks have read of some packets together tells as much as if one had read all.
         for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.carries != NONE) {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
             let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
             if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
-                told[access.owner as usize].push(races.carried[access.carries as usize].by_all);
+                let carried = &races.carried[access.carries as usize];
+                told[access.owner as usize].push(carried.by_all);
+                // An operation on longer ranges hides what the threads of shorter ones have done since the block sync.
+                let (agent, done) = carried.by_element.own;
+                if done > carried.by_all.own.1 {
+                    let known = threads[access.owner as usize].entry(agent).or_default();
+                    let length = access.length(races.model);
+                    match known.iter().position(|(known, _)| *known == length) {
+                        Some(place) => known[place].1 = done.max(known[place].1),
+                        None if known.len() < MOST_LENGTHS => known.push((length, done)),
+                        None => {}
+                    }
+                }
             }
         }
         let known = told.iter().map(|told| clocks.told_once(told.iter().copied())).collect();
@@ -86,7 +121,8 @@ impl Ends {
                 peers[port.number - races.blocks] = races.peer(*end, port);
             }
         }
-        Self { known, clocks, ring: races.ring, ranks, peers }
+        let on_trails = vec![OnceCell::new(); threads.len()];
+        Self { model: races.model, known, clocks, ring: races.ring, ranks, peers, threads, on_trails }
     }
 
     /// The rank of a thread block; none of a port.
@@ -99,7 +135,16 @@ impl Ends {
     /// Whether an access, by an agent as `seen` from some own rank, is over when a rank is done.
     fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access) -> bool {
         let agent = self.ring.moved(seen, self.ring.back(shift));
-        self.clocks.over(self.known[rank as usize], agent) > access.count
+        self.clocks.over(self.known[rank as usize], agent) > access.count || self.cover_threads(rank, agent, access)
+    }
+
+    /// Whether an access, by an agent as seen from an own rank, is over for all threads that have a part in it.
+    fn cover_threads(&self, rank: u32, agent: u32, access: &Access) -> bool {
+        let known = self.threads[rank as usize].get(&agent).filter(|_| access.grain != Grain::Unknown);
+        known.is_some_and(|known| {
+            let length = access.length(self.model);
+            known.iter().any(|(longest, turns)| length <= *longest && access.count < *turns)
+        })
     }
 
     /// Whether something holds of a rank of which something is known.
@@ -136,7 +181,8 @@ fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
     for First { atom, access, knew } in &races.firsts {
         let new = &races.accesses[*access as usize];
         let write = Some(races.cells.write(*atom as usize)).filter(|write| *write != NONE);
-        let reads = races.cells.reads(*atom as usize);
+        // Reads do not collide; and of all accesses here, one write per atom at most comes first.
+        let reads = new.write.then(|| races.cells.reads(*atom as usize)).into_iter().flatten();
         for old in write.into_iter().chain(reads).map(|old| &races.accesses[old as usize]) {
             if !(old.write || new.write) || follows(races, ends, old, new, races.knew[*knew as usize]) {
                 continue;
@@ -168,6 +214,12 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock) 
         clocks.knows_any(knew, agents) || double && clocks.knows_any(ends.known[own.0 as usize], agents)
     };
     if ends.rank(seen).is_some_and(begun) {
+        return true;
+    }
+    // Trails are not followed from rank to rank where some stand for others: then all of them are looked at.
+    let on_trails =
+        |(rank, _): Rank| ends.on_trails[own.0 as usize].get_or_init(|| races.ranks_on_trails(own.0)).contains(&rank);
+    if double && model.symmetry.is_none() && ends.rank(seen).is_some_and(on_trails) {
         return true;
     }
     // Mostly it is the rank in whose memory both are that has seen the end of the old one, or the rank that its port leads
