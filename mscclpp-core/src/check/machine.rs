@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 
-use smallvec::SmallVec;
-
 use super::model::{Model, NOTHING};
 use super::pairing::signals;
 use super::place::Placed;
@@ -34,8 +32,8 @@ pub(super) struct Machine<'m, 'p> {
 pub(super) struct State {
     /// The step it is at.
     pub(super) next: usize,
-    /// Which of the current step's ids are served; on a barrier, whether it opened.
-    served: SmallVec<[bool; 16]>,
+    /// How many of the current step's ids are served, one after the other; on a barrier, one once it has opened.
+    served: usize,
     /// What the current step waits for.
     pub(super) need: Option<Need>,
 }
@@ -128,7 +126,7 @@ impl<'m, 'p> Machine<'m, 'p> {
                 }
                 watch.done(model, agent, step);
                 let state = &mut self.agents[agent];
-                state.served.clear();
+                state.served = 0;
                 state.next += 1;
             }
         }
@@ -179,33 +177,23 @@ impl<'m, 'p> Machine<'m, 'p> {
         Ok(())
     }
 
-    /// Serves a step's ids, each once; every id is served by a thread of its own.
+    /// Serves a step's ids, each once. Every id is served by a thread of its own, in any order; as all of them have to be,
+    /// and no other agent may take what they wait for unless one of the two knows the other to be done, one order does.
     fn take_all(
         &mut self,
         agent: usize,
         step: usize,
         take: impl Fn(&mut Self, u32) -> Result<(), Need>,
     ) -> Result<(), Need> {
-        let ids = self.model.ids(step);
-        if let [id] = ids {
-            return take(self, *id);
+        for &id in &self.model.ids(step)[self.agents[agent].served..] {
+            take(self, id)?;
+            self.agents[agent].served += 1;
         }
-        self.agents[agent].served.resize(ids.len(), false);
-        let mut missing = None;
-        for (i, &id) in ids.iter().enumerate() {
-            if self.agents[agent].served[i] {
-                continue;
-            }
-            match take(self, id) {
-                Ok(()) => self.agents[agent].served[i] = true,
-                Err(need) => missing = missing.or(Some(need)),
-            }
-        }
-        missing.map_or(Ok(()), Err)
+        Ok(())
     }
 
     fn arrive(&mut self, agent: usize, step: usize, watch: &mut impl Watch<'p>) -> Result<(), Need> {
-        if !self.agents[agent].served.is_empty() {
+        if self.agents[agent].served > 0 {
             return Ok(());
         }
         let id = self.model.ids(step)[0];
@@ -218,7 +206,7 @@ impl<'m, 'p> Machine<'m, 'p> {
         watch.met(&arrived);
         for other in arrived {
             if other != agent {
-                self.agents[other].served.push(true);
+                self.agents[other].served = 1;
                 self.agents[other].need = None;
                 self.ready.push_front(other);
             }

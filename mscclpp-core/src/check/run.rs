@@ -5,7 +5,7 @@ use super::dataflow::Dataflow;
 use super::deadlock;
 use super::machine::{Machine, Watch};
 use super::model::{self, Model};
-use super::race::{Races, relaunch};
+use super::race::{Disordered, Races, relaunch};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::parallel;
 
@@ -19,6 +19,10 @@ pub(super) struct Verdict {
 
 /// Effects from which on two runs are worth two threads: they share nothing that is changed, and differ in length.
 const WORTH: usize = 1 << 15;
+
+/// Runs after which no counter is believed to be used in order any more, if there was one that was not. What one wait did
+/// not learn may leave another counter without order, though hardly ever more than once.
+const MOST_RUNS: usize = 2;
 
 /// Runs a plan that the rules before have accepted, at some sizes.
 ///
@@ -64,13 +68,24 @@ fn seen(model: &Model, races: bool, results: bool) -> Verdict {
         verdict.races.push(model::too_fine(model.view));
         return verdict;
     }
-    let mut rules =
-        Rules { races: races.then(|| Races::new(model)), dataflow: if results { Dataflow::of(model) } else { None } };
+    let mut disordered = Disordered::default();
+    let begin = |disordered: &Disordered| races.then(|| Races::new(model, disordered));
+    let mut rules = Rules { races: begin(&disordered), dataflow: if results { Dataflow::of(model) } else { None } };
     let mut machine = Machine::new(model);
     machine.run(&mut rules);
     if let Some(finding) = deadlock::check(&machine) {
         verdict.deadlocks.push(finding);
         return verdict;
+    }
+    // What was believed of the order in which counters are used has to hold.
+    let mut runs = 1;
+    while let Some(races) = &mut rules.races
+        && disordered.add(races.disordered(), runs == MOST_RUNS, model)
+    {
+        let mut again = Rules { races: begin(&disordered), dataflow: None };
+        Machine::new(model).run(&mut again);
+        rules.races = again.races;
+        runs += 1;
     }
     if let Some(races) = rules.races {
         verdict.races.extend(at_size(uneven, relaunch::findings(races)));

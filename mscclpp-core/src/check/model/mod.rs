@@ -123,6 +123,11 @@ impl<'p> Model<'p> {
         &self.steps[step]
     }
 
+    /// Whether a step belongs to an iteration of a loop.
+    pub(super) fn is_in_loop(&self, step: usize) -> bool {
+        self.steps[step].inner > 0
+    }
+
     /// What a step's ids stand for: counters for whatever uses channels, numbers of semaphores, the number of a barrier.
     /// The position of an id is that of the thread that serves it.
     pub(super) fn ids(&self, step: usize) -> &[u32] {

@@ -11,7 +11,7 @@ pub(super) struct Agent {
     pub(super) knows: Clock,
     /// How many of its own turns that includes.
     pub(super) told: u32,
-    /// What single threads have waited for since the last block sync.
+    /// What single threads have waited for since the last block sync, in ascending order of the threads.
     pub(super) threads: SmallVec<[(u32, Clock); 8]>,
     /// What has been learned from packets since.
     pub(super) heard: SmallVec<[Heard; 1]>,
@@ -70,9 +70,11 @@ impl Agent {
         self.knows
     }
 
-    /// How many turns of an agent are over for all its threads, whose number is given.
-    pub(super) fn over(&self, number: u32, agent: u32, clocks: &Clocks) -> u32 {
-        if agent == number { self.epoch } else { clocks.over(self.knows, agent) }
+    /// How many turns of an agent one of its threads knows to be over, if its own number is given.
+    pub(super) fn over(&self, (number, thread): (u32, u32), agent: u32, clocks: &Clocks) -> u32 {
+        let all = if agent == number { self.epoch } else { clocks.over(self.knows, agent) };
+        let own = self.place(thread).map_or(0, |place| clocks.over(self.threads[place].1, agent));
+        all.max(own)
     }
 
     /// What each thread knows that has an element of a range of some length.
@@ -84,14 +86,23 @@ impl Agent {
     /// What a thread of the agent can tell.
     pub(super) fn word(&mut self, number: u32, thread: u32, clocks: &mut Clocks) -> Clock {
         let all = self.all_know(number, clocks);
-        let own = self.threads.iter().find(|(other, _)| *other == thread);
-        own.map_or(all, |(_, knows)| clocks.join(all, *knows, false))
+        let own = self.place(thread).ok().map(|place| self.threads[place].1);
+        own.map_or(all, |knows| clocks.join(all, knows, false))
     }
 
     pub(super) fn hear(&mut self, thread: u32, word: Clock, relaxed: bool, clocks: &mut Clocks) {
-        match self.threads.iter_mut().find(|(other, _)| *other == thread) {
-            Some((_, knows)) => *knows = clocks.join(*knows, word, relaxed),
-            None => self.threads.push((thread, clocks.join(Clock::default(), word, relaxed))),
+        match self.place(thread) {
+            Ok(place) => {
+                let knows = &mut self.threads[place].1;
+                *knows = clocks.join(*knows, word, relaxed);
+            }
+            // Threads mostly wait in ascending order.
+            Err(place) => self.threads.insert(place, (thread, clocks.join(Clock::default(), word, relaxed))),
         }
+    }
+
+    /// Where a thread's own knowledge is, or would be.
+    fn place(&self, thread: u32) -> Result<usize, usize> {
+        self.threads.binary_search_by_key(&thread, |(other, _)| *other)
     }
 }

@@ -20,6 +20,12 @@ pub(in super::super) struct Access {
 }
 
 impl Access {
+    /// Positions that it covers; there are some.
+    pub(super) fn length(&self, model: &Model) -> u64 {
+        let (first, end) = self.atoms;
+        model.atoms.range(end as usize - 1).end - model.atoms.range(first as usize).start
+    }
+
     /// Whether both give each element to one thread.
     pub(super) fn is_mapped_as(&self, other: &Self) -> bool {
         self.grain != Grain::Unknown && self.grain == other.grain && self.atoms == other.atoms
@@ -41,6 +47,10 @@ pub(super) enum Grain {
 
 /// No access.
 pub(in super::super) const NONE: u32 = u32::MAX;
+
+/// Reads that are looked at before another one is noted: an agent's reads of an atom mostly follow each other, and where
+/// thousands of agents read it, a look at all of them each time would take too long.
+const MOST_LOOKS: usize = 32;
 
 /// The accesses of all atoms that later ones may collide with, by their numbers.
 pub(in super::super) struct Cells {
@@ -75,12 +85,12 @@ impl Cells {
         self.cells[atom] = (access, NONE);
     }
 
-    /// Notes a read, in the place of one that it makes `superfluous` if there is one.
+    /// Notes a read, in the place of one that it makes `superfluous` if there is one among the last few.
     pub(super) fn add_read(&mut self, atom: usize, access: u32, superfluous: impl Fn(u32) -> bool) {
         let first = self.cells[atom].1;
         let mut next = first;
-        while next != NONE {
-            let (read, after) = &mut self.links[next as usize];
+        for _ in 0..MOST_LOOKS {
+            let Some((read, after)) = self.links.get_mut(next as usize) else { break };
             if superfluous(*read) {
                 *read = access;
                 return;

@@ -1,13 +1,23 @@
 //! What the thread of a single element knows from the packets that it has read of it.
+//!
+//! Operations on packets give elements to threads by their places in the ranges, so the thread that writes a packet is the
+//! one that has read those at the same place before, in the same operation or an earlier one. What it has read tells of
+//! the thread that wrote that, and so on: a *trail*. Clocks keep only what all threads of a block know, or those that have
+//! read a whole range; trails are looked for backwards, and only where clocks do not tell enough.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::Races;
 use super::cells::{Access, Grain, NONE};
 use crate::check::slices;
+use crate::plan::OpKind;
 
 /// Steps that are looked at before an order is given up.
 const MOST_STEPS: usize = 1 << 10;
+
+/// Packets and steps that are looked at before the trails of a rank's packets are given up.
+const MOST_TRAILS: usize = 1 << 16;
 
 /// Elements of a block's steps up to one of them, counted from where the ranges of a step begin.
 struct Elements {
@@ -22,11 +32,8 @@ impl Races<'_, '_> {
     /// Whether an element's thread has read a packet that says that the old access of the element is over: the thread
     /// that wrote the packet was the one that made the old access before, or had itself read a packet that says so.
     ///
-    /// Ranges need not be equal. Operations on packets give elements to threads by their places in the ranges, so the
-    /// packet of an element tells what the writer's thread of that very element has done. It is looked for backwards,
-    /// and only where nothing else orders the two.
-    ///
-    /// Places in unequal slices that begin within chunks are equal at some sizes only, so nothing is concluded from them.
+    /// Ranges need not be equal. Places in unequal slices that begin within chunks are equal at some sizes only, so nothing is
+    /// concluded from them.
     pub(super) fn follows(&self, old: &Access, new: &Access, atom: usize) -> bool {
         if old.grain != Grain::Packet || new.grain != Grain::Packet || !new.write {
             return false;
@@ -63,7 +70,7 @@ impl Races<'_, '_> {
             *left -= 1;
             let effects = self.model.effects(step).iter();
             let mut sources = effects.filter(|effect| effect.packets() && !effect.write);
-            let told = self.grain(step) == Grain::Packet
+            let told = self.awaits_packets(step)
                 && self.are_cut_alike(step, elements.step)
                 && sources.any(|source| {
                     let range = self.model.range(source);
@@ -103,5 +110,61 @@ impl Races<'_, '_> {
         }
         let (agent, step) = (writer.agent as usize, writer.step as usize);
         self.are_told(&Elements { agent, step, places, met }, old, left)
+    }
+
+    /// Whether each thread waits for the packets that a step reads at its places: a port moves whatever is there.
+    fn awaits_packets(&self, step: usize) -> bool {
+        let at = self.model.step_at(step);
+        self.grain(step) == Grain::Packet && (!at.port || at.kind == OpKind::ReadPutPackets)
+    }
+
+    /// The ranks that are known to have begun when a rank's blocks are done, by the trails of all packets that these have
+    /// read: whoever wrote a packet of a launch has begun it.
+    pub(super) fn ranks_on_trails(&self, rank: u32) -> BTreeSet<u32> {
+        let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+        let mut left = MOST_TRAILS;
+        for agent in self.model.agents_of[rank as usize].clone() {
+            for step in self.model.agents[agent].steps.clone().filter(|step| self.awaits_packets(*step)) {
+                for source in self.model.effects(step).iter().filter(|effect| effect.packets() && !effect.write) {
+                    open.extend(source.atoms().map(|atom| (atom, self.model.atoms.range(atom))));
+                }
+            }
+        }
+        while let Some((atom, packets)) = open.pop() {
+            let write = self.cells.write(atom);
+            if write == NONE || self.rewritten.contains(&atom) || !seen.insert((atom, packets.start, packets.end)) {
+                continue;
+            }
+            let writer = &self.accesses[write as usize];
+            let agent = &self.model.agents[self.model.agent_of(writer.step as usize)];
+            found.insert(agent.rank as u32);
+            if writer.grain != Grain::Packet {
+                continue;
+            }
+            let begin = self.begin(writer);
+            let places = packets.start - begin..packets.end - begin;
+            for step in agent.steps.start..=writer.step as usize {
+                if left == 0 {
+                    return found;
+                }
+                left -= 1;
+                if !self.awaits_packets(step) {
+                    continue;
+                }
+                for source in self.model.effects(step).iter().filter(|effect| effect.packets() && !effect.write) {
+                    let range = self.model.range(source);
+                    let wanted = range.start + places.start..(range.start + places.end).min(range.end);
+                    for atom in source.atoms() {
+                        let positions = self.model.atoms.range(atom);
+                        let (start, end) = (positions.start.max(wanted.start), positions.end.min(wanted.end));
+                        if start < end {
+                            open.push((atom, start..end));
+                        }
+                        left = left.saturating_sub(1);
+                    }
+                }
+            }
+        }
+        found
     }
 }

@@ -29,9 +29,8 @@
 //!
 //! # Why this is sound
 //!
-//! A clock holds only what is over in every schedule. Where one thread raises a counter and one waits for it, the nth
-//! wait gets the nth signal, whatever the schedule; where several do, a wait learns what all schedules have in common
-//! ([`words::Words`]). So the one order in which the plan runs here stands for all: if it shows no two accesses that are
+//! A clock holds only what is over in every schedule. Where signals and waits of a counter come in one order, the nth
+//! wait gets the nth signal, whatever the schedule; elsewhere a wait learns what all schedules have in common ([`words`]). So the one order in which the plan runs here stands for all: if it shows no two accesses that are
 //! unordered by these clocks, no order does. Of the accesses to a piece of memory only the last write and the reads since
 //! are kept, since whatever comes after these comes after all before.
 //!
@@ -39,8 +38,8 @@
 //!
 //! Packets of which each of several readers reads a part teach them only what came before the writer's last block sync,
 //! until the launch ends, and of single elements what their own packets tell.
-//! Elements that are given to threads in another way collide even where the threads would happen to be the same. Several
-//! who signal on one counter are believed only what all schedules have in common.
+//! Elements that are given to threads in another way collide even where the threads would happen to be the same. Threads
+//! that signal on one counter in no order are believed only what all schedules have in common.
 
 mod access;
 mod agent;
@@ -68,7 +67,8 @@ use clock::{Clock, Clocks};
 use packets::{Carried, Told};
 use ports::Port;
 use ring::Ring;
-use words::{Word, Words};
+pub(super) use words::Disordered;
+use words::{Event, Word, Words};
 
 /// Looks on while a plan runs, and finds its races.
 pub(super) struct Races<'m, 'p> {
@@ -105,6 +105,9 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
     fn done(&mut self, model: &Model<'p>, number: usize, step: usize) {
         use OpKind as K;
         let &super::model::Step { kind, port, .. } = model.step_at(step);
+        if !model.is_in_loop(step) {
+            self.learn_behind_loops(Some(number));
+        }
         let by = number as u32;
         let begun = self.agents[number].count;
         self.agents[number].count += turns(model, step);
@@ -113,17 +116,18 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             K::SemaphoreRelease => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let knows = self.agents[number].word(by, thread, &mut self.clocks);
-                    let word = Word { knows, relaxed: false };
-                    self.releases.send(id, (by, thread), word);
+                    let (event, word) = (Event { by: (by, thread), turn: begun }, Word { knows, relaxed: false });
+                    self.releases.send(id, (by, thread), event, word, &self.clocks);
                 }
             }
             K::SemaphoreAcquire => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
-                    let rival = self.releases.rival(id, (by, thread), begun, |other| agent.over(by, other, clocks));
+                    let event = Event { by: (by, thread), turn: begun };
+                    let rival = self.releases.rival(id, event, |other| agent.over(event.by, other, clocks));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
-                    self.releases.receive(id, (by, thread), |thread, word| {
-                        agent.hear(thread, word.knows, false, clocks);
+                    self.releases.receive(id, (by, thread), false, |thread, word| {
+                        agent.hear(thread, word.knows, word.relaxed, clocks);
                     });
                 }
             }
@@ -141,17 +145,18 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
                         knows = self.tell_port((id, by, thread), knows);
                     }
                     let relaxed = kind == K::RelaxedSignal;
-                    self.signal(id, (by, thread), step, Word { knows, relaxed });
+                    self.signal(id, (by, thread), step, begun, Word { knows, relaxed });
                 }
             }
             _ if waits(kind) => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
                     let relaxed = kind == K::RelaxedWait;
-                    let rival = self.signals.rival(id, (by, thread), begun, |other| agent.over(by, other, clocks));
+                    let event = Event { by: (by, thread), turn: begun };
+                    let rival = self.signals.rival(id, event, |other| agent.over(event.by, other, clocks));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
-                    self.signals.receive(id, (by, thread), |thread, word| {
-                        agent.hear(thread, word.knows, relaxed || word.relaxed, clocks);
+                    self.signals.receive(id, (by, thread), relaxed, |thread, word| {
+                        agent.hear(thread, word.knows, word.relaxed, clocks);
                     });
                 }
             }
@@ -175,11 +180,14 @@ impl<'m, 'p> Races<'m, 'p> {
         Ring::of(model).is_some()
     }
 
-    /// About to look on while a plan runs whose agents can be numbered.
-    pub(super) fn new(model: &'m Model<'p>) -> Self {
+    /// About to look on while a plan runs whose agents can be numbered, of which some counters are known to be used in no
+    /// order.
+    pub(super) fn new(model: &'m Model<'p>, disordered: &Disordered) -> Self {
         let blocks = model.agents.len();
         let ring = Ring::of(model).unwrap_or_default();
         let mut clocks = Clocks::new(ring);
+        let signals = Words::of_channels(model, disordered, &mut clocks);
+        let releases = Words::of_semaphores(model, disordered, &mut clocks);
         let begun = |number| Agent { knows: clocks.of(number), ..Agent::default() };
         Self {
             model,
@@ -191,8 +199,8 @@ impl<'m, 'p> Races<'m, 'p> {
             awaited: Vec::new(),
             cells: Cells::new(model),
             accesses: Vec::with_capacity(model.effect_count()),
-            signals: Words::of_channels(model),
-            releases: Words::of_semaphores(model),
+            signals,
+            releases,
             carried: Vec::with_capacity(if model.has_packets() { model.effect_count() / 2 } else { 0 }),
             firsts: Vec::with_capacity(model.effect_count()),
             knew: Vec::with_capacity(model.effect_count() / 2),
@@ -201,14 +209,6 @@ impl<'m, 'p> Races<'m, 'p> {
             found: Diagnostics::default(),
             early: Diagnostics::default(),
         }
-    }
-
-    /// A thread signals, in a step.
-    fn signal(&mut self, id: u32, (by, thread): (u32, u32), step: usize, word: Word) {
-        // Who waits has its own view of all.
-        let back = self.ring.back(self.model.shift(step, thread as usize));
-        let knows = self.clocks.shifted(word.knows, back);
-        self.signals.send(id, (self.ring.moved(by, back), thread), Word { knows, ..word });
     }
 }
 

@@ -13,7 +13,7 @@
 
 use super::cells::Access;
 use super::clock::Clock;
-use super::words::Word;
+use super::words::{Thread, Word};
 use super::{Agent, Races};
 use crate::check::pairing::signals;
 use crate::plan::OpKind;
@@ -32,6 +32,11 @@ impl Port {
     /// The numbers of its source side and its arrival side.
     pub(super) fn sides(&self) -> [usize; 2] {
         [self.number, arrival_side(self.number)]
+    }
+
+    /// Whether this is a thread's view of its port.
+    pub(super) fn is_of(&self, thread: Thread) -> bool {
+        (self.agent, self.thread) == thread
     }
 }
 
@@ -143,7 +148,7 @@ impl Races<'_, '_> {
             }
             let knows = self.tell_port(end, word);
             if signals(kind) {
-                self.signal(end.0, (agent as u32, thread), step, Word { knows, relaxed: false });
+                self.signal(end.0, (agent as u32, thread), step, begun, Word { knows, relaxed: false });
             }
             if kind == OpKind::PutWithSignalAndFlush {
                 self.flush(end);

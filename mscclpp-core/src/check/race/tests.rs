@@ -272,3 +272,111 @@ fn packets_of_an_element_tell_of_that_element() {
     // The packet tells what its thread did before, not what it does next.
     races(&[&["ppkt.m i3 > r0:0; ppkt.m i2 > r0:1", "upkt s4 > i2"], &["upkt s0 > o0; ppkt.m o0 > r0:4"]]);
 }
+
+/// All that the race rule finds, in the plan and with what is said to be in order turned into disorder.
+#[track_caller]
+fn all_fine(plan: &PlanTree) {
+    let Verdict { deadlocks, races, .. } = verdict(plan);
+    assert!(deadlocks.is_empty() && races.is_empty(), "{deadlocks}{races}");
+}
+
+#[track_caller]
+fn refused(plan: &PlanTree) -> Code {
+    let Verdict { deadlocks, races, .. } = verdict(plan);
+    deadlocks.iter().chain(races.iter()).next().expect("a finding").code
+}
+
+#[test]
+fn blocks_use_one_channel_one_after_the_other() {
+    let handshake = "rlxsignal.m#0; rlxwait.m#0; nop";
+    let put = |chunk| format!("put.m i{chunk} > r2:{chunk}; nop; signal.m#0; wait.m#0; nop");
+    let both = |blocks: [&str; 2]| plan(&[&blocks, &blocks]);
+    let first = format!("{handshake}; {}; barrier#0=2", put(0));
+    all_fine(&both([&first, &format!("barrier#0=2; {}", put(1))]));
+    // A semaphore does as well, and so does what a thread alone has heard.
+    let release = first.replace("barrier#0=2", "sem_release#0");
+    all_fine(&both([&release, &format!("sem_acquire#0; nop; {}", put(1))]));
+    all_fine(&both([&release, &format!("sem_acquire#0; {}", put(1).replace("put.m i1 > r2:1; nop; ", ""))]));
+    // And the other rank, by other channels.
+    let told = format!("{handshake}; {}; signal.m#1", put(0));
+    let (second, echo) = (format!("wait.m#2; nop; {}", put(1)), "wait.m#1; rlxsignal.m#2");
+    let three = [&told[..], &second, echo];
+    all_fine(&plan(&[&three, &three]));
+    // In no order, either takes what comes first.
+    assert_eq!(refused(&both([&first.replace("; barrier#0=2", ""), &put(1)])), Code::Deadlock);
+    let early = first.replace("wait.m#0; nop; barrier#0=2", "barrier#0=2; wait.m#0; nop");
+    assert_eq!(refused(&both([&early, &format!("barrier#0=2; {}", put(1))])), Code::Deadlock);
+    // In order, but the second block takes the signal that says that the first part has come.
+    let swapped = format!("{handshake}; put.m i0 > r2:0; nop; signal.m#0; barrier#0=2; copy o0 > s0");
+    let waits = format!("barrier#0=2; {}; wait.m#0", put(1).replace("; nop", ""));
+    assert_eq!(refused(&both([&swapped, &waits])), Code::Race);
+}
+
+#[test]
+fn members_of_a_group_signal_on_one_channel_in_order() {
+    let (first, second) =
+        ("put.m/0:2 i0 > r0:0; nop; signal.m#0; barrier#0=2", "put.m/1:2 i0 > r0:0; barrier#0=2; signal.m#0");
+    let all = "wait.m#0; wait.m#0; nop; copy s0 > o0";
+    fine(&[&[first, second], &[all]]);
+    // The first signal tells of the first part only.
+    fine(&[&[first, second], &["wait.m#0; nop; copy/0:2 s0 > o0; wait.m#0"]]);
+    races(&[&[first, second], &["wait.m#0; nop; copy s0 > o0; wait.m#0"]]);
+    races(&[&[first, second], &["wait.m#0; nop; copy/1:2 s0 > o0; wait.m#0"]]);
+    // Without the barrier either may come first.
+    let apart = [first.replace("; barrier#0=2", ""), second.replace("barrier#0=2", "nop")];
+    fine(&[&[&apart[0], &apart[1]], &[all]]);
+    races(&[&[&apart[0], &apart[1]], &["wait.m#0; nop; copy/0:2 s0 > o0; wait.m#0"]]);
+    // Two blocks that wait, in order.
+    let waits: &[&str] =
+        &["wait.m#0; nop; copy/0:2 s0 > o0; barrier#0=2", "barrier#0=2; wait.m#0; nop; copy/1:2 s0 > o0"];
+    fine(&[&[first, second], waits]);
+    races(&[&[&apart[0], &apart[1]], waits]);
+    // Ports keep the order in which they are given work, if it is one.
+    let port = |text: &str| {
+        text.replace(".m", ".p").replacen("/0:2 i0 > r0:0", "#0 i0 > r0:0", 1).replacen(
+            "/1:2 i0 > r0:0",
+            "#0 i1 > r0:1",
+            1,
+        )
+    };
+    let read =
+        |count: usize| vec!["wait.p#0"; count].join("; ") + "; nop; copy s0 > o0" + &"; wait.p#0".repeat(2 - count);
+    fine(&[&[&port(first), &port(second)], &[&read(1)]]);
+    races(&[&[&port(&apart[0]), &port(&apart[1])], &[&read(1)]]);
+    fine(&[&[&port(&apart[0]), &port(&apart[1])], &[&read(2)]]);
+}
+
+#[test]
+fn a_signal_of_any_block_says_that_its_rank_has_begun() {
+    let put = |open: &str| {
+        format!(
+            "{open}; nop; put.m i0 > r2:0; nop; signal.m#1{}",
+            if open.matches("wait").count() == 1 { "; rlxwait.m#0" } else { "" }
+        )
+    };
+    let begun: &[&str] = &["rlxsignal.m#0; wait.m#1", "rlxsignal.m#0"];
+    all_fine(&plan(&[&[&put("rlxwait.m#0")], begun]));
+    // An initial unit says nothing.
+    let mut plan = plan(&[&[&put("rlxwait.m#0").replace("rlxwait.m#0", "nop")], &["wait.m#1"]]);
+    assert_eq!(refused(&plan), Code::EarlyAccess);
+    plan.ranks[0].semaphores[0] = 1;
+    assert_eq!(refused(&plan), Code::EarlyAccess);
+}
+
+#[test]
+fn every_thread_of_an_operation_is_compared_with_the_waits_before() {
+    // The first thread has waited before, the second one may still take that signal from it.
+    let waits = "wait.m#0; wait.m#0,0; nop; signal.m#1";
+    let signals = "signal.m#0; nop; signal.m#0,0; wait.m#1";
+    assert_eq!(refused(&plan(&[&[waits], &[signals]])), Code::Deadlock);
+    all_fine(&plan(&[&[&waits.replacen("; ", "; nop; ", 1)], &[signals]]));
+}
+
+#[test]
+fn in_loops_several_who_signal_tell_nothing() {
+    // With one iteration the wait would be told all, with more it is not.
+    let member = |part: u32| format!("loop 64x1 {{ put.m/{part}:2 i0 > r0:0; nop; signal.m#0 }}");
+    let reader = |inside: &str, after: &str| format!("loop 64x1 {{ wait.m#0; wait.m#0; nop; {inside} }}; nop; {after}");
+    races(&[&[&member(0), &member(1)], &[&reader("copy s0 > o0", "nop")]]);
+    fine(&[&[&member(0), &member(1)], &[&reader("nop", "copy s0 > o0")]]);
+}

@@ -1,14 +1,57 @@
-//! What signals and releases say, until somebody waits for them.
+//! What signals and releases tell, until a thread waits for them.
+//!
+//! A *counter* is one direction of a channel, or a semaphore. What a wait on it learns depends on who uses the counter:
+//!
+//! * **In order.** All signals on the counter come in one order, and so do all waits: each is known to be over when the
+//!   next one begins. One thread on either side is in order by itself; several are where barriers, semaphores or other
+//!   channels put them so. Then the nth wait gets the nth signal.
+//! * **In no order.** Which signal a wait gets depends on the schedule, and it learns only what holds in all of them. Once
+//!   a thread has waited n times, n signals have come, so each signaller has sent at least n less all that the others send
+//!   in a launch; and some rank has signalled, so it has begun.
+//!
+//! Initial units of a semaphore serve the first acquires, which learn nothing.
+//!
+//! # Why this is sound
+//!
+//! Whether several threads are in order is known only from clocks, and clocks depend on what waits learn. So a run believes
+//! of each counter that it is in order and looks for a signal or a wait that does not know the one before it to be over
+//! ([`Words::disordered`]). If there is one, all that the run has shown is thrown away, and the next run does not believe
+//! it of that counter.
+//!
+//! A run without such a pair holds in every schedule. Suppose that some schedule contradicts what the clocks say, and take
+//! the first event there that contradicts its clock. What it knows came from program order, from barriers, or from a wait
+//! that got a signal; so that event is the end of a wait w, the nth on its counter, and the signal s that it got in our run
+//! has not been sent. The waits before w are over, since w's clock said so when it began and was right; later ones have
+//! not ended, since they would have contradicted their clocks before w. So exactly n - 1 signals or initial units have been
+//! taken, one is left, and the counter has seen at least n less the initial units. As each signal was sent after the one
+//! before it, these are the first ones, and s is among them: a contradiction. What can be seen follows: signals add to the
+//! counter, so a wait that reads a later sum acquires what every signal before has released.
+//!
+//! # Loops
+//!
+//! The runs stand for all numbers of iterations. Of counters that several threads use and that occur in loops no order is
+//! believed, as one that holds for these numbers may not hold for others. Where several signal in loops, what the others
+//! send in a launch grows with the number of iterations, and so does what it takes to be sure of a signal. So waits learn
+//! nothing of these counters but that the rank has begun, until one thread, or one block, has made all waits of the launch:
+//! then all signals have come, whatever the number of iterations. It learns so behind the loop: the last iteration is not
+//! to know more than the others.
+//!
+//! # Cost
+//!
+//! What is kept, and the words that waits hear, are at most in proportion to signals and waits: while waits do not outnumber
+//! signals and initial units, a thread that waits n times hears of at most n signals.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::clock::Clock;
+use super::Races;
+use super::clock::{Clock, Clocks};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::signals;
+use crate::check::pairing::{signals, waits};
 use crate::plan::OpKind;
 
-/// What a signal tells who waits for it.
+/// What a signal tells the thread that waits for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Word {
     pub(super) knows: Clock,
@@ -16,37 +59,108 @@ pub(super) struct Word {
     pub(super) relaxed: bool,
 }
 
+impl Word {
+    /// What a wait learns of it.
+    fn heard(self, relaxed: bool) -> Self {
+        Self { relaxed: self.relaxed || relaxed, ..self }
+    }
+}
+
 /// A thread of an agent: its position in operations that several threads execute.
 pub(super) type Thread = (u32, u32);
 
-/// The words on all counters, or on all semaphores.
-///
-/// Where one thread raises a counter and one lowers it, the nth wait gets the nth signal. Elsewhere that depends on the
-/// schedule, and a wait learns only what holds in all of them: once a thread has waited n times, n signals have come,
-/// so each signaller has sent at least n less all that the others send in a launch.
+/// A signal or a wait: the thread that executes it, and in which turn of its agent. A port executes its signals itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Event {
+    pub(super) by: Thread,
+    pub(super) turn: u32,
+}
+
+impl Event {
+    /// Whether it is over when another one begins, whose thread knows how many turns of an agent are over.
+    fn precedes(&self, next: &Self, over: impl FnOnce(u32) -> u32) -> bool {
+        self.by == next.by || over(self.by.0) > self.turn
+    }
+}
+
+/// The words on all channels, or on all semaphores.
 pub(super) struct Words {
     /// Per counter, its first and its last word in `nodes`.
-    private: Vec<(u32, u32)>,
+    queues: Vec<(u32, u32)>,
     /// Words, each with the next one.
     nodes: Vec<(Word, u32)>,
     free: Vec<u32>,
     shared: BTreeMap<u32, Shared>,
+    /// Counters that several signal on in loops, and who has made all waits on them.
+    complete: Vec<(u32, Thread)>,
+    /// Counters whose signals or waits are in no order, though they were believed to be.
+    disordered: BTreeSet<u32>,
 }
 
-/// The words on a counter that several use, or that has units from the start.
-#[derive(Default)]
+/// A counter that several threads use, or that has units from the start.
 struct Shared {
-    /// By signalling thread, how many signals it sends in a launch, and those it has sent.
-    sent: BTreeMap<Thread, (u64, Vec<Word>)>,
-    all: u64,
     initial: u64,
-    /// Waits in a launch, of the largest message.
+    /// Waits in a launch.
     downs: u64,
-    /// By waiting thread, its agent's turn when it waited last.
-    takers: BTreeMap<Thread, u32>,
-    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
-    /// whom they have heard.
-    waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
+    /// Waits in a launch of the largest message.
+    most_downs: u64,
+    uses: Uses,
+}
+
+enum Uses {
+    /// In order: words are in the counter's queue.
+    Ordered {
+        signal: Option<Event>,
+        wait: Option<Event>,
+        /// Waits so far.
+        waits: u64,
+    },
+    Unordered(Box<Unordered>),
+}
+
+impl Disordered {
+    /// Adds some counters, or `all` of a plan's if there are some. Returns whether there were.
+    pub(in super::super) fn add(&mut self, found: Self, all: bool, model: &Model) -> bool {
+        let Self { mut signals, mut releases } = found;
+        if signals.is_empty() && releases.is_empty() {
+            return false;
+        }
+        if all {
+            signals.extend(0..model.counters.len() as u32);
+            releases.extend(0..model.releases.len() as u32);
+        }
+        self.signals.append(&mut signals);
+        self.releases.append(&mut releases);
+        true
+    }
+}
+
+/// Signals and waits in no order.
+#[derive(Default)]
+struct Unordered {
+    /// Signalling threads, and their signals in a launch; those with the most first.
+    totals: Vec<(u64, Thread)>,
+    all: u64,
+    /// By signalling thread, what it has sent.
+    sent: BTreeMap<Thread, Vec<Word>>,
+    /// Whether several threads signal in loops.
+    in_loops: bool,
+    /// That the rank has begun whose threads signal.
+    begun: Clock,
+    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and whether some of
+    /// these waits were relaxed.
+    waits: BTreeMap<Thread, (u64, bool)>,
+    rivals: Rivals,
+}
+
+/// Threads that wait for the same.
+#[derive(Default)]
+struct Rivals {
+    /// The last wait, those of other threads in the same operation included; by [`ALL`] if there are some.
+    last: Option<Event>,
+    /// The last one before.
+    before: Option<Event>,
+    found: bool,
 }
 
 /// Waits on a counter in a launch: any number of them if they are in a loop.
@@ -59,63 +173,94 @@ const NONE: u32 = u32::MAX;
 /// All threads of an agent, who share what they know from the next block sync on.
 const ALL: u32 = u32::MAX;
 
+/// Counters whose signals or waits are in no order: those of channels, and semaphores.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Disordered {
+    signals: BTreeSet<u32>,
+    releases: BTreeSet<u32>,
+}
+
 impl Words {
     /// On channels.
-    pub(super) fn of_channels(model: &Model) -> Self {
-        let shared = (0..).zip(&model.counters).filter(|(_, traffic)| !traffic.is_private());
-        let shared = shared.map(|(counter, traffic)| (counter, 0, most_downs(traffic)));
-        Self::new(model, model.counters.len(), shared, signals)
+    pub(super) fn of_channels(model: &Model, disordered: &Disordered, clocks: &mut Clocks) -> Self {
+        let counters = model.counters.iter().map(|traffic| (traffic, 0));
+        Self::new(model, counters, &disordered.signals, clocks, signals, waits)
     }
 
     /// On semaphores.
-    pub(super) fn of_semaphores(model: &Model) -> Self {
-        let all = (0..).zip(model.releases.iter().zip(&model.units));
-        let shared = all.filter(|(_, (traffic, units))| !traffic.is_private() || **units > 0);
-        let shared = shared
-            .map(|(semaphore, (traffic, units))| (semaphore, u64::try_from(*units).unwrap_or(0), most_downs(traffic)));
-        Self::new(model, model.releases.len(), shared, |kind| kind == OpKind::SemaphoreRelease)
+    pub(super) fn of_semaphores(model: &Model, disordered: &Disordered, clocks: &mut Clocks) -> Self {
+        let initial = model.units.iter().map(|units| u64::try_from(*units).unwrap_or(0));
+        let (raises, lowers) = (|kind| kind == OpKind::SemaphoreRelease, |kind| kind == OpKind::SemaphoreAcquire);
+        Self::new(model, model.releases.iter().zip(initial), &disordered.releases, clocks, raises, lowers)
     }
 
-    fn new(
+    fn new<'t>(
         model: &Model,
-        counters: usize,
-        shared: impl Iterator<Item = (u32, u64, u64)>,
+        counters: impl ExactSizeIterator<Item = (&'t Traffic, u64)>,
+        disordered: &BTreeSet<u32>,
+        clocks: &mut Clocks,
         raises: impl Fn(OpKind) -> bool,
+        lowers: impl Fn(OpKind) -> bool,
     ) -> Self {
-        let with = |initial, downs| Shared { initial, downs, ..Shared::default() };
-        let mut shared: BTreeMap<u32, Shared> =
-            shared.map(|(counter, initial, downs)| (counter, with(initial, downs))).collect();
-        if !shared.is_empty() {
+        let queues = vec![(NONE, NONE); counters.len()];
+        let mut census: BTreeMap<u32, Census> = (0..)
+            .zip(counters)
+            .filter(|(_, (traffic, initial))| !traffic.is_private() || *initial > 0)
+            .map(|(counter, (traffic, initial))| (counter, Census::of(traffic, initial)))
+            .collect();
+        if !census.is_empty() {
             let ring = Ring::of(model).unwrap_or_default();
             for (agent, steps) in (0..).zip(model.agents.iter().map(|agent| agent.steps.clone())) {
-                for step in steps.filter(|step| raises(model.step_at(*step).kind)) {
+                for step in steps {
+                    let kind = model.step_at(step).kind;
+                    if !raises(kind) && !lowers(kind) {
+                        continue;
+                    }
                     for (thread, id) in (0..).zip(model.ids(step)) {
-                        let Some(shared) = shared.get_mut(id) else { continue };
-                        let agent = ring.moved(agent, ring.back(model.shift(step, thread as usize)));
-                        shared.sent.entry((agent, thread)).or_default().0 += 1;
-                        shared.all += 1;
+                        let Some(census) = census.get_mut(id) else { continue };
+                        census.in_loop |= model.is_in_loop(step);
+                        if raises(kind) {
+                            let agent = ring.moved(agent, ring.back(model.shift(step, thread as usize)));
+                            census.add((agent, thread), model.is_in_loop(step));
+                        }
                     }
                 }
             }
         }
-        Self { private: vec![(NONE, NONE); counters], nodes: Vec::new(), free: Vec::new(), shared }
+        let shared = census.into_iter().map(|(counter, census)| {
+            let ordered = !disordered.contains(&counter) && (census.is_private || !census.in_loop);
+            (counter, census.shared(ordered, clocks))
+        });
+        let shared = shared.collect();
+        Self { queues, nodes: Vec::new(), free: Vec::new(), shared, complete: Vec::new(), disordered: BTreeSet::new() }
     }
 
-    /// A thread signals.
-    pub(super) fn send(&mut self, counter: u32, from: Thread, word: Word) {
+    /// A thread signals, which is an event as the waiting rank sees it; so is `from`, a thread of a block even if a port
+    /// executes it.
+    pub(super) fn send(&mut self, counter: u32, from: Thread, event: Event, word: Word, clocks: &Clocks) {
         if counter == NOTHING {
             return;
         }
-        if let Some(shared) = self.shared.get_mut(&counter) {
-            shared.sent.entry(from).or_default().1.push(word);
-            return;
+        match self.shared.get_mut(&counter).map(|shared| &mut shared.uses) {
+            Some(Uses::Unordered(uses)) => return uses.sent.entry(from).or_default().push(word),
+            Some(Uses::Ordered { signal, .. }) => {
+                let last = signal.replace(event);
+                if last.is_some_and(|last| !last.precedes(&event, |agent| clocks.over(word.knows, agent))) {
+                    self.disordered.insert(counter);
+                }
+            }
+            None => {}
         }
+        self.push(counter, word);
+    }
+
+    fn push(&mut self, counter: u32, word: Word) {
         let node = self.free.pop().unwrap_or_else(|| {
             self.nodes.push((Word::default(), NONE));
             self.nodes.len() as u32 - 1
         });
         self.nodes[node as usize] = (word, NONE);
-        let (first, last) = &mut self.private[counter as usize];
+        let (first, last) = &mut self.queues[counter as usize];
         match *last {
             NONE => *first = node,
             last => self.nodes[last as usize].1 = node,
@@ -123,47 +268,201 @@ impl Words {
         *last = node;
     }
 
-    /// Another thread that waits for the same, when one is about to in a turn of its agent: either may get what comes
-    /// first. `over` tells how many turns of an agent are known to be over.
-    pub(super) fn rival(&mut self, counter: u32, by: Thread, turn: u32, over: impl Fn(u32) -> u32) -> Option<Thread> {
-        let shared = self.shared.get_mut(&counter)?;
-        let mut takers = shared.takers.iter();
-        // All threads of one operation must be served before the abstract run goes on, whoever is first.
-        let together = |other: &Thread, last: u32| other.0 == by.0 && last == turn;
-        let is_rival = |other: &Thread, last: u32| *other != by && !together(other, last) && over(other.0) <= last;
-        let rival = takers.find(|(other, last)| is_rival(other, **last)).map(|(other, _)| *other);
-        shared.takers.insert(by, turn);
-        // Where enough is there from the start, nobody waits.
-        rival.filter(|_| shared.downs > shared.initial)
-    }
-
-    /// A thread has waited; calls `hear` with what it learns, and what all threads of its agent learn together.
-    pub(super) fn receive(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, &Word)) {
-        if let Some(Shared { sent, all, initial, waits, .. }) = self.shared.get_mut(&counter) {
-            for who in [by, (by.0, ALL)] {
-                let (waits, heard) = waits.entry(who).or_default();
-                *waits += 1;
-                for (thread, (total, words)) in &*sent {
-                    let sure = waits.saturating_sub(*initial).saturating_sub(*all - *total);
-                    let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
-                    let heard = heard.entry(*thread).or_default();
-                    words[sure.min(*heard)..sure].iter().for_each(|word| hear(who.1, word));
-                    *heard = sure.max(*heard);
-                }
-            }
-            return;
-        }
-        let Some((first, last)) = self.private.get_mut(counter as usize) else { return };
-        if *first == NONE {
-            return;
-        }
+    fn pop(&mut self, counter: u32) -> Option<Word> {
+        let (first, last) = self.queues.get_mut(counter as usize)?;
         let node = *first;
-        let (word, next) = &mut self.nodes[node as usize];
-        hear(by.1, word);
-        *first = *next;
+        let (word, next) = *self.nodes.get(node as usize)?;
+        *first = next;
         if *first == NONE {
             *last = NONE;
         }
         self.free.push(node);
+        Some(word)
+    }
+
+    /// Notes a wait that is about to end. Returns the thread of another wait for the same, if nothing orders the two and
+    /// either may get what comes first. `over` tells how many turns of an agent the waiting thread knows to be over.
+    pub(super) fn rival(&mut self, counter: u32, event: Event, over: impl Fn(u32) -> u32) -> Option<Thread> {
+        let shared = self.shared.get_mut(&counter)?;
+        match &mut shared.uses {
+            Uses::Ordered { wait, .. } => {
+                let last = wait.replace(event);
+                if last.is_some_and(|last| !last.precedes(&event, over)) {
+                    self.disordered.insert(counter);
+                }
+                None
+            }
+            // Where enough is there from the start, no thread waits.
+            Uses::Unordered(uses) if shared.most_downs > shared.initial => uses.rivals.see(event, over),
+            Uses::Unordered(_) => None,
+        }
+    }
+
+    /// A thread has waited; calls `hear` with what it learns, and what all threads of its agent learn together.
+    pub(super) fn receive(&mut self, counter: u32, by: Thread, relaxed: bool, mut hear: impl FnMut(u32, Word)) {
+        if let Some(Shared { initial, downs, uses, .. }) = self.shared.get_mut(&counter) {
+            match uses {
+                Uses::Ordered { waits, .. } => {
+                    *waits += 1;
+                    if *waits <= *initial {
+                        return;
+                    }
+                }
+                Uses::Unordered(uses) => {
+                    for who in [by, (by.0, ALL)] {
+                        if uses.receive(*initial, *downs, (who, relaxed), |word| hear(who.1, word)) {
+                            self.complete.push((counter, who));
+                        }
+                    }
+                    return;
+                }
+            }
+        }
+        if let Some(word) = self.pop(counter) {
+            hear(by.1, word.heard(relaxed));
+        }
+    }
+
+    /// Whether some threads have made all waits of a launch on counters of which they have learned nothing yet.
+    pub(super) fn is_complete(&self) -> bool {
+        !self.complete.is_empty()
+    }
+
+    /// Calls `hear` with all words on those counters of which some thread, by its agent, has made all waits.
+    pub(super) fn complete(&mut self, is_asked: impl Fn(u32) -> bool, mut hear: impl FnMut(Thread, Word)) {
+        for (counter, who) in self.complete.extract_if(.., |(_, who)| is_asked(who.0)) {
+            let Some(Uses::Unordered(uses)) = self.shared.get(&counter).map(|shared| &shared.uses) else { continue };
+            let relaxed = uses.waits.get(&who).is_some_and(|(_, relaxed)| *relaxed);
+            uses.sent.values().flatten().for_each(|word| hear(who, word.heard(relaxed)));
+        }
+    }
+}
+
+/// Who uses a counter.
+struct Census {
+    initial: u64,
+    downs: u64,
+    most_downs: u64,
+    is_private: bool,
+    in_loop: bool,
+    /// By signalling thread, its signals in a launch, and whether it sends some in loops.
+    totals: BTreeMap<Thread, (u64, bool)>,
+}
+
+impl Census {
+    fn of(traffic: &Traffic, initial: u64) -> Self {
+        let (downs, most_downs, is_private) = (traffic.down.into(), most_downs(traffic), traffic.is_private());
+        Self { initial, downs, most_downs, is_private, in_loop: false, totals: BTreeMap::new() }
+    }
+
+    fn add(&mut self, from: Thread, in_loop: bool) {
+        let (total, loops) = self.totals.entry(from).or_default();
+        *total += 1;
+        *loops |= in_loop;
+    }
+
+    fn shared(self, ordered: bool, clocks: &mut Clocks) -> Shared {
+        let Self { initial, downs, most_downs, totals, .. } = self;
+        let uses = if ordered {
+            Uses::Ordered { signal: None, wait: None, waits: 0 }
+        } else {
+            let in_loops = totals.values().filter(|(_, in_loop)| *in_loop).count() > 1;
+            let begun = totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default();
+            let mut totals: Vec<_> = totals.into_iter().map(|(thread, (total, _))| (total, thread)).collect();
+            totals.sort_unstable_by_key(|&(total, thread)| (std::cmp::Reverse(total), thread));
+            let all = totals.iter().map(|(total, _)| total).sum();
+            Uses::Unordered(Box::new(Unordered { totals, all, in_loops, begun, ..Unordered::default() }))
+        };
+        Shared { initial, downs, most_downs, uses }
+    }
+}
+
+impl Unordered {
+    /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn. Returns whether all
+    /// waits have been made now and what they tell is yet to be learned.
+    fn receive(
+        &mut self,
+        initial: u64,
+        downs: u64,
+        (who, relaxed): (Thread, bool),
+        mut hear: impl FnMut(Word),
+    ) -> bool {
+        let (waits, some_relaxed) = self.waits.entry(who).or_default();
+        *waits += 1;
+        *some_relaxed |= relaxed;
+        let taken = waits.saturating_sub(initial);
+        if self.in_loops {
+            // Which wait is the first one beyond the initial units depends on the number of iterations.
+            if initial == 0 {
+                hear(Word { knows: self.begun, relaxed: true });
+            }
+            return *waits == downs;
+        }
+        if taken == 1 {
+            hear(Word { knows: self.begun, relaxed: true });
+        }
+        for (total, thread) in &self.totals {
+            // Signals that are not this thread's may have come first.
+            let Some(nth) = taken.checked_sub(self.all - total).and_then(|sure| sure.checked_sub(1)) else { break };
+            let word = self.sent.get(thread).and_then(|words| words.get(nth as usize));
+            word.into_iter().for_each(|word| hear(word.heard(relaxed)));
+        }
+        false
+    }
+}
+
+impl Rivals {
+    /// Only the last wait is looked at: who knows that to be over knows so of all before it.
+    fn see(&mut self, event: Event, over: impl Fn(u32) -> u32) -> Option<Thread> {
+        if self.found {
+            return None;
+        }
+        match &mut self.last {
+            // All threads of one operation must be served before the abstract run goes on, whichever is first.
+            Some(last) if (last.by.0, last.turn) == (event.by.0, event.turn) => last.by.1 = ALL,
+            last => self.before = last.replace(event),
+        }
+        let rival = self.before.filter(|before| !before.precedes(&event, over))?;
+        self.found = true;
+        Some(rival.by)
+    }
+}
+
+impl Races<'_, '_> {
+    /// Counters that were believed to be in order and are not: if there are some, the run has shown nothing.
+    pub(in super::super) fn disordered(&mut self) -> Disordered {
+        let [signals, releases] =
+            [&mut self.signals, &mut self.releases].map(|words| std::mem::take(&mut words.disordered));
+        Disordered { signals, releases }
+    }
+
+    /// A block, or all at the end of the launch, learn behind their loops what only all waits together tell.
+    pub(super) fn learn_behind_loops(&mut self, block: Option<usize>) {
+        if !self.signals.is_complete() && !self.releases.is_complete() {
+            return;
+        }
+        let (agents, clocks) = (&mut self.agents, &mut self.clocks);
+        for words in [&mut self.signals, &mut self.releases] {
+            let is_asked = |agent| block.is_none_or(|block| block == agent as usize);
+            words.complete(is_asked, |(agent, thread), word| {
+                agents[agent as usize].hear(thread, word.knows, word.relaxed, clocks);
+            });
+        }
+    }
+
+    /// A thread of a block signals, in a step and a turn of its agent.
+    pub(super) fn signal(&mut self, id: u32, (by, thread): Thread, step: usize, turn: u32, word: Word) {
+        let port = self.ports.get(&id).filter(|_| self.model.step_at(step).port);
+        let port = port.and_then(|ports| ports.iter().find(|port| port.is_of((by, thread))));
+        let event = match port {
+            // It has just done so.
+            Some(port) => Event { by: (port.number as u32, 0), turn: self.agents[port.number].count.saturating_sub(1) },
+            None => Event { by: (by, thread), turn },
+        };
+        // The waiting rank has its own view of all.
+        let back = self.ring.back(self.model.shift(step, thread as usize));
+        let knows = self.clocks.shifted(word.knows, back);
+        let event = Event { by: (self.ring.moved(event.by.0, back), event.by.1), ..event };
+        self.signals.send(id, (self.ring.moved(by, back), thread), event, Word { knows, ..word }, &self.clocks);
     }
 }

@@ -11,15 +11,24 @@
 //!    the last but one. What one port channel carries arrives in order, so a put comes after an earlier launch's put of the
 //!    same channel.
 //!
+//! Packets tell more than clocks keep, and that is asked for where clocks do not tell enough: what the threads of a short
+//! range have done that wrote packets since their block last handled a longer one, and, with double scratch, that ranks
+//! have begun whose packets were forwarded in parts ([`elements`](super::elements)).
+//!
 //! Visibility is not asked for here, so a relaxed signal may close a launch: whether that is enough where no launch barrier
 //! stands at the boundary, [`boundaries`] tells. Launches further apart need no look: their accesses come after the same
 //! accesses of those in between.
 
 mod boundaries;
 
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+
 use super::super::MOST_FINDINGS;
-use super::super::model::Space;
-use super::cells::{Access, NONE};
+use super::super::model::{Model, Space};
+use super::cells::{Access, First, Grain, NONE};
 use super::clock::{Clock, Clocks};
 use super::ports::source_side;
 use super::ring::Ring;
@@ -31,6 +40,7 @@ use crate::diag::Diagnostics;
 
 /// What a run has shown: races, and collisions with the caller and the next launch.
 pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
+    races.learn_behind_loops(None);
     let mut found = std::mem::take(&mut races.found);
     for (rival, step) in races.rivals.iter().take(MOST_FINDINGS - found.len().min(MOST_FINDINGS)) {
         found.push(story::rivals(races.model, rival.0 as usize, *step));
@@ -48,7 +58,8 @@ pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
 }
 
 /// What every rank knows when its blocks are done.
-struct Ends {
+struct Ends<'m, 'p> {
+    model: &'m Model<'p>,
     /// Per own rank; what others know is that, shifted.
     known: Vec<Clock>,
     clocks: Clocks,
@@ -57,6 +68,10 @@ struct Ends {
     ranks: Vec<u32>,
     /// Per side of a port, its channel end and the rank it leads to, by the side's number behind the blocks.
     ports: Vec<(u32, Rank)>,
+    /// Per own rank, what it knows of single threads of others.
+    threads: Vec<Threads>,
+    /// Per own rank, those that are known to have begun by what its packets say element by element.
+    on_trails: Vec<OnceCell<BTreeSet<u32>>>,
 }
 
 /// What is wanted of an earlier access.
@@ -76,11 +91,18 @@ struct Order {
     double: bool,
 }
 
+/// By agent, how many of its turns are over for those of its threads that have an element of a range of some length: of
+/// accesses to ranges that are no longer. More lengths than are kept are forgotten.
+type Threads = BTreeMap<u32, SmallVec<[(u64, u32); 2]>>;
+
+/// Lengths of an agent's ranges that are kept.
+const MOST_LENGTHS: usize = 8;
+
 /// A rank: an own one, and by how much it is shifted from there.
 type Rank = (u32, u32);
 
-impl Ends {
-    fn of(races: &mut Races) -> Self {
+impl<'m, 'p> Ends<'m, 'p> {
+    fn of(races: &mut Races<'m, 'p>) -> Self {
         let mut clocks = std::mem::take(&mut races.clocks);
         // Per rank, what its blocks know and have done.
         let mut told: Vec<Vec<Told>> = Vec::with_capacity(races.model.agents_of.len());
@@ -93,15 +115,28 @@ impl Ends {
             }
             told.push(own);
         }
+        let mut threads = vec![Threads::new(); told.len()];
         // What a rank's blocks have read of some packets together tells as much as if one had read all.
         for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.carries != NONE) {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
             let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
             if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
+                let carried = &races.carried[access.carries as usize];
                 // Packets make nothing visible but themselves.
-                let Told { knows, own } = races.carried[access.carries as usize].by_all;
+                let Told { knows, own } = carried.by_all;
                 let knows = clocks.join(Clock::default(), knows, true);
                 told[access.owner as usize].push(Told { knows, own });
+                // An operation on longer ranges hides what the threads of shorter ones have done since the block sync.
+                let (agent, done) = carried.by_element.own;
+                if done > carried.by_all.own.1 {
+                    let known = threads[access.owner as usize].entry(agent).or_default();
+                    let length = access.length(races.model);
+                    match known.iter().position(|(known, _)| *known == length) {
+                        Some(place) => known[place].1 = done.max(known[place].1),
+                        None if known.len() < MOST_LENGTHS => known.push((length, done)),
+                        None => {}
+                    }
+                }
             }
         }
         let known = told.iter().map(|told| clocks.told_once(told.iter().copied())).collect();
@@ -116,7 +151,8 @@ impl Ends {
                 }
             }
         }
-        Self { known, clocks, ring: races.ring, ranks, ports }
+        let on_trails = vec![OnceCell::new(); threads.len()];
+        Self { model: races.model, known, clocks, ring: races.ring, ranks, ports, threads, on_trails }
     }
 
     /// The rank of a thread block; none of a port.
@@ -131,7 +167,9 @@ impl Ends {
     fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access, want: Want) -> bool {
         let (agent, known) = (self.ring.moved(seen, self.ring.back(shift)), self.known[rank as usize]);
         match want {
-            Want::Over => self.clocks.over(known, agent) > access.count,
+            Want::Over => {
+                self.clocks.over(known, agent) > access.count || self.cover_threads(rank, agent, access)
+            }
             // The rank's own kernel has ended.
             Want::Visible => self.rank(agent) == Some((rank, 0)) || self.clocks.seen(known, agent) > access.count,
         }
@@ -156,6 +194,15 @@ impl Ends {
         };
         let own = self.ring.own(new.agent).0;
         old.write && new.write && end(seen).is_some_and(|of_old| Some(of_old) == end(own))
+    }
+
+    /// Whether an access, by an agent as seen from an own rank, is over for all threads that have a part in it.
+    fn cover_threads(&self, rank: u32, agent: u32, access: &Access) -> bool {
+        let known = self.threads[rank as usize].get(&agent).filter(|_| access.grain != Grain::Unknown);
+        known.is_some_and(|known| {
+            let length = access.length(self.model);
+            known.iter().any(|(longest, turns)| length <= *longest && access.count < *turns)
+        })
     }
 
     /// Whether something holds of a rank of which something is known.
@@ -189,10 +236,10 @@ fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
 fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
     let mut told = (NONE, NONE);
     let order = Order { want: Want::Over, double: races.model.plan.double_scratch };
-    for first in &races.firsts {
-        let new = &races.accesses[first.access as usize];
-        for old in last_accesses(races, first.atom as usize) {
-            if !(old.write || new.write) || follows(races, ends, old, new, races.knew[first.knew as usize], order) {
+    for &First { atom, access, knew } in &races.firsts {
+        let new = &races.accesses[access as usize];
+        for old in last_accesses(races, atom as usize) {
+            if !(old.write || new.write) || follows(races, ends, old, new, races.knew[knew as usize], order) {
                 continue;
             }
             if told != (old.step, new.step) && found.len() < MOST_FINDINGS {
@@ -233,6 +280,12 @@ fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock, 
         clocks.knows_any(knew, agents) || double && clocks.knows_any(ends.known[own.0 as usize], agents)
     };
     if ends.rank(seen).is_some_and(begun) {
+        return true;
+    }
+    // Trails are not followed from rank to rank where some stand for others: then all of them are looked at.
+    let on_trails =
+        |(rank, _): Rank| ends.on_trails[own.0 as usize].get_or_init(|| races.ranks_on_trails(own.0)).contains(&rank);
+    if double && model.symmetry.is_none() && ends.rank(seen).is_some_and(on_trails) {
         return true;
     }
     // Mostly it is the rank in whose memory both are that has seen the end of the old one, or the rank that its port leads

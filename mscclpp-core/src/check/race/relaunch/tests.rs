@@ -228,3 +228,27 @@ fn what_one_rank_does_to_its_own_buffers_is_its_own() {
     fine(&both("copy i0 > s0; copy s0 > o0"));
     fine(&plan(&[&["copy i0 > s0; barrier#0=2", "barrier#0=2; copy s0 > o0"], &[""]]));
 }
+
+/// Two ranks, three blocks each: phase one in one range, phase two chunk by chunk.
+fn two_phases(ops: [&str; 3]) -> PlanTree {
+    plan(&[&ops, &ops])
+}
+
+#[test]
+fn short_packets_tell_of_short_reads_behind_longer_packets() {
+    // A block sends two chunks, then reduces one and sends it back; the answers cover both.
+    let blocks = ["ppkt.m i2+2 > r0:0+2; respkt.m i0 s0 > i0 r0:2", "respkt.m i1 s1 > i1 r0:3; upkt s2+2 > o2+2", ""];
+    fine(&two_phases(blocks));
+    // One of the answers does not wait for what it seems to answer.
+    let blocks = ["ppkt.m i2+2 > r0:0+2; ppkt.m i0 > r0:2; upkt s0 > i0", blocks[1], ""];
+    refused(&two_phases(blocks), Code::Relaunch);
+    // The answer comes before the read.
+    let blocks = ["ppkt.m i2+2 > r0:0+2; ppkt.m i4 > r0:2; repkt i0 s0 > i0", blocks[1], ""];
+    refused(&two_phases(blocks), Code::Relaunch);
+    // The answer is shorter than what was read before: of the other threads it tells nothing.
+    let blocks = ["ppkt.m i2+4 > r0:0+4; upkt s0+4 > o2+4; ppkt.m i0 > r0:4", "upkt s4 > o0", ""];
+    refused(&two_phases(blocks), Code::Relaunch);
+    // An answer that is read in part only.
+    let blocks = ["ppkt.m i2+4 > r0:0+4; upkt s0+4 > o4+4; ppkt.m i0+4 > r0:4+4", "upkt s4+3 > o0+3", ""];
+    refused(&two_phases(blocks), Code::Relaunch);
+}
