@@ -68,27 +68,16 @@ fn seen(model: &Model, races: bool, results: bool) -> Verdict {
         verdict.races.push(model::too_fine(model.view));
         return verdict;
     }
-    let mut disordered = Disordered::default();
-    let begin = |disordered: &Disordered| races.then(|| Races::new(model, disordered));
-    let mut rules = Rules { races: begin(&disordered), dataflow: if results { Dataflow::of(model) } else { None } };
+    let races = races.then(|| Races::new(model, &Disordered::default()));
+    let mut rules = Rules { races, dataflow: if results { Dataflow::of(model) } else { None } };
     let mut machine = Machine::new(model);
     machine.run(&mut rules);
     if let Some(finding) = deadlock::check(&machine) {
         verdict.deadlocks.push(finding);
         return verdict;
     }
-    // What was believed of the order in which counters are used has to hold.
-    let mut runs = 1;
-    while let Some(races) = &mut rules.races
-        && disordered.add(races.disordered(), runs == MOST_RUNS, model)
-    {
-        let mut again = Rules { races: begin(&disordered), dataflow: None };
-        Machine::new(model).run(&mut again);
-        rules.races = again.races;
-        runs += 1;
-    }
     if let Some(races) = rules.races {
-        verdict.races.extend(at_size(uneven, relaunch::findings(races)));
+        verdict.races.extend(at_size(uneven, relaunch::findings(confirmed(model, races))));
     }
     if let Some(dataflow) = rules.dataflow {
         verdict.results.extend(at_size(uneven, dataflow.findings(model)));
@@ -96,16 +85,32 @@ fn seen(model: &Model, races: bool, results: bool) -> Verdict {
     verdict
 }
 
+/// Returns what a run of a model has shown, run again as long as what it believed of the order in which counters are used did not
+/// hold.
+fn confirmed<'m, 'p>(model: &'m Model<'p>, mut races: Races<'m, 'p>) -> Races<'m, 'p> {
+    let mut disordered = Disordered::default();
+    for run in 1.. {
+        if !disordered.add(races.disordered(), run == MOST_RUNS, model) {
+            break;
+        }
+        let mut rules = Rules { races: Some(Races::new(model, &disordered)), dataflow: None };
+        Machine::new(model).run(&mut rules);
+        let Some(again) = rules.races else { break };
+        races = again;
+    }
+    races
+}
+
 /// What a plan needs at the boundaries of its launches, at one size.
 pub(super) fn boundaries(model: &Model) -> LaunchBoundaries {
     if !Races::fits(model) {
         return LaunchBoundaries::default();
     }
-    let mut rules = Rules { races: Some(Races::new(model)), dataflow: None };
+    let mut rules = Rules { races: Some(Races::new(model, &Disordered::default())), dataflow: None };
     let mut machine = Machine::new(model);
     machine.run(&mut rules);
     match rules.races {
-        Some(races) if deadlock::check(&machine).is_none() => relaunch::boundaries(races),
+        Some(races) if deadlock::check(&machine).is_none() => relaunch::boundaries(confirmed(model, races)),
         _ => LaunchBoundaries::default(),
     }
 }

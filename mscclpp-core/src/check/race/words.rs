@@ -47,7 +47,6 @@ use super::Races;
 use super::clock::{Clock, Clocks};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
-use crate::check::pairing::signals;
 use crate::check::pairing::{signals, waits};
 use crate::plan::OpKind;
 

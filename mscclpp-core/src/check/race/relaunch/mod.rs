@@ -245,7 +245,7 @@ fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
             if told != (old.step, new.step) && found.len() < MOST_FINDINGS {
                 told = (old.step, new.step);
                 let known = ends.known_of(races, (rank_of(races, new), 0), old.agent, old);
-                found.push(story::relaunch(races.model, races.blocks, old, new, first.atom as usize, known));
+                found.push(story::relaunch(races.model, races.blocks, old, new, atom as usize, known));
             }
         }
     }
