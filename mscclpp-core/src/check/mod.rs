@@ -46,6 +46,8 @@ use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
 pub use allow::{NotAllowable, allow, allowable};
 pub use dataflow::{ReductionOrder, reduction_order};
+#[doc(hidden)]
+pub use loops::proof_effort;
 use model::Model;
 use pairing::Pairs;
 use run::{Verdict, run};
