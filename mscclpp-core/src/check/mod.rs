@@ -52,6 +52,8 @@ use crate::plan::PlanTree;
 pub use allow::{NotAllowable, allow, allowable};
 pub use boundaries::{LaunchBoundaries, launch_boundaries};
 pub use dataflow::{ReductionOrder, reduction_order};
+#[doc(hidden)]
+pub use loops::proof_effort;
 use model::Model;
 use pairing::Pairs;
 use run::{Verdict, run};

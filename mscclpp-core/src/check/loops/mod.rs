@@ -75,8 +75,10 @@ use super::machine::{Machine, Watch};
 use super::model::{Model, Size};
 use super::pairing::Pairs;
 use super::place::{Placed, each};
+use super::shape;
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Site};
+use crate::plan::PlanTree;
 use proof::{Proof, prove};
 use rolled::Rolled;
 
@@ -143,6 +145,20 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Verdict {
             let at = rolled.loops.first().and_then(|body| rolled.placed(body.block as usize, body.begin as usize));
             Verdict::Undecided(undecided(view, Obstacle { at, message, help }))
         }
+    }
+}
+
+/// Runs and actions in which it is proved that the loops of a plan let every thread block run to its end, at every size. `None` if
+/// that is not so, or not decided; no runs where loops have no part in it.
+#[doc(hidden)]
+pub fn proof_effort(plan: &PlanTree) -> Option<(u64, u64)> {
+    if !shape::check(plan.into()).is_empty() {
+        return None;
+    }
+    match Rolled::of(plan.into(), &Pairs::of(plan)).ok()?.map(|rolled| prove(&rolled)) {
+        None => Some((0, 0)),
+        Some(Proof::Completes(effort)) => Some((effort.runs, effort.steps)),
+        Some(_) => None,
     }
 }
 

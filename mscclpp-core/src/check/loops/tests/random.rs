@@ -1,11 +1,12 @@
 //! Random programs, held against runs of every size.
 
 use super::super::proof::{Proof, prove};
-use super::{brute, programs, rolled};
+use super::brute::Brute;
+use super::{programs, rolled};
 use crate::check::pairing::{self, Pairs};
 
 /// Programs that are tried, unless the environment says how many.
-const PROGRAMS: u64 = 3000;
+const PROGRAMS: u64 = 2000;
 
 /// Random programs: the proof says of all of them what running them at every size says, the smallest size included.
 #[test]
@@ -25,9 +26,10 @@ fn random_programs_are_judged_as_by_running_every_size() {
         };
         let proof = prove(&rolled);
         // The sizes at which combinations of trip counts come up first.
-        let sizes: Vec<u64> = (0..2000).map(|number| rolled.trips.size(number) * rolled.sizes.grain).collect();
-        let brute = sizes.iter().take_while(|size| brute::most_trips(&plan, **size) <= trips);
-        let stuck = brute.clone().position(|&size| brute::is_stuck(&plan, size)).map(|number| number as u64);
+        let sizes = (0..).map(|number| rolled.trips.size(number) * rolled.sizes.grain);
+        let brute = Brute::of(&plan);
+        let mut tried = sizes.take_while(|size| brute.most_trips(*size) <= trips);
+        let stuck = tried.position(|size| brute.is_stuck(size)).map(|number| number as u64);
         let text = || programs::text(&plan);
         match proof {
             Proof::Completes(effort) => {
@@ -38,8 +40,8 @@ fn random_programs_are_judged_as_by_running_every_size() {
             }
             Proof::Deadlock { number, .. } => {
                 verdicts[1] += 1;
-                let beyond =
-                    stuck.is_none() && number >= brute.count() as u64 && brute::is_stuck(&plan, sizes[number as usize]);
+                let size = rolled.trips.size(number) * rolled.sizes.grain;
+                let beyond = stuck.is_none() && brute.most_trips(size) > trips && brute.is_stuck(size);
                 assert!(stuck == Some(number) || beyond, "seed {seed}: {number}, {stuck:?}\n{}", text());
             }
             Proof::Undecided { number } => {
