@@ -13,18 +13,20 @@
 //!
 //! # Columns
 //!
-//! Ranges of one operation that it moves data between are equally long and cut alike, so what an operation does to a unit at place q
-//! of one chunk it does at place q of others. Hence the places 0 ≤ q < u are worlds of their own: the *column* q of a size
-//! consists of the q-th unit of every chunk, and what a plan does to a column is determined by which member each cut gives the unit at
-//! q of each of its chunks to. This is the column's *signature*. Add to it which of these slices have equal extents, since the rules
-//! about races ask that: of two operations without a block sync in between, equal ranges are given to equal threads.
+//! Ranges between which an operation moves data are equally long and cut alike, so what an operation does to a unit at place q of one
+//! chunk it does at place q of others. Hence the places 0 ≤ q < u are worlds of their own: the *column* q of a size consists of the
+//! q-th unit of every chunk, and what a plan does to a column is determined by the member to which each cut gives the unit at q of each
+//! of its chunks. This is the column's *signature*. Added to it is which slices in it that one thread block touches have equal extents,
+//! since the rules about races ask that: of two operations without a block sync in between, equal ranges are given to equal threads.
 //!
 //! **Theorem 1.** Let the order of a plan's operations be the same at sizes u and v, and let every signature of v be one of u. If the
-//! rules accept the plan at u they accept it at v.
-//! *Proof.* Rules about memory ask of every unit who has touched it, in which order, in equal ranges or not, and what it holds: by
-//! chunk and place. For a unit of v take one of u, in the same chunk, in a column of the same signature: who touches it is the same,
-//! and so is what these read, by induction over the run. Slices that differ are never better than slices that are equal, so a
-//! signature in which all extents differ speaks for those in which some do not. ∎
+//! rules accept the plan at u, they accept it at v.
+//! *Proof.* Rules about memory ask of every unit which operations touch it, in which order, in equal ranges or not, and what it holds:
+//! by chunk and place. For a unit of v take one of u, in the same chunk, in a column of the same signature: the operations that touch it
+//! are the same, and so is what they read, by induction over the run. ∎
+//!
+//! Slices that are equal are never worse than slices that differ, so a signature in which all extents differ speaks for those in which
+//! some do not.
 //!
 //! Signatures need to agree only on chunks that have to do with each other: those that data moves between, directly or not (a
 //! *component*). Each component may have its own size u.
@@ -50,14 +52,28 @@
 //! Without packets the order of operations does not depend on the size: signals, waits, semaphores and barriers know no slices. (How
 //! often loops turn depends on it; that is asked for elsewhere. Here they turn as often as they do at the sizes that are kept.)
 //!
-//! With packets it does. Reading a packet waits for its write, so a slice that is empty orders nothing; and what a reader learns
-//! depends on whether it has read all that was written, and on which of the ranges that a thread block touches is longer, because the
-//! threads of a block beyond the end of a range do nothing. All that is found from the order of the boundaries of packets that overlap
-//! each other (`packets`), and from the order of the lengths of the slices that one thread block touches. Both together are the
-//! *order of packets* of a size. Lengths of slices differ from Lu / g by less than 1, so their order is final from n = 2 on in the
-//! sense of theorem 2, and (3 + ⌊G / 4⌋) M is enough for both, where M and G are those of all cuts of the plan. A size is kept for
-//! every order of packets, and for every signature under each. An order that the threads of single elements learn
-//! (`race/elements`) is believed only between slices that are the same at every size.
+//! With packets it does. Reading a packet waits for its write, so a slice that is empty orders nothing; what a reader learns depends on
+//! which writes it overlaps, and on whether it has read all that one wrote; and on which of the ranges that a thread block touches is
+//! longer, because threads of a block beyond the end of a range do nothing. So an *order of packets* is a set of facts (`packets`):
+//!
+//! * of each write and each read of packets that overlap each other, directly or not: they overlap; the read covers the write; it begins
+//!   with the write and ends no later;
+//! * of each two writes: they do not overlap (of packets that are written twice a reader does not know which it has read);
+//! * of each write: all of it is read;
+//! * of each two slices that one thread block touches: the one is no longer than the other, and no shorter.
+//!
+//! **Theorem 3.** If all facts of u hold at v, agents know at least as much at v as at u of the operations of a column that both have.
+//! *Proof.* A clock is a union of what was learned, and each fact adds to it: whoever reads packets of a write learns what its writer
+//! knew; who reads all, or as many places as the writer's threads have, learns more; and none takes anything away. ∎
+//!
+//! So with packets a signature counts as seen at size v if it was seen at a size with no facts that v lacks. Deadlocks are the other way
+//! round: who waits for less cannot wait in vain where he did not when he waited for more; so some size is kept at which agents wait for
+//! everything for which they wait at v. All facts compare boundaries, or lengths of slices. Lengths differ from Lu / g by less than 1, so
+//! the order of two is final from n = 2 on in the sense of theorem 2: all facts occur up to (3 + ⌊G / 4⌋) M units, with M and G of all
+//! cuts of the plan.
+//!
+//! What the threads of single elements learn (`race/elements`) is believed only between slices that are the same at every size; chunks
+//! that such slices of one thread block have count as chunks that data moves between, so that signatures tell whose packets they are.
 //!
 //! # Empty chunks
 //!
@@ -70,6 +86,7 @@
 //! that it touches. Beyond that it is refused, with the cuts for which it takes so long.
 
 mod cut;
+mod packets;
 mod parts;
 mod select;
 #[cfg(test)]

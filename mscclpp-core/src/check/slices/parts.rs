@@ -25,21 +25,33 @@ impl Part {
     fn end(&self) -> u64 {
         self.start + u64::from(self.cut.len)
     }
+
+    /// The units that it begins and ends at, with this many to a chunk.
+    pub(super) fn extent(&self, units: u64) -> (u64, u64) {
+        let begin = |member: u64| self.start * units + self.cut.begin(member, units);
+        (begin(self.member.into()), begin(u64::from(self.member) + 1))
+    }
 }
+
+/// Where two ranges begin that have to do with each other, by memory and chunk, and how many chunks they have.
+type Move = ((usize, u64), (usize, u64), u32);
 
 /// All parts that the operations of a plan touch.
 #[derive(Default)]
 pub(super) struct Parts {
     /// Each once, in order.
     pub(super) parts: Vec<Part>,
-    /// Ranges between which operations move data, the first chunk of the one to the first chunk of the other: first chunks, and
-    /// the number of chunks.
-    moves: BTreeSet<((usize, u64), (usize, u64), u32)>,
+    /// Ranges between which operations move data, the first chunk of the one to the first chunk of the other.
+    moves: BTreeSet<Move>,
+    /// The same of slices that one thread block touches one after the other.
+    known: BTreeSet<Move>,
     /// Per thread block, the slices that it touches, wherever they are. Each set once.
     pub(super) lengths: BTreeSet<Vec<(Cut, u32)>>,
     /// How often each range is touched: outside of loops, and in loops by unit and span.
     touches: BTreeMap<(Part, Option<(u64, u32)>), u64>,
     pub(super) has_packets: bool,
+    /// Packets, and whether they are written.
+    packets: BTreeSet<(Part, bool)>,
 }
 
 /// Chunks of all ranges beyond which they are not followed one by one.
@@ -63,11 +75,12 @@ impl Parts {
         let plan = view.plan;
         let mut all = Self::default();
         let mut chunks = symmetry.map(|symmetry| symmetry.chunks.iter().copied());
-        let (mut lengths, mut block) = (BTreeSet::new(), (0, 0));
+        let (mut lengths, mut last, mut block) = (BTreeSet::new(), BTreeMap::new(), (0, 0));
         let mut touched: Vec<(Effect, Part)> = Vec::new();
         each_of(view, 0..own, &mut |at| {
             if block != (at.rank, at.block) {
                 all.lengths.insert(std::mem::take(&mut lengths).into_iter().collect());
+                last.clear();
                 block = (at.rank, at.block);
             }
             touched.clear();
@@ -78,20 +91,34 @@ impl Parts {
                 let (cut, member, behind) = cut(at.op.slice, effect.range.size);
                 lengths.insert((cut, member));
                 all.has_packets |= effect.packets;
-                touched.push((effect, Part { memory, start: u64::from(start) + behind, cut, member }));
+                let part = Part { memory, start: u64::from(start) + behind, cut, member };
+                if effect.packets {
+                    all.packets.insert((part, effect.write));
+                }
+                touched.push((effect, part));
             });
-            all.add(&at, &touched);
+            all.add(&at, &touched, &mut last);
         });
         all.lengths.insert(lengths.into_iter().collect());
+        if all.has_packets {
+            all.moves.append(&mut all.known);
+        }
         all.parts = all.touches.keys().map(|(part, _)| *part).collect();
         all.parts.dedup();
         all
     }
 
     /// What an operation touches.
-    fn add(&mut self, at: &Placed, touched: &[(Effect, Part)]) {
+    fn add(&mut self, at: &Placed, touched: &[(Effect, Part)], last: &mut BTreeMap<(Cut, u32), Part>) {
         use OpKind as K;
         let body = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref()).map(|body| (body.unit, body.num_chunks));
+        // Threads know each other by their places in equal slices.
+        for (_, part) in touched {
+            let known = last.insert((part.cut, part.member), *part).filter(|_| part.cut.is_uneven());
+            if let Some(known) = known.filter(|known| (known.memory, known.start) != (part.memory, part.start)) {
+                self.known.insert(((known.memory, known.start), (part.memory, part.start), part.cut.len));
+            }
+        }
         for (_, part) in touched {
             *self.touches.entry((*part, body)).or_default() += 1;
         }
@@ -155,28 +182,23 @@ impl Parts {
         Some(uneven.map(|entries| entries.iter().map(|(_, entry)| *entry).collect()).collect())
     }
 
-    /// The packets that have to do with each other, as they lie: what overlaps in one memory, directly or not, counted from the first
-    /// chunk. Only where some are cut unevenly.
-    pub(super) fn packets(&self) -> BTreeSet<Vec<Part>> {
+    /// The packets that have to do with each other, and whether they are written: what overlaps in one memory, directly or not,
+    /// counted from the first chunk. Only where some are cut unevenly.
+    pub(super) fn packets(&self) -> BTreeSet<BTreeSet<(Part, bool)>> {
         let mut all = BTreeSet::new();
-        let mut group: Vec<Part> = Vec::new();
+        let mut group: Vec<(Part, bool)> = Vec::new();
         let mut end = (0, 0);
-        let is_packets = |part: &&Part| part.memory % Space::ALL.len() == Space::Packets as usize;
-        for part in self.parts.iter().filter(is_packets) {
+        for (part, write) in &self.packets {
             if end.0 != part.memory || end.1 <= part.start {
-                all.insert(std::mem::take(&mut group));
+                all.insert(moved(std::mem::take(&mut group)));
                 end = (part.memory, 0);
             }
-            group.push(*part);
+            group.push((*part, *write));
             end.1 = part.end().max(end.1);
         }
-        all.insert(group);
-        let moved = all.into_iter().filter(|group| group.iter().any(|part| part.cut.is_uneven())).map(|mut group| {
-            let first = group[0].start;
-            group.iter_mut().for_each(|part| (part.memory, part.start) = (0, part.start - first));
-            group
-        });
-        moved.collect()
+        all.insert(moved(group));
+        all.retain(|group| group.iter().any(|(part, _)| part.cut.is_uneven()));
+        all
     }
 
     /// Pieces of memory that are touched in one run, about, with this many bytes to a chunk.
@@ -194,6 +216,12 @@ impl Parts {
         };
         self.touches.iter().map(|(key, times)| one(key, *times)).fold(0, u64::saturating_add)
     }
+}
+
+/// Parts of one memory, counted from the first chunk.
+fn moved(parts: Vec<(Part, bool)>) -> BTreeSet<(Part, bool)> {
+    let first = parts.first().map_or(0, |(part, _)| part.start);
+    parts.into_iter().map(|(part, write)| (Part { memory: 0, start: part.start - first, ..part }, write)).collect()
 }
 
 /// Disjoint sets of numbers.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::cut::{Columns, Cut, Entry};
-use super::parts::{Part, Parts};
+use super::packets::Packets;
+use super::parts::Parts;
 
 /// Entries of signatures that are looked at.
 const MOST_ENTRIES: u64 = 1 << 25;
@@ -16,6 +17,8 @@ const MOST_COMPARED: usize = 64;
 pub(super) struct Selection<'p> {
     packets: Option<Packets<'p>>,
     components: Vec<Component<'p>>,
+    /// Orders in which agents wait for as much as in any other.
+    waits: Vec<Seen>,
     kept: BTreeSet<u64>,
     /// Entries that may still be looked at.
     left: u64,
@@ -24,16 +27,17 @@ pub(super) struct Selection<'p> {
 /// Chunks that have to do with each other.
 struct Component<'p> {
     columns: Columns<'p>,
-    /// The signatures that were seen, each after the number of the order of packets.
-    seen: BTreeMap<Vec<u32>, Seen>,
+    /// By signature, the orders of packets in which it was seen that no other one makes superfluous.
+    seen: BTreeMap<Vec<u32>, Vec<Seen>>,
 }
 
-/// Where a signature was seen.
-#[derive(Clone, Copy, Default)]
+/// Something that was seen.
+#[derive(Clone, Copy)]
 struct Seen {
-    /// Whether it is seen at the usual size, or another one says as much.
-    elsewhere: bool,
-    /// At how many of the sizes that are kept.
+    order: u32,
+    /// Whether it is seen at the usual size.
+    usual: bool,
+    /// At how many of the sizes that are kept it is seen.
     times: u32,
 }
 
@@ -47,12 +51,12 @@ impl<'p> Selection<'p> {
         let blocks = parts.blocks();
         let meet = |one, other| blocks.iter().any(|cuts| cuts.contains(&one) && cuts.contains(&other));
         let component = |entries: &'p Vec<Entry>| {
-            let few = entries.len() <= MOST_COMPARED;
-            Component { columns: Columns::new(entries, |one, other| !few || meet(one, other)), seen: BTreeMap::new() }
+            let all = parts.has_packets || entries.len() > MOST_COMPARED;
+            Component { columns: Columns::new(entries, |one, other| all || meet(one, other)), seen: BTreeMap::new() }
         };
         let components: Vec<_> = components.iter().map(component).collect();
         let all = 0..components.len();
-        let mut selection = Self { packets, components, kept: BTreeSet::new(), left };
+        let mut selection = Self { packets, components, waits: Vec::new(), kept: BTreeSet::new(), left };
         // What is ordered anywhere depends on all packets.
         let groups = if parts.has_packets { vec![all.clone()] } else { all.clone().map(|one| one..one + 1).collect() };
         for group in groups {
@@ -70,30 +74,45 @@ impl<'p> Selection<'p> {
         let periods = most / 4 + if self.packets.is_some() { 3 } else { 2 };
         let bound = period.checked_mul(periods).filter(|bound| *bound <= MOST_ENTRIES)?;
         // The usual size, at which all members have equal slices.
-        let usual = Seen { elsewhere: true, times: 0 };
-        self.is_new(period, components.clone(), usual)?;
+        self.is_new(period, components.clone(), true)?;
         let kept: Vec<u64> = self.kept.iter().copied().collect();
         for units in kept {
-            self.is_new(units, components.clone(), Seen::default())?;
+            self.is_new(units, components.clone(), false)?;
         }
         for units in 1..=bound {
-            if self.is_new(units, components.clone(), Seen::default())? {
+            if self.is_new(units, components.clone(), false)? {
                 self.kept.insert(units);
             }
         }
         Some(())
     }
 
-    /// Whether a size shows something that has not been seen; now it has.
-    fn is_new(&mut self, units: u64, components: Range<usize>, now: Seen) -> Option<bool> {
+    /// Whether a size, maybe the usual one, shows something that has not been seen; now it has.
+    fn is_new(&mut self, units: u64, components: Range<usize>, usual: bool) -> Option<bool> {
         let mut new = false;
-        self.visit(units, components, &mut |seen, members, key| {
+        let mut order = 0;
+        self.visit(units, components, &mut |packets, seen, members, now, signature| {
+            order = now;
+            let is_seen = |key: &[u32]| {
+                let orders = seen.get(key).into_iter().flatten();
+                orders.into_iter().any(|seen| is_enough(packets, seen.order, now))
+            };
             // What holds where all extents differ holds where some are equal.
-            if !seen.contains_key(&key[..=members]) && !seen.contains_key(key) {
-                seen.insert(key.to_vec(), now);
-                new = true;
+            if is_seen(&signature[..members]) || is_seen(signature) {
+                return;
             }
+            let orders = seen.entry(signature.to_vec()).or_default();
+            orders.retain(|seen| !is_enough(packets, now, seen.order));
+            orders.push(Seen { order, usual, times: 0 });
+            new = true;
         })?;
+        if let Some(packets) = &self.packets
+            && !self.waits.iter().any(|seen| packets.waits_as(seen.order, order))
+        {
+            self.waits.retain(|seen| !packets.waits_as(order, seen.order));
+            self.waits.push(Seen { order, usual, times: 0 });
+            new = true;
+        }
         Some(new)
     }
 
@@ -101,9 +120,14 @@ impl<'p> Selection<'p> {
     fn thin_out(mut self, all: Range<usize>) -> Option<Vec<u64>> {
         for Component { columns, seen } in &mut self.components {
             let members = columns.members();
-            let less = seen.keys().filter(|key| key.len() > 1 + members && seen.contains_key(&key[..=members]));
-            for key in less.cloned().collect::<Vec<_>>() {
-                seen.remove(&key);
+            let apart: BTreeMap<Vec<u32>, Vec<u32>> = seen
+                .iter()
+                .filter(|(key, _)| key.len() == members)
+                .map(|(key, orders)| (key.clone(), orders.iter().map(|seen| seen.order).collect()))
+                .collect();
+            for (key, orders) in seen.iter_mut().filter(|(key, _)| key.len() > members) {
+                let apart = apart.get(&key[..members]).into_iter().flatten();
+                apart.for_each(|one| orders.retain(|seen| !is_enough(self.packets.as_ref(), *one, seen.order)));
             }
         }
         // The first ones were kept for less than those after them show.
@@ -114,9 +138,9 @@ impl<'p> Selection<'p> {
         let mut failed = false;
         sizes.retain(|units| {
             let mut needed = false;
-            failed |= self.count(*units, all.clone(), |seen| needed |= !seen.elsewhere && seen.times == 1).is_none();
+            failed |= self.count(*units, all.clone(), |seen| needed |= !seen.usual && seen.times == 1).is_none();
             if !needed {
-                failed |= self.count(*units, all.clone(), |seen| seen.times -= 1).is_none();
+                failed |= self.count(*units, all.clone(), |seen| seen.times = seen.times.saturating_sub(1)).is_none();
             }
             needed
         });
@@ -125,38 +149,45 @@ impl<'p> Selection<'p> {
 
     /// Notes everything that a size shows once.
     fn count(&mut self, units: u64, components: Range<usize>, mut note: impl FnMut(&mut Seen)) -> Option<()> {
+        let mut order = 0;
         for component in components {
             let mut here = BTreeSet::new();
-            self.visit(units, component..component + 1, &mut |seen, _, key| {
-                if let Some(seen) = seen.get_mut(key)
-                    && here.insert(key.to_vec())
-                {
-                    note(seen);
+            self.visit(units, component..component + 1, &mut |packets, seen, _, now, signature| {
+                order = now;
+                if !here.insert(signature.to_vec()) {
+                    return;
+                }
+                for seen in seen.get_mut(signature).into_iter().flatten() {
+                    if is_enough(packets, now, seen.order) {
+                        note(seen);
+                    }
                 }
             })?;
+        }
+        if let Some(packets) = &self.packets {
+            self.waits.iter_mut().filter(|seen| packets.waits_as(order, seen.order)).for_each(note);
         }
         Some(())
     }
 
-    /// Visits the signatures of some components at a size, each after the order of packets.
-    fn visit(
-        &mut self,
-        units: u64,
-        components: Range<usize>,
-        visit: &mut impl FnMut(&mut BTreeMap<Vec<u32>, Seen>, usize, &[u32]),
-    ) -> Option<()> {
-        let (order, entries) = self.packets.as_mut().map_or((0, 0), |packets| packets.order(units));
-        let (mut looked, left) = (1 + entries, self.left);
-        let mut key = Vec::new();
+    /// Visits the signatures of some components at a size, with the order of packets and what was seen of the component.
+    fn visit(&mut self, units: u64, components: Range<usize>, visit: &mut Visit) -> Option<()> {
+        let (mut looked, left) = (1, self.left);
+        let order = match &mut self.packets {
+            Some(packets) => {
+                looked += packets.count();
+                self.left.checked_sub(looked)?;
+                packets.order(units)
+            }
+            None => 0,
+        };
+        let packets = self.packets.as_ref();
         for Component { columns, seen } in &mut self.components[components] {
             let members = columns.members();
             columns.visit(units, &mut |signature| {
                 looked += signature.len() as u64;
                 if looked <= left {
-                    key.clear();
-                    key.push(order);
-                    key.extend_from_slice(signature);
-                    visit(seen, members, &key);
+                    visit(packets, seen, members, order, signature);
                 }
                 looked <= left
             });
@@ -166,57 +197,12 @@ impl<'p> Selection<'p> {
     }
 }
 
-/// What decides on the order of packets.
-struct Packets<'p> {
-    /// Packets that have to do with each other.
-    groups: BTreeSet<Vec<Part>>,
-    /// Slices that a thread block touches.
-    lengths: Vec<&'p Vec<(Cut, u32)>>,
-    /// The orders that were seen, by number.
-    orders: BTreeMap<Vec<u32>, u32>,
-}
+/// Called with what was seen of a component, the members that its signatures list, the order of packets and a signature.
+type Visit<'v> = dyn FnMut(Option<&Packets>, &mut BTreeMap<Vec<u32>, Vec<Seen>>, usize, u32, &[u32]) + 'v;
 
-impl<'p> Packets<'p> {
-    fn of(parts: &'p Parts) -> Self {
-        let is_uneven = |slices: &&Vec<(Cut, u32)>| slices.iter().any(|(cut, _)| cut.is_uneven());
-        Self {
-            groups: parts.packets(),
-            lengths: parts.lengths.iter().filter(is_uneven).collect(),
-            orders: BTreeMap::new(),
-        }
-    }
-
-    /// The number of the order of packets at a size, and how much there was to look at.
-    fn order(&mut self, units: u64) -> (u32, u64) {
-        let mut order = Vec::new();
-        let mut values = Vec::new();
-        for group in &self.groups {
-            values.clear();
-            for part in group {
-                let first = part.start * units;
-                values.extend([0, 1].map(|next| first + part.cut.begin(u64::from(part.member) + next, units)));
-            }
-            rank(&values, &mut order);
-        }
-        for slices in &self.lengths {
-            values.clear();
-            values.extend(slices.iter().map(|(cut, member)| {
-                let member = u64::from(*member);
-                cut.begin(member + 1, units) - cut.begin(member, units)
-            }));
-            rank(&values, &mut order);
-        }
-        let (entries, next) = (order.len() as u64, self.orders.len() as u32);
-        (*self.orders.entry(order).or_insert(next), entries)
-    }
-}
-
-/// Adds which place each of some values has among them.
-fn rank(values: &[u64], order: &mut Vec<u32>) {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    order.extend(values.iter().map(|value| sorted.partition_point(|other| other < value) as u32));
+/// Whether agents know as much in another order of packets as in one.
+fn is_enough(packets: Option<&Packets>, one: u32, other: u32) -> bool {
+    one == other || packets.is_some_and(|packets| packets.is_enough(one, other))
 }
 
 fn least_common_multiple(a: u64, b: u64) -> Option<u64> {

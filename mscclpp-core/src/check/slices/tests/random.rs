@@ -11,7 +11,7 @@ use crate::plan::PlanTree;
 use crate::testing::plan;
 
 /// Programs that are looked at unless told otherwise.
-const PROGRAMS: u64 = 1000;
+const PROGRAMS: u64 = 300;
 
 /// Group sizes that are used together.
 const POOLS: &[&[u32]] =
@@ -280,5 +280,5 @@ fn random_programs_are_judged_as_at_all_sizes() {
         assert_eq!(!found.is_empty(), expected, "seed {seed}: {found}\n{}", text(&plan));
     }
     println!("{right} right, {usual} wrong at usual sizes, {uneven} at others only; {runs} sizes kept");
-    assert!(programs < 100 || right.min(usual).min(uneven) > programs / 50, "too few of a kind");
+    assert!(programs < 100 || right.min(usual).min(uneven) > programs / 60, "too few of a kind");
 }
