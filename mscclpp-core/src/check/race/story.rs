@@ -29,8 +29,15 @@ pub(super) fn place(model: &Model, atom: usize) -> String {
     format!("{packets}{} chunk {chunk} of rank {rank}", memory.buffer())
 }
 
-/// The finding about two colliding accesses at an atom, given whether the earlier one is known to be over.
-pub(super) fn race(model: &Model, blocks: usize, old: &Access, new: &Access, atom: usize, over: bool) -> Diagnostic {
+/// The finding about two colliding accesses at an atom, given whether the earlier one is known to be over, and whether the
+/// later one's thread block waits on what several use in no order.
+pub(super) fn race(
+    model: &Model,
+    blocks: usize,
+    (old, new): (&Access, &Access),
+    atom: usize,
+    (over, vague): (bool, bool),
+) -> Diagnostic {
     let (first, second) = (told(model, old), told(model, new));
     let message = format!(
         "{} {} {}, and {} {} it, with nothing to order the two",
@@ -47,6 +54,10 @@ pub(super) fn race(model: &Model, blocks: usize, old: &Access, new: &Access, ato
         "a port reads its source later; flush the channel or wait for the receiver's signal first"
     } else if old.agent == new.agent {
         "put a block sync between them: `rank.barrier([block])`, or a sync on the signal or wait in between"
+    } else if vague {
+        "several threads signal on a channel or release a semaphore that this thread block waits on, in no order or in \
+         loops, so a wait does not tell whose signal came; order the signals outside of loops, or give each thread block \
+         a channel or semaphore of its own"
     } else if first.at.rank == second.at.rank {
         "let the thread blocks meet in a barrier, or hand over with a semaphore"
     } else {
