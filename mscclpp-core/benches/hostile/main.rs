@@ -19,6 +19,9 @@ use plans::FAMILIES;
 /// Sizes of the plans in bytes of JSON, about.
 const SIZES: [usize; 6] = [1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20];
 
+/// The largest number of a family's plan.
+const MOST: u32 = 1 << 20;
+
 /// Beyond this a family's larger plans are left out.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -113,7 +116,10 @@ fn text(family: &fn(u32) -> PlanTree, size: usize) -> String {
     // Some grow with the square of their number.
     loop {
         let scale = (size as f64 / next.len() as f64).min(4.0);
-        let more = ((f64::from(n) * scale) as u32).min(4 * n).max(n + 1);
+        let more = ((f64::from(n) * scale) as u32).max(n + 1);
+        if more > MOST {
+            return next;
+        }
         let larger = text(more);
         if larger.len() > size + size / 4 {
             return next;

@@ -236,26 +236,6 @@ pub(crate) const FAMILIES: &[Family] = &[
         let unit = |i: u32| looped(64 * u64::from(i + 1), 1, vec![copy(local(Input, i, 1), local(Output, i, 1))]);
         chunks(n, vec![(0..n).map(unit).collect()])
     }),
-    ("loops: a high initial value", |n| {
-        let writer = vec![
-            ids(K::SemaphoreAcquire, vec![0]),
-            op(K::Nop),
-            copy(local(Input, 0, 1), local(Scratch, 0, 1)),
-            op(K::Nop),
-            ids(K::SemaphoreRelease, vec![1]),
-        ];
-        let reader = vec![
-            ids(K::SemaphoreAcquire, vec![1]),
-            op(K::Nop),
-            copy(local(Scratch, 0, 1), local(Output, 0, 1)),
-            op(K::Nop),
-            ids(K::SemaphoreRelease, vec![0]),
-        ];
-        let mut plan = chunks(1, vec![vec![looped(64, 1, writer)], vec![looped(64, 1, reader)]]);
-        plan.ranks[0].semaphores = vec![i64::from(n), 0];
-        plan.ranks[0].scratch_chunks = 1;
-        plan
-    }),
     ("names that lead nowhere", |n| {
         chunks(1, vec![(0..n).map(|i| copy(local(Input, i + 1, 1), local(Output, i + 1, 1))).collect()])
     }),

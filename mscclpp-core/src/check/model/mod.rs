@@ -154,6 +154,11 @@ impl<'p> Model<'p> {
         &self.effects[self.steps[step].first_effect as usize..self.steps[step + 1].first_effect as usize]
     }
 
+    /// Atoms of all effects: accesses to pieces of memory.
+    pub(super) fn piece_accesses(&self) -> usize {
+        self.effects.iter().fold(0, |sum, effect| sum.saturating_add(effect.atoms().len()))
+    }
+
     /// Effects of all steps.
     pub(super) fn effect_count(&self) -> usize {
         self.effects.len()

@@ -21,7 +21,10 @@ impl Races<'_, '_> {
         }
         if model.has_packets() {
             let longest = model.effects(step).iter().map(|effect| model.length(effect)).max().unwrap_or(0);
-            self.agents[agent].lengths.push((begun, longest));
+            let lengths = &mut self.agents[agent].lengths;
+            if lengths.last().is_none_or(|(_, length)| longest > *length) {
+                lengths.push((begun, longest));
+            }
         }
     }
 
@@ -34,7 +37,7 @@ impl Races<'_, '_> {
         let block = by < self.blocks;
         let length = self.model.length(effect);
         if effect.write && !self.agents[by].heard.is_empty() {
-            self.be_sure(by, step as u32, length);
+            self.be_sure(by, length);
         }
         // Who has touched a memory is noted as its owner sees it.
         let (state, clocks, ring) = (&self.agents[by], &self.clocks, self.ring);
@@ -81,7 +84,7 @@ impl Races<'_, '_> {
                     if first == NONE {
                         first = self.knew.len() as u32;
                         self.knew.push(match state.surely {
-                            Some((known, range, clock)) if (known, range) == (access.step, length) => clock,
+                            Some(sure) if sure.length == length && access.write => sure.knows,
                             _ => state.knows,
                         });
                     }
@@ -126,7 +129,8 @@ impl Races<'_, '_> {
         }
         if let Some((old, atom, known)) = race {
             let old = &self.accesses[old as usize];
-            self.found.push(story::race(self.model, self.blocks, old, &access, atom, known));
+            let vague = [&self.signals, &self.releases].iter().any(|words| words.are_vague(agent as u32));
+            self.found.push(story::race(self.model, self.blocks, (old, &access), atom, (known, vague)));
         }
         if early && self.early.len() < MOST_FINDINGS {
             self.early.push(story::early(self.model, &access));

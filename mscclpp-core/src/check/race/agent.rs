@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::clock::{Clock, Clocks};
-use super::packets::{Heard, Shared};
+use super::packets::{Heard, Shared, Sure};
 
 #[derive(Default)]
 pub(super) struct Agent {
@@ -15,15 +15,16 @@ pub(super) struct Agent {
     pub(super) threads: SmallVec<[(u32, Clock); 8]>,
     /// What has been learned from packets since.
     pub(super) heard: SmallVec<[Heard; 1]>,
-    /// What it tells with packets in its current step.
+    /// From how many entries on those are put together, if it is more than usual.
+    pub(super) many: usize,
+    /// What it told last with packets, and surely knew last, since the last block sync.
     pub(super) tells: Option<Shared>,
-    /// What it surely knows in its current step, by step and length of a range.
-    pub(super) surely: Option<(u32, u64, Clock)>,
+    pub(super) surely: Option<Sure>,
     /// Turns done: each thread takes them one after the other, its elements in all of them.
     pub(super) count: u32,
     /// Turns done at the last block sync.
     pub(super) epoch: u32,
-    /// Lengths of the longest ranges touched since, by the first turn of the step.
+    /// Lengths of the longest ranges touched since, each longer than all before, by the first turn of the step.
     pub(super) lengths: SmallVec<[(u32, u64); 2]>,
 }
 
@@ -47,6 +48,7 @@ impl Agent {
         self.knows = knows;
         self.threads.clear();
         self.lengths.clear();
+        (self.many, self.tells, self.surely) = (0, None, None);
         self.epoch = self.count;
     }
 

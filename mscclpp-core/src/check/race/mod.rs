@@ -70,6 +70,10 @@ use ring::Ring;
 pub(super) use words::Disordered;
 use words::{Event, Word, Words};
 
+/// Accesses to pieces of memory, each of which is looked at and kept: far more than plans have that mean something, and half
+/// a gigabyte.
+const MOST_PIECE_ACCESSES: usize = 1 << 26;
+
 /// Looks on while a plan runs, and finds its races.
 pub(super) struct Races<'m, 'p> {
     model: &'m Model<'p>,
@@ -175,9 +179,9 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
 }
 
 impl<'m, 'p> Races<'m, 'p> {
-    /// Whether there are numbers for all agents.
+    /// Whether there are numbers for all agents, and room for all accesses to pieces of memory.
     pub(super) fn fits(model: &Model<'p>) -> bool {
-        Ring::of(model).is_some()
+        Ring::of(model).is_some() && model.piece_accesses() <= MOST_PIECE_ACCESSES
     }
 
     /// About to look on while a plan runs whose agents can be numbered, of which some counters are known to be used in no

@@ -1,5 +1,7 @@
 //! Packets: what their readers learn from them.
 
+use smallvec::SmallVec;
+
 use super::Races;
 use super::cells::NONE;
 use super::clock::{Clock, Clocks};
@@ -9,6 +11,9 @@ use crate::plan::OpKind;
 
 /// What was heard for which there is room at least when it gets more than there is room for.
 const LEAST_ROOM: usize = 7;
+
+/// Entries from which on those of equal length are put together, again whenever there are twice as many.
+const MANY: usize = 1 << 10;
 
 /// What the readers of some packets learn to be over.
 #[derive(Clone, Copy)]
@@ -48,23 +53,36 @@ pub(super) struct Heard {
     pub(super) of_element: Told,
 }
 
-/// What all writes of a step share, of the ranges of one length.
+/// What all writes share of the ranges of one length, with so much of what was heard since the last block sync.
 pub(super) struct Shared {
-    pub(super) step: u32,
+    pub(super) heard: usize,
     pub(super) length: u64,
     pub(super) all: Clock,
     pub(super) element: Clock,
 }
 
+/// What the threads of ranges of some length surely know, with so much of what was heard since the last block sync.
+#[derive(Clone, Copy)]
+pub(super) struct Sure {
+    pub(super) heard: usize,
+    pub(super) length: u64,
+    pub(super) knows: Clock,
+}
+
 impl Races<'_, '_> {
-    /// Puts together what an agent that has heard something surely knows when it writes ranges of some length in a step:
-    /// reads learn nothing by it, since what they read they wait for.
-    pub(super) fn be_sure(&mut self, by: usize, step: u32, length: u64) {
+    /// Puts together what an agent that has heard something surely knows when it writes ranges of some length: reads learn
+    /// nothing by it, since what they read they wait for.
+    pub(super) fn be_sure(&mut self, by: usize, length: u64) {
         let agent = &self.agents[by];
-        let known = agent.surely.as_ref().is_some_and(|(known, range, _)| (*known, *range) == (step, length));
-        if !known {
-            let clock = self.clocks.union(agent.sure(length));
-            self.agents[by].surely = Some((step, length, clock));
+        let heard = agent.heard.len();
+        let (from, knows) = match agent.surely {
+            Some(sure) if sure.length == length => (sure.heard, sure.knows),
+            _ => (0, agent.knows),
+        };
+        if from < heard || agent.surely.is_none() {
+            let new = agent.heard[from..].iter().filter(|heard| heard.length >= length).map(|heard| heard.of_any);
+            let knows = self.clocks.union(new.chain([knows]));
+            self.agents[by].surely = Some(Sure { heard, length, knows });
         }
     }
 
@@ -88,6 +106,31 @@ impl Races<'_, '_> {
             known.reserve(LEAST_ROOM);
         }
         known.push(Heard { length, of_any, of_all, of_element });
+        if known.len() >= self.agents[by].many.max(MANY) {
+            self.put_together(by);
+        }
+    }
+
+    /// Puts together what a block has heard from ranges of equal length: as many of its threads know all of it.
+    fn put_together(&mut self, by: usize) {
+        let mut heard = std::mem::take(&mut self.agents[by].heard);
+        heard.sort_by_key(|heard| heard.length);
+        let clocks = &mut self.clocks;
+        let mut all = |told: &mut dyn Iterator<Item = Told>| {
+            let told: Vec<Told> = told.collect();
+            Told { knows: clocks.told_once(told.iter().copied()), own: told[0].own }
+        };
+        let together = heard.chunk_by(|one, other| one.length == other.length).map(|heard| {
+            let of_any = all(&mut heard.iter().map(|heard| Told { knows: heard.of_any, own: (heard.of_all.own.0, 0) }));
+            let of_all = all(&mut heard.iter().map(|heard| heard.of_all));
+            let of_element = all(&mut heard.iter().map(|heard| heard.of_element));
+            Heard { length: heard[0].length, of_any: of_any.knows, of_all, of_element }
+        });
+        let together: SmallVec<_> = together.collect();
+        let agent = &mut self.agents[by];
+        agent.many = 2 * together.len();
+        agent.heard = together;
+        (agent.tells, agent.surely) = (None, None);
     }
 
     /// Packets are written; where what their readers learn is found among `carried`.
@@ -106,7 +149,7 @@ impl Races<'_, '_> {
             }
             self.rewritten.insert(atom);
         }
-        let Carried { by_any, by_all, by_element } = self.carried(by, step, effect, turn + 1);
+        let Carried { by_any, by_all, by_element } = self.carried(by, effect, turn + 1);
         // As the owner of the memory sees it.
         let back = self.ring.back(effect.shift);
         let by_any = self.clocks.shifted(by_any, back);
@@ -117,7 +160,7 @@ impl Races<'_, '_> {
     }
 
     /// What the readers of packets learn that are about to be written.
-    fn carried(&mut self, by: usize, step: usize, effect: &Effect, done: u32) -> Carried {
+    fn carried(&mut self, by: usize, effect: &Effect, done: u32) -> Carried {
         let number = by as u32;
         let by_any = self.agents[by].all_know(number, &mut self.clocks);
         if by >= self.blocks {
@@ -127,28 +170,25 @@ impl Races<'_, '_> {
             return Carried { by_any, by_all, by_element };
         }
         // As many threads as write the packets had read those, and done that, before.
-        let (step, length) = (step as u32, self.model.length(effect));
+        let length = self.model.length(effect);
         let agent = &mut self.agents[by];
-        let known = agent.tells.as_ref().is_some_and(|tells| (tells.step, tells.length) == (step, length));
-        if !known {
-            let heard = agent.heard.iter();
-            let shorter = heard.clone().filter(|heard| heard.length <= length).map(|heard| heard.of_all);
-            let all = self.clocks.told(shorter, by_any);
-            // Whoever writes an element had read it.
-            let longer = heard.filter(|heard| heard.length >= length).map(|heard| heard.of_element);
-            let element = self.clocks.told(longer, by_any);
-            agent.tells = Some(Shared { step, length, all, element });
-        }
-        let longer = agent.lengths.iter().find(|(_, other)| *other > length);
-        let all = longer.map_or(done, |(begun, _)| *begun);
-        let (all_knows, element_knows) = match &agent.tells {
-            Some(tells) => (tells.all, tells.element),
-            None => (by_any, by_any),
+        let (from, all, element) = match &agent.tells {
+            Some(tells) if tells.length == length => (tells.heard, tells.all, tells.element),
+            _ => (0, by_any, by_any),
         };
+        let heard = agent.heard[from..].iter();
+        let shorter = heard.clone().filter(|heard| heard.length <= length).map(|heard| heard.of_all);
+        let all = self.clocks.told(shorter, all);
+        // Whoever writes an element had read it.
+        let longer = heard.filter(|heard| heard.length >= length).map(|heard| heard.of_element);
+        let element = self.clocks.told(longer, element);
+        agent.tells = Some(Shared { heard: agent.heard.len(), length, all, element });
+        let longer = agent.lengths.iter().find(|(_, other)| *other > length);
+        let over = longer.map_or(done, |(begun, _)| *begun);
         Carried {
             by_any,
-            by_all: Told { knows: all_knows, own: (number, all) },
-            by_element: Told { knows: element_knows, own: (number, done) },
+            by_all: Told { knows: all, own: (number, over) },
+            by_element: Told { knows: element, own: (number, done) },
         }
     }
 }

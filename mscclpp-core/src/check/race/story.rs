@@ -53,8 +53,15 @@ impl Known {
 /// How to make a rank wait for what a port puts into its memory.
 const HEAR_FROM_PORT: &str = "signal on the same port channel after the put and wait for it at the receiver";
 
-/// The finding about two colliding accesses at an atom, given what is known of the earlier one.
-pub(super) fn race(model: &Model, blocks: usize, old: &Access, new: &Access, atom: usize, known: Known) -> Diagnostic {
+/// The finding about two colliding accesses at an atom, given what is known of the earlier one, and whether the later
+/// one's thread block waits on what several use in no order.
+pub(super) fn race(
+    model: &Model,
+    blocks: usize,
+    (old, new): (&Access, &Access),
+    atom: usize,
+    (known, vague): (Known, bool),
+) -> Diagnostic {
     let (first, second) = (told(model, old), told(model, new));
     let message = format!(
         "{} {} {}, and {} {} it, with nothing to order the two{}",
@@ -74,6 +81,10 @@ pub(super) fn race(model: &Model, blocks: usize, old: &Access, new: &Access, ato
         "a port reads its source later; flush the channel or wait for the receiver's signal first"
     } else if old.agent == new.agent {
         "put a block sync between them: `rank.barrier([block])`, or a sync on the signal or wait in between"
+    } else if vague {
+        "several threads signal on a channel or release a semaphore that this thread block waits on, in no order or in \
+         loops, so a wait does not tell whose signal came; order the signals outside of loops, or give each thread block \
+         a channel or semaphore of its own"
     } else if first.at.rank == second.at.rank {
         "let the thread blocks meet in a barrier, or hand over with a semaphore"
     } else {

@@ -325,7 +325,8 @@ fn members_of_a_group_signal_on_one_channel_in_order() {
     // Without the barrier either may come first.
     let apart = [first.replace("; barrier#0=2", ""), second.replace("barrier#0=2", "nop")];
     fine(&[&[&apart[0], &apart[1]], &[all]]);
-    races(&[&[&apart[0], &apart[1]], &["wait.m#0; nop; copy/0:2 s0 > o0; wait.m#0"]]);
+    let race = races(&[&[&apart[0], &apart[1]], &["wait.m#0; nop; copy/0:2 s0 > o0; wait.m#0"]]);
+    assert!(race.help.unwrap().starts_with("several threads signal on a channel"));
     // Two blocks that wait, in order.
     let waits: &[&str] =
         &["wait.m#0; nop; copy/0:2 s0 > o0; barrier#0=2", "barrier#0=2; wait.m#0; nop; copy/1:2 s0 > o0"];

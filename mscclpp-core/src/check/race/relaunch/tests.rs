@@ -252,3 +252,26 @@ fn short_packets_tell_of_short_reads_behind_longer_packets() {
     let blocks = ["ppkt.m i2+4 > r0:0+4; upkt s0+4 > o4+4; ppkt.m i0+4 > r0:4+4", "upkt s4+3 > o0+3", ""];
     refused(&two_phases(blocks), Code::Relaunch);
 }
+
+#[test]
+fn packets_forwarded_in_parts_tell_who_has_begun() {
+    // Round a ring of four: what rank 1 sends goes on with a chunk of rank 2, and without it to rank 0, which writes to rank
+    // 1's scratch and must know that rank 1 has begun the launch before.
+    let ring = |forward: &str, rest: &str| {
+        let third = format!("rppkt.m {forward} > r0:4; upkt {rest} > o1; upkt s7 > o0");
+        double(plan(&[
+            &["upkt s4 > o0; ppkt.m i0 > r0:5"],
+            &["ppkt.m i0 > r0:0; upkt s5 > o0; ppkt.m i1 > r0:6"],
+            &["cpkt i0 > s1; rppkt.m s0+2 > r0:2+2; upkt s6 > o0; ppkt.m i1 > r0:7"],
+            &[&third],
+        ]))
+    };
+    fine(&ring("s2", "s3"));
+    // The chunk that comes from rank 2 tells nothing of rank 1.
+    let finding = refused(&ring("s3", "s2"), Code::Relaunch);
+    assert!(finding.message.contains("of rank 1"), "{}", finding.message);
+    // One launch further apart is not one launch.
+    let mut single = ring("s2", "s3");
+    single.double_scratch = false;
+    refused(&single, Code::Relaunch);
+}
