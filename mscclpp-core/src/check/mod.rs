@@ -35,6 +35,7 @@ mod place;
 mod race;
 pub(crate) mod reference;
 mod run;
+mod search;
 mod shape;
 mod symmetry;
 mod trace;
@@ -128,7 +129,17 @@ impl Checks {
                 return found;
             }
         }
-        let Verdict { deadlocks, races, results } = run(first.into_iter().chain(models));
+        let found = self.told(run(first.into_iter().chain(models)));
+        if found.is_empty() || model::rates(view).is_empty() {
+            return found;
+        }
+        // What the proof has found is told as it comes up at the smallest size.
+        search::smallest(view, &pairs, |verdict| self.told(verdict)).unwrap_or_else(|sizes| sizes.unproved(found))
+    }
+
+    /// The findings of the first rule that has any left.
+    fn told(&self, verdict: Verdict) -> Diagnostics {
+        let Verdict { deadlocks, races, results } = verdict;
         let findings = [deadlocks, races, results].map(|found| self.left(found));
         findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }

@@ -20,7 +20,9 @@ impl Races<'_, '_> {
             self.access(agent, agent, step, effect, begun + turn(kind, effect));
         }
         if model.has_packets() {
-            let longest = model.effects(step).iter().map(|effect| model.length(effect)).max().unwrap_or(0);
+            // In loops it depends on the size.
+            let length = |effect: &Effect| if self.is_mute(step) { u64::MAX } else { model.length(effect) };
+            let longest = model.effects(step).iter().map(length).max().unwrap_or(0);
             self.agents[agent].lengths.push((begun, longest));
         }
     }
@@ -53,8 +55,10 @@ impl Races<'_, '_> {
         let epoch = if block { state.epoch } else { u32::MAX };
         let packets = effect.packets();
         // Whether the thread of each element has read a packet that says that the old access of the element is over.
+        let mute = self.is_mute(step);
         let heard_of = |old: &Access| {
-            old.grain == Grain::Packet
+            !mute
+                && old.grain == Grain::Packet
                 && old.atoms == access.atoms
                 && access.grain == Grain::Packet
                 && state.heard.iter().any(|heard| {
@@ -66,6 +70,8 @@ impl Races<'_, '_> {
         let foreign =
             effect.memory.is_callers() && (effect.shift > 0 || effect.owner as usize != self.model.agents[agent].rank);
         let (mut early, mut first) = (false, NONE);
+        let class = self.skewed.class_of(self.model, agent, step, effect);
+        let skewed = class.and_then(|class| self.meets_skewed(class, &access, (state.knows, away), epoch, (packets, awaits)));
         let mut race = None;
         // The first race is told, up to a number of them: only those are worth a close look.
         let full = self.found.len() >= MOST_FINDINGS;
@@ -116,6 +122,9 @@ impl Races<'_, '_> {
                 }
             }
         }
+        if let Some(old) = skewed.filter(|_| !full) {
+            self.found.push(story::race(self.model, self.blocks, &old, &access, access.atoms.0 as usize, false));
+        }
         if let Some((old, atom, over)) = race {
             let old = &self.accesses[old as usize];
             self.found.push(story::race(self.model, self.blocks, old, &access, atom, over));
@@ -125,11 +134,15 @@ impl Races<'_, '_> {
         }
         if awaits {
             let mut awaited = std::mem::take(&mut self.awaited);
-            awaited.drain(..).for_each(|old| self.hear_packets(by, effect, old));
+            awaited.drain(..).filter(|_| !mute).for_each(|old| self.hear_packets(by, effect, old));
             self.awaited = awaited;
         }
         if packets && effect.write {
-            access.carries = self.written(by, step, effect, turn);
+            let carries = self.written(by, step, effect, turn);
+            access.carries = if mute { NONE } else { carries };
+        }
+        if let Some(class) = class {
+            self.skewed.note(self.model, class, (agent, by as u32), effect, access);
         }
         self.keep(access, epoch);
     }

@@ -46,6 +46,7 @@ mod agent;
 mod cells;
 mod clock;
 mod elements;
+pub(super) mod every;
 mod packets;
 mod ports;
 pub(super) mod relaunch;
@@ -64,6 +65,7 @@ use access::turns;
 use agent::Agent;
 use cells::{Access, Cells, First};
 use clock::{Clock, Clocks};
+use every::{Skewed, uneven_barriers};
 use packets::{Carried, Told};
 use ports::Port;
 use ring::Ring;
@@ -95,6 +97,9 @@ pub(super) struct Races<'m, 'p> {
     /// Threads that wait for the same as a step does, in no order.
     rivals: Vec<((u32, u32), usize)>,
     clocks: Clocks,
+    skewed: Skewed,
+    /// Barriers whose agents learn nothing from each other.
+    uneven_barriers: BTreeSet<u32>,
     found: Diagnostics,
     /// Accesses of other ranks' buffers before those have begun.
     early: Diagnostics,
@@ -156,9 +161,18 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             }
             _ => {}
         }
+        if model.size.proves()
+            && let Some(steps) = model.iteration_left(number, step)
+        {
+            self.leave_loop(number, steps);
+        }
     }
 
-    fn met(&mut self, agents: &[usize]) {
+    fn met(&mut self, barrier: u32, agents: &[usize]) {
+        if self.uneven_barriers.contains(&barrier) {
+            agents.iter().for_each(|&number| self.agents[number].meet(&mut self.clocks));
+            return;
+        }
         // The barrier itself counts when it is done, which is later.
         agents.iter().for_each(|&number| self.agents[number].listen(&mut self.clocks));
         let parts = agents.iter().flat_map(|&number| self.agents[number].parts());
@@ -169,9 +183,9 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
 }
 
 impl<'m, 'p> Races<'m, 'p> {
-    /// Whether there are numbers for all agents.
+    /// Whether there are numbers for all agents, and few enough ways to cut memory in loops.
     pub(super) fn fits(model: &Model<'p>) -> bool {
-        Ring::of(model).is_some()
+        Ring::of(model).is_some() && Skewed::of(model).is_some()
     }
 
     /// About to look on while a plan runs whose agents can be numbered.
@@ -197,6 +211,8 @@ impl<'m, 'p> Races<'m, 'p> {
             knew: Vec::with_capacity(model.effect_count() / 2),
             rivals: Vec::new(),
             clocks,
+            skewed: Skewed::of(model).unwrap_or_default(),
+            uneven_barriers: if model.size.proves() { uneven_barriers(model) } else { BTreeSet::new() },
             found: Diagnostics::default(),
             early: Diagnostics::default(),
         }

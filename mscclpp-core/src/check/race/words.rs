@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::clock::Clock;
+use super::every::{Courses, Looped, looped};
 use super::ring::Ring;
-use crate::check::model::{Model, NOTHING};
-use crate::check::pairing::signals;
+use crate::check::model::{Model, NOTHING, Traffic};
+use crate::check::pairing::{signals, waits};
 use crate::plan::OpKind;
 
 /// What a signal tells who waits for it.
@@ -47,6 +50,38 @@ struct Shared {
     /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
     /// whom they have heard.
     waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
+    /// Whether one agent signals and one waits, each in one order.
+    one: bool,
+    /// Of a run that proves, if loops touch the counter.
+    courses: Option<Courses>,
+}
+
+impl Shared {
+    /// Who a thread waits as, and who learns what they have waited for.
+    fn waiters(&self, by: Thread) -> SmallVec<[(Thread, u32); 2]> {
+        match self.one {
+            true => smallvec![((by.0, ALL), by.1)],
+            false => smallvec![(by, by.1), ((by.0, ALL), ALL)],
+        }
+    }
+
+    /// What is surely known now of the words that those who wait as one wait for, and was not before; behind their loop if so
+    /// said.
+    fn news(&mut self, who: Thread, listener: u32, behind: bool, hear: &mut impl FnMut(u32, &Word)) {
+        let Self { sent, all, initial, waits, courses, .. } = self;
+        let Some((waits, heard)) = waits.get_mut(&who) else { return };
+        for (thread, (total, words)) in &*sent {
+            let sure = waits.saturating_sub(*initial).saturating_sub(*all - *total);
+            let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
+            let heard = heard.entry(*thread).or_default();
+            let sure = match courses {
+                Some(courses) => courses.heard(*thread, (who, *waits, behind), *heard, sure),
+                None => sure,
+            };
+            words[sure.min(*heard)..sure].iter().for_each(|word| hear(listener, word));
+            *heard = sure.max(*heard);
+        }
+    }
 }
 
 const NONE: u32 = u32::MAX;
@@ -57,43 +92,53 @@ const ALL: u32 = u32::MAX;
 impl Words {
     /// On channels.
     pub(super) fn of_channels(model: &Model) -> Self {
-        let shared = (0..).zip(&model.counters).filter(|(_, traffic)| !traffic.is_private());
-        let shared = shared.map(|(counter, traffic)| (counter, 0, traffic.down.into()));
-        Self::new(model, model.counters.len(), shared, signals)
+        Self::new(model, &model.counters, |_| 0, signals, waits)
     }
 
     /// On semaphores.
     pub(super) fn of_semaphores(model: &Model) -> Self {
-        let all = (0..).zip(model.releases.iter().zip(&model.units));
-        let shared = all.filter(|(_, (traffic, units))| !traffic.is_private() || **units > 0);
-        let shared = shared
-            .map(|(semaphore, (traffic, units))| (semaphore, u64::try_from(*units).unwrap_or(0), traffic.down.into()));
-        Self::new(model, model.releases.len(), shared, |kind| kind == OpKind::SemaphoreRelease)
+        let initial = |semaphore: u32| u64::try_from(model.units[semaphore as usize]).unwrap_or(0);
+        let (releases, acquires) = (OpKind::SemaphoreRelease, OpKind::SemaphoreAcquire);
+        Self::new(model, &model.releases, initial, |kind| kind == releases, |kind| kind == acquires)
     }
 
     fn new(
         model: &Model,
-        counters: usize,
-        shared: impl Iterator<Item = (u32, u64, u64)>,
+        counters: &[Traffic],
+        initial: impl Fn(u32) -> u64,
         raises: impl Fn(OpKind) -> bool,
+        lowers: impl Fn(OpKind) -> bool,
     ) -> Self {
-        let with = |initial, downs| Shared { initial, downs, ..Shared::default() };
-        let mut shared: BTreeMap<u32, Shared> =
-            shared.map(|(counter, initial, downs)| (counter, with(initial, downs))).collect();
+        let ring = Ring::of(model).unwrap_or_default();
+        let is_private = |id: u32| counters.get(id as usize).is_some_and(Traffic::is_private);
+        let sender = |agent: u32, step: usize, thread: u32, id: u32| {
+            let agent = ring.moved(agent, ring.back(model.shift(step, thread as usize)));
+            (agent, if is_private(id) { 0 } else { thread })
+        };
+        let mut looped = match model.size.proves() {
+            true => looped(model, &raises, &lowers, sender),
+            false => Looped::new(),
+        };
+        let mut shared = BTreeMap::new();
+        for (counter, traffic) in (0..).zip(counters) {
+            let (initial, courses) = (initial(counter), looped.remove(&counter));
+            if !traffic.is_private() || initial > 0 || courses.is_some() {
+                let (downs, one) = (traffic.down.into(), traffic.is_private());
+                shared.insert(counter, Shared { initial, downs, one, courses, ..Shared::default() });
+            }
+        }
         if !shared.is_empty() {
-            let ring = Ring::of(model).unwrap_or_default();
             for (agent, steps) in (0..).zip(model.agents.iter().map(|agent| agent.steps.clone())) {
                 for step in steps.filter(|step| raises(model.step_at(*step).kind)) {
                     for (thread, id) in (0..).zip(model.ids(step)) {
                         let Some(shared) = shared.get_mut(id) else { continue };
-                        let agent = ring.moved(agent, ring.back(model.shift(step, thread as usize)));
-                        shared.sent.entry((agent, thread)).or_default().0 += 1;
+                        shared.sent.entry(sender(agent, step, thread, *id)).or_default().0 += 1;
                         shared.all += 1;
                     }
                 }
             }
         }
-        Self { private: vec![(NONE, NONE); counters], nodes: Vec::new(), free: Vec::new(), shared }
+        Self { private: vec![(NONE, NONE); counters.len()], nodes: Vec::new(), free: Vec::new(), shared }
     }
 
     /// A thread signals.
@@ -102,6 +147,7 @@ impl Words {
             return;
         }
         if let Some(shared) = self.shared.get_mut(&counter) {
+            let from = if shared.one { (from.0, 0) } else { from };
             shared.sent.entry(from).or_default().1.push(word);
             return;
         }
@@ -128,23 +174,25 @@ impl Words {
         let is_rival = |other: &Thread, last: u32| *other != by && !together(other, last) && over(other.0) <= last;
         let rival = takers.find(|(other, last)| is_rival(other, **last)).map(|(other, _)| *other);
         shared.takers.insert(by, turn);
-        // Where enough is there from the start, nobody waits.
-        rival.filter(|_| shared.downs > shared.initial)
+        // Where enough is there from the start, nobody waits; never enough for all iterations.
+        rival.filter(|_| shared.downs > shared.initial || shared.courses.is_some())
+    }
+
+    /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its agent
+    /// know together.
+    pub(super) fn leave_loop(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, &Word)) {
+        let Some(shared) = self.shared.get_mut(&counter).filter(|shared| shared.courses.is_some()) else { return };
+        for (who, listener) in shared.waiters(by) {
+            shared.news(who, listener, true, &mut hear);
+        }
     }
 
     /// A thread has waited; calls `hear` with what it learns, and what all threads of its agent learn together.
     pub(super) fn receive(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, &Word)) {
-        if let Some(Shared { sent, all, initial, waits, .. }) = self.shared.get_mut(&counter) {
-            for who in [by, (by.0, ALL)] {
-                let (waits, heard) = waits.entry(who).or_default();
-                *waits += 1;
-                for (thread, (total, words)) in &*sent {
-                    let sure = waits.saturating_sub(*initial).saturating_sub(*all - *total);
-                    let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
-                    let heard = heard.entry(*thread).or_default();
-                    words[sure.min(*heard)..sure].iter().for_each(|word| hear(who.1, word));
-                    *heard = sure.max(*heard);
-                }
+        if let Some(shared) = self.shared.get_mut(&counter) {
+            for (who, listener) in shared.waiters(by) {
+                shared.waits.entry(who).or_default().0 += 1;
+                shared.news(who, listener, false, &mut hear);
             }
             return;
         }

@@ -1,0 +1,330 @@
+//! The proof against brute force.
+
+use std::fmt::Write;
+
+use crate::check::loops::rates::Rate;
+use crate::check::model::{self, Model, Size};
+use crate::check::pairing::{self, Pairs};
+use crate::check::run::run;
+use crate::check::{check, shape};
+use crate::diag::Code;
+use crate::origin::Origin;
+use crate::plan::{Expectation, PlanTree};
+use crate::testing::plan;
+
+/// A small generator of numbers.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % below.max(1)
+    }
+
+    fn one_in(&mut self, chances: usize) -> bool {
+        self.roll(chances) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.roll(list.len())].clone()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Item {
+    Op(String),
+    Loop(u64, u32, Vec<String>),
+}
+
+/// Blocks of both ranks.
+#[derive(Clone, Debug, Default)]
+struct Program {
+    blocks: [Vec<Vec<Item>>; 2],
+    /// Initial values of semaphores of rank 0.
+    initial: [i64; 4],
+    /// Chunks that go from input to output of this rank, from which to how many.
+    result: (u32, u32),
+}
+
+impl Program {
+    fn plan(&self) -> PlanTree {
+        let text = |block: &Vec<Item>| {
+            let mut text = Vec::new();
+            for item in block {
+                text.push(match item {
+                    Item::Op(op) => op.clone(),
+                    Item::Loop(unit, span, ops) => format!("loop {unit}x{span} {{ {} }}", ops.join("; ")),
+                });
+            }
+            text.join("; ")
+        };
+        let texts = self.blocks.each_ref().map(|blocks| blocks.iter().map(text).collect::<Vec<_>>());
+        let texts = texts.each_ref().map(|texts| texts.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut plan = plan(&[&texts[0], &texts[1]]);
+        plan.ranks[0].semaphores.copy_from_slice(&self.initial);
+        let (rank, len) = self.result;
+        for chunk in 0..len {
+            let inputs = vec![(0, chunk)];
+            plan.expectations.push(Expectation { rank, chunk, len: 1, inputs, origin: Origin::UNKNOWN });
+        }
+        plan
+    }
+
+    fn lists(&mut self) -> Vec<&mut Vec<Item>> {
+        self.blocks.iter_mut().flatten().collect()
+    }
+
+    /// A random change.
+    fn mutate(&mut self, dice: &mut Dice) {
+        let mut lists = self.lists();
+        let number = dice.roll(lists.len());
+        let block = &mut *lists[number];
+        if block.is_empty() {
+            return;
+        }
+        let at = dice.roll(block.len());
+        match dice.roll(10) {
+            // Drop, or copy.
+            0 => drop(block.remove(at)),
+            1 => block.insert(at, Item::Op("nop".into())),
+            // Swap neighbours.
+            2 if at + 1 < block.len() => block.swap(at, at + 1),
+            3..=5 => {
+                if let Item::Loop(_, _, ops) = &mut block[at]
+                    && !ops.is_empty()
+                {
+                    let (i, j) = (dice.roll(ops.len()), dice.roll(ops.len()));
+                    match dice.roll(3) {
+                        0 => ops.swap(i, j),
+                        1 => drop(ops.remove(i)),
+                        _ => ops.insert(i, "nop".into()),
+                    }
+                }
+            }
+            // A loop in two, or two in one.
+            6 => {
+                if let Item::Loop(unit, span, ops) = block[at].clone() {
+                    let cut = dice.roll(ops.len() + 1);
+                    block[at] = Item::Loop(unit, span, ops[..cut].to_vec());
+                    block.insert(at + 1, Item::Loop(unit, span, ops[cut..].to_vec()));
+                }
+            }
+            7 if at + 1 < block.len() => {
+                if let (Item::Loop(unit, span, ops), Item::Loop(_, _, more)) = (block[at].clone(), block[at + 1].clone()) {
+                    block[at] = Item::Loop(unit, span, [ops, more].concat());
+                    block.remove(at + 1);
+                }
+            }
+            // A credit: given before, taken behind, or the other way round; by the same or another block.
+            _ => {
+                let counter = dice.roll(3);
+                let (give, take) = (format!("sem_release#{counter}"), format!("sem_acquire#{counter}"));
+                let other = dice.roll(lists.len());
+                let place = |dice: &mut Dice, len: usize| if dice.one_in(2) { 0 } else { dice.roll(len + 1) };
+                let from = place(dice, lists[number].len());
+                lists[number].insert(from, Item::Op(give));
+                let to = match dice.one_in(2) {
+                    true => lists[other].len(),
+                    false => place(dice, lists[other].len()),
+                };
+                lists[other].insert(to, Item::Op(take));
+            }
+        }
+    }
+}
+
+/// Equal rates, with other spans; and another rate.
+const SHAPES: [(u64, u32); 5] = [(32, 1), (32, 1), (64, 2), (96, 3), (48, 1)];
+
+/// A chain of stages that hand windows or wholes over from one to the next.
+fn program(dice: &mut Dice) -> Program {
+    let mut program = Program::default();
+    let usual = dice.pick(&SHAPES);
+    let stages = 2 + dice.roll(2);
+    let packets = dice.one_in(12);
+    let whole_span = if dice.one_in(3) { 1 } else { dice.pick(&[1, 2, 3]) };
+    let far = !packets && dice.one_in(4);
+    program.result = (u32::from(far), whole_span);
+    let mut before: Option<bool> = None;
+    for stage in 0..stages {
+        let last = stage + 1 == stages;
+        // The last stage is at the other rank.
+        let rank = usize::from(far && last);
+        let from = if stage == 0 { "i0".to_owned() } else { format!("s{}", 3 * (stage - 1)) };
+        let to = if last { "o0".to_owned() } else { format!("s{}", 3 * stage) };
+        let puts = far && stage + 2 == stages;
+        let (kind, to) = match (packets, stage, last) {
+            _ if puts => ("put.m", format!("r0:{}", 3 * stage)),
+            (true, 0, false) => ("cpkt", to),
+            (true, _, true) if stages == 2 => ("upkt", to),
+            _ => ("copy", to),
+        };
+        let shape = if dice.one_in(5) { dice.pick(&SHAPES) } else { usual };
+        let in_loop = !dice.one_in(6);
+        // Whether the next one gets window by window.
+        let windows = in_loop && !dice.one_in(3);
+        let members = if !far && dice.one_in(6) { 2 } else { 1 };
+        let by_signal = |before: bool| far && before == last;
+        let receive = if by_signal(true) { "wait.m#0".to_owned() } else { format!("sem_acquire#{}", stage.max(1) - 1) };
+        let send = if puts { "signal.m#0".to_owned() } else { format!("sem_release#{stage}") };
+        for member in 0..members {
+            let mut block = Vec::new();
+            if far && last {
+                block.push(Item::Op("signal.m#1".into()));
+            }
+            if puts {
+                block.extend([Item::Op("wait.m#1".into()), Item::Op("nop".into())]);
+            }
+            let mut ops = Vec::new();
+            if let Some(windows_before) = before {
+                match (in_loop, windows_before) {
+                    (true, true) => ops.extend([receive.clone(), "nop".into()]),
+                    (false, true) => block.extend([
+                        Item::Loop(usual.0, usual.1, vec![receive.clone()]),
+                        Item::Op("nop".into()),
+                    ]),
+                    (_, false) => block.extend([Item::Op(receive.clone()), Item::Op("nop".into())]),
+                }
+            }
+            let size = |in_loop: bool| if in_loop { shape.1 } else { whole_span };
+            let name = if members > 1 { format!("{kind}/{member}:2") } else { kind.to_owned() };
+            let mut op = |size: u32, at: u32| {
+                let place = |text: &str| {
+                    let (name, number) = text.split_at(text.find(|c: char| c.is_ascii_digit()).unwrap_or(0));
+                    let (name, number) = match text.split_once(':') {
+                        Some((remote, number)) => (format!("{remote}:"), number),
+                        None => (name.to_owned(), number),
+                    };
+                    let number: u32 = number.parse().unwrap_or(0);
+                    format!("{name}{}+{size}", number + at)
+                };
+                let id = if puts { "" } else { "" };
+                format!("{name}{id} {} > {}", place(&from), place(&to))
+            };
+            let pieces = |size: u32| (0..whole_span.div_ceil(size)).map(move |piece| piece * size);
+            if in_loop {
+                pieces(size(true)).for_each(|at| ops.push(op(size(true), at)));
+            } else {
+                block.push(Item::Op(op(whole_span, 0)));
+            }
+            if !last {
+                match windows {
+                    true => ops.extend(["nop".into(), send.clone()]),
+                    false => {}
+                }
+            }
+            if in_loop {
+                block.push(Item::Loop(shape.0, shape.1, ops));
+            }
+            if !last && !windows {
+                block.extend([Item::Op("nop".into()), Item::Op(send.clone())]);
+            }
+            program.blocks[rank].push(block);
+        }
+        before = (!packets || stages > 2).then_some(windows);
+    }
+    if program.blocks[1].is_empty() {
+        program.blocks[1].push(Vec::new());
+    }
+    // Windows ahead: credits of a semaphore, taken before a stage and given back behind the next one.
+    if dice.one_in(4) {
+        let ahead = dice.pick(&[1, 2, 3, 5]);
+        program.initial[3] = ahead;
+        let all = &mut program.blocks[0];
+        let many = all.len();
+        if many >= 2 {
+            for (number, op) in [(0, "sem_acquire#3"), (1, "sem_release#3")] {
+                for item in &mut all[number] {
+                    if let Item::Loop(_, _, ops) = item {
+                        match number {
+                            0 => ops.insert(0, op.into()),
+                            _ => ops.extend(["nop".into(), op.into()]),
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for _ in 0..dice.roll(4) {
+        program.mutate(dice);
+    }
+    program
+}
+
+/// The first size with something wrong up to so many iterations: units, iterations, what; of all sizes that make few
+/// iterations, and some of each further number. Nothing if the plan gets stuck at one of them.
+fn brute_force(plan: &PlanTree, trips: u64) -> Option<Option<(u64, String)>> {
+    let pairs = Pairs::of(plan);
+    let fastest = model::rates(plan.into()).into_iter().max_by(Rate::cmp_speed)?;
+    let mut last = (0, 0);
+    for units in 1..10_000 {
+        let now = fastest.trips(16 * units) as u64;
+        if now > trips {
+            break;
+        }
+        last = if last.0 == now { (now, last.1 + 1) } else { (now, 0) };
+        if now > 9 && (now % 5 != 0 || last.1 > 0) {
+            continue;
+        }
+        let size = Size::real(plan.into(), units, 16)?;
+        let verdict = run(std::iter::once(Model::of(plan.into(), &pairs, size)));
+        if !verdict.deadlocks.is_empty() {
+            return None;
+        }
+        let found = verdict.races.into_iter().chain(verdict.results).next();
+        if let Some(found) = found {
+            return Some(Some((units, format!("{now} iterations: {}", found.message))));
+        }
+    }
+    Some(None)
+}
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+#[test]
+fn brute_force_agrees() {
+    let seed = number("MSCCLPP_LOOP_SEED", 0x5eed);
+    let count = number("MSCCLPP_LOOP_PROGRAMS", 2000);
+    let trips = number("MSCCLPP_LOOP_TRIPS", 26);
+    println!("MSCCLPP_LOOP_SEED={seed} MSCCLPP_LOOP_PROGRAMS={count} MSCCLPP_LOOP_TRIPS={trips}");
+    let mut told = String::new();
+    let (mut right, mut wrong, mut late, mut over, mut stuck) = (0, 0, 0, 0, 0);
+    for nth in 0..count {
+        let mut dice = Dice((seed ^ (nth + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) | 1);
+        (0..4).for_each(|_| drop(dice.roll(2)));
+        let program = program(&mut dice);
+        let plan = program.plan();
+        let pairs = Pairs::of(&plan);
+        let loops = !model::rates((&plan).into()).is_empty();
+        if !loops || !shape::check((&plan).into()).is_empty() || !pairing::check((&plan).into(), &pairs).is_empty() {
+            continue;
+        }
+        let found = check(&plan);
+        let Some(seen) = brute_force(&plan, trips) else {
+            stuck += 1;
+            continue;
+        };
+        let first = found.iter().next().map(|found| found.message.clone());
+        match (first, seen) {
+            (None, None) => right += 1,
+            (Some(_), Some((units, _))) => {
+                wrong += 1;
+                late += u64::from(units > 2);
+            }
+            (None, Some(seen)) => panic!("program {nth} is accepted: {seen:?}\n{program:#?}"),
+            (Some(found), None) => {
+                over += 1;
+                if number("MSCCLPP_LOOP_TELL", 0) > 0 {
+                    let _ = writeln!(told, "program {nth} is refused: {found}\n{program:?}\n");
+                }
+            }
+        }
+    }
+    println!("{told}right {right}, wrong {wrong} ({late} at more than two units), refused though right {over}, stuck {stuck}");
+    assert!(right > 0 && wrong > 0);
+    let _ = Code::Race;
+}
