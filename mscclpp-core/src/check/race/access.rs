@@ -70,8 +70,6 @@ impl Races<'_, '_> {
         let foreign =
             effect.memory.is_callers() && (effect.shift > 0 || effect.owner as usize != self.model.agents[agent].rank);
         let (mut early, mut first) = (false, NONE);
-        let class = self.skewed.class_of(self.model, agent, step, effect);
-        let skewed = class.and_then(|class| self.meets_skewed(class, &access, (state.knows, away), epoch, (packets, awaits)));
         let mut race = None;
         // The first race is told, up to a number of them: only those are worth a close look.
         let full = self.found.len() >= MOST_FINDINGS;
@@ -122,7 +120,10 @@ impl Races<'_, '_> {
                 }
             }
         }
-        if let Some(old) = skewed.filter(|_| !full) {
+        let knows = self.agents[by].knows;
+        if let Some(old) = self.meet_skewed((agent, by), effect, access, (knows, away), epoch)
+            && !full
+        {
             self.found.push(story::race(self.model, self.blocks, &old, &access, access.atoms.0 as usize, false));
         }
         if let Some((old, atom, over)) = race {
@@ -140,9 +141,6 @@ impl Races<'_, '_> {
         if packets && effect.write {
             let carries = self.written(by, step, effect, turn);
             access.carries = if mute { NONE } else { carries };
-        }
-        if let Some(class) = class {
-            self.skewed.note(self.model, class, (agent, by as u32), effect, access);
         }
         self.keep(access, epoch);
     }

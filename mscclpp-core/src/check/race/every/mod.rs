@@ -10,6 +10,7 @@ pub(super) use skewed::Skewed;
 use super::Races;
 use super::cells::Access;
 use super::clock::Clock;
+use crate::check::model::Effect;
 use crate::check::pairing::waits;
 use crate::plan::OpKind;
 
@@ -45,29 +46,30 @@ impl Races<'_, '_> {
         }
     }
 
-    /// An access of a loop that is not the last of its reference, or in no order, when another one begins whose windows it meets in
-    /// other iterations than its own; given what is known then, and how that counts agents.
-    pub(super) fn meets_skewed(
-        &self,
-        class: usize,
-        new: &Access,
+    /// Notes an access of a loop by `by`, in a step of the block `agent`. Returns an access that it meets in other iterations than its
+    /// own and that nothing puts before or behind all of them; given what is known then, and how that counts agents.
+    pub(super) fn meet_skewed(
+        &mut self,
+        (agent, by): (usize, usize),
+        effect: &Effect,
+        new: Access,
         (knows, away): (Clock, u32),
         epoch: u32,
-        (packets, awaits): (bool, bool),
     ) -> Option<Access> {
+        let (packets, is_block) = (effect.packets(), by < self.blocks);
         // Who reads packets waits for them, if they are written once.
-        let rewritten = || (new.atoms.0..new.atoms.1).any(|atom| self.rewritten.contains(&(atom as usize)));
-        let waits = awaits && !rewritten();
+        let once = || !(new.atoms.0..new.atoms.1).any(|atom| self.rewritten.contains(&(atom as usize)));
+        let waits = packets && is_block && !new.write && once();
+        let (clocks, ring) = (&self.clocks, self.ring);
         let is_over = |old: &Access| {
-            let agent = self.ring.moved(old.agent, away);
+            let agent = ring.moved(old.agent, away);
             match old.agent == new.agent {
                 true => old.count < epoch,
-                false if old.write && !packets => self.clocks.seen(knows, agent) > old.count,
-                false => self.clocks.over(knows, agent) > old.count,
+                false if old.write && !packets => clocks.seen(knows, agent) > old.count,
+                false => clocks.over(knows, agent) > old.count,
             }
         };
-        let mut met = self.skewed.met(class).filter(|old| old.access.write && !waits || new.write);
-        met.find(|old| !(old.is_last && is_over(&old.access))).map(|old| old.access)
+        self.skewed.add(self.model, (agent, by as u32), effect, new, is_over).filter(|_| !waits)
     }
 }
 

@@ -23,13 +23,22 @@ struct Class {
     slice: (u32, u32),
 }
 
-/// The last access by a reference so far.
-pub(in crate::check::race) struct Last {
+/// Which iterations of another reference touch what an iteration of one does, whatever the size, besides that of the same number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Meets {
+    class: usize,
+    earlier: bool,
+    later: bool,
+}
+
+/// What an agent has done by a reference.
+struct Track {
     by: u32,
     reference: Reference,
-    pub(in crate::check::race) access: Access,
-    /// Whether no iteration is left in which it touches more.
-    pub(in crate::check::race) is_last: bool,
+    /// Iterations of its loop.
+    trips: usize,
+    /// By iteration.
+    accesses: Vec<Access>,
 }
 
 /// References of loops that meet others skewed, and what they have done.
@@ -37,8 +46,8 @@ pub(in crate::check::race) struct Last {
 pub(in crate::check::race) struct Skewed {
     classes: BTreeMap<Reference, usize>,
     /// Per class, those that it meets.
-    meets: Vec<Vec<usize>>,
-    lasts: Vec<Vec<Last>>,
+    meets: Vec<Vec<Meets>>,
+    tracks: Vec<Vec<Track>>,
 }
 
 /// Classes in a memory, beyond which they are not held against each other.
@@ -68,7 +77,7 @@ impl Skewed {
                 }
             }
         }
-        let mut meets = vec![Vec::new(); classes.len()];
+        let mut meets: Vec<Vec<Meets>> = vec![Vec::new(); classes.len()];
         let all: Vec<_> = classes.iter().collect();
         for of_memory in all.chunk_by(|(one, _), (other, _)| one.memory == other.memory) {
             if of_memory.len() > MOST_CLASSES {
@@ -77,40 +86,58 @@ impl Skewed {
             for (i, (one, (a, writes))) in of_memory.iter().enumerate() {
                 for (other, (b, others)) in &of_memory[i + 1..] {
                     if (*writes || *others) && may_meet(one, other) {
-                        meets[*a].push(*b);
-                        meets[*b].push(*a);
+                        let (earlier, later) = (!one.is_behind(other), !other.is_behind(one));
+                        meets[*a].push(Meets { class: *b, earlier, later });
+                        meets[*b].push(Meets { class: *a, earlier: later, later: earlier });
                     }
                 }
             }
         }
         references.retain(|_, class| !meets[*class].is_empty());
-        let lasts = meets.iter().map(|_| Vec::new()).collect();
-        Some(Self { classes: references, meets, lasts })
+        let tracks = meets.iter().map(|_| Vec::new()).collect();
+        Some(Self { classes: references, meets, tracks })
     }
 
-    /// The class of what a step does, if it meets others.
-    pub(in crate::check::race) fn class_of(&self, model: &Model, agent: usize, step: usize, effect: &Effect) -> Option<usize> {
+    /// Notes what an agent of a rank does next in a step of a block, if it meets others skewed. Returns an access that comes
+    /// neither before nor behind all of it: one of an iteration that meets this one and is not over by then, or the last one of a
+    /// reference whose iterations that meet this one are partly still to come.
+    pub(in crate::check::race) fn add(
+        &mut self,
+        model: &Model,
+        (agent, by): (usize, u32),
+        effect: &Effect,
+        new: Access,
+        is_over: impl Fn(&Access) -> bool,
+    ) -> Option<Access> {
+        let step = new.step as usize;
         if self.classes.is_empty() || !model.in_loop(step) {
             return None;
         }
-        self.classes.get(&reference(model, agent as u32, step, effect)?).copied()
-    }
-
-    /// What the references have done that a class meets.
-    pub(in crate::check::race) fn met(&self, class: usize) -> impl Iterator<Item = &Last> {
-        self.meets[class].iter().flat_map(|other| &self.lasts[*other])
-    }
-
-    /// Notes an access by a reference of a class.
-    pub(in crate::check::race) fn note(&mut self, model: &Model, class: usize, (agent, by): (usize, u32), effect: &Effect, access: Access) {
-        let step = access.step as usize;
-        let Some(reference) = reference(model, agent as u32, step, effect) else { return };
-        let new = Last { by, reference, access, is_last: model.in_last_iteration(agent, step) };
-        let lasts = &mut self.lasts[class];
-        match lasts.iter_mut().find(|last| (last.by, last.reference) == (by, reference)) {
-            Some(last) => *last = new,
-            None => lasts.push(new),
-        }
+        let reference = reference(model, agent as u32, step, effect)?;
+        let class = *self.classes.get(&reference)?;
+        let own = self.tracks[class].iter().position(|track| (track.by, track.reference) == (by, reference));
+        let own = own.unwrap_or_else(|| {
+            let trips = model.loop_of(agent, step).map_or(1, |(_, body)| model.size.trips(body));
+            let trips = usize::try_from(trips).unwrap_or(usize::MAX);
+            self.tracks[class].push(Track { by, reference, trips, accesses: Vec::new() });
+            self.tracks[class].len() - 1
+        });
+        let nth = self.tracks[class][own].accesses.len();
+        self.tracks[class][own].accesses.push(new);
+        let met = self.meets[class].iter().flat_map(|meets| self.tracks[meets.class].iter().map(move |track| (meets, track)));
+        let mut races = met.filter_map(|(meets, track)| {
+            let first = if meets.earlier { 0 } else { nth };
+            let last = if meets.later { track.trips.saturating_sub(1) } else { nth };
+            let done = track.accesses.get(first)?;
+            if !(done.write || new.write) {
+                return None;
+            }
+            match track.accesses.get(last) {
+                Some(old) => (!is_over(old)).then_some(*old),
+                None => track.accesses.last().copied(),
+            }
+        });
+        races.next()
     }
 }
 
@@ -163,6 +190,22 @@ fn may_meet(one: &Class, other: &Class) -> bool {
 }
 
 impl Class {
+    /// Whether no iteration of another one touches anything that an earlier iteration of this one does: this one begins and ends no
+    /// sooner, so that with as many iterations it is always at least as far.
+    fn is_behind(&self, other: &Self) -> bool {
+        // In chunks times slices. Slices may begin further behind, by less than a chunk.
+        let start = |class: &Self| u128::from(class.start) * u128::from(class.slice.1) + u128::from(class.chunks) * u128::from(class.slice.0);
+        let (own, others) = (start(self) * u128::from(other.slice.1), start(other) * u128::from(self.slice.1));
+        let slices = u128::from(self.slice.1) * u128::from(other.slice.1);
+        let (end, other_end) = (own + u128::from(self.chunks) * slices, others + u128::from(other.chunks) * slices);
+        self.rate() == other.rate() && other.slice.0 == 0 && own >= others && end >= other_end
+    }
+
+    fn rate(&self) -> (u64, u64) {
+        let divisor = gcd(self.unit, self.chunks);
+        (self.unit / divisor, self.chunks / divisor)
+    }
+
     /// Where the slice begins and ends for chunks of so many units.
     fn places(&self, units: u128) -> (u128, u128) {
         let (length, of) = (u128::from(self.chunks) * units, u128::from(self.slice.1));
