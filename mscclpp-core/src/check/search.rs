@@ -32,11 +32,7 @@ pub(super) struct Tried {
 }
 
 /// The findings at the smallest of some sizes that has any, none if the plan has few sizes and all are right.
-pub(super) fn smallest(
-    view: View,
-    pairs: &Pairs,
-    told: impl Fn(Verdict) -> Diagnostics,
-) -> Result<Diagnostics, Tried> {
+pub(super) fn smallest(view: View, pairs: &Pairs, told: impl Fn(Verdict) -> Diagnostics) -> Result<Diagnostics, Tried> {
     let packets = Model::of(view, pairs, Size::real(view, 1, 1).ok_or(Tried { trips: 0 })?).has_packets();
     // No message fits: nothing runs.
     let Some(range) = ChunkSizes::of(view, packets) else { return Ok(Diagnostics::default()) };
@@ -77,11 +73,13 @@ fn candidates(range: ChunkSizes, fastest: Rate) -> impl Iterator<Item = u64> {
     let least = fastest.trips(range.min.max(1).saturating_mul(range.grain)).max(1);
     let near = (0..MOST_TRIPS).map(move |more| least + more);
     let far = (0..).map(move |doubled| (least + MOST_TRIPS) << doubled).take_while(|trips| *trips <= FAR_TRIPS);
-    near.chain(far).flat_map(move |trips| {
-        let first = fastest.last_size(trips - 1) / grain + 1;
-        let last = fastest.last_size(trips) / grain;
-        [first, last.max(first)].map(|size| u64::try_from(size).unwrap_or(u64::MAX))
-    }).filter(move |size| (range.min.max(1)..=range.max).contains(size))
+    near.chain(far)
+        .flat_map(move |trips| {
+            let first = fastest.last_size(trips - 1) / grain + 1;
+            let last = fastest.last_size(trips) / grain;
+            [first, last.max(first)].map(|size| u64::try_from(size).unwrap_or(u64::MAX))
+        })
+        .filter(move |size| (range.min.max(1)..=range.max).contains(size))
 }
 
 impl Tried {

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::super::loops::rates::Rate;
 use super::super::place::each;
+use super::super::race::every::{Demand, asks};
 use super::super::view::View;
 use crate::diag::{Code, Diagnostic, Site};
 use crate::plan::{LoopBody, PlanTree, Slice};
@@ -31,7 +32,7 @@ pub(in super::super) struct Size {
 enum Around {
     /// As often as chunks of the size take.
     Real,
-    /// Once, in one window that is all of a slice; loops of some rate twice, in two.
+    /// Once, in one window that is all of a reference; loops of some rate twice, in two.
     Few(Option<Rate>),
 }
 
@@ -62,7 +63,7 @@ const MOST_POSITIONS: u128 = 1 << 60;
 ///
 /// `None` if memories would have more positions, or the plan more rates, than can be followed.
 pub(in super::super) fn sizes(view: View) -> Option<Vec<Size>> {
-    let (rates, groups) = (rates(view), groups(view));
+    let Shapes { rates, groups } = Shapes::of(view);
     if rates.is_empty() {
         return Some(vec![Size::even(view.plan, 1, &groups)?]);
     }
@@ -71,29 +72,45 @@ pub(in super::super) fn sizes(view: View) -> Option<Vec<Size>> {
     }
     // Slices have halves.
     let even = Size { proves: true, ..Size::even(view.plan, 2, &groups)? };
-    let around = std::iter::once(None).chain(rates.into_iter().map(Some));
+    let twice = rates.into_iter().filter(|_| asks(Demand::Twice)).map(Some);
+    let around = std::iter::once(None).chain(twice);
     Some(around.map(|rate| Size { around: Around::Few(rate), ..even }).collect())
 }
 
 /// A size at which a plan can be looked at: loops make a few iterations, if there are not too many of them.
 pub(in super::super) fn example(view: View) -> Option<Size> {
-    let longest = rates(view).into_iter().map(|rate| rate.last_size(3)).max().unwrap_or(1);
-    let size = Size::even(view.plan, u64::try_from(longest).ok()?.max(1), &groups(view));
+    let Shapes { rates, groups } = Shapes::of(view);
+    let longest = rates.into_iter().map(|rate| rate.last_size(3)).max().unwrap_or(1);
+    let size = Size::even(view.plan, u64::try_from(longest).ok()?.max(1), &groups);
     size.filter(|size| size.steps(view) <= MOST_STEPS as u128).or_else(|| sizes(view)?.pop())
+}
+
+/// What decides about the sizes of a plan.
+#[derive(Default)]
+struct Shapes {
+    rates: BTreeSet<Rate>,
+    /// Into how many slices ranges are cut.
+    groups: BTreeSet<u32>,
+}
+
+impl Shapes {
+    fn of(view: View) -> Self {
+        let mut shapes = Self::default();
+        each(view, &mut |at| {
+            if let Some(body) = &at.op.body {
+                shapes.rates.insert(Rate::of(body, 1));
+            }
+            if let Some(slice) = at.op.slice {
+                shapes.groups.insert(slice.of);
+            }
+        });
+        shapes
+    }
 }
 
 /// The rates of a plan's loops.
 pub(in super::super) fn rates(view: View) -> BTreeSet<Rate> {
-    let mut rates = BTreeSet::new();
-    each(view, &mut |at| rates.extend(at.op.body.as_ref().map(|body| Rate::of(body, 1))));
-    rates
-}
-
-/// Into how many slices ranges are cut.
-fn groups(view: View) -> BTreeSet<u32> {
-    let mut groups = BTreeSet::new();
-    each(view, &mut |at| groups.extend(at.op.slice.map(|slice| slice.of)));
-    groups
+    Shapes::of(view).rates
 }
 
 /// The finding about a plan of which [`sizes`] knows none.
@@ -154,7 +171,8 @@ impl Size {
         let mut steps = 0u128;
         each(view, &mut |at| {
             if let Some(body) = &at.op.body {
-                steps = steps.saturating_add(u128::from(self.trips(body)).saturating_mul(body.ops.len().max(1) as u128));
+                steps =
+                    steps.saturating_add(u128::from(self.trips(body)).saturating_mul(body.ops.len().max(1) as u128));
             }
         });
         steps
@@ -202,12 +220,11 @@ impl Size {
         };
         match window {
             None => start + from..start + to,
-            Some(Window { iteration, trips, .. }) if self.around != Around::Real => {
-                let cut = |number: u64| start + from + (to - from) * number / trips;
-                cut(iteration)..cut(iteration + 1)
-            }
-            Some(Window { iteration, unit, .. }) => {
-                let unit = unit.saturating_mul(self.parts);
+            Some(Window { iteration, trips, unit }) => {
+                let unit = match self.around {
+                    Around::Real => unit.saturating_mul(self.parts),
+                    Around::Few(_) => length.div_ceil(trips),
+                };
                 let begin = from.saturating_add(iteration.saturating_mul(unit));
                 start + begin.min(to)..start + begin.saturating_add(unit).min(to)
             }

@@ -2,6 +2,7 @@
 
 use super::Races;
 use super::cells::{Access, First, Grain, NONE};
+use super::every::{Demand, asks};
 use super::story;
 use crate::check::MOST_FINDINGS;
 use crate::check::model::{Effect, Model};
@@ -30,7 +31,7 @@ impl Races<'_, '_> {
     /// One access by `by`, in a step of the block `agent`, in a turn of `by`.
     pub(super) fn access(&mut self, agent: usize, by: usize, step: usize, effect: &Effect, turn: u32) {
         let atoms = effect.atoms();
-        if atoms.is_empty() {
+        if atoms.is_empty() && self.skewed.is_empty() {
             return;
         }
         let block = by < self.blocks;
@@ -49,6 +50,7 @@ impl Races<'_, '_> {
             owner: effect.owner,
             grain: if block { self.grain(step) } else { Grain::Unknown },
             write: effect.write,
+            in_loop: self.is_mute(step) && asks(Demand::Mapping),
             carries: NONE,
         };
         // A port's operations are in order; those of a block only across block syncs.
@@ -57,7 +59,7 @@ impl Races<'_, '_> {
         // Whether the thread of each element has read a packet that says that the old access of the element is over.
         let mute = self.is_mute(step);
         let heard_of = |old: &Access| {
-            !mute
+            !(mute || old.in_loop)
                 && old.grain == Grain::Packet
                 && old.atoms == access.atoms
                 && access.grain == Grain::Packet
@@ -124,7 +126,11 @@ impl Races<'_, '_> {
         if let Some(old) = self.meet_skewed((agent, by), effect, access, (knows, away), epoch)
             && !full
         {
-            self.found.push(story::race(self.model, self.blocks, &old, &access, access.atoms.0 as usize, false));
+            let atom = if access.atoms.0 < access.atoms.1 { access.atoms.0 } else { old.atoms.0 };
+            self.found.push(story::race(self.model, self.blocks, &old, &access, atom as usize, false));
+        }
+        if access.atoms.0 == access.atoms.1 {
+            return;
         }
         if let Some((old, atom, over)) = race {
             let old = &self.accesses[old as usize];

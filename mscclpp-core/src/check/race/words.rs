@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use smallvec::{SmallVec, smallvec};
 
 use super::clock::Clock;
-use super::every::{Courses, Looped, looped};
+use super::every::{Courses, Demand, Looped, asks, looped};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::{signals, waits};
@@ -175,7 +175,7 @@ impl Words {
         let rival = takers.find(|(other, last)| is_rival(other, **last)).map(|(other, _)| *other);
         shared.takers.insert(by, turn);
         // Where enough is there from the start, nobody waits; never enough for all iterations.
-        rival.filter(|_| shared.downs > shared.initial || shared.courses.is_some())
+        rival.filter(|_| shared.downs > shared.initial || shared.courses.is_some() && asks(Demand::Units))
     }
 
     /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its agent

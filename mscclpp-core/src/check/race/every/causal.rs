@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
+use super::{Demand, asks};
 use crate::check::loops::rates::Rate;
 use crate::check::model::{self, Model};
 use crate::check::race::words::Thread;
@@ -114,7 +115,7 @@ impl Courses {
     fn is_causal(&self, from: &Course, number: u64, wait: Place) -> bool {
         let signal = from.at(number);
         (0..self.gains.len()).all(|rate| {
-            let others = self.gains[rate] - from.gains[rate];
+            let others = if asks(Demand::Others) { self.gains[rate] - from.gains[rate] } else { 0 };
             let (sent, waited) = (signal.gains[rate] + others, wait.gains[rate]);
             let inside = |place: Place| place.inside.filter(|(own, ..)| *own == rate).unwrap_or_default();
             let ((_, sends, sent_in), (_, waits, waited_in)) = (inside(signal), inside(wait));
@@ -133,6 +134,9 @@ impl Courses {
         sure: usize,
     ) -> usize {
         let (Some(from), Some(course)) = (self.signals.get(&from), self.waits.get(&by)) else { return heard };
+        if !asks(Demand::Causal) {
+            return sure.max(heard);
+        }
         let wait = if behind { course.behind(waits) } else { course.at(waits) };
         // A later signal has more before it.
         let news = (heard..sure).take_while(|&number| self.is_causal(from, number as u64 + 1, wait));
@@ -203,7 +207,7 @@ pub(in crate::check::race) fn uneven_barriers(model: &Model) -> BTreeSet<u32> {
     for (barrier, mut courses) in courses {
         courses.values_mut().for_each(|course| course.sum(rates.numbers.len()));
         let first = courses.values().next();
-        if courses.values().any(|course| first.is_some_and(|first| !first.is_like(course))) {
+        if asks(Demand::Barriers) && courses.values().any(|course| first.is_some_and(|first| !first.is_like(course))) {
             uneven.insert(barrier);
         }
     }

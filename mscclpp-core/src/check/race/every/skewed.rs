@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::{Demand, asks};
 use crate::check::model::{Effect, Model};
 use crate::check::race::cells::Access;
 use crate::plan::Slice;
@@ -59,7 +60,7 @@ impl Skewed {
         let mut classes: BTreeMap<Class, (usize, bool)> = BTreeMap::new();
         let mut references = BTreeMap::new();
         // Which of them meet does not depend on the size.
-        if !model.size.proves() || model.size.is_uneven() {
+        if !model.size.proves() || model.size.is_uneven() || !asks(Demand::Skewed) {
             return Some(Self::default());
         }
         for (agent, own) in (0..).zip(&model.agents) {
@@ -98,7 +99,12 @@ impl Skewed {
         Some(Self { classes: references, meets, tracks })
     }
 
-    /// Notes what an agent of a rank does next in a step of a block, if it meets others skewed. Returns an access that comes
+    /// Whether no two references meet skewed.
+    pub(in crate::check::race) fn is_empty(&self) -> bool {
+        self.classes.is_empty()
+    }
+
+    /// Notes what an agent does next in a step of a block, if it meets others skewed. Returns an access that comes
     /// neither before nor behind all of it: one of an iteration that meets this one and is not over by then, or the last one of a
     /// reference whose iterations that meet this one are partly still to come.
     pub(in crate::check::race) fn add(
@@ -110,7 +116,7 @@ impl Skewed {
         is_over: impl Fn(&Access) -> bool,
     ) -> Option<Access> {
         let step = new.step as usize;
-        if self.classes.is_empty() || !model.in_loop(step) {
+        if !model.in_loop(step) {
             return None;
         }
         let reference = reference(model, agent as u32, step, effect)?;
@@ -124,7 +130,8 @@ impl Skewed {
         });
         let nth = self.tracks[class][own].accesses.len();
         self.tracks[class][own].accesses.push(new);
-        let met = self.meets[class].iter().flat_map(|meets| self.tracks[meets.class].iter().map(move |track| (meets, track)));
+        let met =
+            self.meets[class].iter().flat_map(|meets| self.tracks[meets.class].iter().map(move |track| (meets, track)));
         let mut races = met.filter_map(|(meets, track)| {
             let first = if meets.earlier { 0 } else { nth };
             let last = if meets.later { track.trips.saturating_sub(1) } else { nth };
@@ -194,7 +201,9 @@ impl Class {
     /// sooner, so that with as many iterations it is always at least as far.
     fn is_behind(&self, other: &Self) -> bool {
         // In chunks times slices. Slices may begin further behind, by less than a chunk.
-        let start = |class: &Self| u128::from(class.start) * u128::from(class.slice.1) + u128::from(class.chunks) * u128::from(class.slice.0);
+        let start = |class: &Self| {
+            u128::from(class.start) * u128::from(class.slice.1) + u128::from(class.chunks) * u128::from(class.slice.0)
+        };
         let (own, others) = (start(self) * u128::from(other.slice.1), start(other) * u128::from(self.slice.1));
         let slices = u128::from(self.slice.1) * u128::from(other.slice.1);
         let (end, other_end) = (own + u128::from(self.chunks) * slices, others + u128::from(other.chunks) * slices);
