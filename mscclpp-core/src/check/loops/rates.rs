@@ -146,6 +146,12 @@ impl Trips {
         (index / all).saturating_mul(self.period).saturating_add(self.firsts[(index % all) as usize])
     }
 
+    /// The largest size at which no loop makes more than so many iterations; saturates.
+    pub(in crate::check) fn last_size(&self, trips: u128) -> u64 {
+        let sizes = self.rates.iter().map(|rate| rate.last_size(trips));
+        sizes.min().and_then(|size| u64::try_from(size).ok()).unwrap_or(u64::MAX)
+    }
+
     /// The combination of a size.
     pub(in crate::check) fn number(&self, size: u64) -> u64 {
         let Some(index) = size.checked_sub(1) else { return 0 };
@@ -167,7 +173,7 @@ fn parts_repeat(trips: &Trips, gains: &[u64], parts: u64) -> bool {
     (0..all).all(grows)
 }
 
-pub(super) fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }

@@ -1,0 +1,196 @@
+//! Packets that thread blocks wait for, as far as that is the same at every size.
+//!
+//! Who reads packets waits for those who write them. In the full model that is a matter of single bytes; here a read waits for
+//! *every* operation that writes some of what it reads, at whatever size: for more than it has to, so that a plan that runs to
+//! its end here does so for good. (A slot that is written twice in a launch is refused by the race rule.)
+//!
+//! 1. An operation outside of loops has written its packets once it is done, and one in a loop has once the loop is done. Packets are
+//!    never taken back.
+//! 2. Two operations in loops of equal unit and rate whose ranges begin and end at the same places, as the same slice, are in
+//!    step: what iteration i reads, iteration i has written. The windows in between are counted.
+//! 3. Other two in loops meet in ways that depend on the size; such plans are refused.
+//! 4. What a read waits for covers its range at every size: a range of the same begin, end and slice does, and so do ranges of
+//!    whole chunks, and slices of which all members write. Anything else is refused.
+//!
+//! A port that is given packets does not wait for them, as the race rule proves that they are there.
+
+use std::collections::BTreeMap;
+
+use super::Obstacle;
+use super::rates::Rate;
+use super::rolled::Action;
+use crate::check::effect::effects;
+use crate::check::place::{Placed, each};
+use crate::check::shape::{Packets, demand};
+use crate::check::view::View;
+use crate::plan::{OpKind, PlanTree, Slice};
+use crate::vocab::ChannelKind;
+
+/// What packets add to a rolled plan.
+#[derive(Default)]
+pub(super) struct Links {
+    pub(super) has_packets: bool,
+    /// Counters of windows.
+    pub(super) windows: u32,
+    /// By operation, what it waits for.
+    pub(super) before: BTreeMap<Operation, Vec<Action>>,
+    /// By operation, the windows that it counts up.
+    pub(super) after: BTreeMap<Operation, Vec<u32>>,
+}
+
+/// A thread block, the position of an operation in it, and in its pipeline.
+type Operation = (u32, u32, Option<u32>);
+
+/// A range of packets that an operation reads or writes.
+struct Range<'p> {
+    owner: u32,
+    /// Chunks, those of the slice if it has whole ones; else the slice.
+    start: u64,
+    end: u64,
+    slice: Option<Slice>,
+    write: bool,
+    by: Operation,
+    /// Unit and rate of its loop.
+    windows: Option<(u64, Rate)>,
+    at: Placed<'p>,
+}
+
+impl Range<'_> {
+    fn is_cut_as(&self, other: &Self) -> bool {
+        let of = |range: &Self| range.slice.map(|slice| slice.of);
+        (self.start, self.end, of(self)) == (other.start, other.end, of(other))
+    }
+
+    /// Whether two ranges of one memory may overlap at some size.
+    fn meets(&self, other: &Self) -> bool {
+        self.start < other.end && other.start < self.end && (!self.is_cut_as(other) || self.slice == other.slice)
+    }
+}
+
+/// Links of a plan; beyond so many, and these for each of its ranges, they are not followed.
+const MAX_LINKS: usize = 1 << 14;
+
+/// Whether operations of a kind read or write packets.
+pub(super) fn has_packets(kind: OpKind) -> bool {
+    let demand = demand(kind);
+    [&demand.srcs, &demand.dsts].iter().any(|side| side.packets != Packets::Nothing)
+}
+
+/// Who waits for whose packets.
+///
+/// # Errors
+/// Packets that meet otherwise at different sizes.
+pub(super) fn links(view: View) -> Result<Links, Obstacle> {
+    let mut ranges = ranges(view);
+    let mut links = Links { has_packets: !ranges.is_empty(), ..Links::default() };
+    ranges.sort_by_key(|range| (range.owner, range.start, range.end));
+    let (writes, reads): (Vec<_>, Vec<_>) = ranges.into_iter().partition(|range| range.write);
+    // By write, the farthest end of it and those before it in its memory.
+    let mut farthest: Vec<u64> = Vec::with_capacity(writes.len());
+    for (i, write) in writes.iter().enumerate() {
+        let before = i.checked_sub(1).filter(|&before| writes[before].owner == write.owner);
+        farthest.push(before.map_or(write.end, |before| farthest[before].max(write.end)));
+    }
+    let mut count = MAX_LINKS + 8 * (reads.len() + writes.len());
+    for read in &reads {
+        let first = writes.partition_point(|write| write.owner < read.owner);
+        let last = writes.partition_point(|write| (write.owner, write.start) < (read.owner, read.end));
+        let near = (first..last).rev().take_while(|&i| farthest[i] > read.start).map(|i| &writes[i]);
+        let mut met = Vec::new();
+        for write in near.filter(|write| write.by != read.by && write.meets(read)) {
+            count = count.checked_sub(1).ok_or_else(|| obstacle(view.plan, read, "too many others"))?;
+            met.push(write);
+            let before = links.before.entry(read.by).or_default();
+            match (read.windows, write.windows) {
+                (Some(one), Some(other)) if one == other && read.is_cut_as(write) => {
+                    before.push(Action::Lower(links.windows));
+                    links.after.entry(write.by).or_default().push(links.windows);
+                    links.windows += 1;
+                }
+                (Some(_), Some(_)) => {
+                    let how = format!(
+                        "{} ({}), whose windows it meets at some sizes only",
+                        write.at.called(view.plan),
+                        write.at.agent()
+                    );
+                    return Err(obstacle(view.plan, read, &how));
+                }
+                _ => before.push(Action::Await(write.by.0, write.by.1)),
+            }
+        }
+        if !cover(read, &met) {
+            return Err(obstacle(view.plan, read, "operations that may leave some of them out at some sizes"));
+        }
+    }
+    Ok(links)
+}
+
+fn obstacle<'p>(plan: &'p PlanTree, read: &Range<'p>, writers: &str) -> Obstacle<'p> {
+    Obstacle {
+        at: Some(read.at),
+        message: format!("{} ({}) reads packets of {writers}", read.at.called(plan), read.at.agent()),
+        help: "let packets be read in the ranges, slices and loops in which they are written",
+    }
+}
+
+/// All ranges of packets that are written or waited for.
+fn ranges(view: View) -> Vec<Range> {
+    let plan = view.plan;
+    let mut ranges = Vec::new();
+    let mut firsts = Vec::with_capacity(plan.ranks.len());
+    let mut blocks = 0;
+    for rank in &plan.ranks {
+        firsts.push(blocks);
+        blocks += rank.blocks.len() as u32;
+    }
+    each(view, &mut |at| {
+        if !has_packets(at.op.kind) {
+            return;
+        }
+        let by = (firsts[at.rank] + at.block as u32, at.index as u32, at.inside.map(|(inner, _)| inner as u32));
+        let body = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref());
+        let windows = body.map(|body| (body.unit, Rate::of(body, 1)));
+        let waits = !(at.op.kind == OpKind::PutPackets && at.op.channel == Some(ChannelKind::Port));
+        effects(plan, &at, &mut |effect| {
+            if !effect.packets || !(effect.write || waits) {
+                return;
+            }
+            let (start, size) = (u64::from(effect.range.index), u64::from(effect.range.size));
+            let (start, end, slice) = match at.op.slice.filter(|slice| slice.of > 1) {
+                Some(slice) if size.is_multiple_of(slice.of.into()) => {
+                    let part = size / u64::from(slice.of);
+                    let start = start + part * u64::from(slice.index);
+                    (start, start + part, None)
+                }
+                slice => (start, start + size, slice),
+            };
+            ranges.push(Range { owner: effect.owner, start, end, slice, write: effect.write, by, windows, at });
+        });
+    });
+    ranges
+}
+
+/// Whether what others write covers what is read, at every size.
+fn cover(read: &Range, writes: &[&Range]) -> bool {
+    if writes.iter().any(|write| write.is_cut_as(read) && write.slice == read.slice) {
+        return true;
+    }
+    let mut whole: Vec<(u64, u64)> =
+        writes.iter().filter(|write| write.slice.is_none()).map(|write| (write.start, write.end)).collect();
+    let mut members: BTreeMap<(u64, u64, u32), Vec<u32>> = BTreeMap::new();
+    for write in writes {
+        if let Some(slice) = write.slice {
+            members.entry((write.start, write.end, slice.of)).or_default().push(slice.index);
+        }
+    }
+    for ((start, end, of), mut members) in members {
+        members.sort_unstable();
+        members.dedup();
+        if members.len() == of as usize {
+            whole.push((start, end));
+        }
+    }
+    whole.sort_unstable();
+    let covered = whole.iter().fold(read.start, |to, &(start, end)| if start <= to { to.max(end) } else { to });
+    covered >= read.end
+}

@@ -1,0 +1,285 @@
+//! A plan with its loops rolled up and its data left out: what its thread blocks give each other and wait for.
+
+use std::collections::BTreeMap;
+
+use super::packets::{self, Links};
+use super::rates::{ChunkSizes, Rate, Trips};
+use super::{Obstacle, too_many_combinations};
+use crate::check::pairing::{Pairs, signals, waits};
+use crate::check::place::Placed;
+use crate::check::view::View;
+use crate::plan::{Op, OpKind};
+
+/// The synchronization of a plan, each operation once whatever its loop.
+pub(in crate::check) struct Rolled<'p> {
+    pub(in crate::check) view: View<'p>,
+    pub(in crate::check) sizes: ChunkSizes,
+    /// The trip counts of `loops`.
+    pub(in crate::check) trips: Trips,
+    /// All thread blocks, rank by rank.
+    pub(in crate::check) blocks: Vec<Block>,
+    /// The loops in which something is given or waited for; the others say nothing about who gets stuck.
+    pub(in crate::check) loops: Vec<Loop>,
+    pub(in crate::check) counters: Vec<Counter>,
+    /// By barrier, its thread blocks.
+    pub(in crate::check) barriers: Vec<u32>,
+}
+
+/// A thread block.
+pub(in crate::check) struct Block {
+    pub(in crate::check) rank: usize,
+    pub(in crate::check) block: usize,
+    pub(in crate::check) actions: Vec<Action>,
+    /// By action, the operation that it belongs to: position in the block, and in its pipeline.
+    pub(in crate::check) operations: Vec<(u32, Option<u32>)>,
+}
+
+/// What a thread block does, a counter or a barrier at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::check) enum Action {
+    /// Adds one to a counter.
+    Raise(u32),
+    /// Waits until a counter is above 0, and takes one.
+    Lower(u32),
+    /// Waits until all thread blocks of a barrier are at it.
+    Arrive(u32),
+    /// Waits until a thread block is done with its operation at a position.
+    Await(u32, u32),
+    /// Begins a loop, or its next iteration, or goes to what follows it.
+    Begin(u32),
+    /// Ends an iteration of a loop.
+    Repeat(u32),
+}
+
+/// A loop in which something is given or waited for.
+pub(in crate::check) struct Loop {
+    pub(in crate::check) block: u32,
+    /// Positions of its first and its last action, `Begin` and `Repeat`.
+    pub(in crate::check) begin: u32,
+    pub(in crate::check) end: u32,
+    /// Its rate, as numbered by [`Trips::rates`].
+    pub(in crate::check) rate: usize,
+}
+
+/// Something that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::check) struct Counter {
+    pub(in crate::check) kind: CounterKind,
+    /// Its value when a launch begins.
+    pub(in crate::check) initial: u64,
+}
+
+/// What a counter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::check) enum CounterKind {
+    /// Signals in a direction of a channel, as numbered by [`Pairs`].
+    Channel(usize),
+    /// Units of a rank's semaphore.
+    Semaphore(usize, u32),
+    /// Windows of packets that one operation writes and another reads.
+    Packets,
+}
+
+impl<'p> Rolled<'p> {
+    /// The synchronization of a plan that the rules about shapes and pairs accept. `None` where no loop has a part in it, or no
+    /// message is within the plan's limits.
+    ///
+    /// # Errors
+    /// What cannot be told of all sizes.
+    pub(in crate::check) fn of(view: View<'p>, pairs: &Pairs) -> Result<Option<Self>, Obstacle<'p>> {
+        if !has_loops(view) {
+            return Ok(None);
+        }
+        let links = packets::links(view)?;
+        let Some(sizes) = ChunkSizes::of(view, links.has_packets) else { return Ok(None) };
+        let mut build = Build {
+            view,
+            pairs,
+            links: &links,
+            grain: sizes.grain,
+            channels: vec![None; pairs.counters()],
+            semaphores: BTreeMap::new(),
+            barriers: BTreeMap::new(),
+            rates: BTreeMap::new(),
+            blocks: Vec::new(),
+            loops: Vec::new(),
+            counters: vec![Counter { kind: CounterKind::Packets, initial: 0 }; links.windows as usize],
+        };
+        for (rank, tables) in view.plan.ranks.iter().enumerate() {
+            for block in 0..tables.blocks.len() {
+                build.add_block(rank, block);
+            }
+        }
+        let Build { rates, mut blocks, mut loops, counters, barriers, .. } = build;
+        let mut arrivals = vec![0; barriers.len()];
+        for (number, blocks) in barriers.into_values() {
+            arrivals[number as usize] = blocks;
+        }
+        // Rates were numbered as they came.
+        let sorted: Vec<Rate> = rates.keys().copied().collect();
+        let numbers: BTreeMap<usize, usize> = rates.values().copied().zip(0..).collect();
+        loops.iter_mut().for_each(|body| body.rate = numbers[&body.rate]);
+        let Some(trips) = Trips::of(sorted) else {
+            let first = loops.first().map(|body| (body.block as usize, body.begin as usize));
+            let at = first.and_then(|(block, position)| placed(view, &mut blocks[block], position));
+            return Err(too_many_combinations(view.plan, at));
+        };
+        Ok(Some(Self { view, sizes, trips, blocks, loops, counters, barriers: arrivals }))
+    }
+
+    /// The operation of an action.
+    pub(in crate::check) fn placed(&self, block: usize, position: usize) -> Option<Placed<'p>> {
+        placed(self.view, &self.blocks[block], position)
+    }
+}
+
+fn placed<'p>(view: View<'p>, block: &Block, position: usize) -> Option<Placed<'p>> {
+    let &(index, inner) = block.operations.get(position)?;
+    let op = view.ops(block.rank, block.block).get(index as usize)?;
+    let whole = Placed {
+        rank: block.rank,
+        block: block.block,
+        index: index as usize,
+        inside: None,
+        op,
+        instances: view.instances(),
+    };
+    match (&op.body, inner) {
+        (Some(body), Some(i)) => {
+            Some(Placed { inside: Some((i as usize, op)), op: body.ops.get(i as usize)?, ..whole })
+        }
+        _ => Some(whole),
+    }
+}
+
+/// Whether something in a loop is given or waited for.
+fn has_loops(view: View) -> bool {
+    let plan = view.plan;
+    let blocks =
+        plan.ranks.iter().enumerate().flat_map(|(rank, tables)| (0..tables.blocks.len()).map(move |i| (rank, i)));
+    let mut ops = blocks.flat_map(|(rank, block)| view.ops(rank, block));
+    ops.any(|op| op.body.as_ref().is_some_and(|body| body.ops.iter().any(synchronizes)))
+}
+
+/// Whether an operation gives or waits for something.
+fn synchronizes(op: &Op) -> bool {
+    let kind = op.kind;
+    signals(kind)
+        || waits(kind)
+        || matches!(kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier)
+        || packets::has_packets(kind)
+}
+
+struct Build<'a, 'p> {
+    view: View<'p>,
+    pairs: &'a Pairs,
+    links: &'a Links,
+    grain: u64,
+    /// Numbers of the counters of channel directions, and of semaphores.
+    channels: Vec<Option<u32>>,
+    semaphores: BTreeMap<(usize, u32), u32>,
+    /// By rank and number of a barrier, its number here and its thread blocks.
+    barriers: BTreeMap<(usize, u32), (u32, u32)>,
+    rates: BTreeMap<Rate, usize>,
+    blocks: Vec<Block>,
+    loops: Vec<Loop>,
+    counters: Vec<Counter>,
+}
+
+impl Build<'_, '_> {
+    fn add_block(&mut self, rank: usize, block: usize) {
+        self.blocks.push(Block { rank, block, actions: Vec::new(), operations: Vec::new() });
+        let view = self.view;
+        for (index, op) in view.ops(rank, block).iter().enumerate() {
+            let whole = Placed { rank, block, index, inside: None, op, instances: view.instances() };
+            let Some(body) = &op.body else {
+                self.add(&whole);
+                continue;
+            };
+            if !body.ops.iter().any(synchronizes) {
+                continue;
+            }
+            let (rates, rate) = (self.rates.len(), Rate::of(body, self.grain));
+            let rate = *self.rates.entry(rate).or_insert(rates);
+            let number = self.loops.len() as u32;
+            let begin = self.push(&whole, Action::Begin(number));
+            for (i, inner) in body.ops.iter().enumerate() {
+                self.add(&Placed { inside: Some((i, op)), op: inner, ..whole });
+            }
+            let end = self.push(&whole, Action::Repeat(number));
+            self.loops.push(Loop { block: self.blocks.len() as u32 - 1, begin, end, rate });
+        }
+    }
+
+    /// Its position.
+    fn push(&mut self, at: &Placed, action: Action) -> u32 {
+        // `add_block` has begun a block.
+        let Some(block) = self.blocks.last_mut() else { return 0 };
+        block.actions.push(action);
+        block.operations.push((at.index as u32, at.inside.map(|(inner, _)| inner as u32)));
+        block.actions.len() as u32 - 1
+    }
+
+    fn add(&mut self, at: &Placed) {
+        use OpKind as K;
+        let (view, pairs, op) = (self.view, self.pairs, at.op);
+        let number = (self.blocks.len() as u32 - 1, at.index as u32, at.inside.map(|(inner, _)| inner as u32));
+        if packets::has_packets(op.kind) {
+            let links = self.links;
+            for &action in links.before.get(&number).into_iter().flatten() {
+                self.push(at, action);
+            }
+            for &window in links.after.get(&number).into_iter().flatten() {
+                self.push(at, Action::Raise(window));
+            }
+        }
+        match op.kind {
+            kind if signals(kind) => {
+                for counter in op.ids.iter().copied().filter_map(pairs.outgoing(view.plan, at)) {
+                    let counter = self.channel(counter);
+                    self.push(at, Action::Raise(counter));
+                }
+            }
+            kind if waits(kind) => {
+                for counter in op.ids.iter().copied().filter_map(pairs.incoming(view.plan, at)) {
+                    let counter = self.channel(counter);
+                    self.push(at, Action::Lower(counter));
+                }
+            }
+            K::SemaphoreAcquire | K::SemaphoreRelease => {
+                for &id in &op.ids {
+                    let counter = self.semaphore(at.rank, at.number(id));
+                    let is_release = op.kind == K::SemaphoreRelease;
+                    self.push(at, if is_release { Action::Raise(counter) } else { Action::Lower(counter) });
+                }
+            }
+            K::Barrier => {
+                let next = self.barriers.len() as u32;
+                let id = at.number(op.ids.first().copied().unwrap_or(0));
+                let (barrier, _) = *self.barriers.entry((at.rank, id)).or_insert((next, op.blocks));
+                self.push(at, Action::Arrive(barrier));
+            }
+            _ => {}
+        }
+    }
+
+    fn channel(&mut self, counter: usize) -> u32 {
+        let next = self.counters.len() as u32;
+        let number = *self.channels[counter].get_or_insert(next);
+        if number == next {
+            self.counters.push(Counter { kind: CounterKind::Channel(counter), initial: 0 });
+        }
+        number
+    }
+
+    fn semaphore(&mut self, rank: usize, id: u32) -> u32 {
+        let next = self.counters.len() as u32;
+        let number = *self.semaphores.entry((rank, id)).or_insert(next);
+        if number == next {
+            let initial = self.view.plan.ranks[rank].semaphores.get(id as usize).copied().unwrap_or(0);
+            let initial = u64::try_from(initial).unwrap_or(0);
+            self.counters.push(Counter { kind: CounterKind::Semaphore(rank, id), initial });
+        }
+        number
+    }
+}
