@@ -175,6 +175,14 @@ impl<'p> Model<'p> {
         self.steps[step].inner > 0
     }
 
+    /// Whether a step is the first one of an iteration, or the first one behind a loop.
+    pub(super) fn begins_window(&self, agent: usize, step: usize) -> bool {
+        match self.steps[step].inner {
+            0 => step > self.agents[agent].steps.start && self.in_loop(step - 1),
+            inner => inner == 1,
+        }
+    }
+
     /// The loop that a step belongs to: its position in its block, and what it repeats.
     pub(super) fn loop_of(&self, agent: usize, step: usize) -> Option<(u32, &'p LoopBody)> {
         let body = self.placed(agent, step).inside?.1.body.as_deref()?;

@@ -21,8 +21,8 @@ impl Races<'_, '_> {
             self.access(agent, agent, step, effect, begun + turn(kind, effect));
         }
         if model.has_packets() {
-            // In loops it depends on the size.
-            let length = |effect: &Effect| if self.is_mute(step) { u64::MAX } else { model.length(effect) };
+            // How much of a slice is left for a window depends on the size.
+            let length = |effect: &Effect| if self.is_mute(agent, step) { u64::MAX } else { model.length(effect) };
             let longest = model.effects(step).iter().map(length).max().unwrap_or(0);
             self.agents[agent].lengths.push((begun, longest));
         }
@@ -50,16 +50,15 @@ impl Races<'_, '_> {
             owner: effect.owner,
             grain: if block { self.grain(step) } else { Grain::Unknown },
             write: effect.write,
-            in_loop: self.is_mute(step) && asks(Demand::Mapping),
+            in_loop: self.model.size.proves() && self.model.in_loop(step) && asks(Demand::Mapping),
             carries: NONE,
         };
         // A port's operations are in order; those of a block only across block syncs.
         let epoch = if block { state.epoch } else { u32::MAX };
         let packets = effect.packets();
         // Whether the thread of each element has read a packet that says that the old access of the element is over.
-        let mute = self.is_mute(step);
         let heard_of = |old: &Access| {
-            !(mute || old.in_loop)
+            old.in_loop == access.in_loop
                 && old.grain == Grain::Packet
                 && old.atoms == access.atoms
                 && access.grain == Grain::Packet
@@ -141,12 +140,12 @@ impl Races<'_, '_> {
         }
         if awaits {
             let mut awaited = std::mem::take(&mut self.awaited);
-            awaited.drain(..).filter(|_| !mute).for_each(|old| self.hear_packets(by, effect, old));
+            awaited.drain(..).for_each(|old| self.hear_packets(by, step, effect, old));
             self.awaited = awaited;
         }
         if packets && effect.write {
             let carries = self.written(by, step, effect, turn);
-            access.carries = if mute { NONE } else { carries };
+            access.carries = if self.is_mute(agent, step) { NONE } else { carries };
         }
         self.keep(access, epoch);
     }

@@ -29,7 +29,7 @@ impl Races<'_, '_> {
             return false;
         }
         // Not from rank to rank where some stand for others: then it takes a look at all of them.
-        if self.model.symmetry.is_some() || [old, new].iter().any(|access| self.is_mute(access.step as usize)) {
+        if self.model.symmetry.is_some() || [old, new].iter().any(|access| self.is_window(access.step as usize)) {
             return false;
         }
         let (positions, begin) = (self.model.atoms.range(atom), self.begin(new));
@@ -55,7 +55,7 @@ impl Races<'_, '_> {
             let effects = self.model.effects(step).iter();
             let mut sources = effects.filter(|effect| effect.packets() && !effect.write);
             let told = self.grain(step) == Grain::Packet
-                && !self.is_mute(step)
+                && !self.is_window(step)
                 && sources.any(|source| {
                     let range = self.model.range(source);
                     let wanted = range.start + places.start..range.start + places.end;
@@ -81,7 +81,7 @@ impl Races<'_, '_> {
             return false;
         }
         let writer = &self.accesses[write as usize];
-        if writer.grain != Grain::Packet || self.is_mute(writer.step as usize) {
+        if writer.grain != Grain::Packet || self.is_window(writer.step as usize) {
             return false;
         }
         let begin = self.begin(writer);

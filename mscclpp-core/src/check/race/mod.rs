@@ -110,6 +110,9 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
         use OpKind as K;
         let &super::model::Step { kind, port, .. } = model.step_at(step);
         let by = number as u32;
+        if model.size.proves() && model.has_packets() && model.begins_window(number, step) {
+            self.agents[number].leave_window();
+        }
         let begun = self.agents[number].count;
         self.agents[number].count += turns(model, step);
         match kind {

@@ -15,8 +15,10 @@
 //!    loop come before that. Causal words keep being causal, because an insertion moves both or what is behind;
 //! 3. a barrier, if all who come to it come at the same places of loops of the same rates: then the nth time of one is that of the
 //!    others, and remains so. At others, blocks only meet themselves;
-//! 4. packets outside of loops. How many elements a window has depends on the size, and with it what its packets tell; so in loops they
-//!    tell nothing. That reads wait for the packets they read holds at every size;
+//! 4. packets that are read where no loop is, or in equal windows, or all windows at once behind a loop, if no slice leaves windows
+//!    empty: the packets of window i are read in iteration i then. In an iteration all windows are equally long; with those
+//!    of others and with ranges outside nothing is compared, since the size decides ([`Windows`]). That reads wait for the packets
+//!    they read holds at every size;
 //! 5. that equal ranges belong to equal threads, if both are in loops with equal windows, or none is in a loop.
 //!
 //! # Theorem
@@ -73,6 +75,17 @@ use crate::check::model::Effect;
 use crate::check::pairing::waits;
 use crate::plan::OpKind;
 
+/// Which windows a reader of packets reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Windows {
+    /// Those that were written in the iteration of its own number; or there are none.
+    Same,
+    /// Those of all iterations.
+    All,
+    /// It depends on the size.
+    Unknown,
+}
+
 /// What a proof asks of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::check) enum Demand {
@@ -104,9 +117,35 @@ pub(in crate::check) fn asks(demand: Demand) -> bool {
 }
 
 impl Races<'_, '_> {
-    /// Whether nothing is learned from the packets of a step, since it depends on the size how many of them there are.
-    pub(super) fn is_mute(&self, step: usize) -> bool {
+    /// Whether a run proves something of a step that belongs to a loop.
+    pub(super) fn is_window(&self, step: usize) -> bool {
         self.model.size.proves() && self.model.in_loop(step)
+    }
+
+    /// Whether nothing is learned from the packets of a step: it depends on the size which windows of a slice are empty.
+    pub(super) fn is_mute(&self, agent: usize, step: usize) -> bool {
+        self.is_window(step) && self.model.op(agent, step).slice.is_some()
+    }
+
+    /// Which windows of packets that an access wrote a block reads in a step.
+    pub(super) fn windows_of(&self, by: usize, step: usize, old: &Access) -> Windows {
+        let model = self.model;
+        let writer = old.step as usize;
+        match (self.is_window(writer), self.is_window(step)) {
+            (false, false) => Windows::Same,
+            (true, false) => Windows::All,
+            (false, true) => Windows::Unknown,
+            (true, true) => {
+                let shape = |agent, step| model.loop_of(agent, step).map(|(_, body)| (body.unit, body.num_chunks));
+                let same = model.effects(step).iter().any(|effect| {
+                    !effect.write
+                        && effect.packets()
+                        && (effect.atoms().start as u32, effect.atoms().end as u32) == old.atoms
+                });
+                let alike = same && !self.is_mute(by, step) && shape(by, step) == shape(model.agent_of(writer), writer);
+                if alike { Windows::Same } else { Windows::Unknown }
+            }
+        }
     }
 
     /// An agent has done the last step of a loop, with the steps of its last iteration: what was waited for in the loop is known

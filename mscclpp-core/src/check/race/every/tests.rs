@@ -252,6 +252,7 @@ struct Program {
     blocks: [Vec<Vec<Item>>; 2],
     /// Initial values of semaphores of rank 0.
     initial: [i64; 4],
+    double_scratch: bool,
     /// Chunks that go from input to output of this rank, from which to how many.
     result: (u32, u32),
 }
@@ -272,6 +273,7 @@ impl Program {
         let texts = texts.each_ref().map(|texts| texts.iter().map(String::as_str).collect::<Vec<_>>());
         let mut plan = plan(&[&texts[0], &texts[1]]);
         plan.ranks[0].semaphores.copy_from_slice(&self.initial);
+        plan.double_scratch = self.double_scratch;
         let (rank, len) = self.result;
         for chunk in 0..len {
             let inputs = vec![(0, chunk)];
@@ -537,13 +539,20 @@ fn soup(dice: &mut Dice) -> Program {
         program.initial[counter] = if dice.one_in(5) { 1 + dice.roll(4) as i64 } else { 0 };
     }
     let start = dice.roll(2);
-    for _ in 0..2 + dice.roll(2) {
+    let packets = dice.one_in(4);
+    program.double_scratch = packets && dice.one_in(2);
+    for _ in 0..2 + dice.roll(2) + usize::from(packets) {
         let list = dice.roll(lists.min(blocks));
         let shape = if dice.one_in(3) { None } else { Some(shapes[usize::from(dice.one_in(4))]) };
         let size = shape.map_or(1 + dice.roll(3) as u32, |shape| shape.1);
         let at = if dice.one_in(3) { dice.roll(3) } else { start };
         let slice = if dice.one_in(6) { format!("/{}:2", dice.roll(2)) } else { String::new() };
+        let into = if dice.one_in(2) { "i0" } else { "o0" };
         let op = match dice.roll(7) {
+            0 | 1 if packets => format!("cpkt{slice} i0+{size} > s{at}+{size}"),
+            2 if packets => format!("repkt{slice} i0+{size} s{at}+{size} > {into}+{size}"),
+            3 | 4 if packets => format!("upkt{slice} s{at}+{size} > {into}+{size}"),
+            _ if packets => format!("ppkt.m{slice} i0+{size} > r0:{at}+{size}"),
             0 | 1 => format!("copy{slice} i0+{size} > s{at}+{size}"),
             2 | 3 => format!("copy{slice} s{at}+{size} > o{list}+{size}"),
             4 => format!("re{slice} s{at}+{size} i0+{size} > s{at}+{size}"),
