@@ -13,6 +13,9 @@
 //! 6. `dataflow`: every output holds what the collective promises, nothing uninitialised is read, and inputs survive
 //!    unless in place (M0214 to M0218).
 //!
+//! A plan runs with one iteration of every loop, and with two; what that shows holds for every number of them
+//! ([`race::every`]). Where it shows a mistake, [`search`] tells from which size on.
+//!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. Of a plan that is a smaller
 //! one several times over, the smaller one is asked first (`instances`), and where all ranks do the same, some stand for all
 //! (`symmetry`). [`limits`] stands apart: it binds only plans that are to run on a device, or on the reference system's executor.
@@ -172,7 +175,7 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 /// `rank R / thread block T / operation I (name)`.
 ///
 /// # Cost
-/// About linear in the ranges that operations touch, loops run a few times over; of a plan that is a smaller one several
+/// About linear in the ranges that operations touch, loops run two or three times over, and once more for every further rate; of a plan that is a smaller one several
 /// times over, in those of the smaller one, and where all ranks do the same, in those of some. What agents know of each other
 /// spreads with packets, and most of it is kept once for all, so that only large packet plans over many ranks take more.
 ///

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use smallvec::{SmallVec, smallvec};
 
 use super::clock::Clock;
-use super::every::{Courses, Demand, Looped, asks, looped};
+use super::every::{Courses, Looped, looped};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::{signals, waits};
@@ -174,8 +174,8 @@ impl Words {
         let is_rival = |other: &Thread, last: u32| *other != by && !together(other, last) && over(other.0) <= last;
         let rival = takers.find(|(other, last)| is_rival(other, **last)).map(|(other, _)| *other);
         shared.takers.insert(by, turn);
-        // Where enough is there from the start, nobody waits; never enough for all iterations.
-        rival.filter(|_| shared.downs > shared.initial || shared.courses.is_some() && asks(Demand::Units))
+        // Where enough is there from the start, nobody waits.
+        rival.filter(|_| shared.downs > shared.initial)
     }
 
     /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its agent

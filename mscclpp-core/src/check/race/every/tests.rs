@@ -196,7 +196,6 @@ fn without_any_demand_something_slips_through() {
             ],
         ),
         (D::Mapping, 0, &["copy/1:2 s0+2 > o1+2; loop 64x2 { re/1:2 s0+2 i0+2 > s0+2 }"]),
-        (D::Units, 9, &["loop 32x1 { sem_acquire#0 }", "loop 32x1 { sem_acquire#0 }", "loop 32x1 { sem_release#0,0 }"]),
         (
             D::Skewed,
             0,
