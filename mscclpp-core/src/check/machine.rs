@@ -45,7 +45,7 @@ pub(super) trait Watch<'p> {
     fn done(&mut self, model: &Model<'p>, agent: usize, step: usize);
 
     /// The agents of a barrier have all arrived, and none has gone on yet.
-    fn met(&mut self, agents: &[usize]);
+    fn met(&mut self, barrier: u32, agents: &[usize]);
 }
 
 /// What an agent lacks.
@@ -203,7 +203,7 @@ impl<'m, 'p> Machine<'m, 'p> {
             return Err(Need::Barrier(id));
         }
         let arrived = std::mem::take(arrived);
-        watch.met(&arrived);
+        watch.met(id, &arrived);
         for other in arrived {
             if other != agent {
                 self.agents[other].served = 1;

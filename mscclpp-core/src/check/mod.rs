@@ -15,6 +15,9 @@
 //! 6. `dataflow`: every output holds what the collective promises, nothing uninitialised is read, and inputs survive
 //!    unless in place (M0214 to M0218).
 //!
+//! A plan runs with one iteration of every loop, and with two; what that shows holds for every number of them
+//! ([`race::every`]). Where it shows a mistake, [`search`] tells from which size on.
+//!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. Of a plan that is a smaller
 //! one several times over, the smaller one is asked first (`instances`), and where all ranks do the same, some stand for all
 //! (`symmetry`). [`limits`] stands apart: it binds only plans that are to run on a device, or on the reference system's executor.
@@ -39,6 +42,7 @@ mod place;
 mod race;
 pub(crate) mod reference;
 mod run;
+mod search;
 mod shape;
 mod slices;
 mod symmetry;
@@ -160,8 +164,26 @@ impl Checks {
             }
             loops::Verdict::Undecided(finding) => undecided.push(finding),
         }
-        let Verdict { deadlocks, races, results } = run(first.into_iter().chain(models));
-        let findings = [deadlocks, later, races, results, undecided].map(|found| self.left(found));
+        let verdict = run(first.into_iter().chain(models));
+        let later = self.left(later);
+        if !later.is_empty() && verdict.deadlocks.is_empty() {
+            return later;
+        }
+        let found = self.told(verdict);
+        if found.is_empty() {
+            return self.left(undecided);
+        }
+        if model::rates(view).is_empty() {
+            return found;
+        }
+        // What the proof has found is told as it comes up at the smallest size.
+        search::smallest(view, &pairs, |verdict| self.told(verdict)).unwrap_or_else(|sizes| sizes.unproved(found))
+    }
+
+    /// The findings of the first rule that has any left.
+    fn told(&self, verdict: Verdict) -> Diagnostics {
+        let Verdict { deadlocks, races, results } = verdict;
+        let findings = [deadlocks, races, results].map(|found| self.left(found));
         findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
@@ -194,7 +216,7 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 ///
 /// # Cost
 /// Let a *piece* be what remains of the buffers where all ranges are cut that operations touch, and an *access* an
-/// operation's reading or writing of one piece, in each iteration of its loop that is looked at. Ranges that begin and end
+/// operation's reading or writing of one piece, in each iteration of its loop that is looked at: one, and once more two for every rate of loops. Ranges that begin and end
 /// alike make few pieces; n operations on n nested ranges make n² accesses.
 ///
 /// * Time is about linear in operations, ids of channels and semaphores, and accesses; up to three times that, where it

@@ -141,9 +141,9 @@ impl<'p> Watch<'p> for Rules<'_, 'p> {
         }
     }
 
-    fn met(&mut self, agents: &[usize]) {
+    fn met(&mut self, barrier: u32, agents: &[usize]) {
         if let Some(races) = &mut self.races {
-            races.met(agents);
+            races.met(barrier, agents);
         }
     }
 }

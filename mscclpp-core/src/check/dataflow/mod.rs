@@ -181,7 +181,7 @@ impl<'p> Watch<'p> for Dataflow<'p> {
         }
     }
 
-    fn met(&mut self, _: &[usize]) {}
+    fn met(&mut self, _: u32, _: &[usize]) {}
 }
 
 #[cfg(test)]

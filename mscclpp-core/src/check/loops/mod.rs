@@ -217,7 +217,7 @@ struct Nobody;
 impl<'p> Watch<'p> for Nobody {
     fn done(&mut self, _: &Model<'p>, _: usize, _: usize) {}
 
-    fn met(&mut self, _: &[usize]) {}
+    fn met(&mut self, _: u32, _: &[usize]) {}
 }
 
 fn too_many_combinations<'p>(at: Option<Placed<'p>>) -> Obstacle<'p> {

@@ -28,8 +28,14 @@ impl Rate {
         (u128::from(size) * u128::from(self.iterations)).div_ceil(self.grains.into())
     }
 
+    /// Whether it makes fewer or more iterations than another one.
+    pub(in crate::check) fn cmp_speed(&self, other: &Self) -> std::cmp::Ordering {
+        let product = |one: &Self, other: &Self| u128::from(one.iterations) * u128::from(other.grains);
+        product(self, other).cmp(&product(other, self))
+    }
+
     /// The largest size at which it makes at most so many iterations.
-    fn last_size(self, trips: u128) -> u128 {
+    pub(in crate::check) fn last_size(self, trips: u128) -> u128 {
         trips.saturating_mul(self.grains.into()) / u128::from(self.iterations)
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::size::Window;
 use super::{Agent, Atoms, Effect, Model, NOTHING, Size, Space, Step, Traffic, atoms, traffic};
 use crate::check::effect::effects;
 use crate::check::pairing::{Pairs, signals, waits};
@@ -106,11 +107,12 @@ impl<'p> Model<'p> {
             };
             self.has_loops = true;
             let next = build.next;
-            for iteration in 0..self.size.trips(body) {
+            let trips = self.size.trips(body);
+            for iteration in 0..trips {
                 build.next = next;
                 for (i, inner) in body.ops.iter().enumerate() {
                     let at = Placed { inside: Some((i, op)), op: inner, ..whole };
-                    self.add_step(build, &at, Some((iteration, body.unit)));
+                    self.add_step(build, &at, Some(Window { iteration, trips, unit: body.unit }));
                 }
             }
         }
@@ -137,8 +139,8 @@ impl<'p> Model<'p> {
         self.steps.push(Step { kind, port, index: index as u32, inner, first_id, first_effect });
     }
 
-    /// An operation, and the iteration of its loop with the loop's unit.
-    fn add_step(&mut self, build: &mut Build, at: &Placed<'p>, window: Option<(u64, u64)>) {
+    /// An operation, in an iteration of its loop.
+    fn add_step(&mut self, build: &mut Build, at: &Placed<'p>, window: Option<Window>) {
         use OpKind as K;
         let op = at.op;
         let port = op.channel == Some(ChannelKind::Port);
@@ -227,7 +229,7 @@ impl<'p> Model<'p> {
         }
     }
 
-    fn add_effects(&mut self, build: &mut Build, at: &Placed<'p>, window: Option<(u64, u64)>) {
+    fn add_effects(&mut self, build: &mut Build, at: &Placed<'p>, window: Option<Window>) {
         let (plan, size, symmetry) = (self.plan, self.size, self.symmetry);
         effects(plan, at, &mut |effect| {
             let (buffer, mut index) = home(plan, effect.owner, effect.buffer, effect.range.index);

@@ -17,7 +17,7 @@ mod traffic;
 use std::ops::Range;
 
 pub(super) use atoms::{Atoms, number as memory_number};
-pub(super) use size::{Size, sizes, too_fine};
+pub(super) use size::{Size, example, rates, sizes, too_fine};
 pub(super) use space::Space;
 pub(super) use traffic::Traffic;
 
@@ -25,7 +25,7 @@ use super::pairing::Pairs;
 use super::place::Placed;
 use super::symmetry::Symmetry;
 use super::view::View;
-use crate::plan::{Op, OpKind, PlanTree};
+use crate::plan::{LoopBody, Op, OpKind, PlanTree, Slice};
 use crate::vocab::Protocol;
 
 /// A plan spelled out.
@@ -123,11 +123,6 @@ impl<'p> Model<'p> {
         &self.steps[step]
     }
 
-    /// Whether a step belongs to an iteration of a loop.
-    pub(super) fn is_in_loop(&self, step: usize) -> bool {
-        self.steps[step].inner > 0
-    }
-
     /// What a step's ids stand for: counters for whatever uses channels, numbers of semaphores, the number of a barrier.
     /// The position of an id is that of the thread that serves it.
     pub(super) fn ids(&self, step: usize) -> &[u32] {
@@ -162,6 +157,55 @@ impl<'p> Model<'p> {
     /// Effects of all steps.
     pub(super) fn effect_count(&self) -> usize {
         self.effects.len()
+    }
+
+    /// Positions of a step's operation: in its block, and in its loop from 1 on; 0 outside of loops.
+    pub(super) fn place_of(&self, step: usize) -> (u32, u32) {
+        (self.steps[step].index, self.steps[step].inner)
+    }
+
+    /// The chunk at which a range of so many begins that an effect covers, or the first window of the slice that it covers.
+    /// Nothing of effects without atoms.
+    pub(super) fn first_chunk(&self, slice: Option<Slice>, chunks: u32, effect: &Effect) -> Option<u64> {
+        let before = self.size.range(slice, None, 0, chunks).start;
+        let begin = self.range(effect).start.checked_sub(before).filter(|_| !effect.atoms().is_empty())?;
+        Some(begin / self.size.chunk().max(1))
+    }
+
+    /// Whether a step belongs to an iteration of a loop.
+    pub(super) fn in_loop(&self, step: usize) -> bool {
+        self.steps[step].inner > 0
+    }
+
+    /// Whether a step is the first one of an iteration, or the first one behind a loop.
+    pub(super) fn begins_window(&self, agent: usize, step: usize) -> bool {
+        match self.steps[step].inner {
+            0 => step > self.agents[agent].steps.start && self.in_loop(step - 1),
+            inner => inner == 1,
+        }
+    }
+
+    /// The loop that a step belongs to: its position in its block, and what it repeats.
+    pub(super) fn loop_of(&self, agent: usize, step: usize) -> Option<(u32, &'p LoopBody)> {
+        let body = self.placed(agent, step).inside?.1.body.as_deref()?;
+        Some((self.steps[step].index, body))
+    }
+
+    /// Whether a step of a loop belongs to its last iteration.
+    pub(super) fn in_last_iteration(&self, agent: usize, step: usize) -> bool {
+        let Some((index, body)) = self.loop_of(agent, step) else { return true };
+        let later = step + body.ops.len();
+        later >= self.agents[agent].steps.end || self.steps[later].index != index
+    }
+
+    /// The steps of a loop's last iteration, if a step is the last one of them.
+    pub(super) fn iteration_left(&self, agent: usize, step: usize) -> Option<Range<usize>> {
+        if !self.in_loop(step) {
+            return None;
+        }
+        let (_, body) = self.loop_of(agent, step)?;
+        let is_last = self.steps[step].inner as usize == body.ops.len() && self.in_last_iteration(agent, step);
+        is_last.then(|| step + 1 - body.ops.len()..step + 1)
     }
 
     /// The operation of a step.

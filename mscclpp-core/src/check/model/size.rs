@@ -3,16 +3,18 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use super::super::loops::rates::Rate;
 use super::super::place::each;
+use super::super::race::every::{Demand, asks};
 use super::super::view::View;
 use crate::diag::{Code, Diagnostic, Site};
-use crate::plan::{LoopBody, OpKind, PlanTree, Slice};
+use crate::plan::{LoopBody, PlanTree, Slice};
 
-/// The size of a chunk, and how finely positions count.
+/// The size of a chunk, how finely positions count, and how often loops go around.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Size {
-    /// Bytes of a chunk.
-    pub(in super::super) chunk_bytes: u64,
+    /// Positions of a chunk.
+    chunk: u64,
     /// Positions to a byte, so that slices of all groups begin and end at one.
     parts: u64,
     /// The positions of which slices have whole ones, the first slices one more where that does not come out even; 1 where it
@@ -20,16 +22,34 @@ pub(in super::super) struct Size {
     grain: u64,
     /// Windows of scratch that the iterations of loops take turns with; each has its own if 0.
     windows: u64,
+    around: Around,
+    /// Whether the run must show what holds for more iterations, too ([`every`](super::super::race::every)).
+    proves: bool,
 }
 
-/// Iterations that every loop makes at one size at least: of one that has windows before it and behind it.
-const LEAST_TRIPS: u64 = 3;
+/// How often loops go around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Around {
+    /// As often as chunks of the size take.
+    Real,
+    /// Once, in one window that is all of a reference; loops of some rate twice, in two.
+    Few(Option<Rate>),
+}
 
-/// Numbers of iterations that are tried one by one.
-const MOST_TRIPS: u64 = 16;
+/// An iteration of a loop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) iteration: u64,
+    pub(super) trips: u64,
+    /// Bytes.
+    pub(super) unit: u64,
+}
 
-/// Operations of all iterations; more would take too long.
-const MOST_STEPS: u128 = 1 << 20;
+/// Steps of all runs of a plan; more would take too long.
+const MOST_STEPS: usize = 1 << 20;
+
+/// Rates of loops that are looked at whatever it takes.
+const FEW_RATES: usize = 4;
 
 /// Positions to a byte beyond which slices of groups share one.
 const MOST_PARTS: u64 = 1 << 20;
@@ -37,40 +57,60 @@ const MOST_PARTS: u64 = 1 << 20;
 /// Positions of a memory; far more than a plan that means anything has.
 const MOST_POSITIONS: u128 = 1 << 60;
 
-/// The sizes at which a plan is worth running. Where it has loops: one at which every loop makes a few iterations, enough to
-/// use up semaphores that start above 0, so that a thread block waits if it ever does; those at which the loop of the
-/// smallest windows makes each smaller number of iterations, since with fewer there is less that orders what comes behind
-/// the loop; and one at which every loop makes one. Plans without loops run the same at every size.
+/// The sizes at which a plan must run. Plans without loops run the same at every size. Of loops one iteration stands for all,
+/// and where two iterations of a rate meet, two of them ([`every`](super::super::race::every)): so all loops run once, and then
+/// those of one rate twice, rate by rate.
 ///
-/// `None` if memories would have more positions, or loops more iterations, than can be counted.
+/// `None` if memories would have more positions, or the plan more rates, than can be followed.
 pub(in super::super) fn sizes(view: View) -> Option<Vec<Size>> {
-    let plan = view.plan;
-    let (mut loops, mut groups, mut highest) = (Vec::new(), BTreeSet::new(), 0);
-    each(view, &mut |at| {
-        if let Some(body) = &at.op.body {
-            loops.push(&**body);
-        }
-        if let Some(slice) = at.op.slice {
-            groups.insert(slice.of);
-        }
-        if at.inside.is_some() && at.op.kind == OpKind::SemaphoreAcquire {
-            let initial = at.op.ids.iter().filter_map(|&id| plan.ranks[at.rank].semaphores.get(at.number(id) as usize));
-            highest = initial.fold(highest, |highest, &initial| highest.max(initial));
-        }
-    });
-    let trips = u64::try_from(highest).unwrap_or(0).saturating_add(2).max(LEAST_TRIPS);
-    let size = |trips: u64| {
-        move |body: &&LoopBody| (trips.saturating_mul(body.unit) / u64::from(body.num_chunks.max(1))).max(1)
-    };
-    let longest = loops.iter().map(size(trips)).max();
-    let shorter = (2..=trips.min(MOST_TRIPS)).rev().filter_map(|trips| loops.iter().map(size(trips)).min());
-    let mut sizes: Vec<u64> = longest.into_iter().chain(shorter).chain([1]).collect();
-    sizes.dedup();
-    let steps = |body: &&LoopBody| trips_of(body, sizes[0]).saturating_mul(body.ops.len().max(1) as u128);
-    if loops.iter().map(steps).fold(0, u128::saturating_add) > MOST_STEPS {
+    let Shapes { rates, groups } = Shapes::of(view);
+    if rates.is_empty() {
+        return Some(vec![Size::even(view.plan, 1, &groups)?]);
+    }
+    if rates.len() > FEW_RATES && view.operations().saturating_mul(rates.len()) > MOST_STEPS {
         return None;
     }
-    sizes.into_iter().map(|chunk_bytes| Size::even(plan, chunk_bytes, &groups)).collect()
+    // Slices have halves.
+    let even = Size { proves: true, ..Size::even(view.plan, 2, &groups)? };
+    let twice = rates.into_iter().filter(|_| asks(Demand::Twice)).map(Some);
+    let around = std::iter::once(None).chain(twice);
+    Some(around.map(|rate| Size { around: Around::Few(rate), ..even }).collect())
+}
+
+/// A size at which a plan can be looked at: loops make a few iterations, if there are not too many of them.
+pub(in super::super) fn example(view: View) -> Option<Size> {
+    let Shapes { rates, groups } = Shapes::of(view);
+    let longest = rates.into_iter().map(|rate| rate.last_size(3)).max().unwrap_or(1);
+    let size = Size::even(view.plan, u64::try_from(longest).ok()?.max(1), &groups);
+    size.filter(|size| size.steps(view) <= MOST_STEPS as u128).or_else(|| sizes(view)?.pop())
+}
+
+/// What decides about the sizes of a plan.
+#[derive(Default)]
+struct Shapes {
+    rates: BTreeSet<Rate>,
+    /// Into how many slices ranges are cut.
+    groups: BTreeSet<u32>,
+}
+
+impl Shapes {
+    fn of(view: View) -> Self {
+        let mut shapes = Self::default();
+        each(view, &mut |at| {
+            if let Some(body) = &at.op.body {
+                shapes.rates.insert(Rate::of(body, 1));
+            }
+            if let Some(slice) = at.op.slice {
+                shapes.groups.insert(slice.of);
+            }
+        });
+        shapes
+    }
+}
+
+/// The rates of a plan's loops.
+pub(in super::super) fn rates(view: View) -> BTreeSet<Rate> {
+    Shapes::of(view).rates
 }
 
 /// The finding about a plan of which [`sizes`] knows none.
@@ -81,9 +121,9 @@ pub(in super::super) fn too_fine(view: View) -> Diagnostic {
             site = at.site(view.plan);
         }
     });
-    let message = "the plan's loops make more iterations before they depend on each other, or cut its memory into more pieces \
-                   together with thread-block groups, than can be followed";
-    let help = "take units that differ less, semaphores that start lower, or groups of fewer different sizes";
+    let message = "the plan's loops are of more rates, or cut its memory into more pieces together with thread-block groups, \
+                   than can be followed";
+    let help = "take fewer different units and spans, or groups of fewer different sizes";
     Diagnostic::new(Code::BadLoop, site, message).help(help)
 }
 
@@ -92,52 +132,76 @@ impl Size {
     /// can be counted.
     fn even(plan: &PlanTree, chunk_bytes: u64, groups: &BTreeSet<u32>) -> Option<Self> {
         let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
-        is_countable(plan, u128::from(chunk_bytes) * u128::from(parts)).then_some(Self {
-            chunk_bytes,
-            parts,
-            grain: 1,
-            windows: 0,
-        })
+        let chunk = chunk_bytes.checked_mul(parts).filter(|chunk| is_countable(plan, u128::from(*chunk)))?;
+        Some(Self { chunk, parts, grain: 1, windows: 0, around: Around::Real, proves: false })
+    }
+
+    /// A chunk of so many units, as it is. `None` if memories would have more positions than can be counted.
+    pub(in super::super) fn real(view: View, units: u64, unit_bytes: u64) -> Option<Self> {
+        let one = Self::even(view.plan, units.checked_mul(unit_bytes)?, &BTreeSet::new())?;
+        Some(Self { grain: unit_bytes, ..one })
     }
 
     /// A chunk of so many units, of which slices have whole ones. `None` as [`sizes`].
     pub(in super::super) fn uneven(plan: &PlanTree, units: u64, unit_bytes: u64) -> Option<Self> {
-        let chunk_bytes = units.checked_mul(unit_bytes)?;
-        is_countable(plan, chunk_bytes.into()).then_some(Self { chunk_bytes, parts: 1, grain: unit_bytes, windows: 0 })
+        let chunk = units.checked_mul(unit_bytes).filter(|chunk| is_countable(plan, u128::from(*chunk)))?;
+        Some(Self { chunk, parts: 1, grain: unit_bytes, windows: 0, around: Around::Few(None), proves: true })
     }
 
-    /// A chunk of so many bytes, with so many windows of scratch and groups of these sizes. `None` as [`sizes`].
+    /// A chunk of so many bytes, with so many windows of scratch and groups of these sizes, at which a run shows what holds for
+    /// more iterations, too. `None` as [`sizes`].
     pub(in super::super) fn wrapped(
         plan: &PlanTree,
         chunk_bytes: u64,
         windows: u64,
         groups: &BTreeSet<u32>,
     ) -> Option<Self> {
-        Some(Self { windows, ..Self::even(plan, chunk_bytes, groups)? })
+        Some(Self { windows, proves: true, ..Self::even(plan, chunk_bytes, groups)? })
+    }
+
+    /// Whether the run must show what holds for more iterations, too.
+    pub(in super::super) fn proves(&self) -> bool {
+        self.proves
+    }
+
+    /// Operations of a plan's loops in all iterations.
+    pub(in super::super) fn steps(&self, view: View) -> u128 {
+        let mut steps = 0u128;
+        each(view, &mut |at| {
+            if let Some(body) = &at.op.body {
+                steps =
+                    steps.saturating_add(u128::from(self.trips(body)).saturating_mul(body.ops.len().max(1) as u128));
+            }
+        });
+        steps
     }
 
     /// The window of scratch that an iteration of a loop has.
-    pub(super) fn scratch_window(&self, (iteration, unit): (u64, u64)) -> (u64, u64) {
-        (iteration.checked_rem(self.windows).unwrap_or(iteration), unit)
+    pub(super) fn scratch_window(&self, window: Window) -> Window {
+        Window { iteration: window.iteration.checked_rem(self.windows).unwrap_or(window.iteration), ..window }
     }
 
     /// Whether slices are cut as they are at no other size.
     pub(in super::super) fn is_uneven(&self) -> bool {
-        self.grain > 1
+        self.grain > 1 && self.around != Around::Real
     }
 
     /// Positions of a chunk.
     pub(in super::super) fn chunk(&self) -> u64 {
-        self.chunk_bytes * self.parts
+        self.chunk
     }
 
     /// Iterations of a loop.
-    pub(super) fn trips(&self, body: &LoopBody) -> u64 {
-        u64::try_from(trips_of(body, self.chunk_bytes)).unwrap_or(u64::MAX)
+    pub(in super::super) fn trips(&self, body: &LoopBody) -> u64 {
+        let rate = Rate::of(body, 1);
+        match self.around {
+            Around::Few(twice) => 1 + u64::from(twice == Some(rate)),
+            Around::Real => u64::try_from(rate.trips(self.chunk / self.parts)).unwrap_or(u64::MAX),
+        }
     }
 
-    /// Where a range of chunks lies: the slice of its operation, in the window (iteration, unit) of its loop.
-    pub(super) fn range(&self, slice: Option<Slice>, window: Option<(u64, u64)>, index: u32, size: u32) -> Range<u64> {
+    /// Where a range of chunks lies: the slice of its operation, in a window of its loop.
+    pub(super) fn range(&self, slice: Option<Slice>, window: Option<Window>, index: u32, size: u32) -> Range<u64> {
         let start = u64::from(index) * self.chunk();
         let length = u64::from(size) * self.chunk();
         let (from, to) = match slice {
@@ -154,8 +218,11 @@ impl Size {
         };
         match window {
             None => start + from..start + to,
-            Some((iteration, unit)) => {
-                let unit = unit.saturating_mul(self.parts);
+            Some(Window { iteration, trips, unit }) => {
+                let unit = match self.around {
+                    Around::Real => unit.saturating_mul(self.parts),
+                    Around::Few(_) => length.div_ceil(trips),
+                };
                 let begin = from.saturating_add(iteration.saturating_mul(unit));
                 start + begin.min(to)..start + begin.saturating_add(unit).min(to)
             }
@@ -167,11 +234,6 @@ impl Size {
 fn is_countable(plan: &PlanTree, chunk: u128) -> bool {
     let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
     u128::from(chunks.max().unwrap_or(0).max(1)).checked_mul(chunk).is_some_and(|positions| positions <= MOST_POSITIONS)
-}
-
-/// Iterations of a loop over chunks of so many bytes.
-fn trips_of(body: &LoopBody, chunk_bytes: u64) -> u128 {
-    (u128::from(body.num_chunks) * u128::from(chunk_bytes)).div_ceil(u128::from(body.unit.max(1)))
 }
 
 fn least_common_multiple(a: u64, b: u64) -> u64 {

@@ -2,6 +2,7 @@
 
 use super::Races;
 use super::cells::{Access, First, Grain, NONE};
+use super::every::{Demand, asks};
 use super::story::{self, Known};
 use crate::check::MOST_FINDINGS;
 use crate::check::model::{Effect, Model};
@@ -20,7 +21,9 @@ impl Races<'_, '_> {
             self.access(agent, agent, step, effect, begun + turn(kind, effect));
         }
         if model.has_packets() {
-            let longest = model.effects(step).iter().map(|effect| model.length(effect)).max().unwrap_or(0);
+            // How much of a slice is left for a window depends on the size.
+            let length = |effect: &Effect| if self.is_mute(agent, step) { u64::MAX } else { model.length(effect) };
+            let longest = model.effects(step).iter().map(length).max().unwrap_or(0);
             let lengths = &mut self.agents[agent].lengths;
             if lengths.last().is_none_or(|(_, length)| longest > *length) {
                 lengths.push((begun, longest));
@@ -31,7 +34,7 @@ impl Races<'_, '_> {
     /// One access by `by`, in a step of the block `agent`, in a turn of `by`.
     pub(super) fn access(&mut self, agent: usize, by: usize, step: usize, effect: &Effect, turn: u32) {
         let atoms = effect.atoms();
-        if atoms.is_empty() {
+        if atoms.is_empty() && self.skewed.is_empty() {
             return;
         }
         let block = by < self.blocks;
@@ -50,6 +53,7 @@ impl Races<'_, '_> {
             owner: effect.owner,
             grain: if block { self.grain(step) } else { Grain::Unknown },
             write: effect.write,
+            in_loop: self.model.size.proves() && self.model.in_loop(step) && asks(Demand::Mapping),
             carries: NONE,
         };
         // A port's operations are in order; those of a block only across block syncs.
@@ -57,7 +61,8 @@ impl Races<'_, '_> {
         let packets = effect.packets();
         // Whether the thread of each element has read a packet that says that the old access of the element is over.
         let heard_of = |old: &Access| {
-            old.grain == Grain::Packet
+            old.in_loop == access.in_loop
+                && old.grain == Grain::Packet
                 && old.atoms == access.atoms
                 && access.grain == Grain::Packet
                 && state.heard.iter().any(|heard| {
@@ -127,6 +132,16 @@ impl Races<'_, '_> {
                 }
             }
         }
+        let knows = self.agents[by].knows;
+        if let Some(old) = self.meet_skewed((agent, by), effect, access, (knows, away), epoch)
+            && !full
+        {
+            let atom = if access.atoms.0 < access.atoms.1 { access.atoms.0 } else { old.atoms.0 };
+            self.found.push(story::race(self.model, self.blocks, (&old, &access), atom as usize, (Known::Nothing, false)));
+        }
+        if access.atoms.0 == access.atoms.1 {
+            return;
+        }
         if let Some((old, atom, known)) = race {
             let old = &self.accesses[old as usize];
             let vague = [&self.signals, &self.releases].iter().any(|words| words.are_vague(agent as u32));
@@ -137,11 +152,12 @@ impl Races<'_, '_> {
         }
         if awaits {
             let mut awaited = std::mem::take(&mut self.awaited);
-            awaited.drain(..).for_each(|old| self.hear_packets(by, effect, old));
+            awaited.drain(..).for_each(|old| self.hear_packets(by, step, effect, old));
             self.awaited = awaited;
         }
         if packets && effect.write {
-            access.carries = self.written(by, step, effect, turn);
+            let carries = self.written(by, step, effect, turn);
+            access.carries = if self.is_mute(agent, step) { NONE } else { carries };
         }
         self.keep(access, epoch);
     }

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::clock::{Clock, Clocks};
-use super::packets::{Heard, Shared, Sure};
+use super::packets::{Heard, Shared, Sure, Told};
 
 #[derive(Default)]
 pub(super) struct Agent {
@@ -17,6 +17,8 @@ pub(super) struct Agent {
     pub(super) heard: SmallVec<[Heard; 1]>,
     /// From how many entries on those are put together, if it is more than usual.
     pub(super) many: usize,
+    /// What all of its threads together have learned from packets in windows that are over, or before a loop.
+    pub(super) stale: SmallVec<[Told; 1]>,
     /// What it told last with packets, and surely knew last, since the last block sync.
     pub(super) tells: Option<Shared>,
     pub(super) surely: Option<Sure>,
@@ -31,11 +33,20 @@ pub(super) struct Agent {
 impl Agent {
     /// What was learned from packets all threads know from now on.
     pub(super) fn listen(&mut self, clocks: &mut Clocks) {
-        if !self.heard.is_empty() {
-            let heard = clocks.told(self.heard.iter().map(|heard| heard.of_all), Clock::default());
+        if !self.heard.is_empty() || !self.stale.is_empty() {
+            let heard = self.heard.iter().map(|heard| heard.of_all).chain(self.stale.iter().copied());
+            let heard = clocks.told(heard, Clock::default());
             self.knows = clocks.join(self.knows, heard, true);
             self.heard.clear();
+            self.stale.clear();
         }
+    }
+
+    /// A window of a loop is over, or the first one begins: how long ranges before are compared to those that come now depends on
+    /// the size.
+    pub(super) fn leave_window(&mut self) {
+        self.stale.extend(self.heard.drain(..).map(|heard| heard.of_all));
+        self.lengths.iter_mut().for_each(|(_, length)| *length = u64::MAX);
     }
 
     /// What its threads know one by one.

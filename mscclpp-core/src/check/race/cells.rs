@@ -15,20 +15,28 @@ pub(in super::super) struct Access {
     /// How its elements are given to threads.
     pub(super) grain: Grain,
     pub(in super::super) write: bool,
+    /// Whether it is one of a loop of which a run proves something: others make other windows equal.
+    pub(super) in_loop: bool,
     /// For packets written: what their readers learn, by position in a list.
     pub(super) carries: u32,
 }
 
 impl Access {
-    /// Positions that it covers; there are some.
+    /// Positions that it covers.
     pub(super) fn length(&self, model: &Model) -> u64 {
         let (first, end) = self.atoms;
+        if first >= end {
+            return 0;
+        }
         model.atoms.range(end as usize - 1).end - model.atoms.range(first as usize).start
     }
 
-    /// Whether both give each element to one thread.
+    /// Whether both give each element to one thread, however many iterations there are.
     pub(super) fn is_mapped_as(&self, other: &Self) -> bool {
-        self.grain != Grain::Unknown && self.grain == other.grain && self.atoms == other.atoms
+        self.in_loop == other.in_loop
+            && self.grain != Grain::Unknown
+            && self.grain == other.grain
+            && self.atoms == other.atoms
     }
 }
 

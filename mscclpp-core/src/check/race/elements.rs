@@ -39,7 +39,7 @@ impl Races<'_, '_> {
             return false;
         }
         // Not from rank to rank where some stand for others: then it takes a look at all of them.
-        if self.model.symmetry.is_some() {
+        if self.model.symmetry.is_some() || [old, new].iter().any(|access| self.is_window(access.step as usize)) {
             return false;
         }
         let (positions, begin) = (self.model.atoms.range(atom), self.begin(new));
@@ -72,6 +72,7 @@ impl Races<'_, '_> {
             let mut sources = effects.filter(|effect| effect.packets() && !effect.write);
             let told = self.awaits_packets(step)
                 && self.are_cut_alike(step, elements.step)
+                && !self.is_window(step)
                 && sources.any(|source| {
                     let range = self.model.range(source);
                     let wanted = range.start + places.start..range.start + places.end;
@@ -97,7 +98,7 @@ impl Races<'_, '_> {
             return false;
         }
         let writer = &self.accesses[write as usize];
-        if writer.grain != Grain::Packet {
+        if writer.grain != Grain::Packet || self.is_window(writer.step as usize) {
             return false;
         }
         let begin = self.begin(writer);

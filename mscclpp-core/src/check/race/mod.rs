@@ -34,6 +34,8 @@
 //! unordered by these clocks, no order does. Of the accesses to a piece of memory only the last write and the reads since
 //! are kept, since whatever comes after these comes after all before.
 //!
+//! Loops are asked for every number of iterations at once: [`every`].
+//!
 //! # What is refused though it could not fail
 //!
 //! Packets of which each of several readers reads a part teach them only what came before the writer's last block sync,
@@ -46,6 +48,7 @@ mod agent;
 mod cells;
 mod clock;
 mod elements;
+pub(super) mod every;
 mod packets;
 mod ports;
 pub(super) mod relaunch;
@@ -64,6 +67,7 @@ use access::turns;
 use agent::Agent;
 use cells::{Access, Cells, First};
 use clock::{Clock, Clocks};
+use every::{Skewed, uneven_barriers};
 use packets::{Carried, Told};
 use ports::Port;
 use ring::Ring;
@@ -100,6 +104,9 @@ pub(super) struct Races<'m, 'p> {
     /// Threads that wait for the same as a step does, in no order.
     rivals: Vec<((u32, u32), usize)>,
     clocks: Clocks,
+    skewed: Skewed,
+    /// Barriers whose agents learn nothing from each other.
+    uneven_barriers: BTreeSet<u32>,
     found: Diagnostics,
     /// Accesses of other ranks' buffers before those have begun.
     early: Diagnostics,
@@ -109,10 +116,10 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
     fn done(&mut self, model: &Model<'p>, number: usize, step: usize) {
         use OpKind as K;
         let &super::model::Step { kind, port, .. } = model.step_at(step);
-        if !model.is_in_loop(step) {
-            self.learn_behind_loops(Some(number));
-        }
         let by = number as u32;
+        if model.size.proves() && model.has_packets() && model.begins_window(number, step) {
+            self.agents[number].leave_window();
+        }
         let begun = self.agents[number].count;
         self.agents[number].count += turns(model, step);
         match kind {
@@ -166,9 +173,18 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             }
             _ => {}
         }
+        if model.size.proves()
+            && let Some(steps) = model.iteration_left(number, step)
+        {
+            self.leave_loop(number, steps);
+        }
     }
 
-    fn met(&mut self, agents: &[usize]) {
+    fn met(&mut self, barrier: u32, agents: &[usize]) {
+        if self.uneven_barriers.contains(&barrier) {
+            agents.iter().for_each(|&number| self.agents[number].meet(&mut self.clocks));
+            return;
+        }
         // The barrier itself counts when it is done, which is later.
         agents.iter().for_each(|&number| self.agents[number].listen(&mut self.clocks));
         let parts = agents.iter().flat_map(|&number| self.agents[number].parts());
@@ -179,9 +195,10 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
 }
 
 impl<'m, 'p> Races<'m, 'p> {
-    /// Whether there are numbers for all agents, and room for all accesses to pieces of memory.
+    /// Whether there are numbers for all agents, room for all accesses to pieces of memory, and few enough ways to cut memory in
+    /// loops.
     pub(super) fn fits(model: &Model<'p>) -> bool {
-        Ring::of(model).is_some() && model.piece_accesses() <= MOST_PIECE_ACCESSES
+        Ring::of(model).is_some() && model.piece_accesses() <= MOST_PIECE_ACCESSES && Skewed::of(model).is_some()
     }
 
     /// About to look on while a plan runs whose agents can be numbered, of which some counters are known to be used in no
@@ -210,6 +227,8 @@ impl<'m, 'p> Races<'m, 'p> {
             knew: Vec::with_capacity(model.effect_count() / 2),
             rivals: Vec::new(),
             clocks,
+            skewed: Skewed::of(model).unwrap_or_default(),
+            uneven_barriers: if model.size.proves() { uneven_barriers(model) } else { BTreeSet::new() },
             found: Diagnostics::default(),
             early: Diagnostics::default(),
         }

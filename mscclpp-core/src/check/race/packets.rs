@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::Races;
 use super::cells::NONE;
 use super::clock::{Clock, Clocks};
+use super::every::Windows;
 use super::ports::source_side;
 use crate::check::model::Effect;
 use crate::plan::OpKind;
@@ -86,13 +87,19 @@ impl Races<'_, '_> {
         }
     }
 
-    /// A block has read packets that an access wrote.
-    pub(super) fn hear_packets(&mut self, by: usize, effect: &Effect, old: u32) {
+    /// A block has read packets in a step that an access wrote.
+    pub(super) fn hear_packets(&mut self, by: usize, step: usize, effect: &Effect, old: u32) {
         let old = &self.accesses[old as usize];
         let Some(&carried) = self.carried.get(old.carries as usize) else { return };
         let atoms = effect.atoms();
         let all = atoms.start <= old.atoms.0 as usize && old.atoms.1 as usize <= atoms.end;
         let alike = atoms.start == old.atoms.0 as usize && atoms.end <= old.atoms.1 as usize;
+        // With more iterations other windows are alike, and those that are read in part are read by others.
+        let windows = self.windows_of(by, step, old);
+        if windows == Windows::Unknown || windows == Windows::All && !all {
+            return;
+        }
+        let alike = alike && windows != Windows::All;
         let length = self.model.length(effect);
         let part = Told { knows: carried.by_any, own: (old.agent, 0) };
         let of_all = if all { carried.by_all } else { part };

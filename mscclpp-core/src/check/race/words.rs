@@ -29,12 +29,9 @@
 //!
 //! # Loops
 //!
-//! The runs stand for all numbers of iterations. Of counters that several threads use and that occur in loops no order is
-//! believed, as one that holds for these numbers may not hold for others. Where several signal in loops, what the others
-//! send in a launch grows with the number of iterations, and so does what it takes to be sure of a signal. So waits learn
-//! nothing of these counters but that the rank has begun, until one thread, or one block, has made all waits of the launch:
-//! then all signals have come, whatever the number of iterations. It learns so behind the loop: the last iteration is not
-//! to know more than the others.
+//! In a run that proves what holds for every number of iterations ([`every`](super::every)), a wait on a counter that loops
+//! touch hears only words that it hears at every number, and the end of its loop those that only all of its waits together
+//! are sure of. No order of several threads is believed there. A run for one size needs no such care.
 //!
 //! # Cost
 //!
@@ -43,8 +40,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use smallvec::{SmallVec, smallvec};
+
 use super::Races;
 use super::clock::{Clock, Clocks};
+use super::every::{Courses, Looped, looped};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::{signals, waits};
@@ -90,8 +90,6 @@ pub(super) struct Words {
     nodes: Vec<(Word, u32)>,
     free: Vec<u32>,
     shared: BTreeMap<u32, Shared>,
-    /// Counters that several signal on in loops, and who has made all waits on them.
-    complete: Vec<(u32, Thread)>,
     /// Counters whose signals or waits are in no order, though they were believed to be.
     disordered: BTreeSet<u32>,
 }
@@ -99,10 +97,8 @@ pub(super) struct Words {
 /// A counter that several threads use, or that has units from the start.
 struct Shared {
     initial: u64,
-    /// Waits in a launch.
-    downs: u64,
     /// Waits in a launch of the largest message.
-    most_downs: u64,
+    downs: u64,
     uses: Uses,
 }
 
@@ -115,6 +111,7 @@ enum Uses {
         waits: u64,
     },
     Unordered(Box<Unordered>),
+    Looping(Box<Looping>),
 }
 
 impl Disordered {
@@ -142,13 +139,26 @@ struct Unordered {
     all: u64,
     /// By signalling thread, what it has sent.
     sent: BTreeMap<Thread, Vec<Word>>,
-    /// Whether several threads signal in loops.
-    in_loops: bool,
     /// That the rank has begun whose threads signal.
     begun: Clock,
-    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and whether some of
-    /// these waits were relaxed.
-    waits: BTreeMap<Thread, (u64, bool)>,
+    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited.
+    waits: BTreeMap<Thread, u64>,
+    rivals: Rivals,
+}
+
+/// Signals and waits that loops touch, in a run that stands for every number of iterations.
+struct Looping {
+    /// As in [`Unordered`].
+    totals: Vec<(u64, Thread)>,
+    all: u64,
+    sent: BTreeMap<Thread, Vec<Word>>,
+    begun: Clock,
+    /// Whether one agent signals and one waits, each in one order.
+    one: bool,
+    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
+    /// which thread they have heard.
+    waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
+    courses: Courses,
     rivals: Rivals,
 }
 
@@ -202,36 +212,44 @@ impl Words {
         lowers: impl Fn(OpKind) -> bool,
     ) -> Self {
         let queues = vec![(NONE, NONE); counters.len()];
-        let mut census: BTreeMap<u32, Census> = (0..)
-            .zip(counters)
-            .filter(|(_, (traffic, initial))| !traffic.is_private() || *initial > 0)
-            .map(|(counter, (traffic, initial))| (counter, Census::of(traffic, initial)))
+        let counters: Vec<_> = counters.collect();
+        let ring = Ring::of(model).unwrap_or_default();
+        let sender = |agent: u32, step: usize, thread: u32, id: u32| {
+            let agent = ring.moved(agent, ring.back(model.shift(step, thread as usize)));
+            let is_private = counters.get(id as usize).is_some_and(|(traffic, _)| traffic.is_private());
+            (agent, if is_private { 0 } else { thread })
+        };
+        let mut looped = match model.size.proves() {
+            true => looped(model, &raises, &lowers, sender),
+            false => Looped::new(),
+        };
+        let mut totals: BTreeMap<u32, BTreeMap<Thread, u64>> = (0..)
+            .zip(&counters)
+            .filter(|(id, (traffic, initial))| !traffic.is_private() || *initial > 0 || looped.contains_key(id))
+            .map(|(id, _)| (id, BTreeMap::new()))
             .collect();
-        if !census.is_empty() {
-            let ring = Ring::of(model).unwrap_or_default();
+        if !totals.is_empty() {
             for (agent, steps) in (0..).zip(model.agents.iter().map(|agent| agent.steps.clone())) {
-                for step in steps {
-                    let kind = model.step_at(step).kind;
-                    if !raises(kind) && !lowers(kind) {
-                        continue;
-                    }
+                for step in steps.filter(|step| raises(model.step_at(*step).kind)) {
                     for (thread, id) in (0..).zip(model.ids(step)) {
-                        let Some(census) = census.get_mut(id) else { continue };
-                        census.in_loop |= model.is_in_loop(step);
-                        if raises(kind) {
-                            let agent = ring.moved(agent, ring.back(model.shift(step, thread as usize)));
-                            census.add((agent, thread), model.is_in_loop(step));
+                        if let Some(totals) = totals.get_mut(id) {
+                            *totals.entry(sender(agent, step, thread, *id)).or_default() += 1;
                         }
                     }
                 }
             }
         }
-        let shared = census.into_iter().map(|(counter, census)| {
-            let ordered = !disordered.contains(&counter) && (census.is_private || !census.in_loop);
-            (counter, census.shared(ordered, clocks))
+        let shared = totals.into_iter().map(|(id, totals)| {
+            let (traffic, initial) = counters[id as usize];
+            let uses = match looped.remove(&id) {
+                Some(courses) => Uses::Looping(Looping::new(totals, traffic.is_private(), courses, clocks).into()),
+                None if disordered.contains(&id) => Uses::Unordered(Unordered::new(totals, clocks).into()),
+                None => Uses::Ordered { signal: None, wait: None, waits: 0 },
+            };
+            (id, Shared { initial, downs: most_downs(traffic), uses })
         });
         let shared = shared.collect();
-        Self { queues, nodes: Vec::new(), free: Vec::new(), shared, complete: Vec::new(), disordered: BTreeSet::new() }
+        Self { queues, nodes: Vec::new(), free: Vec::new(), shared, disordered: BTreeSet::new() }
     }
 
     /// A thread signals, which is an event as the waiting rank sees it; so is `from`, a thread of a block even if a port
@@ -242,6 +260,10 @@ impl Words {
         }
         match self.shared.get_mut(&counter).map(|shared| &mut shared.uses) {
             Some(Uses::Unordered(uses)) => return uses.sent.entry(from).or_default().push(word),
+            Some(Uses::Looping(uses)) => {
+                let from = if uses.one { (from.0, 0) } else { from };
+                return uses.sent.entry(from).or_default().push(word);
+            }
             Some(Uses::Ordered { signal, .. }) => {
                 let last = signal.replace(event);
                 if last.is_some_and(|last| !last.precedes(&event, |agent| clocks.over(word.knows, agent))) {
@@ -292,14 +314,15 @@ impl Words {
                 None
             }
             // Where enough is there from the start, no thread waits.
-            Uses::Unordered(uses) if shared.most_downs > shared.initial => uses.rivals.see(event, over),
-            Uses::Unordered(_) => None,
+            Uses::Unordered(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
+            Uses::Looping(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
+            Uses::Unordered(_) | Uses::Looping(_) => None,
         }
     }
 
     /// A thread has waited; calls `hear` with what it learns, and what all threads of its agent learn together.
     pub(super) fn receive(&mut self, counter: u32, by: Thread, relaxed: bool, mut hear: impl FnMut(u32, Word)) {
-        if let Some(Shared { initial, downs, uses, .. }) = self.shared.get_mut(&counter) {
+        if let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) {
             match uses {
                 Uses::Ordered { waits, .. } => {
                     *waits += 1;
@@ -309,9 +332,13 @@ impl Words {
                 }
                 Uses::Unordered(uses) => {
                     for who in [by, (by.0, ALL)] {
-                        if uses.receive(*initial, *downs, (who, relaxed), |word| hear(who.1, word)) {
-                            self.complete.push((counter, who));
-                        }
+                        uses.receive(*initial, (who, relaxed), |word| hear(who.1, word));
+                    }
+                    return;
+                }
+                Uses::Looping(uses) => {
+                    for (who, listener) in uses.waiters(by) {
+                        uses.receive(*initial, who, |word| hear(listener, word.heard(relaxed)));
                     }
                     return;
                 }
@@ -324,85 +351,44 @@ impl Words {
 
     /// Whether an agent waits on a counter that several use in no order, so that it is told little.
     pub(super) fn are_vague(&self, agent: u32) -> bool {
-        let waits = |uses: &Uses| matches!(uses, Uses::Unordered(uses) if uses.waits.contains_key(&(agent, ALL)));
+        let waits = |uses: &Uses| match uses {
+            Uses::Ordered { .. } => false,
+            Uses::Unordered(uses) => uses.waits.contains_key(&(agent, ALL)),
+            Uses::Looping(uses) => uses.totals.len() > 1 && uses.waits.contains_key(&(agent, ALL)),
+        };
         self.shared.values().any(|shared| waits(&shared.uses))
     }
 
-    /// Whether some threads have made all waits of a launch on counters of which they have learned nothing yet.
-    pub(super) fn is_complete(&self) -> bool {
-        !self.complete.is_empty()
-    }
-
-    /// Calls `hear` with all words on those counters of which some thread, by its agent, has made all waits.
-    pub(super) fn complete(&mut self, is_asked: impl Fn(u32) -> bool, mut hear: impl FnMut(Thread, Word)) {
-        for (counter, who) in self.complete.extract_if(.., |(_, who)| is_asked(who.0)) {
-            let Some(Uses::Unordered(uses)) = self.shared.get(&counter).map(|shared| &shared.uses) else { continue };
-            let relaxed = uses.waits.get(&who).is_some_and(|(_, relaxed)| *relaxed);
-            uses.sent.values().flatten().for_each(|word| hear(who, word.heard(relaxed)));
+    /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its
+    /// agent know together.
+    pub(super) fn leave_loop(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, Word)) {
+        let Some(Shared { initial, uses: Uses::Looping(uses), .. }) = self.shared.get_mut(&counter) else { return };
+        for (who, listener) in uses.waiters(by) {
+            uses.news(*initial, who, true, |word| hear(listener, word));
         }
     }
 }
 
-/// Who uses a counter.
-struct Census {
-    initial: u64,
-    downs: u64,
-    most_downs: u64,
-    is_private: bool,
-    in_loop: bool,
-    /// By signalling thread, its signals in a launch, and whether it sends some in loops.
-    totals: BTreeMap<Thread, (u64, bool)>,
-}
-
-impl Census {
-    fn of(traffic: &Traffic, initial: u64) -> Self {
-        let (downs, most_downs, is_private) = (traffic.down.into(), most_downs(traffic), traffic.is_private());
-        Self { initial, downs, most_downs, is_private, in_loop: false, totals: BTreeMap::new() }
-    }
-
-    fn add(&mut self, from: Thread, in_loop: bool) {
-        let (total, loops) = self.totals.entry(from).or_default();
-        *total += 1;
-        *loops |= in_loop;
-    }
-
-    fn shared(self, ordered: bool, clocks: &mut Clocks) -> Shared {
-        let Self { initial, downs, most_downs, totals, .. } = self;
-        let uses = if ordered {
-            Uses::Ordered { signal: None, wait: None, waits: 0 }
-        } else {
-            let in_loops = totals.values().filter(|(_, in_loop)| *in_loop).count() > 1;
-            let begun = totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default();
-            let mut totals: Vec<_> = totals.into_iter().map(|(thread, (total, _))| (total, thread)).collect();
-            totals.sort_unstable_by_key(|&(total, thread)| (std::cmp::Reverse(total), thread));
-            let all = totals.iter().map(|(total, _)| total).sum();
-            Uses::Unordered(Box::new(Unordered { totals, all, in_loops, begun, ..Unordered::default() }))
-        };
-        Shared { initial, downs, most_downs, uses }
-    }
+/// Signals in a launch by signalling thread, the most first, with all of them, and that the rank has begun whose threads signal.
+fn census(totals: BTreeMap<Thread, u64>, clocks: &mut Clocks) -> (Vec<(u64, Thread)>, u64, Clock) {
+    let begun = totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default();
+    let mut totals: Vec<_> = totals.into_iter().map(|(thread, total)| (total, thread)).collect();
+    totals.sort_unstable_by_key(|&(total, thread)| (std::cmp::Reverse(total), thread));
+    let all = totals.iter().map(|(total, _)| total).sum();
+    (totals, all, begun)
 }
 
 impl Unordered {
-    /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn. Returns whether all
-    /// waits have been made now and what they tell is yet to be learned.
-    fn receive(
-        &mut self,
-        initial: u64,
-        downs: u64,
-        (who, relaxed): (Thread, bool),
-        mut hear: impl FnMut(Word),
-    ) -> bool {
-        let (waits, some_relaxed) = self.waits.entry(who).or_default();
+    fn new(totals: BTreeMap<Thread, u64>, clocks: &mut Clocks) -> Self {
+        let (totals, all, begun) = census(totals, clocks);
+        Self { totals, all, begun, ..Self::default() }
+    }
+
+    /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn.
+    fn receive(&mut self, initial: u64, (who, relaxed): (Thread, bool), mut hear: impl FnMut(Word)) {
+        let waits = self.waits.entry(who).or_default();
         *waits += 1;
-        *some_relaxed |= relaxed;
         let taken = waits.saturating_sub(initial);
-        if self.in_loops {
-            // Which wait is the first one beyond the initial units depends on the number of iterations.
-            if initial == 0 {
-                hear(Word { knows: self.begun, relaxed: true });
-            }
-            return *waits == downs;
-        }
         if taken == 1 {
             hear(Word { knows: self.begun, relaxed: true });
         }
@@ -412,7 +398,49 @@ impl Unordered {
             let word = self.sent.get(thread).and_then(|words| words.get(nth as usize));
             word.into_iter().for_each(|word| hear(word.heard(relaxed)));
         }
-        false
+    }
+}
+
+impl Looping {
+    fn new(totals: BTreeMap<Thread, u64>, one: bool, courses: Courses, clocks: &mut Clocks) -> Self {
+        let (totals, all, begun) = census(totals, clocks);
+        let (sent, waits, rivals) = (BTreeMap::new(), BTreeMap::new(), Rivals::default());
+        Self { totals, all, sent, begun, one, waits, courses, rivals }
+    }
+
+    /// Who a thread waits as, and who learns what they have waited for.
+    fn waiters(&self, by: Thread) -> SmallVec<[(Thread, u32); 2]> {
+        match self.one {
+            true => smallvec![((by.0, ALL), by.1)],
+            false => smallvec![(by, by.1), ((by.0, ALL), ALL)],
+        }
+    }
+
+    /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn.
+    fn receive(&mut self, initial: u64, who: Thread, mut hear: impl FnMut(Word)) {
+        let (waits, _) = self.waits.entry(who).or_default();
+        *waits += 1;
+        // Which wait is the first one beyond the initial units depends on the number of iterations.
+        if *waits == 1 && initial == 0 {
+            hear(Word { knows: self.begun, relaxed: true });
+        }
+        self.news(initial, who, false, hear);
+    }
+
+    /// Calls `hear` with the words that those who wait as one are sure of now and were not before; after their loop if so said.
+    fn news(&mut self, initial: u64, who: Thread, behind: bool, mut hear: impl FnMut(Word)) {
+        let Self { totals, all, sent, waits, courses, .. } = self;
+        let Some((waits, heard)) = waits.get_mut(&who) else { return };
+        for (total, thread) in &*totals {
+            // Initial units, and signals that are not this thread's, may have come first.
+            let Some(sure) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|sure| *sure > 0) else { break };
+            let Some(words) = sent.get(thread) else { continue };
+            let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
+            let heard = heard.entry(*thread).or_default();
+            let sure = courses.heard(*thread, (who, *waits, behind), *heard, sure);
+            words[sure.min(*heard)..sure].iter().for_each(|word| hear(*word));
+            *heard = sure.max(*heard);
+        }
     }
 }
 
@@ -439,20 +467,6 @@ impl Races<'_, '_> {
         let [signals, releases] =
             [&mut self.signals, &mut self.releases].map(|words| std::mem::take(&mut words.disordered));
         Disordered { signals, releases }
-    }
-
-    /// A block, or all at the end of the launch, learn behind their loops what only all waits together tell.
-    pub(super) fn learn_behind_loops(&mut self, block: Option<usize>) {
-        if !self.signals.is_complete() && !self.releases.is_complete() {
-            return;
-        }
-        let (agents, clocks) = (&mut self.agents, &mut self.clocks);
-        for words in [&mut self.signals, &mut self.releases] {
-            let is_asked = |agent| block.is_none_or(|block| block == agent as usize);
-            words.complete(is_asked, |(agent, thread), word| {
-                agents[agent as usize].hear(thread, word.knows, word.relaxed, clocks);
-            });
-        }
     }
 
     /// A thread of a block signals, in a step and a turn of its agent.

@@ -36,17 +36,14 @@ pub use events::Trace;
 /// What the rule `shape` finds, without which a plan cannot run even in the abstract.
 pub fn trace(plan: &PlanTree) -> Result<Trace, Diagnostics> {
     shape::check(plan.into()).into_result(())?;
-    let sizes = model::sizes(plan.into()).ok_or_else(|| model::too_fine(plan.into()))?;
+    let size = model::example(plan.into()).ok_or_else(|| model::too_fine(plan.into()))?;
     let pairs = Pairs::of(plan);
-    let mut events = Events::of(plan);
-    // The first size is the one with most iterations.
-    if let Some(size) = sizes.first() {
-        let model = Model::of(plan.into(), &pairs, *size);
-        let mut machine = Machine::new(&model);
-        let mut tracer = Tracer::new(&model, events);
-        machine.run(&mut tracer);
-        events = tracer.finish(&machine);
-    }
+    let events = Events::of(plan);
+    let model = Model::of(plan.into(), &pairs, size);
+    let mut machine = Machine::new(&model);
+    let mut tracer = Tracer::new(&model, events);
+    machine.run(&mut tracer);
+    let events = tracer.finish(&machine);
     Ok(events.finish())
 }
 
@@ -225,7 +222,7 @@ impl<'p> Watch<'p> for Tracer<'_, 'p> {
         }
     }
 
-    fn met(&mut self, agents: &[usize]) {
+    fn met(&mut self, _: u32, agents: &[usize]) {
         let last = agents.iter().map(|&agent| self.blocks[agent].time).max();
         for &agent in agents {
             self.blocks[agent].opens = last;

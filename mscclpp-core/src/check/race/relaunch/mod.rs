@@ -40,7 +40,6 @@ use crate::diag::Diagnostics;
 
 /// What a run has shown: races, and collisions with the caller and the next launch.
 pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
-    races.learn_behind_loops(None);
     let mut found = std::mem::take(&mut races.found);
     for (rival, step) in races.rivals.iter().take(MOST_FINDINGS - found.len().min(MOST_FINDINGS)) {
         found.push(story::rivals(races.model, rival.0 as usize, *step));

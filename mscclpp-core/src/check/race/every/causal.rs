@@ -1,0 +1,236 @@
+//! Which words a wait hears with more iterations, too.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::SmallVec;
+
+use super::{Demand, asks};
+use crate::check::loops::rates::Rate;
+use crate::check::model::{self, Model};
+use crate::check::race::words::Thread;
+use crate::plan::OpKind;
+
+/// By rate, events in one iteration of every loop of the rate.
+type Gains = SmallVec<[u64; 2]>;
+
+/// The events of a kind that somebody takes part in, in order, numbered from 1 on.
+#[derive(Default)]
+pub(in crate::check::race) struct Course {
+    stretches: Vec<Stretch>,
+    /// Of all loops.
+    gains: Gains,
+}
+
+/// Events of one loop, or some between loops.
+struct Stretch {
+    /// Events before it, and events up to its end.
+    first: u64,
+    end: u64,
+    inside: Option<Inside>,
+    /// Of the loops before.
+    gains: Gains,
+}
+
+/// The loop of some events.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Inside {
+    /// Its position in its block.
+    index: u32,
+    rate: usize,
+    trips: u64,
+    /// Events in an iteration.
+    events: u64,
+}
+
+/// Where an event stands among the iterations.
+#[derive(Clone, Copy)]
+pub(in crate::check::race) struct Place<'c> {
+    /// Of loops that are over.
+    gains: &'c Gains,
+    /// Rate, events of an iteration and number of the iteration that it belongs to.
+    inside: Option<(usize, u64, u64)>,
+}
+
+impl Course {
+    fn add(&mut self, inside: Option<Inside>) {
+        match self.stretches.last_mut().filter(|last| last.inside == inside) {
+            Some(last) => last.end += 1,
+            None => {
+                let first = self.stretches.last().map_or(0, |last| last.end);
+                self.stretches.push(Stretch { first, end: first + 1, inside, gains: Gains::new() });
+            }
+        }
+    }
+
+    /// Adds up what the loops gain, of so many rates.
+    fn sum(&mut self, rates: usize) {
+        self.gains.resize(rates, 0);
+        for stretch in &mut self.stretches {
+            stretch.gains.clone_from(&self.gains);
+            if let Some(inside) = &mut stretch.inside {
+                inside.events = (stretch.end - stretch.first) / inside.trips.max(1);
+                self.gains[inside.rate] += inside.events;
+            }
+        }
+    }
+
+    /// Whether both go through the same loops with the same events before, in and behind them.
+    fn is_like(&self, other: &Self) -> bool {
+        let key = |stretch: &Stretch| (stretch.end, stretch.inside.map(|inside| (inside.rate, inside.events)));
+        self.stretches.iter().map(key).eq(other.stretches.iter().map(key))
+    }
+
+    fn stretch(&self, number: u64) -> usize {
+        self.stretches.partition_point(|stretch| stretch.end < number)
+    }
+
+    /// Where an event stands.
+    pub(in crate::check::race) fn at(&self, number: u64) -> Place<'_> {
+        let Some(Stretch { first, inside, gains, .. }) = self.stretches.get(self.stretch(number)) else {
+            return Place { gains: &self.gains, inside: None };
+        };
+        let place = |inside: &Inside| (inside.rate, inside.events, (number - first - 1) / inside.events.max(1));
+        Place { gains, inside: inside.as_ref().map(place) }
+    }
+
+    /// Where its owner stands when the loop of an event is over.
+    fn behind(&self, number: u64) -> Place<'_> {
+        let next = self.stretches.get(self.stretch(number) + 1);
+        Place { gains: next.map_or(&self.gains, |next| &next.gains), inside: None }
+    }
+}
+
+/// Who signals on a counter and who waits for it.
+#[derive(Default)]
+pub(in crate::check::race) struct Courses {
+    signals: BTreeMap<Thread, Course>,
+    waits: BTreeMap<Thread, Course>,
+    /// Of all who signal.
+    gains: Gains,
+}
+
+impl Courses {
+    /// Whether a wait, or the end of its loop, hears one's signal however many iterations there are: wherever one more is put
+    /// in, at least as many waits come before the wait as signals of the others and as this one's before the signal.
+    fn is_causal(&self, from: &Course, number: u64, wait: Place) -> bool {
+        let signal = from.at(number);
+        (0..self.gains.len()).all(|rate| {
+            let others = if asks(Demand::Others) { self.gains[rate] - from.gains[rate] } else { 0 };
+            let (sent, waited) = (signal.gains[rate] + others, wait.gains[rate]);
+            let inside = |place: Place| place.inside.filter(|(own, ..)| *own == rate).unwrap_or_default();
+            let ((_, sends, sent_in), (_, waits, waited_in)) = (inside(signal), inside(wait));
+            // One behind both, one before both, and one that only the signal is behind.
+            let between = sends > 0 && (waits == 0 || sent_in > waited_in);
+            sent <= waited && sent + sends <= waited + waits && (!between || sent + sends <= waited)
+        })
+    }
+
+    /// Of one's signals that a waiter has surely got at its nth wait, how many it hears of; it has heard of some.
+    pub(in crate::check::race) fn heard(
+        &self,
+        from: Thread,
+        (by, waits, behind): (Thread, u64, bool),
+        heard: usize,
+        sure: usize,
+    ) -> usize {
+        let (Some(from), Some(course)) = (self.signals.get(&from), self.waits.get(&by)) else { return heard };
+        if !asks(Demand::Causal) {
+            return sure.max(heard);
+        }
+        let wait = if behind { course.behind(waits) } else { course.at(waits) };
+        // A later signal has more before it.
+        let news = (heard..sure).take_while(|&number| self.is_causal(from, number as u64 + 1, wait));
+        heard + news.count()
+    }
+}
+
+/// The courses of the channels or semaphores that loops touch, by number.
+pub(in crate::check::race) type Looped = BTreeMap<u32, Courses>;
+
+/// All threads of an agent.
+const ALL: u32 = u32::MAX;
+
+/// The courses of everything that loops touch and steps of some kinds raise and lower, given as who a thread of an agent signals
+/// in a step.
+pub(in crate::check::race) fn looped(
+    model: &Model,
+    raises: impl Fn(OpKind) -> bool,
+    lowers: impl Fn(OpKind) -> bool,
+    sender: impl Fn(u32, usize, u32, u32) -> Thread,
+) -> Looped {
+    let rates = Rates::of(model);
+    let counts = |step: usize| raises(model.step_at(step).kind) || lowers(model.step_at(step).kind);
+    let all = || (0..).zip(&model.agents).flat_map(|(agent, own)| own.steps.clone().map(move |step| (agent, step)));
+    let mut looped = Looped::new();
+    for (_, step) in all().filter(|(_, step)| model.in_loop(*step) && counts(*step)) {
+        looped.extend(model.ids(step).iter().map(|id| (*id, Courses::default())));
+    }
+    if looped.is_empty() {
+        return looped;
+    }
+    for (agent, step) in all().filter(|(_, step)| counts(*step)) {
+        let inside = rates.inside(model, agent, step);
+        for (thread, id) in (0..).zip(model.ids(step)) {
+            let Some(courses) = looped.get_mut(id) else { continue };
+            if raises(model.step_at(step).kind) {
+                courses.signals.entry(sender(agent, step, thread, *id)).or_default().add(inside);
+            } else {
+                for who in [(agent, thread), (agent, ALL)] {
+                    courses.waits.entry(who).or_default().add(inside);
+                }
+            }
+        }
+    }
+    for courses in looped.values_mut() {
+        courses.gains.resize(rates.numbers.len(), 0);
+        courses.waits.values_mut().for_each(|course| course.sum(rates.numbers.len()));
+        for course in courses.signals.values_mut() {
+            course.sum(rates.numbers.len());
+            courses.gains.iter_mut().zip(&course.gains).for_each(|(all, own)| *all += own);
+        }
+    }
+    looped
+}
+
+/// Barriers to which not all agents come at the same places of their loops, so that what one knows another one does not know
+/// with more iterations.
+pub(in crate::check::race) fn uneven_barriers(model: &Model) -> BTreeSet<u32> {
+    let rates = Rates::of(model);
+    let mut courses: BTreeMap<u32, BTreeMap<u32, Course>> = BTreeMap::new();
+    for (agent, own) in (0..).zip(&model.agents) {
+        for step in own.steps.clone().filter(|step| model.step_at(*step).kind == OpKind::Barrier) {
+            let course = courses.entry(model.ids(step)[0]).or_default().entry(agent).or_default();
+            course.add(rates.inside(model, agent, step));
+        }
+    }
+    let mut uneven = BTreeSet::new();
+    for (barrier, mut courses) in courses {
+        courses.values_mut().for_each(|course| course.sum(rates.numbers.len()));
+        let first = courses.values().next();
+        if asks(Demand::Barriers) && courses.values().any(|course| first.is_some_and(|first| !first.is_like(course))) {
+            uneven.insert(barrier);
+        }
+    }
+    uneven
+}
+
+/// Numbers of rates.
+struct Rates {
+    numbers: BTreeMap<Rate, usize>,
+}
+
+impl Rates {
+    fn of(model: &Model) -> Self {
+        Self { numbers: model::rates(model.view).into_iter().zip(0..).collect() }
+    }
+
+    /// The loop of an event.
+    fn inside(&self, model: &Model, agent: u32, step: usize) -> Option<Inside> {
+        if !model.in_loop(step) {
+            return None;
+        }
+        let (index, body) = model.loop_of(agent as usize, step)?;
+        let rate = *self.numbers.get(&Rate::of(body, 1))?;
+        Some(Inside { index, rate, trips: model.size.trips(body), events: 0 })
+    }
+}
