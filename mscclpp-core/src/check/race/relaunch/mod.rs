@@ -115,16 +115,19 @@ impl<'m, 'p> Ends<'m, 'p> {
             told.push(own);
         }
         let mut threads = vec![Threads::new(); told.len()];
+        let mut last = (Clock::default(), Clock::default());
         // What a rank's blocks have read of some packets together tells as much as if one had read all.
         for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.carries != NONE) {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
             let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
             if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
                 let carried = &races.carried[access.carries as usize];
-                // Packets make nothing visible but themselves.
+                // Packets make nothing visible but themselves. Neighbors mostly tell the same.
                 let Told { knows, own } = carried.by_all;
-                let knows = clocks.join(Clock::default(), knows, true);
-                told[access.owner as usize].push(Told { knows, own });
+                if last.0 != knows {
+                    last = (knows, clocks.join(Clock::default(), knows, true));
+                }
+                told[access.owner as usize].push(Told { knows: last.1, own });
                 // An operation on longer ranges hides what the threads of shorter ones have done since the block sync.
                 let (agent, done) = carried.by_element.own;
                 if done > carried.by_all.own.1 {
@@ -184,7 +187,7 @@ impl<'m, 'p> Ends<'m, 'p> {
         }
     }
 
-    /// Whether both are puts of one port channel, of which the one behind arrives behind the other.
+    /// Whether both are puts of one port channel, of which the later one arrives after the earlier one.
     fn in_order(&self, blocks: usize, (seen, old): (u32, &Access), new: &Access) -> bool {
         let end = |agent: u32| {
             let (number, shift) = self.ring.own(agent);
