@@ -12,6 +12,8 @@ pub(super) struct Packets<'p> {
     groups: Vec<(Vec<Part>, Vec<Part>)>,
     /// Slices that a thread block touches.
     lengths: Vec<&'p Vec<(Cut, u32)>>,
+    /// The size that was looked at last, and its order.
+    last: Option<(u64, u32)>,
     numbers: BTreeMap<Facts, u32>,
     /// The orders that were seen, by number.
     orders: Vec<Facts>,
@@ -59,13 +61,17 @@ impl<'p> Packets<'p> {
         Self {
             groups: parts.packets().into_iter().map(group).collect(),
             lengths: parts.lengths.iter().filter(is_uneven).collect(),
+            last: None,
             numbers: BTreeMap::new(),
             orders: Vec::new(),
         }
     }
 
-    /// Facts of one size, about.
-    pub(super) fn count(&self) -> u64 {
+    /// Facts to look at for the order of a size, about.
+    pub(super) fn cost(&self, units: u64) -> u64 {
+        if self.last.is_some_and(|last| last.0 == units) {
+            return 0;
+        }
         let groups =
             self.groups.iter().map(|(writes, reads)| writes.len() as u64 * (writes.len() + 3 * reads.len()) as u64);
         let lengths = self.lengths.iter().map(|slices| (slices.len() as u64).saturating_pow(2));
@@ -74,6 +80,9 @@ impl<'p> Packets<'p> {
 
     /// The number of the order of packets at a size.
     pub(super) fn order(&mut self, units: u64) -> u32 {
+        if let Some((_, number)) = self.last.filter(|last| last.0 == units) {
+            return number;
+        }
         let mut facts = Facts::default();
         let (mut written, mut read) = (Vec::new(), Vec::new());
         for (writes, reads) in &self.groups {
@@ -100,6 +109,7 @@ impl<'p> Packets<'p> {
         if number == next {
             self.orders.push(facts);
         }
+        self.last = Some((units, number));
         number
     }
 

@@ -54,7 +54,12 @@ impl<'p> Selection<'p> {
             let all = parts.has_packets || entries.len() > MOST_COMPARED;
             Component { columns: Columns::new(entries, |one, other| all || meet(one, other)), seen: BTreeMap::new() }
         };
-        let components: Vec<_> = components.iter().map(component).collect();
+        // All members of a single chunk have a column at the usual size, and without packets nothing else is asked.
+        let needs_look = |entries: &&Vec<Entry>| {
+            let mut uneven = entries.iter().filter(|entry| entry.cut.is_uneven());
+            parts.has_packets || uneven.next().is_none_or(|entry| entry.cut.len > 1) || uneven.next().is_some()
+        };
+        let components: Vec<_> = components.iter().filter(needs_look).map(component).collect();
         let all = 0..components.len();
         let mut selection = Self { packets, components, waits: Vec::new(), kept: BTreeSet::new(), left };
         // What is ordered anywhere depends on all packets.
@@ -175,7 +180,7 @@ impl<'p> Selection<'p> {
         let (mut looked, left) = (1, self.left);
         let order = match &mut self.packets {
             Some(packets) => {
-                looked += packets.count();
+                looked += packets.cost(units);
                 self.left.checked_sub(looked)?;
                 packets.order(units)
             }

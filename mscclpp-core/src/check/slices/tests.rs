@@ -105,7 +105,8 @@ fn every_order_of_boundaries_occurs_below_the_bound() {
                 sorted.dedup();
                 all.iter().map(|boundary| sorted.binary_search(boundary).unwrap() as u8).collect::<Vec<_>>()
             };
-            let gcd = |a: u64, b: u64| (1..=a.min(b)).rev().find(|d| a % d == 0 && b % d == 0).unwrap();
+            let gcd =
+                |a: u64, b: u64| (1..=a.min(b)).rev().find(|d| a.is_multiple_of(*d) && b.is_multiple_of(*d)).unwrap();
             let (p, q) = (one.period(), other.period());
             let bound = (2 + u64::from(one.of.max(other.of)) / 4) * (p / gcd(p, q) * q);
             let known: BTreeSet<_> = (1..=bound).map(order).collect();
@@ -136,6 +137,7 @@ fn plans_without_uneven_slices_need_no_sizes_of_their_own() {
         &["copy/0:2 i0+2 > s0+2", "copy/1:2 i0+2 > s0+2; copy s0 > o0"],
         &["copy/0:2 i0 > s0", "copy/1:2 i0 > s0; copy/1:2 i1 > s1; copy s0+2 > o0+2"],
         &["copy/0:5 i0 > s0; nop; copy/0:5 s0 > o0", "copy/4:5 i0 > s0; copy s1 > o1"],
+        &["copy/0:4096 i0 > s0; nop; copy/0:4096 s0 > o0", "copy s0+2 > o0+2"],
     ] {
         assert_eq!(kept(blocks), [0; 0], "{blocks:?}");
     }
