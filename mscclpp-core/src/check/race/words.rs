@@ -532,7 +532,7 @@ mod tests {
     #[test]
     fn what_is_heard_and_kept_is_in_proportion_to_waits() {
         for (blocks, times, threads) in
-            [(1, 400, 1), (400, 1, 1), (20, 20, 20), (20, 20, 1), (2, 200, 40), (400, 1, 400)]
+            [(2, 200, 1), (400, 1, 1), (20, 20, 20), (20, 20, 1), (2, 200, 40), (400, 1, 400)]
         {
             let (heard, kept) = shared(blocks, times, threads);
             // Each wait of a thread is one of its block, too, and the first one tells that the rank has begun.

@@ -256,12 +256,12 @@ fn short_packets_tell_of_short_reads_behind_longer_packets() {
 #[test]
 fn packets_forwarded_in_parts_tell_who_has_begun() {
     // Round a ring of four: what rank 1 sends goes on with a chunk of rank 2, and without it to rank 0, which writes to rank
-    // 1's scratch and must know that rank 1 has begun the launch before.
+    // 1's scratch first thing and must know that rank 1 has begun the launch before.
     let ring = |forward: &str, rest: &str| {
         let third = format!("rppkt.m {forward} > r0:4; upkt {rest} > o1; upkt s7 > o0");
         double(plan(&[
-            &["upkt s4 > o0; ppkt.m i0 > r0:5"],
-            &["ppkt.m i0 > r0:0; upkt s5 > o0; ppkt.m i1 > r0:6"],
+            &["ppkt.m i1 > r0:5; upkt s4 > o0; ppkt.m i0 > r0:6"],
+            &["ppkt.m i0 > r0:0; upkt s6 > o0; ppkt.m i1 > r0:6; upkt s5 > o1"],
             &["cpkt i0 > s1; rppkt.m s0+2 > r0:2+2; upkt s6 > o0; ppkt.m i1 > r0:7"],
             &[&third],
         ]))
