@@ -342,7 +342,10 @@ fn data_is_late(world: &World, rank: u32, news: News) -> Result<(), Failed> {
     let mut run = world.prepare(&flushed(news), Message::new(DataType::U8, 5 << 20).any_size())?;
     let mut buffers = run.buffers()?;
     let mut launch = |number: u8| launch_bytes(&mut run, &mut buffers, world, rank, (0, 2), number % 15).err();
-    let error = (0..100).find_map(&mut launch).ok_or("data is late sooner or later")?;
+    let Some(error) = (0..100).find_map(&mut launch) else {
+        // What goes through two devices may always take longer than the data: then all launches were right.
+        return if news == News::ByThirdRank { Ok(()) } else { Err("data is late sooner or later".into()) };
+    };
     let said = "data from rank 0 for the input or output of rank 2 arrived after the operations of rank 2 had ended";
     let names_both = |late: &LateData| (late.rank, late.peer) == (2, 0);
     match &error {
