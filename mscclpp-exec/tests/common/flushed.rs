@@ -9,7 +9,7 @@ use mscclpp_core::vocab::Sync;
 
 /// How rank 2 hears that rank 0 has put something to it and flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub(crate) enum News {
     /// By the neighbour of rank 0, which waits for nothing itself.
     ByThirdRank,
     /// By its own neighbour, as the last thing.
@@ -26,7 +26,7 @@ fn unchecked(body: impl FnOnce(&Program)) -> Plan {
 }
 
 /// Rank 0 puts its input to rank 2 and flushes, and rank 2 takes that for the arrival.
-pub fn flushed(news: News) -> Plan {
+pub(crate) fn flushed(news: News) -> Plan {
     unchecked(|p| {
         let [a, b, c, d] = [0, 1, 2, 3].map(|rank| p.rank(rank));
         let (ac, ca) = (a.port_channel(c), c.port_channel(a));
@@ -61,7 +61,7 @@ pub fn flushed(news: News) -> Plan {
 
 /// Rank 0 puts to scratch of rank 2 what nobody reads, then its input to rank 3, which tells rank 2: its last wait is one that an
 /// executor may leave to the end of launches.
-pub fn dead_put() -> Plan {
+pub(crate) fn dead_put() -> Plan {
     unchecked(|p| {
         let [a, _, c, d] = [0, 1, 2, 3].map(|rank| p.rank(rank));
         let (ac, ca) = (a.port_channel(c), c.port_channel(a));
@@ -82,7 +82,7 @@ pub fn dead_put() -> Plan {
 
 /// Rank 2 takes its input to its output through scratch, the first thing in a launch; then rank 0 puts there what nobody waits
 /// for, and is still on its way perhaps when rank 2's operations end.
-pub fn used_first_thing() -> Plan {
+pub(crate) fn used_first_thing() -> Plan {
     unchecked(|p| {
         let [a, _, c, d] = [0, 1, 2, 3].map(|rank| p.rank(rank));
         let (ac, ca) = (a.port_channel(c), c.port_channel(a));
