@@ -9,6 +9,7 @@
 //! It costs as much as the checker does, so it runs in tests and on request, never when a plan is prepared.
 
 mod devices;
+mod kernel;
 mod operations;
 mod process;
 mod results;
@@ -25,8 +26,11 @@ use self::devices::Body;
 use super::RankSchedule;
 use super::insert_launch_barriers::{Placement, insert_launch_barriers};
 use super::place_in_caller_memory::SLOTS;
+use crate::cuda::{NotSpecialised, specialised_source};
 use crate::error::Error;
+use crate::interpret::program::Reductions;
 use crate::interpret::{Program, lower};
+use crate::message::Message;
 use crate::process::{check_nodes, links};
 
 /// Memory in which peers access a rank's input or output.
@@ -77,6 +81,9 @@ pub enum Invalid {
     /// The executor cannot run the plan.
     #[error(transparent)]
     Plan(#[from] Error),
+    /// No kernel is specialized for the plan.
+    #[error(transparent)]
+    NotSpecialized(#[from] NotSpecialised),
     /// The launch is not described for each of the plan's ranks, or has devices without ranks.
     #[error("the plan has {expected} ranks, the launch is described for {found}, or for devices without ranks")]
     Ranks {
@@ -175,6 +182,22 @@ pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanT
 pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), Invalid> {
     rejected(check(plan))?;
     validate_launch_barriers(plan, &with_launch_barriers(plan, launch)?, launch)
+}
+
+/// Validates the source of the kernel that is specialized for a plan and a message on one device: each thread block executes the
+/// operations that the interpreter does.
+///
+/// # Errors
+/// [`Invalid::NotSpecialized`] where there is no such kernel, [`Invalid::Plan`], [`Invalid::Changed`].
+pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), Invalid> {
+    let image = Plan::new(plan);
+    let program = lower(&image)?;
+    let reduce = match program.reductions {
+        Reductions::Generic => Some(message.op.unwrap_or_default()).map(|op| format!("{op:?}")),
+        _ => None,
+    };
+    let source = specialised_source(&image, message)?;
+    kernel::compare(&program, source.text(), reduce.as_deref())
 }
 
 /// The output of the pass.
