@@ -31,6 +31,10 @@ mod tensors;
 mod threads;
 mod trials;
 
+// Plans that nobody checks.
+#[path = "../../../mscclpp-exec/tests/common/flushed.rs"]
+mod flushed;
+
 // Ports that nobody else takes.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;

@@ -6,6 +6,8 @@
 #[path = "../corpus/mod.rs"]
 mod corpus;
 mod failures;
+#[path = "../common/flushed.rs"]
+mod flushed;
 mod group;
 #[path = "../common/port.rs"]
 mod port;

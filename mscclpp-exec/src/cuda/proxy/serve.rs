@@ -148,7 +148,7 @@ impl Shared {
             return Ok((true, None));
         }
         if let Some(wires) = &mut state.wires {
-            if let Some(done) = wires.mark(rest.signal, state.begun) {
+            if let Some(done) = wires.mark(rest.signal) {
                 return Ok(if done { (true, None) } else { (served, Some(rest)) });
             }
             if is_far(rest.signal) {

@@ -134,8 +134,8 @@ impl Wires {
     }
 
     /// If a signal is one of the markers, notes what it says; whether that is done. The end of a launch is when nothing of it
-    /// can come any more. `after`: the batch of the proxy to which what was asked for before belongs, all of which is queued.
-    pub(in crate::cuda) fn mark(&mut self, signal: u64, after: u64) -> Option<bool> {
+    /// can come any more.
+    pub(in crate::cuda) fn mark(&mut self, signal: u64) -> Option<bool> {
         if signal == self.markers.begin {
             self.begun += 1;
             self.still = Patience::new(STILL);
@@ -145,7 +145,7 @@ impl Wires {
             return None;
         }
         if !std::mem::replace(&mut self.is_closing, true) {
-            self.send_ends(after);
+            self.send_ends();
         }
         let is_ended = |wire: &Wire| wire.ended >= self.begun || !self.ends.from.contains(&wire.peer);
         let done = self.wires.iter().all(is_ended) && (self.ends.from.is_empty() || self.arriving.is_empty());

@@ -133,7 +133,7 @@ impl Wires {
         let is_over = frame.launch <= self.ended;
         let owner = self.memories.owner(frame.memory);
         let harms = owner == Some(Owner::Caller) || !self.ends.scratch_may_be_late;
-        if !is_over && !(self.is_closing && harms) {
+        if !(is_over || self.is_closing && harms) {
             return Ok(());
         }
         let error = Error::LateData(Box::new(LateData {

@@ -43,10 +43,11 @@ impl Wires {
     }
 
     /// Says behind everything before it that nothing follows in the launch, to those who wait for that.
-    pub(super) fn send_ends(&mut self, after: u64) {
+    pub(super) fn send_ends(&mut self) {
         let frame = Frame { plan: self.key(), launch: self.begun, kind: kind::END, memory: 0, at: 0, bytes: 0 };
         for wire in self.wires.iter_mut().filter(|wire| self.ends.to.contains(&wire.peer)) {
-            wire.outgoing.push_back(Outgoing { frame, piece: None, after, begun: false, sent: 0 });
+            // It depends on no copy but those of what is queued before it.
+            wire.outgoing.push_back(Outgoing { frame, piece: None, after: 0, begun: false, sent: 0 });
         }
     }
 
