@@ -3,7 +3,7 @@
 #[path = "../../mscclpp-exec/tests/corpus/mod.rs"]
 mod corpus;
 
-use corpus::{Named, fragments, reference};
+use corpus::{Named, faulty, fragments, reference};
 use mscclpp_core::check::check;
 use mscclpp_exec::Error;
 use mscclpp_exec::passes::{Invalid, ProcessLaunch, Sharing, validate_processes};
@@ -12,7 +12,9 @@ use mscclpp_exec::passes::{Invalid, ProcessLaunch, Sharing, validate_processes};
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn reference_plans_run_as_proved() {
     let (mut plans, mut validated, mut wrong) = (0, 0, Vec::new());
-    for Named { name, plan } in reference().into_iter().chain(fragments()) {
+    for Named { name, plan } in
+        reference().into_iter().chain(fragments()).chain(faulty().into_iter().map(|(named, _)| named))
+    {
         if !check(&plan).is_empty() {
             continue;
         }

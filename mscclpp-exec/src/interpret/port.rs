@@ -96,7 +96,7 @@ impl Launch<'_> {
                 match self.remote(peer) {
                     Some(remote) if pair != NOWHERE => remote.signal(peer, pair),
                     Some(_) => {}
-                    None => self.deliver(channel, false),
+                    None => self.deliver(channel),
                 }
             }
             state.trigger = None;

@@ -21,29 +21,30 @@ impl Launch<'_> {
     }
 
     /// Adds one to the counter at the other end of a channel.
-    pub(crate) fn deliver(&self, channel: u32, relaxed: bool) {
+    pub(crate) fn deliver(&self, channel: u32) {
         let pair = self.program.channels[channel as usize].pair;
         if pair != NOWHERE {
-            self.count(self.counters.inbound(pair), if relaxed { Relaxed } else { Release });
+            self.count(self.counters.inbound(pair), Release);
         }
     }
 
-    pub(crate) fn signal(&self, instr: &Instr, relaxed: bool) -> Step {
+    /// Signals. A relaxed signal publishes as well, which costs nothing here: a plan that ends with relaxed signals relies on
+    /// the end of a kernel to make its writes visible, and there is no kernel.
+    pub(crate) fn signal(&self, instr: &Instr) -> Step {
         for &channel in self.program.ids(instr) {
-            self.deliver(channel, relaxed);
+            self.deliver(channel);
         }
         Step::Next
     }
 
-    /// One channel after the other: all must have come anyway.
-    pub(crate) fn wait(&self, instr: &Instr, state: &mut State, relaxed: bool) -> Step {
-        let order = if relaxed { Relaxed } else { Acquire };
+    /// One channel after the other: all must have come anyway. A relaxed wait sees what was published, as any other.
+    pub(crate) fn wait(&self, instr: &Instr, state: &mut State) -> Step {
         while let Some(&channel) = self.program.ids(instr).get(state.at.number as usize) {
             if !state.at.waiting {
                 state.ticket = self.count(&self.counters.expected[channel as usize], Relaxed) + 1;
                 state.at.waiting = true;
             }
-            if self.counters.inbound(channel).load(order) < state.ticket {
+            if self.counters.inbound(channel).load(Acquire) < state.ticket {
                 return Step::Blocked;
             }
             state.at.number += 1;

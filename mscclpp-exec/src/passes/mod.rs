@@ -34,7 +34,7 @@
 //! # Use
 //!
 //! Passes run when a plan is prepared, in time linear in its operations. The validator costs as much as the checker:
-//! [`validate_processes`] and [`validate_devices`] are for tests and on request.
+//! [`validate_processes`], [`validate_devices`] and [`validate_kernel`] are for tests and on request.
 
 pub(crate) mod elide_handshakes;
 pub(crate) mod insert_launch_barriers;
@@ -46,5 +46,5 @@ mod validate;
 pub(crate) use process::RankSchedule;
 pub use validate::{
     DeviceLaunch, Invalid, ProcessLaunch, Sharing, as_run_by_devices, as_run_by_processes, validate_devices,
-    validate_processes,
+    validate_kernel, validate_processes,
 };

@@ -9,6 +9,7 @@
 //! It costs as much as the checker does, so it runs in tests and on request, never when a plan is prepared.
 
 mod devices;
+mod kernel;
 mod operations;
 mod process;
 mod results;
@@ -16,7 +17,7 @@ mod results;
 mod tests;
 mod tree;
 
-use mscclpp_core::check::{Checks, Level, check};
+use mscclpp_core::check::{Checks, Level, check, launch_boundaries};
 use mscclpp_core::diag::{Code, Diagnostics};
 use mscclpp_core::plan::{Plan, PlanTree};
 use thiserror::Error;
@@ -25,8 +26,11 @@ use self::devices::Body;
 use super::RankSchedule;
 use super::insert_launch_barriers::{Placement, insert_launch_barriers};
 use super::place_in_caller_memory::SLOTS;
+use crate::cuda::{NotSpecialised, specialised_source};
 use crate::error::Error;
+use crate::interpret::program::Reductions;
 use crate::interpret::{Program, lower};
+use crate::message::Message;
 use crate::process::{check_nodes, links};
 
 /// Memory in which peers access a rank's input or output.
@@ -77,8 +81,11 @@ pub enum Invalid {
     /// The executor cannot run the plan.
     #[error(transparent)]
     Plan(#[from] Error),
-    /// The launch is not described for each of the plan's ranks.
-    #[error("the plan has {expected} ranks, the launch is described for {found}")]
+    /// No kernel is specialized for the plan.
+    #[error(transparent)]
+    NotSpecialized(#[from] NotSpecialised),
+    /// The launch is not described for each of the plan's ranks, or has devices without ranks.
+    #[error("the plan has {expected} ranks, the launch is described for {found}, or for devices without ranks")]
     Ranks {
         /// Ranks of the plan.
         expected: usize,
@@ -99,6 +106,12 @@ pub enum Invalid {
     /// The checker rejects the plan as executed.
     #[error("the checker rejects what is executed:\n{0}")]
     Rejected(Diagnostics),
+    /// The plan as executed needs a launch barrier.
+    #[error("what is executed needs a launch barrier at the {boundary} of a launch, which the executor does not add")]
+    Boundary {
+        /// `start` or `end`.
+        boundary: &'static str,
+    },
     /// The plan as executed has other results.
     #[error("after two launches, byte {byte} of rank {rank}'s {buffer} is not what the plan makes of it")]
     Results {
@@ -171,11 +184,31 @@ pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), In
     validate_launch_barriers(plan, &with_launch_barriers(plan, launch)?, launch)
 }
 
+/// Validates the source of the kernel that is specialized for a plan and a message on one device: each thread block executes the
+/// operations that the interpreter does.
+///
+/// # Errors
+/// [`Invalid::NotSpecialized`] where there is no such kernel, [`Invalid::Plan`], [`Invalid::Changed`].
+pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), Invalid> {
+    let image = Plan::new(plan);
+    let program = lower(&image)?;
+    let reduce = match program.reductions {
+        Reductions::Generic => Some(message.op.unwrap_or_default()).map(|op| format!("{op:?}")),
+        _ => None,
+    };
+    let source = specialised_source(&image, message)?;
+    kernel::compare(&program, source.text(), reduce.as_deref())
+}
+
 /// The output of the pass.
 fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Program, Invalid> {
     let (expected, found) = (plan.ranks.len(), launch.devices.len());
-    let numbers = 0..launch.nodes.len() as u32;
-    if expected != found || launch.devices.iter().any(|device| !numbers.contains(device)) {
+    let mut numbers = 0..launch.nodes.len() as u32;
+    let is_known = |device: &u32| (*device as usize) < launch.nodes.len();
+    if expected != found
+        || !launch.devices.iter().all(is_known)
+        || !numbers.all(|device| launch.devices.contains(&device))
+    {
         return Err(Invalid::Ranks { expected, found });
     }
     let mut program = lower(&Plan::new(plan))?;
@@ -224,9 +257,23 @@ fn validate_schedules(plan: &PlanTree, schedules: &[RankSchedule], launch: &Proc
     if plan.double_scratch || lasts {
         let mut shared = launch.clone();
         shared.sharing.fill([Sharing::Registered; SLOTS]);
-        rejected(check(&process::Writer::write(plan, schedules, &shared)?))?;
+        let shared = process::Writer::write(plan, schedules, &shared)?;
+        rejected(check(&shared))?;
+        boundaries(&shared)?;
+    } else {
+        boundaries(&written)?;
     }
     results::compare(plan, &written)
+}
+
+/// Fails if a plan needs launch barriers beside those that it has.
+fn boundaries(plan: &PlanTree) -> Result<(), Invalid> {
+    let facts = launch_boundaries(plan);
+    match (facts.can_start_without_barrier, facts.can_end_without_barrier) {
+        (true, true) => Ok(()),
+        (false, _) => Err(Invalid::Boundary { boundary: "start" }),
+        _ => Err(Invalid::Boundary { boundary: "end" }),
+    }
 }
 
 fn rejected(found: Diagnostics) -> Result<(), Invalid> {

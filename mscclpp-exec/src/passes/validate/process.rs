@@ -12,6 +12,8 @@
 //! 4. **end.** Once all thread blocks are done and the port channels have nothing left, the launch waits for the peers in
 //!    `finishes`, except where they read nothing but copies that last; then it copies what peers wrote (`copy_out`).
 //!
+//! Relaxed signals and waits publish on the CPU as others do, so they are written as such.
+//!
 //! A first block does 1 and 2, a second one 3 and 4: a rank can finish before the opening. Nothing else that the executor
 //! does orders operations of two ranks or of two thread blocks, so nothing else is written out.
 
@@ -269,6 +271,11 @@ impl<'p> Writer<'p> {
                 }
             }
         }
+        op.kind = match op.kind {
+            OpKind::RelaxedSignal => OpKind::Signal,
+            OpKind::RelaxedWait => OpKind::Wait,
+            kind => kind,
+        };
         ops.push(op);
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 mod devices;
 mod faults;
+mod kernel;
 mod random;
 
 use super::*;

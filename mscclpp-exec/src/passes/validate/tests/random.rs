@@ -59,17 +59,18 @@ impl Generator {
         let mut generator = Self { random, plan, node, blocks, rank: 0, block: 0, ops: Vec::new() };
         // What is left out on one side is left out on the other too, or nothing could be accepted.
         let missing: Vec<u64> = (0..3).map(|_| generator.random.below(40)).collect();
+        let relaxed: Vec<bool> = [2, 8, 4].map(|of| generator.random.below(of) == 0).into();
         let middle = generator.random.below(2) == 0;
         for rank in 0..ranks {
             for block in 0..blocks {
                 (generator.rank, generator.block) = (rank, block);
-                generator.handshake(missing[0], 0);
+                generator.handshake(missing[0], 0, relaxed[0]);
                 generator.body(0);
                 if middle {
-                    generator.handshake(missing[1], 1);
+                    generator.handshake(missing[1], 1, relaxed[1]);
                     generator.body(1);
                 }
-                generator.handshake(missing[2], 2);
+                generator.handshake(missing[2], 2, relaxed[2]);
                 let ops = std::mem::take(&mut generator.ops);
                 generator.plan.ranks[rank as usize].blocks[block as usize].ops = ops;
             }
@@ -90,7 +91,7 @@ impl Generator {
     }
 
     /// Signals to all peers, then waits for all; without one pair of ranks if `missing` is one's number.
-    fn handshake(&mut self, missing: u64, phase: u32) {
+    fn handshake(&mut self, missing: u64, phase: u32, is_relaxed: bool) {
         let ranks = self.plan.ranks.len() as u32;
         let rank = self.rank;
         let keeps = |peer: &u32| u64::from(rank.min(*peer) * 4 + rank.max(*peer)) != missing;
@@ -98,9 +99,10 @@ impl Generator {
         if phase > 0 {
             self.ops.push(nop());
         }
-        for kind in [OpKind::Signal, OpKind::Wait] {
+        for (kind, relaxed) in [(OpKind::Signal, OpKind::RelaxedSignal), (OpKind::Wait, OpKind::RelaxedWait)] {
             for &peer in &peers {
                 let (channel, number) = self.channel(peer);
+                let kind = if is_relaxed && channel == ChannelKind::Memory { relaxed } else { kind };
                 self.ops.push(sync(kind, Some(channel), number));
             }
         }
