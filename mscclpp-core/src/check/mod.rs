@@ -170,6 +170,8 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 /// About linear in the ranges that operations touch, loops run a few times over; of a plan that is a smaller one several
 /// times over, in those of the smaller one, and where all ranks do the same, in those of some. What agents know of each other
 /// spreads with packets, and most of it is kept once for all, so that only large packet plans over many ranks take more.
+/// A plan whose thread-block groups cut chunks into unequal slices runs once more for every way in which these meet: a few times,
+/// or, with packets and groups of dozens of members that differ, some dozens.
 ///
 /// # Panics
 /// Never, whatever the plan says.
