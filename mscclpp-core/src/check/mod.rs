@@ -216,8 +216,8 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 ///
 /// # Cost
 /// Let a *piece* be what remains of the buffers where all ranges are cut that operations touch, and an *access* an
-/// operation's reading or writing of one piece, in each iteration of its loop that is looked at: one, and once more two for every rate of loops. Ranges that begin and end
-/// alike make few pieces; n operations on n nested ranges make n² accesses.
+/// operation's reading or writing of one piece, in each iteration of its loop that is looked at: one, and once more two for
+/// every rate of loops. Ranges that begin and end alike make few pieces; n operations on n nested ranges make n² accesses.
 ///
 /// * Time is about linear in operations, ids of channels and semaphores, and accesses; up to three times that, where it
 ///   turns out that several thread blocks use a channel or semaphore in no order.
@@ -226,6 +226,9 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 ///   what it has heard from packets since the last one, at most once per operation and length of a range.
 /// * Memory is 20 bytes per access, and some hundred bytes per operation. Plans of more than 2²⁶ accesses are refused.
 /// * A finding takes time in proportion to the plan, and at most a hundred of one rule are kept.
+///
+/// A plan whose thread-block groups cut chunks into unequal slices runs once more for every way in which these meet: a few times,
+/// or, with packets and groups of dozens of members that differ, some dozens.
 ///
 /// Of a plan that is a smaller one several times over, the smaller one is looked at, and where all ranks do the same, some
 /// of them. `benches/hostile` measures plans that are made to take long.
