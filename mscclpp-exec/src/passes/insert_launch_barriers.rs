@@ -1,13 +1,30 @@
-//! Where devices meet: at the beginning and at the end of every launch.
+//! Inserts launch barriers: operations with which the devices of a node synchronize at the beginning and the end of every launch.
 //!
 //! On one device a launch is one kernel: all ranks begin together, and the next launch begins when all have finished. On several
-//! devices each runs a kernel of its own, so the same is brought about by operations around those of the plan. They are
-//! ordinary signals, waits and barriers, which advance on the device like all others. So no device touches memory of another
-//! one before that one has begun the launch, nor after its kernel has finished: for every plan, wrong ones included, and
-//! also where launches of different sizes or plans follow one another.
+//! devices each runs a kernel of its own, so the same is brought about by operations around those of the plan: signals and waits
+//! between the first thread blocks of the devices, and a barrier of each device's thread blocks. They advance on the device like all
+//! others, with release and acquire.
 //!
-//! Devices of different nodes do not meet: that would take the network's time twice in every launch. There the proxy sees to
-//! the same, as all that comes from another node comes through it: the device signals to it where a launch begins and ends.
+//! # Why it is sound
+//!
+//! *The plan's operations* stay as they are, between what is added: channels and barriers that are added have numbers of their
+//! own, and are appended to the tables.
+//!
+//! *Order.* At the beginning, the first thread block of a device signals and waits before it comes to the device's barrier, so
+//! every thread block of every device comes after the beginning of all devices of its node. At the end, all thread blocks come to
+//! the barrier before the first one signals, and that one ends after the signals of all devices. So no device accesses memory of another one
+//! before that one has begun the launch, nor after its kernel has finished: for every plan, wrong ones included, and also where
+//! launches of different sizes or plans follow one another. This is what plans rely on of which the checker says that they
+//! [cannot start or end](mscclpp_core::check::LaunchBoundaries) without a launch barrier. It is added to all plans.
+//!
+//! *Progress.* Every device of a node signals all others before it waits for any, and all thread blocks of a launch are resident.
+//!
+//! Devices of different nodes do not synchronize: that would take the network's time twice in every launch. There the proxy does
+//! the same, as all that comes from another node comes through it: the device signals to it where a launch begins, first of all, and
+//! where it ends, last of all.
+//!
+//! The validator proves the order twice: with the plan's operations, and with accesses of every thread block to every rank of its
+//! node in their place.
 
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::vocab::ChannelKind;
@@ -28,7 +45,7 @@ pub(crate) struct Placement<'a> {
 /// ranks have to do with other nodes.
 pub(crate) type Marks = Vec<Option<[u32; 2]>>;
 
-/// Puts the meetings around a program's operations.
+/// Inserts the launch barriers of a plan.
 pub(crate) fn insert_launch_barriers(program: &mut Program, placement: &Placement<'_>) -> Marks {
     let Placement { device_of, node_of, far } = *placement;
     add_proxies(program, far);
