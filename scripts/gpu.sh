@@ -1,17 +1,35 @@
 #!/usr/bin/env bash
-# Everything that only a CUDA device can show, with a log of each part.
+# Everything that only a CUDA device can show, part by part, with a log.
 #
-# Usage: scripts/gpu.sh [PART...]          builds, then runs these parts; all by default
+# Usage: scripts/gpu.sh [PART...]          builds, then runs these parts in this order; all but `bench` by default
 #        scripts/gpu.sh build DIR          builds, and puts the programs and this script into DIR, for a machine without Rust
 #        DIR/gpu.sh [PART...]              runs them there
 #
-#   suite       every test of the executor on the device: plans, types, graphs (10 000 replays between eager launches), stalls
-#   memcheck    the same on small messages, under compute-sanitizer
-#   racecheck   some of it, on small messages, under compute-sanitizer
-#   rows        everything that is promised for one device, and whether it is reached
-#   bench       `mscclpp bench` of all collectives on 2, 4 and 8 virtual ranks
+#   smoke            whether the programs run here at all, and a few launches of each kind
+#   suite            all tests of the executor on the device; or some: plans bits graphs stalls streams specialised native worlds
+#   processes        2 and 4 processes on the device: memory by handles, by descriptors, and as ranks of two hosts
+#   rows[:B1,B2[:A]] what is promised for one device, and whether it is reached; some rows, in this order, with algorithms A alone
+#                    where there is a choice (names with commas between them)
+#   bench            `mscclpp bench` of all collectives on 2, 4 and 8 virtual ranks
+#   planted          bugs that the sanitizers must find
+#   memcheck[:FILTER], racecheck[:FILTER]
+#                    the tests whose names contain FILTER on small messages under compute-sanitizer; by default all plans, for memcheck
+#                    also specialised kernels, kernels of users, all types and lengths
 #
-# LOGS: where logs go (gpu-logs). MSCCLPP_NVRTC: what compiles at run time, if it is neither beside a toolkit nor in python3's packages.
+# BUDGET: seconds for all parts together; a part gets what is left of them, and at most its own limit. LIMIT: seconds for each part
+# instead of these. LOGS or OUT: where logs go (gpu-logs), one for each call. MSCCLPP_NVRTC: what compiles at run time, if it is
+# neither beside a toolkit nor in python3's packages.
+#
+# Half an hour with one H200, in four calls of ten minutes. Before, where there is Rust: `scripts/gpu.sh build target/gpu`, which is
+# under 64 MB. That folder, which git ignores, is all that has to be carried to the machine each time.
+#
+#   BUDGET=570 target/gpu/gpu.sh smoke streams worlds stalls native graphs processes bits specialised plans
+#   BUDGET=570 target/gpu/gpu.sh rows:b1,b6,b7,b8,b11,b4,b5
+#   BUDGET=570 target/gpu/gpu.sh rows:b9 rows:b2,b3:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct rows:b12,b10
+#   BUDGET=570 target/gpu/gpu.sh planted memcheck racecheck
+#
+# Each row's log begins with what the device can do at best: L, the launch of an empty kernel; G, the same in a graph; F, a flag
+# through the L2 cache; C, a copy.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
@@ -19,20 +37,17 @@ build() { # DIR
     local dir=$1
     mkdir -p "$dir"
     # Executables by their target's name, as cargo tells them.
-    cargo build --release --manifest-path "$here/../Cargo.toml" -p mscclpp-cli -p mscclpp-kernels --bins --tests --benches \
-        --message-format json-render-diagnostics | awk -F'"' '/"executable":"/ {
+    cargo build --release --manifest-path "$here/../Cargo.toml" -p mscclpp-cli -p mscclpp-kernels --bin mscclpp --test device \
+        --bench cuda --message-format json-render-diagnostics | awk -F'"' '/"executable":"/ {
             name = executable = ""
             for (i = 1; i < NF; ++i) {
                 if ($i == "name" && name == "") name = $(i + 2)
                 if ($i == "executable") executable = $(i + 2)
             }
             if (name ~ /^(device|cuda|mscclpp)$/ && executable != "") print name, executable }' |
-        while read -r name executable; do
-            case "$name:$executable" in
-                device:*|cuda:*|mscclpp:*/release/mscclpp) install -s "$executable" "$dir/$name" ;;
-            esac
-        done
+        while read -r name executable; do install -s "$executable" "$dir/$name"; done
     cp "$here/gpu.sh" "$dir/"
+    du -ch "$dir"/* | sed 's/^/  /'
 }
 
 if [ "${1:-}" = build ]; then
@@ -40,15 +55,28 @@ if [ "${1:-}" = build ]; then
     exit
 fi
 
+[ $# -gt 0 ] || set -- smoke suite processes rows planted memcheck racecheck
+for wanted; do
+    case ${wanted%%:*} in
+        smoke | suite | plans | bits | graphs | stalls | streams | specialised | native | worlds | processes) ;;
+        rows | bench | planted | memcheck | racecheck) ;;
+        *)
+            echo "expected a part, found $wanted: see the head of $0" >&2
+            exit 2
+            ;;
+    esac
+done
+
 if [ -x "$here/device" ]; then
     programs=$here
 else
     programs=${CARGO_TARGET_DIR:-$here/../target}/gpu
     build "$programs"
 fi
-logs=${LOGS:-gpu-logs}
+logs=${LOGS:-${OUT:-gpu-logs}}
 mkdir -p "$logs"
-logs=$(cd "$logs" && pwd)
+log=$(cd "$logs" && pwd)/gpu-$(date -u +%H%M%S).log
+PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
 
 # Toolkits keep it in one of these places, Python's wheels in the others.
 if [ -z "${MSCCLPP_NVRTC:-}" ]; then
@@ -62,47 +90,138 @@ if [ -z "${MSCCLPP_NVRTC:-}" ]; then
     done
 fi
 
+# What it finds absent is no reason to stop.
+doctor=$("$programs/mscclpp" doctor 2>&1) || true
 {
     date -u +%F
-    command -v nvidia-smi >/dev/null && nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-    "$programs/mscclpp" doctor | grep CUDA
-} | tee "$logs/machine"
-if ! grep -q '^CUDA driver *ok' "$logs/machine"; then
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo "no nvidia-smi"
+    echo "NVRTC: ${MSCCLPP_NVRTC:-as the loader finds it}"
+    printf '%s\n' "$doctor" | grep CUDA || printf '%s\n' "$doctor"
+} | tee "$log"
+if ! grep -q '^CUDA driver *ok' <<<"$doctor"; then
     echo "skipped: there is no device"
     exit
 fi
 
 failed=()
-part() { # NAME COMMAND...
-    local name=$1
-    shift
-    printf '\n== %s: %s\n' "$name" "$*"
-    "$@" 2>&1 | tee "$logs/$name" | tail -n "${TAIL:-15}" || failed+=("$name")
+part_end=0
+
+# Runs a command in what is left of a part's time.
+limited() {
+    local left=$((part_end - SECONDS))
+    timeout --kill-after 5 "$((left > 1 ? left : 1))" "$@"
 }
 
-sanitizer() { # TOOL FILTER
-    command -v compute-sanitizer >/dev/null || { echo "skipped: no compute-sanitizer"; return; }
-    MSCCLPP_SMALL=1 compute-sanitizer --tool "$1" --error-exitcode 9 "$programs/device" "$2" --test-threads 1
+part() { # LIMIT NAME COMMAND...
+    local limit=${LIMIT:-$1} name=$2 began=$SECONDS status=0
+    shift 2
+    part_end=$((SECONDS + limit))
+    if [ -n "${BUDGET:-}" ] && [ "$part_end" -gt "$BUDGET" ]; then part_end=$BUDGET; fi
+    if [ $((part_end - SECONDS)) -lt 5 ]; then
+        echo "== $name: skipped, no time is left" | tee -a "$log"
+        failed+=("$name (no time)")
+        return
+    fi
+    printf '\n== %s, at most %s s\n' "$name" "$((part_end - SECONDS))" | tee -a "$log"
+    # The log has all lines; here those are left out that say that a test went well.
+    "$@" 2>&1 | tee -a "$log" | { grep --line-buffered -vE '^(test .*\.\.\. (ok|ignored))?$' || true; } || status=${PIPESTATUS[0]}
+    case $status in
+        0) status="done" ;;
+        124 | 137) status="OUT OF TIME" ;;
+        *) status="FAILED ($status)" ;;
+    esac
+    echo "== $name: $status after $((SECONDS - began)) s" | tee -a "$log"
+    [ "$status" = "done" ] || failed+=("$name")
+}
+
+tests() { # FILTER...
+    local filter status=0
+    for filter; do limited "$programs/device" "$filter" --test-threads 1 || status=$?; done
+    return "$status"
+}
+
+smoke() {
+    local status=0
+    echo "$("$programs/device" cuda:: --list 2>/dev/null | grep -c ': test$') tests for a device"
+    limited "$programs/mscclpp" run allreduce_packets --ranks 8 --size 64K --backend cuda || status=$?
+    limited "$programs/mscclpp" run allreduce_all_pairs --ranks 8 --size "${SMOKE_SIZE:-64M}" --iters 2 --backend cuda || status=$?
+    limited "$programs/mscclpp" run allreduce_ring_ports --ranks 4 --size 64K --backend cuda || status=$?
+    limited "$programs/mscclpp" bench all_reduce --backend cuda --virtual-ranks 8 --begin 1K --end 1K --iters 10 || status=$?
+    MSCCLPP_SMALL=1 tests cuda::specialised || status=$?
+    return "$status"
+}
+
+rows() { # ROWS ALGORITHMS
+    local rows=${1//,/ }
+    # shellcheck disable=SC2086
+    limited "$programs/cuda" ${REHEARSE:+rehearse} ${rows:-rows} ${2:+only:$2}
 }
 
 bench() {
-    local collective
+    local collective status=0
     for collective in all_reduce all_gather reduce_scatter all_to_all broadcast reduce; do
-        "$programs/mscclpp" bench "$collective" --backend cuda --virtual-ranks 2,4,8
+        limited "$programs/mscclpp" bench "$collective" --backend cuda --virtual-ranks 2,4,8 || status=$?
     done
+    return "$status"
 }
 
-for wanted in "${@:-all}"; do
-    known=
-    is() { [ "$wanted" = "$1" ] || [ "$wanted" = all ]; }
-    if is suite; then known=1; part suite "$programs/device" cuda:: --test-threads 1; fi
-    if is memcheck; then known=1; part memcheck sanitizer memcheck cuda::; fi
-    if is racecheck; then known=1; part racecheck sanitizer racecheck cuda::plans::allreduce; fi
-    if is rows; then known=1; TAIL=40 part rows "$programs/cuda" rows; fi
-    if is bench; then known=1; TAIL=80 part bench bench; fi
-    [ -n "$known" ] || { echo "expected suite, memcheck, racecheck, rows, bench or build, found $wanted" >&2; exit 2; }
+under() { # TOOL TEST-ARGUMENT...
+    local tool=$1 options=(--error-exitcode 9 --print-limit 20)
+    shift
+    # Calls that fail are tried on purpose.
+    if [ "$tool" = memcheck ]; then options+=(--report-api-errors no); fi
+    MSCCLPP_SMALL=1 limited compute-sanitizer --tool "$tool" "${options[@]}" "$programs/device" "$@" --test-threads 1
+}
+
+sanitizer() { # TOOL FILTER...
+    local tool=$1 filter status=0
+    shift
+    command -v compute-sanitizer >/dev/null || { echo "skipped: no compute-sanitizer"; return; }
+    for filter; do under "$tool" "$filter" || status=$?; done
+    return "$status"
+}
+
+planted() {
+    local tool bug status result=0
+    command -v compute-sanitizer >/dev/null || { echo "skipped: no compute-sanitizer"; return; }
+    while read -r tool bug; do
+        status=0
+        under "$tool" "planted::$bug" --ignored --exact </dev/null || status=$?
+        if [ "$status" = 9 ]; then
+            echo "$tool finds $bug"
+        else
+            echo "$tool does NOT find $bug: exit code $status"
+            result=1
+        fi
+    done <<<$'memcheck out_of_bounds\nracecheck unordered'
+    return "$result"
+}
+
+for wanted; do
+    IFS=: read -r name first second <<<"$wanted:"
+    second=${second%:}
+    # A filter may have colons.
+    rest=${wanted#*:}
+    case $name in
+        smoke) part 120 smoke smoke ;;
+        suite) part 600 suite tests cuda:: ;;
+        plans | bits | graphs | stalls | streams | specialised | native | worlds) part 200 "$name" tests "cuda::$name::" ;;
+        processes) part 150 processes tests cuda::processes:: ;;
+        rows) part 570 "$wanted" rows "$first" "$second" ;;
+        bench) part 570 bench bench ;;
+        planted) part 60 planted planted ;;
+        memcheck | racecheck)
+            if [ "$name" != "$wanted" ]; then
+                part 570 "$wanted" sanitizer "$name" "$rest"
+            elif [ "$name" = memcheck ]; then
+                part 300 memcheck sanitizer memcheck cuda::plans:: cuda::specialised:: cuda::native:: cuda::bits::
+            else
+                part 570 racecheck sanitizer racecheck cuda::plans::
+            fi
+            ;;
+    esac
 done
-printf '\nlogs: %s\n' "$logs"
+printf '\nlog: %s\n' "$log"
 if [ "${#failed[@]}" -gt 0 ]; then
     echo "failed: ${failed[*]}"
     exit 1

@@ -14,7 +14,6 @@ use crate::code::{self, Code};
 pub(crate) const DEVICES: usize = 64;
 
 /// A device.
-#[derive(Default)]
 struct Device {
     options: Options,
     /// The first device of its machine, and how many that has; 0: it is alone.
@@ -29,6 +28,22 @@ struct Device {
     stores: bool,
     /// Calls of the function that is to fail and that the simulator does not know.
     calls: u64,
+}
+
+impl Default for Device {
+    /// One of which nobody has set the options. `MSCCLPP_MOCK_OTHERS` stands for [`Options::others`]: other processes take part.
+    fn default() -> Self {
+        let others = std::env::var_os("MSCCLPP_MOCK_OTHERS").is_some();
+        Self {
+            options: Options { others, ..Options::default() },
+            machine: (0, 0),
+            context: None,
+            functions: BTreeMap::new(),
+            peers: BTreeSet::new(),
+            stores: false,
+            calls: 0,
+        }
+    }
 }
 
 /// A kernel.

@@ -9,8 +9,8 @@ use mscclpp_exec::cuda::{Device, Unavailable};
 use mscclpp_kernels::{Options, simulator};
 
 use super::{
-    CACHE, Rig, at, bugs, deadlocks, devices, faults, mock, nodes, processes, rehearsal, suite, switches, tensors,
-    threads, worlds,
+    CACHE, Rig, at, bugs, deadlocks, devices, faults, machines, mock, nodes, planted, processes, rehearsal, suite,
+    switches, tensors, threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -52,6 +52,8 @@ pub(crate) fn all() -> Vec<Trial> {
     }
     let simulated = on_simulator(&seeds).into_iter().map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
     let mut trials = suite::on_device(&device, first);
+    trials.extend(processes::on_device(&device));
+    trials.extend(planted::tests(&device));
     trials.extend(simulated);
     trials.extend(on_mock(&mock, mock_seeds));
     trials.extend(threads::tests(no_simulator.as_ref()));
@@ -76,7 +78,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         bugs::tests(),
         devices::tests(seeds.clone()),
         tensors::tests(),
-        worlds::on_simulator(),
+        machines::tests(),
         rehearsal::tests(),
         deadlocks::tests(seeds.clone()),
         processes::tests(seeds.clone()),

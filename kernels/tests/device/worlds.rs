@@ -1,10 +1,9 @@
-//! Buffers, streams and events belong to the world or the device that they were made for: safe functions refuse all others.
+//! Buffers belong to the world that they were made for: safe functions refuse those of another one.
 
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::Failed;
 use mscclpp_core::diag::Code;
 use mscclpp_exec::cuda::{self, Device, World, time};
 use mscclpp_exec::{DataType, Error, Message};
-use mscclpp_kernels::{Options, simulator};
 
 use super::bits::shipped;
 use super::{Test, at};
@@ -15,32 +14,15 @@ pub(crate) fn tests() -> Vec<Test> {
     })]
 }
 
-/// With two machines, whose devices have the same number.
-pub(crate) fn on_simulator() -> Vec<Trial> {
-    let devices = || -> Result<[Device; 2], Failed> {
-        let device = || Ok::<_, Failed>(Device::with_driver(simulator(Options::default())?));
-        Ok([device()?, device()?])
-    };
-    vec![
-        Trial::test("worlds::buffers_of_another_device_are_refused", move || {
-            let [own, other] = devices()?;
-            refused(&own, &other)
-        }),
-        Trial::test("worlds::streams_and_events_of_another_device_are_refused", move || {
-            let [own, other] = devices()?;
-            streams(&own, &other)
-        }),
-    ]
-}
-
-/// Two ranks of a world, ready to be launched.
-fn prepared(world: &World) -> Result<(cuda::Run, cuda::Buffers), Failed> {
+/// A run of two ranks, and buffers for it.
+pub(crate) fn prepared(world: &World) -> Result<(cuda::Run, cuda::Buffers), Failed> {
     let run = world.prepare(&shipped("allreduce_all_pairs", 2)?, Message::new(DataType::F32, 100).any_size())?;
     let buffers = run.buffers()?;
     Ok((run, buffers))
 }
 
-fn refused(own: &Device, other: &Device) -> Result<(), Failed> {
+/// That a world of one device takes no buffers of a world of another one, and its own afterwards.
+pub(crate) fn refused(own: &Device, other: &Device) -> Result<(), Failed> {
     let (own, other) = (World::new(own, 2), World::new(other, 2));
     let ((mut run, mut buffers), (theirs, mut foreign)) = (prepared(&own)?, prepared(&other)?);
     let stream = own.stream()?;
@@ -71,21 +53,4 @@ fn refused(own: &Device, other: &Device) -> Result<(), Failed> {
     let (_, mut equal) = prepared(&own)?;
     run.launch_buffers(&mut equal, &stream)?;
     Ok(run.synchronize(&stream)?)
-}
-
-fn streams(own: &Device, other: &Device) -> Result<(), Failed> {
-    let (mut run, mut buffers) = prepared(&World::new(own, 2))?;
-    let (stream, foreign) = (own.stream()?, other.stream()?);
-    match run.launch_buffers(&mut buffers, &foreign) {
-        Err(Error::NoStream { .. }) => {}
-        other => return Err(format!("a stream of another device: {other:?}").into()),
-    }
-    match stream.event()?.microseconds_since(&foreign.event()?) {
-        Err(Error::NoStream { .. }) => {}
-        other => return Err(format!("an event of another device: {other:?}").into()),
-    }
-    match World::across(&[own.clone(), other.clone()], cuda::Options::default()) {
-        Err(Error::NoPeerAccess { .. }) => Ok(()),
-        other => Err(format!("a world of devices of two machines: {other:?}").into()),
-    }
 }

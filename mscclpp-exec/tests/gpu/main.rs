@@ -23,6 +23,8 @@ mod streams;
 #[allow(dead_code, reason = "some of what it says of tests only the simulator's ask")]
 #[path = "../../../kernels/tests/device/suite.rs"]
 mod suite;
+#[path = "../../../kernels/tests/device/worlds.rs"]
+mod worlds;
 
 use std::process::ExitCode;
 

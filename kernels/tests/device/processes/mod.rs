@@ -11,7 +11,7 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_exec::algorithms::{self, Placement, Shipped};
-use mscclpp_exec::cuda::{self, Device, DeviceBuffer, DeviceSlice, World};
+use mscclpp_exec::cuda::{self, Device, DeviceBuffer, DeviceSlice, Unavailable, World};
 use mscclpp_exec::{DataType, Error, Message};
 use mscclpp_kernels::Options;
 
@@ -107,13 +107,25 @@ fn freed_memory_is_noticed(seed: u64) -> Result<(), Failed> {
     })
 }
 
-/// Launches of an all-gather on memory that comes and goes, some of it made to be shared.
+/// Launches of an all-gather on memory that comes and goes, every second time on such that is made to be shared.
 pub(crate) fn files_and_handles(world: &World, device: &Device, rank: u32, name: &str) -> Result<(), Failed> {
+    allgathers(world, device, rank, name, |round| round % 2 == 1)
+}
+
+/// The same; `is_shared` decides by the round whether memory is made to be shared.
+pub(crate) fn allgathers(
+    world: &World,
+    device: &Device,
+    rank: u32,
+    name: &str,
+    is_shared: fn(u8) -> bool,
+) -> Result<(), Failed> {
+    let ranks = world.num_ranks();
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-    let mut spec = algorithm.spec(2, 2);
+    let mut spec = algorithm.spec(ranks, ranks);
     spec.collective.in_place = false;
     let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
-    let message = Message::new(DataType::U8, 64);
+    let message = Message::new(DataType::U8, 32 * u64::from(ranks));
     let mut run = world.prepare(&plan, message)?;
     let stream = world.stream()?;
     let whole = run.buffers()?;
@@ -121,8 +133,7 @@ pub(crate) fn files_and_handles(world: &World, device: &Device, rank: u32, name:
     for round in 0..4_u8 {
         let bytes = input + output + 16;
         // Memory that others know by a handle, and such that they get as a file.
-        let shared = round % 2 == 1;
-        let mut memory = if shared { world.alloc(rank, bytes)? } else { DeviceBuffer::new(device, bytes)? };
+        let mut memory = if is_shared(round) { world.alloc(rank, bytes)? } else { DeviceBuffer::new(device, bytes)? };
         let value = 16 * round + rank as u8 + 1;
         memory.write(&vec![value; (input + output + 16) as usize])?;
         // The second time nothing is sent but where they lie.
@@ -136,10 +147,10 @@ pub(crate) fn files_and_handles(world: &World, device: &Device, rank: u32, name:
         }
         let mut found = vec![0; (input + output + 16) as usize];
         memory.read(&mut found)?;
-        let (at, half) = ((input + 16) as usize, output as usize / 2);
-        for peer in 0..2 {
+        let (at, each) = ((input + 16) as usize, output as usize / ranks as usize);
+        for peer in 0..ranks as usize {
             let expected = 16 * round + peer as u8 + 1;
-            let part = &found[at + peer * half..][..half];
+            let part = &found[at + peer * each..][..each];
             if part.iter().any(|&byte| byte != expected) {
                 return Err(format!("round {round}, part {peer}: {part:x?}").into());
             }
@@ -248,4 +259,19 @@ fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
 /// Processes of the system, each with a rank.
 pub(crate) fn of_the_system(seed: u64, driver: &str) -> Result<(), Failed> {
     Job::start("processes", driver, seed, 2, 2)?.succeed()
+}
+
+/// Processes on the one real device: their memory goes to others by handles or by descriptors; or half of them are told to be on
+/// another host. They take turns on the device, so a
+/// launch takes milliseconds.
+pub(crate) fn on_device(device: &Result<Device, Unavailable>) -> Vec<Trial> {
+    let roles = ["handles", "descriptors", "hosts"];
+    let trial = |(ranks, role): (u32, &'static str)| {
+        let per_node = if role == "hosts" { ranks / 2 } else { ranks };
+        Trial::test(format!("cuda::processes::{role}_of_{ranks}"), move || {
+            Job::start(role, "cuda", 1, ranks, per_node)?.succeed()
+        })
+        .with_ignored_flag(device.is_err())
+    };
+    [2, 4].into_iter().flat_map(|ranks| roles.map(|role| (ranks, role))).map(trial).collect()
 }

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use libtest_mimic::Failed;
+use mscclpp_core::plan::Plan;
 use mscclpp_exec::bootstrap::Bootstrap;
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, World};
-use mscclpp_exec::{DataType, Message};
+use mscclpp_exec::{DataType, Message, algorithms};
 use mscclpp_kernels::{Options, simulator};
 
-use super::{Work, files_and_handles, machine_options};
+use super::{Work, allgathers, files_and_handles, machine_options};
 use crate::bits::shipped;
 use crate::{CACHE, mock, nodes};
 
@@ -31,6 +32,7 @@ impl Player {
     /// A device of its own, and what it depends on.
     pub(crate) fn device(&self, options: Options) -> Result<(Device, Option<mock::Mock>), Failed> {
         Ok(match self.driver.as_str() {
+            "cuda" => (Device::new(0)?, None),
             "mock" => {
                 let rig = mock::driver()?.devices(options, 1)?;
                 (rig.devices[0].clone(), Some(rig))
@@ -51,7 +53,13 @@ pub(crate) fn rank() -> Option<Result<(), Failed>> {
     let work = || -> Result<(), Failed> {
         let [role, driver, seed] = what.split(' ').collect::<Vec<_>>().try_into().map_err(|_| "no role")?;
         let player = Player { group: Arc::new(Bootstrap::from_env()?), driver: driver.to_owned(), seed: seed.parse()? };
-        if role == "processes" { beside_one_another(&player) } else { nodes::play(role, &player) }
+        match role {
+            "processes" => beside_one_another(&player),
+            "handles" => on_one_device(&player, |_| false),
+            "descriptors" => on_one_device(&player, |_| true),
+            "hosts" => between_hosts(&player),
+            _ => nodes::play(role, &player),
+        }
     };
     Some(work())
 }
@@ -72,6 +80,39 @@ fn beside_one_another(player: &Player) -> Result<(), Failed> {
         let buffers = run.buffers()?;
         let by_multicast = buffers.switches().iter().all(|switch| switch.path.is_ok());
         assert_eq!(by_multicast, device.is_nvls_supported(), "{:?}", buffers.switches());
+    }
+    Ok(())
+}
+
+/// Plans of ranks on one device; `is_shared`: whether the memory that they gather is made to be shared.
+fn on_one_device(player: &Player, is_shared: fn(u8) -> bool) -> Result<(), Failed> {
+    let (group, rank) = (&player.group, player.group.rank());
+    let (device, _rig) = player.device(machine_options(player.seed, rank, false))?;
+    let world = World::join(group, &device, cuda::Options::default())?;
+    allgathers(&world, &device, rank, "allgather_all_pairs", is_shared)?;
+    for name in OF_PROCESSES {
+        let message = Message::new(DataType::F32, u64::from(world.num_ranks()) * 53).any_size();
+        let work = Work::new(shipped(name, world.num_ranks())?, message, 3)?;
+        work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Plans through port channels, between two hosts and within them.
+fn between_hosts(player: &Player) -> Result<(), Failed> {
+    let (group, rank) = (&player.group, player.group.rank());
+    let (device, _rig) = player.device(machine_options(player.seed, rank, false))?;
+    let world = World::join(group, &device, cuda::Options::default())?;
+    let (ranks, per_node) = (world.num_ranks(), world.num_ranks() / 2);
+    for name in ["allreduce_ring_ports", "allgather_ring_ports", "alltoall_ports", "allreduce_hierarchical"] {
+        let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+        if !algorithm.supports(ranks, per_node) {
+            continue;
+        }
+        let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, per_node), &algorithm.arguments([])?)?);
+        let message = Message::new(DataType::F32, u64::from(ranks) * 5003).any_size();
+        let work = Work::new(plan, message, 3)?;
+        work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(())
 }
