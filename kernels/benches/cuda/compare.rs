@@ -4,7 +4,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{Prepare, Stream};
 use mscclpp_exec::select::Request;
 
-use crate::bench::Bench;
+use crate::bench::{Bench, is_of_memory};
 use crate::hand_written::HandWritten;
 use crate::measure::{Outcome, mean, microseconds};
 
@@ -49,7 +49,12 @@ pub(crate) fn lines<'a>(bench: &'a Bench<'_>) -> Outcome<Option<&'a [Line]>> {
     let mut all = Vec::new();
     for (kernel, name, sizes) in ALGORITHMS {
         for &bytes in bench.sizes(sizes) {
-            all.push(line(bench, kernel, name, bytes)?);
+            match line(bench, kernel, name, bytes) {
+                Err(error) if error.downcast_ref().is_some_and(is_of_memory) => {
+                    bench.say(format_args!("{name:<28} {bytes:>11} skipped: {error}"));
+                }
+                line => all.push(line?),
+            }
         }
     }
     Ok(Some(bench.compared.get_or_init(|| all)))

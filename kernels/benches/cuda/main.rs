@@ -3,7 +3,8 @@
 //! | `cargo bench -p mscclpp-kernels -- …` | measures |
 //! |---|---|
 //! | `rows` | everything that is promised for one device, and says of each whether it is reached |
-//! | `b1` … `b11` | some of that, in one run |
+//! | `b1` … `b12` | some of that, in one run and in this order |
+//! | `… only:NAME,NAME` | rows with these algorithms alone where there is a choice |
 //! | `collectives` | time of a launch in a graph, eager and on the host, and bytes per second |
 //! | `compare` | the interpreter and the kernel written for the plan beside one written by hand |
 //! | `calls` | what calls cost the host: the first one, one of another size, one like the last |
@@ -46,6 +47,10 @@ fn main() -> Outcome<()> {
     if bench.rehearsal {
         arguments.remove(0);
     }
+    if let Some(names) = arguments.last().and_then(|last| last.strip_prefix("only:")) {
+        bench.only = names.split(',').map(str::to_owned).collect();
+        arguments.pop();
+    }
     let is_row = |name: &&str| ROWS.iter().any(|(row, ..)| row == name);
     match arguments[..] {
         ["collectives"] => collectives(&bench),
@@ -55,7 +60,7 @@ fn main() -> Outcome<()> {
         ref some if some.iter().all(is_row) => rows::run(&bench, some).map(drop),
         [plan, ranks, bytes] => line(&bench, plan, ranks.parse()?, bytes.parse()?),
         _ => {
-            Err("expected `rows`, `b1` to `b11`, `collectives`, `compare`, `calls`, or a plan, ranks and bytes".into())
+            Err("expected `rows`, `b1` to `b12`, `collectives`, `compare`, `calls`, or a plan, ranks and bytes".into())
         }
     }
 }

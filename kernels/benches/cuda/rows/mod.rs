@@ -5,7 +5,10 @@ mod bandwidth;
 mod calls;
 mod latency;
 mod peers;
+mod races;
 mod stalls;
+
+use std::fmt;
 
 use crate::baselines::{self, Baselines};
 use crate::bench::Bench;
@@ -24,8 +27,7 @@ pub(crate) struct Verdict {
 /// A promise: its number, what it is about, and how it is measured. `None`: it cannot be, and it was said why.
 type Row = (&'static str, &'static str, fn(&Bench<'_>, Option<&Baselines>) -> Outcome<Option<Verdict>>);
 
-/// All but the last one: that is `scripts/gpu.sh sanitizer`.
-pub(crate) const ROWS: [Row; 11] = [
+pub(crate) const ROWS: [Row; 12] = [
     ("b1", "all-reduce of 1 to 8 KiB, 8 ranks", latency::b1),
     ("b2", "all-reduce of 64 MiB and 1 GiB, 8 ranks", bandwidth::b2),
     ("b3", "all-gather, reduce-scatter, all-to-all of 256 MiB, 4 and 8 ranks", bandwidth::b3),
@@ -37,26 +39,49 @@ pub(crate) const ROWS: [Row; 11] = [
     ("b9", "PyTorch on the same buffers, 8 ranks, 256 MiB", peers::b9),
     ("b10", "thread blocks for 90 % of the bandwidth bound", bandwidth::b10),
     ("b11", "how soon a stuck wait is reported", stalls::b11),
+    ("b12", "races that the checker finds, on the device", races::b12),
 ];
 
-/// Measures some rows, given by their numbers, in one run. Returns those of which there is a verdict.
+/// Measures some rows in this order, given by their numbers, in one run. Each verdict is printed when it is known, and once more
+/// below all rows; an error ends its row only. Returns the rows of which there is a verdict.
+///
+/// # Errors
+/// The first error of a row, after the last row; those of the baselines.
 pub(crate) fn run(bench: &Bench<'_>, wanted: &[&str]) -> Outcome<Vec<&'static str>> {
     let baselines = baselines::or_reason(baselines::measure(bench))?;
     match &baselines {
         Ok(baselines) => bench.say(format_args!("{baselines}")),
         Err(reason) => bench.say(format_args!("without what the device can do at best: {reason}")),
     }
-    let mut verdicts = Vec::new();
-    for (number, what, measure) in ROWS.iter().filter(|(number, ..)| wanted.contains(number)) {
+    let (mut verdicts, mut failed) = (Vec::new(), None);
+    for (number, what, measure) in wanted.iter().filter_map(|wanted| ROWS.iter().find(|(row, ..)| row == wanted)) {
         bench.say(format_args!("\n{} {what}", number.to_uppercase()));
-        verdicts.extend(measure(bench, baselines.as_ref().ok())?);
+        match measure(bench, baselines.as_ref().ok()) {
+            Ok(Some(verdict)) => {
+                bench.say(&verdict);
+                verdicts.push(verdict);
+            }
+            Ok(None) => bench.say(format_args!("{}: no verdict", number.to_uppercase())),
+            Err(error) => {
+                bench.say(format_args!("{} FAILED: {error}", number.to_uppercase()));
+                failed.get_or_insert(error);
+            }
+        }
     }
     bench.say(format_args!("\n{:<5} {:<9} {:<9} measured; must; aimed at", "row", "must", "aimed at"));
-    for Verdict { row, measured, must, bold } in &verdicts {
-        let said = |is: bool| if is { "reached" } else { "MISSED" };
-        bench.say(format_args!("{row:<5} {:<9} {:<9} {measured}; {}; {}", said(must.1), said(bold.1), must.0, bold.0));
+    verdicts.iter().for_each(|verdict| bench.say(verdict));
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(verdicts.iter().map(|verdict| verdict.row).collect()),
     }
-    Ok(verdicts.iter().map(|verdict| verdict.row).collect())
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { row, measured, must, bold } = self;
+        let said = |is: bool| if is { "reached" } else { "MISSED" };
+        write!(f, "{row:<5} {:<9} {:<9} {measured}; {}; {}", said(must.1), said(bold.1), must.0, bold.0)
+    }
 }
 
 /// Bytes for people.
