@@ -30,7 +30,7 @@ pub(super) struct Family {
 /// What a run notes about the other members of its family, by what it does there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// A counter from which something is taken was above 0.
+    /// A counter had what is taken from it.
     Take,
     /// A loop that is left has no iterations left, so that it had each one that it began.
     Leave,
@@ -172,19 +172,19 @@ impl<'a> Run<'a> {
             *steps = steps.checked_sub(1)?;
             let mut next = self.positions[number] + 1;
             match action {
-                Action::Raise(counter) => {
-                    self.counters[counter as usize].now += 1;
-                    self.cycle.change(counter, 1);
+                Action::Raise(counter, n) => {
+                    self.counters[counter as usize].now += i128::from(n);
+                    self.cycle.change(counter, n.into());
                     self.ready.extend(self.waiting[counter as usize].drain(..));
                 }
-                Action::Lower(counter) => {
-                    if self.counters[counter as usize].now < 1 {
+                Action::Lower(counter, n) => {
+                    if self.counters[counter as usize].now < n.into() {
                         self.waiting[counter as usize].push(block);
                         return Some(());
                     }
-                    self.counters[counter as usize].now -= 1;
+                    self.counters[counter as usize].now -= i128::from(n);
                     self.require(Condition::Take, self.counters[counter as usize]);
-                    self.cycle.change(counter, -1);
+                    self.cycle.change(counter, -i128::from(n));
                 }
                 Action::Arrive(barrier) => {
                     let arrived = &mut self.arrived[barrier as usize];
@@ -295,6 +295,8 @@ impl<'a> Run<'a> {
             let (change, low) = self.cycle.changes[counter];
             let old = self.counters[counter];
             self.counters[counter] = old.plus(copies, change);
+            // Who needs more than one may have enough now.
+            self.ready.extend(self.waiting[counter].drain(..));
             let Some(low) = low else { continue };
             // The lowest that it gets: in the last repetition if the cycle lowers it, else in the first one.
             let before = if change < 0 { self.counters[counter].less(change) } else { old };

@@ -103,7 +103,7 @@ pub(super) fn links(view: View) -> Result<Links, Obstacle> {
             let before = links.before.entry(read.by).or_default();
             match (read.windows, write.windows) {
                 (Some(one), Some(other)) if one == other && read.is_cut_as(write) => {
-                    before.push(Action::Lower(links.windows));
+                    before.push(Action::Lower(links.windows, 1));
                     links.after.entry(write.by).or_default().push(links.windows);
                     links.windows += 1;
                 }

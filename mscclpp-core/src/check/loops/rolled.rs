@@ -34,13 +34,14 @@ pub(in crate::check) struct Block {
     pub(in crate::check) operations: Vec<(u32, Option<u32>)>,
 }
 
-/// What a thread block does, a counter or a barrier at a time.
+/// What a thread block does, a counter or a barrier at a time. What it adds to counters in a row, outside of loops, it adds at
+/// once, and what it takes in a row it takes once all is there: in between it does nothing that anyone could wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::check) enum Action {
-    /// Adds one to a counter.
-    Raise(u32),
-    /// Waits until a counter is above 0, and takes one.
-    Lower(u32),
+    /// Adds so many to a counter.
+    Raise(u32, u32),
+    /// Waits until a counter has so many, and takes them.
+    Lower(u32, u32),
     /// Waits until all thread blocks of a barrier are at it.
     Arrive(u32),
     /// Waits until a thread block is done with its operation at a position.
@@ -102,6 +103,7 @@ impl<'p> Rolled<'p> {
             barriers: BTreeMap::new(),
             rates: BTreeMap::new(),
             blocks: Vec::new(),
+            awaited: 0,
             loops: Vec::new(),
             counters: vec![Counter { kind: CounterKind::Packets, initial: 0 }; links.windows as usize],
         };
@@ -182,13 +184,19 @@ struct Build<'a, 'p> {
     barriers: BTreeMap<(usize, u32), (u32, u32)>,
     rates: BTreeMap<Rate, usize>,
     blocks: Vec<Block>,
+    /// The actions of the last block that come before an operation for whose end others may wait.
+    awaited: usize,
     loops: Vec<Loop>,
     counters: Vec<Counter>,
 }
 
+/// Actions in a row among which one of the same counter is looked for.
+const MAX_IN_A_ROW: usize = 16;
+
 impl Build<'_, '_> {
     fn add_block(&mut self, rank: usize, block: usize) {
         self.blocks.push(Block { rank, block, actions: Vec::new(), operations: Vec::new() });
+        self.awaited = 0;
         let view = self.view;
         for (index, op) in view.ops(rank, block).iter().enumerate() {
             let whole = Placed { rank, block, index, inside: None, op, instances: view.instances() };
@@ -211,10 +219,26 @@ impl Build<'_, '_> {
         }
     }
 
-    /// Its position.
+    /// The position of the last action.
     fn push(&mut self, at: &Placed, action: Action) -> u32 {
         // `add_block` has begun a block.
         let Some(block) = self.blocks.last_mut() else { return 0 };
+        let awaited = match at.inside {
+            None => self.awaited.min(block.actions.len()),
+            Some(_) => block.actions.len(),
+        };
+        for old in block.actions[awaited..].iter_mut().rev().take(MAX_IN_A_ROW) {
+            match (old, action) {
+                (Action::Raise(counter, n), Action::Raise(same, more))
+                | (Action::Lower(counter, n), Action::Lower(same, more)) => {
+                    if *counter == same {
+                        *n += more;
+                        return block.actions.len() as u32 - 1;
+                    }
+                }
+                _ => break,
+            }
+        }
         block.actions.push(action);
         block.operations.push((at.index as u32, at.inside.map(|(inner, _)| inner as u32)));
         block.actions.len() as u32 - 1
@@ -225,32 +249,34 @@ impl Build<'_, '_> {
         let (view, pairs, op) = (self.view, self.pairs, at.op);
         let number = (self.blocks.len() as u32 - 1, at.index as u32, at.inside.map(|(inner, _)| inner as u32));
         if packets::has_packets(op.kind) {
+            self.awaited = usize::MAX;
             let links = self.links;
             for &action in links.before.get(&number).into_iter().flatten() {
                 self.push(at, action);
             }
             for &window in links.after.get(&number).into_iter().flatten() {
-                self.push(at, Action::Raise(window));
+                self.push(at, Action::Raise(window, 1));
             }
+            self.awaited = self.blocks.last().map_or(0, |block| block.actions.len());
         }
         match op.kind {
             kind if signals(kind) => {
                 for counter in op.ids.iter().copied().filter_map(pairs.outgoing(view.plan, at)) {
                     let counter = self.channel(counter);
-                    self.push(at, Action::Raise(counter));
+                    self.push(at, Action::Raise(counter, 1));
                 }
             }
             kind if waits(kind) => {
                 for counter in op.ids.iter().copied().filter_map(pairs.incoming(view.plan, at)) {
                     let counter = self.channel(counter);
-                    self.push(at, Action::Lower(counter));
+                    self.push(at, Action::Lower(counter, 1));
                 }
             }
             K::SemaphoreAcquire | K::SemaphoreRelease => {
                 for &id in &op.ids {
                     let counter = self.semaphore(at.rank, at.number(id));
                     let is_release = op.kind == K::SemaphoreRelease;
-                    self.push(at, if is_release { Action::Raise(counter) } else { Action::Lower(counter) });
+                    self.push(at, if is_release { Action::Raise(counter, 1) } else { Action::Lower(counter, 1) });
                 }
             }
             K::Barrier => {

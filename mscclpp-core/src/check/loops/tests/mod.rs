@@ -73,6 +73,21 @@ fn credits_of_all_kinds_add_up() {
     assert_eq!(stuck(ranks, &[1000]), None);
 }
 
+/// Waits one by one, outside of loops, for what a loop gives.
+#[test]
+fn thousands_of_waits_in_a_row_are_one() {
+    for (count, waits) in [(4096, "wait.m#1; "), (2048, "wait.m#1; wait.m#2; wait.m#1; ")] {
+        let waits = waits.repeat(count);
+        let signals = waits.replace("wait", "signal");
+        let one = format!("{waits} loop 64x1 {{ wait.m#1; wait.m#2 }}");
+        let two = format!("loop 64x1 {{ signal.m#1; signal.m#2 }}; {signals} nop");
+        assert_eq!(stuck(&[&[&one], &[&two]], &[]), None);
+        let late = format!("{waits} loop 64x1 {{ wait.m#1; wait.m#2; signal.m#3 }}");
+        let two = format!("loop 64x1 {{ signal.m#1; signal.m#2 }}; loop 64x1 {{ wait.m#3 }}; {signals} nop");
+        assert_eq!(stuck(&[&[&late], &[&two]], &[]), Some(1));
+    }
+}
+
 #[test]
 fn trip_counts_that_no_size_has_do_not_count() {
     // Three iterations more for every further grain: with four credits two grains are too many, not four iterations.

@@ -47,6 +47,7 @@ fn random_programs_are_judged_as_by_running_every_size() {
             Proof::Undecided { number } => {
                 verdicts[2] += 1;
                 assert!(stuck.is_none_or(|stuck| stuck >= number), "seed {seed}: {number}, {stuck:?}\n{}", text());
+                println!("seed {seed} is not decided from {number} on\n{}", text());
                 undecided.push(seed);
             }
         }
