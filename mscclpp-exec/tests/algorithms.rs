@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use mscclpp_core::check::proof_effort;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Op, OpKind, Place, PlanTree};
 use mscclpp_core::vocab::ChannelKind;
@@ -253,7 +254,7 @@ fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
 
 #[test]
 fn every_algorithm_builds_wherever_it_claims_to_and_costs_what_its_first_line_says() {
-    let mut wrong = BTreeMap::new();
+    let (mut wrong, mut loops) = (BTreeMap::new(), 0);
     for algorithm in algorithms::all() {
         let machines: Vec<_> = MACHINES.into_iter().filter(|&(ranks, node)| algorithm.supports(ranks, node)).collect();
         assert!(machines.len() >= 3, "{} runs on {}", algorithm.name(), algorithm.requirement());
@@ -264,6 +265,7 @@ fn every_algorithm_builds_wherever_it_claims_to_and_costs_what_its_first_line_sa
                 let plan = build(algorithm, machine, in_place);
                 assert_eq!(plan.ranks.len(), machine.0 as usize);
                 assert!(plan.ranks.iter().all(|rank| rank.blocks.iter().any(|block| !block.ops.is_empty())));
+                loops += u64::from(proof(algorithm.name(), &plan) > 0);
                 let found = cost_of(&plan);
                 let pairs = [
                     (found.sent, promised.sent),
@@ -280,4 +282,14 @@ fn every_algorithm_builds_wherever_it_claims_to_and_costs_what_its_first_line_sa
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(loops > 0, "no algorithm has loops that wait");
+}
+
+/// Runs in which the checks prove that a plan's loops end at every size: few, and short.
+fn proof(name: &str, plan: &PlanTree) -> u64 {
+    let (runs, steps) = proof_effort(plan).unwrap_or_else(|| panic!("{name} is not proved"));
+    let ops = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops);
+    let ops: u64 = ops.map(|op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len() as u64)).sum();
+    assert!(runs <= 6 && steps <= 20 * ops, "{name}: {runs} runs of {steps} steps for {ops} operations");
+    runs
 }

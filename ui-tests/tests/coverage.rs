@@ -45,6 +45,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         ],
     ),
     ("mscclpp-core/src/check/dataflow/tests.rs", &[(Code::TooIntricate, "hostile_plans_take_no_longer_than_others")]),
+    ("mscclpp-core/src/check/loops/tests/mod.rs", &[(Code::Undecided, "loops_of_too_many_combinations_are_refused")]),
     ("mscclpp-core/src/check/limits.rs", &[(Code::OverLimit, "every_limit_is_told_with_its_numbers")]),
     (
         "mscclpp-core/src/plan/json/tests.rs",

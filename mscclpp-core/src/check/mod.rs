@@ -7,11 +7,15 @@
 //! 2. `layout`: packets and plain data keep apart in scratch (M0219 to M0221).
 //! 3. `pairing`: on every channel pair there are as many waits as signals, semaphores end where they began, and blocks
 //!    come to their barriers equally often, for every message size (M0201, M0205, M0207).
-//! 4. `deadlock`: every thread block runs to its end (M0208).
+//! 4. `deadlock`: every thread block runs to its end (M0208); `loops`: at every size of a message (M0223 where that cannot be
+//!    decided).
 //! 5. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210); the
 //!    same for those of the caller and of the next launch (M0211 to M0213).
 //! 6. `dataflow`: every output holds what the collective promises, nothing uninitialised is read, and inputs survive
 //!    unless in place (M0214 to M0218).
+//!
+//! A plan runs with one iteration of every loop, and with two; what that shows holds for every number of them
+//! ([`race::every`]). Where it shows a mistake, [`search`] tells from which size on.
 //!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. Of a plan that is a smaller
 //! one several times over, the smaller one is asked first (`instances`), and where all ranks do the same, some stand for all
@@ -46,6 +50,8 @@ use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
 pub use allow::{NotAllowable, allow, allowable};
 pub use dataflow::{ReductionOrder, reduction_order};
+#[doc(hidden)]
+pub use loops::proof_effort;
 use model::Model;
 use pairing::Pairs;
 use run::{Verdict, run};
@@ -110,6 +116,7 @@ impl Checks {
         // Where all ranks do the same, some stand for all as long as nothing is found.
         if let Some(symmetry) = &symmetry
             && is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(symmetry))))
+            && matches!(loops::check(view, &pairs), loops::Verdict::Proved)
         {
             return Diagnostics::default();
         }
@@ -129,12 +136,29 @@ impl Checks {
                 return found;
             }
         }
-        let found = self.told(run(first.into_iter().chain(models)));
-        if found.is_empty() || model::rates(view).is_empty() {
-            return found;
+        let (mut later, mut undecided) = (Diagnostics::default(), Diagnostics::default());
+        match loops::check(view, &pairs) {
+            loops::Verdict::Proved => {}
+            loops::Verdict::Deadlock { finding, at_once: true } => later.push(finding),
+            loops::Verdict::Deadlock { finding, at_once: false } => {
+                let found = self.left(finding.into());
+                if !found.is_empty() {
+                    return found;
+                }
+            }
+            loops::Verdict::Undecided(finding) => undecided.push(finding),
         }
-        // What the proof has found is told as it comes up at the smallest size.
-        search::smallest(view, &pairs, |verdict| self.told(verdict)).unwrap_or_else(|sizes| sizes.unproved(found))
+        let mut found = self.told(run(first.into_iter().chain(models)));
+        if !found.is_empty() && !model::rates(view).is_empty() {
+            // What the proof has found is told as it comes up at the smallest size.
+            let told = search::smallest(view, &pairs, |verdict| self.told(verdict));
+            found = told.unwrap_or_else(|tried| match self.left(later.clone()) {
+                later if later.is_empty() => self.left(tried.unproved(found)),
+                later => later,
+            });
+        }
+        let found = [found, self.left(later), self.left(undecided)];
+        found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
     /// The findings of the first rule that has any left.
@@ -172,7 +196,7 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 /// `rank R / thread block T / operation I (name)`.
 ///
 /// # Cost
-/// About linear in the ranges that operations touch, loops run a few times over; of a plan that is a smaller one several
+/// About linear in the ranges that operations touch, loops run two or three times over, and once more for every further rate; of a plan that is a smaller one several
 /// times over, in those of the smaller one, and where all ranks do the same, in those of some. What agents know of each other
 /// spreads with packets, and most of it is kept once for all, so that only large packet plans over many ranks take more.
 ///

@@ -7,6 +7,9 @@
 //! 1. With so many windows, no two accesses of scratch race, nothing waits for ever, and outputs hold what they should.
 //! 2. With more windows neither: an iteration that knows that the one w before it is over knows it of all earlier ones, and
 //!    what a thread block knows it does not forget. So few windows are tried, whatever there are.
+//! 3. With more iterations neither. The run proves what it shows ([`every`](super::race::every)), and iterations i and j that share
+//!    a window are multiples of w apart. Take w iterations away between them as often as they are further apart, and all others
+//!    before and behind them: they are images of the first iteration and the one w behind it.
 //!
 //! It refuses plans whose loops differ in span or unit, and references that overlap without being equal, because their windows
 //! would meet in ways that depend on the size.

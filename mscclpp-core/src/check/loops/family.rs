@@ -27,6 +27,19 @@ pub(super) struct Family {
     pub(super) step: u64,
 }
 
+/// What a run notes about the other members of its family, by what it does there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Condition {
+    /// A counter from which something is taken was above 0.
+    Take,
+    /// A loop that is left has no iterations left, so that it had each one that it began.
+    Leave,
+    /// A cycle is not repeated a negative number of times.
+    Copies,
+    /// Counters have what a cycle's repetitions take.
+    Room,
+}
+
 /// What a run has shown.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -52,6 +65,9 @@ pub(super) struct Run<'a> {
     factor: u64,
     /// The last member, counted from 0, for which the schedule serves.
     last: u64,
+    /// A condition that is not noted, to see what it is good for.
+    #[cfg(test)]
+    pub(super) without: Option<Condition>,
     counters: Vec<Affine>,
     /// By loop, iterations that are left.
     left: Vec<Affine>,
@@ -96,6 +112,8 @@ impl<'a> Run<'a> {
             family,
             factor: 1,
             last,
+            #[cfg(test)]
+            without: None,
             counters: plan.counters.iter().map(|counter| Affine { now: counter.initial.into(), slope: 0 }).collect(),
             left: left.collect(),
             positions: vec![0; blocks],
@@ -165,7 +183,7 @@ impl<'a> Run<'a> {
                         return Some(());
                     }
                     self.counters[counter as usize].now -= 1;
-                    self.require(self.counters[counter as usize]);
+                    self.require(Condition::Take, self.counters[counter as usize]);
                     self.cycle.change(counter, -1);
                 }
                 Action::Arrive(barrier) => {
@@ -190,18 +208,15 @@ impl<'a> Run<'a> {
                 Action::Begin(body) => {
                     let left = &mut self.left[body as usize];
                     if left.now == 0 {
-                        // At members with iterations left it would not leave.
-                        if left.slope != 0 {
-                            self.last = 0;
-                        }
+                        // At members with iterations left it would not be left.
+                        let Affine { now, slope } = *left;
+                        self.require(Condition::Leave, Affine { now, slope: -slope.abs() });
                         next = plan.loops[body as usize].end + 1;
                     } else if self.began[number] == self.round {
                         self.paused.push(block);
                         return Some(());
                     } else {
                         left.now -= 1;
-                        let left = *left;
-                        self.require(left);
                         self.began[number] = self.round;
                         self.cycle.iterate(body);
                     }
@@ -225,7 +240,12 @@ impl<'a> Run<'a> {
     }
 
     /// Leaves out the members at which a number, which is not negative at the first, is negative.
-    fn require(&mut self, number: Affine) {
+    #[cfg_attr(not(test), expect(unused_variables, reason = "conditions are told apart to leave one out"))]
+    fn require(&mut self, condition: Condition, number: Affine) {
+        #[cfg(test)]
+        if self.without == Some(condition) {
+            return;
+        }
         if number.slope < 0 {
             self.last = self.last.min(u64::try_from(number.now / -number.slope).unwrap_or(u64::MAX));
         }
@@ -265,12 +285,10 @@ impl<'a> Run<'a> {
             self.lengthen(factor);
             copies.slope = slope / divisor;
         }
-        self.require(copies);
+        self.require(Condition::Copies, copies);
         for i in 0..self.cycle.looped.len() {
             let body = self.cycle.looped[i] as usize;
-            let left = self.left[body].plus(copies, -self.cycle.iterations[body]);
-            self.left[body] = left;
-            self.require(left);
+            self.left[body] = self.left[body].plus(copies, -self.cycle.iterations[body]);
         }
         for i in 0..self.cycle.touched.len() {
             let counter = self.cycle.touched[i] as usize;
@@ -280,7 +298,7 @@ impl<'a> Run<'a> {
             let Some(low) = low else { continue };
             // The lowest that it gets: in the last repetition if the cycle lowers it, else in the first one.
             let before = if change < 0 { self.counters[counter].less(change) } else { old };
-            self.require(before.less(-low));
+            self.require(Condition::Room, before.less(-low));
         }
     }
 

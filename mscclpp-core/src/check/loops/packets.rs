@@ -129,7 +129,7 @@ fn obstacle<'p>(plan: &'p PlanTree, read: &Range<'p>, writers: &str) -> Obstacle
     Obstacle {
         at: Some(read.at),
         message: format!("{} ({}) reads packets of {writers}", read.at.called(plan), read.at.agent()),
-        help: "let packets be read in the ranges, slices and loops in which they are written",
+        help: "let packets be read in the ranges, slices and loops in which they are written".to_owned(),
     }
 }
 

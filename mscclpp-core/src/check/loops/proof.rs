@@ -30,6 +30,11 @@ const MAX_STEPS_EACH: u64 = 64;
 
 /// Decides whether every thread block runs to its end at every size.
 pub(super) fn prove(plan: &Rolled) -> Proof {
+    prove_with(plan, |family, last| Run::new(plan, family, last))
+}
+
+/// The same with runs that are made in some way.
+pub(super) fn prove_with<'a>(plan: &'a Rolled, run: impl Fn(Family, u64) -> Run<'a>) -> Proof {
     let size = plan.sizes.max.min(plan.trips.last_size(MAX_TRIPS));
     let (first, last) = (plan.trips.number(plan.sizes.min), plan.trips.number(size));
     let parts = plan.blocks.iter().map(|block| block.actions.len() as u64).sum::<u64>() + plan.counters.len() as u64;
@@ -45,7 +50,7 @@ pub(super) fn prove(plan: &Rolled) -> Proof {
             return Proof::Undecided { number: family.first };
         };
         steps = left;
-        match Run::new(plan, family, (last - family.first) / family.step).run(&mut steps) {
+        match run(family, (last - family.first) / family.step).run(&mut steps) {
             Outcome::Completes { step, count } => {
                 let others = (1..step / family.step).map(|other| other * family.step);
                 let beyond = count.saturating_mul(step);

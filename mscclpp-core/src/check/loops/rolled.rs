@@ -122,7 +122,7 @@ impl<'p> Rolled<'p> {
         let Some(trips) = Trips::of(sorted) else {
             let first = loops.first().map(|body| (body.block as usize, body.begin as usize));
             let at = first.and_then(|(block, position)| placed(view, &mut blocks[block], position));
-            return Err(too_many_combinations(view.plan, at));
+            return Err(too_many_combinations(at));
         };
         Ok(Some(Self { view, sizes, trips, blocks, loops, counters, barriers: arrivals }))
     }

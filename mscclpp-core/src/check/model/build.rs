@@ -176,7 +176,7 @@ impl<'p> Model<'p> {
             let traffic = &mut self.releases[id as usize];
             match at.op.kind {
                 OpKind::SemaphoreRelease => traffic.raise(thread),
-                _ => traffic.lower(thread),
+                _ => traffic.lower(thread, at.inside.is_some()),
             }
             self.ids.push(id);
         }
@@ -196,7 +196,7 @@ impl<'p> Model<'p> {
             let counter = incoming(id);
             if let Some(counter) = counter {
                 let thread = self.thread(position, epoch);
-                self.counters[counter].lower(thread);
+                self.counters[counter].lower(thread, at.inside.is_some());
             }
             build.next.1 += 1;
             self.ids.push(counter.map_or(NOTHING, |counter| counter as u32));

@@ -7,6 +7,8 @@ pub(in super::super) struct Traffic {
     pub(in super::super) up: u32,
     /// Waits or acquires in one launch.
     pub(in super::super) down: u32,
+    /// Whether it is lowered in a loop, so that larger messages lower it more often.
+    pub(in super::super) is_lowered_in_loop: bool,
     signaller: Party,
     waiter: Party,
 }
@@ -42,15 +44,17 @@ impl Party {
 }
 
 impl Traffic {
-    pub(super) const NONE: Self = Self { up: 0, down: 0, signaller: Party::Nobody, waiter: Party::Nobody };
+    pub(super) const NONE: Self =
+        Self { up: 0, down: 0, is_lowered_in_loop: false, signaller: Party::Nobody, waiter: Party::Nobody };
 
     pub(super) fn raise(&mut self, thread: Thread) {
         self.up = self.up.saturating_add(1);
         self.signaller.join(thread);
     }
 
-    pub(super) fn lower(&mut self, thread: Thread) {
+    pub(super) fn lower(&mut self, thread: Thread, in_loop: bool) {
         self.down = self.down.saturating_add(1);
+        self.is_lowered_in_loop |= in_loop;
         self.waiter.join(thread);
     }
 

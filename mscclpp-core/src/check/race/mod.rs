@@ -34,6 +34,8 @@
 //! unordered by these clocks, no order does. Of the accesses to a piece of memory only the last write and the reads since
 //! are kept, since whatever comes after these comes after all before.
 //!
+//! Loops are asked for every number of iterations at once: [`every`].
+//!
 //! # What is refused though it could not fail
 //!
 //! Packets of which each of several readers reads a part teach them only what came before the writer's last block sync,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use smallvec::{SmallVec, smallvec};
 
 use super::clock::Clock;
-use super::every::{Courses, Demand, Looped, asks, looped};
+use super::every::{Courses, Looped, looped};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::{signals, waits};
@@ -43,7 +43,7 @@ struct Shared {
     sent: BTreeMap<Thread, (u64, Vec<Word>)>,
     all: u64,
     initial: u64,
-    /// Waits in a launch.
+    /// Waits in a launch, of the largest message.
     downs: u64,
     /// By waiting thread, its agent's turn when it waited last.
     takers: BTreeMap<Thread, u32>,
@@ -82,6 +82,11 @@ impl Shared {
             *heard = sure.max(*heard);
         }
     }
+}
+
+/// Waits on a counter in a launch: any number of them if they are in a loop.
+fn most_downs(traffic: &Traffic) -> u64 {
+    if traffic.is_lowered_in_loop { u64::MAX } else { traffic.down.into() }
 }
 
 const NONE: u32 = u32::MAX;
@@ -123,7 +128,7 @@ impl Words {
         for (counter, traffic) in (0..).zip(counters) {
             let (initial, courses) = (initial(counter), looped.remove(&counter));
             if !traffic.is_private() || initial > 0 || courses.is_some() {
-                let (downs, one) = (traffic.down.into(), traffic.is_private());
+                let (downs, one) = (most_downs(traffic), traffic.is_private());
                 shared.insert(counter, Shared { initial, downs, one, courses, ..Shared::default() });
             }
         }
@@ -174,8 +179,8 @@ impl Words {
         let is_rival = |other: &Thread, last: u32| *other != by && !together(other, last) && over(other.0) <= last;
         let rival = takers.find(|(other, last)| is_rival(other, **last)).map(|(other, _)| *other);
         shared.takers.insert(by, turn);
-        // Where enough is there from the start, nobody waits; never enough for all iterations.
-        rival.filter(|_| shared.downs > shared.initial || shared.courses.is_some() && asks(Demand::Units))
+        // Where enough is there from the start, nobody waits.
+        rival.filter(|_| shared.downs > shared.initial)
     }
 
     /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its agent

@@ -448,4 +448,6 @@ Right:
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 32)]
 ```"#;
+    Undecided = "M0223" "undecided": "the checks reach a verdict for every message size",
+        "What a plan with loops does depends on the size of the message. The checks prove it right for all sizes at once, by finding where what thread blocks wait for repeats. Loops of many units and spans without a small common multiple, packets that are read in other windows than they are written, or thread blocks that fall back behind each other by a little in every one of many thousand iterations can be beyond that. What is not proved is refused, as it might wait for ever at some size.\n\nWrong: loops in windows of 1040, 1072, 1136, 1168 and 1184 bytes that signal each other. Right: equal windows, or windows that divide each other; or a `message_size` that the proof reaches.";
 }

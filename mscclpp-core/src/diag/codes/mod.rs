@@ -97,6 +97,7 @@ variants! {
     SharedScratch,
     PlainDoubleScratch,
     TooFewThreads,
+    Undecided,
     // format
     NotJson,
     MissingKey,

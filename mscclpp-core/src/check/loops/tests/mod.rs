@@ -2,64 +2,313 @@
 
 mod brute;
 mod programs;
+mod random;
 
-use super::proof::{Proof, prove};
+use super::Verdict;
+use super::family::{Condition, Run};
+use super::proof::{Proof, prove, prove_with};
 use super::rolled::Rolled;
+use crate::check::check;
 use crate::check::pairing::{self, Pairs};
+use crate::diag::Code;
 use crate::plan::PlanTree;
+use crate::testing::plan;
 
-/// The proof about a plan, and what it is about; `None` where there is nothing to prove.
-fn proof(plan: &PlanTree) -> Option<(Proof, Vec<u64>)> {
-    let pairs = Pairs::of(plan);
-    let rolled = Rolled::of(plan.into(), &pairs).unwrap_or_else(|obstacle| panic!("{}", obstacle.message))?;
-    // The sizes at which combinations of trip counts come up first.
-    let sizes = (0..2000).map(|number| rolled.trips.size(number) * rolled.sizes.grain).collect();
-    Some((prove(&rolled), sizes))
+/// What is proved of a plan; `None` where there is nothing to prove.
+fn rolled(plan: &PlanTree) -> Option<Rolled<'_>> {
+    Rolled::of(plan.into(), &Pairs::of(plan)).unwrap_or_else(|obstacle| panic!("{}", obstacle.message))
 }
 
-/// Programs that are tried, unless the environment says how many.
-const PROGRAMS: u64 = 3000;
-
-/// Random programs: the proof says of all of them what running them at every size says, the smallest size included.
-#[test]
-fn random_programs_are_judged_as_by_running_every_size() {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let programs = number("MSCCLPP_LOOP_PROGRAMS").unwrap_or(PROGRAMS);
-    let seed = number("MSCCLPP_LOOP_SEED").unwrap_or(1);
-    let mut verdicts = [0_u64; 4];
-    let mut undecided = Vec::new();
-    let (mut most_runs, mut most_steps) = ((0, 0), (0, 0));
-    for seed in seed..seed + programs {
-        let (plan, trips) = programs::random(seed);
-        assert!(pairing::check((&plan).into(), &Pairs::of(&plan)).is_empty(), "seed {seed}");
-        let Some((proof, sizes)) = proof(&plan) else {
-            verdicts[3] += 1;
-            continue;
-        };
-        let brute = sizes.iter().take_while(|size| brute::most_trips(&plan, **size) <= trips);
-        let stuck = brute.clone().position(|&size| brute::is_stuck(&plan, size)).map(|number| number as u64);
-        let text = || programs::text(&plan);
-        match proof {
-            Proof::Completes(effort) => {
-                verdicts[0] += 1;
-                most_runs = most_runs.max((effort.runs, seed));
-                most_steps = most_steps.max((effort.steps, seed));
-                assert_eq!(stuck, None, "seed {seed}\n{}", text());
-            }
-            Proof::Deadlock { number, .. } => {
-                verdicts[1] += 1;
-                let beyond =
-                    stuck.is_none() && number >= brute.count() as u64 && brute::is_stuck(&plan, sizes[number as usize]);
-                assert!(stuck == Some(number) || beyond, "seed {seed}: {number}, {stuck:?}\n{}", text());
-            }
-            Proof::Undecided { number } => {
-                verdicts[2] += 1;
-                assert!(stuck.is_none_or(|stuck| stuck >= number), "seed {seed}: {number}, {stuck:?}\n{}", text());
-                undecided.push(seed);
-            }
-        }
+/// How a plan's loops end: `None` at every size, else the bytes of a chunk of the smallest size at which they do not.
+#[track_caller]
+fn stuck_at(plan: &PlanTree) -> Option<u64> {
+    let rolled = rolled(plan)?;
+    match prove(&rolled) {
+        Proof::Completes(_) => None,
+        Proof::Deadlock { number, .. } => Some(rolled.trips.size(number).max(rolled.sizes.min) * rolled.sizes.grain),
+        Proof::Undecided { number } => panic!("undecided from combination {number} on"),
     }
-    println!("{verdicts:?} most runs {most_runs:?} most steps {most_steps:?} undecided {undecided:?}");
-    assert!(undecided.len() as u64 * 1000 <= programs, "{} of {programs} undecided: {undecided:?}", undecided.len());
-    assert!(verdicts[0] * 10 > programs && verdicts[1] * 100 > programs, "the programs are all alike: {verdicts:?}");
+}
+
+/// The same of the notation of tests, with chunks in units of the alignment, 16 bytes, and these semaphores on rank 0.
+#[track_caller]
+fn stuck(ranks: &[&[&str]], semaphores: &[i64]) -> Option<u64> {
+    let mut plan = plan(ranks);
+    for (slot, value) in plan.ranks[0].semaphores.iter_mut().zip(semaphores) {
+        *slot = *value;
+    }
+    assert!(pairing::check((&plan).into(), &Pairs::of(&plan)).is_empty(), "signals and waits differ");
+    stuck_at(&plan).map(|bytes| bytes / 16)
+}
+
+/// Sends windows, as many as there are credits, before it receives any: right up to as many iterations.
+fn eager(credits: usize) -> PlanTree {
+    let [give, take] = ["signal.m#1; ", "wait.m#1; "].map(|op| op.repeat(credits));
+    let block = format!("{give}loop 64x1 {{ wait.m#1; signal.m#0 }}; loop 64x1 {{ wait.m#0; signal.m#1 }}; {take} nop");
+    plan(&[&[&block], &[&block]])
+}
+
+#[test]
+fn credits_given_before_a_loop_are_used_up_at_the_size_that_needs_one_more() {
+    for credits in [0, 1, 2, 4, 64, 1000, 4096] {
+        assert_eq!(stuck_at(&eager(credits)), Some(64 * credits as u64 + 16), "{credits}");
+    }
+}
+
+#[test]
+fn credits_of_all_kinds_add_up() {
+    let waits = "sem_acquire#1; loop 64x1 { sem_release#0 }";
+    for (initial, released, expected) in [(0, 0, 1), (3, 0, 4), (0, 3, 4), (2, 3, 6), (1 << 12, 5, (1 << 12) + 6)] {
+        let block = format!("loop 64x1 {{ sem_acquire#0 }}; sem_release#1; {} nop", "sem_acquire#0; ".repeat(released));
+        let gives = format!("{} sem_release#3", "sem_release#0; ".repeat(released));
+        let ranks: &[&[&str]] = &[&[&block, waits, &gives, "sem_acquire#3"], &[""]];
+        assert_eq!(stuck(ranks, &[initial]), Some((expected - 1) * 4 + 1), "{initial} {released}");
+    }
+    // Whatever a semaphore can start at.
+    let ranks: &[&[&str]] = &[&["loop 64x1 { sem_acquire#0 }; sem_release#1", waits], &[""]];
+    assert_eq!(stuck(ranks, &[i32::MAX.into()]), Some(4 * (1 << 31) - 4 + 1));
+    // Given back in time.
+    let ranks: &[&[&str]] =
+        &[&["loop 64x1 { sem_acquire#0 }; sem_release#1", "loop 64x1 { sem_release#0 }; sem_acquire#1"], &[""]];
+    assert_eq!(stuck(ranks, &[1000]), None);
+}
+
+#[test]
+fn trip_counts_that_no_size_has_do_not_count() {
+    // Three iterations more for every further grain: with four credits two grains are too many, not four iterations.
+    let block = "signal.m#1; signal.m#1; signal.m#1; signal.m#1; loop 16x3 { wait.m#1; signal.m#0 }; \
+                 loop 16x3 { wait.m#0; signal.m#1 }; wait.m#1; wait.m#1; wait.m#1; wait.m#1";
+    assert_eq!(stuck(&[&[block], &[block]], &[]), Some(2));
+}
+
+#[test]
+fn messages_without_data_make_no_iteration() {
+    // Block 0 is let go by the loop's signal, and otherwise by one that waits for it.
+    let ranks: &[&[&str]] =
+        &[&["wait.m#0; signal.m#1; loop 64x1 { wait.m#0 }"], &["loop 64x1 { signal.m#0 }; wait.m#1; signal.m#0"]];
+    assert_eq!(stuck(ranks, &[]), Some(0));
+    let mut plan = plan(ranks);
+    plan.min_message_size = 1;
+    assert_eq!(stuck_at(&plan), None);
+}
+
+#[test]
+fn sizes_beyond_the_limits_of_messages_do_not_count() {
+    let mut plan = eager(4);
+    let limit = 8 * 4 * 64;
+    plan.max_message_size = limit;
+    assert_eq!(stuck_at(&plan), None);
+    plan.max_message_size = limit + 1;
+    assert_eq!(stuck_at(&plan), Some(4 * 64 + 16));
+    (plan.min_message_size, plan.max_message_size) = (1 << 20, 1 << 30);
+    assert_eq!(stuck_at(&plan), Some(1 << 17));
+}
+
+#[test]
+fn a_loop_that_makes_one_iteration_while_another_makes_many_is_seen() {
+    let ranks: &[&[&str]] = &[
+        &[
+            "loop 64x1 { sem_acquire#1 }; loop 1024x1 { sem_release#2 }",
+            "loop 1024x1 { sem_acquire#2 }; loop 64x1 { sem_release#1 }",
+        ],
+        &[""],
+    ];
+    assert_eq!(stuck(ranks, &[0, 3]), Some(3 * 4 + 1));
+    assert_eq!(stuck(ranks, &[0, 17]), Some(17 * 4 + 1));
+}
+
+#[test]
+fn loops_in_a_row_are_right_in_either_direction() {
+    let send = "loop 64x1 { signal.m#0 }";
+    let receive = "loop 64x1 { wait.m#0 }";
+    let [first, last] = [format!("{send}; {receive}"), format!("{receive}; {send}")];
+    assert_eq!(stuck(&[&[&first], &[&first]], &[]), None);
+    assert_eq!(stuck(&[&[&first], &[&last]], &[]), None);
+    assert_eq!(stuck(&[&[&last], &[&last]], &[]), Some(1));
+}
+
+#[test]
+fn a_waiter_that_takes_two_of_two_loops_falls_back_at_half_speed() {
+    let twice = "loop 64x1 { sem_acquire#0,0 }; sem_release#1";
+    let in_a_row = "loop 64x1 { sem_release#0 }; loop 64x1 { sem_release#0 }; sem_acquire#1";
+    assert_eq!(stuck(&[&[twice, in_a_row], &[""]], &[]), None);
+    // The second loop begins only when the waiter is done.
+    let late = "loop 64x1 { sem_release#0 }; sem_acquire#1; loop 64x1 { sem_release#0 }";
+    assert_eq!(stuck(&[&[twice, late], &[""]], &[5]), Some(5 * 4 + 1));
+    assert_eq!(stuck(&[&[twice, late], &[""]], &[4]), Some(4 * 4 + 1));
+}
+
+#[test]
+fn barriers_in_loops_meet_in_every_iteration() {
+    let block = "loop 64x1 { barrier#0=2 }; barrier#1=2; loop 64x1 { barrier#0=2; barrier#0=2 }";
+    assert_eq!(stuck(&[&[block, block]], &[]), None);
+    let other = "loop 64x1 { barrier#0=2; barrier#0=2 }; barrier#1=2; loop 64x1 { barrier#0=2 }";
+    assert_eq!(stuck(&[&[block, other]], &[]), Some(1));
+    // As often in all, one loop after the other or in one.
+    let both = "loop 64x1 { barrier#0=2; barrier#0=2 }";
+    let apart = "loop 64x1 { barrier#0=2 }; loop 64x1 { barrier#0=2 }";
+    assert_eq!(stuck(&[&[both, apart]], &[]), None);
+    // One that meets in the middle of it what meets at its end.
+    let [one, two] = ["loop 64x1 { sem_acquire#0; barrier#0=2 }", "loop 64x1 { barrier#0=2; sem_release#0 }"];
+    for initial in 0..3 {
+        assert_eq!(stuck(&[&[one, two]], &[initial]), (initial == 0).then_some(1), "{initial}");
+    }
+}
+
+#[test]
+fn packets_of_a_window_are_waited_for_in_its_iteration() {
+    // A window back for a window.
+    let [one, two] = ["loop 64x1 { ppkt.m i0 > r0:0; upkt s1 > o0 }", "loop 64x1 { upkt s0 > o0; ppkt.m i0 > r0:1 }"];
+    assert_eq!(stuck(&[&[one], &[two]], &[]), None);
+    let [one, two] = ["loop 64x1 { upkt s0 > o0; ppkt.m i0 > r0:1 }", "loop 64x1 { upkt s1 > o0; ppkt.m i0 > r0:0 }"];
+    assert_eq!(stuck(&[&[one], &[two]], &[]), Some(1));
+    // All windows before the first comes back, and only so many of them may be on their way.
+    let sends = "loop 64x1 { wait.m#0; ppkt.m i0 > r0:0 }; loop 64x1 { upkt s1 > o0 }; wait.m#0; wait.m#0";
+    let echo = "signal.m#0; signal.m#0; loop 64x1 { upkt s0 > o0; ppkt.m i0 > r0:1; signal.m#0 }";
+    assert_eq!(stuck(&[&[sends], &[echo]], &[]), None);
+    let late = "signal.m#0; signal.m#0; loop 64x1 { upkt s0 > o0 }; loop 64x1 { ppkt.m i0 > r0:1; signal.m#0 }";
+    assert_eq!(stuck(&[&[sends], &[late]], &[]), Some(2 * 4 + 1));
+    // Those of a whole loop, and those of no loop.
+    let whole = "loop 64x1 { ppkt.m i0 > r0:0 }; upkt s1 > o0";
+    assert_eq!(stuck(&[&[whole], &["upkt s0 > o0; ppkt.m i0 > r0:1"]], &[]), None);
+    assert_eq!(
+        stuck(&[&["loop 64x1 { upkt s1 > o0 }; ppkt.m i0 > r0:0"], &["upkt s0 > o0; ppkt.m i0 > r0:1"]], &[]),
+        Some(1)
+    );
+}
+
+/// The obstacle that a plan has.
+fn obstacle(ranks: &[&[&str]]) -> Option<String> {
+    let plan = plan(ranks);
+    let pairs = Pairs::of(&plan);
+    Rolled::of((&plan).into(), &pairs).err().map(|obstacle| obstacle.message)
+}
+
+#[test]
+fn packets_in_windows_that_meet_now_and_then_are_refused() {
+    let writer = "loop 64x2 { ppkt.m i0+2 > r0:0+2 }; wait.m#0";
+    for (reader, right) in [
+        ("loop 64x2 { upkt s0+2 > o0+2 }", true),
+        ("loop 64x2 { upkt/0:2 s0+2 > o0+2 }", false),
+        ("loop 128x2 { upkt s0+2 > o0+2 }", false),
+        ("loop 32x1 { upkt s0 > o0 }", false),
+        ("upkt s1 > o0", true),
+        ("upkt/1:2 s0+2 > o0+2", true),
+        ("upkt/1:3 s0+2 > o0+2", true),
+    ] {
+        let reader = format!("{reader}; signal.m#0");
+        assert_eq!(obstacle(&[&[writer], &[&reader]]).is_none(), right, "{reader}");
+    }
+    let sync = "loop 64x1 { signal.m#0 }";
+    let other = "loop 64x1 { wait.m#0 }";
+    for (writers, reader, right) in [
+        (["cpkt/0:3 i0+2 > s0+2; cpkt/1:3 i0+2 > s0+2", "cpkt/2:3 i0+2 > s0+2"], "upkt s1 > o1", true),
+        (["cpkt/0:3 i0+2 > s0+2", "cpkt/2:3 i0+2 > s0+2"], "upkt s1 > o1", false),
+        (["cpkt/0:3 i0+2 > s0+2", "cpkt/2:3 i0+2 > s0+2"], "upkt/2:3 s0+2 > o0+2", true),
+        (["cpkt/0:2 i0+2 > s0+2", "cpkt i1 > s1"], "upkt/0:3 s0+2 > o0+2", true),
+        (["cpkt i0 > s0", "cpkt i3 > s3"], "upkt s0+2 > o0+2", false),
+    ] {
+        let ranks: &[&[&str]] = &[&[writers[0], writers[1], reader, sync], &[other]];
+        assert_eq!(obstacle(ranks).is_none(), right, "{writers:?} {reader}");
+    }
+}
+
+/// Plans with a semaphore that wait for ever at one size below their limit, by the condition of a run without which that is not
+/// seen. None is known that takes [`Condition::Copies`].
+const NEEDED: &[(Condition, &str, i64)] = &[
+    (Condition::Take, "loop 64x1 { sem_acquire#0 }; loop 64x1 { sem_acquire#0; sem_release#0,0 }", 5),
+    (Condition::Leave, "loop 64x1 { sem_acquire#0; sem_release#0 }", 0),
+    (Condition::Room, "loop 64x1 { sem_acquire#0 }; loop 64x1 { sem_release#0 }", 5),
+];
+
+#[test]
+fn every_condition_of_a_run_finds_a_deadlock() {
+    for (condition, ops, initial) in NEEDED {
+        let mut plan = plan(&[&[ops], &[""]]);
+        plan.ranks[0].semaphores[0] = *initial;
+        plan.max_message_size = 8 * stuck_at(&plan).expect("they wait for ever");
+        let rolled = rolled(&plan).expect("there are loops");
+        assert!(matches!(prove(&rolled), Proof::Deadlock { .. }), "{condition:?}");
+        let without = prove_with(&rolled, |family, last| {
+            let mut run = Run::new(&rolled, family, last);
+            run.without = Some(*condition);
+            run
+        });
+        assert!(matches!(without, Proof::Completes(_)), "{condition:?}: {without:?}");
+    }
+}
+
+/// What the checks find, as code and message.
+fn findings(plan: &PlanTree) -> Vec<(Code, String)> {
+    check(plan).into_iter().map(|finding| (finding.code, finding.message)).collect()
+}
+
+#[test]
+fn the_finding_names_the_smallest_size_and_the_cycle() {
+    let (code, message) = findings(&eager(100)).remove(0);
+    assert_eq!(code, Code::Deadlock);
+    assert_eq!(
+        message,
+        "`wait` (rank 0, thread block 0) waits for a signal of rank 1 on memory channel 1 for ever: 2 thread blocks wait \
+         for each other, first with 101 iterations of a loop, for chunks of more than 6400 bytes"
+    );
+    let mut limited = eager(100);
+    limited.max_message_size = 8 * 6400;
+    assert_eq!(findings(&limited), []);
+}
+
+/// A run at the first size that waits for ever would take more steps than are made to tell of it.
+#[test]
+fn a_deadlock_beyond_what_is_spelled_out_is_found() {
+    let ranks: &[&[&str]] =
+        &[&["loop 64x1 { sem_acquire#0 }; sem_release#1", "sem_acquire#1; loop 64x1 { sem_release#0 }"]];
+    let mut plan = plan(ranks);
+    plan.ranks[0].semaphores[0] = 1 << 20;
+    let Verdict::Deadlock { finding, at_once } = super::check((&plan).into(), &Pairs::of(&plan)) else {
+        panic!("it waits for ever")
+    };
+    assert!(!at_once);
+    assert_eq!(
+        finding.message,
+        "`sem_acquire` (rank 0, thread block 0) waits for ever, first with 1048577 iterations of a loop, for chunks of more \
+         than 67108864 bytes"
+    );
+}
+
+#[test]
+fn loops_of_too_many_combinations_are_refused() {
+    let body = "{ sem_release#0; sem_acquire#0 }";
+    let ops = [257, 263, 269, 271, 277].map(|prime| format!("loop {}x1 {body}", 16 * prime)).join("; ");
+    let (code, message) = findings(&plan(&[&[&ops], &[""]])).remove(0);
+    assert_eq!(code, Code::Undecided, "{message}");
+    assert!(message.ends_with("too many different combinations of iterations before these repeat"), "{message}");
+}
+
+#[test]
+fn packets_that_are_written_in_other_windows_are_refused() {
+    let ranks: &[&[&str]] =
+        &[&["loop 64x2 { ppkt.m i0+2 > r0:0+2 }; wait.m#0"], &["loop 64x1 { upkt s0 > o0 }; nop; signal.m#0"]];
+    let (code, message) = findings(&plan(ranks)).remove(0);
+    assert_eq!(code, Code::Undecided, "{message}");
+    assert!(
+        message.contains(
+            "`upkt` (rank 1, thread block 0) reads packets of `ppkt` (rank 0, thread block 0), whose windows"
+        )
+    );
+}
+
+/// Which of two thread blocks gets a unit is left open where units run out at some size.
+#[test]
+fn two_waiters_of_a_loop_are_rivals_however_high_a_semaphore_starts() {
+    let block = "loop 64x1 { sem_acquire#0,0; sem_release#0,0 }";
+    for initial in [1, 2, 1000] {
+        let mut plan = plan(&[&[block, block], &[""]]);
+        plan.ranks[0].semaphores[0] = initial;
+        let found = findings(&plan);
+        assert!(found.iter().any(|(code, _)| *code == Code::Deadlock), "{initial}: {found:?}");
+    }
+    // As many as there ever are.
+    let mut plan = plan(&[&["sem_acquire#0; sem_release#0", "sem_acquire#0; sem_release#0"], &[""]]);
+    plan.ranks[0].semaphores[0] = 2;
+    assert_eq!(findings(&plan), []);
 }

@@ -97,8 +97,6 @@ pub(in crate::check) enum Demand {
     Barriers,
     /// Equal ranges are equal windows.
     Mapping,
-    /// No units last for all iterations.
-    Units,
     /// Skewed windows meet in other iterations.
     Skewed,
     /// Two iterations.
