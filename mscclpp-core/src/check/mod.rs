@@ -164,20 +164,17 @@ impl Checks {
             }
             loops::Verdict::Undecided(finding) => undecided.push(finding),
         }
-        let verdict = run(first.into_iter().chain(models));
-        let later = self.left(later);
-        if !later.is_empty() && verdict.deadlocks.is_empty() {
-            return later;
+        let mut found = self.told(run(first.into_iter().chain(models)));
+        if !found.is_empty() && !model::rates(view).is_empty() {
+            // What the proof has found is told as it comes up at the smallest size.
+            let told = search::smallest(view, &pairs, |verdict| self.told(verdict));
+            found = told.unwrap_or_else(|tried| match self.left(later.clone()) {
+                later if later.is_empty() => self.left(tried.unproved(found)),
+                later => later,
+            });
         }
-        let found = self.told(verdict);
-        if found.is_empty() {
-            return self.left(undecided);
-        }
-        if model::rates(view).is_empty() {
-            return found;
-        }
-        // What the proof has found is told as it comes up at the smallest size.
-        search::smallest(view, &pairs, |verdict| self.told(verdict)).unwrap_or_else(|sizes| sizes.unproved(found))
+        let found = [found, self.left(later), self.left(undecided)];
+        found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
     /// The findings of the first rule that has any left.

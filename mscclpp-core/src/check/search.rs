@@ -11,7 +11,7 @@ use super::model::{Model, Size, rates};
 use super::pairing::Pairs;
 use super::run::{Verdict, run};
 use super::view::View;
-use crate::diag::{Diagnostic, Diagnostics};
+use crate::diag::{Code, Diagnostic, Diagnostics};
 
 /// Numbers of iterations that are tried one by one.
 const MOST_TRIPS: u128 = 32;
@@ -85,12 +85,16 @@ fn candidates(range: ChunkSizes, fastest: Rate) -> impl Iterator<Item = u64> {
 impl Tried {
     /// What stood in the way of the proof.
     pub(super) fn unproved(self, found: Diagnostics) -> Diagnostics {
-        reworded(found, |message| {
+        let told = reworded(found, |message| {
+            let Self { trips } = self;
             format!(
-                "for every number of iterations it cannot be excluded that {message} (none of the first {} shows it)",
-                self.trips
+                "whether the plan is right with every number of iterations is not decided: {message}; none of those that were \
+                 tried, up to {trips}, shows it"
             )
-        })
+        });
+        let mut undecided = Diagnostics::default();
+        undecided.extend(told.into_iter().map(|finding| Diagnostic { code: Code::Undecided, ..finding }));
+        undecided
     }
 }
 

@@ -125,7 +125,8 @@ fn loops_hand_over_and_run_dry() {
     // Enough for two iterations, and the third never comes.
     let mut dry = plan(&[&["loop 64x1 { sem_acquire#0 }; loop 64x1 { sem_release#0 }"], &[""]]);
     dry.ranks[0].semaphores[0] = 2;
-    stuck(&dry);
+    let found = crate::check::check(&dry);
+    assert_eq!(found.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::Deadlock], "{found}");
 }
 
 #[test]
@@ -160,13 +161,13 @@ fn semaphores_that_start_high_run_out_at_large_sizes() {
     }
 }
 
-/// What would have to be followed for millions of iterations is refused.
+/// Loops that would make millions of iterations are not followed that far.
 #[test]
-fn loops_that_cannot_be_followed_are_refused() {
+fn iterations_are_not_counted() {
     let mut plan = plan(&[&["loop 16x1 { nop }", "loop 17179869184x1 { nop }"], &[""]]);
     let codes = |plan: &PlanTree| crate::check::check(plan).iter().map(|finding| finding.code).collect::<Vec<_>>();
-    assert_eq!(codes(&plan), [Code::BadLoop]);
+    assert_eq!(codes(&plan), []);
     plan.ranks[0].blocks[0].ops[0].body.as_mut().unwrap().num_chunks = u32::MAX;
     plan.ranks[0].blocks[1].ops[0].body.as_mut().unwrap().unit = 1 << 60;
-    assert_eq!(codes(&plan), [Code::BadLoop]);
+    assert_eq!(codes(&plan), []);
 }

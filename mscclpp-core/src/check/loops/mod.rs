@@ -177,15 +177,13 @@ fn most_trips(rolled: &Rolled, size: u64, block: Option<u32>) -> u128 {
 /// none does.
 fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<Placed>) -> Option<Diagnostic> {
     let view = rolled.view;
-    let (mut steps, mut groups) = (0_u128, std::collections::BTreeSet::new());
+    let mut steps = 0_u128;
     each(view, &mut |at| {
         let repeated = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref());
         let trips = repeated.map_or(1, |body| rates::Rate::of(body, rolled.sizes.grain).trips(size));
         steps = steps.saturating_add(trips);
-        groups.extend(at.op.slice.map(|slice| slice.of));
     });
-    let bytes = size.checked_mul(rolled.sizes.grain)?;
-    let model = (steps <= MAX_STEPS).then(|| Size::wrapped(view.plan, bytes, 0, &groups)).flatten();
+    let model = (steps <= MAX_STEPS).then(|| Size::real(view, size, rolled.sizes.grain)).flatten();
     let mut finding = match model {
         Some(size) => {
             let model = Model::of(view, pairs, size);

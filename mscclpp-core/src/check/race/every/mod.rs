@@ -97,8 +97,6 @@ pub(in crate::check) enum Demand {
     Barriers,
     /// Equal ranges are equal windows.
     Mapping,
-    /// Packets of other windows tell nothing.
-    Packets,
     /// Skewed windows meet in other iterations.
     Skewed,
     /// Two iterations.
@@ -124,16 +122,13 @@ impl Races<'_, '_> {
 
     /// Whether nothing is learned from the packets of a step: it depends on the size which windows of a slice are empty.
     pub(super) fn is_mute(&self, agent: usize, step: usize) -> bool {
-        self.is_window(step) && self.model.op(agent, step).slice.is_some() && asks(Demand::Packets)
+        self.is_window(step) && self.model.op(agent, step).slice.is_some()
     }
 
     /// Which windows of packets that an access wrote a block reads in a step.
     pub(super) fn windows_of(&self, by: usize, step: usize, old: &Access) -> Windows {
         let model = self.model;
         let writer = old.step as usize;
-        if !asks(Demand::Packets) {
-            return Windows::Same;
-        }
         match (self.is_window(writer), self.is_window(step)) {
             (false, false) => Windows::Same,
             (true, false) => Windows::All,

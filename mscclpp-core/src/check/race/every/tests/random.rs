@@ -1,223 +1,15 @@
-//! The proof against brute force.
+//! The proof against brute force, on random programs.
 
-use std::cell::Cell;
 use std::fmt::Write;
 
-use super::Demand;
 use crate::check::loops::rates::Rate;
 use crate::check::model::{self, Model, Size};
 use crate::check::pairing::{self, Pairs};
 use crate::check::run::run;
 use crate::check::{check, shape};
-use crate::diag::Code;
 use crate::origin::Origin;
 use crate::plan::{Expectation, PlanTree};
 use crate::testing::plan;
-
-thread_local! {
-    /// What is not asked for once.
-    pub(super) static WITHOUT: Cell<Option<Demand>> = const { Cell::new(None) };
-}
-
-const IDLE: &[&str] = &[""];
-
-fn found(plan: &PlanTree) -> Vec<(Code, String)> {
-    check(plan).into_iter().map(|finding| (finding.code, finding.message)).collect()
-}
-
-#[track_caller]
-fn right(blocks: &[&str], initial: i64) {
-    let mut plan = plan(&[blocks, IDLE]);
-    plan.ranks[0].semaphores[0] = initial;
-    assert_eq!(found(&plan), []);
-}
-
-/// The message.
-#[track_caller]
-fn races(blocks: &[&str]) -> String {
-    let found = found(&plan(&[blocks, IDLE]));
-    assert_eq!(found.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Code::Race], "{found:?}");
-    found[0].1.clone()
-}
-
-/// The reader waits for two windows in front of its loop, so that it seems to know more than it does.
-const SPAN: [&str; 2] = [
-    "sem_acquire#1; sem_acquire#0; nop; loop 192x3 { sem_acquire#0; nop; copy s0+3 > o0+3 }; nop",
-    "copy i0 > s0; copy i2 > s2; nop; sem_release#1; loop 64x1 { copy i1 > s1; nop; sem_release#0 }; sem_release#0; nop",
-];
-
-#[test]
-fn spans_that_differ_race_from_some_size_on() {
-    assert!(races(&SPAN).ends_with(", with chunks of 272 bytes, where a loop makes 5 iterations"));
-}
-
-#[test]
-fn a_group_in_a_loop_races_with_a_loop_over_the_whole() {
-    let member = |number: u32| format!("loop 64x1 {{ copy/{number}:2 i0 > s0; nop; sem_release#{number} }}");
-    let reader = "loop 64x1 { sem_acquire#0,1; nop; copy s0 > o0 }";
-    // The second half of the windows comes from the second member, behind the first half of its iterations.
-    right(&[&member(0), &member(1), reader], 0);
-    let split = |number: u32| format!("loop 64x1 {{ sem_acquire#{number}; nop; copy/{number}:2 s0 > o0 }}");
-    let writer = "loop 64x1 { copy i0 > s0; nop; sem_release#0,1 }";
-    let message = races(&[writer, &split(0), &split(1)]);
-    assert!(message.ends_with(" iterations"), "{message}");
-    // Nor by members of another group.
-    races(&[&member(0), &member(1), "loop 64x1 { sem_acquire#0,1; nop; copy/2:3 s0 > o0 }; nop; copy o0 > s0"]);
-}
-
-#[test]
-fn windows_that_are_ahead_need_no_more_than_their_own_iteration() {
-    for (writer, reader) in [("96x3", "32x1"), ("64x2", "32x1"), ("96x3", "64x2")] {
-        let [long, short] = [writer, reader].map(|shape| shape.split_once('x').unwrap().1);
-        let write = format!("loop {writer} {{ copy i0+{long} > s0+{long}; nop; sem_release#0 }}");
-        let read = format!("loop {reader} {{ sem_acquire#0; nop; copy s0+{short} > o0+{short} }}");
-        right(&[&write, &read], 0);
-        let write = format!("loop {reader} {{ copy i0+{short} > s0+{short}; nop; sem_release#0 }}");
-        let read = format!("loop {writer} {{ sem_acquire#0; nop; copy s0+{long} > o0+{long} }}");
-        races(&[&write, &read]);
-    }
-}
-
-#[test]
-fn loops_of_different_rates_follow_each_other_as_a_whole() {
-    right(&["loop 32x1 { copy i0 > s0 }; nop; sem_release#0", "sem_acquire#0; nop; loop 48x1 { copy s0 > o0 }"], 0);
-    right(
-        &[
-            "loop 32x1 { copy i0 > s0; nop; sem_release#0 }",
-            "loop 32x1 { sem_acquire#0 }; nop; loop 48x1 { copy s0 > o0 }",
-        ],
-        0,
-    );
-    races(&[
-        "loop 32x1 { copy i0 > s0; nop; sem_release#0 }",
-        "loop 32x1 { sem_acquire#0 }; loop 48x1 { copy s0 > o0 }",
-    ]);
-}
-
-#[test]
-fn a_reader_may_wait_for_a_window_ahead() {
-    right(
-        &[
-            "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; sem_release#0",
-            "sem_acquire#0; loop 32x1 { sem_acquire#0; nop; copy s0 > o0 }",
-        ],
-        0,
-    );
-    // What comes last is known behind the loop.
-    right(
-        &[
-            "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; copy i1 > s1; nop; sem_release#0",
-            "sem_acquire#0; loop 32x1 { sem_acquire#0; nop; copy s0 > o0 }; copy s1 > o1",
-        ],
-        0,
-    );
-}
-
-#[test]
-fn units_from_the_start_need_no_iterations() {
-    for initial in [1, 64, 1000, 4096, i32::MAX.into()] {
-        right(
-            &[
-                "loop 32x1 { sem_acquire#0; copy i0 > s0; nop; sem_release#1 }",
-                "loop 32x1 { sem_acquire#1; nop; copy s0 > o0; nop; sem_release#0 }",
-            ],
-            initial,
-        );
-    }
-}
-
-#[test]
-fn what_comes_behind_a_loop_may_touch_a_part_of_it() {
-    right(&["loop 96x3 { copy i0+3 > s0+3 }; nop; copy s1 > o1"], 0);
-    races(&["loop 96x3 { copy i0+3 > s0+3 }; copy s1 > o1"]);
-    races(&["loop 96x3 { copy i0+3 > s0+3; nop }; copy i1 > o1; loop 96x3 { copy i0+3 > s0+3 }; copy i1 > s1; nop"]);
-}
-
-#[test]
-fn several_who_signal_are_believed_behind_the_loop() {
-    let write = |chunk: u32| format!("loop 32x1 {{ copy i{chunk} > s{chunk}; nop; sem_release#0 }}");
-    let read = |place: &str, behind: &str| format!("loop 32x1 {{ sem_acquire#0,0; nop{place} }}; {behind}");
-    right(&[&write(0), &write(1), &read("", "copy s0+2 > o0+2")], 0);
-    races(&[&write(0), &write(1), &read("; copy s0 > o0", "nop")]);
-}
-
-#[test]
-fn blocks_meet_in_loops() {
-    right(&["loop 32x1 { copy i0 > s0; barrier#0=2 }", "loop 32x1 { barrier#0=2; copy s0 > o0 }"], 0);
-    races(&[
-        "loop 32x1 { copy i0 > s0; barrier#0=2 }; barrier#0=2",
-        "barrier#0=2; loop 32x1 { copy s0 > o0; barrier#0=2 }",
-    ]);
-}
-
-/// A mistake is one only at sizes that messages have.
-#[test]
-fn sizes_without_messages_do_not_count() {
-    let limited = |min: u64, max: u64| {
-        let mut plan = plan(&[&SPAN, IDLE]);
-        (plan.min_message_size, plan.max_message_size) = (min, max);
-        found(&plan)
-    };
-    // Of 8 chunks.
-    assert_eq!(limited(0, 8 * 256), []);
-    assert!(limited(0, 8 * 272)[0].1.contains("272 bytes"));
-    assert_eq!(limited(8 * 273, 8 * 288).len(), 1);
-    assert_eq!(limited(8 * 512, u64::MAX).len(), 1);
-}
-
-/// Every demand is there for a program that is wrong.
-#[test]
-fn without_any_demand_something_slips_through() {
-    use Demand as D;
-    let cases: [(D, i64, &[&str]); 7] = [
-        (
-            D::Causal,
-            0,
-            &[
-                "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; sem_release#0; sem_release#0",
-                "sem_acquire#0; sem_acquire#0; nop; copy s0 > o0; loop 32x1 { sem_acquire#0 }",
-            ],
-        ),
-        (
-            D::Others,
-            0,
-            &[
-                "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; sem_release#0,0",
-                "loop 32x1 { sem_release#0 }",
-                "sem_acquire#0; sem_acquire#0; loop 32x1 { sem_acquire#0; sem_acquire#0; nop; copy s0 > o0 }",
-            ],
-        ),
-        (
-            D::Barriers,
-            0,
-            &[
-                "loop 32x1 { copy i0 > s0; barrier#0=2 }; barrier#0=2; barrier#0=2",
-                "barrier#0=2; barrier#0=2; copy s0 > o0; loop 32x1 { barrier#0=2 }",
-            ],
-        ),
-        (D::Mapping, 0, &["copy/1:2 s0+2 > o1+2; loop 64x2 { re/1:2 s0+2 i0+2 > s0+2 }"]),
-        (
-            D::Skewed,
-            0,
-            &["loop 32x1 { copy i1 > s1; nop; sem_release#0 }", "loop 96x3 { sem_acquire#0; nop; copy s0+3 > o0+3 }"],
-        ),
-        (
-            D::Twice,
-            0,
-            &["loop 32x1 { copy i1 > s1; nop; sem_release#0 }", "loop 96x3 { sem_acquire#0; nop; copy s0+3 > o0+3 }"],
-        ),
-    ];
-    for (demand, initial, blocks) in cases {
-        let mut plan = plan(&[blocks, IDLE]);
-        plan.ranks[0].semaphores[0] = initial;
-        assert!(brute_force(&plan, 26).flatten().is_some(), "{demand:?}");
-        assert!(!check(&plan).is_empty(), "{demand:?}");
-        WITHOUT.set(Some(demand));
-        let found = found(&plan);
-        WITHOUT.set(None);
-        assert_eq!(found, [], "{demand:?}");
-    }
-}
 
 /// A small generator of numbers.
 struct Dice(u64);
@@ -413,11 +205,8 @@ fn program(dice: &mut Dice) -> Program {
             } else {
                 block.push(Item::Op(op(whole_span, 0)));
             }
-            if !last {
-                match windows {
-                    true => ops.extend(["nop".into(), send.clone()]),
-                    false => {}
-                }
+            if !last && windows {
+                ops.extend(["nop".into(), send.clone()]);
             }
             if in_loop {
                 block.push(Item::Loop(shape.0, shape.1, ops));
@@ -565,7 +354,7 @@ fn soup(dice: &mut Dice) -> Program {
 
 /// The first size with something wrong up to so many iterations: units, iterations, what; of all sizes that make few
 /// iterations, and some of each further number. Nothing if the plan gets stuck at one of them.
-fn brute_force(plan: &PlanTree, trips: u64) -> Option<Option<(u64, String)>> {
+pub(super) fn brute_force(plan: &PlanTree, trips: u64) -> Option<Option<(u64, String)>> {
     let pairs = Pairs::of(plan);
     let fastest = model::rates(plan.into()).into_iter().max_by(Rate::cmp_speed)?;
     let mut last = (0, 0);
@@ -575,7 +364,7 @@ fn brute_force(plan: &PlanTree, trips: u64) -> Option<Option<(u64, String)>> {
             break;
         }
         last = if last.0 == now { (now, last.1 + 1) } else { (now, 0) };
-        if now > 9 && (now % 5 != 0 || last.1 > 0) {
+        if now > 9 && (!now.is_multiple_of(5) || last.1 > 0) {
             continue;
         }
         let size = Size::real(plan.into(), units, 16)?;
