@@ -84,7 +84,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         let n = n.next_multiple_of(2);
         let pairs = |i: u32| {
             (0..8).map(move |row| {
-                let first = if row % 2 == 0 { i / 2 * 2 } else { (i + 1) / 2 * 2 % n };
+                let first = if row % 2 == 0 { i / 2 * 2 } else { i.div_ceil(2) * 2 % n };
                 barrier(row * n + first, 2)
             })
         };
