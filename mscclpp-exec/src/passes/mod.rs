@@ -1,14 +1,14 @@
 //! Changes that executors make to a plan after it was proved, and the validator that proves their output again.
 //!
-//! The checker accepts a plan; [`interpret::lower`](crate::interpret) resolves it, one instruction per operation, with every
+//! The checker accepts a plan; `interpret::lower` resolves it, one instruction per operation, with every
 //! index checked and nothing added, dropped or moved. What changes a resolved plan is a pass, one file each, whose module
 //! documentation says what it changes and why the result is still right:
 //!
 //! | pass | executor | effect |
 //! |---|---|---|
-//! | [`place_in_caller_memory`] | processes | own operands that peers do not affect use the caller's memory instead of the copy that peers access |
-//! | [`elide_handshakes`] | processes | signals and waits at the ends of thread blocks are dropped where the launch protocol orders the same |
-//! | [`insert_launch_barriers`] | CUDA, several devices | every launch begins and ends with a synchronization of the devices of a node |
+//! | `place_in_caller_memory` | processes | own operands that peers do not affect use the caller's memory instead of the copy that peers access |
+//! | `elide_handshakes` | processes | signals and waits at the ends of thread blocks are dropped where the launch protocol orders the same |
+//! | `insert_launch_barriers` | CUDA, several devices | every launch begins and ends with a synchronization of the devices of a node |
 //! | `cuda::specialise` | CUDA, on request | a kernel in which operations, counts and slices are constants |
 //!
 //! What is left are choices of an interpreter that a plan cannot observe: how many bytes an instruction moves at a time, which
