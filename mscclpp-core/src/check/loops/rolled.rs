@@ -112,7 +112,7 @@ impl<'p> Rolled<'p> {
                 build.add_block(rank, block);
             }
         }
-        let Build { rates, mut blocks, mut loops, counters, barriers, .. } = build;
+        let Build { rates, blocks, mut loops, counters, barriers, .. } = build;
         let mut arrivals = vec![0; barriers.len()];
         for (number, blocks) in barriers.into_values() {
             arrivals[number as usize] = blocks;
@@ -123,7 +123,7 @@ impl<'p> Rolled<'p> {
         loops.iter_mut().for_each(|body| body.rate = numbers[&body.rate]);
         let Some(trips) = Trips::of(sorted) else {
             let first = loops.first().map(|body| (body.block as usize, body.begin as usize));
-            let at = first.and_then(|(block, position)| placed(view, &mut blocks[block], position));
+            let at = first.and_then(|(block, position)| placed(view, &blocks[block], position));
             return Err(too_many_combinations(at));
         };
         Ok(Some(Self { view, sizes, trips, blocks, loops, counters, barriers: arrivals }))

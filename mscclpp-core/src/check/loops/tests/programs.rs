@@ -71,7 +71,8 @@ pub(super) fn random(seed: u64) -> (PlanTree, u64) {
         credits
     };
     // Counters: semaphores and channels.
-    for number in 0..1 + random.below(4) {
+    let count = 1 + random.below(4);
+    for number in (0..4).take(count) {
         let rank = if ranks[1].is_empty() { 0 } else { random.below(2) };
         let is_channel = !ranks[1].is_empty() && random.chance(60);
         let signallers = ranks[rank].clone();
