@@ -1,9 +1,10 @@
 //! What to say about accesses that nothing orders.
 
 use super::super::model::{Model, Space};
-use super::super::place::Placed;
+use super::super::place::{Placed, each};
 use super::cells::Access;
 use crate::diag::{Code, Diagnostic};
+use crate::plan::OpKind;
 
 /// An access in words.
 struct Told<'p> {
@@ -73,8 +74,14 @@ pub(super) fn race(
         known.note(),
     );
     let by_port = |access: &Access| access.agent as usize >= blocks;
-    let help = if known == Known::Over {
+    let is_packet = model.atoms.memory(atom).1 == Space::Packets;
+    let help = if is_packet && old.write && new.write {
+        "give the second packet scratch of its own: both carry the flag of the launch, so that a reader cannot tell them apart; \
+         or write it after a signal of every reader"
+    } else if known == Known::Over && has_relaxed(model) {
         "a relaxed signal says that something is over but makes nothing visible; use a normal signal and wait"
+    } else if known == Known::Over {
+        "a packet publishes itself only, not what its writer wrote before; signal after that write and wait for the signal"
     } else if known == Known::Flushed {
         HEAR_FROM_PORT
     } else if by_port(old) && !by_port(new) && first.at.rank == second.at.rank {
@@ -93,6 +100,13 @@ pub(super) fn race(
     Diagnostic::new(Code::Race, second.at.site(model.plan), message)
         .also(format!("{} {}", first.name, first.does), first.at.site(model.plan))
         .help(help)
+}
+
+/// Whether a plan uses relaxed signals or waits.
+fn has_relaxed(model: &Model) -> bool {
+    let mut found = false;
+    each(model.view, &mut |at| found |= matches!(at.op.kind, OpKind::RelaxedSignal | OpKind::RelaxedWait));
+    found
 }
 
 /// The finding about a wait for which another thread block may take what comes, where nothing orders the two.

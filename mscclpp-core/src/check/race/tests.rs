@@ -381,3 +381,23 @@ fn in_loops_several_who_signal_tell_nothing() {
     races(&[&[&member(0), &member(1)], &[&reader("copy s0 > o0", "nop")]]);
     fine(&[&[&member(0), &member(1)], &[&reader("nop", "copy s0 > o0")]]);
 }
+
+/// The help of the first finding.
+#[track_caller]
+fn help(ranks: &[&[&str]]) -> String {
+    let found = crate::check::check(&plan(ranks));
+    let first = found.iter().next().expect("a finding");
+    assert_eq!(first.code, Code::Race, "{first}");
+    first.help.clone().unwrap_or_default()
+}
+
+#[test]
+fn help_blames_what_the_program_has() {
+    let reader = "upkt s0 > o0; nop; copy s2 > o2";
+    let text = help(&[&["put.m i2 > r0:2; nop; ppkt.m i0 > r0:0"], &[reader]]);
+    assert!(text.starts_with("a packet publishes itself only"), "{text}");
+    let text = help(&[&["put.m i0 > r0:2; nop; rlxsignal.m#0"], &["wait.m#0; nop; copy s2 > o0"]]);
+    assert!(text.starts_with("a relaxed signal"), "{text}");
+    let text = help(&[&["ppkt.m i0 > r0:0", "ppkt.m i1 > r0:0"], &["upkt s0 > o0"]]);
+    assert!(text.starts_with("give the second packet scratch of its own"), "{text}");
+}
