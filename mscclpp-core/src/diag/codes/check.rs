@@ -450,20 +450,26 @@ Right:
 ```"#;
     Undecided = "M0223" "undecided": "the checks reach a verdict for every message size",
         "What a plan with loops does depends on the size of the message. The checks prove it right for all sizes at once, by finding where what thread blocks wait for repeats. Loops of many units and spans without a small common multiple, packets that are read in other windows than they are written, or thread blocks that fall back behind each other by a little in every one of many thousand iterations can be beyond that. What is not proved is refused, as it might wait for ever at some size.\n\nWrong: loops in windows of 1040, 1072, 1136, 1168 and 1184 bytes that signal each other. Right: equal windows, or windows that divide each other; or a `message_size` that the proof reaches.";
-    ContradictingExpectations = "M0224" "contradicting-expectations": "a program expects one content of an output chunk",
-        r#"An output chunk cannot hold two different contents, so no plan satisfies both expectations.
+    ContradictingExpectations = "M0224" "contradicting-expectations": "the expectations of an output chunk agree",
+        r#"An output chunk cannot hold two different contents, so no plan satisfies both expectations. The reduction of several inputs is one expectation that names all of them.
 
 Wrong:
 
 ```rust
-p.expect(rank.output().chunk(0), rank.input().chunk(0));
-p.expect(rank.output().chunk(0), rank.input().chunk(1)); // wrong
+#[collective(Custom(input = 2, output = 1), ranks = 2)]
+fn keep(p: &Program) {
+    for rank in p.ranks() {
+        rank.copy(rank.output().chunk(0), rank.input().chunk(0), 0);
+        p.expect(rank.output().chunk(0), rank.input().chunk(0));
+        p.expect(rank.output().chunk(0), rank.input().chunk(1)); // wrong
+    }
+}
 ```
 
-Right, if the sum of both is meant:
+Right:
 
 ```rust
-p.expect(rank.output().chunk(0), [rank.input().chunk(0), rank.input().chunk(1)]);
+        // the output holds the first input chunk only
 ```"#;
     AcrossNodes = "M0225" "across-nodes": "ranks of different nodes exchange data and signals over port channels only",
         r#"With `ranks_per_node`, consecutive ranks share a node, and only ranks of one node can map each other's memory. A memory channel or a switch channel to another node could not be set up, so every executor would refuse the plan. Let `ranks_per_node` be the number of ranks that can map each other's memory: all of them, where one NVLink domain spans several hosts.
@@ -493,26 +499,23 @@ Right:
     from.wait(0);
 ```"#;
     NoPostcondition = "M0226" "no-postcondition": "a custom collective states what its outputs hold",
-        r#"A custom collective has no postcondition but what its program states with `expect`. Outputs that the program leaves out may hold anything, and the checks say nothing about them: this is a warning. `allow(no_postcondition)` turns it off where an output is left open on purpose.
+        r#"A custom collective has no postcondition but what its program states with `expect`. Outputs that the program leaves out may hold anything, and the checks prove nothing about them. This is a warning; `allow(no_postcondition)` turns it off where an output is left open on purpose.
 
-Warned of:
+Wrong:
 
 ```rust
-#[collective(Custom(input = 1, output = 1), ranks = 2)]
-fn swap(p: &Program) {
-    // puts, signals and waits
+#[collective(Custom(input = 2, output = 1), ranks = 2)]
+fn keep(p: &Program) {
+    for rank in p.ranks() {
+        rank.copy(rank.output().chunk(0), rank.input().chunk(1), 0); // wrong
+    }
 }
 ```
 
-Proved:
+Right:
 
 ```rust
-#[collective(Custom(input = 1, output = 1), ranks = 2)]
-fn swap(p: &Program) {
-    for rank in p.ranks() {
-        p.expect(rank.output().chunk(0), p.rank(1 - rank.id()).input().chunk(0));
-    }
-    // puts, signals and waits
-}
+        rank.copy(rank.output().chunk(0), rank.input().chunk(1), 0);
+        p.expect(rank.output().chunk(0), rank.input().chunk(1));
 ```"#;
 }
