@@ -481,10 +481,10 @@ Wrong, since ranks 0 and 2 are on different nodes:
 fn far(p: &Program) {
     let (near, far) = (p.rank(0), p.rank(2));
     let (to, from) = (near.memory_channel(far), far.memory_channel(near)); // wrong
-    from.signal(0).relaxed();
-    to.wait(0).relaxed();
-    to.put(far.output().chunk(0), near.input().chunk(0), 0);
-    to.signal(0);
+    from.signal(0).relaxed(); // wrong
+    to.wait(0).relaxed(); // wrong
+    to.put(far.output().chunk(0), near.input().chunk(0), 0); // wrong
+    to.signal(0); // wrong
     from.wait(0);
 }
 ```
@@ -496,7 +496,6 @@ Right:
     from.signal(0);
     to.wait(0);
     to.put_with_signal_and_flush(far.output().chunk(0), near.input().chunk(0), 0);
-    from.wait(0);
 ```"#;
     NoPostcondition = "M0226" "no-postcondition": "a custom collective states what its outputs hold",
         r#"A custom collective has no postcondition but what its program states with `expect`. Outputs that the program leaves out may hold anything, and the checks prove nothing about them. This is a warning; `allow(no_postcondition)` turns it off where an output is left open on purpose.
