@@ -135,7 +135,8 @@ fn left_open(open: &Chunks, what: &str) -> Option<Diagnostic> {
 
 fn warning(message: String) -> Diagnostic {
     Diagnostic::new(Code::NoPostcondition, Site::None, message).help(
-        "state what every output chunk holds with `p.expect(output, inputs)`, or add `allow(no_postcondition)` if it is left open on purpose",
+        "state what every output chunk holds with `p.expect(output, inputs)`, `expectations` in a plan file, or allow \
+         `no_postcondition` if it is left open on purpose",
     )
 }
 
