@@ -16,7 +16,7 @@
 //!    unless in place (M0214 to M0218).
 //!
 //! A plan runs with one iteration of every loop, and with two; what that shows holds for every number of them
-//! ([`race::every`]). Where it shows a mistake, [`search`] tells from which size on.
+//! (`race::every`). Where it shows a mistake, `search` tells from which size on.
 //!
 //! A rule relies on those before it, so the first one with findings is the last one that is asked. Of a plan that is a smaller
 //! one several times over, the smaller one is asked first (`instances`), and where all ranks do the same, some stand for all
