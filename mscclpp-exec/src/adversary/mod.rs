@@ -78,6 +78,7 @@ pub struct Adversary<'p> {
     most_steps: u64,
     focus: Option<(u32, u32)>,
     barriers: bool,
+    trips: Option<u64>,
 }
 
 /// How an attack came out.
@@ -97,7 +98,7 @@ pub enum Outcome {
 impl<'p> Adversary<'p> {
     /// An adversary of a plan: three launches in a row, 20 million steps at most.
     pub fn new(plan: &'p PlanTree) -> Self {
-        Self { plan, launches: 3, most_steps: 20_000_000, focus: None, barriers: true }
+        Self { plan, launches: 3, most_steps: 20_000_000, focus: None, barriers: true, trips: None }
     }
 
     /// With another number of launches.
@@ -131,6 +132,14 @@ impl<'p> Adversary<'p> {
         self
     }
 
+    /// With a size at which the longest loop makes so many iterations, if there is one; seeds that decide themselves try few,
+    /// and a few more than there are credits or initial units.
+    #[must_use]
+    pub fn trips(mut self, trips: u64) -> Self {
+        self.trips = Some(trips.max(1));
+        self
+    }
+
     /// Runs the plan once. The seed decides on the miniature's sizes and on everything that happens; the same seed does
     /// the same on every machine.
     ///
@@ -142,7 +151,7 @@ impl<'p> Adversary<'p> {
     /// large even as a miniature: more than 8192 threads and ports, or 2²⁴ cells of memory.
     pub fn attack(&self, seed: u64) -> Result<Outcome, Error> {
         let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
-        let scale = Scale::random(self.plan, &mut random);
+        let scale = Scale::random(self.plan, &mut random, self.trips);
         let program = lower::lower(self.plan, &scale)?;
         let most_steps = self.most_steps / (1 + program.actors.len() as u64 / 1024);
         let example = if value::needs_example(self.plan) {

@@ -8,6 +8,7 @@ mod boundaries;
 mod corpus;
 mod faults;
 mod flush;
+mod loops;
 mod regressions;
 mod small;
 #[path = "../../../mscclpp-core/src/testing.rs"]
