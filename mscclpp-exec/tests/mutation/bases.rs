@@ -15,11 +15,30 @@ pub(crate) fn random(random: &mut Random) -> (Named, u64) {
         _ => 1 + random.below(300),
     };
     let shapes: &[fn(&mut Random, u64) -> PlanTree] = &[
-        by_credits, pipeline, exchange, in_turns, spans, members, long, by_way_of_others, by_barriers, packets, by_ports,
+        by_credits,
+        pipeline,
+        exchange,
+        in_turns,
+        spans,
+        members,
+        long,
+        by_way_of_others,
+        by_barriers,
+        packets,
+        by_ports,
     ];
     let shape = random.below(shapes.len() as u64) as usize;
     let name = [
-        "credits", "pipeline", "exchange", "in turns", "spans", "members", "long", "third rank", "barriers", "packets",
+        "credits",
+        "pipeline",
+        "exchange",
+        "in turns",
+        "spans",
+        "members",
+        "long",
+        "third rank",
+        "barriers",
+        "packets",
         "ports",
     ][shape];
     (Named { name: format!("{name} {credits}"), plan: shapes[shape](random, credits) }, credits)
@@ -37,10 +56,8 @@ fn repeat(op: &str, times: u64) -> String {
 fn by_credits(random: &mut Random, credits: u64) -> PlanTree {
     let unit = unit(random);
     let relaxed = if random.below(2) == 0 { "rlx" } else { "" };
-    let send = format!(
-        "loop {unit}x1 {{ wait.m#1; nop; put.m i0 > r0:0; nop; signal.m#0 }}; {}",
-        repeat("wait.m#1", credits)
-    );
+    let send =
+        format!("loop {unit}x1 {{ wait.m#1; nop; put.m i0 > r0:0; nop; signal.m#0 }}; {}", repeat("wait.m#1", credits));
     let receive = format!(
         "{}loop {unit}x1 {{ wait.m#0; nop; copy s0 > o0; nop; signal.m#1 }}",
         repeat(&format!("{relaxed}signal.m#1"), credits)
@@ -102,25 +119,14 @@ fn spans(random: &mut Random, credits: u64) -> PlanTree {
     let unit = 16 * (1 + random.below(4));
     let wide = unit * chunks;
     let behind = random.below(2) == 0;
-    let send = format!(
-        "loop {unit}x1 {{ wait.m#1; nop; put.m i0 > r0:0; nop; signal.m#0 }}; {}",
-        repeat("wait.m#1", credits)
+    let send =
+        format!("loop {unit}x1 {{ wait.m#1; nop; put.m i0 > r0:0; nop; signal.m#0 }}; {}", repeat("wait.m#1", credits));
+    let more = if behind { String::new() } else { format!("copy i1+{chunks} > o1+{chunks}; nop; ") };
+    let receive = format!(
+        "{}loop {wide}x{chunks} {{ wait.m#0; nop; {more}signal.m#1 }}; nop; copy s0 > o0; nop",
+        repeat("signal.m#1", credits)
     );
-    let receive = match behind {
-        true => format!("loop {wide}x{chunks} {{ wait.m#0; nop; signal.m#1 }}; nop; copy s0 > o0; nop"),
-        false => {
-            format!(
-                "loop {wide}x{chunks} {{ wait.m#0; nop; copy i1+{chunks} > o1+{chunks}; nop; signal.m#1 }}; nop; \
-                 copy s0 > o0; nop"
-            )
-        }
-    };
-    // The copy behind comes before the next launch's puts.
-    let receive = format!("{}{receive}; {}", repeat("signal.m#1", credits - 1), "signal.m#1");
-    match credits {
-        1 => testing::plan(&[&[&send], &[&receive.replacen("loop", "signal.m#1; loop", 1).replace("nop; signal.m#1; nop", "nop; nop")]]),
-        _ => testing::plan(&[&[&send], &[&receive]]),
-    }
+    testing::plan(&[&[&send], &[&receive]])
 }
 
 /// Two or three members of a group receive a slice each.
@@ -128,11 +134,9 @@ fn members(random: &mut Random, credits: u64) -> PlanTree {
     let unit = unit(random);
     let count = 2 + random.below(2);
     let ids = |base: u64| (0..count).map(|id| (base + id).to_string()).collect::<Vec<_>>().join(",");
-    let send = format!(
-        "loop {unit}x1 {{ sem_acquire#0; nop; copy i0 > s0; nop; sem_release#{} }}; {}",
-        ids(1),
-        repeat("sem_acquire#0", 0)
-    );
+    // Windows are those of the slices.
+    let slices: Vec<_> = (0..count).map(|member| format!("copy/{member}:{count} i0 > s0")).collect();
+    let send = format!("loop {unit}x1 {{ sem_acquire#0; nop; {}; nop; sem_release#{} }}", slices.join("; "), ids(1));
     let mut blocks = vec![send];
     for member in 0..count {
         let back = if member == 0 { "nop; sem_release#0" } else { "nop" };
@@ -183,10 +187,7 @@ fn by_way_of_others(random: &mut Random, credits: u64) -> PlanTree {
         _ => "pwsf.p#0 i0 > r0:0",
     };
     // Channels of rank 0: 0 and 1 to rank 1, 2 and 3 to rank 2; of ranks 1 and 2: 0 and 1 to rank 0, 2 and 3 to each other.
-    let first = format!(
-        "loop {unit}x1 {{ wait.m#1; nop; {put}; nop; signal.m#2 }}; {}",
-        repeat("wait.m#1", credits)
-    );
+    let first = format!("loop {unit}x1 {{ wait.m#1; nop; {put}; nop; signal.m#2 }}; {}", repeat("wait.m#1", credits));
     let second = format!(
         "{}loop {unit}x1 {{ wait.m#2; wait.p#0; nop; copy s0 > o0; nop; signal.m#1 }}",
         repeat("signal.m#1", credits)
@@ -200,8 +201,12 @@ fn by_way_of_others(random: &mut Random, credits: u64) -> PlanTree {
         tables.remote_buffers = peers
             .iter()
             .flat_map(|&rank| {
-                [BufferKind::Scratch, BufferKind::Input, BufferKind::Output]
-                    .map(|buffer| RemoteBuffer { rank, buffer, memory: true, port: true })
+                [BufferKind::Scratch, BufferKind::Input, BufferKind::Output].map(|buffer| RemoteBuffer {
+                    rank,
+                    buffer,
+                    memory: true,
+                    port: true,
+                })
             })
             .collect();
         for block in &mut tables.blocks {
@@ -244,14 +249,9 @@ fn packets(random: &mut Random, _: u64) -> PlanTree {
 fn by_ports(random: &mut Random, credits: u64) -> PlanTree {
     let unit = unit(random);
     let put = ["put.p#0 i0 > r0:0; signal.p#0", "pws.p#0 i0 > r0:0", "pwsf.p#0 i0 > r0:0"][random.below(3) as usize];
-    let send = format!(
-        "loop {unit}x1 {{ wait.m#1; nop; {put} }}; flush.p#0; {}",
-        repeat("wait.m#1", credits)
-    );
-    let receive = format!(
-        "{}loop {unit}x1 {{ wait.p#0; nop; copy s0 > o0; nop; signal.m#1 }}",
-        repeat("signal.m#1", credits)
-    );
+    let send = format!("loop {unit}x1 {{ wait.m#1; nop; {put} }}; flush.p#0; {}", repeat("wait.m#1", credits));
+    let receive =
+        format!("{}loop {unit}x1 {{ wait.p#0; nop; copy s0 > o0; nop; signal.m#1 }}", repeat("signal.m#1", credits));
     match random.below(2) {
         0 => testing::plan(&[&[&send], &[&receive]]),
         _ => testing::plan(&[&[&send, &receive], &[&send, &receive]]),
