@@ -4,14 +4,16 @@
 //! fails, the plan is run as it is at one size after the other: a finding that comes up says from which size on, and one that
 //! does not is refused with what stood in the way of the proof.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::loops::rates::{ChunkSizes, Rate};
 use super::model::{Model, Size, rates};
-use super::pairing::Pairs;
+use super::pairing::{Pairs, signals, waits};
+use super::place::each;
 use super::run::{Verdict, run};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
+use crate::plan::OpKind;
 
 /// Numbers of iterations that are tried one by one.
 const MOST_TRIPS: u128 = 32;
@@ -26,18 +28,21 @@ const MOST_STEPS: u128 = 1 << 18;
 const FEW_SIZES: u64 = 64;
 
 /// The sizes that were tried without a finding.
+#[derive(Default)]
 pub(super) struct Tried {
     /// Iterations of the fastest loop.
     trips: u128,
+    /// What may have stood in the way.
+    shared: Option<String>,
 }
 
 /// The findings at the smallest of some sizes that has any, none if the plan has few sizes and all are right.
 pub(super) fn smallest(view: View, pairs: &Pairs, told: impl Fn(Verdict) -> Diagnostics) -> Result<Diagnostics, Tried> {
-    let packets = Model::of(view, pairs, Size::real(view, 1, 1).ok_or(Tried { trips: 0 })?).has_packets();
+    let packets = Model::of(view, pairs, Size::real(view, 1, 1).ok_or(Tried::default())?).has_packets();
     // No message fits: nothing runs.
     let Some(range) = ChunkSizes::of(view, packets) else { return Ok(Diagnostics::default()) };
     let grain = range.grain.max(1);
-    let Some(fastest) = rates(view).into_iter().max_by(Rate::cmp_speed) else { return Err(Tried { trips: 0 }) };
+    let Some(fastest) = rates(view).into_iter().max_by(Rate::cmp_speed) else { return Err(Tried::default()) };
     let bytes = |grains: u64| grains.saturating_mul(grain);
     let is_small = range.max - range.min <= FEW_SIZES;
     let sizes: BTreeSet<u64> = match is_small {
@@ -59,11 +64,60 @@ pub(super) fn smallest(view: View, pairs: &Pairs, told: impl Fn(Verdict) -> Diag
         let found = told(run(std::iter::once(Model::of(view, pairs, size))));
         if !found.is_empty() {
             let first = nth == 0;
-            let at = format!(", with chunks of {} bytes, where a loop makes {tried} iterations", bytes(grains));
+            let times = if tried == 1 { "iteration" } else { "iterations" };
+            let at = format!(", with chunks of {} bytes, where a loop makes {tried} {times}", bytes(grains));
             return Ok(if first { found } else { reworded(found, |message| message + &at) });
         }
     }
-    if all { Ok(Diagnostics::default()) } else { Err(Tried { trips: tried }) }
+    if all { Ok(Diagnostics::default()) } else { Err(Tried { trips: tried, shared: share_in_loops(view, pairs) }) }
+}
+
+/// Who raise or lower a counter: that of a channel (`None`), or a semaphore of a rank.
+type Users = (Option<usize>, usize, bool);
+
+/// Several thread blocks of a rank that raise the same counter, or lower it, some of them or their partners in a loop: their order is not
+/// followed by the proof ([`words`](super::race)), so that an order that the program keeps counts for nothing.
+fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
+    let mut users: BTreeMap<Users, (usize, BTreeSet<usize>)> = BTreeMap::new();
+    let mut looped = BTreeSet::new();
+    each(view, &mut |at| {
+        let (semaphore, raises) = match at.op.kind {
+            kind if signals(kind) => (false, true),
+            kind if waits(kind) => (false, false),
+            OpKind::SemaphoreRelease => (true, true),
+            OpKind::SemaphoreAcquire => (true, false),
+            _ => return,
+        };
+        let (outgoing, incoming) = (pairs.outgoing(view.plan, &at), pairs.incoming(view.plan, &at));
+        for &id in &at.op.ids {
+            let counter = match (semaphore, raises) {
+                (true, _) => Some((Some(at.rank), at.number(id) as usize)),
+                (false, true) => outgoing(id).map(|counter| (None, counter)),
+                (false, false) => incoming(id).map(|counter| (None, counter)),
+            };
+            let Some((rank, number)) = counter else { continue };
+            users.entry((rank, number, raises)).or_insert((at.rank, BTreeSet::new())).1.insert(at.block);
+            if at.inside.is_some() {
+                looped.insert((rank, number));
+            }
+        }
+    });
+    let mut shared = users
+        .into_iter()
+        .filter(|((rank, number, _), (_, blocks))| blocks.len() > 1 && looped.contains(&(*rank, *number)));
+    let ((semaphore, number, raises), (rank, blocks)) = shared.next()?;
+    let mut blocks = blocks.into_iter();
+    let (one, other) = (blocks.next()?, blocks.next()?);
+    let (what, own) = match (semaphore, raises) {
+        (Some(_), true) => (format!("release semaphore {number}"), "semaphore"),
+        (Some(_), false) => (format!("acquire semaphore {number}"), "semaphore"),
+        (None, true) => ("signal on one channel".to_owned(), "channel"),
+        (None, false) => ("wait on one channel".to_owned(), "channel"),
+    };
+    Some(format!(
+        "thread blocks {one} and {other} of rank {rank} {what}, and where loops use it their order is not followed: give each a {own} of \
+         its own"
+    ))
 }
 
 /// Some sizes within a range: for each of the first numbers of iterations the first and the last, and for some further ones the
@@ -85,15 +139,26 @@ fn candidates(range: ChunkSizes, fastest: Rate) -> impl Iterator<Item = u64> {
 impl Tried {
     /// What stood in the way of the proof.
     pub(super) fn unproved(self, found: Diagnostics) -> Diagnostics {
+        let Self { trips, shared } = self;
         let told = reworded(found, |message| {
-            let Self { trips } = self;
             format!(
                 "whether the plan is right with every number of iterations is not decided: {message}; none of those that were \
                  tried, up to {trips}, shows it"
             )
         });
+        let hint = shared.unwrap_or_else(|| {
+            "let each iteration wait for what the same or an earlier iteration signals, all blocks of a barrier come to it in loops of \
+             one span and unit, and packets be read in the loops in which they are written"
+                .to_owned()
+        });
         let mut undecided = Diagnostics::default();
-        undecided.extend(told.into_iter().map(|finding| Diagnostic { code: Code::Undecided, ..finding }));
+        undecided.extend(told.into_iter().map(|finding| {
+            let help = finding
+                .help
+                .as_ref()
+                .map_or_else(|| hint.clone(), |help| format!("{help}; if the program does so: {hint}"));
+            Diagnostic { code: Code::Undecided, help: Some(help), ..finding }
+        }));
         undecided
     }
 }
@@ -102,4 +167,37 @@ fn reworded(found: Diagnostics, word: impl Fn(String) -> String) -> Diagnostics 
     let mut reworded = Diagnostics::default();
     reworded.extend(found.into_iter().map(|finding| Diagnostic { message: word(finding.message.clone()), ..finding }));
     reworded
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::check::check;
+    use crate::diag::Code;
+    use crate::testing::plan;
+
+    /// The help of the finding about a plan that is not decided.
+    fn help(blocks: &[&str]) -> String {
+        let found = check(&plan(&[blocks, &[""]]));
+        let codes: Vec<_> = found.iter().map(|finding| finding.code).collect();
+        assert_eq!(codes, [Code::Undecided], "{found:?}");
+        found.iter().next().and_then(|finding| finding.help.clone()).expect("help")
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_told() {
+        let told = help(&[
+            "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; copy i1 > s1; nop; sem_release#0",
+            "loop 32x1 { sem_acquire#0 }; nop; sem_release#1",
+            "sem_acquire#1; sem_acquire#0; nop; copy s1 > o1",
+        ]);
+        assert!(told.ends_with(
+            "; if the program does so: thread blocks 1 and 2 of rank 0 acquire semaphore 0, and where loops use it their order is not \
+             followed: give each a semaphore of its own"
+        ), "{told}");
+        let told = help(&[
+            "loop 32x1 { copy i0 > s0; barrier#0=2 }; barrier#0=2",
+            "barrier#0=2; loop 32x1 { copy s0 > o0; barrier#0=2 }",
+        ]);
+        assert!(told.contains("; if the program does so: let each iteration wait"), "{told}");
+    }
 }

@@ -1,7 +1,7 @@
 //! What happens between the launches of a rank, and at the end of all.
 
 use super::Failure;
-use super::machine::{Machine, Step, Thread, Touch, settled};
+use super::machine::{Machine, RankState, Sized, Step, Thread, Touch, settled};
 use super::memory::Write;
 use super::program::{Action, Role};
 use super::value::{rubbish, token};
@@ -12,10 +12,12 @@ const MOST_LINES: usize = 6;
 impl Machine<'_> {
     /// A rank's caller: looks at the results of one launch, then begins the next one.
     pub(super) fn caller(&mut self, actor: u32, rank: u32) -> Step {
-        let program = self.program;
         let state = &self.ranks[rank as usize];
-        let tables = &program.ranks[rank as usize];
         let launch = state.launch;
+        // Woken by another rank.
+        if state.running > 0 {
+            return Step::Off;
+        }
         if state.ended == launch && launch > 0 {
             self.look(rank, launch);
             if launch == self.launches {
@@ -33,12 +35,18 @@ impl Machine<'_> {
         }
         // Begin.
         let launch = launch.max(1);
-        if self.scale.poisons {
-            for cell in 0..tables.outputs * self.scale.chunk as u32 {
+        let Sized { scale, program } = self.size(launch);
+        let is_late = |rank: &RankState| rank.ended + 1 < launch;
+        if self.meets && scale.chunk != self.size(launch - 1).scale.chunk && self.ranks.iter().any(is_late) {
+            return Step::Off;
+        }
+        let tables = &program.ranks[rank as usize];
+        if scale.poisons {
+            for cell in 0..tables.outputs * scale.chunk as u32 {
                 self.caller_writes(rank, tables.output + cell, rubbish(launch, tables.output + cell));
             }
         }
-        for cell in 0..tables.inputs * self.scale.chunk as u32 {
+        for cell in 0..tables.inputs * scale.chunk as u32 {
             self.caller_writes(rank, tables.input + cell, token(launch, rank, cell.into()));
         }
         let clock = self.actors[actor as usize].clock.clone();
@@ -56,14 +64,23 @@ impl Machine<'_> {
         state.begin = Some(clock);
         if running == 0 {
             state.ended = launch;
+            self.ended(rank);
             return Step::On;
         }
         Step::Off
     }
 
+    /// A rank's launch has ended, for which its caller waits, and others may before a launch of another size.
+    pub(super) fn ended(&mut self, rank: u32) {
+        let callers = if self.sizes.len() > 1 { 0..self.ranks.len() as u32 } else { rank..rank + 1 };
+        for caller in callers {
+            self.schedule.wake(self.program.first_caller + caller);
+        }
+    }
+
     /// Looks at everything that a rank's memory holds after a launch.
     fn look(&mut self, rank: u32, launch: u32) {
-        let program = self.program;
+        let Sized { scale, program } = self.size(launch);
         let tables = &program.ranks[rank as usize];
         let caller = (program.first_caller + rank) as usize;
         for block in program.blocks.iter().filter(|block| block.rank == rank) {
@@ -80,7 +97,7 @@ impl Machine<'_> {
                 |write: &Write| *launch_barriers || settled(write, touch, clock, ranks, rank_of, first_caller);
             memory[cell as usize].settle(is_settled);
         }
-        let chunk = self.scale.chunk;
+        let chunk = scale.chunk;
         let ranks = program.ranks.len();
         for cell in 0..u64::from(tables.outputs) * chunk {
             let found = self.seen_by_caller(touch, tables.output + cell as u32);

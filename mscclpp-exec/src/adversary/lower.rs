@@ -13,7 +13,8 @@ use crate::error::Error;
 const MOST_CELLS: u64 = 1 << 24;
 const MOST_ACTORS: usize = 1 << 13;
 
-pub(super) fn lower(plan: &PlanTree, scale: &Scale) -> Result<Program, Error> {
+/// A plan in the miniature of one size, in memory that has room for chunks of so many cells.
+pub(super) fn lower(plan: &PlanTree, scale: &Scale, room: u64) -> Result<Program, Error> {
     let mut lowering = Lowering {
         plan,
         scale,
@@ -34,7 +35,7 @@ pub(super) fn lower(plan: &PlanTree, scale: &Scale) -> Result<Program, Error> {
             mixed: false,
         },
     };
-    lowering.memories()?;
+    lowering.memories(room)?;
     lowering.channels()?;
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for (number, block) in tables.blocks.iter().enumerate() {
@@ -97,21 +98,22 @@ impl At<'_> {
 }
 
 impl Lowering<'_> {
-    fn memories(&mut self) -> Result<(), Error> {
-        let (mut next, chunk) = (0_u64, self.scale.chunk);
+    fn memories(&mut self, room: u64) -> Result<(), Error> {
+        let mut next = 0_u64;
         let halves = if self.plan.double_scratch { 2 } else { 1 };
         for (rank, tables) in self.plan.ranks.iter().enumerate() {
-            let cells = |chunks: u32| u64::from(chunks).saturating_mul(chunk);
+            let cells = |chunks: u32| u64::from(chunks).saturating_mul(room);
             let first = next;
             let (input, output) = (next, next.saturating_add(cells(tables.input_chunks)));
             let scratch = output.saturating_add(cells(tables.output_chunks));
             // Room for every chunk as packets; whether that much is there is a matter of the protocol.
-            let half = cells(tables.scratch_chunks).saturating_mul(2);
-            next = scratch.saturating_add(half.saturating_mul(halves));
+            let half = |chunk: u64| u64::from(tables.scratch_chunks).saturating_mul(chunk).saturating_mul(2);
+            next = scratch.saturating_add(half(room).saturating_mul(halves));
             if next > MOST_CELLS {
                 return refuse(format!("rank {rank}"), format!("{next} cells even in the miniature"));
             }
-            self.memories.push(([input, output, scratch], half));
+            // Where the second half begins depends on the size.
+            self.memories.push(([input, output, scratch], half(self.scale.chunk)));
             self.program.ranks.push(Rank {
                 input: 0,
                 output: 0,

@@ -15,8 +15,12 @@ use crate::cpu::Random;
 
 /// Everything that changes while a plan runs.
 pub(super) struct Machine<'p> {
+    /// The plan at the size of the first launch; at others only ranges and iterations differ.
     pub(super) program: &'p Program,
-    pub(super) scale: Scale,
+    /// The sizes that launches have in turns.
+    pub(super) sizes: &'p [Sized],
+    /// Whether all ranks meet before a launch of another size.
+    pub(super) meets: bool,
     pub(super) launches: u32,
     /// Whether a launch barrier makes everything visible between launches.
     pub(super) launch_barriers: bool,
@@ -44,6 +48,12 @@ pub(super) struct Machine<'p> {
     pub(super) time: u64,
     pub(super) unordered: u64,
     pub(super) failure: Option<Failure>,
+}
+
+/// The plan in one size.
+pub(super) struct Sized {
+    pub(super) scale: Scale,
+    pub(super) program: Program,
 }
 
 pub(super) struct Actor {
@@ -157,45 +167,45 @@ pub(super) struct Touch {
 impl<'p> Machine<'p> {
     pub(super) fn new(
         plan: &'p PlanTree,
-        program: &'p Program,
-        scale: &Scale,
+        sizes: &'p [Sized],
         launches: u32,
         mut random: Random,
         example: Option<Vec<Vec<u64>>>,
         focus: Option<(u32, u32)>,
     ) -> Self {
-        let schedule = Schedule::adverse(program, &mut random, focus);
-        let mut machine = Self::with(plan, program, scale, launches, schedule, example);
+        let schedule = Schedule::adverse(&sizes[0].program, &mut random, focus);
+        let mut machine = Self::with(plan, sizes, launches, schedule, example);
         machine.random = random;
         machine
     }
 
     /// A machine that gives a plan an easy time, and notes its results.
-    pub(super) fn calm(plan: &'p PlanTree, program: &'p Program, scale: &Scale, launches: u32) -> Self {
-        let schedule = Schedule::calm(program.actors.len());
-        let mut machine = Self::with(plan, program, scale, launches, schedule, None);
+    pub(super) fn calm(plan: &'p PlanTree, sizes: &'p [Sized], launches: u32) -> Self {
+        let schedule = Schedule::calm(sizes[0].program.actors.len());
+        let mut machine = Self::with(plan, sizes, launches, schedule, None);
         machine.results = Some(vec![Vec::new(); launches as usize * plan.ranks.len()]);
         machine
     }
 
     fn with(
         plan: &'p PlanTree,
-        program: &'p Program,
-        scale: &Scale,
+        sizes: &'p [Sized],
         launches: u32,
         schedule: Schedule,
         example: Option<Vec<Vec<u64>>>,
     ) -> Self {
+        let program = &sizes[0].program;
         let clock = Clock::new(program.actors.len());
         let mut machine = Self {
             program,
-            scale: *scale,
+            sizes,
+            meets: true,
             launches,
             launch_barriers: true,
             keeps_inputs: !plan.collective.in_place && !is_free(plan),
             random: Random(0),
             schedule,
-            oracle: Oracle::new(plan, program, scale, example),
+            oracle: Oracle::new(plan, sizes, example),
             results: None,
             memory: vec![Cell::default(); program.cells],
             actors: program.actors.iter().map(|_| Actor { clock: clock.clone(), epoch: 1 }).collect(),
@@ -228,6 +238,11 @@ impl<'p> Machine<'p> {
             machine.schedule.wake(program.first_caller + rank);
         }
         machine
+    }
+
+    /// What a launch runs.
+    pub(super) fn size(&self, launch: u32) -> &'p Sized {
+        of_launch(self.sizes, launch)
     }
 
     /// Runs until nobody can go on.
@@ -411,6 +426,11 @@ impl<'p> Machine<'p> {
         let write = Write { value, flag: 0, by, epoch: 0, launch: 0, time: self.time, arrived: true };
         self.memory[place as usize].write(write, 0);
     }
+}
+
+/// The size of a launch, of which the first one is number 1.
+pub(super) fn of_launch(sizes: &[Sized], launch: u32) -> &Sized {
+    &sizes[launch.saturating_sub(1) as usize % sizes.len()]
 }
 
 /// Whether somebody who touches a cell must know of a write there.

@@ -23,6 +23,9 @@
 //!   Between launches stands a launch barrier, as far as memory goes: a kernel that starts sees what was written before, and
 //!   so does a caller. [`Adversary::without_barriers`] takes that away: then the end of a kernel makes visible what that
 //!   kernel had written and seen, to its own rank and to whoever hears that the rank has begun again, and nothing else.
+//! * **Sizes.** Loops make few iterations, or a few more than credits are given outside of them. Launches in a row may have
+//!   different sizes, in memory that has room for the largest one; then all ranks meet in between, unless
+//!   [`Adversary::sizes_follow`] takes that away, too.
 //! * **Switch channels** read and write every member's memory, element by element.
 //! * **Orders of execution** that starve somebody: a rank, a block, a thread, all ports, the callers.
 //!
@@ -67,7 +70,7 @@ use mscclpp_core::plan::PlanTree;
 
 use crate::cpu::Random;
 use crate::error::Error;
-use machine::Machine;
+use machine::{Machine, Sized};
 use scale::Scale;
 
 /// Runs a plan against its interests.
@@ -78,6 +81,8 @@ pub struct Adversary<'p> {
     most_steps: u64,
     focus: Option<(u32, u32)>,
     barriers: bool,
+    trips: Option<u64>,
+    meets: bool,
 }
 
 /// How an attack came out.
@@ -97,7 +102,7 @@ pub enum Outcome {
 impl<'p> Adversary<'p> {
     /// An adversary of a plan: three launches in a row, 20 million steps at most.
     pub fn new(plan: &'p PlanTree) -> Self {
-        Self { plan, launches: 3, most_steps: 20_000_000, focus: None, barriers: true }
+        Self { plan, launches: 3, most_steps: 20_000_000, focus: None, barriers: true, trips: None, meets: true }
     }
 
     /// With another number of launches.
@@ -131,6 +136,23 @@ impl<'p> Adversary<'p> {
         self
     }
 
+    /// With a size at which the longest loop makes so many iterations, if there is one; seeds that decide themselves try few,
+    /// and a few more than there are credits or initial units.
+    #[must_use]
+    pub fn trips(mut self, trips: u64) -> Self {
+        self.trips = Some(trips.max(1));
+        self
+    }
+
+    /// With launches of different sizes that follow each other as those of one size do. What
+    /// [`launch_boundaries`](mscclpp_core::check::launch_boundaries) says may have another size without a barrier withstands that.
+    /// Otherwise sizes change, too, but all ranks meet before.
+    #[must_use]
+    pub fn sizes_follow(mut self) -> Self {
+        self.meets = false;
+        self
+    }
+
     /// Runs the plan once. The seed decides on the miniature's sizes and on everything that happens; the same seed does
     /// the same on every machine.
     ///
@@ -142,20 +164,38 @@ impl<'p> Adversary<'p> {
     /// large even as a miniature: more than 8192 threads and ports, or 2²⁴ cells of memory.
     pub fn attack(&self, seed: u64) -> Result<Outcome, Error> {
         let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
-        let scale = Scale::random(self.plan, &mut random);
-        let program = lower::lower(self.plan, &scale)?;
-        let most_steps = self.most_steps / (1 + program.actors.len() as u64 / 1024);
+        let scales = self.scales(&mut random);
+        let room = scales.iter().map(|scale| scale.chunk).max().unwrap_or(0);
+        let sized = |scale| Ok(Sized { program: lower::lower(self.plan, &scale, room)?, scale });
+        let sizes = scales.into_iter().map(sized).collect::<Result<Vec<_>, Error>>()?;
+        let most_steps = self.most_steps / (1 + sizes[0].program.actors.len() as u64 / 1024);
         let example = if value::needs_example(self.plan) {
-            match Machine::calm(self.plan, &program, &scale, self.launches).example(most_steps) {
+            match Machine::calm(self.plan, &sizes, self.launches).example(most_steps) {
                 Ok(results) => Some(results),
                 Err(outcome) => return Ok(outcome),
             }
         } else {
             None
         };
-        let mut machine = Machine::new(self.plan, &program, &scale, self.launches, random, example, self.focus);
-        machine.launch_barriers = self.barriers;
+        let mut machine = Machine::new(self.plan, &sizes, self.launches, random, example, self.focus);
+        (machine.launch_barriers, machine.meets) = (self.barriers, self.meets);
         Ok(machine.run(most_steps))
+    }
+
+    /// The sizes that launches have in turns.
+    fn scales(&self, random: &mut Random) -> Vec<Scale> {
+        let first = Scale::random(self.plan, random, self.trips);
+        let several = match (self.meets, self.barriers, self.trips) {
+            (false, ..) => 1 + random.below(2),
+            // Where they meet they have a barrier.
+            (true, true, None) => [0, 0, 1, 2][random.below(4) as usize],
+            _ => 0,
+        };
+        let mut scales = vec![first];
+        for _ in 0..several {
+            scales.push(Scale { chunk: Scale::random(self.plan, random, None).chunk, ..first });
+        }
+        scales
     }
 
     /// Runs the plan with seed after seed until one breaks it.

@@ -4,8 +4,8 @@
 //! signals included, in the same order and as late as it likes, also in later launches. A flush waits for the port only: it
 //! says nothing about what is still on the wire.
 
-use super::machine::{Machine, Parcel, Request, Step, Touch};
-use super::program::{Action, Program, Trigger};
+use super::machine::{Machine, Parcel, Request, Sized, Step, Touch, of_launch};
+use super::program::{Action, Trigger};
 
 impl Machine<'_> {
     /// Gives a port something to do, and waits until it has read its sources where that is asked for.
@@ -46,10 +46,10 @@ impl Machine<'_> {
 
     /// A port reads the next element of its first request.
     pub(super) fn port(&mut self, actor: u32, end: u32) -> Step {
-        let program = self.program;
+        let sizes = self.sizes;
         let port = &mut self.ports[end as usize];
         let Some(request) = port.queue.front() else { return Step::Off };
-        let Some(trigger) = trigger(program, request) else { return Step::Off };
+        let Some(trigger) = trigger(sizes, request) else { return Step::Off };
         if port.wire.back().is_none_or(|parcel| parcel.complete) {
             let parcel = Parcel { request: request.clone(), values: Vec::new(), arrived: 0, complete: false };
             port.wire.push_back(parcel);
@@ -80,9 +80,9 @@ impl Machine<'_> {
 
     /// The next element of what a port has read arrives, or the signal after the last one.
     pub(super) fn wire(&mut self, actor: u32, end: u32) -> Step {
-        let program = self.program;
+        let sizes = self.sizes;
         let Some(parcel) = self.ports[end as usize].wire.front_mut() else { return Step::Off };
-        let Some(trigger) = trigger(program, &parcel.request) else { return Step::Off };
+        let Some(trigger) = trigger(sizes, &parcel.request) else { return Step::Off };
         self.actors[actor as usize].clock.join(&parcel.request.clock);
         if let (Some(transfer), Some(&value)) = (&trigger.transfer, parcel.values.get(parcel.arrived)) {
             let touch = Touch { by: actor, launch: parcel.request.launch, since: 0, port: true };
@@ -104,7 +104,8 @@ impl Machine<'_> {
 }
 
 /// The trigger that a request is about.
-fn trigger<'p>(program: &'p Program, request: &Request) -> Option<&'p Trigger> {
+fn trigger<'p>(sizes: &'p [Sized], request: &Request) -> Option<&'p Trigger> {
+    let program = &of_launch(sizes, request.launch).program;
     let instr = &program.blocks[request.block as usize].instrs[request.instr as usize];
     let Action::Push(triggers) = &instr.action else { return None };
     triggers.get(request.number as usize)

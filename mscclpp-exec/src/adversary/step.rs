@@ -7,8 +7,8 @@ use super::scale::VECTOR;
 impl Machine<'_> {
     /// What a thread does in its turn.
     pub(super) fn thread(&mut self, actor: u32, block: u32, thread: u32) -> Step {
-        let program = self.program;
-        let code = &program.blocks[block as usize];
+        let launch = self.ranks[self.rank_of[actor as usize] as usize].launch;
+        let code = &self.size(launch).program.blocks[block as usize];
         let Some(instr) = code.instrs.get(self.threads[actor as usize].instr as usize) else {
             return self.end(code.rank);
         };
@@ -50,7 +50,7 @@ impl Machine<'_> {
         rank.running -= 1;
         if rank.running == 0 {
             rank.ended = rank.launch;
-            self.schedule.wake(self.program.first_caller + number);
+            self.ended(number);
         }
         Step::Off
     }

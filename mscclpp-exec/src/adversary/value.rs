@@ -3,8 +3,8 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::PlanTree;
 
+use super::machine::{Sized, of_launch};
 use super::program::Program;
-use super::scale::Scale;
 use crate::cpu::Random;
 
 /// What a rank puts into a cell of its input for a launch. Sums of different sets of these differ, but for an accident in 2⁶⁴.
@@ -36,7 +36,7 @@ pub(super) fn needs_example(plan: &PlanTree) -> bool {
 pub(super) struct Oracle<'p> {
     plan: &'p PlanTree,
     program: &'p Program,
-    chunk: u64,
+    sizes: &'p [Sized],
     /// How many ranks further a send-receive sends.
     distance: u32,
     /// Results of an easy run: per launch and rank.
@@ -44,8 +44,8 @@ pub(super) struct Oracle<'p> {
 }
 
 impl<'p> Oracle<'p> {
-    pub(super) fn new(plan: &'p PlanTree, program: &'p Program, scale: &Scale, example: Option<Vec<Vec<u64>>>) -> Self {
-        let mut oracle = Self { plan, program, chunk: scale.chunk, distance: 1, example };
+    pub(super) fn new(plan: &'p PlanTree, sizes: &'p [Sized], example: Option<Vec<Vec<u64>>>) -> Self {
+        let mut oracle = Self { plan, program: &sizes[0].program, sizes, distance: 1, example };
         let ranks = plan.ranks.len() as u32;
         if plan.collective.kind == CollectiveKind::SendRecv
             && let Some(example) = oracle.example.take()
@@ -64,18 +64,19 @@ impl<'p> Oracle<'p> {
         use CollectiveKind as K;
         let ranks = self.plan.ranks.len() as u32;
         let tables = &self.program.ranks[rank as usize];
+        let size = self.chunk(launch);
         let sum = |cell| (0..ranks).map(|rank| token(launch, rank, cell)).fold(0, u64::wrapping_add);
-        let mine = |chunks: u32| u64::from(rank) * u64::from(chunks) * self.chunk + cell;
+        let mine = |chunks: u32| u64::from(rank) * u64::from(chunks) * size + cell;
         Some(match self.plan.collective.kind {
             K::AllReduce => sum(cell),
             K::Reduce => return (rank == self.plan.collective.root).then(|| sum(cell)),
             K::ReduceScatter => sum(mine(tables.outputs)),
             K::AllGather => {
-                let part = u64::from(tables.outputs / ranks).max(1) * self.chunk;
+                let part = u64::from(tables.outputs / ranks).max(1) * size;
                 token(launch, (cell / part) as u32, cell % part)
             }
             K::AllToAll => {
-                let part = u64::from(tables.outputs / ranks).max(1) * self.chunk;
+                let part = u64::from(tables.outputs / ranks).max(1) * size;
                 token(launch, (cell / part) as u32, u64::from(rank) * part + cell % part)
             }
             K::Broadcast => token(launch, self.plan.collective.root, cell),
@@ -87,10 +88,14 @@ impl<'p> Oracle<'p> {
         })
     }
 
+    fn chunk(&self, launch: u32) -> u64 {
+        of_launch(self.sizes, launch).scale.chunk
+    }
+
     /// What a wrong value seems to be.
     pub(super) fn explain(&self, launch: u32, found: u64, expected: u64) -> String {
         let inputs = |launch: u32| {
-            let (chunk, ranks) = (self.chunk, &self.program.ranks);
+            let (chunk, ranks) = (self.chunk(launch), &self.program.ranks);
             (0..).zip(ranks).flat_map(move |(rank, tables)| {
                 (0..u64::from(tables.inputs) * chunk).map(move |cell| (rank, cell / chunk, token(launch, rank, cell)))
             })

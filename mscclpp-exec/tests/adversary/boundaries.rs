@@ -49,3 +49,35 @@ fn relaxed_close_after_put_into_scratch_needs_start_barrier() {
     ]);
     needs(&open, false, false);
 }
+
+/// Whether launches of other sizes may follow, as the checker says and as is seen.
+#[track_caller]
+fn follow(plan: &PlanTree, may: bool) {
+    let found = check(plan);
+    assert!(found.is_empty(), "{found}");
+    assert_eq!(launch_boundaries(plan).sizes_may_follow, may);
+    assert_eq!(Adversary::new(plan).hunt(0..100).expect("it can be run"), None, "where they meet");
+    let adversary = Adversary::new(plan).launches(4).sizes_follow();
+    let found = adversary.hunt(0..if may { 200 } else { 2000 }).expect("it can be run");
+    println!("{found:?}");
+    assert_eq!(found.is_some(), !may, "where they do not: {found:?}");
+}
+
+#[test]
+fn launch_of_another_size_lies_elsewhere() {
+    let transfer = "put.m i0 > r0:0; nop; signal.m#1; wait.m#1; nop; copy s0 > o0";
+    follow(&both(&format!("rlxsignal.m#0; rlxwait.m#0; nop; {transfer}")), true);
+    follow(&both(&format!("{transfer}; nop; signal.m#0; wait.m#0")), true);
+    let looped = "loop 64x1 { put.m i0 > r0:0; nop; signal.m#1 }; loop 64x1 { wait.m#1; nop; copy s0 > o0 }";
+    follow(&both(&format!("rlxsignal.m#0; rlxwait.m#0; nop; {looped}")), true);
+    // Halves begin elsewhere, too.
+    let mut one_shot = both("ppkt.m i0 > r0:7; repkt i0 s7 > o0");
+    one_shot.double_scratch = true;
+    follow(&one_shot, false);
+    // What was read of one chunk says nothing of those that lie there at another size.
+    let per_chunk = "ppkt.m i0 > r0:0; ppkt.m i1 > r0:1; upkt s0 > o0; ppkt.m i2 > r0:2; upkt s1 > o1; ppkt.m i3 > r0:3; \
+                     upkt s2 > o2; upkt s3 > o3";
+    let per_chunk = both(per_chunk);
+    let found = Adversary::new(&per_chunk).launches(4).sizes_follow().hunt(0..2000).expect("it can be run");
+    assert!(found.is_some() && !launch_boundaries(&per_chunk).sizes_may_follow, "{found:?}");
+}

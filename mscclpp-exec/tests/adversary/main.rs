@@ -8,6 +8,7 @@ mod boundaries;
 mod corpus;
 mod faults;
 mod flush;
+mod loops;
 mod regressions;
 mod small;
 #[path = "../../../mscclpp-core/src/testing.rs"]
@@ -33,7 +34,7 @@ fn shipped_algorithms_withstand() {
 #[test]
 fn shipped_algorithms_withstand_without_barriers_they_do_not_need() {
     let plans = shipped(&[(2, 2), (3, 3), (4, 4), (4, 2)], 1);
-    let (mut free, mut lines, mut broken) = (0, Vec::new(), Vec::new());
+    let (mut free, mut follow, mut lines, mut broken) = (0, 0, Vec::new(), Vec::new());
     for corpus::Named { name, plan } in &plans {
         let facts = launch_boundaries(plan);
         lines.push(format!("{name}: {facts:?}"));
@@ -43,8 +44,14 @@ fn shipped_algorithms_withstand_without_barriers_they_do_not_need() {
         free += 1;
         let found = Adversary::new(plan).without_barriers().hunt(0..attack::seeds(4)).expect("it can be run");
         broken.extend(found.map(|(seed, failure)| format!("{name}, seed {seed}: {failure}")));
+        if facts.sizes_may_follow {
+            follow += 1;
+            let adversary = Adversary::new(plan).without_barriers().sizes_follow();
+            let found = adversary.hunt(0..attack::seeds(4)).expect("it can be run");
+            broken.extend(found.map(|(seed, failure)| format!("{name}, several sizes, seed {seed}: {failure}")));
+        }
     }
-    println!("{}\n{free} of {} attacked", lines.join("\n"), plans.len());
+    println!("{}\n{free} of {} attacked, {follow} of them with other sizes", lines.join("\n"), plans.len());
     assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));
-    assert!(free > 0);
+    assert!(free > 0 && follow > 0);
 }

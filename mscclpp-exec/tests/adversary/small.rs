@@ -1,6 +1,6 @@
 //! Small plans of random events: what the checker accepts does the same in every order.
 
-use mscclpp_core::check::{check, launch_boundaries};
+use mscclpp_core::check::{LaunchBoundaries, check, launch_boundaries};
 use mscclpp_core::plan::PlanTree;
 use mscclpp_exec::adversary::{Adversary, Outcome};
 
@@ -414,9 +414,25 @@ fn withstand(make: impl Fn(&mut Random) -> Script, scripts: &str, default: u64) 
 
 #[test]
 fn plans_that_need_no_barrier_withstand_without() {
+    let facts = |facts: LaunchBoundaries| facts.can_start_without_barrier && facts.can_end_without_barrier;
+    withstand_without("MSCCLPP_SCRIPTS", facts, |plan| Adversary::new(plan).without_barriers());
+}
+
+#[test]
+fn plans_whose_sizes_may_follow_withstand_that() {
+    let facts = |facts: LaunchBoundaries| facts.can_start_without_barrier && facts.sizes_may_follow;
+    withstand_without("MSCCLPP_SIZES", facts, |plan| Adversary::new(plan).launches(4).sizes_follow());
+}
+
+/// Attacks accepted scripts without something that they are said not to need.
+fn withstand_without(
+    scripts: &str,
+    says: impl Fn(LaunchBoundaries) -> bool,
+    adversary: impl for<'p> Fn(&'p PlanTree) -> Adversary<'p>,
+) {
     let (mut accepted, mut free, mut broken_else, mut broken) = (0, 0, 0, Vec::new());
     let first = number("MSCCLPP_FIRST", 0);
-    let scripts = number("MSCCLPP_SCRIPTS", 2000);
+    let scripts = number(scripts, 2000);
     for script in first..first + scripts {
         let script = Script::random(&mut Random(script));
         let plan = script.plan();
@@ -424,21 +440,18 @@ fn plans_that_need_no_barrier_withstand_without() {
             continue;
         }
         accepted += 1;
-        let facts = |plan: &PlanTree| {
-            let facts = launch_boundaries(plan);
-            check(plan).is_empty() && facts.can_start_without_barrier && facts.can_end_without_barrier
-        };
-        let attack = |plan: &PlanTree, seeds: u64| attack_with(Adversary::new(plan).without_barriers(), seeds);
-        match (facts(&plan), attack(&plan, seeds(8))) {
+        let is_free = |plan: &PlanTree| check(plan).is_empty() && says(launch_boundaries(plan));
+        let attack = |plan: &PlanTree, seeds: u64| attack_with(adversary(plan), seeds);
+        match (is_free(&plan), attack(&plan, seeds(8))) {
             (true, None) => free += 1,
             (true, Some(_)) => {
-                let small = script.shrink(|plan| facts(plan) && attack(plan, seeds(8).max(60)).is_some());
+                let small = script.shrink(|plan| is_free(plan) && attack(plan, seeds(8).max(60)).is_some());
                 broken.push(format!("{:?}: {:?}", small.texts, attack(&small.plan(), 1000)));
             }
             (false, how) => broken_else += u64::from(how.is_some()),
         }
     }
-    println!("{accepted} of {scripts} accepted, {free} need no barrier; {broken_else} others break without");
+    println!("{accepted} of {scripts} accepted, {free} do not need it; {broken_else} others break without");
     assert!(broken.is_empty(), "{} of {accepted} accepted plans\n{}", broken.len(), broken.join("\n"));
     assert!(free > 0 && broken_else > 0);
 }

@@ -11,20 +11,32 @@
 //! | `MSCCLPP_MUTANTS` | mutants per plan: a number, or `all` |
 //! | `MSCCLPP_OPERATIONS` | operations of the largest plan that takes part |
 //! | `MSCCLPP_SEEDS` | attacks on a survivor |
+//! | `MSCCLPP_LOOP_MUTANTS` | mutants of random plans with loops |
+//! | `MSCCLPP_FIRST` | number of the first one of these |
 //! | `MSCCLPP_LIST` | if set, all survivors are listed |
 
 mod alike;
+mod bases;
+#[path = "../../../mscclpp-core/src/check/loops/tests/brute.rs"]
+mod brute;
 #[path = "../corpus/mod.rs"]
 mod corpus;
+mod loops;
 mod mutants;
 mod reasons;
+mod rolling;
 mod tally;
+#[path = "../../../mscclpp-core/src/testing.rs"]
+#[allow(dead_code, reason = "written for other tests")]
+mod testing;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use corpus::{Named, reference, shipped, size};
 use mscclpp_core::check::check;
 use mscclpp_core::plan::PlanTree;
+// `brute` and `testing` find these where the core has them.
+use mscclpp_core::{collective, origin, plan, spec, trace, vocab};
 use mscclpp_exec::adversary::{Adversary, Outcome};
 use mutants::{Mutation, apply, mutations, op_at};
 use tally::{Fate, Tally};
@@ -40,13 +52,17 @@ struct Effort {
 
 impl Effort {
     fn of_environment() -> Self {
-        let number = |name: &str, default: u64| match std::env::var(name) {
-            Ok(text) if text == "all" => u64::MAX,
-            Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is `{text}`, expected a number or `all`")),
-            Err(_) => default,
-        };
         let operations = usize::try_from(number("MSCCLPP_OPERATIONS", 120)).unwrap_or(usize::MAX);
         Self { mutants: number("MSCCLPP_MUTANTS", 25), seeds: number("MSCCLPP_SEEDS", 8), operations }
+    }
+}
+
+/// A number from the environment, or another one.
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) if text == "all" => u64::MAX,
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is `{text}`, expected a number or `all`")),
+        Err(_) => default,
     }
 }
 
@@ -59,6 +75,10 @@ impl Random {
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
     }
 }
 

@@ -5,6 +5,8 @@ use std::fmt;
 use mscclpp_core::plan::{Op, OpKind, Place, PlanTree, Ref, Slice};
 use mscclpp_core::vocab::{BufferKind, ChannelKind};
 
+use super::loops;
+
 /// What a mutant is made by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operator {
@@ -25,7 +27,31 @@ pub(crate) enum Operator {
     Barrier,
     Group,
     Loop,
+    /// One loop becomes two in a row.
+    Split,
+    /// Two loops in a row become one.
+    Merge,
+    /// An operation leaves a loop.
+    MoveOut,
+    /// The operation before or behind a loop enters it.
+    MoveIn,
+    /// The first operation of an iteration becomes its last.
+    Rotate,
+    /// A loop's operations are done once before it, or behind it, too.
+    Peel,
+    /// A loop and the next one exchange places.
+    LoopOrder,
+    /// Unit and span grow alike.
+    Span,
     Scratch,
+}
+
+impl Operator {
+    /// Whether it moves operations between loops, or changes what a loop goes over.
+    pub(crate) fn is_of_loops(self) -> bool {
+        use Operator as O;
+        matches!(self, O::Split | O::Merge | O::MoveOut | O::MoveIn | O::Rotate | O::Peel | O::LoopOrder | O::Span)
+    }
 }
 
 /// Where an operation stands.
@@ -92,6 +118,10 @@ fn of_op(plan: &PlanTree, at: Spot, ops: &[Op], index: usize, found: &mut Vec<Mu
     if op.kind == OpKind::Pipeline {
         add(O::Loop, 4);
         add(O::Duplicate, 1);
+        add(O::Swap, usize::from(index + 1 < ops.len()));
+        for (operator, variants) in loops::variants(ops, index) {
+            add(operator, variants);
+        }
         return;
     }
     if op.kind != OpKind::Nop {
@@ -167,6 +197,10 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
         }
         O::Swap => {
             ops.swap(index, index + 1);
+            return Some(plan);
+        }
+        _ if operator.is_of_loops() => {
+            loops::apply(ops, index, operator, variant)?;
             return Some(plan);
         }
         _ => {}

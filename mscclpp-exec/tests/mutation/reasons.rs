@@ -55,6 +55,13 @@ pub(crate) fn of(plan: &PlanTree, mutation: &Mutation) -> String {
             "a flush whose work an acknowledgement does as well"
         }
         O::Drop => "data that is there already",
+        O::Split | O::Merge => "loops of equal windows, in which nothing depends on what comes between",
+        O::MoveOut | O::MoveIn | O::Rotate => {
+            "an operation that may be done in another iteration, or for the whole range"
+        }
+        O::Peel => "data moved as a whole beside its windows",
+        O::LoopOrder => "loops that do not depend on each other",
+        O::Span | O::Loop => "windows of another size, as many as before or without anybody who counts them",
         O::Peer | O::Index | O::Channel => "the same data at another place",
         _ => "counts that nothing depends on",
     };

@@ -1,17 +1,17 @@
 //! A plan run at one size, in the simplest way that there is.
 //!
-//! It shares nothing with the rules: two ranks whose channels lead to each other, semaphores and barriers of a rank.
+//! It shares nothing with the rules, and knows signals, semaphores and barriers: packets, switches and data it does not see.
+
+use std::collections::BTreeMap;
 
 use crate::plan::{LoopBody, Op, OpKind, PlanTree};
-
-/// Channels, semaphores or barriers of a rank.
-const MOST: usize = 4;
+use crate::vocab::ChannelKind;
 
 /// A plan whose channels, semaphores and barriers are slots.
 pub(super) struct Brute<'p> {
     blocks: Vec<Vec<Code<'p>>>,
-    /// Signals by sender and channel, and units by rank and semaphore.
-    initial: [i64; 4 * MOST],
+    slots: Vec<i64>,
+    barriers: usize,
 }
 
 enum Code<'p> {
@@ -27,21 +27,18 @@ enum Code<'p> {
 
 impl<'p> Brute<'p> {
     pub(super) fn of(plan: &'p PlanTree) -> Self {
-        let mut initial = [0; 4 * MOST];
+        let mut slots = Slots { plan, known: BTreeMap::new(), barriers: BTreeMap::new() };
         let mut blocks = Vec::new();
         for (rank, tables) in plan.ranks.iter().enumerate() {
-            for (id, &value) in tables.semaphores.iter().enumerate() {
-                initial[(2 + rank) * MOST + id] = value;
-            }
-            for block in &tables.blocks {
+            for (number, block) in tables.blocks.iter().enumerate() {
                 let mut code = Vec::new();
                 for op in &block.ops {
                     let Some(body) = &op.body else {
-                        code.extend(codes(rank, op));
+                        code.extend(slots.codes(rank, number, op));
                         continue;
                     };
                     let head = code.len();
-                    let inner: Vec<_> = body.ops.iter().flat_map(|op| codes(rank, op)).collect();
+                    let inner: Vec<_> = body.ops.iter().flat_map(|op| slots.codes(rank, number, op)).collect();
                     code.push(Code::Head(body, head + inner.len() + 2));
                     code.extend(inner);
                     code.push(Code::Back(head));
@@ -49,22 +46,32 @@ impl<'p> Brute<'p> {
                 blocks.push(code);
             }
         }
-        Self { blocks, initial }
+        let mut values = vec![0; slots.known.len()];
+        for (slot, at) in slots.known {
+            if let Slot::Semaphore(rank, id) = slot {
+                values[at] = plan.ranks[rank].semaphores[id as usize];
+            }
+        }
+        Self { blocks, slots: values, barriers: slots.barriers.len() }
+    }
+
+    /// Iterations of every loop.
+    pub(super) fn trips(&self, chunk: u64) -> impl Iterator<Item = u64> {
+        self.blocks.iter().flatten().filter_map(move |code| match code {
+            Code::Head(body, _) => Some(trips(body, chunk)),
+            _ => None,
+        })
     }
 
     /// Iterations of the longest loop.
     pub(super) fn most_trips(&self, chunk: u64) -> u64 {
-        let heads = self.blocks.iter().flatten().filter_map(|code| match code {
-            Code::Head(body, _) => Some(trips(body, chunk)),
-            _ => None,
-        });
-        heads.max().unwrap_or(0)
+        self.trips(chunk).max().unwrap_or(0)
     }
 
     /// Whether some thread block waits for ever, for chunks of so many bytes.
     pub(super) fn is_stuck(&self, chunk: u64) -> bool {
-        let mut slots = self.initial;
-        let mut comers = [0; 2 * MOST];
+        let mut slots = self.slots.clone();
+        let mut comers = vec![0; self.barriers];
         // By block: place, iterations that its loop has begun, whether it has come to its barrier, whether that has opened.
         let mut states = vec![(0, 0, false, false); self.blocks.len()];
         let mut moved = true;
@@ -76,7 +83,7 @@ impl<'p> Brute<'p> {
                     let mut next = state.0 + 1;
                     match code {
                         Code::Add(slot) => slots[*slot] += 1,
-                        Code::Take(slot) if slots[*slot] == 0 => break,
+                        Code::Take(slot) if slots[*slot] <= 0 => break,
                         Code::Take(slot) => slots[*slot] -= 1,
                         Code::Head(body, _) if state.1 < trips(body, chunk) => state.1 += 1,
                         Code::Head(_, behind) => (next, state.1) = (*behind, 0),
@@ -110,13 +117,51 @@ fn trips(body: &LoopBody, chunk: u64) -> u64 {
     (chunk * u64::from(body.num_chunks)).div_ceil(body.unit)
 }
 
-fn codes<'p>(rank: usize, op: &'p Op) -> impl Iterator<Item = Code<'p>> {
-    op.ids.iter().map(move |&id| match op.kind {
-        OpKind::Signal => Code::Add(rank * MOST + id as usize),
-        OpKind::Wait => Code::Take((1 - rank) * MOST + id as usize),
-        OpKind::SemaphoreRelease => Code::Add((2 + rank) * MOST + id as usize),
-        OpKind::SemaphoreAcquire => Code::Take((2 + rank) * MOST + id as usize),
-        OpKind::Barrier => Code::Meet(rank * MOST + id as usize, op.blocks),
-        kind => panic!("no {kind:?} here"),
-    })
+/// What is raised and lowered.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Slot {
+    /// By sending rank, receiving rank, and the position among the channels of that kind between the two.
+    Channel(usize, usize, bool, usize),
+    /// By rank.
+    Semaphore(usize, u32),
+}
+
+struct Slots<'p> {
+    plan: &'p PlanTree,
+    known: BTreeMap<Slot, usize>,
+    barriers: BTreeMap<(usize, u32), usize>,
+}
+
+impl<'p> Slots<'p> {
+    fn codes(&mut self, rank: usize, block: usize, op: &Op) -> Vec<Code<'p>> {
+        use OpKind as K;
+        let raises = match op.kind {
+            K::Signal | K::RelaxedSignal | K::PutWithSignal | K::PutWithSignalAndFlush | K::SemaphoreRelease => true,
+            K::Wait | K::RelaxedWait | K::SemaphoreAcquire => false,
+            K::Barrier if op.blocks > 1 => {
+                let next = self.barriers.len();
+                return vec![Code::Meet(*self.barriers.entry((rank, op.ids[0])).or_insert(next), op.blocks)];
+            }
+            _ => return Vec::new(),
+        };
+        let slots = op.ids.iter().map(|&id| {
+            let slot = match op.channel {
+                None => Slot::Semaphore(rank, id),
+                Some(kind) => self.channel(rank, block, kind, id, raises),
+            };
+            let next = self.known.len();
+            *self.known.entry(slot).or_insert(next)
+        });
+        slots.map(|slot| if raises { Code::Add(slot) } else { Code::Take(slot) }).collect()
+    }
+
+    fn channel(&self, rank: usize, block: usize, kind: ChannelKind, id: u32, sends: bool) -> Slot {
+        let tables = &self.plan.ranks[rank];
+        let peers = tables.peers(kind);
+        let number = tables.blocks[block].channels(kind)[id as usize] as usize;
+        let peer = peers[number];
+        let position = peers[..number].iter().filter(|other| **other == peer).count();
+        let (from, to) = if sends { (rank, peer as usize) } else { (peer as usize, rank) };
+        Slot::Channel(from, to, kind == ChannelKind::Port, position)
+    }
 }
