@@ -64,12 +64,13 @@ pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> Verdict {
 fn seen(model: &Model, races: bool, results: bool) -> Verdict {
     let uneven = model.size.is_uneven();
     let mut verdict = Verdict::default();
-    if !Races::fits(model) {
+    let fits = Races::fits(model);
+    let watched = if races && fits { Races::new(model, &Disordered::default()) } else { None };
+    if !fits || races && watched.is_none() {
         verdict.races.push(model::too_fine(model.view));
         return verdict;
     }
-    let races = races.then(|| Races::new(model, &Disordered::default()));
-    let mut rules = Rules { races, dataflow: if results { Dataflow::of(model) } else { None } };
+    let mut rules = Rules { races: watched, dataflow: if results { Dataflow::of(model) } else { None } };
     let mut machine = Machine::new(model);
     machine.run(&mut rules);
     if let Some(finding) = deadlock::check(&machine) {
@@ -93,7 +94,7 @@ fn confirmed<'m, 'p>(model: &'m Model<'p>, mut races: Races<'m, 'p>) -> Races<'m
         if !disordered.add(races.disordered(), run == MOST_RUNS, model) {
             break;
         }
-        let mut rules = Rules { races: Some(Races::new(model, &disordered)), dataflow: None };
+        let mut rules = Rules { races: Races::new(model, &disordered), dataflow: None };
         Machine::new(model).run(&mut rules);
         let Some(again) = rules.races else { break };
         races = again;
@@ -106,7 +107,7 @@ pub(super) fn boundaries(model: &Model) -> LaunchBoundaries {
     if !Races::fits(model) {
         return LaunchBoundaries::default();
     }
-    let mut rules = Rules { races: Some(Races::new(model, &Disordered::default())), dataflow: None };
+    let mut rules = Rules { races: Races::new(model, &Disordered::default()), dataflow: None };
     let mut machine = Machine::new(model);
     machine.run(&mut rules);
     match rules.races {

@@ -12,6 +12,7 @@
 //! | `MSCCLPP_OPERATIONS` | operations of the largest plan that takes part |
 //! | `MSCCLPP_SEEDS` | attacks on a survivor |
 //! | `MSCCLPP_LOOP_MUTANTS` | mutants of random plans with loops |
+//! | `MSCCLPP_BASES` | random plans with loops that are looked at as they are |
 //! | `MSCCLPP_FIRST` | number of the first one of these |
 //! | `MSCCLPP_LIST` | if set, all survivors are listed |
 

@@ -193,7 +193,6 @@ fn loop_mutants_are_killed() {
                 break;
             }
             if let Some(mutant) = Mutant::of(number) {
-                // The more so where two changes may undo each other's harm.
                 let suspect = Random(!number).below(8) == 0;
                 tally.add(mutant.changes[0].operator, mutant.name.clone(), mutant.fate(every, seeds, suspect));
             }

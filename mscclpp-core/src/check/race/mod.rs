@@ -195,22 +195,22 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
 }
 
 impl<'m, 'p> Races<'m, 'p> {
-    /// Whether there are numbers for all agents, room for all accesses to pieces of memory, and few enough ways to cut memory in
-    /// loops.
+    /// Whether there are numbers for all agents, and room for all accesses to pieces of memory.
     pub(super) fn fits(model: &Model<'p>) -> bool {
-        Ring::of(model).is_some() && model.piece_accesses() <= MOST_PIECE_ACCESSES && Skewed::of(model).is_some()
+        Ring::of(model).is_some() && model.piece_accesses() <= MOST_PIECE_ACCESSES
     }
 
-    /// About to look on while a plan runs whose agents can be numbered, of which some counters are known to be used in no
-    /// order.
-    pub(super) fn new(model: &'m Model<'p>, disordered: &Disordered) -> Self {
+    /// About to look on while a plan runs that fits, of which some counters are known to be used in no order. `None` if its loops
+    /// cut memory in too many ways.
+    pub(super) fn new(model: &'m Model<'p>, disordered: &Disordered) -> Option<Self> {
+        let skewed = Skewed::of(model)?;
         let blocks = model.agents.len();
         let ring = Ring::of(model).unwrap_or_default();
         let mut clocks = Clocks::new(ring);
         let signals = Words::of_channels(model, disordered, &mut clocks);
         let releases = Words::of_semaphores(model, disordered, &mut clocks);
         let begun = |number| Agent { knows: clocks.of(number), ..Agent::default() };
-        Self {
+        Some(Self {
             model,
             agents: (0..blocks as u32).map(begun).collect(),
             blocks,
@@ -227,11 +227,11 @@ impl<'m, 'p> Races<'m, 'p> {
             knew: Vec::with_capacity(model.effect_count() / 2),
             rivals: Vec::new(),
             clocks,
-            skewed: Skewed::of(model).unwrap_or_default(),
+            skewed,
             uneven_barriers: if model.size.proves() { uneven_barriers(model) } else { BTreeSet::new() },
             found: Diagnostics::default(),
             early: Diagnostics::default(),
-        }
+        })
     }
 }
 

@@ -58,23 +58,25 @@ impl Skewed {
     /// `None` if there are too many to tell.
     pub(in crate::check::race) fn of(model: &Model) -> Option<Self> {
         let mut classes: BTreeMap<Class, (usize, bool)> = BTreeMap::new();
-        let mut references = BTreeMap::new();
+        let mut references: Vec<(Reference, usize)> = Vec::new();
         // Which of them meet does not depend on the size.
         if !model.size.proves() || model.size.is_uneven() || !asks(Demand::Skewed) {
             return Some(Self::default());
         }
         for (agent, own) in (0..).zip(&model.agents) {
+            let mut last = (0, 0);
             for step in own.steps.clone().filter(|step| model.in_loop(*step)) {
+                // The first iteration shows where a reference begins; later ones have the same.
+                if model.place_of(step) <= last {
+                    continue;
+                }
+                last = model.place_of(step);
                 for effect in model.effects(step) {
                     let reference = reference(model, agent, step, effect)?;
-                    // The first iteration shows where it begins.
-                    if references.contains_key(&reference) {
-                        continue;
-                    }
                     let next = classes.len();
                     let (number, writes) = classes.entry(class(model, agent, step, effect)?).or_insert((next, false));
                     *writes |= effect.write;
-                    references.insert(reference, *number);
+                    references.push((reference, *number));
                 }
             }
         }
@@ -94,9 +96,11 @@ impl Skewed {
                 }
             }
         }
-        references.retain(|_, class| !meets[*class].is_empty());
+        references.retain(|(_, class)| !meets[*class].is_empty());
+        // They stand in order.
+        let classes = references.into_iter().collect();
         let tracks = meets.iter().map(|_| Vec::new()).collect();
-        Some(Self { classes: references, meets, tracks })
+        Some(Self { classes, meets, tracks })
     }
 
     /// Whether no two references meet skewed.
