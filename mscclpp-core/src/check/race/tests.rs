@@ -374,6 +374,34 @@ fn every_thread_of_an_operation_is_compared_with_the_waits_before() {
 }
 
 #[test]
+fn a_signal_comes_behind_the_wait_that_got_the_last_one() {
+    // The second block's signal answers what rank 1 sends once it has waited for the first block's.
+    let (second, waits) = ("wait.m#0; nop; signal.m#0", "wait.m#0; nop; copy s0 > o0; nop; signal.m#0; wait.m#0");
+    let early = "wait.m#0; barrier#0=2; put.m i0 > r0:0; barrier#0=2; signal.m#0";
+    let answers = format!("signal.m#0; {waits}");
+    fine(&[&[early, &format!("barrier#0=2; barrier#0=2; {second}")], &[&answers]]);
+    // Without waiting for what rank 1 answers, either may come first.
+    races(&[&[early, "barrier#0=2; signal.m#0; barrier#0=2; wait.m#0"], &[&answers]]);
+    // What rank 1 sends before it waits is no answer.
+    let ahead = "signal.m#0; signal.m#0; wait.m#0; nop; copy s0 > o0; wait.m#0";
+    races(&[&[early, &format!("barrier#0=2; barrier#0=2; {second}")], &[ahead]]);
+    // Units that are there from the start serve the first waits, which tell of no signal.
+    let units = |initial: i64, acquires: &str| {
+        let blocks: &[&str] = &[
+            "copy i0 > s0; nop; sem_release#0",
+            &format!("{acquires}; nop; copy s0 > o0; nop; sem_release#1"),
+            "sem_acquire#1; sem_release#0",
+        ];
+        let mut plan = plan(&[blocks, IDLE]);
+        plan.ranks[0].semaphores[0] = initial;
+        check(&plan).is_empty()
+    };
+    assert!(units(0, "sem_acquire#0"));
+    assert!(!units(1, "sem_acquire#0"));
+    assert!(units(1, "sem_acquire#0; sem_acquire#0"));
+}
+
+#[test]
 fn in_loops_several_who_signal_tell_nothing() {
     // With one iteration the wait would be told all, with more it is not.
     let member = |part: u32| format!("loop 64x1 {{ put.m/{part}:2 i0 > r0:0; nop; signal.m#0 }}");

@@ -3,7 +3,7 @@
 //! A *counter* is one direction of a channel, or a semaphore. What a wait on it learns depends on who uses the counter:
 //!
 //! * **In order.** All signals on the counter come in one order, and so do all waits: each is known to be over when the
-//!   next one begins. One thread on either side is in order by itself; several are where barriers, semaphores or other
+//!   next one begins, of a signal also because the wait that got it is. One thread on either side is in order by itself; several are where barriers, semaphores or other
 //!   channels put them so. Then the nth wait gets the nth signal.
 //! * **In no order.** Which signal a wait gets depends on the schedule, and it learns only what holds in all of them. Once
 //!   a thread has waited n times, n signals have come, so each signaller has sent at least n less all that the others send
@@ -24,7 +24,9 @@
 //! has not been sent. The waits before w are over, since w's clock said so when it began and was right; later ones have
 //! not ended, since they would have contradicted their clocks before w. So exactly n - 1 signals or initial units have been
 //! taken, one is left, and the counter has seen at least n less the initial units. As each signal was sent after the one
-//! before it, these are the first ones, and s is among them: a contradiction. What can be seen follows: signals add to the
+//! before it, these are the first ones, and s is among them: a contradiction. That holds for a signal, too, that only knows the wait to
+//! be over that got the one before it, the nth: as many units as that wait's number had come when it ended, and none of later
+//! signals, the first of which would have come before its own predecessor; so the nth had come. What can be seen follows: signals add to the
 //! counter, so a wait that reads a later sum acquires what every signal before has released.
 //!
 //! # Loops
@@ -106,6 +108,8 @@ enum Uses {
     /// In order: words are in the counter's queue.
     Ordered {
         signal: Option<Event>,
+        /// Signals so far.
+        signals: u64,
         wait: Option<Event>,
         /// Waits so far.
         waits: u64,
@@ -244,7 +248,7 @@ impl Words {
             let uses = match looped.remove(&id) {
                 Some(courses) => Uses::Looping(Looping::new(totals, traffic.is_private(), courses, clocks).into()),
                 None if disordered.contains(&id) => Uses::Unordered(Unordered::new(totals, clocks).into()),
-                None => Uses::Ordered { signal: None, wait: None, waits: 0 },
+                None => Uses::Ordered { signal: None, signals: 0, wait: None, waits: 0 },
             };
             (id, Shared { initial, downs: most_downs(traffic), uses })
         });
@@ -258,15 +262,21 @@ impl Words {
         if counter == NOTHING {
             return;
         }
-        match self.shared.get_mut(&counter).map(|shared| &mut shared.uses) {
-            Some(Uses::Unordered(uses)) => return uses.sent.entry(from).or_default().push(word),
-            Some(Uses::Looping(uses)) => {
+        match self.shared.get_mut(&counter).map(|shared| (shared.initial, &mut shared.uses)) {
+            Some((_, Uses::Unordered(uses))) => return uses.sent.entry(from).or_default().push(word),
+            Some((_, Uses::Looping(uses))) => {
                 let from = if uses.one { (from.0, 0) } else { from };
                 return uses.sent.entry(from).or_default().push(word);
             }
-            Some(Uses::Ordered { signal, .. }) => {
+            Some((initial, Uses::Ordered { signal, signals, wait, waits })) => {
+                let over = |agent| clocks.over(word.knows, agent);
+                // The wait that has got the last signal.
+                let wait = wait.filter(|_| *waits == initial.saturating_add(*signals));
                 let last = signal.replace(event);
-                if last.is_some_and(|last| !last.precedes(&event, |agent| clocks.over(word.knows, agent))) {
+                *signals += 1;
+                if last.is_some_and(|last| {
+                    !last.precedes(&event, over) && !wait.is_some_and(|wait| wait.precedes(&event, over))
+                }) {
                     self.disordered.insert(counter);
                 }
             }
@@ -433,9 +443,7 @@ impl Looping {
         let Some((waits, heard)) = waits.get_mut(&who) else { return };
         for (total, thread) in &*totals {
             // Initial units, and signals that are not this thread's, may have come first.
-            let Some(sure) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|sure| *sure > 0) else {
-                break;
-            };
+            let Some(sure) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|sure| *sure > 0) else { break };
             let Some(words) = sent.get(thread) else { continue };
             let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
             let heard = heard.entry(*thread).or_default();
