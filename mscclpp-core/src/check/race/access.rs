@@ -137,7 +137,13 @@ impl Races<'_, '_> {
             && !full
         {
             let atom = if access.atoms.0 < access.atoms.1 { access.atoms.0 } else { old.atoms.0 };
-            self.found.push(story::race(self.model, self.blocks, (&old, &access), atom as usize, (Known::Nothing, false)));
+            self.found.push(story::race(
+                self.model,
+                self.blocks,
+                (&old, &access),
+                atom as usize,
+                (Known::Nothing, false),
+            ));
         }
         if access.atoms.0 == access.atoms.1 {
             return;

@@ -443,7 +443,9 @@ impl Looping {
         let Some((waits, heard)) = waits.get_mut(&who) else { return };
         for (total, thread) in &*totals {
             // Initial units, and signals that are not this thread's, may have come first.
-            let Some(sure) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|sure| *sure > 0) else { break };
+            let Some(sure) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|sure| *sure > 0) else {
+                break;
+            };
             let Some(words) = sent.get(thread) else { continue };
             let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
             let heard = heard.entry(*thread).or_default();

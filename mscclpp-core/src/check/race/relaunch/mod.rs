@@ -169,9 +169,7 @@ impl<'m, 'p> Ends<'m, 'p> {
     fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access, want: Want) -> bool {
         let (agent, known) = (self.ring.moved(seen, self.ring.back(shift)), self.known[rank as usize]);
         match want {
-            Want::Over => {
-                self.clocks.over(known, agent) > access.count || self.cover_threads(rank, agent, access)
-            }
+            Want::Over => self.clocks.over(known, agent) > access.count || self.cover_threads(rank, agent, access),
             // The rank's own kernel has ended.
             Want::Visible => self.rank(agent) == Some((rank, 0)) || self.clocks.seen(known, agent) > access.count,
         }
