@@ -114,6 +114,14 @@ fn misplaced(item: &TokenStream, message: &str, help: &str) -> TokenStream {
 /// What goes beside one collective: errors and the module.
 fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStream {
     let (mut spans, mut report) = (Spans::default(), Report::default());
+    // Where methods are there can be no module.
+    if let Some(receiver) = function.sig.receiver() {
+        let tok = spans.tokens(receiver);
+        report
+            .error(Code::BadSignature, tok, "a collective is a free function, and this one is a method")
+            .help("move it out of the `impl` block and pass what it uses of `self` as parameters");
+        return report.into_compile_errors(&spans);
+    }
     let attribute = args::parse(args, &function.sig.ident, &mut spans, &mut report);
     let mut signature = Report::default();
     let params = parameters(&attribute, &function, &mut spans, &mut signature);
@@ -204,13 +212,7 @@ fn parameters(attribute: &Attribute, function: &syn::ItemFn, spans: &mut Spans, 
     let sig = &function.sig;
     let mut inputs = sig.inputs.iter();
     let form = "a collective is `fn name(p: &Program)`, with parameters of integer type or `bool` behind the program";
-    let first = inputs.next();
-    if let Some(syn::FnArg::Receiver(receiver)) = first {
-        let tok = spans.tokens(receiver);
-        report
-            .error(Code::BadSignature, tok, "a collective is a free function, and this one is a method")
-            .help("move it out of the `impl` block and pass what it uses of `self` as parameters");
-    } else if !first.is_some_and(is_program) {
+    if !inputs.next().is_some_and(is_program) {
         let tok = spans.pair(sig.ident.span(), sig.paren_token.span.close());
         report.error(Code::BadSignature, tok, "a collective takes `&Program` first").help(form);
     }
