@@ -47,6 +47,8 @@ impl Agent {
     pub(super) fn leave_window(&mut self) {
         self.stale.extend(self.heard.drain(..).map(|heard| heard.of_all));
         self.lengths.iter_mut().for_each(|(_, length)| *length = u64::MAX);
+        // What was put together of them is no longer known by length either.
+        (self.many, self.tells, self.surely) = (0, None, None);
     }
 
     /// What its threads know one by one.

@@ -225,3 +225,16 @@ fn without_any_demand_something_slips_through() {
         assert_eq!(found, [], "{demand:?}");
     }
 }
+
+/// What a block has heard from packets before a loop is not compared by length with what it writes in the loop.
+#[test]
+fn packets_heard_before_a_loop_are_not_told_by_length_in_it() {
+    let mut plan = plan(&[
+        &["ppkt.m i0 > r0:0; upkt s0 > o0; ppkt.m i1 > r0:1; loop 64x1 { ppkt.m i2 > r0:2 }"],
+        &["ppkt.m i0 > r0:0; upkt s0 > o0; upkt s1 > o1; loop 64x1 { upkt s2 > o2 }"],
+    ]);
+    plan.double_scratch = true;
+    assert_eq!(found(&plan), []);
+    plan.double_scratch = false;
+    assert_eq!(found(&plan).len(), 1);
+}
