@@ -34,7 +34,7 @@ mod tensors;
 mod threads;
 mod trials;
 
-// Plans that nobody checks.
+// Unchecked plans.
 #[path = "../../../mscclpp-exec/tests/common/flushed.rs"]
 mod flushed;
 

@@ -355,7 +355,7 @@ fn data_is_late(world: &World, rank: u32, news: News) -> Result<(), Failed> {
     }
 }
 
-/// Puts to scratch that nobody waits for hold nobody up, and no launch finds those of another one there.
+/// Puts to scratch without a wait delay no rank, and no launch finds the data of another launch there.
 fn what_nobody_waits_for(world: &World, rank: u32) -> Result<(), Failed> {
     let prepare = |plan: &Plan, bytes| -> Result<_, Error> {
         let run = world.prepare(plan, Message::new(DataType::U8, bytes).any_size())?;

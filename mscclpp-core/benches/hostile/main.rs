@@ -121,7 +121,7 @@ fn one(name: &str, size: usize) {
     println!("{first}");
 }
 
-/// A family's plan of at most so many bytes, as text.
+/// A family's plan of at most the given number of bytes, as text.
 fn text(family: &fn(u32) -> PlanTree, size: usize) -> String {
     let text = |n| write(&family(n), Style::Compact);
     let (mut n, mut next) = (2, text(2));

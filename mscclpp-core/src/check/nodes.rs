@@ -74,7 +74,7 @@ mod tests {
     use crate::plan::PlanTree;
     use crate::testing::plan;
 
-    /// The messages about a plan with so many ranks per node.
+    /// The messages about a plan with the given number of ranks per node.
     fn messages(mut plan: PlanTree, per_node: u32) -> Vec<String> {
         plan.ranks_per_node = per_node;
         let found = check((&plan).into());

@@ -92,7 +92,7 @@ struct Wire {
 pub(super) enum Trouble {
     /// A rank is gone, or sends what no plan says.
     Lost(Error),
-    /// Data came when nobody waits for it any more.
+    /// Data arrived after the last operation that could wait for it.
     Late(Error),
     /// A rank calls something else in a launch.
     Differs {

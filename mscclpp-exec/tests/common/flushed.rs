@@ -1,4 +1,4 @@
-//! Plans of four ranks on two nodes in which something goes between the nodes for which nobody waits. Nobody checks them.
+//! Unchecked plans of four ranks on two nodes in which data goes between the nodes without a wait for it.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;

@@ -46,7 +46,7 @@ pub(super) enum Outcome {
     /// All thread blocks come to their ends at the first `count` members of a family with a step that is a multiple of the
     /// given one.
     Completes { step: u64, count: u64 },
-    /// At the first member some wait for ever, among them this one at its position.
+    /// At the first member some thread blocks deadlock, among them this one at its position.
     Stuck { block: u32, position: u32 },
     /// More steps than there were left.
     TooLong,
@@ -55,7 +55,7 @@ pub(super) enum Outcome {
 /// Factor by which a run may make the step of its family longer.
 const MAX_FACTOR: u64 = 64;
 
-/// Iterations of a loop; nobody lives to see them.
+/// Iterations of a loop, more than can be executed.
 pub(super) const MAX_TRIPS: u128 = 1 << 62;
 
 pub(super) struct Run<'a> {

@@ -22,7 +22,7 @@
 //!
 //! What that takes, and who sees to it at every size:
 //!
-//! * *Nobody takes what another one needs.* Of the thread blocks that wait on one counter, all waits of one come before those of
+//! * *No thread block takes what another one needs.* Of the thread blocks that wait on one counter, all waits of one come before those of
 //!   another in every schedule, or there is only one. The race rule refuses others
 //!   ([`Deadlock`](crate::diag::Code::Deadlock)), also where a counter starts so high that few iterations do not use it up.
 //! * *A barrier has its thread blocks.* Rule `shape` demands as many as it says, rule `pairing` that they come equally often.
@@ -86,7 +86,7 @@ use rolled::Rolled;
 pub(super) enum Verdict {
     /// Every thread block runs to its end at every size.
     Proved,
-    /// Some thread blocks wait for ever from some size on, or at some only.
+    /// Some thread blocks deadlock from some size on, or at some sizes only.
     Deadlock {
         finding: Diagnostic,
         /// Whether that is so at the smallest size, where every other look at the plan tells it as well.

@@ -210,7 +210,7 @@ fn packets_order_their_readers() {
 
 #[test]
 fn packets_overwrite_what_has_landed() {
-    // The first packet may land after the second, unless somebody found it or its write is visible.
+    // The first packet may land after the second, unless an agent has found it or its write is visible.
     let second = |word: &str| format!("{word}wait.m#0; nop; cpkt i1 > s0; nop; signal.m#1; upkt s0 > o0");
     let first = |word: &str| format!("ppkt.m i0 > r0:0; nop; {word}signal.m#0; wait.m#1");
     races(&[&[&first("rlx")], &[&second("rlx")]]);

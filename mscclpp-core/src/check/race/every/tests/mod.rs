@@ -37,7 +37,7 @@ fn races(blocks: &[&str]) -> String {
     found[0].1.clone()
 }
 
-/// The reader waits for two windows in front of its loop, so that it seems to know more than it does.
+/// The reader waits for two windows before its loop, so that it seems to know more than it does.
 const SPAN: [&str; 2] = [
     "sem_acquire#1; sem_acquire#0; nop; loop 192x3 { sem_acquire#0; nop; copy s0+3 > o0+3 }; nop",
     "copy i0 > s0; copy i2 > s2; nop; sem_release#1; loop 64x1 { copy i1 > s1; nop; sem_release#0 }; sem_release#0; nop",
