@@ -38,6 +38,8 @@ pub struct Options {
     /// unless a bug is planted: `early_stores` are done at once, `early_events` are before what they follow, `lost_waits` let a
     /// stream go on before what it waits for.
     pub late: bool,
+    /// How long the calling thread takes to put a copy on a stream.
+    pub time_per_copy: Duration,
     /// Whether the driver is older than what built the kernels, and refuses them.
     pub old: bool,
     /// How many of the first devices have multicast objects.
@@ -82,6 +84,7 @@ impl Default for Options {
             others: false,
             files: false,
             late: false,
+            time_per_copy: Duration::ZERO,
             old: false,
             multicast: 0,
             counts: None,

@@ -34,6 +34,7 @@ impl Streams for Simulator {
         self.called(CALL)?;
         self.machine.check(CALL, to, bytes)?;
         self.machine.check(CALL, from, bytes)?;
+        std::thread::sleep(self.machine.options.time_per_copy);
         self.machine.put(CALL, stream, Work::Copy { to, from, bytes })
     }
 
