@@ -225,7 +225,7 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 /// * A finding takes time in proportion to the plan, and at most a hundred of one rule are kept.
 ///
 /// A plan whose thread-block groups cut chunks into unequal slices runs once more for every way in which these meet: a few times,
-/// or, with packets and groups of dozens of members that differ, some dozens.
+/// or, with packets that are written by one group and read by another one, up to some hundreds.
 ///
 /// Of a plan that is a smaller one several times over, the smaller one is looked at, and where all ranks do the same, some
 /// of them. `benches/hostile` measures plans that are made to take long.
