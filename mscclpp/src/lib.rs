@@ -63,7 +63,7 @@ pub mod prelude {
 }
 
 /// What can go wrong between a function and its result.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A program that could not be compiled at run time, or a plan file that could not be read.
@@ -80,6 +80,19 @@ pub enum Error {
     Call(#[from] mscclpp_exec::group::Error),
 }
 
+impl std::fmt::Debug for Error {
+    /// The message, for those who return the error from `main` or unwrap it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Program(findings) => std::fmt::Display::fmt(findings, f),
+            Self::Run(error) | Self::Call(mscclpp_exec::group::Error::Run(error)) => {
+                std::fmt::Display::fmt(&error.diagnostic(), f)
+            }
+            other => std::fmt::Display::fmt(other, f),
+        }
+    }
+}
+
 /// A result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -90,4 +103,22 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../docs/cuda.md")]
     struct Cuda;
+}
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_exec::group;
+
+    use super::Error;
+
+    #[test]
+    fn error_from_main_is_printed_as_finding() {
+        let ranks = || mscclpp_exec::Error::Ranks { plan: "ring".into(), expected: 8, found: 4 };
+        let finding = ranks().diagnostic().to_string();
+        assert!(finding.contains("plan `ring` is for 8 ranks"), "{finding}");
+        for error in [Error::from(ranks()), Error::from(group::Error::from(ranks()))] {
+            assert_eq!(format!("{error:?}"), finding);
+        }
+        assert_eq!(format!("{:?}", ranks()), ranks().to_string());
+    }
 }

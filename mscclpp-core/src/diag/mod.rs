@@ -102,9 +102,16 @@ impl fmt::Display for Diagnostic {
 }
 
 /// Findings in the order in which they were made. Never empty when it is an error value.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
+}
+
+impl fmt::Debug for Diagnostics {
+    /// The findings, for those who return them from `main` or unwrap them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl Diagnostics {

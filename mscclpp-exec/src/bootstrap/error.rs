@@ -12,7 +12,7 @@ use super::member::Member;
 /// Why a group of ranks could not come together, or cannot go on.
 ///
 /// An error that concerns the whole group travels: all ranks return the same value, with the same names in it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Error)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No launcher's names in the environment, or only some of them.
@@ -245,6 +245,13 @@ pub enum Error {
         /// What the system said.
         reason: String,
     },
+}
+
+impl std::fmt::Debug for Error {
+    /// The message, for those who return the error from `main` or unwrap it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl Error {

@@ -17,7 +17,7 @@ use crate::dtype::DataType;
 use crate::numeric::Accumulate;
 
 /// Why a plan could not be prepared or did not finish.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No thread block could go on.
@@ -320,6 +320,13 @@ pub enum Error {
     /// A fault of this crate.
     #[error("internal error in mscclpp-exec: {0}; please report it")]
     Internal(String),
+}
+
+impl std::fmt::Debug for Error {
+    /// The message, for those who return the error from `main` or unwrap it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<DriverError> for Error {

@@ -7,7 +7,7 @@ use crate::select::{CallError, PlanError, SelectError};
 use crate::tune::TableError;
 
 /// Why a collective call did not do what it says.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The ranks cannot come together, or one of them is gone.
@@ -87,4 +87,11 @@ pub enum Error {
         /// Bytes of an element.
         bytes: usize,
     },
+}
+
+impl std::fmt::Debug for Error {
+    /// The message, for those who return the error from `main` or unwrap it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }

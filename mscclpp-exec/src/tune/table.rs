@@ -31,7 +31,7 @@ pub struct Table {
 }
 
 /// A table that cannot be read or written.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[non_exhaustive]
 pub enum TableError {
     /// A file that cannot be read.
@@ -70,6 +70,13 @@ pub enum TableError {
         /// What the system says.
         source: io::Error,
     },
+}
+
+impl std::fmt::Debug for TableError {
+    /// The message, for those who return the error from `main` or unwrap it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl Table {

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::diag::{Code, Diagnostic, Site};
 
 /// Why bytes are not a usable plan image.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ImageError {
     /// The bytes do not begin like an image.
@@ -62,6 +62,13 @@ pub enum ImageError {
         /// Its legal values.
         expected: String,
     },
+}
+
+impl std::fmt::Debug for ImageError {
+    /// The message, for those who return the error from `main` or unwrap it.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
 }
 
 impl From<ImageError> for Diagnostic {
