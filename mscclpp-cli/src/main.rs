@@ -18,6 +18,7 @@ mod report;
 mod size;
 mod source;
 mod table;
+mod variables;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         }
     };
     logger::start();
+    variables::check();
     commands::dispatch(cli).unwrap_or_else(|error| {
         output::report(&error);
         error.code()

@@ -192,6 +192,26 @@ fn doctor_does_not_take_half_an_environment_for_none() {
 }
 
 #[test]
+fn run_refuses_to_run_all_ranks_in_each_process_of_a_job() {
+    let run = Command::new(BINARY)
+        .args(["run", "allgather_ring", "--ranks", "2"])
+        .envs([("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29500")])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&run.stderr);
+    assert!(text.contains("this is rank 1 of 2") && text.contains("`mscclpp bench`"), "{text}");
+    assert_eq!(run.status.code(), Some(2), "{text}");
+}
+
+#[test]
+fn misspelt_variables_are_answered_with_the_name_that_was_meant() {
+    let run = Command::new(BINARY).args(["explain", "M0201"]).env("MSCCLPP_TIMOUT", "3").output().unwrap();
+    let text = String::from_utf8_lossy(&run.stderr);
+    assert!(text.contains("`MSCCLPP_TIMOUT` has no meaning; did you mean `MSCCLPP_TIMEOUT`?"), "{text}");
+    assert_eq!(run.status.code(), Some(0), "{text}");
+}
+
+#[test]
 fn launched_ranks_come_together_on_one_host_and_on_two() {
     for (hosts, per_node) in [("1", 4), ("2", 2)] {
         let words = ["launch", "-n", "4", "--hosts", hosts, "--no-prefix", "--", BINARY, "doctor", "--group", "--json"];

@@ -8,6 +8,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::{Expectation, Plan, PlanTree};
 use mscclpp_core::vocab::ReduceOp;
+use mscclpp_exec::bootstrap::Environment;
 use mscclpp_exec::cpu::Options;
 use mscclpp_exec::{Accumulate, DataType, Message};
 use serde_json::{Value, json};
@@ -82,11 +83,24 @@ fn failure(error: &Error) -> Value {
 
 /// Everything up to the first launch: the plan, checked, and the sizes in elements.
 fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
+    refuse_launcher()?;
     let counts = Counts::of(args)?;
     let plan = source::load(&args.source)?.warned();
     examine(&plan, args)?;
     let counts = counts.for_plan(&plan)?;
     Ok((Bench::new(&plan, args, &counts)?, counts))
+}
+
+/// Refuses to run all ranks once in each process of a job.
+fn refuse_launcher() -> Result<()> {
+    match Environment::read() {
+        Ok(job) if job.ranks > 1 => Err(Error::Usage(format!(
+            "`mscclpp run` runs all ranks in one process, and this is rank {} of {} by the environment ({} names); start it without the \
+             launcher, or measure the ranks of the job with `mscclpp bench`",
+            job.rank, job.ranks, job.launcher
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Checks a plan before it runs.

@@ -1,0 +1,58 @@
+//! Environment variables of which the name is misspelt.
+
+use crate::output::warn;
+
+/// What all variables of the project begin with.
+const PREFIX: &str = "MSCCLPP_";
+
+/// The rest of the names that the command and the library read.
+const KNOWN: [&str; 11] = [
+    "CACHE",
+    "DUMP_DIR",
+    "HOST_ID",
+    "LIVENESS",
+    "LOG_LEVEL",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NVRTC",
+    "SECRET",
+    "TIMEOUT",
+    "TUNING_TABLE",
+];
+
+/// How much of a name must agree with a known one to be taken for it.
+const SIMILAR: f64 = 0.7;
+
+/// Warns of each variable that looks like one of the project's and is none.
+pub(crate) fn check() {
+    let mut names: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
+    names.sort_unstable();
+    for name in names {
+        if let Some(known) = meant(&name) {
+            warn(format_args!("environment variable `{name}` has no meaning; did you mean `{PREFIX}{known}`?"));
+        }
+    }
+}
+
+/// The known name that a variable is meant to have, if it has none and is like one.
+fn meant(name: &str) -> Option<&'static str> {
+    let rest = name.strip_prefix(PREFIX).filter(|rest| !KNOWN.contains(rest))?;
+    let score = |known: &&str| strsim::normalized_damerau_levenshtein(rest, known);
+    let known = KNOWN.into_iter().max_by(|one, other| score(one).total_cmp(&score(other)))?;
+    (score(&known) >= SIMILAR).then_some(known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::meant;
+
+    #[test]
+    fn misspelt_names_are_recognized_and_others_left_alone() {
+        assert_eq!(meant("MSCCLPP_TIMOUT"), Some("TIMEOUT"));
+        assert_eq!(meant("MSCCLPP_HOSTID"), Some("HOST_ID"));
+        assert_eq!(meant("MSCCLPP_MASTER_ADDRESS"), Some("MASTER_ADDR"));
+        for name in ["MSCCLPP_TIMEOUT", "MSCCLPP_CONFORMANCE", "MSCCLPP_SEED", "MSCCLPP_", "TIMOUT"] {
+            assert_eq!(meant(name), None, "{name}");
+        }
+    }
+}
