@@ -55,8 +55,8 @@ pub struct InvalidLaunch {
     pub invalid: Invalid,
 }
 
-/// Validates a plan that the checker accepts in all launches of one form that apply: on 1 to 3 nodes and on the plan's own, each with
-/// the variants of [`ProcessLaunch`] or [`DeviceLaunch`]; or for each reduction that the plan takes.
+/// Validates a plan that the checker accepts in all launches of one form that apply: those of [`ProcessLaunch::all`] or
+/// [`DeviceLaunch::all`], or one for each reduction that the plan takes.
 ///
 /// ```
 /// use mscclpp_exec::algorithms;
@@ -74,17 +74,12 @@ pub struct InvalidLaunch {
 /// The first launch in which what is executed is not what was proved.
 pub fn validate_form(plan: &PlanTree, form: ExecutorForm) -> Result<Validated, InvalidLaunch> {
     let mut validated = Validated::default();
-    let ranks = plan.ranks.len() as u32;
     match form {
         ExecutorForm::Processes => {
-            for node in launches::nodes(plan) {
-                validated.each(ProcessLaunch::variants(ranks, node), |launch| validate_processes(plan, launch))?;
-            }
+            validated.each(ProcessLaunch::all(plan), |launch| validate_processes(plan, launch))?;
         }
         ExecutorForm::Devices => {
-            for node in launches::nodes(plan) {
-                validated.each(DeviceLaunch::variants(ranks, node), |launch| validate_devices(plan, launch))?;
-            }
+            validated.each(DeviceLaunch::all(plan), |launch| validate_devices(plan, launch))?;
         }
         ExecutorForm::Kernel => {
             let messages = launches::messages(plan);

@@ -55,6 +55,11 @@ impl ProcessLaunch {
         launches.push(launch);
         launches
     }
+
+    /// The [variants](Self::variants) on 1, 2 and 3 nodes of equally many ranks, and on the plan's own nodes.
+    pub fn all(plan: &PlanTree) -> Vec<Self> {
+        nodes(plan).into_iter().flat_map(|node| Self::variants(plan.ranks.len() as u32, node)).collect()
+    }
 }
 
 impl fmt::Display for ProcessLaunch {
@@ -97,6 +102,11 @@ impl DeviceLaunch {
         });
         std::iter::once(one_each).chain(shared).collect()
     }
+
+    /// The [variants](Self::variants) on 1, 2 and 3 nodes of equally many ranks, and on the plan's own nodes.
+    pub fn all(plan: &PlanTree) -> Vec<Self> {
+        nodes(plan).into_iter().flat_map(|node| Self::variants(plan.ranks.len() as u32, node)).collect()
+    }
 }
 
 impl fmt::Display for DeviceLaunch {
@@ -128,9 +138,8 @@ pub(super) fn on_nodes(plan: &PlanTree, node_of: &[u32]) -> PlanTree {
     PlanTree { ranks_per_node: if is_equal { first } else { ranks }, ..plan.clone() }
 }
 
-/// The ranks per node of the launches that are validated where none is named: 1 to 3 nodes of equally many ranks, and the plan's
-/// own nodes.
-pub(super) fn nodes(plan: &PlanTree) -> Vec<u32> {
+/// Ranks per node: of 1 to 3 nodes of equally many ranks, and of the plan's own nodes.
+fn nodes(plan: &PlanTree) -> Vec<u32> {
     let ranks = plan.ranks.len() as u32;
     let mut nodes: Vec<u32> = (1..=3).filter(|&nodes| ranks.is_multiple_of(nodes)).map(|nodes| ranks / nodes).collect();
     nodes.push(plan.ranks_per_node.clamp(1, ranks.max(1)));
