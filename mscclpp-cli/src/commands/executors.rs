@@ -3,12 +3,13 @@
 use std::fmt;
 
 use mscclpp_core::check::check;
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::{Op, PlanTree, Ref};
 use mscclpp_exec::passes::{ExecutorForm, Invalid, InvalidLaunch, Validated, validate_form};
 use serde_json::{Value, json};
 
-use crate::exit;
+use crate::error::Error;
 use crate::progress::Progress;
+use crate::{exit, memory};
 
 /// What the validator found in one form in which executors run a plan.
 pub(super) struct Executed {
@@ -21,6 +22,8 @@ enum Found {
     Invalid(InvalidLaunch),
     /// The checks find this many faults in the plan, so that nothing is proved of it.
     NotProved(usize),
+    /// The validator needs more memory than there is.
+    Unable(Error),
 }
 
 impl Executed {
@@ -31,7 +34,10 @@ impl Executed {
         let validate = |&form: &ExecutorForm| {
             let _working = Progress::spinner(&format!("validating {} for {}", plan.name, form.name()));
             let found = match findings {
-                0 => validate_form(plan, form).map_or_else(Found::Invalid, Found::Valid),
+                0 => match memory::require(|| format!("a validation of `{}`", plan.name), bytes(plan, form)) {
+                    Ok(_) => validate_form(plan, form).map_or_else(Found::Invalid, Found::Valid),
+                    Err(error) => Found::Unable(error),
+                },
                 findings => Found::NotProved(findings),
             };
             Self { form, found }
@@ -44,6 +50,7 @@ impl Executed {
         match &self.found {
             Found::Valid(_) => exit::DONE,
             Found::NotProved(_) => exit::NO,
+            Found::Unable(_) => exit::UNABLE,
             Found::Invalid(launch) => match launch.invalid {
                 // The executor refuses the plan, so nothing is executed.
                 Invalid::Plan(_) | Invalid::NotSpecialized(_) | Invalid::Ranks { .. } | Invalid::TooLarge => {
@@ -68,6 +75,10 @@ impl Executed {
             Found::NotProved(findings) => findings,
             _ => 0,
         };
+        let impossible = match &self.found {
+            Found::Unable(error) => Some(error.to_string()),
+            _ => None,
+        };
         json!({
             "executor": self.form.name(),
             "valid": self.exit() == exit::DONE,
@@ -75,6 +86,7 @@ impl Executed {
             "inapplicable": inapplicable,
             "invalid": invalid,
             "findings": findings,
+            "impossible": impossible,
         })
     }
 }
@@ -96,7 +108,20 @@ impl fmt::Display for Executed {
                 let plural = if *n == 1 { "" } else { "s" };
                 write!(f, "not validated for {name}: the checks have {n} finding{plural}")
             }
+            Found::Unable(error) => write!(f, "not validated for {name}: {error}"),
         }
+    }
+}
+
+/// Bytes that a validation may take: between processes each rank has all operations.
+fn bytes(plan: &PlanTree, form: ExecutorForm) -> u64 {
+    let bytes = |op: &Op| size_of::<Op>() + (op.srcs.len() + op.dsts.len() + op.ids.len()) * size_of::<Ref>();
+    let ops = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops);
+    let all = ops.flat_map(|op| std::iter::once(op).chain(op.body.iter().flat_map(|body| &body.ops)));
+    let once = all.map(|op| bytes(op) as u64).sum::<u64>();
+    match form {
+        ExecutorForm::Processes => once.saturating_mul(plan.ranks.len() as u64),
+        ExecutorForm::Devices | ExecutorForm::Kernel => once,
     }
 }
 
@@ -123,7 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn plan_that_executors_refuse_is_undecided() {
+    fn plan_that_executors_refuse_or_memory_does_not_hold_is_undecided() {
         assert_eq!(executed(Invalid::TooLarge).exit(), exit::UNABLE);
+        let error = memory::require(|| "a validation of `huge`".into(), u64::MAX).expect_err("no machine has that");
+        let executed = Executed { form: ExecutorForm::Processes, found: Found::Unable(error) };
+        assert_eq!(executed.exit(), exit::UNABLE);
+        let text = executed.to_string();
+        assert!(text.starts_with("not validated for processes: a validation of `huge` needs "), "{text}");
+        assert!(executed.json()["impossible"].is_string(), "{}", executed.json());
     }
 }
