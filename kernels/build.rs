@@ -82,6 +82,37 @@ const SPECIALISED_BUGS: &[(&str, &str, &str, &str)] = &[
     ("flags_of_the_first_launch", "specialised.h", "w.flag = flag_of(sequence);", "w.flag = 1;"),
 ];
 
+/// Bugs of kernels that are written for one plan which results need not show: what the kernels access does.
+const ACCESS_BUGS: &[(&str, &str, &str, &str)] = &[
+    (
+        "reads_of_other_threads",
+        "specialised.h",
+        "+ piece.at, piece.len, 0);",
+        "+ piece.at, piece.len, 0);\n    if (piece.len >= 16) load16(window().heads[first + i] + piece.at);",
+    ),
+    (
+        "stores_of_other_threads",
+        "specialised.h",
+        "+ piece.at, piece.len, 0);",
+        "+ piece.at, piece.len, 0);\n    if (piece.len >= 16) {\n      store16(window().heads[first + kPairs + i] + piece.at, \
+         load16(window().heads[first + i] + piece.at));\n    }",
+    ),
+    (
+        "sources_read_again",
+        "specialised.h",
+        "data[i][v] = load16(from + v * step);",
+        "load16(window().heads[first]), data[i][v] = load16(from + v * step);",
+    ),
+    ("relaxed_signals", "channel.h", "else add_release_gpu(counter, 1);", "else add_relaxed_gpu(counter, 1);"),
+    ("waits_left_out", "executor.h", "case kWait: await_signal(launch, id); break;", "case kWait: break;"),
+    (
+        "blocks_unsynced_after_barriers",
+        "channel.h",
+        "kBarrier, id.number);\n  }\n  dev_sync();",
+        "kBarrier, id.number);\n  }",
+    ),
+];
+
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(simulator)");
     for file in std::fs::read_dir(".").expect("this folder").chain(std::fs::read_dir("sim").expect("the simulator")) {
@@ -122,11 +153,13 @@ fn main() {
         copy_with_bug(Path::new(&here), &folder, file, from, to);
         module(format!("f32_with_{name}"), "float", "float", &folder);
     }
-    for (name, file, from, to) in SPECIALISED_BUGS {
+    for (name, file, from, to) in SPECIALISED_BUGS.iter().chain(ACCESS_BUGS) {
         copy_with_bug(Path::new(&here), &Path::new(&out).join("bugs").join(name), file, from, to);
     }
     let specialised: Vec<&str> = SPECIALISED_BUGS.iter().map(|(name, ..)| *name).collect();
     println!("cargo::rustc-env=SIM_SPECIALISED_BUGS={}", specialised.join(","));
+    let accesses: Vec<&str> = ACCESS_BUGS.iter().map(|(name, ..)| *name).collect();
+    println!("cargo::rustc-env=SIM_ACCESS_BUGS={}", accesses.join(","));
     let switches = SWITCH_BUGS.iter().map(|(name, ..)| *name).chain([A_MEMBER_LEFT_OUT]);
     println!("cargo::rustc-env=SIM_SWITCH_BUGS={}", switches.collect::<Vec<_>>().join(","));
     println!("cargo::rustc-env=SIM_BUGS={}", BUGS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(","));

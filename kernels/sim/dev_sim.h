@@ -42,7 +42,7 @@ struct SimHost {
   void* (*shared)(const void* name, size_t bytes);
   void (*load)(const void* at, void* value, uint32_t bytes);
   void (*store)(void* at, const void* value, uint32_t bytes);
-  uint64_t (*load_word)(const void* at, uint32_t bytes);
+  uint64_t (*load_word)(const void* at, uint32_t bytes, bool acquire);
   void (*store_word)(void* at, uint64_t value, uint32_t bytes, bool release);
   uint64_t (*add)(void* at, uint64_t value, bool release);
   uint64_t (*compare_swap)(void* at, uint64_t expected, uint64_t value, uint32_t bytes);
@@ -92,10 +92,10 @@ uint64_t sim_now();
 /// A place in the block's shared memory for a variable, named by an address.
 void* sim_shared(const void* name, size_t bytes);
 
-/// Memory as this coroutine sees it. `how`: 0 plain, 1 relaxed, 2 acquire or release.
+/// Memory as this coroutine sees it.
 void sim_load(const void* at, void* value, uint32_t bytes);
 void sim_store(void* at, const void* value, uint32_t bytes);
-uint64_t sim_load_word(const void* at, uint32_t bytes);
+uint64_t sim_load_word(const void* at, uint32_t bytes, bool acquire);
 void sim_store_word(void* at, uint64_t value, uint32_t bytes, bool release);
 uint64_t sim_add(void* at, uint64_t value, bool release);
 uint64_t sim_compare_swap(void* at, uint64_t expected, uint64_t value, uint32_t bytes);
@@ -121,18 +121,18 @@ DEV uint32_t dev_sync_count(bool predicate) { return sim_meet(predicate); }
 DEV uint64_t dev_now() { return sim_now(); }
 DEV void dev_relax() { sim_yield(true); }
 
-#define SIM_LOAD(name, type) \
-  DEV type name(const type* at) { return static_cast<type>(sim_load_word(at, sizeof(type))); }
+#define SIM_LOAD(name, type, acquire) \
+  DEV type name(const type* at) { return static_cast<type>(sim_load_word(at, sizeof(type), acquire)); }
 #define SIM_STORE(name, type, release) \
   DEV void name(type* at, type value) { sim_store_word(at, value, sizeof(type), release); }
 #define SIM_ADD(name, release) \
   DEV void name(uint64_t* at, uint64_t value) { sim_add(at, value, release); }
 
-SIM_LOAD(load_acquire_gpu, uint64_t)
-SIM_LOAD(load_acquire_sys, uint64_t)
-SIM_LOAD(load_relaxed_sys, uint64_t)
-SIM_LOAD(load_relaxed_sys, uint32_t)
-SIM_LOAD(load_relaxed_gpu, uint64_t)
+SIM_LOAD(load_acquire_gpu, uint64_t, true)
+SIM_LOAD(load_acquire_sys, uint64_t, true)
+SIM_LOAD(load_relaxed_sys, uint64_t, false)
+SIM_LOAD(load_relaxed_sys, uint32_t, false)
+SIM_LOAD(load_relaxed_gpu, uint64_t, false)
 SIM_STORE(store_relaxed_gpu, uint64_t, false)
 SIM_STORE(store_relaxed_sys, uint64_t, false)
 SIM_STORE(store_relaxed_sys, uint32_t, false)

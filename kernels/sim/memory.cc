@@ -16,6 +16,8 @@ extern "C" {
 bool sim_may_use(const void* at, uint32_t bytes, bool write);
 /// A number below `bound` of the launch's seed.
 uint32_t sim_random(uint32_t bound);
+/// Tells the host of an access, if it wants to know.
+void sim_record(const void* at, uint32_t bytes, uint32_t kind, uint64_t value);
 /// Something changed that others may wait for.
 void sim_progress();
 /// The addresses behind a multicast address, at most `most`; how many there are. It remembers what is none.
@@ -26,6 +28,9 @@ thread_local SimThread* sim_thread = nullptr;
 }
 
 namespace {
+
+/// Kinds of accesses, as in src/accesses.rs.
+enum Kind : uint32_t { kLoad, kStore, kAcquireLoad, kRelaxedStore, kReleaseStore, kRelaxedAdd, kReleaseAdd, kSwap };
 
 struct Store {
   char* at;
@@ -129,12 +134,14 @@ void sim_share_stores() {
 }
 
 static void load(const void* at, void* value, uint32_t bytes) {
+  sim_record(at, bytes, kLoad, 0);
   std::memcpy(value, at, bytes);
   see(block_stores().block, static_cast<const char*>(at), static_cast<unsigned char*>(value), bytes);
   see(own_stores(), static_cast<const char*>(at), static_cast<unsigned char*>(value), bytes);
 }
 
 static void store(void* at, const void* value, uint32_t bytes) {
+  sim_record(at, bytes, kStore, 0);
   sim_progress();
   if (sim_is_strong()) {
     std::memcpy(at, value, bytes);
@@ -185,8 +192,9 @@ void sim_multicast_store(void* at, const void* value, uint32_t bytes) {
   for (uint32_t m = 0; m < count; ++m) store(reinterpret_cast<void*>(members[m]), value, bytes);
 }
 
-uint64_t sim_load_word(const void* at, uint32_t bytes) {
+uint64_t sim_load_word(const void* at, uint32_t bytes, bool acquire) {
   if (!sim_may_use(at, bytes, false)) return 0;
+  if (acquire) sim_record(at, bytes, kAcquireLoad, 0);
   if (bytes == 4) return __atomic_load_n(static_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE);
   return __atomic_load_n(static_cast<const uint64_t*>(at), __ATOMIC_ACQUIRE);
 }
@@ -199,6 +207,7 @@ static void before_release() {
 void sim_store_word(void* at, uint64_t value, uint32_t bytes, bool release) {
   sim_yield(false);
   if (!sim_may_use(at, bytes, true)) return;
+  sim_record(at, bytes, release ? kReleaseStore : kRelaxedStore, value);
   if (release) before_release();
   if (bytes == 4) __atomic_store_n(static_cast<uint32_t*>(at), static_cast<uint32_t>(value), __ATOMIC_RELEASE);
   else __atomic_store_n(static_cast<uint64_t*>(at), value, __ATOMIC_RELEASE);
@@ -208,6 +217,7 @@ void sim_store_word(void* at, uint64_t value, uint32_t bytes, bool release) {
 uint64_t sim_add(void* at, uint64_t value, bool release) {
   sim_yield(false);
   if (!sim_may_use(at, 8, true)) return 0;
+  sim_record(at, 8, release ? kReleaseAdd : kRelaxedAdd, value);
   if (release) before_release();
   sim_progress();
   return __atomic_fetch_add(static_cast<uint64_t*>(at), value, __ATOMIC_ACQ_REL);
@@ -221,10 +231,12 @@ uint64_t sim_compare_swap(void* at, uint64_t expected, uint64_t value, uint32_t 
     uint32_t old = static_cast<uint32_t>(expected);
     __atomic_compare_exchange_n(static_cast<uint32_t*>(at), &old, static_cast<uint32_t>(value), false, __ATOMIC_ACQ_REL,
                                 __ATOMIC_ACQUIRE);
+    if (old == static_cast<uint32_t>(expected)) sim_record(at, bytes, kSwap, value);
     return old;
   }
   uint64_t old = expected;
   __atomic_compare_exchange_n(static_cast<uint64_t*>(at), &old, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+  if (old == expected) sim_record(at, bytes, kSwap, value);
   return old;
 }
 

@@ -7,6 +7,7 @@
 //! out of order until something releases them; addresses that nobody allocated; waits that can never end. What is not: warps in
 //! lock step, caches that keep old values for loads, scopes narrower than the system, timing.
 
+mod accesses;
 #[cfg(simulator)]
 mod alloc;
 #[cfg(simulator)]
@@ -24,6 +25,7 @@ mod options;
 mod plugin;
 mod threaded;
 
+pub use accesses::{Access, AccessKind, AccessLog};
 pub use options::{MulticastCounts, Options};
 pub use threaded::Threaded;
 
@@ -37,6 +39,11 @@ pub fn bugs() -> impl Iterator<Item = &'static str> {
 /// Bugs of kernels that are written for one plan.
 pub fn specialised_bugs() -> impl Iterator<Item = &'static str> {
     option_env!("SIM_SPECIALISED_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+}
+
+/// Bugs of specialized kernels that what they access shows, though results may be right.
+pub fn access_bugs() -> impl Iterator<Item = &'static str> {
+    option_env!("SIM_ACCESS_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
 }
 
 /// Bugs of switch channels with multicast objects.

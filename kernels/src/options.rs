@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use crate::accesses::AccessLog;
 use crate::threaded::Threaded;
 
 /// How a simulated device behaves.
@@ -17,7 +18,7 @@ pub struct Options {
     /// Whether plain stores are weak.
     pub weak: bool,
     /// A bug in the device code, one of [`bugs`](crate::bugs) or [`switch_bugs`](crate::switch_bugs), only for f32, or of
-    /// [`specialised_bugs`](crate::specialised_bugs); or one of those that [`late`](Self::late) names.
+    /// [`specialised_bugs`](crate::specialised_bugs) or [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late) names.
     pub bug: Option<&'static str>,
     /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.
     pub threaded: Option<Threaded>,
@@ -46,6 +47,8 @@ pub struct Options {
     pub multicast: u32,
     /// Where accesses by multicast addresses are counted.
     pub counts: Option<&'static MulticastCounts>,
+    /// Where accesses of kernels are recorded.
+    pub accesses: Option<&'static AccessLog>,
     /// How long nothing may happen before kernels that wait for somebody outside of them count as stuck.
     pub patience: Duration,
 }
@@ -88,6 +91,7 @@ impl Default for Options {
             old: false,
             multicast: 0,
             counts: None,
+            accesses: None,
             patience: Duration::from_secs(10),
         }
     }

@@ -28,6 +28,7 @@ const WORDS: &[&str] = &[
     "--no-check",
     "--level",
     "--device",
+    "--executor",
     "h100",
     "--accumulate",
     "--allow",
@@ -243,7 +244,7 @@ proptest! {
         let numbers = numbers(&plan);
         let (start, len) = numbers[place.index(numbers.len())];
         plan.replace_range(start..start + len, number);
-        for words in [&["check", "-", "--fuzz", "3"][..], &["plan", "show", "-"], &["plan", "stats", "-"], &["plan", "graph", "-"], &["plan", "export", "-"],
+        for words in [&["check", "-", "--fuzz", "3"][..], &["check", "-", "--executor", "all"], &["plan", "show", "-"], &["plan", "stats", "-"], &["plan", "graph", "-"], &["plan", "export", "-"],
                       &["run", "-", "--count", "7", "--no-check", "--iters", "1"], &["run", "-", "--count", "7"]] {
             let code = mscclpp_reading(words, &plan).code();
             prop_assert!([0, 1, 2, 3].contains(&code), "{:?} ended with {}:\n{}", words, code, plan);

@@ -5,6 +5,7 @@ use std::ptr::null_mut;
 
 use super::grids::{Block, Grids, Stop};
 use super::{Fault, GRIDS};
+use crate::accesses::{Access, AccessKind};
 use crate::native;
 
 /// The kernels whose coroutine calls.
@@ -40,8 +41,28 @@ extern "C" fn sim_yield(waiting: bool) {
     }
 }
 
+/// Records what the thread that runs does, if that was asked for.
+fn record(kind: AccessKind, address: u64, bytes: u32, value: u64) {
+    let grids = current();
+    let Some(log) = grids.options.accesses else { return };
+    let Some(Some(thread)) = grids.threads.get(grids.current as usize) else { return };
+    let (block, number, grid) = (thread.facts.block, thread.facts.thread, thread.grid);
+    let Some(Some(grid)) = grids.grids.get(grid as usize) else { return };
+    let (kernel, device) = (grid.kernel.kernel as usize, grid.kernel.device);
+    log.push(Access { kernel, device, block, thread: number, kind, address, bytes, value });
+}
+
+/// `kind`: its place in [`AccessKind::ALL`].
+#[unsafe(no_mangle)]
+extern "C" fn sim_record(at: *const c_void, bytes: u32, kind: u32, value: u64) {
+    if let Some(&kind) = AccessKind::ALL.get(kind as usize) {
+        record(kind, at as u64, bytes, value);
+    }
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn sim_meet(predicate: bool) -> u32 {
+    record(AccessKind::BlockSync, 0, 0, 0);
     // SAFETY: a coroutine is at hand.
     unsafe { native::sim_share_stores() };
     let number = current().current;

@@ -19,6 +19,7 @@ mod suite;
 mod worlds;
 
 // On simulated ones.
+mod accesses;
 mod bugs;
 mod deadlocks;
 mod devices;

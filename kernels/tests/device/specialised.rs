@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use libtest_mimic::Failed;
-use mscclpp_core::plan::{Op, OpKind, Plan};
+use mscclpp_core::plan::{Op, OpKind, Plan, PlanTree};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::cuda::{NotSpecialised, Options, Prepare, World, specialised_source};
 use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms};
@@ -39,7 +39,16 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Whether to take number `number` of the things to try.
 fn takes(rig: &Rig, number: usize, of: u64) -> bool {
-    !rig.small || std::env::var_os("MSCCLPP_ALL").is_some() || number as u64 % of == rig.seed % of
+    !rig.small || is_sampled(rig.seed, number, of)
+}
+
+fn is_sampled(seed: u64, number: usize, of: u64) -> bool {
+    std::env::var_os("MSCCLPP_ALL").is_some() || number as u64 % of == seed % of
+}
+
+/// Returns whether a seed takes number `number` of the shipped algorithms.
+pub(crate) fn sampled(seed: u64, number: usize) -> bool {
+    is_sampled(seed, number, 8)
 }
 
 /// Messages that divide into vectors everywhere, and that do not.
@@ -60,15 +69,25 @@ fn check(rig: &Rig, plan: &Plan, dtype: DataType, op: Option<ReduceOp>) -> Resul
     Ok(())
 }
 
-fn shipped_algorithms(rig: &Rig) -> Result<(), Failed> {
+/// A plan of every shipped algorithm on a machine that it supports, and a data type that the seed chooses; with the algorithm's
+/// number and name.
+pub(crate) fn shipped_plans(seed: u64) -> Result<Vec<(usize, &'static str, PlanTree, DataType)>, Failed> {
     const MACHINES: [(u32, u32); 4] = [(4, 4), (4, 2), (3, 3), (2, 1)];
-    for (number, algorithm) in algorithms::all().iter().enumerate().filter(|(number, _)| takes(rig, *number, 8)) {
+    let mut plans = Vec::new();
+    for (number, algorithm) in algorithms::all().iter().enumerate() {
         let Some(&(ranks, node)) = MACHINES.iter().find(|&&(ranks, node)| algorithm.supports(ranks, node)) else {
             continue;
         };
         let plan = algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?;
-        let dtype = DataType::ALL[(rig.seed as usize / 8 + number) % DataType::ALL.len()];
-        check(rig, &Plan::new(&plan), dtype, None).map_err(|failed| at(algorithm.name(), &failed))?;
+        let dtype = DataType::ALL[(seed as usize / 8 + number) % DataType::ALL.len()];
+        plans.push((number, algorithm.name(), plan, dtype));
+    }
+    Ok(plans)
+}
+
+fn shipped_algorithms(rig: &Rig) -> Result<(), Failed> {
+    for (_, name, plan, dtype) in shipped_plans(rig.seed)?.into_iter().filter(|&(number, ..)| takes(rig, number, 8)) {
+        check(rig, &Plan::new(&plan), dtype, None).map_err(|failed| at(name, &failed))?;
     }
     Ok(())
 }

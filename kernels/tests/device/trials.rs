@@ -9,8 +9,8 @@ use mscclpp_exec::cuda::{Device, Unavailable};
 use mscclpp_kernels::{Options, simulator};
 
 use super::{
-    CACHE, Rig, at, bugs, deadlocks, devices, faults, machines, mock, nodes, planted, processes, rehearsal, suite,
-    switches, tensors, threads,
+    CACHE, Rig, accesses, at, bugs, deadlocks, devices, faults, machines, mock, nodes, planted, processes, rehearsal,
+    suite, switches, tensors, threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -76,6 +76,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
     let others = [
         faults::tests(),
         bugs::tests(),
+        accesses::tests(seeds.clone()),
         devices::tests(seeds.clone()),
         tensors::tests(),
         machines::tests(),

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use mscclpp_core::check;
 use mscclpp_core::check::limits::DeviceProfile;
 use mscclpp_core::diag::Code;
+use mscclpp_exec::passes::ExecutorForm;
 
 use super::BuildArgs;
 
@@ -17,12 +18,14 @@ Examples:
   mscclpp check allreduce_ring --ranks 8
   mscclpp check plans/ more/plan.json --allow race
   mscclpp check plan.json --fuzz 100            what the checks prove, and 100 runs that try to break it
+  mscclpp check plan.json --executor all        and whether executors run what was proved
   mscclpp check plan.json --trace trace.json    a picture of the run, for https://ui.perfetto.dev
   mscclpp check plan.json --json | jq '.findings[].code'
   mscclpp plan export allreduce_ring --ranks 4 | mscclpp check -
 
 Of several plans, and of all plan files (*.json) in a directory, the command prints a table at the end.
-Exit codes: 0 accepted, 1 findings, or a run that broke a plan, 2 a plan cannot be read, 3 --fuzz cannot run a plan")]
+Exit codes: 0 accepted, 1 findings, a run that broke a plan, or an executor that runs something else, 2 a plan cannot be
+read, 3 --fuzz or an executor cannot run a plan")]
 pub(crate) struct CheckArgs {
     /// Names of algorithms (see `mscclpp plan list`), plan files, directories of plan files, or `-` for a plan on
     /// standard input
@@ -44,6 +47,9 @@ pub(crate) struct CheckArgs {
     /// Also run the plan in so many of the worst orders that a device allows, with memory at its weakest: a second witness
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) fuzz: Option<u32>,
+    /// Also validate what executors run of the plan, for every placement of its ranks and buffers that applies
+    #[arg(long, value_enum, value_name = "EXECUTOR")]
+    pub(crate) executor: Option<Executor>,
     /// Write a run of the plan as a trace for Perfetto or chrome://tracing: who does what, and what waits for what
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
@@ -59,6 +65,27 @@ pub(crate) enum Level {
     Full,
     Basic,
     Off,
+}
+
+/// Executors whose form of a plan is validated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Executor {
+    Processes,
+    Devices,
+    Kernel,
+    All,
+}
+
+impl Executor {
+    /// The forms in which they run a plan.
+    pub(crate) fn forms(self) -> &'static [ExecutorForm] {
+        match self {
+            Self::Processes => &[ExecutorForm::Processes],
+            Self::Devices => &[ExecutorForm::Devices],
+            Self::Kernel => &[ExecutorForm::Kernel],
+            Self::All => &ExecutorForm::ALL,
+        }
+    }
 }
 
 /// What is let pass.

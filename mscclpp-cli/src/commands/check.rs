@@ -13,6 +13,7 @@ use mscclpp_core::plan::export::warnings_for_reference;
 use mscclpp_exec::algorithms;
 use serde_json::{Value, json};
 
+use super::executors::Executed;
 use super::fuzz::Fuzzed;
 use crate::args::{CheckArgs, Level, SourceArgs};
 use crate::diagnostics::values;
@@ -78,6 +79,8 @@ struct Verdict {
     warnings: Vec<Diagnostic>,
     /// What the adversary did, if it was asked.
     fuzzed: Option<Fuzzed>,
+    /// What executors run of it, if that was asked.
+    executed: Vec<Executed>,
 }
 
 impl Verdict {
@@ -90,7 +93,8 @@ impl Verdict {
             Err(error) => {
                 // A plan that cannot be read has findings too, and scripts look for them in the same place.
                 let findings = error.findings().cloned().unwrap_or_default();
-                return Ok(Self { plan: Err(error), findings, warnings: Vec::new(), fuzzed: None });
+                let (warnings, executed) = (Vec::new(), Vec::new());
+                return Ok(Self { plan: Err(error), findings, warnings, fuzzed: None, executed });
             }
         };
         let (mut findings, mut warnings) = (Diagnostics::default(), source.warnings);
@@ -110,7 +114,8 @@ impl Verdict {
             }
         }
         let fuzzed = args.fuzz.map(|schedules| Fuzzed::of(&source.plan, schedules));
-        Ok(Self { plan: Ok(source.plan), findings, warnings, fuzzed })
+        let executed = args.executor.map_or_else(Vec::new, |executor| Executed::all(&source.plan, executor.forms()));
+        Ok(Self { plan: Ok(source.plan), findings, warnings, fuzzed, executed })
     }
 
     fn word(&self) -> &'static str {
@@ -129,7 +134,12 @@ impl Verdict {
         match (&self.plan, self.findings.is_empty()) {
             (Err(_), _) => exit::UNREADABLE,
             (Ok(_), false) => exit::NO,
-            (Ok(_), true) => self.fuzzed.as_ref().map_or(exit::DONE, Fuzzed::exit),
+            (Ok(_), true) => {
+                let codes = self.fuzzed.iter().map(Fuzzed::exit).chain(self.executed.iter().map(Executed::exit));
+                let codes: Vec<u8> = codes.collect();
+                // A fault is known, whatever else is not.
+                if codes.contains(&exit::NO) { exit::NO } else { codes.into_iter().max().unwrap_or(exit::DONE) }
+            }
         }
     }
 
@@ -144,6 +154,9 @@ impl Verdict {
         });
         if let Some(fuzzed) = &self.fuzzed {
             value["fuzz"] = fuzzed.json();
+        }
+        if !self.executed.is_empty() {
+            value["executors"] = self.executed.iter().map(Executed::json).collect();
         }
         value
     }
@@ -166,7 +179,7 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
         print_json(&verdict.json())?;
     }
     let (code, text) = (verdict.exit(), verdict.text());
-    let Verdict { plan, findings, warnings, fuzzed } = verdict;
+    let Verdict { plan, findings, warnings, fuzzed, executed } = verdict;
     let plan = plan?;
     if let Some(path) = &args.trace {
         write_trace(&plan, path, &findings)?;
@@ -182,6 +195,7 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
         if let Some(fuzzed) = fuzzed {
             print(fuzzed)?;
         }
+        executed.iter().try_for_each(print)?;
     }
     Ok(ExitCode::from(code))
 }
@@ -263,7 +277,9 @@ fn tell(name: &str, verdict: &Verdict) -> Result<()> {
         Ok(_) if verdict.exit() == exit::DONE => Ok(()),
         Ok(_) => {
             let fuzzed = verdict.fuzzed.as_ref().map_or_else(String::new, |fuzzed| format!("{fuzzed}\n\n"));
-            print(format!("{name}:\n\n{}{fuzzed}", verdict.text()))
+            let executed = verdict.executed.iter().filter(|executed| executed.exit() != exit::DONE);
+            let executed: String = executed.map(|executed| format!("{executed}\n\n")).collect();
+            print(format!("{name}:\n\n{}{fuzzed}{executed}", verdict.text()))
         }
     }
 }

@@ -4,6 +4,7 @@ mod analyze;
 mod bench;
 mod check;
 mod doctor;
+mod executors;
 mod explain;
 mod fuzz;
 mod launch;

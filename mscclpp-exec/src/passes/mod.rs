@@ -34,7 +34,8 @@
 //! # Use
 //!
 //! Passes run when a plan is prepared, in time linear in its operations. The validator costs as much as the checker:
-//! [`validate_processes`], [`validate_devices`] and [`validate_kernel`] are for tests and on request.
+//! [`validate_processes`], [`validate_devices`] and [`validate_kernel`], and [`validate_form`] for all launches of one of them, are
+//! for tests and on request (`mscclpp check --executor`).
 
 pub(crate) mod elide_handshakes;
 pub(crate) mod insert_launch_barriers;
@@ -45,6 +46,6 @@ mod validate;
 
 pub(crate) use process::RankSchedule;
 pub use validate::{
-    DeviceLaunch, Invalid, ProcessLaunch, Sharing, as_run_by_devices, as_run_by_processes, validate_devices,
-    validate_kernel, validate_processes,
+    DeviceLaunch, ExecutorForm, Invalid, InvalidLaunch, ProcessLaunch, Sharing, Validated, as_run_by_devices,
+    as_run_by_processes, validate_devices, validate_form, validate_kernel, validate_processes,
 };

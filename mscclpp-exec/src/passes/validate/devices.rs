@@ -16,6 +16,7 @@ use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{Op, OpKind, Place, PlanTree, Ref, ThreadBlock};
 use mscclpp_core::vocab::{BufferKind, ChannelKind, ReduceOp};
 
+use super::launches::on_nodes;
 use super::operations::{Item, Reader};
 use super::tree::{in_table, memory_channels, remote, sync};
 use super::{DeviceLaunch, Invalid};
@@ -65,11 +66,12 @@ impl<'p> Writer<'p> {
         launch: &'p DeviceLaunch,
         body: Body,
     ) -> Result<PlanTree, Invalid> {
+        let node_of: Vec<u32> = launch.devices.iter().map(|&device| launch.nodes[device as usize]).collect();
         let mut writer = Self {
             plan,
             program,
             launch,
-            tree: plan.clone(),
+            tree: on_nodes(plan, &node_of),
             body,
             channels: BTreeMap::new(),
             barriers: BTreeMap::new(),

@@ -9,7 +9,9 @@
 //! It costs as much as the checker does, so it runs in tests and on request, never when a plan is prepared.
 
 mod devices;
+mod forms;
 mod kernel;
+mod launches;
 mod operations;
 mod process;
 mod results;
@@ -23,6 +25,8 @@ use mscclpp_core::plan::{Plan, PlanTree};
 use thiserror::Error;
 
 use self::devices::Body;
+pub use self::forms::{ExecutorForm, InvalidLaunch, Validated, validate_form};
+pub use self::launches::{DeviceLaunch, ProcessLaunch, Sharing};
 use super::RankSchedule;
 use super::insert_launch_barriers::{Placement, insert_launch_barriers};
 use super::place_in_caller_memory::SLOTS;
@@ -32,47 +36,6 @@ use crate::interpret::program::Reductions;
 use crate::interpret::{Program, lower};
 use crate::message::Message;
 use crate::process::{check_nodes, links};
-
-/// Memory in which peers access a rank's input or output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Sharing {
-    /// The caller's own: a registered buffer.
-    Registered,
-    /// A copy, which the next launch may overwrite.
-    Staged,
-    /// A copy that lasts for several launches. Only of plans in which peers do nothing but read; others take it as
-    /// [`Staged`](Self::Staged).
-    Lasting,
-}
-
-/// How the ranks of a launch between processes reach each other's buffers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessLaunch {
-    /// By rank, its node.
-    pub nodes: Vec<u32>,
-    /// By rank: its input, or the one buffer of a plan in place, and its output.
-    pub sharing: Vec<[Sharing; 2]>,
-    /// Whether a rank that waits for its peers at the end of a launch moves its connections to other nodes meanwhile. The
-    /// executor does; without it plans are refused whose progress may depend on it.
-    pub waits_move_connections: bool,
-}
-
-impl ProcessLaunch {
-    /// Ranks on consecutive nodes, all of whose buffers are shared in the same way.
-    pub fn new(ranks: u32, ranks_per_node: u32, sharing: Sharing) -> Self {
-        let nodes = (0..ranks).map(|rank| rank / ranks_per_node.max(1)).collect();
-        Self { nodes, sharing: vec![[sharing; SLOTS]; ranks as usize], waits_move_connections: true }
-    }
-}
-
-/// Where the ranks of a launch on CUDA devices are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceLaunch {
-    /// By rank, its device; counted from 0 over all nodes.
-    pub devices: Vec<u32>,
-    /// By device, its node. On several nodes every rank has a device of its own.
-    pub nodes: Vec<u32>,
-}
 
 /// Why what an executor runs is not what was proved.
 #[derive(Debug, Error)]

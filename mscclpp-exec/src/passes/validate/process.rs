@@ -23,6 +23,7 @@ use mscclpp_core::collective::Collective;
 use mscclpp_core::plan::{Op, OpKind, Place, PlanTree, Ref, ThreadBlock};
 use mscclpp_core::vocab::{BufferKind, ChannelKind};
 
+use super::launches::on_nodes;
 use super::operations::{Item, Reader, resolve};
 use super::tree::{acquire, copy, in_table, memory_channels, nop, release, remote, semaphore, sync};
 use super::{Invalid, ProcessLaunch, Sharing};
@@ -75,8 +76,8 @@ impl<'p> Writer<'p> {
         launch: &'p ProcessLaunch,
     ) -> Result<PlanTree, Invalid> {
         let copies = vec![[None; SLOTS]; plan.ranks.len()];
-        let mut writer =
-            Self { plan, schedules, nodes: &launch.nodes, sharing: &launch.sharing, tree: plan.clone(), copies };
+        let tree = on_nodes(plan, &launch.nodes);
+        let mut writer = Self { plan, schedules, nodes: &launch.nodes, sharing: &launch.sharing, tree, copies };
         if !launch.waits_move_connections {
             writer.check_progress()?;
         }

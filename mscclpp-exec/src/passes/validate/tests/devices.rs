@@ -4,26 +4,11 @@ use super::*;
 use crate::interpret::Action;
 use crate::interpret::program::Instr;
 
-/// Ways to put ranks on devices.
-fn devices(ranks: u32, node: u32) -> Vec<DeviceLaunch> {
-    let each: Vec<u32> = (0..ranks).collect();
-    let one_each = DeviceLaunch { nodes: each.iter().map(|rank| rank / node).collect(), devices: each.clone() };
-    if node < ranks || ranks < 3 {
-        return vec![one_each];
-    }
-    let shared = [each.iter().map(|rank| rank / 2).collect(), each.iter().map(|rank| rank % 2).collect()];
-    let shared = shared.map(|devices: Vec<u32>| {
-        let nodes = vec![0; *devices.iter().max().expect("a rank") as usize + 1];
-        DeviceLaunch { devices, nodes }
-    });
-    std::iter::once(one_each).chain(shared).collect()
-}
-
 #[test]
 fn built_in_algorithms_run_as_proved_on_devices() {
     let mut validated = 0;
     for (name, plan, ranks, node) in built_in(&MACHINES) {
-        for launch in devices(ranks, node) {
+        for launch in DeviceLaunch::variants(ranks, node) {
             validate_devices(&plan, &launch).unwrap_or_else(|invalid| panic!("{name}, {launch:?}: {invalid}"));
             validated += 1;
         }
@@ -50,7 +35,7 @@ fn planted_faults_in_launch_barriers_are_found() {
     let algorithm = algorithms::find("allreduce_all_pairs").expect("it is in the library");
     let plan =
         algorithm.compile(algorithm.spec(4, 4), &algorithm.arguments([]).expect("defaults")).expect("it compiles");
-    for launch in devices(4, 4) {
+    for launch in DeviceLaunch::variants(4, 4) {
         let added = |program: &Program, instr: &Instr| {
             let first = lower(&Plan::new(&plan)).expect("it is a plan");
             match instr.action {

@@ -2,6 +2,7 @@
 
 mod devices;
 mod faults;
+mod forms;
 mod kernel;
 mod random;
 
@@ -33,23 +34,11 @@ fn built_in(machines: &[(u32, u32)]) -> impl Iterator<Item = (String, PlanTree, 
     })
 }
 
-/// Ways to share the buffers: all alike, and each rank and slot in another way.
-fn ways(ranks: u32, node: u32) -> Vec<ProcessLaunch> {
-    use Sharing::{Lasting, Registered, Staged};
-    let mut launches: Vec<_> =
-        [Registered, Staged, Lasting].map(|sharing| ProcessLaunch::new(ranks, node, sharing)).into();
-    let mixed = [[Registered, Staged], [Lasting, Registered], [Staged, Lasting]];
-    let mut launch = ProcessLaunch::new(ranks, node, Registered);
-    launch.sharing.iter_mut().zip(mixed.iter().cycle()).for_each(|(sharing, mixed)| *sharing = *mixed);
-    launches.push(launch);
-    launches
-}
-
 #[test]
 fn built_in_algorithms_run_as_proved() {
     let mut validated = 0;
     for (name, plan, ranks, node) in built_in(&MACHINES) {
-        for launch in ways(ranks, node) {
+        for launch in ProcessLaunch::variants(ranks, node) {
             validate_processes(&plan, &launch).unwrap_or_else(|invalid| panic!("{name}, {launch:?}: {invalid}"));
             validated += 1;
         }

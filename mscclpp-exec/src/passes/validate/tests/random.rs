@@ -197,7 +197,7 @@ fn random_plans_run_as_proved() {
         }
         accepted += 1;
         let ranks = plan.ranks.len() as u32;
-        let launches = ways(ranks, node);
+        let launches = ProcessLaunch::variants(ranks, node);
         let launch = &launches[seed as usize % launches.len()];
         let all = schedules(&plan, launch).expect("it is a plan");
         elided += u64::from(all.iter().any(|schedule| schedule.awaited.contains(&true)));

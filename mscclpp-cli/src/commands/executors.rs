@@ -1,0 +1,160 @@
+//! `mscclpp check --executor`: whether what executors run of a plan is what was proved.
+
+use std::fmt;
+
+use mscclpp_core::check::check;
+use mscclpp_core::plan::{Op, PlanTree, Ref};
+use mscclpp_exec::passes::{ExecutorForm, Invalid, InvalidLaunch, Validated, validate_form};
+use serde_json::{Value, json};
+
+use crate::error::Error;
+use crate::progress::Progress;
+use crate::{exit, memory};
+
+/// What the validator found in one form in which executors run a plan.
+pub(super) struct Executed {
+    form: ExecutorForm,
+    found: Found,
+}
+
+enum Found {
+    Valid(Validated),
+    Invalid(InvalidLaunch),
+    /// The checks find this many faults in the plan, so that nothing is proved of it.
+    NotProved(usize),
+    /// The validator needs more memory than there is.
+    Unable(Error),
+}
+
+impl Executed {
+    /// Validates a plan in each form.
+    pub(super) fn all(plan: &PlanTree, forms: &[ExecutorForm]) -> Vec<Self> {
+        // All checks, whatever level was asked for and whatever was allowed: the passes rely on all of them.
+        let findings = check(plan).len();
+        let validate = |&form: &ExecutorForm| {
+            let _working = Progress::spinner(&format!("validating {} for {}", plan.name, form.name()));
+            let found = match findings {
+                0 => match memory::require(|| format!("a validation of `{}`", plan.name), bytes(plan, form)) {
+                    Ok(_) => validate_form(plan, form).map_or_else(Found::Invalid, Found::Valid),
+                    Err(error) => Found::Unable(error),
+                },
+                findings => Found::NotProved(findings),
+            };
+            Self { form, found }
+        };
+        forms.iter().map(validate).collect()
+    }
+
+    /// The exit code for it alone.
+    pub(super) fn exit(&self) -> u8 {
+        match &self.found {
+            Found::Valid(_) => exit::DONE,
+            Found::NotProved(_) => exit::NO,
+            Found::Unable(_) => exit::UNABLE,
+            Found::Invalid(launch) => match launch.invalid {
+                // The executor refuses the plan, so nothing is executed.
+                Invalid::Plan(_) | Invalid::NotSpecialized(_) | Invalid::Ranks { .. } | Invalid::TooLarge => {
+                    exit::UNABLE
+                }
+                _ => exit::NO,
+            },
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let launch = |launch: &InvalidLaunch| json!({ "launch": launch.launch, "why": launch.invalid.to_string() });
+        let (launches, inapplicable) = match &self.found {
+            Found::Valid(valid) => (valid.launches, valid.inapplicable.iter().map(launch).collect()),
+            _ => (0, Vec::new()),
+        };
+        let invalid = match &self.found {
+            Found::Invalid(invalid) => Some(launch(invalid)),
+            _ => None,
+        };
+        let findings = match self.found {
+            Found::NotProved(findings) => findings,
+            _ => 0,
+        };
+        let impossible = match &self.found {
+            Found::Unable(error) => Some(error.to_string()),
+            _ => None,
+        };
+        json!({
+            "executor": self.form.name(),
+            "valid": self.exit() == exit::DONE,
+            "launches": launches,
+            "inapplicable": inapplicable,
+            "invalid": invalid,
+            "findings": findings,
+            "impossible": impossible,
+        })
+    }
+}
+
+impl fmt::Display for Executed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.form.name();
+        match &self.found {
+            Found::Valid(Validated { launches: 0, inapplicable }) => {
+                write!(f, "not executed by {name}")?;
+                inapplicable.first().map_or(Ok(()), |launch| write!(f, ": {}", launch.invalid))
+            }
+            Found::Valid(Validated { launches: n, .. }) => {
+                let plural = if *n == 1 { "" } else { "es" };
+                write!(f, "executed as proved by {name}: {n} launch{plural} validated")
+            }
+            Found::Invalid(launch) => write!(f, "not executed as proved by {name}: {launch}"),
+            Found::NotProved(n) => {
+                let plural = if *n == 1 { "" } else { "s" };
+                write!(f, "not validated for {name}: the checks have {n} finding{plural}")
+            }
+            Found::Unable(error) => write!(f, "not validated for {name}: {error}"),
+        }
+    }
+}
+
+/// Bytes that a validation may take: between processes each rank has all operations.
+fn bytes(plan: &PlanTree, form: ExecutorForm) -> u64 {
+    let bytes = |op: &Op| size_of::<Op>() + (op.srcs.len() + op.dsts.len() + op.ids.len()) * size_of::<Ref>();
+    let ops = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops);
+    let all = ops.flat_map(|op| std::iter::once(op).chain(op.body.iter().flat_map(|body| &body.ops)));
+    let once = all.map(|op| bytes(op) as u64).sum::<u64>();
+    match form {
+        ExecutorForm::Processes => once.saturating_mul(plan.ranks.len() as u64),
+        ExecutorForm::Devices | ExecutorForm::Kernel => once,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn executed(invalid: Invalid) -> Executed {
+        let launch = "ranks on devices 0 1, devices on nodes 0 0".to_owned();
+        Executed { form: ExecutorForm::Devices, found: Found::Invalid(InvalidLaunch { launch, invalid }) }
+    }
+
+    #[test]
+    fn invalid_launch_is_named_and_ends_with_1() {
+        let executed = executed(Invalid::Boundary { boundary: "end" });
+        assert_eq!(executed.exit(), exit::NO);
+        let text = executed.to_string();
+        let begin =
+            "not executed as proved by devices: ranks on devices 0 1, devices on nodes 0 0: what is executed needs a";
+        assert!(text.starts_with(begin), "{text}");
+        let json = executed.json();
+        assert_eq!((&json["valid"], &json["executor"]), (&false.into(), &"devices".into()));
+        assert_eq!(json["invalid"]["launch"], "ranks on devices 0 1, devices on nodes 0 0");
+    }
+
+    #[test]
+    fn plan_that_executors_refuse_or_memory_does_not_hold_is_undecided() {
+        assert_eq!(executed(Invalid::TooLarge).exit(), exit::UNABLE);
+        let error = memory::require(|| "a validation of `huge`".into(), u64::MAX).expect_err("no machine has that");
+        let executed = Executed { form: ExecutorForm::Processes, found: Found::Unable(error) };
+        assert_eq!(executed.exit(), exit::UNABLE);
+        let text = executed.to_string();
+        assert!(text.starts_with("not validated for processes: a validation of `huge` needs "), "{text}");
+        assert!(executed.json()["impossible"].is_string(), "{}", executed.json());
+    }
+}

@@ -1,0 +1,136 @@
+//! Validates a plan in all launches that apply to a form in which executors run it.
+
+use std::fmt;
+
+use mscclpp_core::plan::PlanTree;
+use thiserror::Error;
+
+use super::{DeviceLaunch, Invalid, ProcessLaunch, launches, validate_devices, validate_kernel, validate_processes};
+use crate::cuda::NotSpecialised;
+use crate::error::Error as ExecError;
+use crate::message::Message;
+
+/// A form in which executors run a plan, each the output of other passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExecutorForm {
+    /// A process for each rank: [`validate_processes`].
+    Processes,
+    /// Several CUDA devices: [`validate_devices`].
+    Devices,
+    /// Specialized kernels on one CUDA device: [`validate_kernel`].
+    Kernel,
+}
+
+impl ExecutorForm {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Processes, Self::Devices, Self::Kernel];
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Processes => "processes",
+            Self::Devices => "devices",
+            Self::Kernel => "kernel",
+        }
+    }
+}
+
+/// Launches of a plan that were validated, and those that do not apply to it.
+#[derive(Debug, Default)]
+pub struct Validated {
+    /// Launches that execute what was proved.
+    pub launches: usize,
+    /// Launches that executors do not make, and why: ranks that access each other's memory are on different nodes, or no kernel
+    /// is specialized.
+    pub inapplicable: Vec<InvalidLaunch>,
+}
+
+/// A launch, and why what is executed in it is not what was proved.
+#[derive(Debug, Error)]
+#[error("{launch}: {invalid}")]
+pub struct InvalidLaunch {
+    /// The launch.
+    pub launch: String,
+    /// Why.
+    pub invalid: Invalid,
+}
+
+/// Validates a plan that the checker accepts in all launches of one form that apply: those of [`ProcessLaunch::all`] or
+/// [`DeviceLaunch::all`], or one for each reduction that the plan takes.
+///
+/// ```
+/// use mscclpp_exec::algorithms;
+/// use mscclpp_exec::passes::{ExecutorForm, validate_form};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
+/// let plan = ring.compile(ring.spec(2, 2), &[])?;
+/// assert!(validate_form(&plan, ExecutorForm::Devices)?.launches > 0);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// The first launch in which what is executed is not what was proved.
+pub fn validate_form(plan: &PlanTree, form: ExecutorForm) -> Result<Validated, InvalidLaunch> {
+    let mut validated = Validated::default();
+    match form {
+        ExecutorForm::Processes => {
+            validated.each(ProcessLaunch::all(plan), |launch| validate_processes(plan, launch))?;
+        }
+        ExecutorForm::Devices => {
+            validated.each(DeviceLaunch::all(plan), |launch| validate_devices(plan, launch))?;
+        }
+        ExecutorForm::Kernel => {
+            let messages = launches::messages(plan);
+            let messages = messages.map_err(|invalid| InvalidLaunch { launch: "on one device".to_owned(), invalid })?;
+            validated.each(messages.into_iter().map(Reduced), |message| validate_kernel(plan, message.0))?;
+        }
+    }
+    Ok(validated)
+}
+
+impl Validated {
+    fn each<L: fmt::Display>(
+        &mut self,
+        launches: impl IntoIterator<Item = L>,
+        validate: impl Fn(&L) -> Result<(), Invalid>,
+    ) -> Result<(), InvalidLaunch> {
+        for launch in launches {
+            match validate(&launch) {
+                Ok(()) => self.launches += 1,
+                Err(invalid) => {
+                    let is_applicable = is_applicable(&invalid);
+                    let invalid = InvalidLaunch { launch: launch.to_string(), invalid };
+                    if is_applicable {
+                        return Err(invalid);
+                    }
+                    self.inapplicable.push(invalid);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether an executor makes the launch at all.
+fn is_applicable(invalid: &Invalid) -> bool {
+    let is_refused = matches!(
+        invalid,
+        Invalid::Plan(ExecError::OtherNode { .. })
+            | Invalid::NotSpecialized(NotSpecialised::TooLarge { .. } | NotSpecialised::TooWide { .. })
+    );
+    !is_refused
+}
+
+/// The launch of a specialized kernel.
+struct Reduced(Message);
+
+impl fmt::Display for Reduced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.op {
+            Some(op) => write!(f, "on one device, reduction {op}"),
+            None => f.write_str("on one device"),
+        }
+    }
+}

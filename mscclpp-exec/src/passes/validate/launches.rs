@@ -1,0 +1,162 @@
+//! Where the ranks of a launch are, and which launches of a plan are validated where none is named.
+
+use std::fmt;
+
+use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::vocab::ReduceOp;
+
+use super::Invalid;
+use crate::dtype::DataType;
+use crate::interpret::lower;
+use crate::interpret::program::Reductions;
+use crate::message::Message;
+use crate::passes::place_in_caller_memory::SLOTS;
+
+/// Memory in which peers access a rank's input or output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sharing {
+    /// The caller's own: a registered buffer.
+    Registered,
+    /// A copy, which the next launch may overwrite.
+    Staged,
+    /// A copy that lasts for several launches. Only of plans in which peers do nothing but read; others take it as
+    /// [`Staged`](Self::Staged).
+    Lasting,
+}
+
+/// How the ranks of a launch between processes reach each other's buffers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessLaunch {
+    /// By rank, its node.
+    pub nodes: Vec<u32>,
+    /// By rank: its input, or the one buffer of a plan in place, and its output.
+    pub sharing: Vec<[Sharing; 2]>,
+    /// Whether a rank that waits for its peers at the end of a launch moves its connections to other nodes meanwhile. The
+    /// executor does; without it plans are refused whose progress may depend on it.
+    pub waits_move_connections: bool,
+}
+
+impl ProcessLaunch {
+    /// Ranks on consecutive nodes, all of whose buffers are shared in the same way.
+    pub fn new(ranks: u32, ranks_per_node: u32, sharing: Sharing) -> Self {
+        let nodes = (0..ranks).map(|rank| rank / ranks_per_node.max(1)).collect();
+        Self { nodes, sharing: vec![[sharing; SLOTS]; ranks as usize], waits_move_connections: true }
+    }
+
+    /// Launches of ranks on consecutive nodes that share their buffers differently: each way for all buffers, and each rank and
+    /// slot another way.
+    pub fn variants(ranks: u32, ranks_per_node: u32) -> Vec<Self> {
+        use Sharing::{Lasting, Registered, Staged};
+        let mut launches: Vec<_> =
+            [Registered, Staged, Lasting].map(|sharing| Self::new(ranks, ranks_per_node, sharing)).into();
+        let mixed = [[Registered, Staged], [Lasting, Registered], [Staged, Lasting]];
+        let mut launch = Self::new(ranks, ranks_per_node, Registered);
+        launch.sharing.iter_mut().zip(mixed.iter().cycle()).for_each(|(sharing, mixed)| *sharing = *mixed);
+        launches.push(launch);
+        launches
+    }
+
+    /// The [variants](Self::variants) on 1, 2 and 3 nodes of equally many ranks, and on the plan's own nodes.
+    pub fn all(plan: &PlanTree) -> Vec<Self> {
+        nodes(plan).into_iter().flat_map(|node| Self::variants(plan.ranks.len() as u32, node)).collect()
+    }
+}
+
+impl fmt::Display for ProcessLaunch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut slots = self.sharing.iter().flatten();
+        let first = slots.next();
+        let sharing = match first.filter(|first| slots.all(|other| other == *first)) {
+            Some(Sharing::Registered) => "registered",
+            Some(Sharing::Staged) => "staged",
+            Some(Sharing::Lasting) => "lasting",
+            None => "differently shared",
+        };
+        write!(f, "ranks on nodes {}, {sharing} buffers", Numbers(&self.nodes))
+    }
+}
+
+/// Where the ranks of a launch on CUDA devices are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceLaunch {
+    /// By rank, its device; counted from 0 over all nodes.
+    pub devices: Vec<u32>,
+    /// By device, its node. On several nodes every rank has a device of its own.
+    pub nodes: Vec<u32>,
+}
+
+impl DeviceLaunch {
+    /// Launches of ranks on consecutive nodes: a device for each rank; on one node, if there are more than two ranks, also
+    /// devices that two ranks share, and two devices on which the ranks alternate.
+    pub fn variants(ranks: u32, ranks_per_node: u32) -> Vec<Self> {
+        let each: Vec<u32> = (0..ranks).collect();
+        let nodes = each.iter().map(|rank| rank / ranks_per_node.max(1)).collect();
+        let one_each = Self { nodes, devices: each.clone() };
+        if ranks_per_node < ranks || ranks < 3 {
+            return vec![one_each];
+        }
+        let shared = [each.iter().map(|rank| rank / 2).collect(), each.iter().map(|rank| rank % 2).collect()];
+        let shared = shared.map(|devices: Vec<u32>| {
+            let count = devices.iter().max().map_or(0, |&last| last as usize + 1);
+            Self { devices, nodes: vec![0; count] }
+        });
+        std::iter::once(one_each).chain(shared).collect()
+    }
+
+    /// The [variants](Self::variants) on 1, 2 and 3 nodes of equally many ranks, and on the plan's own nodes.
+    pub fn all(plan: &PlanTree) -> Vec<Self> {
+        nodes(plan).into_iter().flat_map(|node| Self::variants(plan.ranks.len() as u32, node)).collect()
+    }
+}
+
+impl fmt::Display for DeviceLaunch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ranks on devices {}, devices on nodes {}", Numbers(&self.devices), Numbers(&self.nodes))
+    }
+}
+
+/// `0 0 1 1`.
+struct Numbers<'n>(&'n [u32]);
+
+impl fmt::Display for Numbers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, number) in self.0.iter().enumerate() {
+            write!(f, "{}{number}", if at == 0 { "" } else { " " })?;
+        }
+        Ok(())
+    }
+}
+
+/// A plan whose ranks are on the nodes of a launch, instead of those it was made for. Nodes that a plan cannot express, of
+/// different numbers of ranks, become one: that ranks of different nodes do not access each other's memory is not for the checker to
+/// see then, but the executor refuses such a launch.
+pub(super) fn on_nodes(plan: &PlanTree, node_of: &[u32]) -> PlanTree {
+    let ranks = node_of.len() as u32;
+    let first = node_of.iter().take_while(|node| Some(*node) == node_of.first()).count() as u32;
+    let is_equal =
+        (0..).zip(node_of).all(|(rank, &node)| node == rank / first.max(1)) && ranks.is_multiple_of(first.max(1));
+    PlanTree { ranks_per_node: if is_equal { first } else { ranks }, ..plan.clone() }
+}
+
+/// Ranks per node: of 1 to 3 nodes of equally many ranks, and of the plan's own nodes.
+fn nodes(plan: &PlanTree) -> Vec<u32> {
+    let ranks = plan.ranks.len() as u32;
+    let mut nodes: Vec<u32> = (1..=3).filter(|&nodes| ranks.is_multiple_of(nodes)).map(|nodes| ranks / nodes).collect();
+    nodes.push(plan.ranks_per_node.clamp(1, ranks.max(1)));
+    nodes.retain(|&node| node > 0);
+    nodes.sort_unstable_by(|one, other| other.cmp(one));
+    nodes.dedup();
+    nodes
+}
+
+/// Messages whose specialized kernels differ in their operations: one for each reduction that a plan of sums takes, or one for
+/// the plan's own.
+pub(super) fn messages(plan: &PlanTree) -> Result<Vec<Message>, Invalid> {
+    /// Elements per rank. The text of a kernel is the same for all.
+    const ELEMENTS: u64 = 4096;
+    let message = Message::new(DataType::F32, plan.ranks.len() as u64 * ELEMENTS).any_size();
+    match lower(&Plan::new(plan))?.reductions {
+        Reductions::Generic => Ok(ReduceOp::ALL.iter().map(|&op| message.op(op)).collect()),
+        _ => Ok(vec![message]),
+    }
+}
