@@ -33,7 +33,8 @@
 //!
 //! In a run that proves what holds for every number of iterations ([`every`](super::every)), a wait on a counter that loops
 //! touch hears only words that it hears at every number, and the end of its loop those that only all of its waits together
-//! are sure of. No order of several threads is believed there. A run for one size needs no such care.
+//! are sure of. Several threads are believed to be in order there, too, unless two of them use the counter in loops of one rate
+//! ([`merged`](super::every)). A run for one size needs no such care.
 //!
 //! # Cost
 //!
@@ -46,7 +47,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Races;
 use super::clock::{Clock, Clocks};
-use super::every::{Courses, Looped, looped};
+use super::every::{Courses, Looped, Merged, looped};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::{signals, waits};
@@ -79,7 +80,7 @@ pub(super) struct Event {
 
 impl Event {
     /// Whether it is over when another one begins, whose thread knows how many turns of an agent are over.
-    fn precedes(&self, next: &Self, over: impl FnOnce(u32) -> u32) -> bool {
+    pub(super) fn precedes(&self, next: &Self, over: impl FnOnce(u32) -> u32) -> bool {
         self.by == next.by || over(self.by.0) > self.turn
     }
 }
@@ -116,6 +117,8 @@ enum Uses {
     },
     Unordered(Box<Unordered>),
     Looping(Box<Looping>),
+    /// In order, and touched by loops.
+    Merged(Box<Merged>),
 }
 
 impl Disordered {
@@ -246,7 +249,16 @@ impl Words {
         let shared = totals.into_iter().map(|(id, totals)| {
             let (traffic, initial) = counters[id as usize];
             let uses = match looped.remove(&id) {
-                Some(courses) => Uses::Looping(Looping::new(totals, traffic.is_private(), courses, clocks).into()),
+                Some(courses) => {
+                    let separate = traffic.is_private() || disordered.contains(&id);
+                    let merged = if separate { Err(courses) } else { Merged::of(courses, begun(&totals, clocks)) };
+                    match merged {
+                        Ok(merged) => Uses::Merged(merged.into()),
+                        Err(courses) => {
+                            Uses::Looping(Looping::new(totals, traffic.is_private(), courses, clocks).into())
+                        }
+                    }
+                }
                 None if disordered.contains(&id) => Uses::Unordered(Unordered::new(totals, clocks).into()),
                 None => Uses::Ordered { signal: None, signals: 0, wait: None, waits: 0 },
             };
@@ -267,6 +279,12 @@ impl Words {
             Some((_, Uses::Looping(uses))) => {
                 let from = if uses.one { (from.0, 0) } else { from };
                 return uses.sent.entry(from).or_default().push(word);
+            }
+            Some((_, Uses::Merged(uses))) => {
+                if !uses.send(from, event, word, |agent| clocks.over(word.knows, agent)) {
+                    self.disordered.insert(counter);
+                }
+                return;
             }
             Some((initial, Uses::Ordered { signal, signals, wait, waits })) => {
                 let over = |agent| clocks.over(word.knows, agent);
@@ -323,6 +341,12 @@ impl Words {
                 }
                 None
             }
+            Uses::Merged(uses) => {
+                if !uses.wait(event, over) {
+                    self.disordered.insert(counter);
+                }
+                None
+            }
             // Where enough is there from the start, no thread waits.
             Uses::Unordered(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
             Uses::Looping(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
@@ -346,6 +370,7 @@ impl Words {
                     }
                     return;
                 }
+                Uses::Merged(uses) => return uses.receive(*initial, by, |word| hear(by.1, word.heard(relaxed))),
                 Uses::Looping(uses) => {
                     for (who, listener) in uses.waiters(by) {
                         uses.receive(*initial, who, |word| hear(listener, word.heard(relaxed)));
@@ -362,7 +387,7 @@ impl Words {
     /// Whether an agent waits on a counter that several use in no order, so that it is told little.
     pub(super) fn are_vague(&self, agent: u32) -> bool {
         let waits = |uses: &Uses| match uses {
-            Uses::Ordered { .. } => false,
+            Uses::Ordered { .. } | Uses::Merged(_) => false,
             Uses::Unordered(uses) => uses.waits.contains_key(&(agent, ALL)),
             Uses::Looping(uses) => uses.totals.len() > 1 && uses.waits.contains_key(&(agent, ALL)),
         };
@@ -372,16 +397,27 @@ impl Words {
     /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its
     /// agent know together.
     pub(super) fn leave_loop(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, Word)) {
-        let Some(Shared { initial, uses: Uses::Looping(uses), .. }) = self.shared.get_mut(&counter) else { return };
-        for (who, listener) in uses.waiters(by) {
-            uses.news(*initial, who, true, |word| hear(listener, word));
+        let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) else { return };
+        match uses {
+            Uses::Merged(uses) => uses.news(*initial, by, true, |word| hear(by.1, word)),
+            Uses::Looping(uses) => {
+                for (who, listener) in uses.waiters(by) {
+                    uses.news(*initial, who, true, |word| hear(listener, word));
+                }
+            }
+            Uses::Ordered { .. } | Uses::Unordered(_) => {}
         }
     }
 }
 
+/// That the rank has begun whose threads signal.
+fn begun(totals: &BTreeMap<Thread, u64>, clocks: &mut Clocks) -> Clock {
+    totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default()
+}
+
 /// Signals in a launch by signalling thread, the most first, with all of them, and that the rank has begun whose threads signal.
 fn census(totals: BTreeMap<Thread, u64>, clocks: &mut Clocks) -> (Vec<(u64, Thread)>, u64, Clock) {
-    let begun = totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default();
+    let begun = begun(&totals, clocks);
     let mut totals: Vec<_> = totals.into_iter().map(|(thread, total)| (total, thread)).collect();
     totals.sort_unstable_by_key(|&(total, thread)| (std::cmp::Reverse(total), thread));
     let all = totals.iter().map(|(total, _)| total).sum();

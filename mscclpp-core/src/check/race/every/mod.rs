@@ -12,7 +12,8 @@
 //!    initial − (all signals of others) signals of each signaller, in every schedule; if that holds for the signal, it holds for the
 //!    image of the signal and that of the wait. A wait for what a later iteration signals is not causal, nor is a wait inside of a
 //!    loop for one of several who signal in loops. What a wait must not hear, whoever has left the loop may: all iterations of the
-//!    loop come before that. Causal words keep being causal, because an insertion moves both or what is behind;
+//!    loop come before that. Causal words keep being causal, because an insertion moves both or what is behind. Where several threads
+//!    use a counter in turn, their signals count as those of one, and so do their waits ([`merged`]);
 //! 3. a barrier, if all who come to it come at the same places of loops of the same rates: then the nth time of one is that of the
 //!    others, and remains so. At others, blocks only meet themselves;
 //! 4. packets that are read where no loop is, or in equal windows, or all windows at once behind a loop, if no slice leaves windows
@@ -57,15 +58,18 @@
 //! # What is refused though it could not fail
 //!
 //! Orders that hold for a reason that depends on the number of iterations: by what later iterations signal to a wait inside of a
-//! loop, by packets of loops, by the order of windows where two loops overtake each other. [`search`](super::super::search)
+//! loop, by packets of loops, by the order of windows where two loops overtake each other, by the order in which several threads use a
+//! counter in loops of one rate. [`search`](super::super::search)
 //! then looks for a size with a mistake, and says so if it finds none.
 
 mod causal;
+mod merged;
 mod skewed;
 
 use std::ops::Range;
 
 pub(super) use causal::{Courses, Looped, looped, uneven_barriers};
+pub(super) use merged::Merged;
 pub(super) use skewed::Skewed;
 
 use super::Races;

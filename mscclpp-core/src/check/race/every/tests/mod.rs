@@ -1,5 +1,6 @@
 //! What is proved for every number of iterations, and what is not.
 
+mod merged;
 mod random;
 
 use std::cell::Cell;

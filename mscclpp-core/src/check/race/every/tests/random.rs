@@ -352,6 +352,54 @@ fn soup(dice: &mut Dice) -> Program {
     program
 }
 
+/// Two blocks of either rank that use one channel in turn, in loops and outside, with barriers in between.
+fn turns(dice: &mut Dice) -> Program {
+    let mut program = Program { blocks: [vec![Vec::new(); 2], vec![Vec::new(); 2]], ..Program::default() };
+    let meet = |program: &mut Program, dice: &mut Dice| {
+        for blocks in &mut program.blocks {
+            if !dice.one_in(12) {
+                blocks.iter_mut().for_each(|block| block.push(Item::Op("barrier#0=2".into())));
+            }
+        }
+    };
+    program.blocks[1][dice.roll(2)].push(Item::Op("rlxsignal.m#1".into()));
+    program.blocks[0][dice.roll(2)].push(Item::Op("wait.m#1".into()));
+    meet(&mut program, dice);
+    let phases = 2 + dice.roll(3);
+    program.result = (1, phases as u32);
+    for phase in 0..phases {
+        let (from, to) = (dice.roll(2), dice.roll(2));
+        let shape = if dice.one_in(3) { None } else { Some(dice.pick(&[(32, 1), (64, 1), (48, 1), (32, 1)])) };
+        let signal = if dice.one_in(8) { "rlxsignal.m#0" } else { "signal.m#0" };
+        let mut sides = [
+            vec![format!("put.m i{phase} > r0:{phase}"), "nop".into(), signal.into()],
+            vec!["wait.m#0".into(), "nop".into(), format!("copy s{phase} > o{phase}")],
+        ];
+        // Signals for the next windows come first, or what is waited for is used by the other block.
+        match dice.roll(8) {
+            0 => sides[0].rotate_left(2),
+            1 => sides[1].rotate_right(1),
+            _ => {}
+        }
+        let blocks = [from, to];
+        for (side, ops) in sides.into_iter().enumerate() {
+            let block = &mut program.blocks[side][blocks[side]];
+            match shape {
+                Some((unit, span)) => block.push(Item::Loop(unit, span, ops)),
+                None => block.extend(ops.into_iter().map(Item::Op)),
+            }
+        }
+        if dice.one_in(6) {
+            program.blocks[1][1 - to].push(Item::Op(format!("copy s{phase} > o{phase}")));
+        }
+        meet(&mut program, dice);
+    }
+    for _ in 0..dice.roll(4) {
+        program.mutate(dice);
+    }
+    program
+}
+
 /// The first size with something wrong up to so many iterations: units, iterations, what; of all sizes that make few
 /// iterations, and some of each further number. Nothing if the plan gets stuck at one of them.
 pub(super) fn brute_force(plan: &PlanTree, trips: u64) -> Option<Option<(u64, String)>> {
@@ -397,7 +445,11 @@ fn brute_force_agrees() {
         (0..4).for_each(|_| {
             dice.roll(2);
         });
-        let program = if nth % 2 == 0 { program(&mut dice) } else { soup(&mut dice) };
+        let program = match nth % 3 {
+            0 => program(&mut dice),
+            1 => soup(&mut dice),
+            _ => turns(&mut dice),
+        };
         let plan = program.plan();
         let pairs = Pairs::of(&plan);
         let loops = !model::rates((&plan).into()).is_empty();
