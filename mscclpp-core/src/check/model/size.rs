@@ -186,6 +186,11 @@ impl Size {
         self.grain > 1 && self.around != Around::Real
     }
 
+    /// Whether loops make an iteration or two, which stand for any number.
+    pub(super) fn makes_few(&self) -> bool {
+        self.around != Around::Real
+    }
+
     /// Positions of a chunk.
     pub(in super::super) fn chunk(&self) -> u64 {
         self.chunk

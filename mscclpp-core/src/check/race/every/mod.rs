@@ -17,7 +17,9 @@
 //! 3. a barrier, if all who come to it come at the same places of loops of the same rates: then the nth time of one is that of the
 //!    others, and remains so. At others, blocks only meet themselves;
 //! 4. packets that are read where no loop is, or in equal windows, or all windows at once behind a loop, if no slice leaves windows
-//!    empty: the packets of window i are read in iteration i then. In an iteration all windows are equally long; with those
+//!    empty: the packets of window i are read in iteration i then. Of packets that one operation outside of loops writes, the
+//!    iterations of a loop each read a part if that operation writes at least all of their windows: they learn what the readers of
+//!    any of these packets do. In an iteration all windows are equally long; with those
 //!    of others and with ranges outside nothing is compared, since the size decides ([`Windows`]). That reads wait for the packets
 //!    they read holds at every size;
 //! 5. that equal ranges belong to equal threads, if both are in loops with equal windows, or none is in a loop.
@@ -86,6 +88,8 @@ pub(super) enum Windows {
     Same,
     /// Those of all iterations.
     All,
+    /// The one of the iteration, of what was written at once.
+    Part,
     /// It depends on the size.
     Unknown,
 }
@@ -129,6 +133,24 @@ impl Races<'_, '_> {
         self.is_window(step) && self.model.op(agent, step).slice.is_some()
     }
 
+    /// Whether all iterations of a step's loop read packets that an access wrote at once outside of loops, however many there are: what
+    /// it wrote is all of a range, and holds the windows of all iterations, none of which is empty.
+    fn is_window_of(&self, by: usize, step: usize, old: &Access) -> bool {
+        let model = self.model;
+        let is_whole = |agent, step| model.op(agent, step).slice.is_none();
+        let writer = old.step as usize;
+        let mut reads = model.effects(step).iter().filter(|effect| !effect.write && effect.packets());
+        let covers = |effect: &Effect| {
+            // What lies in another memory is not between the two ends.
+            let (first, end) = (old.atoms.0 as usize, old.atoms.1 as usize);
+            let written = first < end && (first..end).contains(&effect.atoms().start);
+            let (from, to) = (model.atoms.range(first).start, model.atoms.range(end.max(1) - 1).end);
+            let windows = model.windows(by, step, effect);
+            written && windows.is_some_and(|windows| from <= windows.start && windows.end <= to)
+        };
+        is_whole(by, step) && is_whole(model.agent_of(writer), writer) && reads.any(covers)
+    }
+
     /// Which windows of packets that an access wrote a block reads in a step.
     pub(super) fn windows_of(&self, by: usize, step: usize, old: &Access) -> Windows {
         let model = self.model;
@@ -136,6 +158,7 @@ impl Races<'_, '_> {
         match (self.is_window(writer), self.is_window(step)) {
             (false, false) => Windows::Same,
             (true, false) => Windows::All,
+            (false, true) if self.is_window_of(by, step, old) => Windows::Part,
             (false, true) => Windows::Unknown,
             (true, true) => {
                 let shape = |agent, step| model.loop_of(agent, step).map(|(_, body)| (body.unit, body.num_chunks));

@@ -1,6 +1,7 @@
 //! What is proved for every number of iterations, and what is not.
 
 mod merged;
+mod packets;
 mod random;
 
 use std::cell::Cell;
