@@ -191,8 +191,8 @@ mod tests {
              is not followed there: give each a semaphore of its own"
         ), "{told}");
         let told = help(&[
-            "loop 32x1 { copy i0 > s0; barrier#0=2 }; barrier#0=2",
-            "barrier#0=2; loop 32x1 { copy s0 > o0; barrier#0=2 }",
+            "copy i1 > s1; nop; loop 32x1 { sem_release#0 }; sem_release#0",
+            "sem_acquire#0; nop; copy s1 > o1; loop 32x1 { sem_acquire#0 }",
         ]);
         assert!(told.contains("; if the program does so: let each iteration wait"), "{told}");
     }

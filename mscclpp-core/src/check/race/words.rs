@@ -47,7 +47,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Races;
 use super::clock::{Clock, Clocks};
-use super::every::{Courses, Looped, Merged, looped};
+use super::every::{Courses, Looped, Merged, Stand, looped};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::{signals, waits};
@@ -165,6 +165,8 @@ struct Looping {
     /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
     /// which thread they have heard.
     waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
+    /// Who has waited in a way that makes nothing visible.
+    relaxed: BTreeSet<u32>,
     courses: Courses,
     rivals: Rivals,
 }
@@ -372,6 +374,9 @@ impl Words {
                 }
                 Uses::Merged(uses) => return uses.receive(*initial, by, |word| hear(by.1, word.heard(relaxed))),
                 Uses::Looping(uses) => {
+                    if relaxed {
+                        uses.relaxed.insert(by.0);
+                    }
                     for (who, listener) in uses.waiters(by) {
                         uses.receive(*initial, who, |word| hear(listener, word.heard(relaxed)));
                     }
@@ -394,15 +399,23 @@ impl Words {
         self.shared.values().any(|shared| waits(&shared.uses))
     }
 
+    /// Calls `hear` with what all threads of an agent know of a counter in the iteration in which they wait for it next, before they
+    /// do so and after they have met.
+    pub(super) fn look_ahead(&mut self, counter: u32, agent: u32, mut hear: impl FnMut(Word)) {
+        let Some(Shared { initial, uses: Uses::Looping(uses), .. }) = self.shared.get_mut(&counter) else { return };
+        let relaxed = uses.relaxed.contains(&agent);
+        uses.news(*initial, (agent, ALL), Stand::Ahead, |word| hear(word.heard(relaxed)));
+    }
+
     /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its
     /// agent know together.
     pub(super) fn leave_loop(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, Word)) {
         let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) else { return };
         match uses {
-            Uses::Merged(uses) => uses.news(*initial, by, true, |word| hear(by.1, word)),
+            Uses::Merged(uses) => uses.news(*initial, by, Stand::Behind, |word| hear(by.1, word)),
             Uses::Looping(uses) => {
                 for (who, listener) in uses.waiters(by) {
-                    uses.news(*initial, who, true, |word| hear(listener, word));
+                    uses.news(*initial, who, Stand::Behind, |word| hear(listener, word));
                 }
             }
             Uses::Ordered { .. } | Uses::Unordered(_) => {}
@@ -451,7 +464,7 @@ impl Looping {
     fn new(totals: BTreeMap<Thread, u64>, one: bool, courses: Courses, clocks: &mut Clocks) -> Self {
         let (totals, all, begun) = census(totals, clocks);
         let (sent, waits, rivals) = (BTreeMap::new(), BTreeMap::new(), Rivals::default());
-        Self { totals, all, sent, begun, one, waits, courses, rivals }
+        Self { totals, all, sent, begun, one, waits, relaxed: BTreeSet::new(), courses, rivals }
     }
 
     /// Who a thread waits as, and who learns what they have waited for.
@@ -470,11 +483,11 @@ impl Looping {
         if *waits == 1 && initial == 0 {
             hear(Word { knows: self.begun, relaxed: true });
         }
-        self.news(initial, who, false, hear);
+        self.news(initial, who, Stand::At, hear);
     }
 
-    /// Calls `hear` with the words that those who wait as one are sure of now and were not before; after their loop if so said.
-    fn news(&mut self, initial: u64, who: Thread, behind: bool, mut hear: impl FnMut(Word)) {
+    /// Calls `hear` with the words that those who wait as one are sure of where they stand and were not before.
+    fn news(&mut self, initial: u64, who: Thread, stand: Stand, mut hear: impl FnMut(Word)) {
         let Self { totals, all, sent, waits, courses, .. } = self;
         let Some((waits, heard)) = waits.get_mut(&who) else { return };
         for (total, thread) in &*totals {
@@ -485,7 +498,7 @@ impl Looping {
             let Some(words) = sent.get(thread) else { continue };
             let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
             let heard = heard.entry(*thread).or_default();
-            let sure = courses.heard(*thread, (who, *waits, behind), *heard, sure);
+            let sure = courses.heard(*thread, (who, *waits, stand), *heard, sure);
             words[sure.min(*heard)..sure].iter().for_each(|word| hear(*word));
             *heard = sure.max(*heard);
         }

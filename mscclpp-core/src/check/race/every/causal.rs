@@ -1,6 +1,6 @@
 //! Which words a wait hears with more iterations, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -51,8 +51,19 @@ pub(in crate::check::race) struct Place<'c> {
     inside: Option<(usize, u64, u64)>,
 }
 
+/// Where one who has waited looks at what that tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::check::race) enum Stand {
+    /// At the wait.
+    At,
+    /// In the iteration of the next wait, before that.
+    Ahead,
+    /// After the loop of the wait.
+    Behind,
+}
+
 impl Course {
-    fn add(&mut self, inside: Option<Inside>) {
+    pub(super) fn add(&mut self, inside: Option<Inside>) {
         match self.stretches.last_mut().filter(|last| last.inside == inside) {
             Some(last) => last.end += 1,
             None => {
@@ -63,7 +74,7 @@ impl Course {
     }
 
     /// Adds up what the loops gain, of so many rates.
-    fn sum(&mut self, rates: usize) {
+    pub(super) fn sum(&mut self, rates: usize) {
         self.gains.resize(rates, 0);
         for stretch in &mut self.stretches {
             stretch.gains.clone_from(&self.gains);
@@ -75,7 +86,7 @@ impl Course {
     }
 
     /// Whether both go through the same loops with the same events before, in and behind them.
-    fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn is_like(&self, other: &Self) -> bool {
         let key = |stretch: &Stretch| (stretch.end, stretch.inside.map(|inside| (inside.rate, inside.events)));
         self.stretches.iter().map(key).eq(other.stretches.iter().map(key))
     }
@@ -116,7 +127,7 @@ impl Course {
     }
 
     /// Where an event stands.
-    pub(in crate::check::race) fn at(&self, number: u64) -> Place<'_> {
+    fn at(&self, number: u64) -> Place<'_> {
         let Some(Stretch { first, inside, gains, .. }) = self.stretches.get(self.stretch(number)) else {
             return Place { gains: &self.gains, inside: None };
         };
@@ -124,8 +135,17 @@ impl Course {
         Place { gains, inside: inside.as_ref().map(place) }
     }
 
+    /// Where its owner stands after the nth event.
+    pub(super) fn stand(&self, number: u64, stand: Stand) -> Place<'_> {
+        match stand {
+            Stand::At => self.at(number),
+            Stand::Ahead => self.at(number + 1),
+            Stand::Behind => self.behind(number),
+        }
+    }
+
     /// Where its owner stands when the loop of an event is over.
-    pub(super) fn behind(&self, number: u64) -> Place<'_> {
+    fn behind(&self, number: u64) -> Place<'_> {
         let next = self.stretches.get(self.stretch(number) + 1);
         Place { gains: next.map_or(&self.gains, |next| &next.gains), inside: None }
     }
@@ -158,12 +178,12 @@ impl Courses {
     pub(in crate::check::race) fn heard(
         &self,
         from: Thread,
-        (by, waits, behind): (Thread, u64, bool),
+        (by, waits, stand): (Thread, u64, Stand),
         heard: usize,
         sure: usize,
     ) -> usize {
         let (Some(from), Some(course)) = (self.signals.get(&from), self.waits.get(&by)) else { return heard };
-        let wait = if behind { course.behind(waits) } else { course.at(waits) };
+        let wait = course.stand(waits, stand);
         let others = |rate: usize| if asks(Demand::Others) { self.gains[rate] - from.gains[rate] } else { 0 };
         Self::heard_in(from, others, wait, heard, sure)
     }
@@ -237,50 +257,32 @@ pub(in crate::check::race) fn looped(
         }
     }
     for courses in looped.values_mut() {
-        courses.gains.resize(rates.numbers.len(), 0);
-        courses.waits.values_mut().for_each(|course| course.sum(rates.numbers.len()));
+        courses.gains.resize(rates.len(), 0);
+        courses.waits.values_mut().for_each(|course| course.sum(rates.len()));
         for course in courses.signals.values_mut() {
-            course.sum(rates.numbers.len());
+            course.sum(rates.len());
             courses.gains.iter_mut().zip(&course.gains).for_each(|(all, own)| *all += own);
         }
     }
     looped
 }
 
-/// Barriers to which not all agents come at the same places of their loops, so that what one knows another one does not know
-/// with more iterations.
-pub(in crate::check::race) fn uneven_barriers(model: &Model) -> BTreeSet<u32> {
-    let rates = Rates::of(model);
-    let mut courses: BTreeMap<u32, BTreeMap<u32, Course>> = BTreeMap::new();
-    for (agent, own) in (0..).zip(&model.agents) {
-        for step in own.steps.clone().filter(|step| model.step_at(*step).kind == OpKind::Barrier) {
-            let course = courses.entry(model.ids(step)[0]).or_default().entry(agent).or_default();
-            course.add(rates.inside(model, agent, step));
-        }
-    }
-    let mut uneven = BTreeSet::new();
-    for (barrier, mut courses) in courses {
-        courses.values_mut().for_each(|course| course.sum(rates.numbers.len()));
-        let first = courses.values().next();
-        if asks(Demand::Barriers) && courses.values().any(|course| first.is_some_and(|first| !first.is_like(course))) {
-            uneven.insert(barrier);
-        }
-    }
-    uneven
-}
-
 /// Numbers of rates.
-struct Rates {
+pub(super) struct Rates {
     numbers: BTreeMap<Rate, usize>,
 }
 
 impl Rates {
-    fn of(model: &Model) -> Self {
+    pub(super) fn of(model: &Model) -> Self {
         Self { numbers: model::rates(model.view).into_iter().zip(0..).collect() }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// The loop of an event.
-    fn inside(&self, model: &Model, agent: u32, step: usize) -> Option<Inside> {
+    pub(super) fn inside(&self, model: &Model, agent: u32, step: usize) -> Option<Inside> {
         if !model.in_loop(step) {
             return None;
         }

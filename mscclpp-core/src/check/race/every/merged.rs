@@ -27,7 +27,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::causal::{Course, Courses};
+use super::causal::{Course, Courses, Stand};
 use crate::check::race::clock::Clock;
 use crate::check::race::words::{Event, Thread, Word};
 
@@ -110,16 +110,15 @@ impl Merged {
         if initial == 0 && self.waits.counts.get(&by) == Some(&1) {
             hear(Word { knows: self.begun, relaxed: true });
         }
-        self.news(initial, by, false, hear);
+        self.news(initial, by, Stand::At, hear);
     }
 
     /// Calls `hear` with the words of which a thread is sure since its last wait, or since the end of the loop of that one, and of
     /// which no thread was sure before.
-    pub(in crate::check::race) fn news(&mut self, initial: u64, by: Thread, behind: bool, hear: impl FnMut(Word)) {
+    pub(in crate::check::race) fn news(&mut self, initial: u64, by: Thread, stand: Stand, hear: impl FnMut(Word)) {
         let Some(&waits) = self.last.get(&by) else { return };
         let sure = usize::try_from(waits.saturating_sub(initial)).unwrap_or(usize::MAX).min(self.sent.len());
-        let course = &self.waits.course;
-        let place = if behind { course.behind(waits) } else { course.at(waits) };
+        let place = self.waits.course.stand(waits, stand);
         let heard = Courses::heard_in(&self.signals.course, |_| 0, place, self.heard, sure);
         self.sent[self.heard..heard].iter().copied().for_each(hear);
         self.heard = heard;

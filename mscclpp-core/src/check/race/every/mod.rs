@@ -13,9 +13,13 @@
 //!    image of the signal and that of the wait. A wait for what a later iteration signals is not causal, nor is a wait inside of a
 //!    loop for one of several who signal in loops. What a wait must not hear, whoever has left the loop may: all iterations of the
 //!    loop come before that. Causal words keep being causal, because an insertion moves both or what is behind. Where several threads
-//!    use a counter in turn, their signals count as those of one, and so do their waits ([`merged`]);
+//!    use a counter in turn, their signals count as those of one, and so do their waits ([`merged`]). What a wait must not hear since
+//!    it stands before the loop or in the iteration before, the next iteration may ([`begin_iteration`](Races::begin_iteration)):
+//!    before its own waits, a thread has waited as often as it had before the loop and in all iterations before, which an insertion
+//!    before the iteration adds to and one behind it does not, as if the wait were in it. All threads of the block know that if they have
+//!    met since their last wait, in the iteration before and before the loop, or in the iteration;
 //! 3. a barrier, if all who come to it come at the same places of loops of the same rates: then the nth time of one is that of the
-//!    others, and remains so. At others, blocks only meet themselves;
+//!    others, and remains so. At others, blocks hear from each other what is causal ([`barriers`]);
 //! 4. packets that are read where no loop is, or in equal windows, or all windows at once behind a loop, if no slice leaves windows
 //!    empty: the packets of window i are read in iteration i then. Of packets that one operation outside of loops writes, the
 //!    iterations of a loop each read a part if that operation writes at least all of their windows: they learn what the readers of
@@ -60,17 +64,19 @@
 //! # What is refused though it could not fail
 //!
 //! Orders that hold for a reason that depends on the number of iterations: by what later iterations signal to a wait inside of a
-//! loop, by packets of loops, by the order of windows where two loops overtake each other, by the order in which several threads use a
+//! loop, by what the first iteration signals to a wait before the loop, if that is used there already, by packets of loops, by the order of windows where two loops overtake each other, by the order in which several threads use a
 //! counter in loops of one rate. [`search`](super::super::search)
 //! then looks for a size with a mistake, and says so if it finds none.
 
+mod barriers;
 mod causal;
 mod merged;
 mod skewed;
 
 use std::ops::Range;
 
-pub(super) use causal::{Courses, Looped, looped, uneven_barriers};
+pub(super) use barriers::UnevenBarriers;
+pub(super) use causal::{Courses, Looped, Stand, looped};
 pub(super) use merged::Merged;
 pub(super) use skewed::Skewed;
 
@@ -181,6 +187,10 @@ impl Races<'_, '_> {
         for step in steps.rev() {
             let kind = model.step_at(step).kind;
             synced |= matches!(kind, OpKind::Nop | OpKind::Barrier);
+            if kind == OpKind::Barrier {
+                self.hear_at_barrier(model.ids(step)[0], number, Stand::Behind);
+                continue;
+            }
             let words = match kind {
                 OpKind::SemaphoreAcquire => &mut self.releases,
                 _ if waits(kind) => &mut self.signals,
@@ -194,6 +204,59 @@ impl Races<'_, '_> {
                         true => agent.knows = clocks.join(agent.knows, word.knows, relaxed),
                         false => agent.hear(thread, word.knows, relaxed, clocks),
                     }
+                });
+            }
+        }
+    }
+
+    /// An agent begins an iteration of a loop if it has the step of its first operation ahead. If its threads have met since
+    /// their last wait, be that in the iteration before or before the loop, they know what all waits up to there tell.
+    pub(super) fn begin_iteration(&mut self, number: usize, step: usize) {
+        let model = self.model;
+        if model.place_of(step).1 != 1 {
+            return;
+        }
+        let Some((_, body)) = model.loop_of(number, step) else { return };
+        let steps = step..step + body.ops.len();
+        // Who comes to a barrier in the first step has heard of the others there.
+        for barrier in steps.clone().skip(1).filter(|step| model.step_at(*step).kind == OpKind::Barrier) {
+            self.hear_at_barrier(model.ids(barrier)[0], number, Stand::Ahead);
+        }
+        let kinds = || steps.clone().map(|step| model.step_at(step).kind);
+        let meets = kinds().rposition(|kind| matches!(kind, OpKind::Nop | OpKind::Barrier));
+        let last = kinds().rposition(|kind| waits(kind) || kind == OpKind::SemaphoreAcquire);
+        let agent = &self.agents[number];
+        if last.is_some() && meets > last && agent.waited <= agent.epoch {
+            self.look_ahead(number, steps);
+        }
+    }
+
+    /// The threads of an agent have met in an iteration. If that is the first such place and none has waited in the iteration before,
+    /// they know what all waits up to there tell.
+    pub(super) fn meet_in_iteration(&mut self, number: usize, step: usize) {
+        let model = self.model;
+        let Some((_, body)) = model.loop_of(number, step) else { return };
+        let first = step + 1 - model.place_of(step).1 as usize;
+        let meets = |kind| matches!(kind, OpKind::Nop | OpKind::Barrier | OpKind::SemaphoreAcquire) || waits(kind);
+        if !(first..step).rev().any(|step| meets(model.step_at(step).kind)) {
+            self.look_ahead(number, first..first + body.ops.len());
+        }
+    }
+
+    /// All threads of an agent know what it has waited for up to an iteration with these steps, in none of which it has waited.
+    fn look_ahead(&mut self, number: usize, steps: Range<usize>) {
+        let model = self.model;
+        let relaxed = steps.clone().any(|step| model.step_at(step).kind == OpKind::RelaxedWait);
+        for step in steps {
+            let words = match model.step_at(step).kind {
+                OpKind::SemaphoreAcquire => &mut self.releases,
+                kind if waits(kind) => &mut self.signals,
+                _ => continue,
+            };
+            let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
+            for &id in model.ids(step) {
+                words.look_ahead(id, number as u32, |word| {
+                    agent.knows = clocks.join(agent.knows, word.knows, relaxed || word.relaxed);
                 });
             }
         }
