@@ -17,7 +17,7 @@ mod traffic;
 use std::ops::Range;
 
 pub(super) use atoms::{Atoms, number as memory_number};
-pub(super) use size::{Size, example, rates, sizes, too_fine};
+pub(super) use size::{Size, empty, example, rates, sizes, too_fine};
 pub(super) use space::Space;
 pub(super) use traffic::Traffic;
 

@@ -77,3 +77,19 @@ fn found_with(blocks: &[&str], initial: i64) -> Vec<Code> {
     plan.ranks[0].semaphores[0] = initial;
     found(&plan).into_iter().map(|(code, _)| code).collect()
 }
+
+/// What orders two blocks in every iteration of a loop does not where there is none.
+#[test]
+fn order_by_a_loop_is_none_for_messages_without_data() {
+    let blocks = [
+        "sem_acquire#3; nop; sem_release#1; loop 32x1 { sem_release#0 }",
+        "loop 32x1 { sem_acquire#0 }; nop; sem_acquire#3",
+        "sem_release#3; sem_acquire#1; sem_release#3",
+    ];
+    let mut plan = plan(&[&blocks, &[""]]);
+    let told = found(&plan);
+    assert_eq!(told.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Code::Deadlock]);
+    assert!(told[0].1.ends_with(", with messages without any data"), "{}", told[0].1);
+    plan.min_message_size = 1;
+    assert_eq!(found(&plan), []);
+}
