@@ -302,7 +302,7 @@ fn packets_at_once(random: &mut Random, _: u64) -> PlanTree {
         0 => format!("ppkt.m i0 > r0:0; loop {unit}x1 {{ upkt s0 > o0; {tail}"),
         1 => format!("ppkt.m i0+3 > r0:0+3; loop {}x2 {{ upkt s1+2 > o1+2 }}; upkt s0 > o0; {behind}", 2 * unit),
         2 => format!("loop {unit}x1 {{ ppkt.m i0 > r0:0 }}; upkt s0 > o0; {behind}"),
-        _ => format!("cpkt i1 > s1; ppkt.m i0 > r0:0; loop {unit}x1 {{ repkt s0 s1 > o0; {tail}"),
+        _ => format!("ppkt.m i0 > r0:0; loop {unit}x1 {{ repkt i1 s0 > o0; {tail}"),
     };
     let mut plan = testing::plan(&[&[&block], &[&block]]);
     plan.double_scratch = true;
