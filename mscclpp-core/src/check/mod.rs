@@ -60,7 +60,7 @@ pub use dataflow::{ReductionOrder, reduction_order};
 pub use loops::proof_effort;
 use model::Model;
 use pairing::Pairs;
-use run::{Verdict, run};
+use run::{Verdict, run, without_iterations};
 use symmetry::Symmetry;
 pub use trace::{Trace, trace};
 use view::View;
@@ -133,6 +133,8 @@ impl Checks {
         if let Some(symmetry) = &symmetry
             && is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(symmetry))))
             && matches!(loops::check(view, &pairs), loops::Verdict::Proved)
+            && model::empty(view)
+                .is_none_or(|size| without_iterations(&Model::folded(view, &pairs, size, Some(symmetry))).is_empty())
         {
             return Diagnostics::default();
         }
@@ -173,7 +175,12 @@ impl Checks {
                 later => later,
             });
         }
-        let found = [found, self.left(later), self.left(undecided)];
+        let mut found = [found, self.left(later), self.left(undecided), Diagnostics::default()];
+        if found.iter().all(Diagnostics::is_empty)
+            && let Some(size) = model::empty(view)
+        {
+            found[3] = self.left(without_iterations(&Model::of(view, &pairs, size)));
+        }
         found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 

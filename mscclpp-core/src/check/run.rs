@@ -4,7 +4,7 @@ use super::boundaries::LaunchBoundaries;
 use super::dataflow::Dataflow;
 use super::deadlock;
 use super::machine::{Machine, Watch};
-use super::model::{self, Model};
+use super::model::{self, Model, Traffic};
 use super::race::{Disordered, Races, relaunch};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::parallel;
@@ -58,6 +58,21 @@ pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> Verdict {
         }
     }
     verdict
+}
+
+/// Threads that wait for the same in no order where messages have no data, so that no loop makes an iteration: what orders them in
+/// loops orders them at no other size.
+pub(super) fn without_iterations(model: &Model) -> Diagnostics {
+    let mut traffic = model.counters.iter().chain(&model.releases);
+    if traffic.all(Traffic::is_private) {
+        return Diagnostics::default();
+    }
+    let mut found = Diagnostics::default();
+    found.extend(seen(model, true, false).races.into_iter().map(|mut finding| {
+        finding.message += ", with messages without any data";
+        finding
+    }));
+    found
 }
 
 /// What the rules find at one size: those about races and those about results only if asked.

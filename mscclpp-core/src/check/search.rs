@@ -72,14 +72,13 @@ pub(super) fn smallest(view: View, pairs: &Pairs, told: impl Fn(Verdict) -> Diag
     if all { Ok(Diagnostics::default()) } else { Err(Tried { trips: tried, shared: share_in_loops(view, pairs) }) }
 }
 
-/// Who raise or lower a counter: that of a channel (`None`), or a semaphore of a rank.
-type Users = (Option<usize>, usize, bool);
+/// Who raise or lower a counter in loops of a rate: that of a channel (`None`), or a semaphore of a rank.
+type Users = (Option<usize>, usize, bool, Rate);
 
-/// Several thread blocks of a rank that raise the same counter, or lower it, some of them or their partners in a loop: their order is not
-/// followed by the proof ([`words`](super::race)), so that an order that the program keeps counts for nothing.
+/// Several thread blocks of a rank that raise the same counter, or lower it, in loops of one rate: their order is not followed by the
+/// proof ([`every`](super::race::every)), so that an order that the program keeps counts for nothing.
 fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
     let mut users: BTreeMap<Users, (usize, BTreeSet<usize>)> = BTreeMap::new();
-    let mut looped = BTreeSet::new();
     each(view, &mut |at| {
         let (semaphore, raises) = match at.op.kind {
             kind if signals(kind) => (false, true),
@@ -88,6 +87,7 @@ fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
             OpKind::SemaphoreAcquire => (true, false),
             _ => return,
         };
+        let Some(body) = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref()) else { return };
         let (outgoing, incoming) = (pairs.outgoing(view.plan, &at), pairs.incoming(view.plan, &at));
         for &id in &at.op.ids {
             let counter = match (semaphore, raises) {
@@ -96,16 +96,12 @@ fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
                 (false, false) => incoming(id).map(|counter| (None, counter)),
             };
             let Some((rank, number)) = counter else { continue };
-            users.entry((rank, number, raises)).or_insert((at.rank, BTreeSet::new())).1.insert(at.block);
-            if at.inside.is_some() {
-                looped.insert((rank, number));
-            }
+            let of_rate = (rank, number, raises, Rate::of(body, 1));
+            users.entry(of_rate).or_insert((at.rank, BTreeSet::new())).1.insert(at.block);
         }
     });
-    let mut shared = users
-        .into_iter()
-        .filter(|((rank, number, _), (_, blocks))| blocks.len() > 1 && looped.contains(&(*rank, *number)));
-    let ((semaphore, number, raises), (rank, blocks)) = shared.next()?;
+    let mut shared = users.into_iter().filter(|(_, (_, blocks))| blocks.len() > 1);
+    let ((semaphore, number, raises, _), (rank, blocks)) = shared.next()?;
     let mut blocks = blocks.into_iter();
     let (one, other) = (blocks.next()?, blocks.next()?);
     let (what, own) = match (semaphore, raises) {
@@ -115,8 +111,8 @@ fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
         (None, false) => ("wait on one channel".to_owned(), "channel"),
     };
     Some(format!(
-        "thread blocks {one} and {other} of rank {rank} {what}, and where loops use it their order is not followed: give each a {own} of \
-         its own"
+        "thread blocks {one} and {other} of rank {rank} {what} in loops of one span and unit, and their order is not followed there: \
+         give each a {own} of its own"
     ))
 }
 
@@ -186,17 +182,17 @@ mod tests {
     #[test]
     fn what_stands_in_the_way_is_told() {
         let told = help(&[
-            "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; copy i1 > s1; nop; sem_release#0",
+            "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; loop 32x1 { copy i1 > s1; nop; sem_release#0 }",
             "loop 32x1 { sem_acquire#0 }; nop; sem_release#1",
-            "sem_acquire#1; sem_acquire#0; nop; copy s1 > o1",
+            "sem_acquire#1; loop 32x1 { sem_acquire#0; nop; copy s1 > o1 }",
         ]);
         assert!(told.ends_with(
-            "; if the program does so: thread blocks 1 and 2 of rank 0 acquire semaphore 0, and where loops use it their order is not \
-             followed: give each a semaphore of its own"
+            "; if the program does so: thread blocks 1 and 2 of rank 0 acquire semaphore 0 in loops of one span and unit, and their order \
+             is not followed there: give each a semaphore of its own"
         ), "{told}");
         let told = help(&[
-            "loop 32x1 { copy i0 > s0; barrier#0=2 }; barrier#0=2",
-            "barrier#0=2; loop 32x1 { copy s0 > o0; barrier#0=2 }",
+            "copy i1 > s1; nop; loop 32x1 { sem_release#0 }; sem_release#0",
+            "sem_acquire#0; nop; copy s1 > o1; loop 32x1 { sem_acquire#0 }",
         ]);
         assert!(told.contains("; if the program does so: let each iteration wait"), "{told}");
     }

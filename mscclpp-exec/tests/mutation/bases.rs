@@ -4,7 +4,7 @@ use mscclpp_core::plan::{BlockTable, ChannelTable, PlanTree, RemoteBuffer};
 use mscclpp_core::vocab::{BufferKind, ChannelKind};
 
 use super::corpus::Named;
-use super::{Random, testing};
+use super::{Random, number, testing};
 
 /// A right plan, and the largest number of credits or units that it begins with.
 pub(crate) fn random(random: &mut Random) -> (Named, u64) {
@@ -26,8 +26,12 @@ pub(crate) fn random(random: &mut Random) -> (Named, u64) {
         by_barriers,
         packets,
         by_ports,
+        blocks_in_turn,
+        packets_at_once,
+        ahead,
     ];
-    let shape = random.below(shapes.len() as u64) as usize;
+    let first = usize::try_from(number("MSCCLPP_FIRST_SHAPE", 0)).map_or(0, |first| first.min(shapes.len() - 1));
+    let shape = first + random.below((shapes.len() - first) as u64) as usize;
     let name = [
         "credits",
         "pipeline",
@@ -40,6 +44,9 @@ pub(crate) fn random(random: &mut Random) -> (Named, u64) {
         "barriers",
         "packets",
         "ports",
+        "blocks in turn",
+        "packets at once",
+        "ahead",
     ][shape];
     (Named { name: format!("{name} {credits}"), plan: shapes[shape](random, credits) }, credits)
 }
@@ -255,5 +262,77 @@ fn by_ports(random: &mut Random, credits: u64) -> PlanTree {
     match random.below(2) {
         0 => testing::plan(&[&[&send], &[&receive]]),
         _ => testing::plan(&[&[&send, &receive], &[&send, &receive]]),
+    }
+}
+
+/// Two blocks of a rank that use one channel in turn, one of them in a loop.
+fn blocks_in_turn(random: &mut Random, _: u64) -> PlanTree {
+    let unit = unit(random);
+    let behind = match random.below(3) {
+        0 => ["", "copy o0 > s0"],
+        1 => ["; barrier#1=2; copy o0 > s0", "barrier#1=2"],
+        _ => ["; barrier#1=2; put.m i1 > r2:1; nop; signal.m#0; wait.m#0; nop; copy o0+2 > s0+2", "barrier#1=2"],
+    };
+    let first = match random.below(3) {
+        0 => "rlxsignal.m#0; wait.m#0; barrier#0=2".to_owned(),
+        1 => "rlxsignal.m#0; rlxwait.m#0; barrier#0=2".to_owned(),
+        _ => format!("loop {}x1 {{ rlxsignal.m#0; wait.m#0 }}; rlxsignal.m#0; wait.m#0; barrier#0=2", 2 * unit),
+    } + behind[0];
+    let window = match random.below(3) {
+        0 => "put.m i0 > r2:0; nop; signal.m#0; wait.m#0; nop",
+        1 => "wait.m#0; nop",
+        _ => "put.m i0 > r2:0; nop; signal.m#0; wait.m#0; nop; copy i3 > o3",
+    };
+    let second = match window {
+        "wait.m#0; nop" => {
+            format!("barrier#0=2; loop {unit}x1 {{ put.m i0 > r2:0; nop; signal.m#0 }}; loop {unit}x1 {{ {window} }}")
+        }
+        window => format!("barrier#0=2; loop {unit}x1 {{ {window} }}"),
+    };
+    let second = format!("{second}; {}", behind[1]);
+    testing::plan(&[&[&first, &second], &[&first, &second]])
+}
+
+/// Packets that are written at once and read window by window, or the other way round, with scratch that is used in turns.
+fn packets_at_once(random: &mut Random, _: u64) -> PlanTree {
+    let unit = unit(random);
+    let tail = "nop; put.m i4 > r2:4 }; nop; signal.m#1; wait.m#1";
+    let behind = format!("nop; loop {unit}x1 {{ put.m i4 > r2:4 }}; nop; signal.m#1; wait.m#1");
+    let block = match random.below(4) {
+        0 => format!("ppkt.m i0 > r0:0; loop {unit}x1 {{ upkt s0 > o0; {tail}"),
+        1 => format!("ppkt.m i0+3 > r0:0+3; loop {}x2 {{ upkt s1+2 > o1+2 }}; upkt s0 > o0; {behind}", 2 * unit),
+        2 => format!("loop {unit}x1 {{ ppkt.m i0 > r0:0 }}; upkt s0 > o0; {behind}"),
+        _ => format!("ppkt.m i0 > r0:0; loop {unit}x1 {{ repkt i1 s0 > o0; {tail}"),
+    };
+    let mut plan = testing::plan(&[&[&block], &[&block]]);
+    plan.double_scratch = true;
+    plan
+}
+
+/// What an iteration needs was waited for in the one before, or before the loop.
+fn ahead(random: &mut Random, _: u64) -> PlanTree {
+    let unit = unit(random);
+    match random.below(4) {
+        0 => {
+            let fill = format!("loop {unit}x1 {{ copy i0 > s0; nop; sem_release#0 }}; sem_release#0");
+            let empty = format!("sem_acquire#0; nop; loop {unit}x1 {{ copy s0 > o0; sem_acquire#0; nop }}");
+            testing::plan(&[&[&fill, &empty], &[]])
+        }
+        1 => {
+            let fill = format!("loop {unit}x1 {{ copy i0 > s0; barrier#0=2 }}; barrier#0=2");
+            let empty = format!("barrier#0=2; loop {unit}x1 {{ copy s0 > o0; barrier#0=2 }}; copy s0 > o1");
+            testing::plan(&[&[&fill, &empty], &[]])
+        }
+        2 => {
+            let three = format!("loop {unit}x1 {{ copy i0 > s0; barrier#0=3 }}; barrier#0=3; barrier#0=3");
+            let two = format!("barrier#0=3; loop {unit}x1 {{ copy s0 > o0; barrier#0=3 }}; barrier#0=3");
+            let one = format!("barrier#0=3; barrier#0=3; loop {unit}x1 {{ copy o0 > s1; barrier#0=3 }}");
+            testing::plan(&[&[&three, &two, &one], &[]])
+        }
+        _ => {
+            let send = format!("rlxwait.m#1; nop; loop {unit}x1 {{ put.m i0 > r0:0; nop; signal.m#0 }}; signal.m#0");
+            let receive = format!("rlxsignal.m#1; wait.m#0; loop {unit}x1 {{ nop; copy s0 > o0; wait.m#0 }}; nop");
+            testing::plan(&[&[&send], &[&receive]])
+        }
     }
 }

@@ -17,7 +17,7 @@ mod traffic;
 use std::ops::Range;
 
 pub(super) use atoms::{Atoms, number as memory_number};
-pub(super) use size::{Size, example, rates, sizes, too_fine};
+pub(super) use size::{Size, empty, example, rates, sizes, too_fine};
 pub(super) use space::Space;
 pub(super) use traffic::Traffic;
 
@@ -175,6 +175,18 @@ impl<'p> Model<'p> {
     /// Whether a step belongs to an iteration of a loop.
     pub(super) fn in_loop(&self, step: usize) -> bool {
         self.steps[step].inner > 0
+    }
+
+    /// The positions of all iterations' windows of an effect that no slice cuts, in a run that makes few of them. Nothing of steps
+    /// outside of loops, and of other runs.
+    pub(super) fn windows(&self, agent: usize, step: usize, effect: &Effect) -> Option<Range<u64>> {
+        let (index, body) = self.loop_of(agent, step).filter(|_| self.in_loop(step) && self.size.makes_few())?;
+        let length = self.size.range(None, None, 0, body.num_chunks).end;
+        let is_inside = |step: &usize| *step >= self.agents[agent].steps.start && self.steps[*step].index == index;
+        let earlier = (1..).map_while(|n| step.checked_sub(n * body.ops.len())).take_while(is_inside);
+        let before = (earlier.count() as u64).checked_mul(length.div_ceil(self.size.trips(body).max(1)))?;
+        let start = self.range(effect).start.checked_sub(before)?;
+        Some(start..start + length)
     }
 
     /// Whether a step is the first one of an iteration, or the first one behind a loop.

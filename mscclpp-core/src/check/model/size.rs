@@ -77,6 +77,12 @@ pub(in super::super) fn sizes(view: View) -> Option<Vec<Size>> {
     Some(around.map(|rate| Size { around: Around::Few(rate), ..even }).collect())
 }
 
+/// The size of messages without any data, at which no loop makes an iteration. `None` if the plan has no loops or no such messages.
+pub(in super::super) fn empty(view: View) -> Option<Size> {
+    let has_loops = !rates(view).is_empty();
+    (has_loops && view.plan.min_message_size == 0).then(|| Size::real(view, 0, 1)).flatten()
+}
+
 /// A size at which a plan can be looked at: loops make a few iterations, if there are not too many of them.
 pub(in super::super) fn example(view: View) -> Option<Size> {
     let Shapes { rates, groups } = Shapes::of(view);
@@ -184,6 +190,11 @@ impl Size {
     /// Whether slices are cut as they are at no other size.
     pub(in super::super) fn is_uneven(&self) -> bool {
         self.grain > 1 && self.around != Around::Real
+    }
+
+    /// Whether loops make an iteration or two, which stand for any number.
+    pub(super) fn makes_few(&self) -> bool {
+        self.around != Around::Real
     }
 
     /// Positions of a chunk.

@@ -26,6 +26,8 @@ pub(super) struct Agent {
     pub(super) count: u32,
     /// Turns done at the last block sync.
     pub(super) epoch: u32,
+    /// Turns done at the end of its last wait.
+    pub(super) waited: u32,
     /// Lengths of the longest ranges touched since, each longer than all before, by the first turn of the step.
     pub(super) lengths: SmallVec<[(u32, u64); 2]>,
 }

@@ -67,7 +67,7 @@ use access::turns;
 use agent::Agent;
 use cells::{Access, Cells, First};
 use clock::{Clock, Clocks};
-use every::{Skewed, uneven_barriers};
+use every::{Skewed, UnevenBarriers};
 use packets::{Carried, Told};
 use ports::Port;
 use ring::Ring;
@@ -105,8 +105,7 @@ pub(super) struct Races<'m, 'p> {
     rivals: Vec<((u32, u32), usize)>,
     clocks: Clocks,
     skewed: Skewed,
-    /// Barriers whose agents learn nothing from each other.
-    uneven_barriers: BTreeSet<u32>,
+    uneven_barriers: UnevenBarriers,
     found: Diagnostics,
     /// Accesses of other ranks' buffers before those have begun.
     early: Diagnostics,
@@ -120,8 +119,14 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
         if model.size.proves() && model.has_packets() && model.begins_window(number, step) {
             self.agents[number].leave_window();
         }
+        if model.size.proves() && model.in_loop(step) {
+            self.begin_iteration(number, step);
+        }
         let begun = self.agents[number].count;
         self.agents[number].count += turns(model, step);
+        if waits(kind) || kind == K::SemaphoreAcquire {
+            self.agents[number].waited = self.agents[number].count;
+        }
         match kind {
             K::Nop => self.agents[number].meet(&mut self.clocks),
             K::SemaphoreRelease => {
@@ -173,6 +178,9 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             }
             _ => {}
         }
+        if model.size.proves() && model.in_loop(step) && kind == K::Nop {
+            self.meet_in_iteration(number, step);
+        }
         if model.size.proves()
             && let Some(steps) = model.iteration_left(number, step)
         {
@@ -181,9 +189,8 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
     }
 
     fn met(&mut self, barrier: u32, agents: &[usize]) {
-        if self.uneven_barriers.contains(&barrier) {
-            agents.iter().for_each(|&number| self.agents[number].meet(&mut self.clocks));
-            return;
+        if self.uneven_barriers.contains(barrier) {
+            return self.meet_unevenly(barrier, agents);
         }
         // The barrier itself counts when it is done, which is later.
         agents.iter().for_each(|&number| self.agents[number].listen(&mut self.clocks));
@@ -228,7 +235,7 @@ impl<'m, 'p> Races<'m, 'p> {
             rivals: Vec::new(),
             clocks,
             skewed,
-            uneven_barriers: if model.size.proves() { uneven_barriers(model) } else { BTreeSet::new() },
+            uneven_barriers: if model.size.proves() { UnevenBarriers::of(model) } else { UnevenBarriers::default() },
             found: Diagnostics::default(),
             early: Diagnostics::default(),
         })

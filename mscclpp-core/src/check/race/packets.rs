@@ -99,7 +99,8 @@ impl Races<'_, '_> {
         if windows == Windows::Unknown || windows == Windows::All && !all {
             return;
         }
-        let alike = alike && windows != Windows::All;
+        // The run's windows are longer than those of many iterations.
+        let (all, alike) = (all && windows != Windows::Part, alike && matches!(windows, Windows::Same));
         let length = self.model.length(effect);
         let part = Told { knows: carried.by_any, own: (old.agent, 0) };
         let of_all = if all { carried.by_all } else { part };

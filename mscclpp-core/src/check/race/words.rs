@@ -33,7 +33,8 @@
 //!
 //! In a run that proves what holds for every number of iterations ([`every`](super::every)), a wait on a counter that loops
 //! touch hears only words that it hears at every number, and the end of its loop those that only all of its waits together
-//! are sure of. No order of several threads is believed there. A run for one size needs no such care.
+//! are sure of. Several threads are believed to be in order there, too, unless two of them use the counter in loops of one rate
+//! ([`merged`](super::every)). A run for one size needs no such care.
 //!
 //! # Cost
 //!
@@ -46,7 +47,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::Races;
 use super::clock::{Clock, Clocks};
-use super::every::{Courses, Looped, looped};
+use super::every::{Courses, Looped, Merged, Stand, looped};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::{signals, waits};
@@ -79,7 +80,7 @@ pub(super) struct Event {
 
 impl Event {
     /// Whether it is over when another one begins, whose thread knows how many turns of an agent are over.
-    fn precedes(&self, next: &Self, over: impl FnOnce(u32) -> u32) -> bool {
+    pub(super) fn precedes(&self, next: &Self, over: impl FnOnce(u32) -> u32) -> bool {
         self.by == next.by || over(self.by.0) > self.turn
     }
 }
@@ -116,6 +117,8 @@ enum Uses {
     },
     Unordered(Box<Unordered>),
     Looping(Box<Looping>),
+    /// In order, and touched by loops.
+    Merged(Box<Merged>),
 }
 
 impl Disordered {
@@ -162,6 +165,8 @@ struct Looping {
     /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
     /// which thread they have heard.
     waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
+    /// Who has waited in a way that makes nothing visible.
+    relaxed: BTreeSet<u32>,
     courses: Courses,
     rivals: Rivals,
 }
@@ -246,7 +251,16 @@ impl Words {
         let shared = totals.into_iter().map(|(id, totals)| {
             let (traffic, initial) = counters[id as usize];
             let uses = match looped.remove(&id) {
-                Some(courses) => Uses::Looping(Looping::new(totals, traffic.is_private(), courses, clocks).into()),
+                Some(courses) => {
+                    let separate = traffic.is_private() || disordered.contains(&id);
+                    let merged = if separate { Err(courses) } else { Merged::of(courses, begun(&totals, clocks)) };
+                    match merged {
+                        Ok(merged) => Uses::Merged(merged.into()),
+                        Err(courses) => {
+                            Uses::Looping(Looping::new(totals, traffic.is_private(), courses, clocks).into())
+                        }
+                    }
+                }
                 None if disordered.contains(&id) => Uses::Unordered(Unordered::new(totals, clocks).into()),
                 None => Uses::Ordered { signal: None, signals: 0, wait: None, waits: 0 },
             };
@@ -267,6 +281,12 @@ impl Words {
             Some((_, Uses::Looping(uses))) => {
                 let from = if uses.one { (from.0, 0) } else { from };
                 return uses.sent.entry(from).or_default().push(word);
+            }
+            Some((_, Uses::Merged(uses))) => {
+                if !uses.send(from, event, word, |agent| clocks.over(word.knows, agent)) {
+                    self.disordered.insert(counter);
+                }
+                return;
             }
             Some((initial, Uses::Ordered { signal, signals, wait, waits })) => {
                 let over = |agent| clocks.over(word.knows, agent);
@@ -323,6 +343,12 @@ impl Words {
                 }
                 None
             }
+            Uses::Merged(uses) => {
+                if !uses.wait(event, over) {
+                    self.disordered.insert(counter);
+                }
+                None
+            }
             // Where enough is there from the start, no thread waits.
             Uses::Unordered(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
             Uses::Looping(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
@@ -346,7 +372,11 @@ impl Words {
                     }
                     return;
                 }
+                Uses::Merged(uses) => return uses.receive(*initial, by, |word| hear(by.1, word.heard(relaxed))),
                 Uses::Looping(uses) => {
+                    if relaxed {
+                        uses.relaxed.insert(by.0);
+                    }
                     for (who, listener) in uses.waiters(by) {
                         uses.receive(*initial, who, |word| hear(listener, word.heard(relaxed)));
                     }
@@ -362,26 +392,45 @@ impl Words {
     /// Whether an agent waits on a counter that several use in no order, so that it is told little.
     pub(super) fn are_vague(&self, agent: u32) -> bool {
         let waits = |uses: &Uses| match uses {
-            Uses::Ordered { .. } => false,
+            Uses::Ordered { .. } | Uses::Merged(_) => false,
             Uses::Unordered(uses) => uses.waits.contains_key(&(agent, ALL)),
             Uses::Looping(uses) => uses.totals.len() > 1 && uses.waits.contains_key(&(agent, ALL)),
         };
         self.shared.values().any(|shared| waits(&shared.uses))
     }
 
+    /// Calls `hear` with what all threads of an agent know of a counter in the iteration in which they wait for it next, before they
+    /// do so and after they have met.
+    pub(super) fn look_ahead(&mut self, counter: u32, agent: u32, mut hear: impl FnMut(Word)) {
+        let Some(Shared { initial, uses: Uses::Looping(uses), .. }) = self.shared.get_mut(&counter) else { return };
+        let relaxed = uses.relaxed.contains(&agent);
+        uses.news(*initial, (agent, ALL), Stand::Ahead, |word| hear(word.heard(relaxed)));
+    }
+
     /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its
     /// agent know together.
     pub(super) fn leave_loop(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, Word)) {
-        let Some(Shared { initial, uses: Uses::Looping(uses), .. }) = self.shared.get_mut(&counter) else { return };
-        for (who, listener) in uses.waiters(by) {
-            uses.news(*initial, who, true, |word| hear(listener, word));
+        let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) else { return };
+        match uses {
+            Uses::Merged(uses) => uses.news(*initial, by, Stand::Behind, |word| hear(by.1, word)),
+            Uses::Looping(uses) => {
+                for (who, listener) in uses.waiters(by) {
+                    uses.news(*initial, who, Stand::Behind, |word| hear(listener, word));
+                }
+            }
+            Uses::Ordered { .. } | Uses::Unordered(_) => {}
         }
     }
 }
 
+/// That the rank has begun whose threads signal.
+fn begun(totals: &BTreeMap<Thread, u64>, clocks: &mut Clocks) -> Clock {
+    totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default()
+}
+
 /// Signals in a launch by signalling thread, the most first, with all of them, and that the rank has begun whose threads signal.
 fn census(totals: BTreeMap<Thread, u64>, clocks: &mut Clocks) -> (Vec<(u64, Thread)>, u64, Clock) {
-    let begun = totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default();
+    let begun = begun(&totals, clocks);
     let mut totals: Vec<_> = totals.into_iter().map(|(thread, total)| (total, thread)).collect();
     totals.sort_unstable_by_key(|&(total, thread)| (std::cmp::Reverse(total), thread));
     let all = totals.iter().map(|(total, _)| total).sum();
@@ -415,7 +464,7 @@ impl Looping {
     fn new(totals: BTreeMap<Thread, u64>, one: bool, courses: Courses, clocks: &mut Clocks) -> Self {
         let (totals, all, begun) = census(totals, clocks);
         let (sent, waits, rivals) = (BTreeMap::new(), BTreeMap::new(), Rivals::default());
-        Self { totals, all, sent, begun, one, waits, courses, rivals }
+        Self { totals, all, sent, begun, one, waits, relaxed: BTreeSet::new(), courses, rivals }
     }
 
     /// Who a thread waits as, and who learns what they have waited for.
@@ -434,11 +483,11 @@ impl Looping {
         if *waits == 1 && initial == 0 {
             hear(Word { knows: self.begun, relaxed: true });
         }
-        self.news(initial, who, false, hear);
+        self.news(initial, who, Stand::At, hear);
     }
 
-    /// Calls `hear` with the words that those who wait as one are sure of now and were not before; after their loop if so said.
-    fn news(&mut self, initial: u64, who: Thread, behind: bool, mut hear: impl FnMut(Word)) {
+    /// Calls `hear` with the words that those who wait as one are sure of where they stand and were not before.
+    fn news(&mut self, initial: u64, who: Thread, stand: Stand, mut hear: impl FnMut(Word)) {
         let Self { totals, all, sent, waits, courses, .. } = self;
         let Some((waits, heard)) = waits.get_mut(&who) else { return };
         for (total, thread) in &*totals {
@@ -449,7 +498,7 @@ impl Looping {
             let Some(words) = sent.get(thread) else { continue };
             let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
             let heard = heard.entry(*thread).or_default();
-            let sure = courses.heard(*thread, (who, *waits, behind), *heard, sure);
+            let sure = courses.heard(*thread, (who, *waits, stand), *heard, sure);
             words[sure.min(*heard)..sure].iter().for_each(|word| hear(*word));
             *heard = sure.max(*heard);
         }

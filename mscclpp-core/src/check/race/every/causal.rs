@@ -1,8 +1,8 @@
 //! Which words a wait hears with more iterations, too.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{Demand, asks};
 use crate::check::loops::rates::Rate;
@@ -33,9 +33,9 @@ struct Stretch {
 
 /// The loop of some events.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Inside {
+pub(in crate::check::race) struct Inside {
     /// Its position in its block.
-    index: u32,
+    pub(in crate::check::race) index: u32,
     rate: usize,
     trips: u64,
     /// Events in an iteration.
@@ -51,8 +51,19 @@ pub(in crate::check::race) struct Place<'c> {
     inside: Option<(usize, u64, u64)>,
 }
 
+/// Where one who has waited looks at what that tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::check::race) enum Stand {
+    /// At the wait.
+    At,
+    /// In the iteration of the next wait, before that.
+    Ahead,
+    /// After the loop of the wait.
+    Behind,
+}
+
 impl Course {
-    fn add(&mut self, inside: Option<Inside>) {
+    pub(super) fn add(&mut self, inside: Option<Inside>) {
         match self.stretches.last_mut().filter(|last| last.inside == inside) {
             Some(last) => last.end += 1,
             None => {
@@ -63,7 +74,7 @@ impl Course {
     }
 
     /// Adds up what the loops gain, of so many rates.
-    fn sum(&mut self, rates: usize) {
+    pub(super) fn sum(&mut self, rates: usize) {
         self.gains.resize(rates, 0);
         for stretch in &mut self.stretches {
             stretch.gains.clone_from(&self.gains);
@@ -75,9 +86,40 @@ impl Course {
     }
 
     /// Whether both go through the same loops with the same events before, in and behind them.
-    fn is_like(&self, other: &Self) -> bool {
+    pub(super) fn is_like(&self, other: &Self) -> bool {
         let key = |stretch: &Stretch| (stretch.end, stretch.inside.map(|inside| (inside.rate, inside.events)));
         self.stretches.iter().map(key).eq(other.stretches.iter().map(key))
+    }
+
+    /// No events yet, with loops of so many rates.
+    pub(super) fn of_rates(rates: usize) -> Self {
+        Self { stretches: Vec::new(), gains: smallvec![0; rates] }
+    }
+
+    /// The loop of an event, if there is that event.
+    pub(super) fn inside(&self, number: u64) -> Option<Option<Inside>> {
+        self.stretches.get(self.stretch(number)).map(|stretch| stretch.inside)
+    }
+
+    /// Whether the loop of the last event has no more events.
+    pub(super) fn is_whole(&self) -> bool {
+        self.stretches.last().is_none_or(|Stretch { first, end, inside, .. }| {
+            inside.is_none_or(|inside| end - first == inside.events * inside.trips)
+        })
+    }
+
+    /// Adds an event of another course, whose loop is not that of the last event if so said.
+    pub(super) fn follow(&mut self, inside: Option<Inside>, is_other: bool) {
+        match self.stretches.last_mut().filter(|_| !is_other) {
+            Some(last) => last.end += 1,
+            None => {
+                let first = self.stretches.last().map_or(0, |last| last.end);
+                self.stretches.push(Stretch { first, end: first + 1, inside, gains: self.gains.clone() });
+                if let Some(inside) = inside {
+                    self.gains[inside.rate] += inside.events;
+                }
+            }
+        }
     }
 
     fn stretch(&self, number: u64) -> usize {
@@ -85,12 +127,21 @@ impl Course {
     }
 
     /// Where an event stands.
-    pub(in crate::check::race) fn at(&self, number: u64) -> Place<'_> {
+    fn at(&self, number: u64) -> Place<'_> {
         let Some(Stretch { first, inside, gains, .. }) = self.stretches.get(self.stretch(number)) else {
             return Place { gains: &self.gains, inside: None };
         };
         let place = |inside: &Inside| (inside.rate, inside.events, (number - first - 1) / inside.events.max(1));
         Place { gains, inside: inside.as_ref().map(place) }
+    }
+
+    /// Where its owner stands after the nth event.
+    pub(super) fn stand(&self, number: u64, stand: Stand) -> Place<'_> {
+        match stand {
+            Stand::At => self.at(number),
+            Stand::Ahead => self.at(number + 1),
+            Stand::Behind => self.behind(number),
+        }
     }
 
     /// Where its owner stands when the loop of an event is over.
@@ -103,45 +154,69 @@ impl Course {
 /// Who signals on a counter and who waits for it.
 #[derive(Default)]
 pub(in crate::check::race) struct Courses {
-    signals: BTreeMap<Thread, Course>,
-    waits: BTreeMap<Thread, Course>,
+    pub(super) signals: BTreeMap<Thread, Course>,
+    pub(super) waits: BTreeMap<Thread, Course>,
     /// Of all who signal.
     gains: Gains,
 }
 
 impl Courses {
-    /// Whether a wait, or the end of its loop, hears one's signal however many iterations there are: wherever one more is put
-    /// in, at least as many waits come before the wait as signals of the others and as this one's before the signal.
-    fn is_causal(&self, from: &Course, number: u64, wait: Place) -> bool {
-        let signal = from.at(number);
-        (0..self.gains.len()).all(|rate| {
-            let others = if asks(Demand::Others) { self.gains[rate] - from.gains[rate] } else { 0 };
-            let (sent, waited) = (signal.gains[rate] + others, wait.gains[rate]);
-            let inside = |place: Place| place.inside.filter(|(own, ..)| *own == rate).unwrap_or_default();
-            let ((_, sends, sent_in), (_, waits, waited_in)) = (inside(signal), inside(wait));
-            // One behind both, one before both, and one that only the signal is behind.
-            let between = sends > 0 && (waits == 0 || sent_in > waited_in);
-            sent <= waited && sent + sends <= waited + waits && (!between || sent + sends <= waited)
-        })
+    pub(super) fn num_rates(&self) -> usize {
+        self.gains.len()
+    }
+
+    /// Whether at most one thread waits in loops of a rate, and at most one signals.
+    pub(super) fn is_one_per_rate(&self) -> bool {
+        let one = |courses: &BTreeMap<Thread, Course>, rate: usize| {
+            let of_rate = |(thread, course): &(&Thread, &Course)| thread.1 != ALL && course.gains[rate] > 0;
+            courses.iter().filter(of_rate).count() <= 1
+        };
+        (0..self.num_rates()).all(|rate| one(&self.signals, rate) && one(&self.waits, rate))
     }
 
     /// Of one's signals that a waiter has surely got at its nth wait, how many it hears of; it has heard of some.
     pub(in crate::check::race) fn heard(
         &self,
         from: Thread,
-        (by, waits, behind): (Thread, u64, bool),
+        (by, waits, stand): (Thread, u64, Stand),
         heard: usize,
         sure: usize,
     ) -> usize {
         let (Some(from), Some(course)) = (self.signals.get(&from), self.waits.get(&by)) else { return heard };
+        let wait = course.stand(waits, stand);
+        let others = |rate: usize| if asks(Demand::Others) { self.gains[rate] - from.gains[rate] } else { 0 };
+        Self::heard_in(from, others, wait, heard, sure)
+    }
+
+    /// Of the signals of a course that a wait has surely got, or the end of its loop, how many it hears of; some have been heard. Given
+    /// what others signal in an iteration of all loops of a rate.
+    pub(super) fn heard_in(
+        from: &Course,
+        others: impl Fn(usize) -> u64,
+        wait: Place,
+        heard: usize,
+        sure: usize,
+    ) -> usize {
         if !asks(Demand::Causal) {
             return sure.max(heard);
         }
-        let wait = if behind { course.behind(waits) } else { course.at(waits) };
         // A later signal has more before it.
-        let news = (heard..sure).take_while(|&number| self.is_causal(from, number as u64 + 1, wait));
+        let news = (heard..sure).take_while(|&number| is_causal(from.at(number as u64 + 1), &others, wait));
         heard + news.count()
     }
+}
+
+/// Whether a wait, or the end of its loop, hears a signal however many iterations there are: wherever one more is put in, at
+/// least as many waits come before the wait as signals of the others and as signals before the signal.
+fn is_causal(signal: Place, others: impl Fn(usize) -> u64, wait: Place) -> bool {
+    (0..signal.gains.len()).all(|rate| {
+        let (sent, waited) = (signal.gains[rate] + others(rate), wait.gains[rate]);
+        let inside = |place: Place| place.inside.filter(|(own, ..)| *own == rate).unwrap_or_default();
+        let ((_, sends, sent_in), (_, waits, waited_in)) = (inside(signal), inside(wait));
+        // One behind both, one before both, and one that only the signal is behind.
+        let between = sends > 0 && (waits == 0 || sent_in > waited_in);
+        sent <= waited && sent + sends <= waited + waits && (!between || sent + sends <= waited)
+    })
 }
 
 /// The courses of the channels or semaphores that loops touch, by number.
@@ -182,50 +257,32 @@ pub(in crate::check::race) fn looped(
         }
     }
     for courses in looped.values_mut() {
-        courses.gains.resize(rates.numbers.len(), 0);
-        courses.waits.values_mut().for_each(|course| course.sum(rates.numbers.len()));
+        courses.gains.resize(rates.len(), 0);
+        courses.waits.values_mut().for_each(|course| course.sum(rates.len()));
         for course in courses.signals.values_mut() {
-            course.sum(rates.numbers.len());
+            course.sum(rates.len());
             courses.gains.iter_mut().zip(&course.gains).for_each(|(all, own)| *all += own);
         }
     }
     looped
 }
 
-/// Barriers to which not all agents come at the same places of their loops, so that what one knows another one does not know
-/// with more iterations.
-pub(in crate::check::race) fn uneven_barriers(model: &Model) -> BTreeSet<u32> {
-    let rates = Rates::of(model);
-    let mut courses: BTreeMap<u32, BTreeMap<u32, Course>> = BTreeMap::new();
-    for (agent, own) in (0..).zip(&model.agents) {
-        for step in own.steps.clone().filter(|step| model.step_at(*step).kind == OpKind::Barrier) {
-            let course = courses.entry(model.ids(step)[0]).or_default().entry(agent).or_default();
-            course.add(rates.inside(model, agent, step));
-        }
-    }
-    let mut uneven = BTreeSet::new();
-    for (barrier, mut courses) in courses {
-        courses.values_mut().for_each(|course| course.sum(rates.numbers.len()));
-        let first = courses.values().next();
-        if asks(Demand::Barriers) && courses.values().any(|course| first.is_some_and(|first| !first.is_like(course))) {
-            uneven.insert(barrier);
-        }
-    }
-    uneven
-}
-
 /// Numbers of rates.
-struct Rates {
+pub(super) struct Rates {
     numbers: BTreeMap<Rate, usize>,
 }
 
 impl Rates {
-    fn of(model: &Model) -> Self {
+    pub(super) fn of(model: &Model) -> Self {
         Self { numbers: model::rates(model.view).into_iter().zip(0..).collect() }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
     /// The loop of an event.
-    fn inside(&self, model: &Model, agent: u32, step: usize) -> Option<Inside> {
+    pub(super) fn inside(&self, model: &Model, agent: u32, step: usize) -> Option<Inside> {
         if !model.in_loop(step) {
             return None;
         }

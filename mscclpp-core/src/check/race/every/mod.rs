@@ -12,11 +12,18 @@
 //!    initial − (all signals of others) signals of each signaller, in every schedule; if that holds for the signal, it holds for the
 //!    image of the signal and that of the wait. A wait for what a later iteration signals is not causal, nor is a wait inside of a
 //!    loop for one of several who signal in loops. What a wait must not hear, whoever has left the loop may: all iterations of the
-//!    loop come before that. Causal words keep being causal, because an insertion moves both or what is behind;
+//!    loop come before that. Causal words keep being causal, because an insertion moves both or what is behind. Where several threads
+//!    use a counter in turn, their signals count as those of one, and so do their waits ([`merged`]). What a wait must not hear since
+//!    it stands before the loop or in the iteration before, the next iteration may ([`begin_iteration`](Races::begin_iteration)):
+//!    before its own waits, a thread has waited as often as it had before the loop and in all iterations before, which an insertion
+//!    before the iteration adds to and one behind it does not, as if the wait were in it. All threads of the block know that if they have
+//!    met since their last wait, in the iteration before and before the loop, or in the iteration;
 //! 3. a barrier, if all who come to it come at the same places of loops of the same rates: then the nth time of one is that of the
-//!    others, and remains so. At others, blocks only meet themselves;
+//!    others, and remains so. At others, blocks hear from each other what is causal ([`barriers`]);
 //! 4. packets that are read where no loop is, or in equal windows, or all windows at once behind a loop, if no slice leaves windows
-//!    empty: the packets of window i are read in iteration i then. In an iteration all windows are equally long; with those
+//!    empty: the packets of window i are read in iteration i then. Of packets that one operation outside of loops writes, the
+//!    iterations of a loop each read a part if that operation writes at least all of their windows: they learn what the readers of
+//!    any of these packets do. In an iteration all windows are equally long; with those
 //!    of others and with ranges outside nothing is compared, since the size decides ([`Windows`]). That reads wait for the packets
 //!    they read holds at every size;
 //! 5. that equal ranges belong to equal threads, if both are in loops with equal windows, or none is in a loop.
@@ -57,15 +64,20 @@
 //! # What is refused though it could not fail
 //!
 //! Orders that hold for a reason that depends on the number of iterations: by what later iterations signal to a wait inside of a
-//! loop, by packets of loops, by the order of windows where two loops overtake each other. [`search`](super::super::search)
+//! loop, by what the first iteration signals to a wait before the loop, if that is used there already, by packets of loops, by the order of windows where two loops overtake each other, by the order in which several threads use a
+//! counter in loops of one rate. [`search`](super::super::search)
 //! then looks for a size with a mistake, and says so if it finds none.
 
+mod barriers;
 mod causal;
+mod merged;
 mod skewed;
 
 use std::ops::Range;
 
-pub(super) use causal::{Courses, Looped, looped, uneven_barriers};
+pub(super) use barriers::UnevenBarriers;
+pub(super) use causal::{Courses, Looped, Stand, looped};
+pub(super) use merged::Merged;
 pub(super) use skewed::Skewed;
 
 use super::Races;
@@ -82,6 +94,8 @@ pub(super) enum Windows {
     Same,
     /// Those of all iterations.
     All,
+    /// The one of the iteration, of what was written at once.
+    Part,
     /// It depends on the size.
     Unknown,
 }
@@ -125,6 +139,24 @@ impl Races<'_, '_> {
         self.is_window(step) && self.model.op(agent, step).slice.is_some()
     }
 
+    /// Whether all iterations of a step's loop read packets that an access wrote at once outside of loops, however many there are: what
+    /// it wrote is all of a range, and holds the windows of all iterations, none of which is empty.
+    fn is_window_of(&self, by: usize, step: usize, old: &Access) -> bool {
+        let model = self.model;
+        let is_whole = |agent, step| model.op(agent, step).slice.is_none();
+        let writer = old.step as usize;
+        let mut reads = model.effects(step).iter().filter(|effect| !effect.write && effect.packets());
+        let covers = |effect: &Effect| {
+            // What lies in another memory is not between the two ends.
+            let (first, end) = (old.atoms.0 as usize, old.atoms.1 as usize);
+            let written = first < end && (first..end).contains(&effect.atoms().start);
+            let (from, to) = (model.atoms.range(first).start, model.atoms.range(end.max(1) - 1).end);
+            let windows = model.windows(by, step, effect);
+            written && windows.is_some_and(|windows| from <= windows.start && windows.end <= to)
+        };
+        is_whole(by, step) && is_whole(model.agent_of(writer), writer) && reads.any(covers)
+    }
+
     /// Which windows of packets that an access wrote a block reads in a step.
     pub(super) fn windows_of(&self, by: usize, step: usize, old: &Access) -> Windows {
         let model = self.model;
@@ -132,6 +164,7 @@ impl Races<'_, '_> {
         match (self.is_window(writer), self.is_window(step)) {
             (false, false) => Windows::Same,
             (true, false) => Windows::All,
+            (false, true) if self.is_window_of(by, step, old) => Windows::Part,
             (false, true) => Windows::Unknown,
             (true, true) => {
                 let shape = |agent, step| model.loop_of(agent, step).map(|(_, body)| (body.unit, body.num_chunks));
@@ -154,6 +187,10 @@ impl Races<'_, '_> {
         for step in steps.rev() {
             let kind = model.step_at(step).kind;
             synced |= matches!(kind, OpKind::Nop | OpKind::Barrier);
+            if kind == OpKind::Barrier {
+                self.hear_at_barrier(model.ids(step)[0], number, Stand::Behind);
+                continue;
+            }
             let words = match kind {
                 OpKind::SemaphoreAcquire => &mut self.releases,
                 _ if waits(kind) => &mut self.signals,
@@ -167,6 +204,59 @@ impl Races<'_, '_> {
                         true => agent.knows = clocks.join(agent.knows, word.knows, relaxed),
                         false => agent.hear(thread, word.knows, relaxed, clocks),
                     }
+                });
+            }
+        }
+    }
+
+    /// An agent begins an iteration of a loop if it has the step of its first operation ahead. If its threads have met since
+    /// their last wait, be that in the iteration before or before the loop, they know what all waits up to there tell.
+    pub(super) fn begin_iteration(&mut self, number: usize, step: usize) {
+        let model = self.model;
+        if model.place_of(step).1 != 1 {
+            return;
+        }
+        let Some((_, body)) = model.loop_of(number, step) else { return };
+        let steps = step..step + body.ops.len();
+        // Who comes to a barrier in the first step has heard of the others there.
+        for barrier in steps.clone().skip(1).filter(|step| model.step_at(*step).kind == OpKind::Barrier) {
+            self.hear_at_barrier(model.ids(barrier)[0], number, Stand::Ahead);
+        }
+        let kinds = || steps.clone().map(|step| model.step_at(step).kind);
+        let meets = kinds().rposition(|kind| matches!(kind, OpKind::Nop | OpKind::Barrier));
+        let last = kinds().rposition(|kind| waits(kind) || kind == OpKind::SemaphoreAcquire);
+        let agent = &self.agents[number];
+        if last.is_some() && meets > last && agent.waited <= agent.epoch {
+            self.look_ahead(number, steps);
+        }
+    }
+
+    /// The threads of an agent have met in an iteration. If that is the first such place and none has waited in the iteration before,
+    /// they know what all waits up to there tell.
+    pub(super) fn meet_in_iteration(&mut self, number: usize, step: usize) {
+        let model = self.model;
+        let Some((_, body)) = model.loop_of(number, step) else { return };
+        let first = step + 1 - model.place_of(step).1 as usize;
+        let meets = |kind| matches!(kind, OpKind::Nop | OpKind::Barrier | OpKind::SemaphoreAcquire) || waits(kind);
+        if !(first..step).rev().any(|step| meets(model.step_at(step).kind)) {
+            self.look_ahead(number, first..first + body.ops.len());
+        }
+    }
+
+    /// All threads of an agent know what it has waited for up to an iteration with these steps, in none of which it has waited.
+    fn look_ahead(&mut self, number: usize, steps: Range<usize>) {
+        let model = self.model;
+        let relaxed = steps.clone().any(|step| model.step_at(step).kind == OpKind::RelaxedWait);
+        for step in steps {
+            let words = match model.step_at(step).kind {
+                OpKind::SemaphoreAcquire => &mut self.releases,
+                kind if waits(kind) => &mut self.signals,
+                _ => continue,
+            };
+            let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
+            for &id in model.ids(step) {
+                words.look_ahead(id, number as u32, |word| {
+                    agent.knows = clocks.join(agent.knows, word.knows, relaxed || word.relaxed);
                 });
             }
         }
