@@ -15,7 +15,9 @@
 //! the barrier before the first one signals, and that one ends after the signals of all devices. So no device accesses memory of another one
 //! before that one has begun the launch, nor after its kernel has finished: for every plan, wrong ones included, and also where
 //! launches of different sizes or plans follow one another. This is what plans rely on of which the checker says that they
-//! [cannot start or end](mscclpp_core::check::LaunchBoundaries) without a launch barrier. It is added to all plans.
+//! [cannot start or end](mscclpp_core::check::LaunchBoundaries) without a launch barrier. It is added to all plans, also to those that
+//! can: at the end since scratch may be unmapped when a kernel has finished, while a peer that nothing waits for still writes there;
+//! at the beginning since a device that is not there is named by it, before operations of the plan wait for others in turn.
 //!
 //! *Progress.* Every device of a node signals all others before it waits for any, and all thread blocks of a launch are resident.
 //!
