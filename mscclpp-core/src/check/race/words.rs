@@ -251,16 +251,10 @@ impl Words {
         let shared = totals.into_iter().map(|(id, totals)| {
             let (traffic, initial) = counters[id as usize];
             let uses = match looped.remove(&id) {
-                Some(courses) => {
-                    let separate = traffic.is_private() || disordered.contains(&id);
-                    let merged = if separate { Err(courses) } else { Merged::of(courses, begun(&totals, clocks)) };
-                    match merged {
-                        Ok(merged) => Uses::Merged(merged.into()),
-                        Err(courses) => {
-                            Uses::Looping(Looping::new(totals, traffic.is_private(), courses, clocks).into())
-                        }
-                    }
+                Some(courses) if !traffic.is_private() && !disordered.contains(&id) && courses.is_one_per_rate() => {
+                    Uses::Merged(Merged::of(courses, begun(&totals, clocks)).into())
                 }
+                Some(courses) => Uses::Looping(Looping::new(totals, traffic.is_private(), courses, clocks).into()),
                 None if disordered.contains(&id) => Uses::Unordered(Unordered::new(totals, clocks).into()),
                 None => Uses::Ordered { signal: None, signals: 0, wait: None, waits: 0 },
             };

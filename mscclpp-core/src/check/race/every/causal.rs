@@ -16,7 +16,7 @@ type Gains = SmallVec<[u64; 2]>;
 /// The events of a kind that somebody takes part in, in order, numbered from 1 on.
 #[derive(Default)]
 pub(in crate::check::race) struct Course {
-    stretches: Vec<Stretch>,
+    stretches: SmallVec<[Stretch; 1]>,
     /// Of all loops.
     gains: Gains,
 }
@@ -93,7 +93,7 @@ impl Course {
 
     /// No events yet, with loops of so many rates.
     pub(super) fn of_rates(rates: usize) -> Self {
-        Self { stretches: Vec::new(), gains: smallvec![0; rates] }
+        Self { stretches: SmallVec::new(), gains: smallvec![0; rates] }
     }
 
     /// The loop of an event, if there is that event.
@@ -151,11 +151,29 @@ impl Course {
     }
 }
 
+/// The courses of some threads, ascending: mostly of one.
+#[derive(Default)]
+pub(super) struct ByThread(SmallVec<[(Thread, Course); 1]>);
+
+impl ByThread {
+    pub(super) fn get(&self, thread: &Thread) -> Option<&Course> {
+        self.0.binary_search_by_key(thread, |(own, _)| *own).ok().map(|at| &self.0[at].1)
+    }
+
+    fn of(&mut self, thread: Thread) -> &mut Course {
+        let at = self.0.binary_search_by_key(&thread, |(own, _)| *own).unwrap_or_else(|at| {
+            self.0.insert(at, (thread, Course::default()));
+            at
+        });
+        &mut self.0[at].1
+    }
+}
+
 /// Who signals on a counter and who waits for it.
 #[derive(Default)]
 pub(in crate::check::race) struct Courses {
-    pub(super) signals: BTreeMap<Thread, Course>,
-    pub(super) waits: BTreeMap<Thread, Course>,
+    pub(super) signals: ByThread,
+    pub(super) waits: ByThread,
     /// Of all who signal.
     gains: Gains,
 }
@@ -166,9 +184,9 @@ impl Courses {
     }
 
     /// Whether at most one thread waits in loops of a rate, and at most one signals.
-    pub(super) fn is_one_per_rate(&self) -> bool {
-        let one = |courses: &BTreeMap<Thread, Course>, rate: usize| {
-            let of_rate = |(thread, course): &(&Thread, &Course)| thread.1 != ALL && course.gains[rate] > 0;
+    pub(in crate::check::race) fn is_one_per_rate(&self) -> bool {
+        let one = |ByThread(courses): &ByThread, rate: usize| {
+            let of_rate = |(thread, course): &&(Thread, Course)| thread.1 != ALL && course.gains[rate] > 0;
             courses.iter().filter(of_rate).count() <= 1
         };
         (0..self.num_rates()).all(|rate| one(&self.signals, rate) && one(&self.waits, rate))
@@ -238,7 +256,9 @@ pub(in crate::check::race) fn looped(
     let all = || (0..).zip(&model.agents).flat_map(|(agent, own)| own.steps.clone().map(move |step| (agent, step)));
     let mut looped = Looped::new();
     for (_, step) in all().filter(|(_, step)| model.in_loop(*step) && counts(*step)) {
-        looped.extend(model.ids(step).iter().map(|id| (*id, Courses::default())));
+        for id in model.ids(step) {
+            looped.entry(*id).or_default();
+        }
     }
     if looped.is_empty() {
         return looped;
@@ -248,18 +268,18 @@ pub(in crate::check::race) fn looped(
         for (thread, id) in (0..).zip(model.ids(step)) {
             let Some(courses) = looped.get_mut(id) else { continue };
             if raises(model.step_at(step).kind) {
-                courses.signals.entry(sender(agent, step, thread, *id)).or_default().add(inside);
+                courses.signals.of(sender(agent, step, thread, *id)).add(inside);
             } else {
                 for who in [(agent, thread), (agent, ALL)] {
-                    courses.waits.entry(who).or_default().add(inside);
+                    courses.waits.of(who).add(inside);
                 }
             }
         }
     }
     for courses in looped.values_mut() {
         courses.gains.resize(rates.len(), 0);
-        courses.waits.values_mut().for_each(|course| course.sum(rates.len()));
-        for course in courses.signals.values_mut() {
+        courses.waits.0.iter_mut().for_each(|(_, course)| course.sum(rates.len()));
+        for (_, course) in &mut courses.signals.0 {
             course.sum(rates.len());
             courses.gains.iter_mut().zip(&course.gains).for_each(|(all, own)| *all += own);
         }

@@ -75,14 +75,11 @@ impl Line {
 }
 
 impl Merged {
-    /// `None` if several threads wait in loops of one rate, or signal.
-    pub(in crate::check::race) fn of(courses: Courses, begun: Clock) -> Result<Self, Courses> {
-        if !courses.is_one_per_rate() {
-            return Err(courses);
-        }
+    /// Of courses of which [one at most](Courses::is_one_per_rate) goes through loops of a rate.
+    pub(in crate::check::race) fn of(courses: Courses, begun: Clock) -> Self {
         let line = || Line { course: Course::of_rates(courses.num_rates()), ..Line::default() };
         let (signals, waits) = (line(), line());
-        Ok(Self { courses, signals, waits, sent: Vec::new(), heard: 0, last: BTreeMap::new(), begun })
+        Self { courses, signals, waits, sent: Vec::new(), heard: 0, last: BTreeMap::new(), begun }
     }
 
     /// A thread signals, which is an event as the waiting rank sees it. Returns whether the signal comes after the last one.
