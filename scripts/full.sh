@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# What takes too long for every change: the suites that measure how much the checks refuse and withstand, and long runs of the
+# executors. Figures go into docs/measured.md. Needs nothing but Rust; hours on two cores if all parts run.
+#
+# Usage: MSCCLPP_CONFORMANCE=FOLDER scripts/full.sh [PART ...]     all parts by default; the folder has the reference plans
+#   loops      random plans with loops, changed once or twice: every number of iterations, and the adversary
+#   mutants    shipped and reference plans, changed in every way
+#   programs   random programs with loops against runs at every size, and unequal slices
+#   small      random small plans that the checks accept, attacked
+#   processes  a thousand launches of 4 MiB between processes on two hosts, and 200 rounds of faults
+#   hostile    time and memory of checks on plans that are made to take long
+#   devices    kernels/matrix.sh
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tests() { # PACKAGE TARGET... -- FILTER...
+    cargo test --release -p "$@" --nocapture
+}
+
+part() {
+    printf '\n== %s\n' "$1"
+    case "$1" in
+    loops)
+        MSCCLPP_LOOP_MUTANTS=130000 tests mscclpp-exec --test mutation -- loop_mutants
+        ;;
+    mutants)
+        MSCCLPP_MUTANTS=all MSCCLPP_OPERATIONS=130 MSCCLPP_SEEDS=16 MSCCLPP_LIST=1 MSCCLPP_LOOP_MUTANTS=0 \
+            tests mscclpp-exec --test mutation --
+        ;;
+    programs)
+        MSCCLPP_LOOP_PROGRAMS=30000 tests mscclpp-core --lib -- check::loops check::race::every
+        MSCCLPP_SLICES=1500 tests mscclpp-core --lib -- check::slices
+        ;;
+    small)
+        MSCCLPP_SCRIPTS=60000 tests mscclpp-exec --test adversary -- small
+        ;;
+    processes)
+        MSCCLPP_SOAK=1000 tests mscclpp-exec --test process -- ports::
+        MSCCLPP_FAULT_ROUNDS=200 tests mscclpp-exec --test faults --
+        ;;
+    hostile)
+        cargo bench -p mscclpp-core --bench hostile
+        ;;
+    devices)
+        kernels/matrix.sh
+        ;;
+    *)
+        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, hostile or devices" >&2
+        exit 2
+        ;;
+    esac
+}
+
+[ $# -gt 0 ] || set -- loops mutants programs small processes hostile devices
+for name in "$@"; do
+    part "$name"
+done
