@@ -3,8 +3,8 @@
 //! A *counter* is one direction of a channel, or a semaphore. What a wait on it learns depends on who uses the counter:
 //!
 //! * **In order.** All signals on the counter come in one order, and so do all waits: each is known to be over when the
-//!   next one begins, of a signal also because the wait that got it is. One thread on either side is in order by itself; several are where barriers, semaphores or other
-//!   channels put them so. Then the nth wait gets the nth signal.
+//!   next one begins, of a signal also because the wait that got it is. One thread on either side is in order by itself;
+//!   several are where barriers, semaphores or other channels put them so. Then the nth wait gets the nth signal.
 //! * **In no order.** Which signal a wait gets depends on the schedule, and it learns only what holds in all of them. Once
 //!   a thread has waited n times, n signals have come, so each signaller has sent at least n less all that the others send
 //!   in a launch; and some rank has signalled, so it has begun.
@@ -24,10 +24,11 @@
 //! has not been sent. The waits before w are over, since w's clock said so when it began and was right; later ones have
 //! not ended, since they would have contradicted their clocks before w. So exactly n - 1 signals or initial units have been
 //! taken, one is left, and the counter has seen at least n less the initial units. As each signal was sent after the one
-//! before it, these are the first ones, and s is among them: a contradiction. That holds for a signal, too, that only knows the wait to
-//! be over that got the one before it, the nth: as many units as that wait's number had come when it ended, and none of later
-//! signals, the first of which would have come before its own predecessor; so the nth had come. What can be seen follows: signals add to the
-//! counter, so a wait that reads a later sum acquires what every signal before has released.
+//! before it, these are the first ones, and s is among them: a contradiction. That holds for a signal, too, that only knows
+//! the wait to be over that got the one before it, the nth: as many units as that wait's number had come when it ended, and
+//! none of later signals, the first of which would have come before its own predecessor; so the nth had come. What can be
+//! seen follows: signals add to the counter, so a wait that reads a later sum acquires what every signal before has
+//! released.
 //!
 //! # Loops
 //!
@@ -41,13 +42,18 @@
 //! What is kept, and the words that waits hear, are at most in proportion to signals and waits: while waits do not outnumber
 //! signals and initial units, a thread that waits n times hears of at most n signals.
 
+mod looping;
+mod rivals;
+mod unordered;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use smallvec::{SmallVec, smallvec};
+use looping::Looping;
+use unordered::Unordered;
 
 use super::Races;
 use super::clock::{Clock, Clocks};
-use super::every::{Courses, Looped, Merged, Stand, looped};
+use super::every::{Looped, Merged, Stand, looped};
 use super::ring::Ring;
 use crate::check::model::{Model, NOTHING, Traffic};
 use crate::check::pairing::{signals, waits};
@@ -136,49 +142,6 @@ impl Disordered {
         self.releases.append(&mut releases);
         true
     }
-}
-
-/// Signals and waits in no order.
-#[derive(Default)]
-struct Unordered {
-    /// Signalling threads, and their signals in a launch; those with the most first.
-    totals: Vec<(u64, Thread)>,
-    all: u64,
-    /// By signalling thread, what it has sent.
-    sent: BTreeMap<Thread, Vec<Word>>,
-    /// That the rank has begun whose threads signal.
-    begun: Clock,
-    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited.
-    waits: BTreeMap<Thread, u64>,
-    rivals: Rivals,
-}
-
-/// Signals and waits that loops touch, in a run that stands for every number of iterations.
-struct Looping {
-    /// As in [`Unordered`].
-    totals: Vec<(u64, Thread)>,
-    all: u64,
-    sent: BTreeMap<Thread, Vec<Word>>,
-    begun: Clock,
-    /// Whether one agent signals and one waits, each in one order.
-    one: bool,
-    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
-    /// which thread they have heard.
-    waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
-    /// Who has waited in a way that makes nothing visible.
-    relaxed: BTreeSet<u32>,
-    courses: Courses,
-    rivals: Rivals,
-}
-
-/// Threads that wait for the same.
-#[derive(Default)]
-struct Rivals {
-    /// The last wait, those of other threads in the same operation included; by [`ALL`] if there are some.
-    last: Option<Event>,
-    /// The last one before.
-    before: Option<Event>,
-    found: bool,
 }
 
 /// Waits on a counter in a launch: any number of them if they are in a loop.
@@ -422,100 +385,6 @@ fn begun(totals: &BTreeMap<Thread, u64>, clocks: &mut Clocks) -> Clock {
     totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default()
 }
 
-/// Signals in a launch by signalling thread, the most first, with all of them, and that the rank has begun whose threads signal.
-fn census(totals: BTreeMap<Thread, u64>, clocks: &mut Clocks) -> (Vec<(u64, Thread)>, u64, Clock) {
-    let begun = begun(&totals, clocks);
-    let mut totals: Vec<_> = totals.into_iter().map(|(thread, total)| (total, thread)).collect();
-    totals.sort_unstable_by_key(|&(total, thread)| (std::cmp::Reverse(total), thread));
-    let all = totals.iter().map(|(total, _)| total).sum();
-    (totals, all, begun)
-}
-
-impl Unordered {
-    fn new(totals: BTreeMap<Thread, u64>, clocks: &mut Clocks) -> Self {
-        let (totals, all, begun) = census(totals, clocks);
-        Self { totals, all, begun, ..Self::default() }
-    }
-
-    /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn.
-    fn receive(&mut self, initial: u64, (who, relaxed): (Thread, bool), mut hear: impl FnMut(Word)) {
-        let waits = self.waits.entry(who).or_default();
-        *waits += 1;
-        let taken = waits.saturating_sub(initial);
-        if taken == 1 {
-            hear(Word { knows: self.begun, relaxed: true });
-        }
-        for (total, thread) in &self.totals {
-            // Signals that are not this thread's may have come first.
-            let Some(nth) = taken.checked_sub(self.all - total).and_then(|sure| sure.checked_sub(1)) else { break };
-            let word = self.sent.get(thread).and_then(|words| words.get(nth as usize));
-            word.into_iter().for_each(|word| hear(word.heard(relaxed)));
-        }
-    }
-}
-
-impl Looping {
-    fn new(totals: BTreeMap<Thread, u64>, one: bool, courses: Courses, clocks: &mut Clocks) -> Self {
-        let (totals, all, begun) = census(totals, clocks);
-        let (sent, waits, rivals) = (BTreeMap::new(), BTreeMap::new(), Rivals::default());
-        Self { totals, all, sent, begun, one, waits, relaxed: BTreeSet::new(), courses, rivals }
-    }
-
-    /// Who a thread waits as, and who learns what they have waited for.
-    fn waiters(&self, by: Thread) -> SmallVec<[(Thread, u32); 2]> {
-        match self.one {
-            true => smallvec![((by.0, ALL), by.1)],
-            false => smallvec![(by, by.1), ((by.0, ALL), ALL)],
-        }
-    }
-
-    /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn.
-    fn receive(&mut self, initial: u64, who: Thread, mut hear: impl FnMut(Word)) {
-        let (waits, _) = self.waits.entry(who).or_default();
-        *waits += 1;
-        // Which wait is the first one beyond the initial units depends on the number of iterations.
-        if *waits == 1 && initial == 0 {
-            hear(Word { knows: self.begun, relaxed: true });
-        }
-        self.news(initial, who, Stand::At, hear);
-    }
-
-    /// Calls `hear` with the words that those who wait as one are sure of where they stand and were not before.
-    fn news(&mut self, initial: u64, who: Thread, stand: Stand, mut hear: impl FnMut(Word)) {
-        let Self { totals, all, sent, waits, courses, .. } = self;
-        let Some((waits, heard)) = waits.get_mut(&who) else { return };
-        for (total, thread) in &*totals {
-            // Initial units, and signals that are not this thread's, may have come first.
-            let Some(sure) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|sure| *sure > 0) else {
-                break;
-            };
-            let Some(words) = sent.get(thread) else { continue };
-            let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
-            let heard = heard.entry(*thread).or_default();
-            let sure = courses.heard(*thread, (who, *waits, stand), *heard, sure);
-            words[sure.min(*heard)..sure].iter().for_each(|word| hear(*word));
-            *heard = sure.max(*heard);
-        }
-    }
-}
-
-impl Rivals {
-    /// Only the last wait is looked at: who knows that to be over knows so of all before it.
-    fn see(&mut self, event: Event, over: impl Fn(u32) -> u32) -> Option<Thread> {
-        if self.found {
-            return None;
-        }
-        match &mut self.last {
-            // All threads of one operation must be served before the abstract run goes on, whichever is first.
-            Some(last) if (last.by.0, last.turn) == (event.by.0, event.turn) => last.by.1 = ALL,
-            last => self.before = last.replace(event),
-        }
-        let rival = self.before.filter(|before| !before.precedes(&event, over))?;
-        self.found = true;
-        Some(rival.by)
-    }
-}
-
 impl Races<'_, '_> {
     /// Counters that were believed to be in order and are not: if there are some, the run has shown nothing.
     pub(in super::super) fn disordered(&mut self) -> Disordered {
@@ -542,85 +411,4 @@ impl Races<'_, '_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::clock::{Clock, Clocks};
-    use super::super::ring::Ring;
-    use super::{Disordered, Event, Word, Words};
-    use crate::check::model::{Model, sizes};
-    use crate::check::pairing::Pairs;
-    use crate::plan::PlanTree;
-    use crate::testing::plan;
-
-    /// Words heard, and what is kept, when `blocks` release a semaphore `times` each and `threads` acquire that, all of
-    /// them in no order.
-    fn shared(blocks: usize, times: usize, threads: usize) -> (usize, usize) {
-        let waits = blocks * times / threads;
-        let release = vec!["sem_release#0"; times].join("; ");
-        let list = vec!["0"; threads].join(",");
-        let acquire = vec![format!("sem_acquire#{list}"); waits].join("; nop; ");
-        let mut texts = vec![&acquire[..]];
-        texts.extend(vec![&release[..]; blocks]);
-        let plan: PlanTree = plan(&[&texts, &[""]]);
-        let pairs = Pairs::of(&plan);
-        let size = sizes((&plan).into()).expect("few pieces")[..].first().copied();
-        let size = size.expect("plans without loops have one size");
-        let model = Model::of((&plan).into(), &pairs, size);
-        let mut clocks = Clocks::new(Ring::plain(blocks as u32 + 1));
-        let all = Disordered { releases: [0].into(), ..Disordered::default() };
-        let mut words = Words::of_semaphores(&model, &all, &mut clocks);
-        for block in 1..=blocks as u32 {
-            for turn in 0..times as u32 {
-                words.send(0, (block, 0), Event { by: (block, 0), turn }, Word::default(), &clocks);
-            }
-        }
-        let mut heard = 0;
-        for _ in 0..waits {
-            for thread in 0..threads as u32 {
-                words.receive(0, (0, thread), false, |_, _| heard += 1);
-            }
-        }
-        let super::Uses::Unordered(uses) = &words.shared[&0].uses else { panic!("they are in no order") };
-        let kept = uses.totals.len() + uses.waits.len() + uses.sent.values().map(Vec::len).sum::<usize>();
-        (heard, kept)
-    }
-
-    #[test]
-    fn what_is_heard_and_kept_is_in_proportion_to_waits() {
-        for (blocks, times, threads) in
-            [(2, 200, 1), (400, 1, 1), (20, 20, 20), (20, 20, 1), (2, 200, 40), (400, 1, 400)]
-        {
-            let (heard, kept) = shared(blocks, times, threads);
-            // Each wait of a thread is one of its block, too, and the first one tells that the rank has begun.
-            assert!(heard <= 2 * 400 + threads + 1, "{blocks} x {times} to {threads}: {heard}");
-            assert!(kept <= 3 * 400 + 2, "{blocks} x {times} to {threads}: {kept}");
-        }
-        // In the end a block has heard everything, however many of its threads have waited.
-        assert!(shared(20, 20, 20).0 >= 400);
-    }
-
-    #[test]
-    fn words_in_order_are_heard_one_by_one() {
-        let plan = plan(&[&["signal.m#0; barrier#0=2", "barrier#0=2; signal.m#0"], &["wait.m#0; wait.m#0"]]);
-        let pairs = Pairs::of(&plan);
-        let model = Model::of((&plan).into(), &pairs, sizes((&plan).into()).expect("few pieces")[0]);
-        let mut clocks = Clocks::new(Ring::plain(3));
-        let mut words = Words::of_channels(&model, &Disordered::default(), &mut clocks);
-        let counter = (0..).find(|id| model.counters[*id as usize].up == 2).expect("a counter");
-        let knows = |words: &mut Words| {
-            let mut heard = Vec::new();
-            words.receive(counter, (2, 0), false, |_, word| heard.push(word.knows));
-            heard
-        };
-        let first = clocks.of(0);
-        let second = clocks.learn(Clock::default(), 0, 1);
-        for (block, word) in [(0, first), (1, second)] {
-            let event = Event { by: (block, 0), turn: 0 };
-            words.send(counter, (block, 0), event, Word { knows: word, relaxed: false }, &clocks);
-        }
-        assert!(words.disordered.is_empty());
-        assert_eq!((knows(&mut words), knows(&mut words)), (vec![first], vec![second]));
-        // One that does not know the last one to be over.
-        words.send(counter, (0, 0), Event { by: (0, 0), turn: 5 }, Word { knows: first, relaxed: false }, &clocks);
-        assert_eq!(words.disordered, [counter].into());
-    }
-}
+mod tests;

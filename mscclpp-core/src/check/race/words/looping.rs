@@ -1,0 +1,74 @@
+//! Counters that loops touch, in a run that stands for every number of iterations.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use smallvec::{SmallVec, smallvec};
+
+use super::rivals::Rivals;
+use super::unordered::census;
+use super::{ALL, Thread, Word};
+use crate::check::race::clock::{Clock, Clocks};
+use crate::check::race::every::{Courses, Stand};
+
+/// Signals and waits that loops touch, in a run that stands for every number of iterations.
+pub(super) struct Looping {
+    /// As in [`Unordered`].
+    pub(super) totals: Vec<(u64, Thread)>,
+    all: u64,
+    pub(super) sent: BTreeMap<Thread, Vec<Word>>,
+    begun: Clock,
+    /// Whether one agent signals and one waits, each in one order.
+    pub(super) one: bool,
+    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
+    /// which thread they have heard.
+    pub(super) waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
+    /// Who has waited in a way that makes nothing visible.
+    pub(super) relaxed: BTreeSet<u32>,
+    courses: Courses,
+    pub(super) rivals: Rivals,
+}
+
+impl Looping {
+    pub(super) fn new(totals: BTreeMap<Thread, u64>, one: bool, courses: Courses, clocks: &mut Clocks) -> Self {
+        let (totals, all, begun) = census(totals, clocks);
+        let (sent, waits, rivals) = (BTreeMap::new(), BTreeMap::new(), Rivals::default());
+        Self { totals, all, sent, begun, one, waits, relaxed: BTreeSet::new(), courses, rivals }
+    }
+
+    /// Who a thread waits as, and who learns what they have waited for.
+    pub(super) fn waiters(&self, by: Thread) -> SmallVec<[(Thread, u32); 2]> {
+        match self.one {
+            true => smallvec![((by.0, ALL), by.1)],
+            false => smallvec![(by, by.1), ((by.0, ALL), ALL)],
+        }
+    }
+
+    /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn.
+    pub(super) fn receive(&mut self, initial: u64, who: Thread, mut hear: impl FnMut(Word)) {
+        let (waits, _) = self.waits.entry(who).or_default();
+        *waits += 1;
+        // Which wait is the first one beyond the initial units depends on the number of iterations.
+        if *waits == 1 && initial == 0 {
+            hear(Word { knows: self.begun, relaxed: true });
+        }
+        self.news(initial, who, Stand::At, hear);
+    }
+
+    /// Calls `hear` with the words that those who wait as one are sure of where they stand and were not before.
+    pub(super) fn news(&mut self, initial: u64, who: Thread, stand: Stand, mut hear: impl FnMut(Word)) {
+        let Self { totals, all, sent, waits, courses, .. } = self;
+        let Some((waits, heard)) = waits.get_mut(&who) else { return };
+        for (total, thread) in &*totals {
+            // Initial units, and signals that are not this thread's, may have come first.
+            let Some(sure) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|sure| *sure > 0) else {
+                break;
+            };
+            let Some(words) = sent.get(thread) else { continue };
+            let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
+            let heard = heard.entry(*thread).or_default();
+            let sure = courses.heard(*thread, (who, *waits, stand), *heard, sure);
+            words[sure.min(*heard)..sure].iter().for_each(|word| hear(*word));
+            *heard = sure.max(*heard);
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What is heard and kept, with words in order and in none.
+
+use super::super::clock::{Clock, Clocks};
+use super::super::ring::Ring;
+use super::{Disordered, Event, Word, Words};
+use crate::check::model::{Model, sizes};
+use crate::check::pairing::Pairs;
+use crate::plan::PlanTree;
+use crate::testing::plan;
+
+/// Words heard, and what is kept, when `blocks` release a semaphore `times` each and `threads` acquire that, all of
+/// them in no order.
+fn shared(blocks: usize, times: usize, threads: usize) -> (usize, usize) {
+    let waits = blocks * times / threads;
+    let release = vec!["sem_release#0"; times].join("; ");
+    let list = vec!["0"; threads].join(",");
+    let acquire = vec![format!("sem_acquire#{list}"); waits].join("; nop; ");
+    let mut texts = vec![&acquire[..]];
+    texts.extend(vec![&release[..]; blocks]);
+    let plan: PlanTree = plan(&[&texts, &[""]]);
+    let pairs = Pairs::of(&plan);
+    let size = sizes((&plan).into()).expect("few pieces")[..].first().copied();
+    let size = size.expect("plans without loops have one size");
+    let model = Model::of((&plan).into(), &pairs, size);
+    let mut clocks = Clocks::new(Ring::plain(blocks as u32 + 1));
+    let all = Disordered { releases: [0].into(), ..Disordered::default() };
+    let mut words = Words::of_semaphores(&model, &all, &mut clocks);
+    for block in 1..=blocks as u32 {
+        for turn in 0..times as u32 {
+            words.send(0, (block, 0), Event { by: (block, 0), turn }, Word::default(), &clocks);
+        }
+    }
+    let mut heard = 0;
+    for _ in 0..waits {
+        for thread in 0..threads as u32 {
+            words.receive(0, (0, thread), false, |_, _| heard += 1);
+        }
+    }
+    let super::Uses::Unordered(uses) = &words.shared[&0].uses else { panic!("they are in no order") };
+    let kept = uses.totals.len() + uses.waits.len() + uses.sent.values().map(Vec::len).sum::<usize>();
+    (heard, kept)
+}
+
+#[test]
+fn what_is_heard_and_kept_is_in_proportion_to_waits() {
+    for (blocks, times, threads) in [(2, 200, 1), (400, 1, 1), (20, 20, 20), (20, 20, 1), (2, 200, 40), (400, 1, 400)] {
+        let (heard, kept) = shared(blocks, times, threads);
+        // Each wait of a thread is one of its block, too, and the first one tells that the rank has begun.
+        assert!(heard <= 2 * 400 + threads + 1, "{blocks} x {times} to {threads}: {heard}");
+        assert!(kept <= 3 * 400 + 2, "{blocks} x {times} to {threads}: {kept}");
+    }
+    // In the end a block has heard everything, however many of its threads have waited.
+    assert!(shared(20, 20, 20).0 >= 400);
+}
+
+#[test]
+fn words_in_order_are_heard_one_by_one() {
+    let plan = plan(&[&["signal.m#0; barrier#0=2", "barrier#0=2; signal.m#0"], &["wait.m#0; wait.m#0"]]);
+    let pairs = Pairs::of(&plan);
+    let model = Model::of((&plan).into(), &pairs, sizes((&plan).into()).expect("few pieces")[0]);
+    let mut clocks = Clocks::new(Ring::plain(3));
+    let mut words = Words::of_channels(&model, &Disordered::default(), &mut clocks);
+    let counter = (0..).find(|id| model.counters[*id as usize].up == 2).expect("a counter");
+    let knows = |words: &mut Words| {
+        let mut heard = Vec::new();
+        words.receive(counter, (2, 0), false, |_, word| heard.push(word.knows));
+        heard
+    };
+    let first = clocks.of(0);
+    let second = clocks.learn(Clock::default(), 0, 1);
+    for (block, word) in [(0, first), (1, second)] {
+        let event = Event { by: (block, 0), turn: 0 };
+        words.send(counter, (block, 0), event, Word { knows: word, relaxed: false }, &clocks);
+    }
+    assert!(words.disordered.is_empty());
+    assert_eq!((knows(&mut words), knows(&mut words)), (vec![first], vec![second]));
+    // One that does not know the last one to be over.
+    words.send(counter, (0, 0), Event { by: (0, 0), turn: 5 }, Word { knows: first, relaxed: false }, &clocks);
+    assert_eq!(words.disordered, [counter].into());
+}
