@@ -26,9 +26,9 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// The kind of a number that `sim/memory.cc` passes.
+    /// The kinds that `sim/memory.cc` passes, by number: all but block syncs.
     #[cfg(simulator)]
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const BY_NUMBER: [Self; 8] = [
         Self::Load,
         Self::Store,
         Self::AcquireLoad,

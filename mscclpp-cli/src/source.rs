@@ -27,7 +27,7 @@ pub(crate) const DEFAULT_RANKS: u32 = 8;
 pub(crate) struct Source {
     /// The plan.
     pub(crate) plan: PlanTree,
-    /// Keys that nobody knows, and the like.
+    /// Warnings about the file, such as unknown keys.
     pub(crate) warnings: Vec<Diagnostic>,
     /// Whether it was read from a file.
     is_file: bool,

@@ -10,20 +10,20 @@ fn programs(entry: &Entry) -> Option<(&'static str, &'static str)> {
 }
 
 /// The program with its wrong lines replaced by the right ones.
-fn mended(wrong: &str, right: &str) -> String {
-    let mut mended = String::new();
+fn fixed(wrong: &str, right: &str) -> String {
+    let mut fixed = String::new();
     let mut marked = 0;
     for line in wrong.lines() {
         if line.ends_with("// wrong") {
-            mended += if marked == 0 { right } else { "" };
+            fixed += if marked == 0 { right } else { "" };
             marked += 1;
         } else {
-            mended += line;
-            mended.push('\n');
+            fixed += line;
+            fixed.push('\n');
         }
     }
     assert!(marked > 0, "no line is marked: {wrong}");
-    mended
+    fixed
 }
 
 /// The errors that the attribute reports for a program, or its warnings, which are notes of deprecated constants; empty if there are
@@ -46,7 +46,7 @@ fn wrong_programs_are_refused_and_right_ones_accepted() {
         let told = format!("[{} {}]", entry.number, entry.slug);
         let refused = expansion(wrong, warnings);
         assert!(refused.contains(&told), "{told} is not what is wrong: {}", said(&refused));
-        let accepted = expansion(&mended(wrong, right), warnings);
+        let accepted = expansion(&fixed(wrong, right), warnings);
         assert!(accepted.is_empty(), "{told} does not go away: {}", said(&accepted));
         shown += 1;
     }

@@ -41,7 +41,7 @@ extern "C" fn sim_yield(waiting: bool) {
     }
 }
 
-/// Records what the thread that runs does, if that was asked for.
+/// Records an access of the current thread, if accesses are recorded.
 fn record(kind: AccessKind, address: u64, bytes: u32, value: u64) {
     let grids = current();
     let Some(log) = grids.options.accesses else { return };
@@ -52,10 +52,10 @@ fn record(kind: AccessKind, address: u64, bytes: u32, value: u64) {
     log.push(Access { kernel, device, block, thread: number, kind, address, bytes, value });
 }
 
-/// `kind`: its place in [`AccessKind::ALL`].
+/// `kind`: its place in [`AccessKind::BY_NUMBER`].
 #[unsafe(no_mangle)]
 extern "C" fn sim_record(at: *const c_void, bytes: u32, kind: u32, value: u64) {
-    if let Some(&kind) = AccessKind::ALL.get(kind as usize) {
+    if let Some(&kind) = AccessKind::BY_NUMBER.get(kind as usize) {
         record(kind, at as u64, bytes, value);
     }
 }

@@ -38,13 +38,13 @@ pub(crate) struct CheckArgs {
     pub(crate) level: Level,
     #[command(flatten)]
     pub(crate) allow: AllowArgs,
-    /// Take warnings as findings, such as keys of a plan file that nobody knows
+    /// Treat warnings as findings, such as unknown keys of a plan file
     #[arg(long)]
     pub(crate) strict: bool,
     /// Also ask whether the plan fits a device: a100, h100, h200, b200, or mscclpp for the MSCCL++ executor
     #[arg(long, value_name = "DEVICE", value_parser = device)]
     pub(crate) device: Option<DeviceProfile>,
-    /// Also run the plan in so many of the worst orders that a device allows, with memory at its weakest: a second witness
+    /// Also run the plan under N adversarial schedules, with the weakest memory ordering that a device allows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) fuzz: Option<u32>,
     /// Also validate what executors run of the plan, for every placement of its ranks and buffers that applies

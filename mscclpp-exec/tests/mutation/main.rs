@@ -14,7 +14,7 @@
 //! | `MSCCLPP_LOOP_MUTANTS` | mutants of random plans with loops |
 //! | `MSCCLPP_BASES` | random plans with loops that are looked at as they are |
 //! | `MSCCLPP_FIRST` | number of the first one of these |
-//! | `MSCCLPP_FIRST_SHAPE` | leaves out so many of the kinds of these that `bases` lists |
+//! | `MSCCLPP_FIRST_SHAPE` | number of the first shape in `bases` that takes part |
 //! | `MSCCLPP_LIST` | if set, all survivors are listed |
 
 mod alike;

@@ -73,7 +73,7 @@ impl Mutant {
         Ok(())
     }
 
-    /// Looks for a number of iterations at which somebody waits for ever.
+    /// Looks for a number of iterations at which a thread block waits forever.
     fn brute(&self, every: bool) -> Result<(), String> {
         let brute = Brute::of(&self.plan);
         let most = MOST_TRIPS.max(3 * self.credits);
@@ -89,7 +89,7 @@ impl Mutant {
                 continue;
             }
             if brute.is_stuck(chunk) {
-                return Err(format!("{longest} iterations: somebody waits for ever"));
+                return Err(format!("{longest} iterations: a thread block waits forever"));
             }
             before = trips;
             if before.is_empty() {
