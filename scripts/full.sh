@@ -6,7 +6,7 @@
 #   loops      random plans with loops, changed once or twice: every number of iterations, and the adversary
 #   mutants    shipped and reference plans, changed in every way
 #   programs   random programs with loops against runs at every size, and unequal slices
-#   small      random small plans that the checks accept, attacked; docs/measured.md says what it reports at present
+#   small      random small plans that the checks accept, attacked in launches of changing sizes
 #   processes  a thousand launches of 4 MiB between processes on two hosts, and 200 rounds of faults
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    kernels/matrix.sh

@@ -1,7 +1,7 @@
 //! What happens between the launches of a rank, and at the end of all.
 
 use super::Failure;
-use super::machine::{Machine, RankState, Sized, Step, Thread, Touch, settled};
+use super::machine::{Machine, Sized, Step, Thread, Touch, settled};
 use super::memory::Write;
 use super::program::{Action, Role};
 use super::value::{rubbish, token};
@@ -36,8 +36,7 @@ impl Machine<'_> {
         // Begin.
         let launch = launch.max(1);
         let Sized { scale, program } = self.size(launch);
-        let is_late = |rank: &RankState| rank.ended + 1 < launch;
-        if self.meets && scale.chunk != self.size(launch - 1).scale.chunk && self.ranks.iter().any(is_late) {
+        if self.meets && scale.chunk != self.size(launch - 1).scale.chunk && self.is_under_way_before(launch) {
             return Step::Off;
         }
         let tables = &program.ranks[rank as usize];
@@ -70,11 +69,25 @@ impl Machine<'_> {
         Step::Off
     }
 
+    /// Returns whether a rank is in an earlier launch, or a port still carries something of one. Between launches of different
+    /// sizes executors wait for both.
+    fn is_under_way_before(&self, launch: u32) -> bool {
+        self.ranks.iter().any(|rank| rank.ended + 1 < launch)
+            || self.ports.iter().any(|port| port.carries_before(launch))
+    }
+
     /// A rank's launch has ended, for which its caller waits, and others may before a launch of another size.
     pub(super) fn ended(&mut self, rank: u32) {
-        let callers = if self.sizes.len() > 1 { 0..self.ranks.len() as u32 } else { rank..rank + 1 };
-        for caller in callers {
-            self.schedule.wake(self.program.first_caller + caller);
+        match self.sizes.len() {
+            1 => self.schedule.wake(self.program.first_caller + rank),
+            _ => self.wake_callers(),
+        }
+    }
+
+    /// Wakes all callers, which may wait for each other's launches before one of another size.
+    pub(super) fn wake_callers(&mut self) {
+        for rank in 0..self.ranks.len() as u32 {
+            self.schedule.wake(self.program.first_caller + rank);
         }
     }
 

@@ -102,6 +102,15 @@ pub(super) struct Port {
     pub(super) wire: VecDeque<Parcel>,
 }
 
+impl Port {
+    /// Returns whether something that it was given in an earlier launch has not arrived.
+    pub(super) fn carries_before(&self, launch: u32) -> bool {
+        // Requests and parcels are in the order of launches.
+        let first = self.wire.front().map(|parcel| &parcel.request).or(self.queue.front());
+        first.is_some_and(|request| request.launch < launch)
+    }
+}
+
 /// What a request sends.
 pub(super) struct Parcel {
     pub(super) request: Request,
@@ -121,6 +130,8 @@ pub(super) struct Request {
     pub(super) number: u32,
     pub(super) window: Option<(u64, u64)>,
     pub(super) launch: u32,
+    /// Up to when its rank sees all writes, by the launch barrier.
+    pub(super) since: u64,
     pub(super) clock: Clock,
 }
 
@@ -238,6 +249,11 @@ impl<'p> Machine<'p> {
             machine.schedule.wake(program.first_caller + rank);
         }
         machine
+    }
+
+    /// Returns up to when a rank in its launch sees the writes of all ranks: to the start of the launch, if that is a barrier.
+    pub(super) fn seen_at_start(&self, rank: &RankState) -> u64 {
+        if self.launch_barriers { rank.started } else { 0 }
     }
 
     /// What a launch runs.

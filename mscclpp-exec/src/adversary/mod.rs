@@ -24,8 +24,8 @@
 //!   so does a caller. [`Adversary::without_barriers`] takes that away: then the end of a kernel makes visible what that
 //!   kernel had written and seen, to its own rank and to whoever hears that the rank has begun again, and nothing else.
 //! * **Sizes.** Loops make few iterations, or a few more than credits are given outside of them. Launches in a row may have
-//!   different sizes, in memory that has room for the largest one; then all ranks meet in between, unless
-//!   [`Adversary::sizes_follow`] takes that away, too.
+//!   different sizes, in memory that has room for the largest one; then all ranks meet in between, and nothing that a port
+//!   was given is still under way, unless [`Adversary::sizes_follow`] takes that away, too.
 //! * **Switch channels** read and write every member's memory, element by element.
 //! * **Orders of execution** that starve somebody: a rank, a block, a thread, all ports, the callers.
 //!

@@ -14,12 +14,13 @@ impl Machine<'_> {
         let state = self.threads[actor as usize];
         let end = trigger.end as usize;
         if state.ticket.is_none() {
-            let launch = self.ranks[program.blocks[block as usize].rank as usize].launch;
+            let rank = &self.ranks[program.blocks[block as usize].rank as usize];
+            let (launch, since) = (rank.launch, self.seen_at_start(rank));
             let clock = self.word(actor);
             let port = &mut self.ports[end];
             port.pushed += 1;
             let (instr, window) = (state.instr, state.window);
-            port.queue.push_back(Request { block, instr, number: thread, window, launch, clock });
+            port.queue.push_back(Request { block, instr, number: thread, window, launch, since, clock });
             self.threads[actor as usize].ticket = Some(port.pushed);
             if let Some(port) = program.ends[end].port {
                 self.schedule.wake(port);
@@ -61,7 +62,7 @@ impl Machine<'_> {
         if let Some(transfer) = &trigger.transfer {
             let (start, len) = transfer.window(request.window);
             if done < len {
-                let touch = Touch { by: actor, launch: request.launch, since: 0, port: true };
+                let touch = Touch { by: actor, launch: request.launch, since: request.since, port: true };
                 let found = self.gather(touch, transfer, start + done);
                 if let Some(parcel) = self.ports[end as usize].wire.back_mut() {
                     parcel.values.push(found);
@@ -85,7 +86,8 @@ impl Machine<'_> {
         let Some(trigger) = trigger(sizes, &parcel.request) else { return Step::Off };
         self.actors[actor as usize].clock.join(&parcel.request.clock);
         if let (Some(transfer), Some(&value)) = (&trigger.transfer, parcel.values.get(parcel.arrived)) {
-            let touch = Touch { by: actor, launch: parcel.request.launch, since: 0, port: true };
+            let Request { launch, since, .. } = parcel.request;
+            let touch = Touch { by: actor, launch, since, port: true };
             let (start, _) = transfer.window(parcel.request.window);
             let cell = start + parcel.arrived as u64;
             parcel.arrived += 1;
@@ -96,6 +98,9 @@ impl Machine<'_> {
             return Step::Off;
         }
         self.ports[end as usize].wire.pop_front();
+        if sizes.len() > 1 {
+            self.wake_callers();
+        }
         if trigger.signal {
             self.signal(actor, end, false);
         }

@@ -71,8 +71,7 @@ impl Machine<'_> {
         let (start, len) = transfer.window(state.window);
         let (element, at, cells) = next_element(transfer, len, state.done, thread, code.threads)?;
         let rank = &self.ranks[code.rank as usize];
-        let since = if self.launch_barriers { rank.started } else { 0 };
-        let touch = Touch { by: actor, launch: rank.launch, since, port: false };
+        let touch = Touch { by: actor, launch: rank.launch, since: self.seen_at_start(rank), port: false };
         if let Err(cell) = self.element(touch, transfer, start + at, cells) {
             self.packets.entry(cell).or_default().push(actor);
             return Some(Step::Off);
