@@ -173,11 +173,17 @@ impl Bootstrap {
     }
 
     /// Ends the job for all ranks with `error`, and returns it.
-    pub(super) fn fail(&self, error: Error) -> Error {
+    pub(crate) fn fail(&self, error: Error) -> Error {
         // Where it cannot be said to the others, they notice that this rank is gone.
         let _ = self.link.post(Frame::Failed(error.clone()));
         self.link.inbox().deliver(Frame::Failed(error.clone()));
         self.link.inbox().failure().unwrap_or(error)
+    }
+
+    /// Lets this rank alone learn why the group is finished, as if it had noticed that first.
+    #[cfg(test)]
+    pub(crate) fn notice(&self, error: Error) {
+        self.link.inbox().deliver(Frame::Failed(error));
     }
 
     fn no_such(&self, rank: u32) -> Error {

@@ -345,6 +345,18 @@ impl From<JitError> for Error {
 }
 
 impl Error {
+    /// Why the group is finished, if that is the cause.
+    pub(crate) fn group(&self) -> Option<&crate::bootstrap::Error> {
+        match self {
+            Self::Group(error) => Some(error),
+            Self::Interrupted(interrupted) => match &interrupted.cause {
+                Cause::Group(error) => Some(error),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// The rule that is broken.
     pub const fn code(&self) -> Code {
         match self {

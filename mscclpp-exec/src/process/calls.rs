@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::thread::futex;
 
+use crate::bootstrap;
 use crate::shm::Cells;
 
 /// Calls whose lines are kept.
@@ -18,13 +19,15 @@ pub(super) const RING: u64 = 8;
 /// Calls that a rank may be ahead of a peer.
 pub(super) const AHEAD: u64 = RING / 2;
 
-/// Lines of a rank: the ring, then one line each for what is below, then a text.
-const LINES: usize = RING as usize + 3 + TEXT_LINES;
+/// Lines of a rank: the ring, then one line each for what is below, then what it calls and why it gave up.
+const LINES: usize = CAUSE + CAUSE_LINES;
 const DONE: usize = RING as usize;
 const BELL: usize = DONE + 1;
 const STATE: usize = DONE + 2;
 const TEXT: usize = DONE + 3;
 const TEXT_LINES: usize = 4;
+const CAUSE: usize = TEXT + TEXT_LINES;
+const CAUSE_LINES: usize = 32;
 
 /// Words of the line `STATE`.
 const SLEEPS: usize = 0;
@@ -94,8 +97,18 @@ impl Calls {
         self.line(place, DONE)[0].load(Acquire) >= number
     }
 
-    /// Says that the own rank cannot go on, in which call it saw that, and wakes everybody.
-    pub(super) fn give_up(&self, number: u64) {
+    /// Says that the own rank cannot go on, in which call it saw that, and why the group is finished if that is why; wakes
+    /// everybody. What is said first holds.
+    pub(super) fn give_up(&self, number: u64, cause: Option<&bootstrap::Error>) {
+        if self.has_given_up(self.me) {
+            return;
+        }
+        // A cause that is too long is not said: peers know then that this rank gave up, and no more.
+        if let Some(cause) = cause.and_then(|cause| postcard::to_allocvec(cause).ok())
+            && cause.len() < 64 * CAUSE_LINES - 2
+        {
+            self.write(CAUSE, CAUSE_LINES, &[&(cause.len() as u16).to_le_bytes(), cause.as_slice()].concat());
+        }
         self.line(self.me, STATE)[GAVE_UP].store(number.max(1), Release);
         self.wake(true);
     }
@@ -103,6 +116,17 @@ impl Calls {
     /// The place of a peer that has given up.
     pub(super) fn find_given_up(&self) -> Option<usize> {
         (0..self.ranks).find(|&place| place != self.me && self.has_given_up(place))
+    }
+
+    /// Why the group is finished, in the words of a peer that gave up because of it.
+    pub(super) fn find_cause(&self) -> Option<bootstrap::Error> {
+        let peers = (0..self.ranks).filter(|&place| place != self.me && self.has_given_up(place));
+        peers.into_iter().find_map(|place| {
+            let bytes = self.read(place, CAUSE, CAUSE_LINES);
+            let (len, bytes) = bytes.split_first_chunk()?;
+            // Nothing that could be decoded is as long as nothing.
+            postcard::from_bytes(bytes.get(..usize::from(u16::from_le_bytes(*len)))?).ok()
+        })
     }
 
     /// Whether the rank at a place has given up.
@@ -122,22 +146,32 @@ impl Calls {
 
     /// What the own rank calls, for peers that find it differs.
     pub(super) fn write_text(&self, text: &str) {
-        let mut bytes = [0; 64 * TEXT_LINES];
-        let len = text.len().min(bytes.len());
-        bytes[..len].copy_from_slice(&text.as_bytes()[..len]);
-        for (line, bytes) in bytes.chunks_exact(64).enumerate() {
-            for (word, bytes) in self.line(self.me, TEXT + line).iter().zip(bytemuck::cast_slice::<u8, u64>(bytes)) {
-                word.store(*bytes, Relaxed);
-            }
-        }
+        self.write(TEXT, TEXT_LINES, text.as_bytes());
     }
 
     /// The text of the rank at a place.
     pub(super) fn text(&self, place: usize) -> String {
-        let lines = (0..TEXT_LINES).flat_map(|line| self.line(place, TEXT + line));
-        let bytes: Vec<u8> = lines.flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect();
+        let bytes = self.read(place, TEXT, TEXT_LINES);
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+
+    /// Writes bytes into some of the own lines, as many as fit, and zeros after them.
+    fn write(&self, first: usize, lines: usize, bytes: &[u8]) {
+        let mut words = bytes.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_ne_bytes(word)
+        });
+        for word in (first..first + lines).flat_map(|line| self.line(self.me, line)) {
+            word.store(words.next().unwrap_or(0), Relaxed);
+        }
+    }
+
+    /// The bytes in some lines of the rank at a place.
+    fn read(&self, place: usize, first: usize, lines: usize) -> Vec<u8> {
+        let words = (first..first + lines).flat_map(|line| self.line(place, line));
+        words.flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect()
     }
 
     /// Wakes peers that sleep, after something that they may wait for; all of them if `even_awake`.

@@ -99,7 +99,8 @@ impl Session {
         if self.bootstrap.num_nodes() <= 1 {
             return Ok(());
         }
-        let all = self.bootstrap.all_gather(text.as_bytes())?;
+        let all = self.bootstrap.all_gather(text.as_bytes()).map_err(Error::from);
+        let all = all.inspect_err(|error| self.give_up(error))?;
         match all.iter().position(|other| other != text.as_bytes()) {
             None => Ok(()),
             Some(peer) => {

@@ -30,10 +30,7 @@ impl Session {
     pub(in super::super) fn barrier(&mut self) -> Result<(), Error> {
         let id = self.id_of("barrier");
         self.meet(id)?;
-        if self.bootstrap.num_nodes() > 1 {
-            self.bootstrap.barrier()?;
-        }
-        Ok(())
+        self.settle_nodes()
     }
 
     /// A call that all ranks of the node make, in which each tells all others something. Returns by place what each sent; the

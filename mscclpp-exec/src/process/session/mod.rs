@@ -78,22 +78,25 @@ impl Session {
     #[cold]
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.broken.get_or_insert_with(|| error.to_string());
-        self.calls.give_up(self.number);
+        self.calls.give_up(self.number, error.group());
     }
 
     /// Waits for the ranks of other nodes.
-    pub(super) fn settle_nodes(&self) -> Result<(), Error> {
+    pub(super) fn settle_nodes(&mut self) -> Result<(), Error> {
         match self.bootstrap.num_nodes() {
             1 => Ok(()),
-            _ => Ok(self.bootstrap.barrier()?),
+            _ => self.bootstrap.barrier().map_err(Error::from).inspect_err(|error| self.give_up(error)),
         }
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.broken.is_none() {
-            self.calls.leave(self.number);
+        match self.bootstrap.check_alive() {
+            // Peers that have yet to hear of it would name this rank, whose connections close.
+            Err(error) => self.calls.give_up(self.number, Some(&error)),
+            Ok(()) if self.broken.is_none() => self.calls.leave(self.number),
+            Ok(()) => {}
         }
         // Peers see the connections close; nothing is waited for.
     }

@@ -89,6 +89,10 @@ impl Session {
             return Some(cause);
         }
         let place = self.calls.find_given_up()?;
+        // What the group ends for is the same on all ranks, whoever notices it first.
+        if let Some(error) = self.calls.find_cause() {
+            return Some(Cause::Group(Box::new(self.bootstrap.fail(error))));
+        }
         // A peer may give up because of what is about to be seen here too: who died or stopped is to be named, not who
         // heard of it first.
         let mut patience = Patience::new(HEARSAY);
@@ -110,5 +114,54 @@ impl Session {
             return Some(Cause::Gone { peer: self.locals[place] });
         }
         self.bootstrap.check_alive().err().map(|error| Cause::Group(Box::new(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+    use std::thread;
+
+    use super::*;
+    use crate::bootstrap::{self, Bootstrap};
+    use crate::process::Transport;
+
+    /// What rank 0 is told in a call if rank 1 alone has noticed that the group is finished, and then does something.
+    fn told(then: impl Fn(Transport) + Sync) -> (bootstrap::Error, Error) {
+        let group: [Bootstrap; 2] = Bootstrap::local(2).unwrap().try_into().unwrap();
+        let [zero, one] = group.map(Arc::new);
+        let cause =
+            bootstrap::Error::Silent { who: Box::new(one.member(0).unwrap().clone()), silent: Duration::from_secs(5) };
+        let (met, then) = (Barrier::new(2), &then);
+        let error = thread::scope(|scope| {
+            scope.spawn(|| {
+                let transport = Transport::new(Arc::clone(&one)).unwrap();
+                one.notice(cause.clone());
+                then(transport);
+                met.wait();
+            });
+            let transport = Transport::new(Arc::clone(&zero)).unwrap();
+            met.wait();
+            // A call that rank 1 has begun may still end well.
+            transport.barrier().and_then(|()| transport.barrier()).unwrap_err()
+        });
+        assert_eq!(zero.check_alive(), Err(cause.clone()), "later calls say the same");
+        (cause, error)
+    }
+
+    #[test]
+    fn a_rank_that_leaves_a_finished_group_says_why() {
+        let (cause, error) = told(drop);
+        assert!(matches!(&error, Error::Group(found) if **found == cause), "{error}");
+    }
+
+    #[test]
+    fn a_rank_whose_call_fails_because_the_group_is_finished_says_why() {
+        let (cause, error) = told(|transport| {
+            transport.barrier().unwrap_err();
+            // Its connections stay open.
+            std::mem::forget(transport);
+        });
+        assert!(matches!(&error, Error::Group(found) if **found == cause), "{error}");
     }
 }
