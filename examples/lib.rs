@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mscclpp::exec::bootstrap::Error::NotInEnvironment;
+use mscclpp::bootstrap::Error::NotInEnvironment;
 use mscclpp::exec::group;
 use mscclpp::exec::verify::Verifier;
 use mscclpp::prelude::*;

@@ -3,7 +3,7 @@
 //! `cargo run --release --example native_allreduce`. Without a device, or without NVRTC to compile the kernel, it says why and
 //! lets the registry choose a plan for the CPU.
 
-use mscclpp::exec::algorithms::Placement;
+use mscclpp::algorithms::BufferMode;
 use mscclpp::exec::cuda::jit::{Function, Source};
 use mscclpp::exec::cuda::native::{NativeAlgorithm, NativeError};
 use mscclpp::exec::cuda::{Device, DeviceBuffer, DeviceSlice, Stream, World as CudaWorld};
@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         limits.dtypes = Some(vec![DataType::F32]);
         limits.ops = Some(vec![ReduceOp::Sum]);
         limits.ranks = 1..=16;
-        limits.placement = Placement::OutOfPlace;
+        limits.placement = BufferMode::OutOfPlace;
     }))?;
     let inputs: Vec<Vec<f32>> =
         (0..RANKS).map(|rank| (0..COUNT).map(|i| (rank as usize + i % 7) as f32).collect()).collect();

@@ -3,10 +3,10 @@
 # executors. Figures go into docs/measured.md. Needs nothing but Rust; hours on two cores if all parts run.
 #
 # Usage: MSCCLPP_CONFORMANCE=FOLDER scripts/full.sh [PART ...]     all parts by default; the folder has the reference plans
-#   loops      random plans with loops, changed once or twice: every number of iterations, and the adversary
+#   loops      random plans with loops, changed once or twice: every number of iterations, and the fuzzer
 #   mutants    shipped and reference plans, changed in every way
 #   programs   random programs with loops against runs at every size, and unequal slices
-#   small      random small plans that the checks accept, attacked in launches of changing sizes
+#   small      random small plans that the checks accept, fuzzed in launches of changing sizes
 #   processes  a thousand launches of 4 MiB between processes on two hosts, and 200 rounds of faults
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    kernels/matrix.sh
@@ -21,18 +21,18 @@ part() {
     printf '\n== %s\n' "$1"
     case "$1" in
     loops)
-        MSCCLPP_LOOP_MUTANTS=130000 tests mscclpp-exec --test mutation -- loop_mutants
+        MSCCLPP_LOOP_MUTANTS=130000 tests mscclpp-fuzz --test mutation -- loop_mutants
         ;;
     mutants)
         MSCCLPP_MUTANTS=all MSCCLPP_OPERATIONS=130 MSCCLPP_SEEDS=16 MSCCLPP_LIST=1 MSCCLPP_LOOP_MUTANTS=0 \
-            tests mscclpp-exec --test mutation --
+            tests mscclpp-fuzz --test mutation --
         ;;
     programs)
         MSCCLPP_LOOP_PROGRAMS=30000 tests mscclpp-core --lib -- check::loops check::race::every
         MSCCLPP_SLICES=1500 tests mscclpp-core --lib -- check::slices
         ;;
     small)
-        MSCCLPP_SCRIPTS=60000 tests mscclpp-exec --test adversary -- small
+        MSCCLPP_SCRIPTS=60000 tests mscclpp-fuzz --test fuzz -- small
         ;;
     processes)
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test process -- ports::

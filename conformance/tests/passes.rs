@@ -1,6 +1,6 @@
 //! What executors run of the reference system's plans is what the checker accepts.
 
-#[path = "../../mscclpp-exec/tests/corpus/mod.rs"]
+#[path = "../../mscclpp-fuzz/tests/corpus/mod.rs"]
 mod corpus;
 
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -112,7 +112,7 @@ pub(crate) enum Error {
     },
     /// Ranks that did not come together, or not to the end.
     #[error("{}{}", .0, .0.help().map(|help| format!("\n         help: {help}")).unwrap_or_default())]
-    Group(#[from] mscclpp_exec::bootstrap::Error),
+    Group(#[from] mscclpp_bootstrap::Error),
     /// Data of another rank that arrived wrong.
     #[error("{what} brought other bytes from rank {rank} than it sent")]
     Garbled {

@@ -4,12 +4,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Op, PlanTree, Ref, json};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
-use mscclpp_exec::algorithms::{self, BuildError, Placement, Shipped};
 
 use crate::args::{BuildArgs, SourceArgs};
 use crate::error::{Error, Result, similar};
@@ -79,13 +80,13 @@ pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
     let path = Path::new(name);
     let is_path = name == "-" || name.contains(['/', '\\']) || name.ends_with(".json") || path.exists();
     if !is_path {
-        let known = algorithms::all().iter().map(Shipped::name);
+        let known = algorithms::all().iter().map(BuiltinAlgorithm::name);
         return Err(Error::UnknownName { name: name.to_owned(), suggestions: similar(name, known) });
     }
     file(path)
 }
 
-fn named(algorithm: &Shipped, build: &BuildArgs) -> Result<PlanTree> {
+fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
     let name = algorithm.name();
     let ranks = build.ranks.unwrap_or(DEFAULT_RANKS);
     // With no node size that works, the algorithm itself says what it needs.
@@ -95,7 +96,7 @@ fn named(algorithm: &Shipped, build: &BuildArgs) -> Result<PlanTree> {
     if let Some(instances) = build.instances {
         spec.instances = instances;
     }
-    if build.in_place || algorithm.placement() == Placement::InPlace {
+    if build.in_place || algorithm.placement() == BufferMode::InPlace {
         spec.collective.in_place = true;
     }
     spec.collective.root = build.root.unwrap_or(0);

@@ -4,12 +4,13 @@
 #![allow(missing_docs, reason = "a benchmark has no readers of documentation")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::BuiltinAlgorithm;
 use mscclpp_core::check::check;
 use mscclpp_core::plan::{OpKind, Plan, PlanTree, json};
-use mscclpp_exec::algorithms::{self, Shipped};
 
 /// Builds the plan of an algorithm as it is best built for so many ranks; `None` if it does not run on so many.
-fn build(algorithm: &Shipped, ranks: u32, ranks_per_node: u32) -> Option<PlanTree> {
+fn build(algorithm: &BuiltinAlgorithm, ranks: u32, ranks_per_node: u32) -> Option<PlanTree> {
     let arguments = algorithm.arguments([]).expect("defaults");
     algorithm.compile(algorithm.spec(ranks, ranks_per_node), &arguments).ok()
 }

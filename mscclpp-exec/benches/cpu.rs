@@ -12,11 +12,12 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cpu::{Options, World};
 use mscclpp_exec::verify::Verifier;
-use mscclpp_exec::{DataType, Message, algorithms};
+use mscclpp_exec::{DataType, Message};
 
 const RANKS: u32 = 8;
 

@@ -5,7 +5,7 @@
 #![allow(missing_docs, reason = "a benchmark has no readers of documentation")]
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use mscclpp_exec::algorithms;
+use mscclpp_algorithms as algorithms;
 use quote::ToTokens;
 
 /// The attribute's arguments and the function below it, of the file that holds an algorithm.

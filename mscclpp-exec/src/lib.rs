@@ -1,10 +1,11 @@
-//! Executors, memory and default algorithms: what runs the plans of [`mscclpp_core`].
+//! Executors, memory, selection and collective calls: runs the plans of [`mscclpp_core`].
 //!
 //! Ranks of one process run a plan like this:
 //!
 //! ```
 //! use mscclpp_core::plan::Plan;
-//! use mscclpp_exec::{algorithms, cpu::World};
+//! use mscclpp_algorithms as algorithms;
+//! use mscclpp_exec::cpu::World;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let pairs = algorithms::find("allreduce_all_pairs").expect("it is in the library");
@@ -21,21 +22,17 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`group`] | collective calls on slices |
-//! | [`comm`], [`bootstrap`] | how the processes of a job become ranks |
+//! | [`comm`] | how the processes of a job become ranks, over [`mscclpp_bootstrap`] |
 //! | [`select`], [`tune`] | which algorithm serves a call, and what is fastest |
-//! | [`algorithms`] | the algorithms of the library |
 //! | [`cpu`] | all ranks of a plan in one process |
 //! | [`process`] | a process for each rank |
 //! | [`cuda`] | CUDA devices |
 //! | [`message`], [`dtype`], [`numeric`] | what is sent: sizes, element types, how they are combined |
-//! | [`verify`], [`adversary`] | whether results are right, and whether they stay so in the worst orders |
+//! | [`verify`] | whether results are right |
 //! | [`dump`] | what ranks leave behind when a call fails |
 //! | [`mod@file`], [`error`] | files that are replaced as a whole; what can go wrong |
 #![deny(unsafe_code)]
 
-pub mod adversary;
-pub mod algorithms;
-pub mod bootstrap;
 pub mod comm;
 pub mod cpu;
 #[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]
@@ -52,7 +49,6 @@ mod memory;
 pub mod message;
 pub mod numeric;
 pub mod passes;
-mod patience;
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;
 pub mod select;

@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::check::proof_effort;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Op, OpKind, Place, PlanTree};
 use mscclpp_core::vocab::ChannelKind;
-use mscclpp_exec::algorithms::{self, BuildError, Placement, Shipped};
 
 /// Ranks and ranks per node: small, prime, large; one, two and several nodes.
 const MACHINES: [(u32, u32); 16] = [
@@ -30,15 +31,15 @@ const MACHINES: [(u32, u32); 16] = [
 ];
 
 /// Whether to build in place: all ways that the algorithm supports.
-fn placements(algorithm: &Shipped) -> &'static [bool] {
+fn placements(algorithm: &BuiltinAlgorithm) -> &'static [bool] {
     match algorithm.placement() {
-        Placement::InPlace => &[true],
-        Placement::OutOfPlace => &[false],
-        Placement::Either => &[true, false],
+        BufferMode::InPlace => &[true],
+        BufferMode::OutOfPlace => &[false],
+        BufferMode::Any => &[true, false],
     }
 }
 
-fn build(algorithm: &Shipped, (ranks, ranks_per_node): (u32, u32), in_place: bool) -> PlanTree {
+fn build(algorithm: &BuiltinAlgorithm, (ranks, ranks_per_node): (u32, u32), in_place: bool) -> PlanTree {
     let mut spec = algorithm.spec(ranks, ranks_per_node);
     spec.instances = 1;
     spec.collective.in_place = in_place;

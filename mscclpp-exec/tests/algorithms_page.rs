@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use mscclpp_exec::algorithms::{self, Placement, Shipped};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 
 /// The table of algorithms, grouped by collective.
 fn page() -> String {
@@ -13,7 +14,7 @@ fn page() -> String {
 <!-- Generated from the registry by `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test algorithms_page`. -->
 
 What the library comes with. `mscclpp run NAME --ranks N` runs one and checks the result. Each is a function in a file of
-its own in `mscclpp-exec/src/algorithms/`, and its first line says what it costs.
+its own in `mscclpp-algorithms/src/`, and its first line says what it costs.
 
 P is the number of ranks, N the number of nodes, G the number of ranks per node; the message is the larger of a rank's
 input and output. All run on 2 ranks or more. Those that need multicast hardware run without it as well, with the same results: then
@@ -33,16 +34,16 @@ they read and write the ranks' memories one by one, which costs more, and no cal
     page
 }
 
-fn parameters(algorithm: &Shipped) -> String {
+fn parameters(algorithm: &BuiltinAlgorithm) -> String {
     let names: Vec<_> = algorithm.parameters().iter().map(|param| format!("`{}`", param.name)).collect();
     if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
 }
 
-fn placement(algorithm: &Shipped) -> &'static str {
+fn placement(algorithm: &BuiltinAlgorithm) -> &'static str {
     match algorithm.placement() {
-        Placement::InPlace => "only",
-        Placement::OutOfPlace => "no",
-        Placement::Either => "yes",
+        BufferMode::InPlace => "only",
+        BufferMode::OutOfPlace => "no",
+        BufferMode::Any => "yes",
     }
 }
 

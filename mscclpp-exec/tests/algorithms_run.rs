@@ -1,9 +1,10 @@
 //! The algorithms of the library run on the CPU and compute what their collective says, on random orders of execution.
 
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Plan, PlanTree};
-use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::{DataType, Message};
 
@@ -14,15 +15,15 @@ const MACHINES: [(u32, u32); 14] =
 /// Elements per part of the message: none, one, fewer than in a vector, odd, and some more.
 const SIZES: [u64; 5] = [0, 1, 3, 101, 1500];
 
-fn placements(algorithm: &Shipped) -> &'static [bool] {
+fn placements(algorithm: &BuiltinAlgorithm) -> &'static [bool] {
     match algorithm.placement() {
-        Placement::InPlace => &[true],
-        Placement::OutOfPlace => &[false],
-        Placement::Either => &[true, false],
+        BufferMode::InPlace => &[true],
+        BufferMode::OutOfPlace => &[false],
+        BufferMode::Any => &[true, false],
     }
 }
 
-fn build(algorithm: &Shipped, (ranks, ranks_per_node): (u32, u32), in_place: bool, root: u32) -> PlanTree {
+fn build(algorithm: &BuiltinAlgorithm, (ranks, ranks_per_node): (u32, u32), in_place: bool, root: u32) -> PlanTree {
     let mut spec = algorithm.spec(ranks, ranks_per_node);
     spec.instances = spec.instances.min(2);
     spec.collective.in_place = in_place;

@@ -4,10 +4,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::Plan;
+use mscclpp_exec::Message;
 use mscclpp_exec::cpu::{Options, World};
-use mscclpp_exec::{Message, algorithms};
 
 struct Counting;
 

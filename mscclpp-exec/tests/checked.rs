@@ -1,11 +1,11 @@
 //! What the checks say about results against results: plans with a fault in what they move and reduce, judged and run.
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::check;
 use mscclpp_core::diag::Code;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Op, Place, Plan, PlanTree};
 use mscclpp_core::vocab::BufferKind;
-use mscclpp_exec::algorithms;
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::verify::Verifier;
 use mscclpp_exec::{DataType, Message};

@@ -1,6 +1,7 @@
 //! Every algorithm records the same program natively and evaluated from its source text.
 
-use mscclpp_exec::algorithms::{self, Placement};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::BufferMode;
 
 #[test]
 fn evaluated_traces_equal_native_ones() {
@@ -12,7 +13,7 @@ fn evaluated_traces_equal_native_ones() {
                     continue;
                 }
                 for in_place in [false, true] {
-                    if algorithm.placement() == if in_place { Placement::OutOfPlace } else { Placement::InPlace } {
+                    if algorithm.placement() == if in_place { BufferMode::OutOfPlace } else { BufferMode::InPlace } {
                         continue;
                     }
                     let mut spec = algorithm.spec(ranks, per_node);

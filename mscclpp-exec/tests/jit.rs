@@ -5,11 +5,12 @@ use std::fs;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::jit::{Cache, Compiler, Image, JitError, Nvrtc, Source, compile};
 use mscclpp_exec::cuda::{NotSpecialised, specialised_source};
-use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms};
+use mscclpp_exec::{Accumulate, DataType, Error, Message};
 
 /// Compute capabilities of data centres' devices: A100, H100 and H200, B200.
 const DEVICES: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];

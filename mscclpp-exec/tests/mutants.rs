@@ -1,9 +1,9 @@
 //! Whatever a plan says, running it ends: right, wrong or with an error, but never in a panic, a hang or a fault of the executor.
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Op, OpKind, Place, Plan, PlanTree, Slice};
 use mscclpp_core::vocab::{BufferKind, ChannelKind, ReduceOp};
-use mscclpp_exec::algorithms;
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::{DataType, Error, Message};
 use proptest::prelude::*;

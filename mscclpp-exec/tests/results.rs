@@ -1,5 +1,7 @@
 //! All types, reductions, accumulators, packet kinds, sizes, numbers of workers and schedules against the oracle.
 
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::compile::tree;
@@ -8,20 +10,19 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::vocab::{ReduceOp, Sync};
-use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Accumulate, DataType, Message, Packet};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-fn build(algorithm: &Shipped, ranks: u32, in_place: bool) -> Option<Plan> {
+fn build(algorithm: &BuiltinAlgorithm, ranks: u32, in_place: bool) -> Option<Plan> {
     let mut spec = algorithm.spec(ranks, algorithm.ranks_per_node(ranks)?);
     spec.instances = spec.instances.min(2);
     spec.collective.in_place = match algorithm.placement() {
-        Placement::InPlace => true,
-        Placement::OutOfPlace => false,
-        Placement::Either => in_place,
+        BufferMode::InPlace => true,
+        BufferMode::OutOfPlace => false,
+        BufferMode::Any => in_place,
     };
     let trace = algorithm.record(spec, &algorithm.arguments([]).expect("defaults")).ok()?;
     Some(Plan::new(&lower(&trace).expect("it can be lowered")))

@@ -1,9 +1,9 @@
 //! Selection: who decides, what is refused, and what is said about it.
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{Plan, json};
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::algorithms;
 use mscclpp_exec::select::{
     Algorithm, Backend, Choice, Config, LoadError, Outcome, PlanError, Refusal, Registry, RegistryError, Request,
     SelectError, Why,
@@ -151,7 +151,7 @@ fn plans_of_files_are_checked_and_serve_what_they_are_for() {
         other => panic!("{other:?}"),
     };
     assert_eq!(refused(all_reduce(4, 36)), Refusal::Ranks { expected: "3 ranks".into(), found: 4 });
-    assert_eq!(refused(Request { in_place: true, ..request }), Refusal::Placement { in_place: false });
+    assert_eq!(refused(Request { in_place: true, ..request }), Refusal::BufferMode { in_place: false });
     assert_eq!(refused(Request { root: 1, ..request }), Refusal::Root { found: 1 });
     assert!(matches!(refused(Request { ranks_per_node: 1, ..request }), Refusal::Nodes { .. }));
     let gather = Request::new(CollectiveKind::AllGather, 3, DataType::F32, 36);

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use mscclpp_algorithms::OrderScope;
 use mscclpp_core::check::reduction_order;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::DataType;
 use mscclpp_exec::cpu::World;
-use mscclpp_exec::select::{CALLS, Combined, Config, Decision, Registry, Request};
+use mscclpp_exec::select::{CALLS, Config, Decision, Registry, Request};
 use mscclpp_exec::verify::Verifier;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -94,7 +95,7 @@ fn build_all(ranks: u32) {
             let own_order = decision.algorithm.constraints().own_order;
             let order = reduction_order(&plan.tree()).expect("it reduces");
             assert!(own_order.is_some() || order.is_same_on_all_ranks(), "{name} for {request}: {order:?}");
-            if own_order == Some(Combined::FirstTwo) {
+            if own_order == Some(OrderScope::FirstTwo) {
                 assert!(order.differing.is_empty() || order.differing == [1], "{name} for {request}: {order:?}");
                 assert!(order.orders <= 2, "{name} for {request}: {order:?}");
             }

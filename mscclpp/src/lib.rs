@@ -34,9 +34,13 @@
 //! | crate | what it has |
 //! |---|---|
 //! | [`core`] | authoring API, plans, checks, formats |
-//! | [`exec`] | executors, data types, the shipped algorithms |
+//! | [`exec`] | executors, data types, collective calls |
+//! | [`algorithms`] | built-in algorithms and their plans |
+//! | [`bootstrap`] | how the processes of a job find each other |
 #![forbid(unsafe_code)]
 
+pub use mscclpp_algorithms as algorithms;
+pub use mscclpp_bootstrap as bootstrap;
 pub use mscclpp_core as core;
 pub use mscclpp_exec as exec;
 pub use mscclpp_macros::{collective, collectives};

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use mscclpp::exec::cpu::Run;
-use mscclpp::exec::{algorithms, bootstrap, comm, cpu, cuda, select, tune};
+use mscclpp::exec::{comm, cpu, cuda, select, tune};
 use mscclpp::prelude::*;
+use mscclpp::{algorithms, bootstrap};
 use mscclpp_core::compile::compile;
 use mscclpp_core::dsl::registry;
 use mscclpp_core::lang::{self, ChannelType::Sm};
@@ -60,8 +61,8 @@ fn names() -> BTreeSet<&'static str> {
         "Run::launch" => |run: &mut Run| run.launch(&[[0_i32]], &mut [[0_i32]]);
         "algorithms::all" => algorithms::all;
         "algorithms::find" => algorithms::find;
-        "algorithms::Shipped::kind" => algorithms::Shipped::kind;
-        "algorithms::Shipped::name" => algorithms::Shipped::name;
+        "algorithms::BuiltinAlgorithm::kind" => algorithms::BuiltinAlgorithm::kind;
+        "algorithms::BuiltinAlgorithm::name" => algorithms::BuiltinAlgorithm::name;
         "Group::all_reduce" => Group::all_reduce::<f32>;
         "Group::alloc" => Group::alloc::<f32>;
         "Group::registry_mut" => Group::registry_mut;

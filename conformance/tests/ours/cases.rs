@@ -1,10 +1,10 @@
 //! What each script of the reference is in our terms: a specification and a function.
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind::{self, AllGather, AllReduce, AllToAll, ReduceScatter, SendRecv, Test};
 use mscclpp_core::dsl::Program;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::vocab::Protocol;
-use mscclpp_exec::algorithms;
 use serde_json::{Map, Number, Value};
 
 use crate::index::Entry;

@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::fmt;
 use std::time::Instant;
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::World;
-use mscclpp_exec::{DataType, Message, algorithms};
+use mscclpp_exec::{DataType, Message};
 
 use crate::bench::Bench;
 use crate::measure::{Outcome, median, microseconds};

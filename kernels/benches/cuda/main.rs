@@ -21,8 +21,8 @@ mod hand_written;
 mod measure;
 mod rows;
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::algorithms;
 use mscclpp_exec::cuda::{Device, World};
 use mscclpp_exec::{DataType, Error, Message};
 

@@ -69,7 +69,7 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
         [("allreduce_all_pairs", 3, 3), ("allgather_ring", 3, 3), ("allreduce_hierarchical_packets", 4, 2)];
     let (device, log) = device(1, Some(bug))?;
     for (name, ranks, node) in PLANS {
-        let algorithm = mscclpp_exec::algorithms::find(name).ok_or("no such algorithm")?;
+        let algorithm = mscclpp_algorithms::find(name).ok_or("no such algorithm")?;
         let plan = algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?;
         if RIGHT_RESULTS.contains(&bug) {
             let message = Message::new(DataType::F32, u64::from(ranks) * 512).any_size();

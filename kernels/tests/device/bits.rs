@@ -1,13 +1,14 @@
 //! One launch on device and CPU, compared.
 
 use libtest_mimic::Failed;
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::json::{self, ReadOptions};
 use mscclpp_core::plan::{LoopBody, Op, OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Graph, Prepare, Stream, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
-use mscclpp_exec::{Accumulate, DataType, Error, Message, algorithms, cpu, cuda};
+use mscclpp_exec::{Accumulate, DataType, Error, Message, cpu, cuda};
 
 use super::{Rig, Test, at};
 

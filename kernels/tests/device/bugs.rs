@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, Prepare, World};
-use mscclpp_exec::{DataType, Message, algorithms};
+use mscclpp_exec::{DataType, Message};
 use mscclpp_kernels::{Options, bugs, simulator, specialised_bugs};
 
 use super::CACHE;

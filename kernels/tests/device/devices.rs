@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, World};
 use mscclpp_exec::{DataType, Error, Message};
@@ -80,7 +81,7 @@ fn specialised_kernels(seed: u64) -> Result<(), Failed> {
 }
 
 /// Every rank on a device of its own, and two on each.
-fn every_map(seed: u64, algorithm: &Shipped) -> Result<(), Failed> {
+fn every_map(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     let maps: [(&[usize], u32); 5] = [(&[0, 1], 2), (&[0, 1, 2], 3), (&[0, 1, 0], 3), (&[0, 0, 1, 1], 2), (&[1, 0], 1)];
     for (map, per_node) in maps {
         let ranks = map.len() as u32;
@@ -88,7 +89,7 @@ fn every_map(seed: u64, algorithm: &Shipped) -> Result<(), Failed> {
             continue;
         }
         let mut spec = algorithm.spec(ranks, per_node);
-        spec.collective.in_place = algorithm.placement() == Placement::InPlace;
+        spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
         let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
         let world = world(seed, map)?;
         for count in [16, 53] {

@@ -7,11 +7,12 @@ use std::time::Duration;
 use cudarc::driver::CudaContext;
 use cudarc::driver::result::ctx::get_current as current;
 use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, DriverError, Unavailable, World};
-use mscclpp_exec::{DataType, Error, Message, algorithms};
+use mscclpp_exec::{DataType, Error, Message};
 use mscclpp_kernels::{Options, machine, simulator};
 
 use super::bits::{Pair, shipped};

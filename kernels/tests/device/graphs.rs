@@ -1,10 +1,11 @@
 //! Graphs that replay launches, between eager ones.
 
 use libtest_mimic::Failed;
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::{DeviceBuffer, World, time};
-use mscclpp_exec::{DataType, Error, Message, algorithms};
+use mscclpp_exec::{DataType, Error, Message};
 
 use super::bits::{Pair, shipped};
 use super::{Rig, Test, at};

@@ -5,8 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::plan::{OpKind, Plan};
-use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cuda::{self, Buffers, Prepare, Run, World};
 use mscclpp_exec::error::{Blocked, Cause, LateData, WaitsFor};
 use mscclpp_exec::{DataType, Error, Message};
@@ -114,9 +115,9 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
 }
 
 /// The plan of an algorithm on ranks of which some share a node.
-fn plan_of(algorithm: &Shipped, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
+fn plan_of(algorithm: &BuiltinAlgorithm, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
     let mut spec = algorithm.spec(ranks, per_node);
-    spec.collective.in_place = algorithm.placement() == Placement::InPlace;
+    spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
     Ok(Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?))
 }
 

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use libtest_mimic::Failed;
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::plan::Plan;
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cuda::{Prepare, World};
 use mscclpp_exec::{DataType, Message};
 
@@ -63,12 +64,12 @@ fn check(rig: &Rig, plan: &Plan) -> Result<(), Failed> {
     Ok(())
 }
 
-fn every_machine(rig: &Rig, algorithm: &Shipped) -> Result<(), Failed> {
+fn every_machine(rig: &Rig, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     const MACHINES: [(u32, u32); 10] = [(2, 2), (3, 3), (4, 2), (2, 1), (3, 1), (4, 4), (6, 3), (7, 7), (8, 8), (8, 4)];
     let in_place: &[bool] = match algorithm.placement() {
-        Placement::InPlace => &[true],
-        Placement::OutOfPlace => &[false],
-        Placement::Either => &[true, false],
+        BufferMode::InPlace => &[true],
+        BufferMode::OutOfPlace => &[false],
+        BufferMode::Any => &[true, false],
     };
     let machines = if rig.small { &MACHINES[..5] } else { &MACHINES };
     for &(ranks, ranks_per_node) in machines.iter().filter(|&&(ranks, node)| algorithm.supports(ranks, node)) {

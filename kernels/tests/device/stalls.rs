@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{OpKind, Plan, PlanTree};
 use mscclpp_exec::cuda::{Options, World};
 use mscclpp_exec::error::{Stall, WaitsFor};
-use mscclpp_exec::{DataType, Error, Message, algorithms, cpu};
+use mscclpp_exec::{DataType, Error, Message, cpu};
 
 use super::bits::{Pair, shipped};
 use super::{Rig, Test, at};
@@ -123,7 +124,7 @@ fn reports_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
             blocked.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let (expected, found) = (all(&expected), all(&found));
-        if !found.iter().all(|text| text.contains("mscclpp-exec/src/algorithms/")) {
+        if !found.iter().all(|text| text.contains("mscclpp-algorithms/src/")) {
             return Err(format!("{name}: no source lines: {found:#?}").into());
         }
         if expected != found {

@@ -2,9 +2,10 @@
 
 use cudarc::driver::{CudaContext, CudaSlice, sys};
 use libtest_mimic::Failed;
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::{DeviceSlice, Stream, World};
-use mscclpp_exec::{DataType, Error, Message, algorithms};
+use mscclpp_exec::{DataType, Error, Message};
 
 use super::{Rig, Test};
 

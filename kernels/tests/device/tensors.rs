@@ -6,10 +6,11 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::dlpack::{ManagedTensor, RawTensor, Tensor, TensorDevice, TensorType, export};
 use mscclpp_exec::cuda::{Device, DeviceBuffer, DeviceSlice, World};
-use mscclpp_exec::{DataType, Error, Message, algorithms};
+use mscclpp_exec::{DataType, Error, Message};
 use mscclpp_kernels::{Options, simulator};
 
 pub(crate) fn tests() -> Vec<Trial> {

@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::algorithms;
 use mscclpp_exec::cuda::{self, Device, World};
 use mscclpp_exec::{DataType, Message};
 use mscclpp_kernels::{Options, Threaded, simulator};

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::Args;
-use mscclpp_exec::bootstrap::Address;
+use mscclpp_bootstrap::Address;
 
 use super::seconds;
 use crate::error::{Error, Result};

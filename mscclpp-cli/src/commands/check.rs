@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::limits::{DeviceProfile, limits};
 use mscclpp_core::check::{Checks, trace};
 use mscclpp_core::diag::{Diagnostic, Diagnostics};
 use mscclpp_core::plan::PlanTree;
 use mscclpp_core::plan::export::warnings_for_reference;
-use mscclpp_exec::algorithms;
 use serde_json::{Value, json};
 
 use super::executors::Executed;
@@ -77,7 +77,7 @@ struct Verdict {
     plan: std::result::Result<PlanTree, Error>,
     findings: Diagnostics,
     warnings: Vec<Diagnostic>,
-    /// What the adversary did, if it was asked.
+    /// Outcome of `--fuzz`, if requested.
     fuzzed: Option<Fuzzed>,
     /// What executors run of it, if that was asked.
     executed: Vec<Executed>,

@@ -2,7 +2,8 @@
 
 use std::process::ExitCode;
 
-use mscclpp_exec::algorithms::{self, Placement, Shipped};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use serde_json::{Value, json};
 
 use crate::args::ListArgs;
@@ -26,7 +27,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(exit::DONE))
 }
 
-fn value(algorithm: &Shipped) -> Value {
+fn value(algorithm: &BuiltinAlgorithm) -> Value {
     let placement = algorithm.placement();
     let params: Vec<_> = algorithm
         .parameters()
@@ -36,15 +37,15 @@ fn value(algorithm: &Shipped) -> Value {
     json!({
         "name": algorithm.name(),
         "collective": algorithm.kind().name(),
-        "in_place": placement != Placement::OutOfPlace,
-        "out_of_place": placement != Placement::InPlace,
+        "in_place": placement != BufferMode::OutOfPlace,
+        "out_of_place": placement != BufferMode::InPlace,
         "runs_on": algorithm.requirement(),
         "params": params,
         "cost": algorithm.cost(),
     })
 }
 
-fn text(all: &[&Shipped]) -> String {
+fn text(all: &[&BuiltinAlgorithm]) -> String {
     let mut table = Columns::new(&["name", "collective", "in place", "runs on", "params"]);
     for algorithm in all {
         let params = algorithm.parameters().iter().map(|param| {
@@ -55,9 +56,9 @@ fn text(all: &[&Shipped]) -> String {
             algorithm.name().to_owned(),
             algorithm.kind().name().to_owned(),
             match algorithm.placement() {
-                Placement::InPlace => "only",
-                Placement::OutOfPlace => "no",
-                Placement::Either => "if asked",
+                BufferMode::InPlace => "only",
+                BufferMode::OutOfPlace => "no",
+                BufferMode::Any => "if asked",
             }
             .to_owned(),
             algorithm.requirement(),

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::bootstrap::{Address, Bootstrap, Error, Host, Options, Secret, UniqueId};
 use crate::dtype::Element;
 use crate::process::{SharedBuffer, Transport};
+use mscclpp_bootstrap::{Address, Bootstrap, Error, Host, Options, Secret, UniqueId};
 
 /// One rank's handle to a group of ranks. Cloning it is cheap, and all clones are the same rank.
 ///

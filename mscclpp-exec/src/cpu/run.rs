@@ -23,7 +23,8 @@ use crate::numeric::Line;
 ///
 /// ```
 /// use mscclpp_core::{plan::Plan, vocab::ReduceOp};
-/// use mscclpp_exec::{Message, algorithms, cpu::World};
+/// use mscclpp_algorithms as algorithms;
+/// use mscclpp_exec::{Message, cpu::World};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
@@ -346,7 +347,8 @@ mod tests {
     use crate::cpu::World;
     use crate::cpu::world::lock;
     use crate::verify::Verifier;
-    use crate::{DataType, Message, algorithms};
+    use crate::{DataType, Message};
+    use mscclpp_algorithms as algorithms;
 
     #[test]
     fn packets_stay_apart_when_flags_start_again() {

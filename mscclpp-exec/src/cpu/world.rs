@@ -21,7 +21,8 @@ use crate::message::Message;
 ///
 /// ```
 /// use mscclpp_core::plan::Plan;
-/// use mscclpp_exec::{algorithms, cpu::World};
+/// use mscclpp_algorithms as algorithms;
+/// use mscclpp_exec::cpu::World;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");

@@ -214,10 +214,10 @@ impl Context {
     }
 
     /// Sees to it that port channels are at rest: nothing is copied any more. The devices are idle.
-    /// `patience`: how long a rank on another node may take nothing.
-    pub(super) fn settle(&self, patience: Duration) -> Result<(), Error> {
+    /// `timeout`: how long a rank on another node may take nothing.
+    pub(super) fn settle(&self, timeout: Duration) -> Result<(), Error> {
         let gave_up = self.has_given_up();
-        let rest = |proxies: &Proxies| if gave_up { Ok(proxies.reset()?) } else { proxies.settle(patience) };
+        let rest = |proxies: &Proxies| if gave_up { Ok(proxies.reset()?) } else { proxies.settle(timeout) };
         let settled = self.parts.iter().filter_map(|part| part.proxies.as_ref()).try_for_each(rest);
         settled.map_err(|failure| match failure {
             Failure::Error(error) => error,

@@ -15,10 +15,10 @@ use super::peer;
 use super::run::Run;
 use super::stream::{Stream, Used, outside_of_captures};
 use super::unavailable::Unavailable;
-use crate::bootstrap::Bootstrap;
 use crate::error::Error;
 use crate::interpret::{Params, lower};
 use crate::message::Message;
+use mscclpp_bootstrap::Bootstrap;
 
 /// A number of ranks that run plans on CUDA devices, each with buffers of its own: all on one device, or on several.
 ///

@@ -10,10 +10,10 @@ use mscclpp_core::plan::OpKind;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::bootstrap::Bootstrap;
 use crate::error::{Blocked, Released, Stall, WaitsFor};
 use crate::file::{self, ReadError};
 use crate::select::Request;
+use mscclpp_bootstrap::Bootstrap;
 
 /// The version of the file's form.
 const FORMAT: u32 = 1;

@@ -308,7 +308,7 @@ pub enum Error {
     },
     /// What the ranks of a group tell each other did not get through.
     #[error(transparent)]
-    Group(Box<crate::bootstrap::Error>),
+    Group(Box<mscclpp_bootstrap::Error>),
     /// The system refuses.
     #[error("cannot {what}: {why}")]
     System {
@@ -346,7 +346,7 @@ impl From<JitError> for Error {
 
 impl Error {
     /// Why the group is finished, if that is the cause.
-    pub(crate) fn group(&self) -> Option<&crate::bootstrap::Error> {
+    pub(crate) fn group(&self) -> Option<&mscclpp_bootstrap::Error> {
         match self {
             Self::Group(error) => Some(error),
             Self::Interrupted(interrupted) => match &interrupted.cause {
@@ -466,8 +466,8 @@ impl Error {
     }
 }
 
-impl From<crate::bootstrap::Error> for Error {
-    fn from(error: crate::bootstrap::Error) -> Self {
+impl From<mscclpp_bootstrap::Error> for Error {
+    fn from(error: mscclpp_bootstrap::Error) -> Self {
         Self::Group(Box::new(error))
     }
 }

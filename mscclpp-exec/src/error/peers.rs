@@ -41,7 +41,7 @@ pub enum Cause {
         peer: u32,
     },
     /// The group has ended.
-    Group(Box<crate::bootstrap::Error>),
+    Group(Box<mscclpp_bootstrap::Error>),
 }
 
 impl fmt::Display for Cause {

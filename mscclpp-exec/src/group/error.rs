@@ -2,9 +2,9 @@
 
 use thiserror::Error;
 
-use crate::bootstrap;
 use crate::select::{CallError, PlanError, SelectError};
 use crate::tune::TableError;
+use mscclpp_bootstrap as bootstrap;
 
 /// Why a collective call did not do what it says.
 #[derive(Error)]

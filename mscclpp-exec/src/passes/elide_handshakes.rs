@@ -216,8 +216,8 @@ mod tests {
     use mscclpp_core::spec::AlgoSpec;
 
     use super::*;
-    use crate::algorithms;
     use crate::interpret::lower;
+    use mscclpp_algorithms as algorithms;
 
     fn shipped(name: &str) -> Program {
         let algorithm = algorithms::find(name).expect("it is in the library");

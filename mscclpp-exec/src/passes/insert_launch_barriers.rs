@@ -203,9 +203,9 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::algorithms;
     use crate::interpret::lower;
     use crate::process::links;
+    use mscclpp_algorithms as algorithms;
     use mscclpp_core::plan::Plan;
 
     #[test]

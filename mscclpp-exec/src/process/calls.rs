@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::thread::futex;
 
-use crate::bootstrap;
 use crate::shm::Cells;
+use mscclpp_bootstrap as bootstrap;
 
 /// Calls whose lines are kept.
 pub(super) const RING: u64 = 8;

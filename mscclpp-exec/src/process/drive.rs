@@ -7,7 +7,7 @@ use crate::error::{Cause, Error};
 use crate::interpret::{Launch, Params, SLICES, Space, State, Step, Worker};
 use crate::memory::Views;
 use crate::passes::place_in_caller_memory::SLOTS;
-use crate::patience::Patience;
+use mscclpp_bootstrap::ActiveTimeout;
 
 /// Everything that a launch uses.
 pub(super) struct Drive<'d> {
@@ -58,7 +58,7 @@ const GRACE: u32 = 100;
 #[derive(Default)]
 struct Idle {
     rounds: u32,
-    patience: Option<Patience>,
+    timeout: Option<ActiveTimeout>,
     /// Naps beyond the deadline.
     late: u32,
 }
@@ -322,7 +322,7 @@ impl Drive<'_> {
     #[cold]
     fn wait_long(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
         let deadline = self.session.options.deadline;
-        let left = idle.patience.get_or_insert_with(|| Patience::new(deadline)).look();
+        let left = idle.timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)).update();
         self.write_positions();
         let mut cause = self.session.find_cause();
         if cause.is_none() && left.is_zero() {

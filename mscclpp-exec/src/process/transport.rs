@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::buffer::{Shared, SharedBuffer};
 use super::options::Options;
 use super::session::{Session, lost_descriptor};
-use crate::bootstrap::{Bootstrap, LONGEST};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::shm::Segment;
+use mscclpp_bootstrap::{Bootstrap, MAX_TIMEOUT};
 
 /// A rank's way to its peers: makes shared buffers, prepares plans. Clones are the same rank.
 ///
@@ -63,7 +63,7 @@ impl Transport {
     /// As [`new`](Self::new).
     pub fn with_options(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
         // Instants have an end.
-        let options = options.deadline(options.deadline.min(LONGEST));
+        let options = options.deadline(options.deadline.min(MAX_TIMEOUT));
         let session = Session::new(Arc::clone(&bootstrap), options)?;
         Ok(Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap }) })
     }
@@ -74,7 +74,7 @@ impl Transport {
     /// [`Error::Busy`] while another thread is in a call.
     pub fn set_deadline(&self, deadline: Duration) -> Result<(), Error> {
         // Instants have an end.
-        self.inner.session()?.options.deadline = deadline.min(LONGEST);
+        self.inner.session()?.options.deadline = deadline.min(MAX_TIMEOUT);
         Ok(())
     }
 

@@ -6,9 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::algorithm::Algorithm as Baked;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{LoadOptions, Plan};
+use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::vocab::ReduceOp;
 
 use super::choice::Config;
@@ -16,7 +18,6 @@ use super::constraints::{Constraints, Refusal, machine, placed};
 use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::request::{Backend, Request};
-use crate::algorithms::{Placement, Shipped};
 use crate::cuda::World;
 use crate::cuda::native::{NativeAlgorithm, NativeRun, Shared};
 
@@ -39,7 +40,7 @@ pub struct Algorithm {
 #[derive(Debug)]
 enum Source {
     /// The library, for any machine that the algorithm supports.
-    Shipped(&'static Shipped),
+    Builtin(&'static BuiltinAlgorithm),
     /// A function under `#[collective]`, run again for every machine.
     Compiled(Baked),
     /// Plans that exist: baked into the program, or from files. In order of preference.
@@ -59,11 +60,11 @@ struct Existing {
 
 impl Algorithm {
     /// An algorithm of the library.
-    pub fn shipped(shipped: &'static Shipped) -> Self {
+    pub fn shipped(shipped: &'static BuiltinAlgorithm) -> Self {
         let (least, most) = shipped.nodes_between();
         let spec = shipped.spec(2, 2);
         let constraints = Constraints {
-            ranks: 2..=crate::algorithms::MAX_RANKS,
+            ranks: 2..=mscclpp_algorithms::MAX_RANKS,
             nodes: least..=most,
             bytes: spec.min_message_size..=spec.max_message_size,
             placement: shipped.placement(),
@@ -71,7 +72,7 @@ impl Algorithm {
             own_order: shipped.own_order(),
             ..Constraints::default()
         };
-        let algorithm = Self::new(shipped.name(), shipped.kind(), constraints, spec.tags, Source::Shipped(shipped));
+        let algorithm = Self::new(shipped.name(), shipped.kind(), constraints, spec.tags, Source::Builtin(shipped));
         Self { shipped: true, ..algorithm }
     }
 
@@ -248,7 +249,7 @@ impl Algorithm {
         add(format!("{:?} {:?} {:?}", self.collective, self.constraints, self.tags).as_bytes());
         let mut plan = |plan: &Plan| add(&plan.hash().to_le_bytes());
         match &self.source {
-            Source::Shipped(shipped) => shipped.plans().iter().for_each(plan),
+            Source::Builtin(shipped) => shipped.plans().iter().for_each(plan),
             Source::Compiled(baked) => baked.plans().iter().for_each(plan),
             Source::Plans(plans) => plans.iter().for_each(|existing| plan(&existing.plan)),
             Source::Native(_) | Source::Kernels(_) => {}
@@ -257,7 +258,7 @@ impl Algorithm {
 
     /// Whether its plans are compiled when they are asked for.
     pub(super) fn is_compiled(&self) -> bool {
-        matches!(self.source, Source::Shipped(_) | Source::Compiled(_))
+        matches!(self.source, Source::Builtin(_) | Source::Compiled(_))
     }
 
     /// How often it was launched.
@@ -277,10 +278,10 @@ impl Algorithm {
     pub fn admit(&self, request: &Request) -> Result<(), Refusal> {
         self.constraints.admit(request)?;
         match &self.source {
-            Source::Shipped(shipped) if !shipped.supports(request.ranks, request.ranks_per_node) => {
+            Source::Builtin(shipped) if !shipped.supports(request.ranks, request.ranks_per_node) => {
                 Err(Refusal::Nodes { expected: shipped.requirement(), found: machine(request) })
             }
-            Source::Shipped(_) | Source::Compiled(_) | Source::Native(_) | Source::Kernels(_) => Ok(()),
+            Source::Builtin(_) | Source::Compiled(_) | Source::Native(_) | Source::Kernels(_) => Ok(()),
             Source::Plans(plans) => suitable(plans, request).map(drop),
         }
     }
@@ -323,8 +324,8 @@ impl Algorithm {
     /// Values of [`Config::blocks`] that are worth trying for a request, the usual one first.
     pub fn blocks(&self, backend: Backend) -> Vec<Option<u32>> {
         match (&self.source, backend) {
-            (Source::Shipped(_), Backend::Cpu) => vec![None, Some(2), Some(4)],
-            (Source::Shipped(_), Backend::Cuda) => {
+            (Source::Builtin(_), Backend::Cpu) => vec![None, Some(2), Some(4)],
+            (Source::Builtin(_), Backend::Cuda) => {
                 vec![None, Some(4), Some(8), Some(16), Some(24), Some(32), Some(48), Some(64), Some(128)]
             }
             _ => vec![None],
@@ -347,8 +348,8 @@ impl Algorithm {
             return Err(refused(Refusal::BlockCount { found }));
         }
         match &self.source {
-            Source::Shipped(shipped) => {
-                let (spec, arguments) = shipped.build_for(request, config);
+            Source::Builtin(shipped) => {
+                let (spec, arguments) = build_for(shipped, request, config);
                 Ok(shipped.plan(spec, &arguments)?.into_owned())
             }
             Source::Compiled(baked) => {
@@ -418,7 +419,7 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
         let expected = format!("nodes of {}", plan.ranks_per_node());
         return Err((1, Refusal::Nodes { expected, found: machine(request) }));
     }
-    let placement = if collective.in_place { Placement::InPlace } else { Placement::OutOfPlace };
+    let placement = if collective.in_place { BufferMode::InPlace } else { BufferMode::OutOfPlace };
     placed(placement, request.in_place).map_err(|refusal| (2, refusal))?;
     if collective.root != request.root {
         return Err((3, Refusal::Root { found: request.root }));
@@ -433,4 +434,20 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
         return Err((5, Refusal::Op { found }));
     }
     Ok(())
+}
+/// Specification and arguments of a built-in algorithm for a request. On the CPU one parallel block is usual: ranks are what runs in
+/// parallel. On a device a block for every 64 KiB, up to 16, but no fewer than the algorithm's own number.
+fn build_for(algorithm: &BuiltinAlgorithm, request: &Request, config: &Config) -> (AlgoSpec, Vec<usize>) {
+    let mut spec = algorithm.spec(request.ranks, request.ranks_per_node);
+    spec.collective.in_place = request.in_place;
+    spec.collective.root = request.root;
+    spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);
+    let usual = match request.backend {
+        Backend::Cpu => 1,
+        Backend::Cuda => {
+            let blocks = (request.bytes >> 16).clamp(1, 16).next_power_of_two() as u32;
+            algorithm.num_parallel_blocks(&spec).max(blocks)
+        }
+    };
+    algorithm.with_parallel_blocks(spec, config.blocks.unwrap_or(usual))
 }

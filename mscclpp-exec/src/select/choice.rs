@@ -16,7 +16,7 @@ pub struct Config {
 
 impl Config {
     /// The largest number of blocks that algorithms are built with.
-    pub const MAX_BLOCKS: u32 = crate::algorithms::MAX_ARGUMENT as u32;
+    pub const MAX_BLOCKS: u32 = mscclpp_algorithms::MAX_ARGUMENT as u32;
 }
 
 /// What a selector answers: the name of an algorithm of the registry, and a configuration.

@@ -7,8 +7,8 @@ use mscclpp_core::vocab::ReduceOp;
 
 use super::choice::Config;
 use super::request::{Backend, Bytes, Request};
-use crate::algorithms::Placement;
 use crate::dtype::DataType;
+use mscclpp_algorithms::{BufferMode, OrderScope};
 
 /// What a request must be like. The default takes everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct Constraints {
     /// Bytes of the larger of a rank's input and output.
     pub bytes: RangeInclusive<u64>,
     /// Whether input and output may be one memory.
-    pub placement: Placement,
+    pub placement: BufferMode,
     /// Types of elements; `None` for all.
     pub dtypes: Option<Vec<DataType>>,
     /// Ways to combine; `None` for all.
@@ -32,7 +32,7 @@ pub struct Constraints {
     /// Whether multicast hardware is needed.
     pub multicast: bool,
     /// Whose results are combined in an order of their own, so that they may differ in the last bit.
-    pub own_order: Option<Combined>,
+    pub own_order: Option<OrderScope>,
     /// The only backend that it runs on; `None` for all.
     pub backend: Option<Backend>,
 }
@@ -43,7 +43,7 @@ impl Default for Constraints {
             ranks: 1..=u32::MAX,
             nodes: 1..=u32::MAX,
             bytes: 0..=u64::MAX,
-            placement: Placement::Either,
+            placement: BufferMode::Any,
             dtypes: None,
             ops: None,
             alignment: 1,
@@ -53,17 +53,6 @@ impl Default for Constraints {
             backend: None,
         }
     }
-}
-
-/// What an algorithm combines in different orders in different places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Combined {
-    /// The contributions of ranks: results differ from rank to rank.
-    Ranks,
-    /// The contributions of nodes: results differ from node to node.
-    Nodes,
-    /// The first two contributions, and all others in one order: results do not differ, as two operands commute.
-    FirstTwo,
 }
 
 /// Why an algorithm is not used for a request.
@@ -84,7 +73,7 @@ pub enum Refusal {
         found: String,
     },
     /// In place where that does not work, or the other way round.
-    Placement {
+    BufferMode {
         /// Whether it works in place.
         in_place: bool,
     },
@@ -172,9 +161,9 @@ impl Constraints {
         }
         let operands = match self.own_order {
             None => 1,
-            Some(Combined::FirstTwo) => 2,
-            Some(Combined::Ranks) => ranks,
-            Some(Combined::Nodes) => nodes,
+            Some(OrderScope::FirstTwo) => 2,
+            Some(OrderScope::Ranks) => ranks,
+            Some(OrderScope::Nodes) => nodes,
         };
         // Two operands commute, bit by bit; more do not associate.
         if operands > 2 && request.same_bits && request.rounds() {
@@ -188,10 +177,10 @@ impl Constraints {
 }
 
 /// Whether a placement is the request's.
-pub(super) fn placed(placement: Placement, in_place: bool) -> Result<(), Refusal> {
+pub(super) fn placed(placement: BufferMode, in_place: bool) -> Result<(), Refusal> {
     match (placement, in_place) {
-        (Placement::InPlace, false) => Err(Refusal::Placement { in_place: true }),
-        (Placement::OutOfPlace, true) => Err(Refusal::Placement { in_place: false }),
+        (BufferMode::InPlace, false) => Err(Refusal::BufferMode { in_place: true }),
+        (BufferMode::OutOfPlace, true) => Err(Refusal::BufferMode { in_place: false }),
         _ => Ok(()),
     }
 }
@@ -220,8 +209,8 @@ impl fmt::Display for Refusal {
         match self {
             Self::Ranks { expected, found } => write!(f, "for {expected}, found {found}"),
             Self::Nodes { expected, found } => write!(f, "for {expected}, found {found}"),
-            Self::Placement { in_place: true } => f.write_str("works in place only"),
-            Self::Placement { in_place: false } => f.write_str("works out of place only"),
+            Self::BufferMode { in_place: true } => f.write_str("works in place only"),
+            Self::BufferMode { in_place: false } => f.write_str("works out of place only"),
             Self::Root { found } => write!(f, "has no plan for root {found}"),
             Self::Bytes { expected, found } => match (*expected.start(), *expected.end()) {
                 (0, most) => write!(f, "for at most {}, found {}", Bytes(most), Bytes(*found)),
@@ -258,7 +247,7 @@ mod tests {
             (Constraints { nodes: 1..=1, ..any() }, "for 1 node, found 2 nodes of 4"),
             (Constraints { bytes: 0..=1024, ..any() }, "for at most 1 KiB, found 4 KiB"),
             (Constraints { bytes: 1 << 20..=u64::MAX, ..any() }, "for at least 1 MiB, found 4 KiB"),
-            (Constraints { placement: Placement::InPlace, ..any() }, "works in place only"),
+            (Constraints { placement: BufferMode::InPlace, ..any() }, "works in place only"),
             (Constraints { dtypes: Some(vec![DataType::F32]), ..any() }, "does not handle f16"),
             (Constraints { ops: Some(vec![ReduceOp::Max]), ..any() }, "does not reduce by sum"),
             (Constraints { alignment: 16, ..any() }, "needs buffers aligned to 16 bytes, found 2 bytes"),
@@ -272,13 +261,13 @@ mod tests {
 
     #[test]
     fn an_order_of_its_own_matters_only_where_it_shows() {
-        let own = Constraints { own_order: Some(Combined::Ranks), ..Constraints::default() };
+        let own = Constraints { own_order: Some(OrderScope::Ranks), ..Constraints::default() };
         let request = |ranks, dtype| Request::new(CollectiveKind::AllReduce, ranks, dtype, 64);
         assert_eq!(own.admit(&request(3, DataType::F32)), Err(Refusal::OwnOrder));
         assert_eq!(own.admit(&request(2, DataType::F32)), Ok(()));
         assert_eq!(own.admit(&request(3, DataType::I32)), Ok(()));
         assert_eq!(own.admit(&Request { op: Some(ReduceOp::Max), ..request(3, DataType::F32) }), Ok(()));
-        let of_nodes = Constraints { own_order: Some(Combined::Nodes), ..Constraints::default() };
+        let of_nodes = Constraints { own_order: Some(OrderScope::Nodes), ..Constraints::default() };
         let on = |ranks_per_node| Request { ranks_per_node, ..request(6, DataType::F16) };
         assert_eq!((of_nodes.admit(&on(3)), of_nodes.admit(&on(2))), (Ok(()), Err(Refusal::OwnOrder)));
         assert_eq!(own.admit(&Request { same_bits: false, ..request(3, DataType::F32) }), Ok(()));

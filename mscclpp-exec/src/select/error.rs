@@ -7,7 +7,7 @@ use mscclpp_core::diag::Diagnostics;
 use thiserror::Error;
 
 use super::constraints::Refusal;
-use crate::algorithms::BuildError;
+use mscclpp_algorithms::BuildError;
 
 /// An algorithm that cannot be made from plans.
 #[derive(Debug, Error)]

@@ -16,7 +16,7 @@ mod rules;
 
 pub use algorithm::Algorithm;
 pub use choice::{Choice, Config};
-pub use constraints::{Combined, Constraints, Refusal};
+pub use constraints::{Constraints, Refusal};
 pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
 pub use explain::{Explanation, Outcome, Verdict};
 pub use native::{Buffers, Call};

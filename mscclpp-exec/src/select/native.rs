@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::request::Request;
-use crate::bootstrap::Bootstrap;
+use mscclpp_bootstrap::Bootstrap;
 
 /// What a native algorithm gets: one call, as one rank sees it.
 #[derive(Debug)]

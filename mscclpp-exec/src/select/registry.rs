@@ -14,8 +14,8 @@ use super::error::{PlanError, RegistryError, SelectError};
 use super::explain::{Explanation, Outcome, Verdict};
 use super::request::{Backend, Bytes, CALLS, Request};
 use super::rules::RULES;
-use crate::algorithms;
 use crate::tune::{Machine, TABLE_VARIABLE, Table, TableError};
+use mscclpp_algorithms as algorithms;
 
 /// Chooses among the algorithms that serve a request; `None` leaves the choice to the registry.
 type Selector = dyn Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync;

@@ -144,7 +144,7 @@ pub(super) static RULES: &[Rule] = {
 #[cfg(test)]
 mod tests {
     use super::RULES;
-    use crate::algorithms;
+    use mscclpp_algorithms as algorithms;
 
     #[test]
     fn rules_name_algorithms_of_their_collective() {

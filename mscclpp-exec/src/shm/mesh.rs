@@ -15,7 +15,7 @@ use rustix::net::{
 
 use super::segment::system;
 use crate::error::Error;
-use crate::patience::Patience;
+use mscclpp_bootstrap::ActiveTimeout;
 
 /// Most descriptors of a message.
 const MOST_FILES: usize = 8;
@@ -76,7 +76,7 @@ impl Door {
     ///
     /// # Errors
     /// [`Error::System`]; [`Error::Lost`] names a place whose rank has not come.
-    pub(crate) fn connect(self, me: usize, keys: &[[u8; 32]], patience: &mut Patience) -> Result<Mesh, Error> {
+    pub(crate) fn connect(self, me: usize, keys: &[[u8; 32]], patience: &mut ActiveTimeout) -> Result<Mesh, Error> {
         const WHAT: &str = "connect to a rank of this node";
         let mut peers: Vec<Option<UnixStream>> = keys.iter().map(|_| None).collect();
         for (place, key) in keys.iter().enumerate().take(me) {
@@ -88,7 +88,7 @@ impl Door {
             peers[place] = Some(stream);
         }
         while let Some(missing) = (me + 1..keys.len()).find(|&place| peers[place].is_none()) {
-            let left = patience.look();
+            let left = patience.update();
             if left.is_zero() {
                 return Err(Error::Lost { peer: missing as u32, why: "it did not connect in time".into() });
             }
@@ -100,7 +100,7 @@ impl Door {
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    poll(self.listener.as_fd(), left.min(patience.nap()));
+                    poll(self.listener.as_fd(), left.min(patience.max_sleep()));
                 }
                 Err(error) => return Err(io(WHAT, &error)),
             }

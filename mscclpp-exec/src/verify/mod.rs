@@ -5,7 +5,8 @@
 //!
 //! ```
 //! use mscclpp_core::plan::Plan;
-//! use mscclpp_exec::{Message, algorithms, cpu::World, verify::Verifier};
+//! use mscclpp_algorithms as algorithms;
+//! use mscclpp_exec::{Message, cpu::World, verify::Verifier};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let ring = algorithms::find("allreduce_ring").expect("it is in the library");

@@ -4,8 +4,8 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mscclpp_bootstrap::Bootstrap;
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::bootstrap::Bootstrap;
 use mscclpp_exec::comm::Communicator;
 use mscclpp_exec::group::{Error, Group};
 

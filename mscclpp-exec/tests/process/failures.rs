@@ -3,6 +3,7 @@
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::dsl::Program;
@@ -12,7 +13,7 @@ use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::error::{Cause, Interrupted, Released, WaitsFor};
 use mscclpp_exec::process::{Executable, Options};
-use mscclpp_exec::{Error, Message, algorithms};
+use mscclpp_exec::{Error, Message};
 
 use crate::group::{DEADLINE, each, each_with};
 
@@ -310,7 +311,7 @@ fn buffers_of_a_launch_that_failed_are_out_of_reach() {
             return None;
         }
         let result = match gather.placement() {
-            algorithms::Placement::InPlace => x.launch_in_place(&mut buffer),
+            algorithms::BufferMode::InPlace => x.launch_in_place(&mut buffer),
             _ => x.launch(&input, &mut buffer),
         };
         let error = result.expect_err("rank 1 does not come");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mscclpp_exec::bootstrap::Bootstrap;
+use mscclpp_bootstrap::Bootstrap;
 use mscclpp_exec::process::{Options, Transport};
 
 /// Long enough for a busy machine, short enough for a test that fails.

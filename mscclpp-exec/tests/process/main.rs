@@ -3,7 +3,7 @@
 
 #![allow(unreachable_pub, reason = "files of one program")]
 
-#[path = "../corpus/mod.rs"]
+#[path = "../../../mscclpp-fuzz/tests/corpus/mod.rs"]
 mod corpus;
 mod failures;
 #[path = "../common/flushed.rs"]

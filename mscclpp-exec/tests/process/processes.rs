@@ -3,11 +3,12 @@
 use std::fs::File;
 use std::time::{Duration, Instant};
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::vocab::ReduceOp;
 use mscclpp_exec::process::{Executable, Transport};
-use mscclpp_exec::{Error, Message, algorithms};
+use mscclpp_exec::{Error, Message};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::ports;
@@ -44,10 +45,10 @@ pub fn play(role: &str, transport: Transport) {
 /// Compares with the executor within one process, which every rank runs for itself.
 fn results(transport: &Transport, per_node: u32) {
     let ranks = transport.num_ranks();
-    let supported = |algorithm: &&algorithms::Shipped| algorithm.supports(ranks, per_node);
+    let supported = |algorithm: &&algorithms::BuiltinAlgorithm| algorithm.supports(ranks, per_node);
     let mut checked = 0;
     for algorithm in algorithms::all().iter().filter(supported) {
-        let in_place = algorithm.placement() == algorithms::Placement::InPlace;
+        let in_place = algorithm.placement() == algorithms::BufferMode::InPlace;
         let plan = plan_on(algorithm, (ranks, per_node), in_place, 0);
         for part in [1, 37, 5000] {
             let message = Message::of::<f32>(part * ranks as usize).any_size();
@@ -147,7 +148,7 @@ fn a_plan_that_one_node_could_not_prepare() {
 /// The nodes launch what they have prepared in different orders.
 fn differ(transport: &Transport) {
     let algorithm = algorithms::find("allreduce_hierarchical").expect("it is in the library");
-    let in_place = algorithm.placement() == algorithms::Placement::InPlace;
+    let in_place = algorithm.placement() == algorithms::BufferMode::InPlace;
     let plan = plan_on(algorithm, (4, 2), in_place, 0);
     let message = |count| Message::of::<f32>(count).any_size();
     let mut small = transport.prepare(&plan, message(400)).expect("the same");

@@ -1,11 +1,12 @@
 //! Results, bit by bit.
 
 use half::{bf16, f16};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{Op, OpKind, Plan};
 use mscclpp_core::vocab::ReduceOp;
-use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cpu::World;
 use mscclpp_exec::numeric::fp8::{E4m3, E5m2};
 use mscclpp_exec::process::{Executable, Transport};
@@ -104,20 +105,20 @@ impl Reference {
     }
 }
 
-fn placements(algorithm: &Shipped) -> &'static [bool] {
+fn placements(algorithm: &BuiltinAlgorithm) -> &'static [bool] {
     match algorithm.placement() {
-        Placement::InPlace => &[true],
-        Placement::OutOfPlace => &[false],
-        Placement::Either => &[true, false],
+        BufferMode::InPlace => &[true],
+        BufferMode::OutOfPlace => &[false],
+        BufferMode::Any => &[true, false],
     }
 }
 
-fn plan(algorithm: &Shipped, ranks: u32, in_place: bool, root: u32) -> Plan {
+fn plan(algorithm: &BuiltinAlgorithm, ranks: u32, in_place: bool, root: u32) -> Plan {
     plan_on(algorithm, (ranks, ranks), in_place, root)
 }
 
 /// A plan for so many ranks, and ranks per node.
-pub fn plan_on(algorithm: &Shipped, (ranks, per_node): (u32, u32), in_place: bool, root: u32) -> Plan {
+pub fn plan_on(algorithm: &BuiltinAlgorithm, (ranks, per_node): (u32, u32), in_place: bool, root: u32) -> Plan {
     let mut spec = algorithm.spec(ranks, per_node);
     spec.instances = spec.instances.min(2);
     spec.collective.in_place = in_place;
@@ -163,7 +164,7 @@ fn every_type_and_operation() {
     for name in ["allreduce_packets", "allreduce_all_pairs", "reducescatter_all_pairs", "reduce_gather"] {
         let algorithm = algorithms::all().iter().find(|algorithm| algorithm.name() == name);
         let algorithm = algorithm.unwrap_or_else(|| panic!("no {name}"));
-        let plan = plan(algorithm, 3, algorithm.placement() != Placement::OutOfPlace, 0);
+        let plan = plan(algorithm, 3, algorithm.placement() != BufferMode::OutOfPlace, 0);
         let messages: Vec<Message> = DataType::ALL
             .iter()
             .flat_map(|&dtype| ReduceOp::ALL.map(|op| Message::new(dtype, 3 * 67).op(op).any_size()))

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mscclpp_exec::bootstrap::Bootstrap;
+use mscclpp_bootstrap::Bootstrap;
 use mscclpp_exec::process::{Options, Transport};
 
 use crate::port::Port;

@@ -2,9 +2,10 @@
 
 use std::time::Instant;
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::World;
-use mscclpp_exec::{DataType, Message, algorithms};
+use mscclpp_exec::{DataType, Message};
 
 use super::Verdict;
 use crate::baselines::Baselines;

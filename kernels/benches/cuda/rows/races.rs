@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::Checks;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{Op, OpKind, Plan, PlanTree};
 use mscclpp_exec::cuda::{Options, World};
 use mscclpp_exec::verify::Cycle;
-use mscclpp_exec::{DataType, Error, Message, algorithms};
+use mscclpp_exec::{DataType, Error, Message};
 
 use super::Verdict;
 use crate::baselines::Baselines;

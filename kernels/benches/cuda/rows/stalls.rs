@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_exec::cuda::{Options, World};
 use mscclpp_exec::error::WaitsFor;
-use mscclpp_exec::{DataType, Error, Message, algorithms};
+use mscclpp_exec::{DataType, Error, Message};
 
 use super::Verdict;
 use crate::baselines::Baselines;

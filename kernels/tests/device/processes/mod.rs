@@ -9,8 +9,9 @@ mod work;
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::plan::{OpKind, Plan};
-use mscclpp_exec::algorithms::{self, Placement, Shipped};
 use mscclpp_exec::cuda::{self, Device, DeviceBuffer, DeviceSlice, Unavailable, World};
 use mscclpp_exec::{DataType, Error, Message};
 use mscclpp_kernels::Options;
@@ -46,13 +47,13 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
 }
 
 /// Every rank on a device of its own.
-fn every_size(seed: u64, algorithm: &Shipped) -> Result<(), Failed> {
+fn every_size(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     for (ranks, per_node, files) in [(2, 2, false), (3, 3, true), (2, 1, true)] {
         if !algorithm.supports(ranks, per_node) {
             continue;
         }
         let mut spec = algorithm.spec(ranks, per_node);
-        spec.collective.in_place = algorithm.placement() == Placement::InPlace;
+        spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
         let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
         let works = [16, 53].map(|count| {
             let message = Message::new(DataType::F32, count * u64::from(ranks)).any_size();

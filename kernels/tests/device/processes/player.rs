@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use libtest_mimic::Failed;
+use mscclpp_algorithms as algorithms;
+use mscclpp_bootstrap::Bootstrap;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::bootstrap::Bootstrap;
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, World};
-use mscclpp_exec::{DataType, Message, algorithms};
+use mscclpp_exec::{DataType, Message};
 use mscclpp_kernels::{Options, simulator};
 
 use super::{Work, allgathers, files_and_handles, machine_options};

@@ -5,8 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use mscclpp_bootstrap as bootstrap;
+use mscclpp_bootstrap::Bootstrap;
 use mscclpp_exec::Error;
-use mscclpp_exec::bootstrap::{self, Bootstrap};
 use mscclpp_exec::cuda::{self, Device, World};
 use mscclpp_kernels::{Options, machine, simulator};
 

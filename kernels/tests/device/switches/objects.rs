@@ -1,11 +1,12 @@
 //! Which memory has a multicast object, and why other memory has none.
 
 use libtest_mimic::Failed;
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::compile::compile;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::vocab::{BufferKind, Sync};
 use mscclpp_exec::cuda::{self, DeviceBuffer, NotMulticast, Switch};
-use mscclpp_exec::{DataType, Message, algorithms};
+use mscclpp_exec::{DataType, Message};
 use mscclpp_kernels::Options;
 
 use super::{ALGORITHMS, counts, options, switches, taken, world, world_on};

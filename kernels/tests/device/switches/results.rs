@@ -1,11 +1,12 @@
 //! Results are those of the CPU executor, for every type, reduction and length.
 
 use libtest_mimic::Failed;
+use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{Op, OpKind, Place, Plan, PlanTree};
 use mscclpp_core::vocab::{BufferKind, ReduceOp};
 use mscclpp_exec::cuda::{self, Switch};
 use mscclpp_exec::verify::{Pattern, Verifier};
-use mscclpp_exec::{Accumulate, DataType, Message, algorithms, cpu};
+use mscclpp_exec::{Accumulate, DataType, Message, cpu};
 
 use super::{ALGORITHMS, counts, options, switches, taken, world, world_on};
 use crate::at;

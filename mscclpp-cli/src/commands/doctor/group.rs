@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mscclpp_exec::bootstrap::{self, Bootstrap};
+use mscclpp_bootstrap as bootstrap;
+use mscclpp_bootstrap::Bootstrap;
 use serde_json::json;
 
 use crate::error::{Error, Result};

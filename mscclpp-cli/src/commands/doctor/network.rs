@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
-use mscclpp_exec::bootstrap::interfaces;
+use mscclpp_bootstrap::interfaces;
 
 use super::finding::{Finding, State};
 

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use mscclpp_exec::bootstrap::Environment;
+use mscclpp_bootstrap::Environment;
 
 use super::finding::{Finding, State};
 

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
 
-use mscclpp_exec::bootstrap::{Address, Secret};
+use mscclpp_bootstrap::{Address, Secret};
 
 use crate::args::LaunchArgs;
 use crate::error::{Error, Result};

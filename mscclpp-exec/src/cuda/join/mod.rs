@@ -21,11 +21,11 @@ use super::device::Device;
 use super::nodes::{Memories, Stagings};
 use super::peer;
 use super::proxy::Proxies;
-use crate::bootstrap::Bootstrap;
 use crate::error::{Cause, Error};
-use crate::patience::Patience;
 use crate::process::{Options, Session};
 use crate::shm::Sent;
+use mscclpp_bootstrap::ActiveTimeout;
+use mscclpp_bootstrap::Bootstrap;
 
 /// The numbers of connections between nodes begin here: one for each plan.
 const STREAMS: u64 = 0x6375_6461 << 32;
@@ -133,11 +133,11 @@ impl Group {
 
     /// What ended the group, if that was not a launch of its own.
     pub(super) fn find_cause(&self) -> Option<Cause> {
-        let mut patience = Patience::new(HEARSAY);
+        let mut timeout = ActiveTimeout::new(HEARSAY);
         loop {
             match self.bootstrap.check_alive() {
                 Err(error) => return Some(Cause::Group(Box::new(error))),
-                Ok(()) if patience.is_over() => return None,
+                Ok(()) if timeout.is_expired() => return None,
                 Ok(()) => std::thread::sleep(HEARSAY / 100),
             }
         }

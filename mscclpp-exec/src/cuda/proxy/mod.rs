@@ -158,9 +158,9 @@ impl Proxies {
         }
     }
 
-    /// Waits until everything that launches have asked for so far is done, unless one gives up. `patience`: how long a rank on
+    /// Waits until everything that launches have asked for so far is done, unless one gives up. `timeout`: how long a rank on
     /// another node may take nothing of what is sent to it.
-    pub(super) fn settle(&self, patience: Duration) -> Result<(), Failure> {
+    pub(super) fn settle(&self, timeout: Duration) -> Result<(), Failure> {
         let shared = &self.shared;
         let mut heads = vec![0_u64; shared.queues.len()];
         shared.driver.download(bytemuck::cast_slice_mut(&mut heads), shared.heads.address())?;
@@ -177,7 +177,7 @@ impl Proxies {
                 if gave_up || all_taken && state.pending.is_empty() && at_rest {
                     return Ok(());
                 }
-                if let Some(cause) = state.wires.as_ref().and_then(|wires| wires.find_late(patience)) {
+                if let Some(cause) = state.wires.as_ref().and_then(|wires| wires.find_late(timeout)) {
                     return Err(Failure::Cause(cause));
                 }
             }

@@ -59,7 +59,7 @@ pub struct InvalidLaunch {
 /// [`DeviceLaunch::all`], or one for each reduction that the plan takes.
 ///
 /// ```
-/// use mscclpp_exec::algorithms;
+/// use mscclpp_algorithms as algorithms;
 /// use mscclpp_exec::passes::{ExecutorForm, validate_form};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -109,7 +109,7 @@ pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Pl
 /// Validates what the process executor runs of a plan that the checker accepts.
 ///
 /// ```
-/// use mscclpp_exec::algorithms;
+/// use mscclpp_algorithms as algorithms;
 /// use mscclpp_exec::passes::{ProcessLaunch, Sharing, validate_processes};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

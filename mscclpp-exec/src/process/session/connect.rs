@@ -10,10 +10,10 @@ use super::super::seats::Seats;
 use super::super::wire::Wires;
 use super::Session;
 use super::wait::HEARSAY;
-use crate::bootstrap::Bootstrap;
 use crate::error::Error;
-use crate::patience::Patience;
 use crate::shm::{Cells, Door, Mesh, Segment};
+use mscclpp_bootstrap::ActiveTimeout;
+use mscclpp_bootstrap::Bootstrap;
 
 impl Session {
     /// Connects the ranks of a node.
@@ -32,9 +32,9 @@ impl Session {
             key.ok_or_else(|| Error::Lost { peer: *peer, why: "it sent no local address".into() })
         };
         let (keys, all_seats): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
-        let mut patience = Patience::new(options.deadline);
-        let mesh = door.connect(me, &keys, &mut patience).map_err(|error| name(error, &locals, &bootstrap))?;
-        let segment = share(me, &mesh, &locals, &bootstrap, &mut patience)?;
+        let mut timeout = ActiveTimeout::new(options.deadline);
+        let mesh = door.connect(me, &keys, &mut timeout).map_err(|error| name(error, &locals, &bootstrap))?;
+        let segment = share(me, &mesh, &locals, &bootstrap, &mut timeout)?;
         Ok(Self {
             calls: Calls::new(Cells::new(Arc::new(segment)), me, locals.len()),
             crowded: seats.are_short(&all_seats),
@@ -67,7 +67,7 @@ fn share(
     mesh: &Mesh,
     locals: &[u32],
     bootstrap: &Bootstrap,
-    patience: &mut Patience,
+    timeout: &mut ActiveTimeout,
 ) -> Result<Segment, Error> {
     let bytes = Calls::bytes(locals.len());
     if me == 0 {
@@ -81,7 +81,7 @@ fn share(
     let late = || {
         bootstrap.check_alive()?;
         let why = "it did not share its segment of calls in time".into();
-        if patience.is_over() { Err(Error::Lost { peer: 0, why }) } else { Ok(()) }
+        if timeout.is_expired() { Err(Error::Lost { peer: 0, why }) } else { Ok(()) }
     };
     let sent = mesh.receive(0, late).map_err(|error| name(error, locals, bootstrap))?;
     let file = sent.files.into_iter().next();

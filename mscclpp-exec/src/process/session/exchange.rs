@@ -6,8 +6,8 @@ use super::super::calls::Handed;
 use super::Session;
 use super::connect::name;
 use crate::error::Error;
-use crate::patience::Patience;
 use crate::shm::Sent;
+use mscclpp_bootstrap::ActiveTimeout;
 
 impl Session {
     /// Begins a call and waits until all peers have begun it too.
@@ -50,14 +50,14 @@ impl Session {
             result = result.and_then(|()| self.mesh.send(place, bytes, files));
         }
         let deadline = self.options.deadline;
-        let mut patience = Patience::new(deadline);
+        let mut timeout = ActiveTimeout::new(deadline);
         let mut received = Vec::new();
         for place in 0..self.locals.len() {
             let bootstrap = &self.bootstrap;
             let late = || {
                 bootstrap.check_alive()?;
                 let why = format!("it sent nothing for {deadline:?} in {text}");
-                if patience.is_over() { Err(Error::Lost { peer: place as u32, why }) } else { Ok(()) }
+                if timeout.is_expired() { Err(Error::Lost { peer: place as u32, why }) } else { Ok(()) }
             };
             match result.and_then(|()| self.mesh.receive(place, late)) {
                 Ok(sent) => {

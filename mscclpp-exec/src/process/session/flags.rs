@@ -43,10 +43,10 @@ mod tests {
 
     use mscclpp_core::plan::Plan;
 
-    use crate::algorithms;
-    use crate::bootstrap::Bootstrap;
     use crate::message::Message;
     use crate::process::Transport;
+    use mscclpp_algorithms as algorithms;
+    use mscclpp_bootstrap::Bootstrap;
     #[test]
     fn packets_of_older_executables_are_stale_when_flags_start_again() {
         let algorithm = algorithms::find("allreduce_one_shot_packets").expect("it is in the library");

@@ -17,9 +17,9 @@ use super::calls::{Calls, RING};
 use super::options::Options;
 use super::plan::Prepared;
 use super::wire::Wires;
-use crate::bootstrap::Bootstrap;
 use crate::error::Error;
 use crate::shm::{Mesh, Segment};
+use mscclpp_bootstrap::Bootstrap;
 
 /// A rank's side of its group. One call at a time has it.
 pub(crate) struct Session {

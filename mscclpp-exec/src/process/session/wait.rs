@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::calls::RING;
 use super::Session;
 use crate::error::{Cause, Error};
-use crate::patience::Patience;
+use mscclpp_bootstrap::ActiveTimeout;
 
 /// Rounds that a rank spins before it lets others have its processor, about a hundred microseconds.
 pub(in super::super) const SPINS: u32 = 2000;
@@ -31,7 +31,7 @@ impl Session {
     /// Waits outside of a launch until something is so; fails when a peer is gone or nothing is so until the deadline.
     #[cold]
     pub(super) fn wait_for(&mut self, mut is_so: impl FnMut(&mut Self) -> Result<bool, Error>) -> Result<(), Error> {
-        let mut patience: Option<Patience> = None;
+        let mut timeout: Option<ActiveTimeout> = None;
         let mut rounds = 0_u32;
         while !is_so(self)? {
             rounds += 1;
@@ -44,7 +44,7 @@ impl Session {
                 continue;
             }
             let deadline = self.options.deadline;
-            self.check_peers(patience.get_or_insert_with(|| Patience::new(deadline)))?;
+            self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)))?;
             let drowsy = self.calls.lie_down();
             if is_so(self)? {
                 self.calls.get_up();
@@ -56,7 +56,7 @@ impl Session {
     }
 
     /// Fails if a wait is of no use any longer.
-    fn check_peers(&mut self, patience: &mut Patience) -> Result<(), Error> {
+    fn check_peers(&mut self, timeout: &mut ActiveTimeout) -> Result<(), Error> {
         let compare = |session: &mut Self| session.peers().try_for_each(|place| session.compare(place));
         compare(self)?;
         let cause = self.find_cause();
@@ -69,7 +69,7 @@ impl Session {
             Some(Cause::Group(error)) => Error::Group(error),
             Some(Cause::Gone { peer }) => Error::Lost { peer, why: why("its connection was closed") },
             Some(Cause::GaveUp { peer }) => Error::Lost { peer, why: why("it has given up") },
-            _ if !patience.is_over() => return Ok(()),
+            _ if !timeout.is_expired() => return Ok(()),
             _ => {
                 let absent = self.peers().find(|&place| !self.is_compared(place));
                 let peer = self.locals[absent.unwrap_or(self.me)];
@@ -95,8 +95,8 @@ impl Session {
         }
         // A peer may give up because of what is about to be seen here too: who died or stopped is to be named, not who
         // heard of it first.
-        let mut patience = Patience::new(HEARSAY);
-        while !patience.is_over() {
+        let mut timeout = ActiveTimeout::new(HEARSAY);
+        while !timeout.is_expired() {
             std::thread::sleep(NAP);
             if let Some(cause) = self.find_first_cause() {
                 return Some(cause);
@@ -123,8 +123,9 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::bootstrap::{self, Bootstrap};
     use crate::process::Transport;
+    use mscclpp_bootstrap as bootstrap;
+    use mscclpp_bootstrap::Bootstrap;
 
     /// What rank 0 is told in a call if rank 1 alone has noticed that the group is finished, and then does something.
     fn told(then: impl Fn(Transport) + Sync) -> (bootstrap::Error, Error) {

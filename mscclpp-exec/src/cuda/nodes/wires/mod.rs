@@ -28,13 +28,13 @@ use self::wire::{Lost, Wire};
 use super::ends::Ends;
 use super::memory::Memories;
 use super::staging::{Piece, Stagings};
-use crate::bootstrap::Bootstrap;
 use crate::cuda::device::Device;
 use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::proxy::Failure;
 use crate::error::{Cause, Error};
-use crate::patience::Patience;
 use crate::process::Connection;
+use mscclpp_bootstrap::ActiveTimeout;
+use mscclpp_bootstrap::Bootstrap;
 
 /// By what is counted for how long nothing moves: any time does that others get something done in.
 const STILL: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ pub(in crate::cuda) struct Wires {
     /// Whether others were told that this rank sends nothing more.
     is_over: bool,
     /// For how long nothing was sent or taken.
-    still: Patience,
+    still: ActiveTimeout,
 }
 
 impl Wires {
@@ -112,7 +112,7 @@ impl Wires {
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),
             is_over: false,
-            still: Patience::new(STILL),
+            still: ActiveTimeout::new(STILL),
         })
     }
 
@@ -138,7 +138,7 @@ impl Wires {
     pub(in crate::cuda) fn mark(&mut self, signal: u64) -> Option<bool> {
         if signal == self.markers.begin {
             self.begun += 1;
-            self.still = Patience::new(STILL);
+            self.still = ActiveTimeout::new(STILL);
             return Some(true);
         }
         if signal != self.markers.end {
@@ -181,9 +181,9 @@ impl Wires {
             }
         }
         if progress {
-            self.still = Patience::new(STILL);
+            self.still = ActiveTimeout::new(STILL);
         } else if self.is_in_launch() || !self.is_idle() {
-            self.still.look();
+            self.still.update();
             self.look()?;
         }
         Ok(progress)
@@ -196,8 +196,8 @@ impl Wires {
         }
         // Who died is to be named, not who noticed it first.
         let late = |wire: &mut Wire| {
-            let (patience, how) = wire.lost.as_mut()?;
-            patience.is_over().then_some((wire.peer, *how))
+            let (timeout, how) = wire.lost.as_mut()?;
+            timeout.is_expired().then_some((wire.peer, *how))
         };
         match self.wires.iter_mut().find_map(late) {
             Some((peer, Lost::GaveUp)) => Err(Failure::Cause(Cause::GaveUp { peer })),
@@ -212,10 +212,10 @@ impl Wires {
     }
 
     /// If something is to be sent and nothing went for so long: why there is no more waiting.
-    pub(in crate::cuda) fn find_late(&self, patience: Duration) -> Option<Cause> {
-        let late = self.still.spent() > patience;
+    pub(in crate::cuda) fn find_late(&self, timeout: Duration) -> Option<Cause> {
+        let late = self.still.elapsed() > timeout;
         let wire = self.wires.iter().find(|wire| late && !wire.is_idle())?;
-        Some(Cause::Deadline { after: patience, absent: vec![wire.peer], silent: Vec::new() })
+        Some(Cause::Deadline { after: timeout, absent: vec![wire.peer], silent: Vec::new() })
     }
 
     /// Tells the others that this rank sends nothing more: that it leaves, if all is done, or cannot go on.

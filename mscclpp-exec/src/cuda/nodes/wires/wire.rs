@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::frame::Frame;
 use crate::cuda::nodes::staging::{Piece, Staging};
-use crate::patience::Patience;
 use crate::process::Connection;
+use mscclpp_bootstrap::ActiveTimeout;
 
 /// How long after a rank gave up or was gone the reason may take to arrive here.
 const HEARSAY: Duration = Duration::from_millis(200);
@@ -27,7 +27,7 @@ pub(super) struct Wire {
     /// The rank has left in order.
     pub(super) has_left: bool,
     /// That the rank has given up, or is gone, and how long a better reason is waited for.
-    pub(super) lost: Option<(Patience, Lost)>,
+    pub(super) lost: Option<(ActiveTimeout, Lost)>,
 }
 
 /// What is known of a rank that sends nothing more.
@@ -57,7 +57,7 @@ pub(super) struct Incoming {
 
 impl Wire {
     pub(super) fn lose(&mut self, how: Lost) {
-        self.lost.get_or_insert_with(|| (Patience::new(HEARSAY), how));
+        self.lost.get_or_insert_with(|| (ActiveTimeout::new(HEARSAY), how));
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -111,8 +111,8 @@ fn planted_faults_are_found() {
                 Err(_) => *found += 1,
                 Ok(()) => {
                     let run = process::Writer::write(&plan, &schedules, &launch).expect("it was validated");
-                    let outcome = Adversary::new(&run).attack(1).expect("it is small");
-                    assert!(!matches!(outcome, Outcome::Broken(_)), "{name}, {}: {outcome:?}", fault.what);
+                    let outcome = ScheduleFuzzer::new(&run).run(1).expect("it is small");
+                    assert!(!matches!(outcome, Outcome::Failed(_)), "{name}, {}: {outcome:?}", fault.what);
                 }
             }
         }

@@ -7,8 +7,9 @@ mod kernel;
 mod random;
 
 use super::*;
-use crate::adversary::{Adversary, Outcome};
-use crate::algorithms::{self, Placement};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::BufferMode;
+use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 
 /// Ranks and ranks per node.
 const MACHINES: [(u32, u32); 6] = [(2, 2), (3, 3), (4, 4), (4, 2), (3, 1), (6, 2)];
@@ -17,9 +18,9 @@ const MACHINES: [(u32, u32); 6] = [(2, 2), (3, 3), (4, 4), (4, 2), (3, 1), (6, 2
 fn built_in(machines: &[(u32, u32)]) -> impl Iterator<Item = (String, PlanTree, u32, u32)> {
     algorithms::all().iter().flat_map(move |algorithm| {
         let modes = match algorithm.placement() {
-            Placement::InPlace => &[true][..],
-            Placement::OutOfPlace => &[false],
-            Placement::Either => &[false, true],
+            BufferMode::InPlace => &[true][..],
+            BufferMode::OutOfPlace => &[false],
+            BufferMode::Any => &[false, true],
         };
         let machines = machines.iter().filter(|&&(ranks, node)| algorithm.supports(ranks, node));
         let all = machines.flat_map(move |&machine| modes.iter().map(move |&in_place| (machine, in_place)));
@@ -53,8 +54,8 @@ fn built_in_algorithms_withstand_the_fuzzer_as_run() {
         for sharing in [Sharing::Registered, Sharing::Staged] {
             let run = as_run_by_processes(&plan, &ProcessLaunch::new(ranks, node, sharing)).expect("it is the plan");
             for seed in 0..2 {
-                let outcome = Adversary::new(&run).attack(seed).expect("it is small");
-                assert!(!matches!(outcome, Outcome::Broken(_)), "{name}, {sharing:?}, seed {seed}: {outcome:?}");
+                let outcome = ScheduleFuzzer::new(&run).run(seed).expect("it is small");
+                assert!(!matches!(outcome, Outcome::Failed(_)), "{name}, {sharing:?}, seed {seed}: {outcome:?}");
             }
         }
     }

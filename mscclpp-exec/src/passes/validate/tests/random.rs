@@ -205,8 +205,8 @@ fn random_plans_run_as_proved() {
             .unwrap_or_else(|invalid| panic!("seed {seed}, {launch:?}: {invalid}\n{plan:#?}"));
         if !launch.sharing.iter().flatten().any(|&sharing| sharing == Sharing::Lasting) {
             let run = as_run_by_processes(&plan, launch).expect("it is the plan");
-            let outcome = Adversary::new(&run).attack(seed).expect("it is small");
-            assert!(!matches!(outcome, Outcome::Broken(_)), "seed {seed}, {launch:?}: {outcome:?}");
+            let outcome = ScheduleFuzzer::new(&run).run(seed).expect("it is small");
+            assert!(!matches!(outcome, Outcome::Failed(_)), "seed {seed}, {launch:?}: {outcome:?}");
         }
     }
     println!("{accepted} of {plans} random plans accepted, {elided} of them with an opening");

@@ -1,0 +1,45 @@
+//! All-pairs all-gather: 1 step, (P-1)/P of the output sent per rank, no scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::BuiltinAlgorithm;
+
+/// Every rank puts its chunk into every other rank's output, starting with its neighbour so that no rank is hit by all.
+///
+/// In place or not, any number of ranks. For large messages, with many instances.
+#[collective(AllGather, ranks = [2, 4, 8], in_place, instances = 32, crate = mscclpp_core)]
+pub fn allgather_all_pairs(p: &Program) {
+    for rank in p.ranks() {
+        let others = p.ranks().filter(|peer| peer.id() != rank.id());
+        let channels: Vec<_> = others.map(|peer| rank.memory_channel(peer)).collect();
+        for channel in &channels {
+            channel.signal(0).relaxed();
+        }
+        for channel in &channels {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        let own = rank.output().chunk(rank.id());
+        let mine = if p.in_place() { own.any() } else { rank.input().chunk(0).any() };
+        for step in 1..p.num_ranks() {
+            let peer = p.rank((rank.id() + step) % p.num_ranks());
+            // A rank has no channel to itself, so the channels of higher ranks lie one lower.
+            let index = if peer.id() < rank.id() { peer.id() } else { peer.id() - 1 };
+            channels[index].put(peer.output().chunk(rank.id()), mine, 0);
+        }
+        if !p.in_place() {
+            rank.copy(own, mine, 0);
+        }
+        for channel in &channels {
+            channel.signal(0).sync(Sync::Before);
+        }
+        for channel in &channels {
+            channel.wait(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(allgather_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| allgather_all_pairs(p));

@@ -1,0 +1,70 @@
+//! Hierarchical all-gather: 2 steps, (G-1)/G of the output sent within the node and (N-1)/P between nodes per rank (N nodes
+//! of G ranks), no scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::BuiltinAlgorithm;
+
+/// Every rank sends its chunk to its counterparts on the other nodes and to the ranks of its node, and passes on within the
+/// node what comes from its counterparts.
+///
+/// In place or not, two nodes or more, one thread block. For messages of any size: all data goes straight to where it
+/// stays, and what travels between nodes travels while the node is busy.
+#[collective(AllGather, ranks = 16, ranks_per_node = 8, crate = mscclpp_core)]
+pub fn allgather_hierarchical(p: &Program) {
+    let (ranks, per_node, nodes) = (p.num_ranks(), p.ranks_per_node(), p.num_nodes());
+    for rank in p.ranks() {
+        let (id, output) = (rank.id(), rank.output());
+        let first = rank.node() * per_node;
+        let peers: Vec<_> = (1..per_node).map(|step| p.rank(first + (rank.local_id() + step) % per_node)).collect();
+        let across: Vec<_> = (1..nodes).map(|step| p.rank((id + step * per_node) % ranks)).collect();
+        let memory: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
+        let mine = if p.in_place() { output.chunk(id).any() } else { rank.input().chunk(0).any() };
+
+        for channel in &port {
+            channel.signal(0).sync(Sync::None);
+        }
+        for channel in &memory {
+            channel.signal(0).relaxed();
+        }
+        for (channel, partner) in port.iter().zip(&across) {
+            channel.wait(0).sync(Sync::After);
+            channel.put_with_signal(partner.output().chunk(id), mine, 0);
+        }
+        for channel in &memory {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        for (channel, peer) in memory.iter().zip(&peers) {
+            channel.put(peer.output().chunk(id), mine, 0);
+        }
+        if !p.in_place() {
+            rank.copy(output.chunk(id), mine, 0);
+        }
+        for (from, partner) in port.iter().zip(&across) {
+            from.wait(0).sync(Sync::After);
+            for (channel, peer) in memory.iter().zip(&peers) {
+                channel.put(peer.output().chunk(partner.id()), output.chunk(partner.id()), 0);
+            }
+        }
+        for channel in &memory {
+            channel.signal(0).sync(Sync::Before);
+        }
+        for channel in &memory {
+            channel.wait(0);
+        }
+        // What was sent stays ours until it has been read.
+        for channel in &port {
+            channel.flush(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(allgather_hierarchical::algorithm, include_str!("hierarchical.rs"), |p, _| {
+        allgather_hierarchical(p)
+    })
+    .nodes(2, u32::MAX, 1);

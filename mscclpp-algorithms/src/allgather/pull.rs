@@ -1,0 +1,47 @@
+//! Pulled all-gather: 1 step, (P-1)/P of the output read per rank, no scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::BuiltinAlgorithm;
+
+/// Every rank reads every other rank's chunk, starting with its neighbour's so that no rank is read by all.
+///
+/// In place or not, two ranks or more, one thread block. Nobody writes to another rank's memory, which costs cores that
+/// share caches more than to read it.
+#[collective(AllGather, ranks = [2, 4, 8], crate = mscclpp_core)]
+pub fn allgather_pull(p: &Program) {
+    let ranks = p.num_ranks();
+    for rank in p.ranks() {
+        let id = rank.id();
+        let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        for channel in &channels {
+            channel.signal(0).relaxed();
+        }
+        let chunk = |of: usize| {
+            if p.in_place() { p.rank(of).output().chunk(of).any() } else { p.rank(of).input().chunk(0).any() }
+        };
+        for channel in &channels {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        if !p.in_place() {
+            rank.copy(rank.output().chunk(id), chunk(id), 0);
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.get(rank.output().chunk(peer.id()), chunk(peer.id()), 0);
+        }
+        // The peers may have their chunks back.
+        for channel in &channels {
+            channel.signal(0).sync(Sync::Before);
+        }
+        for channel in &channels {
+            channel.wait(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(allgather_pull::algorithm, include_str!("pull.rs"), |p, _| allgather_pull(p));

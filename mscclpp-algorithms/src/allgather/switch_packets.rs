@@ -1,0 +1,38 @@
+//! Switch all-gather with packets: 1 multicast step, 2/P of the output sent per rank, P chunks of scratch. Needs multicast
+//! hardware.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::BufferKind;
+use mscclpp_macros::collective;
+
+use crate::builtin::{BufferMode, BuiltinAlgorithm};
+
+/// Every rank packs its chunk, multicasts the packets and unpacks everybody's; the packets' flags are all the
+/// synchronisation there is.
+///
+/// In place, any number of ranks in one switch domain, one thread block per rank. For small messages.
+#[collective(
+    AllGather, ranks = [2, 4, 8], in_place, protocol = LL, threads_per_block = 256, auto_sync = false, double_scratch,
+    message_size = 1 << 10..=1 << 20, crate = mscclpp_core
+)]
+pub fn allgather_switch_packets(p: &Program) {
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(p.num_ranks())).collect();
+    let switch = p.switch_channel(p.ranks(), BufferKind::Scratch);
+    for rank in p.ranks() {
+        let packets = scratch[rank.id()];
+        let mine = packets.chunk(rank.id());
+        rank.copy_packets(mine, rank.output().chunk(rank.id()), 0);
+        switch.at(rank).broadcast_packets(rank.id(), mine, 0);
+        for peer in p.ranks() {
+            rank.unpack_packets(rank.output().chunk(peer.id()), packets.chunk(peer.id()), peer.id());
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(allgather_switch_packets::algorithm, include_str!("switch_packets.rs"), |p, _| {
+        allgather_switch_packets(p)
+    })
+    .placed(BufferMode::InPlace)
+    .multicast();

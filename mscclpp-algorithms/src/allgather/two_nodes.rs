@@ -1,0 +1,56 @@
+//! All-gather over two nodes: 3 steps, (G-1)/G of the output sent within the node and 1/P between the nodes per rank (G
+//! ranks per node), no scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::{BufferMode, BuiltinAlgorithm};
+
+/// The ranks of a node exchange their chunks; every rank swaps chunks with its counterpart on the other node; the ranks of
+/// a node exchange what they got.
+///
+/// In place, two nodes of any size, one thread block. For large messages.
+#[collective(AllGather, ranks = 16, ranks_per_node = 8, in_place, crate = mscclpp_core)]
+pub fn allgather_two_nodes(p: &Program) {
+    let (ranks, per_node) = (p.num_ranks(), p.ranks_per_node());
+    for rank in p.ranks() {
+        let (id, output) = (rank.id(), rank.output());
+        let on_node = p.ranks().filter(|peer| peer.node() == rank.node() && peer.id() != id);
+        let peers: Vec<_> = on_node.collect();
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let partner = p.rank((id + per_node) % ranks);
+        let across = rank.port_channel(partner);
+
+        for channel in &channels {
+            channel.signal(0).relaxed();
+        }
+        for channel in &channels {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.put(peer.output().chunk(id), output.chunk(id), 0);
+        }
+
+        across.signal(0);
+        across.wait(0).sync(Sync::After);
+        across.put_with_signal_and_flush(partner.output().chunk(id), output.chunk(id), 0);
+        across.wait(0).sync(Sync::After);
+
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.put(peer.output().chunk(partner.id()), output.chunk(partner.id()), 0);
+        }
+        for channel in &channels {
+            channel.signal(0).sync(Sync::Before);
+        }
+        for channel in &channels {
+            channel.wait(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(allgather_two_nodes::algorithm, include_str!("two_nodes.rs"), |p, _| allgather_two_nodes(p))
+        .placed(BufferMode::InPlace)
+        .nodes(2, 2, 1);

@@ -1,0 +1,95 @@
+//! Hierarchical all-reduce: 4 steps, (G-1)/G of the message read and as much sent within the node and 2(N-1)/P sent between
+//! nodes per rank (N nodes of G ranks), N-1 chunks of scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::BuiltinAlgorithm;
+
+/// The ranks of a node reduce their parts over the node; every rank and its counterparts on the other nodes share out the
+/// part's chunks, reduce them and exchange the results; the ranks of a node exchange their parts.
+///
+/// In place or not, two nodes or more, one thread block. Every chunk is reduced by one rank, so all ranks get the same bits.
+/// For large messages.
+#[collective(AllReduce, ranks = 16, ranks_per_node = 8, crate = mscclpp_core)]
+pub fn allreduce_hierarchical(p: &Program) {
+    let (ranks, per_node, nodes) = (p.num_ranks(), p.ranks_per_node(), p.num_nodes());
+    let partners = nodes - 1;
+    // One part per rank of the node, of as many chunks as there are nodes.
+    let part = |local: usize| local * nodes..(local + 1) * nodes;
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(partners)).collect();
+    for rank in p.ranks() {
+        let (id, local, input, slots) = (rank.id(), rank.local_id(), rank.input(), scratch[rank.id()]);
+        let first = rank.node() * per_node;
+        let peers: Vec<_> = (1..per_node).map(|step| p.rank(first + (local + step) % per_node)).collect();
+        let across: Vec<_> = (1..nodes).map(|step| p.rank((id + step * per_node) % ranks)).collect();
+        let memory: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
+        let result = |of: usize, range: std::ops::Range<usize>| {
+            if p.in_place() { p.rank(of).input().chunk(range).any() } else { p.rank(of).output().chunk(range).any() }
+        };
+        // Where the chunk that a node reduces lies in this rank's part.
+        let share = |node: usize| local * nodes + node..local * nodes + node + 1;
+
+        // The scratch is free, and inputs may be read.
+        for channel in &port {
+            channel.signal(0).sync(Sync::None);
+        }
+        for channel in &memory {
+            channel.signal(0).relaxed();
+        }
+        for channel in &memory {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        let mut sum = input.chunk(part(local)).any();
+        for (channel, peer) in memory.iter().zip(&peers) {
+            channel.reduce(sum, peer.input().chunk(part(local)), 0).to(result(id, part(local)));
+            sum = result(id, part(local));
+        }
+        // With one rank per node nothing was read, and the sums so far are the inputs.
+        let so_far = |range: std::ops::Range<usize>| {
+            if peers.is_empty() { input.chunk(range).any() } else { result(id, range) }
+        };
+
+        for (step, partner) in across.iter().enumerate() {
+            port[step].wait(0).sync(Sync::After);
+            port[step].put_with_signal(scratch[partner.id()].chunk(step), so_far(share(partner.node())), 0);
+        }
+        let mine = result(id, share(rank.node()));
+        let mut sum = so_far(share(rank.node()));
+        for (step, channel) in port.iter().enumerate() {
+            channel.wait(0).sync(Sync::After);
+            // The partner `step` nodes on is the one for whom this rank is that far from the other side.
+            rank.reduce(sum, slots.chunk(partners - 1 - step), 0).to(mine);
+            sum = mine;
+        }
+        // Where a partner's chunk was sent from is where its result arrives.
+        for (channel, partner) in port.iter().zip(&across) {
+            channel.put_with_signal(result(partner.id(), share(rank.node())), mine, 0);
+        }
+        for channel in &port {
+            channel.wait(0).sync(Sync::After);
+        }
+
+        for (channel, peer) in memory.iter().zip(&peers) {
+            channel.put(result(peer.id(), part(local)), result(id, part(local)), 0);
+        }
+        for channel in &memory {
+            channel.signal(0).sync(Sync::Before);
+        }
+        for channel in &memory {
+            channel.wait(0);
+        }
+        for channel in &port {
+            channel.flush(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(allreduce_hierarchical::algorithm, include_str!("hierarchical.rs"), |p, _| {
+        allreduce_hierarchical(p)
+    })
+    .nodes(2, u32::MAX, 1);

@@ -1,0 +1,41 @@
+//! One-shot all-reduce with packets: 1 step, 2(P-1) times the message sent per rank, P² chunks of scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_macros::collective;
+
+use crate::builtin::OrderScope;
+use crate::builtin::{BuiltinAlgorithm, Param};
+
+/// Every rank sends its whole input to every other rank as packets and reduces all that it gets.
+///
+/// In place or not, two ranks or more, a group of `group` thread blocks. Without handshakes, so it needs double scratch. The
+/// lowest latency there is, for messages so small that latency is all that counts. Each rank adds its own input last, so
+/// floating-point results may differ between ranks in the last bit.
+#[collective(AllReduce, ranks = [2, 4, 8], params(group = [1]), protocol = LL, double_scratch, crate = mscclpp_core)]
+pub fn allreduce_one_shot_packets(p: &Program, group: usize) {
+    let ranks = p.num_ranks();
+    let slot = |of: usize| of * ranks..(of + 1) * ranks;
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks * ranks)).collect();
+    let blocks = p.thread_block_group(0..group);
+    for rank in p.ranks() {
+        let (id, input) = (rank.id(), rank.input().chunk(..));
+        for step in 1..ranks {
+            let peer = p.rank((id + step) % ranks);
+            let channel = rank.memory_channel(peer);
+            channel.put_packets(scratch[peer.id()].chunk(slot(id)), input, &blocks);
+        }
+        let others = p.ranks().filter(|peer| peer.id() != id);
+        let arrived: Vec<_> = others.map(|peer| scratch[id].chunk(slot(peer.id()))).collect();
+        let result = if p.in_place() { input.any() } else { rank.output().chunk(..).any() };
+        rank.reduce_packets(input, arrived, &blocks).to(result);
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
+    allreduce_one_shot_packets::algorithm,
+    include_str!("one_shot_packets.rs"),
+    |p, arguments| allreduce_one_shot_packets(p, arguments[0]),
+)
+.params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
+.in_own_order(OrderScope::Ranks);

@@ -1,0 +1,54 @@
+//! Ring all-reduce: 2(P-1) steps, 2(P-1)/P of the message sent per rank, P-1 chunks of scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::BuiltinAlgorithm;
+
+/// Partial sums travel around a ring until each rank has one chunk in full; then the full chunks travel around it.
+///
+/// In place or not, two ranks or more, one thread block. Each rank needs links to its two neighbours only. Every chunk is
+/// reduced once and then copied, so all ranks get the same bits. For large messages.
+#[collective(AllReduce, ranks = [2, 4, 8], crate = mscclpp_core)]
+pub fn allreduce_ring(p: &Program) {
+    let ranks = p.num_ranks();
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
+    for rank in p.ranks() {
+        let (id, input, arrived) = (rank.id(), rank.input(), scratch[rank.id()]);
+        let next = p.rank((id + 1) % ranks);
+        let previous = p.rank((id + ranks - 1) % ranks);
+        let to_next = rank.memory_channel(next);
+        // With two ranks next and previous are the same rank, and one channel does.
+        let to_previous = if ranks == 2 { to_next } else { rank.memory_channel(previous) };
+        // Where chunk `index` of `of`'s result lies.
+        let result = |of: usize, index: usize| {
+            if p.in_place() { p.rank(of).input().chunk(index).any() } else { p.rank(of).output().chunk(index).any() }
+        };
+
+        to_previous.signal(0).relaxed();
+        to_next.wait(0).relaxed().sync(Sync::After);
+        for step in 0..ranks - 1 {
+            let index = (id + ranks - 1 - step) % ranks;
+            if step == 0 {
+                to_next.put(scratch[next.id()].chunk(0), input.chunk(index), 0);
+            } else {
+                rank.reduce(arrived.chunk(step - 1), input.chunk(index), 0);
+                to_next.put(scratch[next.id()].chunk(step), arrived.chunk(step - 1), 0);
+            }
+            to_next.signal(0).sync(Sync::Before);
+            to_previous.wait(0).sync(Sync::After);
+        }
+        rank.reduce(input.chunk(id), arrived.chunk(ranks - 2), 0).to(result(id, id));
+        for step in 0..ranks - 1 {
+            let index = (id + ranks - step) % ranks;
+            to_next.put(result(next.id(), index), result(id, index), 0);
+            to_next.signal(0).sync(Sync::Before);
+            to_previous.wait(0).sync(Sync::After);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(allreduce_ring::algorithm, include_str!("ring.rs"), |p, _| allreduce_ring(p));

@@ -1,0 +1,34 @@
+//! Direct all-to-all: 1 step, (P-1)/P of the message sent per rank, no scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::{BufferMode, BuiltinAlgorithm};
+
+/// Every rank puts each part straight into its receiver's output.
+///
+/// Out of place, two ranks or more, one thread block per peer: the neighbour's first, so that no rank is hit by all.
+#[collective(AllToAll, ranks = [2, 4, 8], crate = mscclpp_core)]
+pub fn alltoall_direct(p: &Program) {
+    let ranks = p.num_ranks();
+    for rank in p.ranks() {
+        let id = rank.id();
+        rank.copy(rank.output().chunk(id), rank.input().chunk(id), 0);
+        for step in 1..ranks {
+            let peer = p.rank((id + step) % ranks);
+            let channel = rank.memory_channel(peer);
+            let block = step - 1;
+            channel.signal(block).relaxed();
+            channel.wait(block).relaxed().sync(Sync::After);
+            channel.put(peer.output().chunk(id), rank.input().chunk(peer.id()), block);
+            channel.signal(block).sync(Sync::Before);
+            channel.wait(block).sync(Sync::After);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(alltoall_direct::algorithm, include_str!("direct.rs"), |p, _| alltoall_direct(p))
+        .placed(BufferMode::OutOfPlace);

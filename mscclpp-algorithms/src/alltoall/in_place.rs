@@ -1,0 +1,35 @@
+//! All-to-all in place: 1 step and a copy, (P-1)/P of the message sent per rank, P-1 chunks of scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::{BufferMode, BuiltinAlgorithm};
+
+/// Every rank puts each part into its receiver's scratch; the receiver copies it to its place.
+///
+/// In place, any number of ranks, one thread block per peer.
+#[collective(AllToAll, ranks = [2, 4, 8], in_place, instances = 2, crate = mscclpp_core)]
+pub fn alltoall_in_place(p: &Program) {
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(p.num_ranks() - 1)).collect();
+    // The others of a rank are numbered without it: this is where `other` comes among the others of `id`.
+    let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
+    for rank in p.ranks() {
+        let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != rank.id()).collect();
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        for (block, (channel, peer)) in channels.iter().zip(&peers).enumerate() {
+            channel.signal(block).relaxed();
+            channel.wait(block).relaxed().sync(Sync::After);
+            let slot = scratch[peer.id()].chunk(position(rank.id(), peer.id()));
+            channel.put(slot, rank.input().chunk(peer.id()), block);
+            channel.signal(block).sync(Sync::Before);
+            channel.wait(block).sync(Sync::After);
+            rank.copy(rank.input().chunk(peer.id()), scratch[rank.id()].chunk(block), block);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(alltoall_in_place::algorithm, include_str!("in_place.rs"), |p, _| alltoall_in_place(p))
+        .placed(BufferMode::InPlace);

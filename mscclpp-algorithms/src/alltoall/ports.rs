@@ -1,0 +1,41 @@
+//! Direct all-to-all over ports: 1 step, (P-1)/P of the message sent per rank, no scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::{BufferMode, BuiltinAlgorithm};
+
+/// Every rank puts each part straight into its receiver's output, the neighbour's first, so that no rank is hit by all.
+///
+/// Out of place, two ranks or more on any number of nodes, one thread block: it only fills queues.
+#[collective(AllToAll, ranks = [2, 4, 8], crate = mscclpp_core)]
+pub fn alltoall_ports(p: &Program) {
+    let ranks = p.num_ranks();
+    for rank in p.ranks() {
+        let id = rank.id();
+        let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.port_channel(peer)).collect();
+        for channel in &channels {
+            channel.signal(0).sync(Sync::None);
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.wait(0).sync(Sync::After);
+            channel.put_with_signal(peer.output().chunk(id), rank.input().chunk(peer.id()), 0);
+        }
+        rank.copy(rank.output().chunk(id), rank.input().chunk(id), 0);
+        for channel in &channels {
+            channel.wait(0).sync(Sync::After);
+        }
+        // What was sent stays ours until it has been read.
+        for channel in &channels {
+            channel.flush(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(alltoall_ports::algorithm, include_str!("ports.rs"), |p, _| alltoall_ports(p))
+        .placed(BufferMode::OutOfPlace)
+        .nodes(1, u32::MAX, 1);

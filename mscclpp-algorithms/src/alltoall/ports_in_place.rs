@@ -1,0 +1,45 @@
+//! All-to-all over ports in place: 1 step and a copy, (P-1)/P of the message sent per rank, P-1 chunks of scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::{BufferMode, BuiltinAlgorithm};
+
+/// Every rank puts each part into its receiver's scratch, the neighbour's first, so that no rank is hit by all; the receiver
+/// copies it to its place as soon as the part that stood there has left.
+///
+/// In place, two ranks or more on any number of nodes, one thread block.
+#[collective(AllToAll, ranks = [2, 4, 8], in_place, crate = mscclpp_core)]
+pub fn alltoall_ports_in_place(p: &Program) {
+    let ranks = p.num_ranks();
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
+    // The others of a rank are numbered without it: this is where `other` comes among the others of `id`.
+    let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
+    for rank in p.ranks() {
+        let id = rank.id();
+        let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.port_channel(peer)).collect();
+        for channel in &channels {
+            channel.signal(0).sync(Sync::None);
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.wait(0).sync(Sync::After);
+            let slot = scratch[peer.id()].chunk(position(id, peer.id()));
+            channel.put_with_signal(slot, rank.input().chunk(peer.id()), 0);
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.wait(0).sync(Sync::After);
+            channel.flush(0).sync(Sync::After);
+            rank.copy(rank.input().chunk(peer.id()), scratch[id].chunk(position(peer.id(), id)), 0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(alltoall_ports_in_place::algorithm, include_str!("ports_in_place.rs"), |p, _| {
+        alltoall_ports_in_place(p)
+    })
+    .placed(BufferMode::InPlace)
+    .nodes(1, u32::MAX, 1);

@@ -1,0 +1,43 @@
+//! Pulled all-to-all: 1 step, (P-1)/P of the message read per rank, no scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::{BufferMode, BuiltinAlgorithm};
+
+/// Every rank reads its part of everybody's input.
+///
+/// Out of place, two ranks or more, one thread block. Nobody writes to another rank's memory, which costs
+/// cores that share caches more than to read it.
+#[collective(AllToAll, ranks = [2, 4, 8], crate = mscclpp_core)]
+pub fn alltoall_pull(p: &Program) {
+    let ranks = p.num_ranks();
+    for rank in p.ranks() {
+        let id = rank.id();
+        let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        for channel in &channels {
+            channel.signal(0).relaxed();
+        }
+        for channel in &channels {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.get(rank.output().chunk(peer.id()), peer.input().chunk(id), 0);
+        }
+        rank.copy(rank.output().chunk(id), rank.input().chunk(id), 0);
+        // The peers may have their inputs back.
+        for channel in &channels {
+            channel.signal(0).sync(Sync::Before);
+        }
+        for channel in &channels {
+            channel.wait(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(alltoall_pull::algorithm, include_str!("pull.rs"), |p, _| alltoall_pull(p))
+        .placed(BufferMode::OutOfPlace);

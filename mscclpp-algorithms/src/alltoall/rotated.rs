@@ -1,0 +1,93 @@
+//! All-to-all in rotation: P-1 steps and overlapping copies, (P-1)/P of the message sent per rank, P-1 chunks of scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::{BufferMode, BuiltinAlgorithm};
+
+/// In step s every rank sends to the rank s above it, so that nobody is hit by two at once; one thread block sends,
+/// another one copies what arrives to its place.
+///
+/// In place, any number of ranks. A part may be overwritten only when it has been sent: a semaphore per peer says so.
+#[collective(AllToAll, ranks = [2, 4, 8], in_place, instances = 16, crate = mscclpp_core)]
+pub fn alltoall_rotated_in_place(p: &Program) {
+    let ranks = p.num_ranks();
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
+    // The others of a rank are numbered without it: this is where `other` comes among the others of `id`.
+    let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
+    for rank in p.ranks() {
+        let (mut data, mut ready, mut sent) = (Vec::new(), Vec::new(), Vec::new());
+        for peer in p.ranks().filter(|peer| peer.id() != rank.id()) {
+            data.push(rank.memory_channel(peer));
+            ready.push(rank.memory_channel(peer));
+            sent.push(rank.semaphore(0));
+        }
+        for channel in &ready {
+            channel.signal(0).relaxed();
+        }
+        for channel in &ready {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        for step in 1..ranks {
+            let peer = (rank.id() + step) % ranks;
+            let index = position(peer, rank.id());
+            data[index].put(scratch[peer].chunk(position(rank.id(), peer)), rank.input().chunk(peer), 0);
+            data[index].signal(0).sync(Sync::Before);
+            sent[index].release(0);
+        }
+        for step in 1..ranks {
+            let peer = (rank.id() + ranks - step) % ranks;
+            let index = position(peer, rank.id());
+            sent[index].acquire(1);
+            data[index].wait(1).sync(Sync::After);
+            rank.copy(rank.input().chunk(peer), scratch[rank.id()].chunk(index), 1);
+        }
+    }
+}
+
+/// The same out of place: nothing is overwritten, so no semaphores are needed.
+#[collective(AllToAll, ranks = [2, 4, 8], instances = 16, crate = mscclpp_core)]
+pub fn alltoall_rotated(p: &Program) {
+    let ranks = p.num_ranks();
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
+    let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
+    for rank in p.ranks() {
+        let (mut data, mut ready) = (Vec::new(), Vec::new());
+        for peer in p.ranks().filter(|peer| peer.id() != rank.id()) {
+            data.push(rank.memory_channel(peer));
+            ready.push(rank.memory_channel(peer));
+        }
+        for channel in &ready {
+            channel.signal(0).relaxed();
+        }
+        for channel in &ready {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        for step in 1..ranks {
+            let peer = (rank.id() + step) % ranks;
+            let index = position(peer, rank.id());
+            data[index].put(scratch[peer].chunk(position(rank.id(), peer)), rank.input().chunk(peer), 0);
+            data[index].signal(0).sync(Sync::Before);
+        }
+        rank.copy(rank.output().chunk(rank.id()), rank.input().chunk(rank.id()), 0);
+        for step in 1..ranks {
+            let peer = (rank.id() + ranks - step) % ranks;
+            let index = position(peer, rank.id());
+            data[index].wait(1).sync(Sync::After);
+            rank.copy(rank.output().chunk(peer), scratch[rank.id()].chunk(index), 1);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(alltoall_rotated::algorithm, include_str!("rotated.rs"), |p, _| alltoall_rotated(p))
+        .placed(BufferMode::OutOfPlace);
+
+/// What the registry knows of it.
+pub(crate) const IN_PLACE: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(alltoall_rotated_in_place::algorithm, include_str!("rotated.rs"), |p, _| {
+        alltoall_rotated_in_place(p)
+    })
+    .placed(BufferMode::InPlace);

@@ -1,0 +1,62 @@
+//! Broadcast by scattering: 2 steps, 2(P-1)/P of the message sent by the root and (P-1)/P by every other rank, no scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::BuiltinAlgorithm;
+
+/// The root puts one chunk into each rank; every rank, the root too, puts its chunk into all others.
+///
+/// In place or not, two ranks or more, any root, one thread block. No rank sends the whole message more than twice, however
+/// many there are.
+#[collective(Broadcast, ranks = [2, 4, 8], crate = mscclpp_core)]
+pub fn broadcast_scatter(p: &Program) {
+    let root = p.rank(p.root());
+    for rank in p.ranks() {
+        let id = rank.id();
+        // Neighbour first, so that no rank is written to by all.
+        let peers: Vec<_> = (1..p.num_ranks()).map(|step| p.rank((id + step) % p.num_ranks())).collect();
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let result = |of: usize, index: usize| {
+            if p.in_place() { p.rank(of).input().chunk(index).any() } else { p.rank(of).output().chunk(index).any() }
+        };
+        for channel in &channels {
+            channel.signal(0).relaxed();
+        }
+        for channel in &channels {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        if id == root.id() {
+            for (channel, peer) in channels.iter().zip(&peers) {
+                channel.put(result(peer.id(), peer.id()), rank.input().chunk(peer.id()), 0);
+                channel.signal(0).sync(Sync::Before);
+            }
+            if !p.in_place() {
+                rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
+            }
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            if peer.id() == root.id() {
+                channel.wait(0).sync(Sync::After);
+            }
+        }
+        let mine = if id == root.id() { rank.input().chunk(id).any() } else { result(id, id) };
+        for (channel, peer) in channels.iter().zip(&peers) {
+            // The root has the message already.
+            if peer.id() != root.id() {
+                channel.put(result(peer.id(), id), mine, 0);
+            }
+        }
+        for channel in &channels {
+            channel.signal(0).sync(Sync::Before);
+        }
+        for channel in &channels {
+            channel.wait(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(broadcast_scatter::algorithm, include_str!("scatter.rs"), |p, _| broadcast_scatter(p));

@@ -1,0 +1,384 @@
+//! What is known of an algorithm besides its function: where it can be used, and how it is best built.
+
+use std::borrow::Cow;
+
+use mscclpp_core::algorithm::Algorithm as Baked;
+use mscclpp_core::check::Checks;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::Diagnostics;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::trace::Trace;
+
+/// More ranks than any machine of today joins, and all that the algorithms are tested for; bounds what a typing error
+/// can allocate.
+pub const MAX_RANKS: u32 = 1024;
+
+/// The largest value of a parameter.
+pub const MAX_ARGUMENT: usize = 1024;
+
+/// An algorithm that comes with the library. It builds plans for any number of ranks that it supports.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltinAlgorithm {
+    baked: fn() -> Baked,
+    source: &'static str,
+    placement: BufferMode,
+    nodes: (u32, u32),
+    ranks_per_node: u32,
+    any_chunk_factor: bool,
+    multicast: bool,
+    own_order: Option<OrderScope>,
+    params: &'static [Param],
+    function: fn(&Program, &[usize]),
+}
+
+/// Whether input and output may be one memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufferMode {
+    /// They must be.
+    InPlace,
+    /// They must not be.
+    OutOfPlace,
+    /// As the caller likes.
+    Any,
+}
+
+/// What an algorithm combines in different orders in different places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OrderScope {
+    /// The contributions of ranks: results differ from rank to rank.
+    Ranks,
+    /// The contributions of nodes: results differ from node to node.
+    Nodes,
+    /// The first two contributions, and all others in one order: results do not differ, as two operands commute.
+    FirstTwo,
+}
+
+/// A parameter of an algorithm: a number that changes the plan but not what it computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name.
+    pub name: &'static str,
+    /// Values worth trying, the default first.
+    pub values: &'static [usize],
+}
+
+/// Why an algorithm cannot be built as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BuildError {
+    /// It does not work on so many ranks or nodes.
+    #[error("`{name}` runs on 2 to {MAX_RANKS} ranks on {needed}, found {ranks}, {ranks_per_node} per node")]
+    Topology {
+        /// The algorithm.
+        name: &'static str,
+        /// What it runs on.
+        needed: String,
+        /// How many ranks there are.
+        ranks: u32,
+        /// How many of them a node has.
+        ranks_per_node: u32,
+    },
+    /// It does not work in place, or only in place.
+    #[error("`{name}` runs {} place only; set `in_place` to {needed}", if *needed { "in" } else { "out of" })]
+    BufferMode {
+        /// The algorithm.
+        name: &'static str,
+        /// What `in_place` must be.
+        needed: bool,
+    },
+    /// It divides parts into another number of chunks.
+    #[error("`{name}` expects a chunk factor of {expected}, found {found}")]
+    ChunkFactor {
+        /// The algorithm.
+        name: &'static str,
+        /// The chunk factor that it is written for.
+        expected: u32,
+        /// The specification's.
+        found: u32,
+    },
+    /// It implements another collective.
+    #[error("`{name}` is an {expected}, the specification asks for {found}")]
+    Kind {
+        /// The algorithm.
+        name: &'static str,
+        /// Its collective.
+        expected: &'static str,
+        /// The specification's.
+        found: &'static str,
+    },
+    /// It has no such parameter.
+    #[error("`{name}` has no parameter `{param}`; it has {}", if known.is_empty() { "none" } else { known })]
+    UnknownParam {
+        /// The algorithm.
+        name: &'static str,
+        /// What was given.
+        param: String,
+        /// The names of its parameters.
+        known: String,
+    },
+    /// A parameter is 0 or too large, or there are more or fewer parameters than the algorithm has.
+    #[error("`{name}` expects {expected} parameters of 1 to {MAX_ARGUMENT}, found {found:?}")]
+    Params {
+        /// The algorithm.
+        name: &'static str,
+        /// How many it has.
+        expected: usize,
+        /// What was given.
+        found: Vec<usize>,
+    },
+    /// The program is wrong: with the specification given, this algorithm cannot be built.
+    #[error(transparent)]
+    Program(#[from] Diagnostics),
+}
+
+impl BuiltinAlgorithm {
+    /// An algorithm for one node of two ranks or more, in place or not, without parameters. `source` is the text of its file.
+    pub(crate) const fn new(baked: fn() -> Baked, source: &'static str, function: fn(&Program, &[usize])) -> Self {
+        Self {
+            baked,
+            source,
+            placement: BufferMode::Any,
+            nodes: (1, 1),
+            ranks_per_node: 1,
+            any_chunk_factor: false,
+            multicast: false,
+            own_order: None,
+            params: &[],
+            function,
+        }
+    }
+
+    pub(crate) const fn placed(mut self, placement: BufferMode) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// For `least..=most` nodes of `ranks_per_node` ranks or more.
+    pub(crate) const fn nodes(mut self, least: u32, most: u32, ranks_per_node: u32) -> Self {
+        self.nodes = (least, most);
+        self.ranks_per_node = ranks_per_node;
+        self
+    }
+
+    /// For any chunk factor, not only the default one.
+    pub(crate) const fn any_chunk_factor(mut self) -> Self {
+        self.any_chunk_factor = true;
+        self
+    }
+
+    /// With switch channels.
+    pub(crate) const fn multicast(mut self) -> Self {
+        self.multicast = true;
+        self
+    }
+
+    /// Reducing in an order that differs from rank to rank, or from node to node.
+    pub(crate) const fn in_own_order(mut self, combined: OrderScope) -> Self {
+        self.own_order = Some(combined);
+        self
+    }
+
+    pub(crate) const fn params(mut self, params: &'static [Param]) -> Self {
+        self.params = params;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        (self.baked)().name()
+    }
+
+    /// Steps, data sent and scratch, in a sentence or two: what its file begins with. The [module](super) says what the
+    /// letters mean.
+    pub fn cost(&self) -> String {
+        let lines: Vec<_> = self.source.lines().map_while(|line| line.strip_prefix("//! ")).collect();
+        lines.join(" ")
+    }
+
+    /// The text of its file.
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+
+    /// The collective that it implements.
+    pub fn kind(&self) -> CollectiveKind {
+        self.spec(2, 2).collective.kind
+    }
+
+    /// Whether it works in place, out of place or both.
+    pub fn placement(&self) -> BufferMode {
+        self.placement
+    }
+
+    /// Its parameters.
+    pub fn parameters(&self) -> &'static [Param] {
+        self.params
+    }
+
+    /// The least and the largest number of nodes.
+    pub fn nodes_between(&self) -> (u32, u32) {
+        self.nodes
+    }
+
+    /// Whether it needs multicast hardware for its cost to be what it says: without, its plans read and write the ranks'
+    /// memories one by one, and nobody selects them.
+    pub fn needs_multicast(&self) -> bool {
+        self.multicast
+    }
+
+    /// What is reduced in an order that differs from rank to rank or node to node, so that results that round may differ
+    /// between them in the last bit.
+    pub fn own_order(&self) -> Option<OrderScope> {
+        self.own_order
+    }
+
+    /// Whether it runs on so many ranks, in nodes of so many.
+    pub fn supports(&self, ranks: u32, ranks_per_node: u32) -> bool {
+        let divides = ranks_per_node > 0 && ranks.is_multiple_of(ranks_per_node);
+        let (least, most) = self.nodes;
+        (2..=MAX_RANKS).contains(&ranks)
+            && divides
+            && (least..=most).contains(&(ranks / ranks_per_node))
+            && ranks_per_node >= self.ranks_per_node
+    }
+
+    /// The largest node size that divides `ranks` so that the algorithm runs; `None` if it runs on no such machine.
+    pub fn ranks_per_node(&self, ranks: u32) -> Option<u32> {
+        (1..=ranks.min(MAX_RANKS)).rev().find(|&ranks_per_node| self.supports(ranks, ranks_per_node))
+    }
+
+    /// What it runs on, in words: `1 node`, `2 nodes or more`.
+    pub fn requirement(&self) -> String {
+        let nodes = match self.nodes {
+            (1, 1) => "1 node".to_owned(),
+            (1, u32::MAX) => "any number of nodes".to_owned(),
+            (least, u32::MAX) => format!("{least} nodes or more"),
+            (least, most) if least == most => format!("{least} nodes"),
+            (least, most) => format!("{least} to {most} nodes"),
+        };
+        match self.ranks_per_node {
+            1 => nodes,
+            least => format!("{nodes} with {least} ranks or more each"),
+        }
+    }
+
+    /// How it is best built for so many ranks, in nodes of so many. Everything may be changed but the collective's kind and
+    /// chunk factor, and `in_place` where [`placement`](Self::placement) leaves no choice.
+    pub fn spec(&self, ranks: u32, ranks_per_node: u32) -> AlgoSpec {
+        AlgoSpec { ranks_per_node, ..(self.baked)().spec(ranks, &self.default_arguments()) }
+    }
+
+    /// Returns in how many thread blocks each part of the data is processed under a specification with default parameters: chunks
+    /// per part where the algorithm gives each chunk a block, else members of its groups, else instances.
+    pub fn num_parallel_blocks(&self, spec: &AlgoSpec) -> u32 {
+        match self.params {
+            _ if self.any_chunk_factor => spec.collective.chunk_factor,
+            [group] => group.values.first().map_or(1, |&value| value as u32),
+            _ => spec.instances,
+        }
+    }
+
+    /// Returns a specification with another number of [parallel blocks](Self::num_parallel_blocks), and the arguments for it.
+    pub fn with_parallel_blocks(&self, mut spec: AlgoSpec, blocks: u32) -> (AlgoSpec, Vec<usize>) {
+        let mut arguments: Vec<_> = self.default_arguments().into_iter().map(|argument| argument as usize).collect();
+        if self.any_chunk_factor {
+            spec.collective.chunk_factor = blocks;
+        } else if let [group] = arguments.as_mut_slice() {
+            *group = blocks as usize;
+        } else {
+            spec.instances = blocks;
+        }
+        (spec, arguments)
+    }
+
+    /// The plans that are part of the library, built and checked while it was compiled.
+    pub fn plans(&self) -> &'static [Plan] {
+        (self.baked)().plans()
+    }
+
+    /// The plan of a specification: one that is part of the library if there is, else built now as by
+    /// [`compile`](Self::compile).
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub fn plan(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Cow<'static, Plan>, BuildError> {
+        let baked = (self.baked)();
+        let given: Vec<_> = arguments.iter().map(|&argument| argument as i128).collect();
+        let as_baked = given == self.default_arguments() && spec == baked.spec(spec.ranks, &given);
+        match baked.plans().iter().find(|plan| as_baked && plan.num_ranks() == spec.ranks) {
+            Some(plan) => Ok(Cow::Borrowed(plan)),
+            None => self.compile(spec, arguments).map(|tree| Cow::Owned(Plan::new(&tree))),
+        }
+    }
+
+    fn default_arguments(&self) -> Vec<i128> {
+        self.params.iter().map(|param| param.values.first().map_or(1, |&value| value as i128)).collect()
+    }
+
+    /// The default values of the parameters, with some replaced by name.
+    ///
+    /// # Errors
+    /// [`BuildError::UnknownParam`].
+    pub fn arguments<'a>(&self, given: impl IntoIterator<Item = (&'a str, usize)>) -> Result<Vec<usize>, BuildError> {
+        let mut values: Vec<_> = self.params.iter().map(|param| param.values.first().copied().unwrap_or(1)).collect();
+        for (name, value) in given {
+            let position = self.params.iter().position(|param| param.name == name).ok_or_else(|| {
+                let known: Vec<_> = self.params.iter().map(|param| param.name).collect();
+                BuildError::UnknownParam { name: self.name(), param: name.to_owned(), known: known.join(", ") }
+            })?;
+            values[position] = value;
+        }
+        Ok(values)
+    }
+
+    /// Records the program. `arguments` are the values of the parameters, in order.
+    ///
+    /// # Errors
+    /// A specification or arguments that the algorithm does not support; what is wrong with the specification itself.
+    pub fn record(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Trace, BuildError> {
+        Ok(self.program(spec, arguments)?.finish()?)
+    }
+
+    /// Builds the plan and checks it.
+    ///
+    /// # Cost
+    /// Linear in the number of operations; nothing is cached.
+    ///
+    /// # Errors
+    /// As [`record`](Self::record), and what lowering and the checks find.
+    pub fn compile(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<PlanTree, BuildError> {
+        Ok(mscclpp_core::compile::tree(self.program(spec, arguments)?, &Checks::default())?)
+    }
+
+    fn program(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Program, BuildError> {
+        self.check(&spec, arguments)?;
+        let program = Program::new(spec);
+        (self.function)(&program, arguments);
+        Ok(program)
+    }
+
+    fn check(&self, spec: &AlgoSpec, arguments: &[usize]) -> Result<(), BuildError> {
+        let name = self.name();
+        let AlgoSpec { ranks, ranks_per_node, collective, .. } = *spec;
+        if collective.kind != self.kind() {
+            return Err(BuildError::Kind { name, expected: self.kind().name(), found: collective.kind.name() });
+        }
+        if !self.supports(ranks, ranks_per_node) {
+            return Err(BuildError::Topology { name, needed: self.requirement(), ranks, ranks_per_node });
+        }
+        match (self.placement, collective.in_place) {
+            (BufferMode::InPlace, false) => return Err(BuildError::BufferMode { name, needed: true }),
+            (BufferMode::OutOfPlace, true) => return Err(BuildError::BufferMode { name, needed: false }),
+            _ => {}
+        }
+        let expected = self.spec(ranks, ranks_per_node).collective.chunk_factor;
+        if collective.chunk_factor != expected && !self.any_chunk_factor {
+            return Err(BuildError::ChunkFactor { name, expected, found: collective.chunk_factor });
+        }
+        if arguments.len() != self.params.len() || !arguments.iter().all(|value| (1..=MAX_ARGUMENT).contains(value)) {
+            return Err(BuildError::Params { name, expected: self.params.len(), found: arguments.to_vec() });
+        }
+        Ok(())
+    }
+}

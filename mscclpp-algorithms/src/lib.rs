@@ -1,0 +1,106 @@
+//! The built-in algorithms of mscclpp.
+//!
+//! Each is an ordinary function in the authoring API, in a file of its own whose first line says what it costs. In these
+//! lines P is the number of ranks, N the number of nodes, G the number of ranks per node; the message is the larger of a
+//! rank's input and output.
+//!
+//! ```
+//! use mscclpp_algorithms as algorithms;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let packets = algorithms::find("allreduce_hierarchical_packets").ok_or("it is in the library")?;
+//! assert!(packets.supports(8, 4) && !packets.supports(8, 8), "it is for several nodes");
+//!
+//! // Two nodes of four ranks. The specification says what else can be chosen, and parameters have names.
+//! let mut spec = packets.spec(8, 4);
+//! spec.collective.in_place = true;
+//! let plan = packets.compile(spec, &packets.arguments([("group", 2)])?)?;
+//! assert_eq!(plan.ranks.len(), 8);
+//!
+//! // Those of the attribute's ranks were built with the library.
+//! assert!(algorithms::allreduce_ring::algorithm().plans().iter().any(|plan| plan.num_ranks() == 8));
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod allgather;
+mod allreduce;
+mod alltoall;
+mod broadcast;
+mod builtin;
+mod reduce;
+mod reducescatter;
+mod sendrecv;
+
+pub use allgather::*;
+pub use allreduce::*;
+pub use alltoall::*;
+pub use broadcast::*;
+pub use builtin::{BufferMode, BuildError, BuiltinAlgorithm, MAX_ARGUMENT, MAX_RANKS, OrderScope, Param};
+pub use reduce::*;
+pub use reducescatter::*;
+pub use sendrecv::*;
+
+/// The algorithms, grouped by collective, the plainest first.
+static ALL: &[BuiltinAlgorithm] = &[
+    allgather::pairwise::ENTRY,
+    allgather::all_pairs::ENTRY,
+    allgather::pull::ENTRY,
+    allgather::ring::ENTRY,
+    allgather::ring_ports::ENTRY,
+    allgather::packets::ENTRY,
+    allgather::packed_once::ENTRY,
+    allgather::switch::ENTRY,
+    allgather::switch_packets::ENTRY,
+    allgather::two_nodes::ENTRY,
+    allgather::node_ring::ENTRY,
+    allgather::hierarchical_packets::ENTRY,
+    allgather::hierarchical::ENTRY,
+    allreduce::all_pairs::ENTRY,
+    allreduce::ring::ENTRY,
+    allreduce::ring_ports::ENTRY,
+    allreduce::packets::ENTRY,
+    allreduce::one_shot::ENTRY,
+    allreduce::one_shot_packets::ENTRY,
+    allreduce::switch::ENTRY,
+    allreduce::switch_pipeline::ENTRY,
+    allreduce::hierarchical_packets::ENTRY,
+    allreduce::hierarchical::ENTRY,
+    reducescatter::all_pairs::ENTRY,
+    reducescatter::ring::ENTRY,
+    reducescatter::ring_ports::ENTRY,
+    reducescatter::packets::ENTRY,
+    reducescatter::hierarchical_packets::ENTRY,
+    reducescatter::hierarchical::ENTRY,
+    alltoall::direct::ENTRY,
+    alltoall::pull::ENTRY,
+    alltoall::ports::ENTRY,
+    alltoall::rotated::ENTRY,
+    alltoall::in_place::ENTRY,
+    alltoall::rotated::IN_PLACE,
+    alltoall::packets::ENTRY,
+    alltoall::ports_in_place::ENTRY,
+    broadcast::scatter::ENTRY,
+    broadcast::chain::ENTRY,
+    broadcast::packets::ENTRY,
+    broadcast::tree_ports::ENTRY,
+    reduce::gather::ENTRY,
+    reduce::chain::ENTRY,
+    reduce::packets::ENTRY,
+    reduce::tree_ports::ENTRY,
+    sendrecv::ring::ENTRY,
+    sendrecv::direct::ENTRY,
+    sendrecv::packets::ENTRY,
+    sendrecv::in_place::ENTRY,
+];
+
+/// All algorithms, grouped by collective.
+pub fn all() -> &'static [BuiltinAlgorithm] {
+    ALL
+}
+
+/// The algorithm of a name.
+pub fn find(name: &str) -> Option<&'static BuiltinAlgorithm> {
+    ALL.iter().find(|algorithm| algorithm.name() == name)
+}

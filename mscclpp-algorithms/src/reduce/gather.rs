@@ -1,0 +1,52 @@
+//! Reduce by gathering: 2 steps, (P-1)/P of the message read and 1/P sent per rank, 1 chunk of scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::BuiltinAlgorithm;
+
+/// Every rank reads and reduces its chunk of everybody's input in scratch, then puts the result into the root.
+///
+/// In place or not, two ranks or more, any root, one thread block. The inputs of ranks other than the root survive.
+#[collective(Reduce, ranks = [2, 4, 8], crate = mscclpp_core)]
+pub fn reduce_gather(p: &Program) {
+    let root = p.rank(p.root());
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(1).chunk(0)).collect();
+    for rank in p.ranks() {
+        let id = rank.id();
+        // Neighbour first, so that no rank is read by all.
+        let peers: Vec<_> = (1..p.num_ranks()).map(|step| p.rank((id + step) % p.num_ranks())).collect();
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let result = if p.in_place() { root.input().chunk(id).any() } else { root.output().chunk(id).any() };
+        for channel in &channels {
+            channel.signal(0).relaxed();
+        }
+        for channel in &channels {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        let sum = if id == root.id() { result } else { scratch[id].any() };
+        if id != root.id() || !p.in_place() {
+            rank.copy(sum, rank.input().chunk(id), 0);
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.reduce(sum, peer.input().chunk(id), 0);
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            if peer.id() == root.id() {
+                channel.put(result, sum, 0);
+            }
+        }
+        // The inputs have been read, and the root has its result.
+        for channel in &channels {
+            channel.signal(0).sync(Sync::Before);
+        }
+        for channel in &channels {
+            channel.wait(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(reduce_gather::algorithm, include_str!("gather.rs"), |p, _| reduce_gather(p));

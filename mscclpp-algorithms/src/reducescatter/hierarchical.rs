@@ -1,0 +1,78 @@
+//! Hierarchical reduce-scatter: 2 steps, (G-1)/G of the input read within the node and (N-1)/P sent between nodes per rank
+//! (N nodes of G ranks), 2N-2 chunks of scratch.
+
+use mscclpp_core::dsl::Program;
+use mscclpp_core::vocab::Sync;
+use mscclpp_macros::collective;
+
+use crate::builtin::BuiltinAlgorithm;
+
+/// Every rank reads and reduces over its node what belongs to its counterparts on the other nodes and sends it over, then
+/// what belongs to itself, to which it adds what the counterparts send.
+///
+/// In place or not, two nodes or more, one thread block. Sending overlaps with reading. For large messages.
+#[collective(ReduceScatter, ranks = 16, ranks_per_node = 8, crate = mscclpp_core)]
+pub fn reducescatter_hierarchical(p: &Program) {
+    let (ranks, per_node, nodes) = (p.num_ranks(), p.ranks_per_node(), p.num_nodes());
+    let partners = nodes - 1;
+    // Slots: sums for the partners, then what the partners send. Both count nodes from the one behind the sender's.
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(2 * partners)).collect();
+    for rank in p.ranks() {
+        let (id, input, slots) = (rank.id(), rank.input(), scratch[rank.id()]);
+        let first = rank.node() * per_node;
+        let peers: Vec<_> = (1..per_node).map(|step| p.rank(first + (rank.local_id() + step) % per_node)).collect();
+        let across: Vec<_> = (1..nodes).map(|step| p.rank((id + step * per_node) % ranks)).collect();
+        let memory: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
+
+        // The scratch is free, and inputs may be read.
+        for channel in &port {
+            channel.signal(0).sync(Sync::None);
+        }
+        for channel in &memory {
+            channel.signal(0).relaxed();
+        }
+        for channel in &memory {
+            channel.wait(0).relaxed().sync(Sync::After);
+        }
+        for (step, partner) in across.iter().enumerate() {
+            let mut sum = input.chunk(partner.id()).any();
+            for (channel, peer) in memory.iter().zip(&peers) {
+                channel.reduce(sum, peer.input().chunk(partner.id()), 0).to(slots.chunk(step));
+                sum = slots.chunk(step).any();
+            }
+            port[step].wait(0).sync(Sync::After);
+            port[step].put_with_signal(scratch[partner.id()].chunk(partners + step), sum, 0);
+        }
+
+        let result = if p.in_place() { input.chunk(id).any() } else { rank.output().chunk(0).any() };
+        let mut sum = input.chunk(id).any();
+        for (channel, peer) in memory.iter().zip(&peers) {
+            channel.reduce(sum, peer.input().chunk(id), 0).to(result);
+            sum = result;
+        }
+        for (step, channel) in port.iter().enumerate() {
+            channel.wait(0).sync(Sync::After);
+            // The partner `step` nodes on is the one for whom this rank is that far from the other side.
+            rank.reduce(sum, slots.chunk(2 * partners - 1 - step), 0).to(result);
+            sum = result;
+        }
+        // The peers may have their inputs back, and what was sent has been read.
+        for channel in &memory {
+            channel.signal(0).sync(Sync::Before);
+        }
+        for channel in &memory {
+            channel.wait(0);
+        }
+        for channel in &port {
+            channel.flush(0);
+        }
+    }
+}
+
+/// What the registry knows of it.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(reducescatter_hierarchical::algorithm, include_str!("hierarchical.rs"), |p, _| {
+        reducescatter_hierarchical(p)
+    })
+    .nodes(2, u32::MAX, 1);

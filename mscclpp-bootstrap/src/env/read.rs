@@ -1,0 +1,418 @@
+//! Reading the environment.
+
+use std::net::Ipv6Addr;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::launcher::{self, Launcher};
+use super::{Environment, slurm};
+use crate::address::Address;
+use crate::error::Error;
+use crate::frame::MAX_RANKS;
+use crate::options::{MAX_TIMEOUT, Options};
+use crate::secret::Secret;
+
+/// Longest value that is repeated in an error, in characters.
+const SHOWN: usize = 80;
+/// Ports that jobs without one get: below those that systems give to callers.
+const PORTS: (u16, u16) = (20000, 12000);
+
+type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Reads all of it.
+pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
+    let launcher = find(lookup)?;
+    let rank = required(lookup, launcher.rank)?;
+    let (ranks_name, ranks) = ranks(lookup, launcher)?;
+    let said = |name: &str, value: u32| format!("{name}={value}");
+    let contradiction =
+        |first: String, second: String, why: &str| Error::Contradiction { first, second, why: why.into() };
+    if ranks == 0 || ranks > MAX_RANKS {
+        let expected = format!("a number of ranks from 1 to {MAX_RANKS}");
+        return Err(Error::Environment { variable: ranks_name.into(), value: ranks.to_string(), expected });
+    }
+    if rank >= ranks {
+        let why = "ranks count from 0 to one less than their number";
+        return Err(contradiction(said(launcher.rank, rank), said(ranks_name, ranks), why));
+    }
+    let local_rank = number(lookup, launcher.local_rank)?;
+    let local_ranks = launcher.local_ranks.map_or(Ok(None), |name| number(lookup, name))?;
+    if let (Some(name), Some(local)) = (launcher.local_ranks, local_ranks) {
+        if local == 0 || local > ranks {
+            let why = "a host has at least one of the ranks and at most all";
+            return Err(contradiction(said(name, local), said(ranks_name, ranks), why));
+        }
+        if let Some(rank) = local_rank.filter(|rank| *rank >= local) {
+            let why = "a host's ranks count from 0 to one less than their number";
+            return Err(contradiction(said(launcher.local_rank, rank), said(name, local), why));
+        }
+    }
+    let job = job(lookup, launcher);
+    let address = match ranks {
+        1 => None,
+        _ => Some(address(lookup, launcher, &job, local_ranks == Some(ranks))?),
+    };
+    let (secret, secret_from) = secret(lookup, launcher, &job, ranks, address.as_ref().map(|(address, _)| address))?;
+    let options = options(lookup)?;
+    Ok(Environment {
+        launcher: launcher.name,
+        rank,
+        ranks,
+        local_rank,
+        local_ranks,
+        address,
+        secret,
+        secret_from,
+        options,
+    })
+}
+
+/// The first launcher that says anything.
+pub(super) fn find(lookup: Lookup) -> Result<&'static Launcher, Error> {
+    let says = |launcher: &&Launcher| {
+        lookup(launcher.rank).is_some()
+            || (launcher.name == "torchrun" && launcher.ranks.iter().any(|name| lookup(name).is_some()))
+    };
+    launcher::ALL.iter().find(says).ok_or_else(|| {
+        let names: Vec<_> = launcher::ALL.iter().map(|launcher| launcher.rank).collect();
+        Error::NotInEnvironment { what: "which rank this is".into(), looked_for: names.join(", nor ") }
+    })
+}
+
+fn ranks(lookup: Lookup, launcher: &Launcher) -> Result<(&'static str, u32), Error> {
+    for name in launcher.ranks {
+        if let Some(ranks) = number(lookup, name)? {
+            return Ok((name, ranks));
+        }
+    }
+    let looked_for = format!("{} is set, but {}", launcher.rank, launcher.ranks.join(", nor "));
+    Err(Error::NotInEnvironment { what: "how many ranks there are".into(), looked_for })
+}
+
+/// What names the job; empty if nothing does.
+fn job(lookup: Lookup, launcher: &Launcher) -> String {
+    let parts: Vec<_> = launcher.job.iter().filter_map(|name| lookup(name)).collect();
+    parts.join(".")
+}
+
+fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Result<(Address, String), Error> {
+    let missing =
+        |what: &str, looked_for: &str| Error::NotInEnvironment { what: what.into(), looked_for: looked_for.into() };
+    let set = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, lookup(name)?)));
+    let port = match set(["MSCCLPP_MASTER_PORT", "MASTER_PORT"]) {
+        Some((name, text)) => Some((name, port(name, &text)?)),
+        None => None,
+    };
+    let (host_name, host) = match set(["MSCCLPP_MASTER_ADDR", "MASTER_ADDR"]) {
+        Some((name, host)) => (name.to_owned(), host),
+        None if one_host => (format!("all ranks of {} are on this host", launcher.name), "127.0.0.1".to_owned()),
+        None if launcher.name == "Slurm" => {
+            let looked_for = "MSCCLPP_MASTER_ADDR, nor MASTER_ADDR, nor SLURM_STEP_NODELIST";
+            let (name, list) = set(["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"])
+                .ok_or_else(|| missing("where rank 0 is", looked_for))?;
+            let host = slurm::first_host(&list).ok_or_else(|| Error::Environment {
+                variable: name.into(),
+                value: shortened(&list),
+                expected: "a list of hosts, such as node[001-004]".into(),
+            })?;
+            (format!("first of {name}"), host)
+        }
+        None => return Err(missing("where rank 0 is", "MSCCLPP_MASTER_ADDR, nor MASTER_ADDR")),
+    };
+    // The whole address may be in one variable, as `interface:ip:port`.
+    let whole = host.parse::<Address>().ok().filter(|_| host.matches(':').count() <= 2 || host.contains('['));
+    if let Some(whole) = whole {
+        // Only the variable of the same launcher can contradict it.
+        return match port {
+            Some((name, port)) if name == "MSCCLPP_MASTER_PORT" && port != whole.port() => Err(Error::Contradiction {
+                first: format!("{host_name}={whole}"),
+                second: format!("{name}={port}"),
+                why: "there are two ports".into(),
+            }),
+            _ => Ok((whole, host_name)),
+        };
+    }
+    let unreadable = || Error::Environment {
+        variable: host_name.clone(),
+        value: shortened(&host),
+        expected: "the name or address of rank 0's host, or host:port or interface:host:port with a port from 1".into(),
+    };
+    let bare = host.trim_matches(['[', ']']);
+    if host.contains(':') && bare.parse::<Ipv6Addr>().is_err() {
+        return Err(unreadable());
+    }
+    let (port_name, port) = match port {
+        Some((name, port)) => (name.to_owned(), port),
+        None if !job.is_empty() => (format!("port from the name of the {} job", launcher.name), derived_port(job)),
+        None => return Err(missing("at which port rank 0 listens", "MSCCLPP_MASTER_PORT, nor MASTER_PORT")),
+    };
+    let text = if host.contains(':') { format!("[{bare}]:{port}") } else { format!("{host}:{port}") };
+    let address = text.parse().map_err(|_| unreadable())?;
+    Ok((address, format!("{host_name}, {port_name}")))
+}
+
+fn port(variable: &str, text: &str) -> Result<u16, Error> {
+    text.trim().parse().ok().filter(|port| *port != 0).ok_or_else(|| Error::Environment {
+        variable: variable.into(),
+        value: shortened(text),
+        expected: "a port from 1 to 65535".into(),
+    })
+}
+
+fn derived_port(job: &str) -> u16 {
+    let digest: [u8; 32] = Sha256::digest(job.as_bytes()).into();
+    PORTS.0 + u16::from_le_bytes([digest[0], digest[1]]) % PORTS.1
+}
+
+fn secret(
+    lookup: Lookup,
+    launcher: &Launcher,
+    job: &str,
+    ranks: u32,
+    address: Option<&Address>,
+) -> Result<(Secret, &'static str), Error> {
+    if let Some(text) = lookup("MSCCLPP_SECRET") {
+        return match text.parse() {
+            Ok(secret) => Ok((secret, "MSCCLPP_SECRET")),
+            // Never with its value.
+            Err(Error::Unreadable { text: value, expected, .. }) => {
+                Err(Error::Environment { variable: "MSCCLPP_SECRET".into(), value, expected })
+            }
+            Err(other) => Err(other),
+        };
+    }
+    // Not who may be told apart by it on purpose: hosts may have different names for rank 0's host.
+    let port = address.map(|address| address.port().to_string()).unwrap_or_default();
+    let parts = [launcher.name, job, &port, &ranks.to_string()];
+    Ok((Secret::derived(&parts), "the names of the job, which others may guess"))
+}
+
+fn options(lookup: Lookup) -> Result<Options, Error> {
+    let mut options = Options::default();
+    if let Some(seconds) = seconds(lookup, "MSCCLPP_TIMEOUT", 0.001)? {
+        options.deadline = seconds;
+    }
+    if let Some(seconds) = seconds(lookup, "MSCCLPP_LIVENESS", 0.0)? {
+        options.liveness = (!seconds.is_zero()).then_some(seconds);
+    }
+    Ok(options.bounded())
+}
+
+fn seconds(lookup: Lookup, name: &str, least: f64) -> Result<Option<Duration>, Error> {
+    let Some(text) = lookup(name) else { return Ok(None) };
+    let longest = MAX_TIMEOUT.as_secs_f64();
+    let value = text.trim().parse::<f64>().ok().filter(|value| (least..=longest).contains(value));
+    value.map(|value| Some(Duration::from_secs_f64(value))).ok_or_else(|| Error::Environment {
+        variable: name.into(),
+        value: shortened(&text),
+        expected: format!("a number of seconds from {least} to {longest}"),
+    })
+}
+
+fn required(lookup: Lookup, name: &'static str) -> Result<u32, Error> {
+    number(lookup, name)?
+        .ok_or_else(|| Error::NotInEnvironment { what: "which rank this is".into(), looked_for: name.into() })
+}
+
+fn number(lookup: Lookup, name: &str) -> Result<Option<u32>, Error> {
+    let Some(text) = lookup(name) else { return Ok(None) };
+    text.trim().parse().map(Some).map_err(|_| Error::Environment {
+        variable: name.into(),
+        value: shortened(&text),
+        expected: "a whole number".into(),
+    })
+}
+
+/// The beginning of a long text, with control characters made visible.
+pub(crate) fn shortened(text: &str) -> String {
+    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Environment, Error> {
+        let map: BTreeMap<_, _> = variables.iter().copied().collect();
+        Environment::from_lookup(|name| map.get(name).map(|value| (*value).to_owned()))
+    }
+
+    const TORCHRUN: [(&str, &str); 6] = [
+        ("RANK", "3"),
+        ("WORLD_SIZE", "8"),
+        ("LOCAL_RANK", "1"),
+        ("LOCAL_WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "10.0.0.1"),
+        ("MASTER_PORT", "29500"),
+    ];
+
+    fn with(more: &[(&'static str, &'static str)]) -> Vec<(&'static str, &'static str)> {
+        TORCHRUN.into_iter().chain(more.iter().copied()).collect()
+    }
+
+    fn address(environment: &Environment) -> String {
+        environment.address.as_ref().unwrap().0.to_string()
+    }
+
+    #[test]
+    fn torchrun_names_come_first_and_our_own_address_before_its() {
+        let found = read(&with(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")])).unwrap();
+        assert_eq!((found.launcher, found.rank, found.ranks), ("torchrun", 3, 8));
+        assert_eq!((found.local_rank, found.local_ranks), (Some(1), Some(2)));
+        assert_eq!(address(&found), "10.0.0.1:29500");
+        let found = read(&with(&[("MSCCLPP_MASTER_PORT", "5")])).unwrap();
+        assert_eq!(address(&found), "10.0.0.1:5");
+        let found = read(&with(&[("MSCCLPP_MASTER_ADDR", "eth1:10.1.0.1:7")])).unwrap();
+        assert_eq!(address(&found), "eth1:10.1.0.1:7");
+        let text = found.to_string();
+        assert!(text.contains("rank 3 of 8 (torchrun names, local rank 1 of 2)"), "{text}");
+        assert!(text.contains("eth1:10.1.0.1:7 (MSCCLPP_MASTER_ADDR)"), "{text}");
+    }
+
+    #[test]
+    fn the_other_launchers_are_understood() {
+        let mpi = [
+            ("OMPI_COMM_WORLD_RANK", "1"),
+            ("OMPI_COMM_WORLD_SIZE", "2"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
+            ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
+            ("PMIX_NAMESPACE", "12345.1"),
+        ];
+        let found = read(&mpi).unwrap();
+        assert_eq!((found.launcher, found.rank), ("Open MPI", 1));
+        let (at, _) = found.address.unwrap();
+        assert!(at.host() == "127.0.0.1" && (20000..32000).contains(&at.port()), "{at}");
+
+        let slurm = [
+            ("SLURM_PROCID", "5"),
+            ("SLURM_NTASKS", "64"),
+            ("SLURM_STEP_NUM_TASKS", "8"),
+            ("SLURM_STEP_NODELIST", "node[07-10]"),
+            ("SLURM_JOB_ID", "99"),
+            ("SLURM_STEP_ID", "0"),
+        ];
+        let found = read(&slurm).unwrap();
+        assert_eq!((found.launcher, found.rank, found.ranks), ("Slurm", 5, 8));
+        assert!(address(&found).starts_with("node07:"));
+
+        let pmi = [("PMI_RANK", "0"), ("PMI_SIZE", "4"), ("MASTER_ADDR", "::1"), ("MASTER_PORT", "9")];
+        let found = read(&pmi).unwrap();
+        assert_eq!((found.launcher, address(&found).as_str()), ("PMI", "[::1]:9"));
+    }
+
+    #[test]
+    fn a_single_rank_needs_no_address() {
+        let found = read(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap();
+        assert_eq!(found.address, None);
+        assert_eq!(found.connect().unwrap().num_ranks(), 1);
+    }
+
+    #[test]
+    fn jobs_get_secrets_of_their_own() {
+        let secret = |more: &[(&'static str, &'static str)]| read(&with(more)).unwrap().secret;
+        assert_eq!(secret(&[]), secret(&[("MSCCLPP_TIMEOUT", "5")]));
+        assert_ne!(secret(&[]), secret(&[("TORCHELASTIC_RUN_ID", "b")]));
+        assert_ne!(secret(&[]), secret(&[("MSCCLPP_MASTER_PORT", "5")]));
+        let given = "00112233445566778899aabbccddeeff";
+        assert_eq!(secret(&[("MSCCLPP_SECRET", given)]).to_hex(), given);
+    }
+
+    #[test]
+    fn garbage_and_contradictions_are_named() {
+        let text = |more: &[(&'static str, &'static str)]| read(&with(more)).unwrap_err().to_string();
+        for (name, value, said) in [
+            ("RANK", "three", "RANK=three: expected a whole number"),
+            ("RANK", "-1", "RANK=-1: expected a whole number"),
+            ("RANK", "8", "RANK=8 and WORLD_SIZE=8 contradict each other"),
+            ("WORLD_SIZE", "0", "WORLD_SIZE=0: expected a number of ranks from 1"),
+            ("WORLD_SIZE", "99999999", "WORLD_SIZE=99999999: expected a number of ranks from 1 to 16384"),
+            ("LOCAL_RANK", "2", "LOCAL_RANK=2 and LOCAL_WORLD_SIZE=2 contradict"),
+            ("LOCAL_WORLD_SIZE", "9", "LOCAL_WORLD_SIZE=9 and WORLD_SIZE=8 contradict"),
+            ("MASTER_PORT", "65536", "MASTER_PORT=65536: expected a port"),
+            ("MASTER_ADDR", "no host", "MASTER_ADDR=no host: expected the name"),
+            ("MSCCLPP_TIMEOUT", "nan", "MSCCLPP_TIMEOUT=nan: expected a number of seconds"),
+            ("MSCCLPP_TIMEOUT", "1e300", "MSCCLPP_TIMEOUT=1e300: expected"),
+            ("MSCCLPP_SECRET", "short", "MSCCLPP_SECRET=…: expected 32 hexadecimal digits"),
+            ("MASTER_ADDR", "a:b:c:d", "MASTER_ADDR=a:b:c:d: expected the name"),
+            ("MSCCLPP_MASTER_ADDR", "h:0", "MSCCLPP_MASTER_ADDR=h:0: expected the name"),
+        ] {
+            let found = text(&[(name, value)]);
+            assert!(found.starts_with(said), "{found}");
+        }
+        let found = text(&[("MSCCLPP_MASTER_ADDR", "h:1"), ("MSCCLPP_MASTER_PORT", "2")]);
+        assert!(found.contains("there are two ports"), "{found}");
+        let found = read(&[]).unwrap_err().to_string();
+        assert!(found.contains("RANK, nor OMPI_COMM_WORLD_RANK"), "{found}");
+        let found = read(&[("RANK", "0")]).unwrap_err().to_string();
+        assert!(found.contains("WORLD_SIZE is not set"), "{found}");
+        let long = "9".repeat(500);
+        let found = read(&[("RANK", &long), ("WORLD_SIZE", "1")]).unwrap_err().to_string();
+        assert!(found.len() < 200 && found.contains('…'), "{found}");
+    }
+
+    #[test]
+    fn liveness_can_be_switched_off() {
+        assert_eq!(read(&with(&[("MSCCLPP_LIVENESS", "0")])).unwrap().options.liveness, None);
+        let half = Some(Duration::from_millis(500));
+        assert_eq!(read(&with(&[("MSCCLPP_LIVENESS", "0.5")])).unwrap().options.liveness, half);
+    }
+
+    /// All names that are ever looked up.
+    const NAMES: [&str; 24] = [
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "MSCCLPP_MASTER_ADDR",
+        "MSCCLPP_MASTER_PORT",
+        "MSCCLPP_SECRET",
+        "MSCCLPP_TIMEOUT",
+        "MSCCLPP_LIVENESS",
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "PMIX_NAMESPACE",
+        "SLURM_PROCID",
+        "SLURM_NTASKS",
+        "SLURM_LOCALID",
+        "SLURM_STEP_NODELIST",
+        "SLURM_JOB_ID",
+        "PMI_RANK",
+        "PMI_SIZE",
+        "MPI_LOCALNRANKS",
+    ];
+
+    proptest! {
+        #[test]
+        fn any_environment_is_read_or_refused(
+            values in proptest::collection::vec(prop_oneof![
+                3 => Just(None),
+                2 => "[0-9]{1,3}".prop_map(Some),
+                1 => "[a-z0-9:.\\[\\],-]{0,12}".prop_map(Some),
+                1 => ".{0,12}".prop_map(Some),
+            ], NAMES.len()),
+        ) {
+            let lookup = |name: &str| {
+                let index = NAMES.iter().position(|known| *known == name)?;
+                values[index].clone()
+            };
+            if let Ok(found) = Environment::from_lookup(lookup) {
+                prop_assert!(found.rank < found.ranks);
+                prop_assert_eq!(found.address.is_none(), found.ranks == 1);
+                prop_assert!(!found.to_string().is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,404 @@
+//! Ranks that are processes: each has a thread for its connections, and rank 0's passes frames on.
+
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::client::Client;
+use super::dial;
+use super::error::Error;
+use super::frame::{Frame, Malformed, Purpose};
+use super::gate::Gate;
+use super::group::Bootstrap;
+use super::inbox::Inbox;
+use super::link::{GoOn, Link};
+use super::member::Member;
+use super::options::{MAX_TIMEOUT, Options};
+use super::outbox::Outbox;
+use super::root::Root;
+use super::secret::Secret;
+use crate::timeout::ActiveTimeout;
+
+/// How long a goodbye may take.
+pub(super) const GOODBYE: Duration = Duration::from_secs(1);
+/// How much longer than rank 0 the others wait for what it says.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// One rank's way to the others.
+#[derive(Debug)]
+struct TcpLink {
+    rank: u32,
+    inbox: Arc<Inbox>,
+    outbox: Arc<Outbox>,
+    secret: Secret,
+    options: Options,
+}
+
+/// Brings `ranks` ranks together at `listener`, as rank 0.
+pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: Options) -> Result<Bootstrap, Error> {
+    let options = options.bounded();
+    let address = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
+    let gate = Gate::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
+    let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
+    let me = Member::this(0, Some(address));
+    let root = Root::new(me, ranks, gate, inbox.clone(), outbox.clone(), options);
+    start("mscclpp rank 0", move || root.run())?;
+    let link = TcpLink { rank: 0, inbox, outbox, secret, options };
+    come_together(link, options.deadline + GRACE)
+}
+
+/// Joins the group that rank 0 brings together at one of `addresses`. This rank listens at `listen`, or where it reaches rank
+/// 0 from. Everywhere it listens on rank 0's host only: that is where the others then look for it.
+pub(super) fn join(
+    addresses: &[SocketAddr],
+    rank: u32,
+    ranks: u32,
+    secret: Secret,
+    options: Options,
+    listen: Option<IpAddr>,
+) -> Result<Bootstrap, Error> {
+    let options = options.bounded();
+    let mut timeout = ActiveTimeout::new(options.deadline);
+    let purpose = Purpose::Join { rank, ranks };
+    let (conn, gate, remaining, options) = loop {
+        let mut conn = dial::dial(addresses, 0, purpose, &secret, &mut timeout, &|| Ok(()))?;
+        // The others reach this host the way rank 0 does.
+        let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?.ip();
+        let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
+        let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
+        let listens = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
+        let gate = Gate::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
+        conn.trust();
+        conn.push(&Frame::Join(Member::this(rank, Some(listens))));
+        match dial::wait_frame(&mut conn, &mut timeout, &|| Ok(()))? {
+            Some(Frame::Admitted { remaining, deadline, liveness }) => {
+                break (conn, gate, remaining, Options { deadline, liveness }.bounded());
+            }
+            Some(Frame::Refused(error) | Frame::Failed(error)) => return Err(error),
+            Some(Frame::Later) => thread::sleep(AGAIN),
+            // Closed before it was answered: whoever listens there now may be another, or nobody, which calling again shows.
+            None if timeout.update() > AGAIN => thread::sleep(AGAIN),
+            Some(_) => return Err(Malformed::Unexpected("an admission").of("rank 0")),
+            None => {
+                let reason = "the connection was taken, but rank 0 did not answer".into();
+                let (address, waited) = (conn.peer, options.deadline);
+                return Err(Error::Unreachable { rank, peer: 0, address, waited, reason });
+            }
+        }
+    };
+    let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
+    let client = Client::new(rank, conn, gate, inbox.clone(), outbox.clone(), options);
+    start(&format!("mscclpp rank {rank}"), move || client.run())?;
+    let link = TcpLink { rank, inbox, outbox, secret, options };
+    come_together(link, remaining.min(MAX_TIMEOUT) + GRACE)
+}
+
+/// How long to wait before trying again at a door that is not open yet.
+const AGAIN: Duration = Duration::from_millis(5);
+
+/// Waits until rank 0 says that all have come.
+fn come_together(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
+    let start = Instant::now();
+    match link.inbox.wait(time, |state| state.roster())? {
+        Some(world) => {
+            let group = Bootstrap::whole(link.rank, Arc::new(link), world);
+            group.agree(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))])?;
+            Ok(group)
+        }
+        None => Err(Error::Timeout {
+            rank: link.rank,
+            from: Box::new(Member { rank: 0, ..Member::unknown() }),
+            call: "list of all ranks".into(),
+            waited: start.elapsed(),
+        }),
+    }
+}
+
+/// Starts a connection thread. It ends when its rank has said goodbye.
+fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    thread::Builder::new().name(name.into()).spawn(body).map(drop).map_err(system("cannot start a thread"))
+}
+
+/// The error of a system call.
+fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::System { what: what.into(), reason: error.to_string() }
+}
+
+impl Link for TcpLink {
+    fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    fn options(&self) -> Options {
+        self.options
+    }
+
+    fn post(&self, frame: Frame) -> Result<(), Error> {
+        if self.outbox.put(frame, self.options.deadline) {
+            return Ok(());
+        }
+        // Whatever ended the connections has ended the group as well.
+        let (what, reason) = ("cannot send a message".into(), "those before it are not taken".into());
+        Err(self.inbox.end().unwrap_or(Error::System { what, reason }))
+    }
+
+    fn secret(&self) -> Option<Secret> {
+        Some(self.secret.clone())
+    }
+
+    fn dial(&self, peer: &Member, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error> {
+        let broken = |reason: String| Error::System { what: format!("cannot open a stream to {peer}"), reason };
+        let address = peer.listens.ok_or_else(|| broken("it listens nowhere".into()))?;
+        let purpose = Purpose::Stream { from: self.rank, context, id };
+        let mut timeout = ActiveTimeout::new(time);
+        let mut conn = dial::dial(&[address], peer.rank, purpose, &self.secret, &mut timeout, go_on)?;
+        match dial::wait_frame(&mut conn, &mut timeout, go_on)? {
+            Some(Frame::Welcome) => conn.into_stream().map_err(|error| broken(error.to_string())),
+            Some(Frame::Refused(error)) => Err(error),
+            _ => Err(broken("it did not answer".into())),
+        }
+    }
+}
+
+impl Drop for TcpLink {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // Said by who knows it; the rank is not recorded as gone in order.
+            let how = "its thread panicked".into();
+            let who = Box::new(Member::this(self.rank, None));
+            self.outbox.put(Frame::Failed(Error::Died { who, how }), Duration::ZERO);
+        }
+        self.inbox.abandon();
+        if self.outbox.put(Frame::Left { rank: self.rank }, GOODBYE) {
+            self.outbox.wait_settled(GOODBYE);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::Ipv4Addr;
+    use std::sync::Mutex;
+
+    use super::super::conn::Conn;
+    use super::super::frame::Call;
+    use super::super::secret::End;
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const JOIN: Purpose = Purpose::Join { rank: 1, ranks: 2 };
+
+    fn secret() -> Secret {
+        Secret::derived(&["a test"])
+    }
+
+    /// Hosts a job of two ranks and lets `caller` be the second one; how rank 0 ends.
+    fn hosted(deadline: Duration, caller: impl FnOnce(SocketAddr) + Send) -> Result<Bootstrap, Error> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let options = Options::default().deadline(deadline);
+        thread::scope(|scope| {
+            scope.spawn(move || caller(at));
+            host(listener, 2, secret(), options)
+        })
+    }
+
+    /// Hosts a job that a stranger comes to, with a longer deadline if he comes too late for it.
+    fn noticed(host: impl Fn(Duration) -> Result<Bootstrap, Error>) -> Result<Bootstrap, Error> {
+        let in_time = |ended: &Result<Bootstrap, Error>| match ended {
+            Err(Error::Missing { strangers, .. }) => !strangers.is_empty(),
+            _ => true,
+        };
+        [300, 3_000].into_iter().map(|ms| host(Duration::from_millis(ms))).find(in_time).unwrap_or_else(|| host(MINUTE))
+    }
+
+    /// The first `steps` steps of joining, one after the other; then the connection closes.
+    fn steps(at: SocketAddr, steps: u32, member: Member) {
+        let until = Instant::now() + MINUTE;
+        // Who comes too late finds nobody.
+        let Ok(stream) = TcpStream::connect(at) else { return };
+        let mut conn = Conn::new(stream).unwrap();
+        let nonce = [5; 16];
+        if steps >= 1 {
+            conn.push(&Frame::Hello { purpose: JOIN, nonce });
+        }
+        if steps >= 2 {
+            let Some(Frame::Challenge { nonce: theirs, .. }) = conn.wait_frame(until).unwrap() else {
+                panic!("no challenge")
+            };
+            conn.push(&Frame::Answer { proof: secret().prove(End::Caller, &JOIN, &nonce, &theirs) });
+        }
+        if steps >= 3 {
+            conn.push(&Frame::Join(member));
+            assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Admitted { .. }))));
+        }
+        if steps >= 4 {
+            assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Roster(_)))));
+        }
+    }
+
+    #[test]
+    fn who_leaves_after_each_step_is_missed_or_dead() {
+        for closed_after in 0..=4 {
+            let host = |deadline| hosted(deadline, |at| steps(at, closed_after, Member::this(1, None)));
+            // The caller is missed at the end of the deadline, or dead at once.
+            let ended = if closed_after < 2 { noticed(host) } else { host(MINUTE) };
+            match (closed_after, ended) {
+                // Somebody who has proved nothing is nobody.
+                (0..2, Err(Error::Missing { missing, strangers, .. })) => {
+                    assert_eq!((&missing[..], strangers.len()), (&[1][..], 1));
+                }
+                // In the last steps it is missed in the first call of all, which compares versions.
+                (2.., Err(Error::Died { who, .. })) => assert_eq!(who.rank, 1),
+                (_, other) => panic!("after {closed_after} steps: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn who_says_another_rank_than_it_proved_is_refused() {
+        let error = hosted(MINUTE, |at| {
+            let nonce = [5; 16];
+            let until = Instant::now() + MINUTE;
+            let mut conn = Conn::new(TcpStream::connect(at).unwrap()).unwrap();
+            conn.push(&Frame::Hello { purpose: JOIN, nonce });
+            let Ok(Some(Frame::Challenge { nonce: theirs, .. })) = conn.wait_frame(until) else {
+                panic!("no challenge")
+            };
+            conn.push(&Frame::Answer { proof: secret().prove(End::Caller, &JOIN, &nonce, &theirs) });
+            conn.push(&Frame::Join(Member::this(0, None)));
+            let _ = conn.wait_frame(until);
+        });
+        assert!(matches!(&error, Err(Error::Died { who, .. }) if who.rank == 1), "{error:?}");
+    }
+
+    #[test]
+    fn a_proof_that_is_replayed_opens_nothing() {
+        let refused = Mutex::new(None);
+        let replay = |at: SocketAddr| {
+            let until = Instant::now() + MINUTE;
+            // Who comes too late finds nobody, or gets no answer.
+            let Ok(stream) = TcpStream::connect(at) else { return };
+            let mut conn = Conn::new(stream).unwrap();
+            conn.push(&Frame::Hello { purpose: JOIN, nonce: [5; 16] });
+            if let Ok(Some(Frame::Challenge { proof, .. })) = conn.wait_frame(until) {
+                // The only proof that a stranger can get is the listener's own.
+                conn.push(&Frame::Answer { proof });
+                *refused.lock().unwrap() = conn.wait_frame(until).unwrap_or(None);
+            }
+        };
+        let error = noticed(|deadline| hosted(deadline, replay));
+        let refused = refused.into_inner().unwrap();
+        assert!(matches!(refused, Some(Frame::Refused(Error::WrongSecret { .. }))), "{refused:?}");
+        assert!(
+            matches!(&error, Err(Error::Missing { strangers, .. }) if strangers[0].contains("another secret")),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn who_listens_everywhere_is_found_also_by_survivors() {
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+        let at = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()));
+        let everywhere = Some(Ipv4Addr::UNSPECIFIED.into());
+        let body = |group: Bootstrap| {
+            let own = group.member(group.rank()).unwrap().listens.unwrap();
+            assert!(own.ip().is_unspecified(), "{own}");
+            let meet = |group: &Bootstrap| {
+                let others = (0..group.num_ranks()).filter(|peer| *peer != group.rank());
+                others.for_each(|peer| drop(group.stream(peer, 0).unwrap()));
+                group.barrier().unwrap();
+            };
+            meet(&group);
+            if group.rank() == 0 {
+                return group.abort("on purpose");
+            }
+            let lost = group.barrier().unwrap_err().lost();
+            meet(&group.survive(&lost).unwrap());
+        };
+        thread::scope(|scope| {
+            for rank in 1..4 {
+                scope.spawn(move || body(join(&[at], rank, 4, secret(), Options::default(), everywhere).unwrap()));
+            }
+            body(host(listener, 4, secret(), Options::default()).unwrap());
+        });
+    }
+
+    /// What rank 0 and a third rank send to one that is slow to read waits with them, and nobody takes it for dead.
+    #[test]
+    fn who_reads_slowly_is_not_dead() {
+        const MESSAGES: usize = 64;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let at = listener.local_addr().unwrap();
+        let options = Options::default().liveness(None);
+        let long = vec![7; 1 << 20];
+        let send_all = |group: Bootstrap| {
+            (0..MESSAGES).for_each(|_| group.send(1, 0, &long).unwrap());
+            group.barrier().unwrap();
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| send_all(host(listener, 3, secret(), options).unwrap()));
+            scope.spawn(|| send_all(join(&[at], 2, 3, secret(), options, None).unwrap()));
+            let until = Instant::now() + MINUTE;
+            let purpose = Purpose::Join { rank: 1, ranks: 3 };
+            let mut conn =
+                dial::dial(&[at], 0, purpose, &secret(), &mut ActiveTimeout::new(MINUTE), &|| Ok(())).unwrap();
+            conn.trust();
+            conn.push(&Frame::Join(Member::this(1, None)));
+            let mut next = || conn.wait_frame(until).unwrap().expect("rank 0 is there");
+            assert!(matches!(next(), Frame::Admitted { .. }) && matches!(next(), Frame::Roster(_)));
+            let arrive = |sequence, call, bytes: Vec<u8>| {
+                let bytes = serde_bytes::ByteBuf::from(bytes);
+                Frame::Arrive { context: 0, sequence, call, group: vec![], bytes }
+            };
+            let version = postcard::to_allocvec(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))][..]).unwrap();
+            conn.push(&arrive(0, Call::Agree, version));
+            conn.push(&arrive(1, Call::Barrier, vec![]));
+            // Long enough for rank 0 to take in more than it may.
+            thread::sleep(Duration::from_secs(2));
+            let (mut messages, mut calls) = ([0, 0, 0], 0);
+            while messages != [MESSAGES, 0, MESSAGES] || calls < 2 {
+                match conn.wait_frame(until).unwrap().expect("rank 0 is there") {
+                    Frame::Message { from, bytes, .. } => {
+                        assert!(bytes == long);
+                        messages[from as usize] += 1;
+                    }
+                    Frame::Gathered { .. } => calls += 1,
+                    Frame::Beat => {}
+                    other => panic!("{other:?}"),
+                }
+            }
+            conn.push(&Frame::Left { rank: 1 });
+        });
+    }
+
+    #[test]
+    fn bytes_that_come_one_by_one_are_a_frame_too() {
+        let group = hosted(MINUTE, |at| {
+            let until = Instant::now() + MINUTE;
+            let mut stream = TcpStream::connect(at).unwrap();
+            let dribble = |stream: &mut TcpStream, frame: Frame| {
+                for byte in frame.encode() {
+                    stream.write_all(&[byte]).unwrap();
+                    thread::sleep(Duration::from_micros(200));
+                }
+            };
+            dribble(&mut stream, Frame::Hello { purpose: JOIN, nonce: [5; 16] });
+            let mut conn = Conn::new(stream.try_clone().unwrap()).unwrap();
+            let Ok(Some(Frame::Challenge { nonce: theirs, .. })) = conn.wait_frame(until) else {
+                panic!("no challenge")
+            };
+            // The settings of a socket belong to all its handles.
+            stream.set_nonblocking(false).unwrap();
+            let proof = secret().prove(End::Caller, &JOIN, &[5; 16], &theirs);
+            dribble(&mut stream, Frame::Answer { proof });
+            dribble(&mut stream, Frame::Join(Member::this(1, None)));
+            stream.set_nonblocking(true).unwrap();
+            assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Admitted { .. }))));
+        });
+        // It was taken in, and then it left.
+        assert!(matches!(&group, Err(Error::Died { who, .. }) if who.rank == 1), "{group:?}");
+    }
+}

@@ -1,0 +1,469 @@
+//! Groups over connections, here between threads: what processes do, without starting any.
+
+#[path = "../../mscclpp-exec/tests/common/port.rs"]
+mod port;
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mscclpp_bootstrap::{Address, Bootstrap, Error, Host, Options, Secret, UniqueId};
+use port::Port;
+
+/// Longer than anybody may be without a processor.
+fn options() -> Options {
+    Options::default().deadline(Duration::from_secs(60)).liveness(Some(Duration::from_secs(30)))
+}
+
+/// Runs what is to end by the deadline with a short one, and with longer ones as long as somebody comes too late for
+/// it: `None`.
+fn by_a_deadline<T>(run: impl Fn(Options) -> Option<T>) -> T {
+    let found = [300, 3_000, 30_000].into_iter().find_map(|ms| run(options().deadline(Duration::from_millis(ms))));
+    found.expect("nobody is late for half a minute")
+}
+
+fn host() -> Host {
+    Host::on(Ipv4Addr::LOCALHOST.into()).unwrap()
+}
+
+/// Brings `ranks` ranks together over connections and runs `body` on each; what each returned, by rank.
+fn on_all<T: Send>(ranks: u32, options: Options, body: impl Fn(Bootstrap) -> T + Sync) -> Vec<T> {
+    let run = |group: Result<Bootstrap, Error>| body(group.unwrap());
+    on_all_that_come(ranks, options, run)
+}
+
+/// The same for what ends in an error; that of a rank that did not come counts too.
+fn try_all(ranks: u32, options: Options, body: impl Fn(Bootstrap) -> Error + Sync) -> Vec<Error> {
+    on_all_that_come(ranks, options, |group| group.map_or_else(|error| error, &body))
+}
+
+fn on_all_that_come<T: Send>(
+    ranks: u32,
+    options: Options,
+    body: impl Fn(Result<Bootstrap, Error>) -> T + Sync,
+) -> Vec<T> {
+    let host = host();
+    // As text, the way it travels.
+    let id = host.unique_id().to_string();
+    thread::scope(|scope| {
+        let (body, id) = (&body, &id);
+        let join = move |rank| body(id.parse::<UniqueId>().unwrap().join(rank, ranks, options));
+        let others: Vec<_> = (1..ranks).map(|rank| scope.spawn(move || join(rank))).collect();
+        let first = scope.spawn(move || body(host.connect(ranks, options)));
+        [first].into_iter().chain(others).map(|thread| thread.join().expect("no thread panics")).collect()
+    })
+}
+
+fn address(port: &Port) -> Address {
+    Address::new("127.0.0.1", port.number)
+}
+
+fn secret() -> Secret {
+    Secret::derived(&["a test"])
+}
+
+/// Runs all ranks of a job of two, each with what it believes.
+fn two<T: Send>(first: impl FnOnce(&Address) -> T + Send, second: impl FnOnce(&Address) -> T + Send) -> (T, T) {
+    let port = Port::new();
+    let address = address(&port);
+    thread::scope(|scope| {
+        let second = scope.spawn(|| second(&address));
+        (first(&address), second.join().expect("no thread panics"))
+    })
+}
+
+#[test]
+fn ranks_come_together_in_any_order_and_do_everything() {
+    for ranks in [1, 2, 3, 6] {
+        on_all(ranks, options(), |group| {
+            let rank = group.rank();
+            assert_eq!((group.num_ranks(), group.ranks_per_node()), (ranks, ranks));
+            for round in 0..20u8 {
+                let parts = group.all_gather(&vec![round; rank as usize]).unwrap();
+                assert_eq!(parts, (0..ranks).map(|rank| vec![round; rank as usize]).collect::<Vec<_>>());
+            }
+            assert_eq!(group.broadcast(ranks - 1, &[rank as u8]).unwrap(), [ranks as u8 - 1]);
+            group.agree(&[("version", "1")]).unwrap();
+            for peer in 0..ranks {
+                group.send(peer, 3, &[rank as u8]).unwrap();
+            }
+            for peer in 0..ranks {
+                assert_eq!(group.recv(peer, 3).unwrap(), [peer as u8]);
+            }
+            let half = group.split(Some(rank % 2), 0).unwrap().unwrap();
+            let ours: Vec<u8> = (0..ranks as u8).filter(|other| u32::from(*other) % 2 == rank % 2).collect();
+            assert_eq!(half.all_gather(&[rank as u8]).unwrap().concat(), ours);
+            group.barrier().unwrap();
+        });
+    }
+}
+
+#[test]
+fn long_messages_arrive_whole() {
+    let bytes: Vec<u8> = (0..16usize << 20).map(|index| ((index * 31) >> 8) as u8).collect();
+    on_all(3, options(), |group| {
+        let (rank, ranks) = (group.rank(), group.num_ranks());
+        group.send((rank + 1) % ranks, 0, &bytes).unwrap();
+        assert!(group.recv((rank + ranks - 1) % ranks, 0).unwrap() == bytes);
+        let part = &bytes[..group.gather_limit()];
+        assert!(group.all_gather(part).unwrap().iter().all(|other| other == part));
+        assert!(matches!(group.send(0, 0, &vec![0; bytes.len() + 1]), Err(Error::TooLarge { .. })));
+    });
+}
+
+#[test]
+fn what_was_sent_before_leaving_arrives() {
+    on_all(3, options(), |group| match group.rank() {
+        0 => {}
+        1 => group.send(2, 0, &vec![7; 1 << 20]).unwrap(),
+        _ => assert_eq!(group.recv(1, 0).unwrap(), vec![7; 1 << 20]),
+    });
+}
+
+#[test]
+fn streams_join_any_two_ranks() {
+    on_all(4, options(), |group| {
+        let rank = group.rank();
+        for peer in (0..4).filter(|peer| *peer != rank) {
+            let mut stream = group.stream(peer, 11).unwrap();
+            stream.write_all(&[rank as u8]).unwrap();
+            let mut byte = [99];
+            stream.read_exact(&mut byte).unwrap();
+            assert_eq!(u32::from(byte[0]), peer);
+        }
+        group.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_job_of_one_rank_is_together_at_once() {
+    let port = Port::new();
+    let group = Bootstrap::connect(&address(&port), 0, 1, &secret(), options()).unwrap();
+    group.barrier().unwrap();
+    assert_eq!((group.num_ranks(), group.ranks_per_node()), (1, 1));
+}
+
+#[test]
+fn times_without_end_are_long_enough() {
+    let forever = Options::default().deadline(Duration::MAX).liveness(Some(Duration::MAX));
+    on_all(2, forever, |group| {
+        let year = Duration::from_secs(365 * 86400);
+        assert_eq!((group.options().deadline, group.options().liveness), (year, Some(year)));
+        let peer = 1 - group.rank();
+        group.send(peer, 0, &[]).unwrap();
+        assert_eq!(group.recv(peer, 0), Ok(vec![]));
+        group.stream(peer, 0).unwrap();
+        group.barrier().unwrap();
+    });
+    let (first, second) = two(
+        |address| Bootstrap::connect(address, 0, 2, &secret(), forever).unwrap().barrier(),
+        |address| Bootstrap::connect(address, 1, 2, &secret(), forever).unwrap().barrier(),
+    );
+    assert_eq!((first, second), (Ok(()), Ok(())));
+}
+
+#[test]
+fn a_stream_to_who_is_gone_ends_at_once_and_for_all() {
+    for dies in [true, false] {
+        let errors = on_all(3, options(), |group| match group.rank() {
+            1 if dies => {
+                let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    let _lives_here = group;
+                    std::panic::resume_unwind(Box::new("on purpose"));
+                }));
+                assert!(ended.is_err());
+                None
+            }
+            1 => None,
+            2 => {
+                while group.check_alive().is_ok() && group.has_left(1) == Ok(false) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                group.stream(1, 0).err()
+            }
+            _ => group.recv(2, 0).err(),
+        });
+        for error in [&errors[0], &errors[2]] {
+            match error {
+                Some(Error::Died { who, .. }) if dies => assert_eq!(who.rank, 1),
+                Some(Error::Left { who, waiting: 2, .. }) if !dies => assert_eq!(who.rank, 1),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn messages_that_nobody_receives_end_the_group_for_all() {
+    let errors = on_all(3, Options::default().liveness(None), |group| match group.rank() {
+        0 => {
+            let long = vec![0; 16 << 20];
+            (0..17).find_map(|_| group.send(1, 0, &long).err()).unwrap_or_else(|| group.recv(1, 0).unwrap_err())
+        }
+        rank => group.recv(3 - rank, 0).unwrap_err(),
+    });
+    for error in &errors {
+        assert!(matches!(error, Error::TooLarge { call, .. } if call.contains("from rank 0 that nobody")), "{error}");
+    }
+}
+
+#[test]
+fn leaving_and_absence_are_named_on_all() {
+    for error in on_all(3, options(), |group| match group.rank() {
+        2 => None,
+        _ => group.barrier().err(),
+    })
+    .into_iter()
+    .take(2)
+    {
+        assert!(matches!(&error, Some(Error::Left { who, .. }) if who.rank == 2), "{error:?}");
+    }
+}
+
+#[test]
+fn who_does_not_come_to_a_call_is_named_on_all() {
+    let errors = by_a_deadline(|short| {
+        let errors = try_all(3, short, |group| match group.rank() {
+            1 => {
+                while group.check_alive().is_ok() {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                group.check_alive().unwrap_err()
+            }
+            _ => group.barrier().unwrap_err(),
+        });
+        let late = |error: &Error| match error {
+            Error::Missing { .. } | Error::Unreachable { .. } => true,
+            Error::Absent { missing, .. } => missing.len() > 1 || missing[0].rank != 1,
+            _ => false,
+        };
+        (!errors.iter().any(late)).then_some(errors)
+    });
+    for error in errors {
+        assert!(matches!(&error, Error::Absent { missing, .. } if missing[0].rank == 1), "{error}");
+    }
+}
+
+#[test]
+fn an_abort_reaches_all() {
+    for error in on_all(3, options(), |group| {
+        if group.rank() == 2 {
+            group.abort("on purpose");
+        }
+        group.recv((group.rank() + 1) % 3, 0).unwrap_err()
+    }) {
+        assert!(matches!(&error, Error::Aborted { who, reason } if who.rank == 2 && reason == "on purpose"), "{error}");
+    }
+}
+
+#[test]
+fn a_rank_whose_thread_panics_is_dead() {
+    let errors = on_all(3, options(), |group| match group.rank() {
+        1 => {
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let _lives_here = group;
+                std::panic::resume_unwind(Box::new("on purpose"));
+            }));
+            assert!(ended.is_err());
+            None
+        }
+        _ => group.barrier().err(),
+    });
+    for error in [&errors[0], &errors[2]] {
+        assert!(
+            matches!(error, Some(Error::Died { who, how }) if who.rank == 1 && how.contains("panicked")),
+            "{error:?}"
+        );
+    }
+}
+
+#[test]
+fn ranks_that_do_not_come_are_named_on_all_who_came() {
+    let (first, second) = by_a_deadline(|short| {
+        let (first, second) = two(
+            |address| Bootstrap::connect(address, 0, 4, &secret(), short).unwrap_err(),
+            |address| Bootstrap::connect(address, 2, 4, &secret(), short).unwrap_err(),
+        );
+        let late = matches!(&first, Error::Missing { missing, .. } if missing.contains(&2));
+        (!late).then_some((first, second))
+    });
+    assert!(matches!(&first, Error::Missing { missing, .. } if missing[..] == [1, 3]), "{first}");
+    assert_eq!(first, second);
+}
+
+#[test]
+fn without_rank_0_the_others_say_where_they_looked() {
+    let short = options().deadline(Duration::from_millis(200));
+    let port = Port::new();
+    let address = address(&port);
+    let error = Bootstrap::connect(&address, 1, 2, &secret(), short).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains(&address.to_string()) && text.contains("nobody listens there"), "{text}");
+}
+
+#[test]
+fn duplicates_and_other_sizes_are_named_on_all() {
+    let port = Port::new();
+    let address = address(&port);
+    let errors: Vec<_> = thread::scope(|scope| {
+        let connect = |rank| Bootstrap::connect(&address, rank, 3, &secret(), options()).unwrap_err();
+        let threads: Vec<_> = [0, 1, 1].into_iter().map(|rank| scope.spawn(move || connect(rank))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    for error in errors {
+        assert!(matches!(&error, Error::Duplicate { first, .. } if first.rank == 1), "{error}");
+    }
+    let (first, second) = two(
+        |address| Bootstrap::connect(address, 0, 3, &secret(), options()).unwrap_err(),
+        |address| Bootstrap::connect(address, 1, 4, &secret(), options()).unwrap_err(),
+    );
+    assert!(matches!(&first, Error::WorldSize { who, theirs: 4, ours: 3 } if who.rank == 1), "{first}");
+    assert_eq!(first, second);
+}
+
+#[test]
+fn another_secret_is_refused_at_once_and_remembered() {
+    let (first, second) = by_a_deadline(|short| {
+        let (first, second) = two(
+            |address| Bootstrap::connect(address, 0, 2, &secret(), short).unwrap_err(),
+            |address| Bootstrap::connect(address, 1, 2, &Secret::random().unwrap(), short).unwrap_err(),
+        );
+        let late = matches!(&first, Error::Missing { strangers, .. } if strangers.is_empty());
+        (!late).then_some((first, second))
+    });
+    assert!(matches!(second, Error::WrongSecret { .. }), "{second}");
+    let text = first.to_string();
+    assert!(
+        text.starts_with("rank 1 did not come") && text.contains("says it is rank 1 of 2, but has another"),
+        "{text}"
+    );
+}
+
+#[test]
+fn who_comes_too_late_does_not_disturb_the_job() {
+    let host = host();
+    let id = host.unique_id().clone();
+    thread::scope(|scope| {
+        let joined = scope.spawn(|| id.join(1, 2, options()).unwrap());
+        let first = host.connect(2, options()).unwrap();
+        let second = joined.join().unwrap();
+        let late = id.join(1, 2, options()).unwrap_err();
+        assert!(matches!(late, Error::Duplicate { .. }), "{late}");
+        let both = [scope.spawn(move || first.barrier()), scope.spawn(move || second.barrier())];
+        assert!(both.into_iter().all(|thread| thread.join().unwrap().is_ok()));
+    });
+}
+
+#[test]
+fn strangers_at_the_door_neither_stop_nor_slow_the_ranks() {
+    let host = host();
+    let id = host.unique_id().clone();
+    let text = id.to_string();
+    let at = text.split('/').nth(1).unwrap().to_owned();
+    // Garbage, half a header, a header that promises four gigabytes, and nothing at all; all stay connected.
+    let half = *b"MSCB\x02\x00";
+    let long = *b"MSCB\x02\x00\x00\x00\xff\xff\xff\xff";
+    let words: [&[u8]; 4] = [b"GET / HTTP/1.1\r\n\r\n", &half, &long, &[]];
+    let mut strangers: Vec<TcpStream> = Vec::new();
+    for round in 0..100 {
+        let mut stranger = TcpStream::connect(&at).unwrap();
+        stranger.write_all(words[round % words.len()]).unwrap();
+        strangers.push(stranger);
+    }
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let second = scope.spawn(|| id.join(1, 2, options()).unwrap().barrier());
+        let first = host.connect(2, options()).unwrap();
+        first.barrier().unwrap();
+        second.join().unwrap().unwrap();
+    });
+    assert!(start.elapsed() < options().deadline);
+}
+
+#[test]
+fn a_crowd_that_says_nothing_makes_room() {
+    let host = host();
+    let id = host.unique_id().clone();
+    let text = id.to_string();
+    let at = text.split('/').nth(1).unwrap().to_owned();
+    thread::scope(|scope| {
+        let first = scope.spawn(|| host.connect(2, options()).unwrap());
+        // More than may stand at the door at once, and less than descriptors that a process has; all stay connected.
+        let crowd: Vec<_> = (0..300).map(|_| TcpStream::connect(&at).unwrap()).collect();
+        let second = id.join(1, 2, options()).unwrap();
+        assert_eq!((second.rank(), first.join().unwrap().rank()), (1, 0));
+        drop(crowd);
+    });
+}
+
+#[test]
+fn survivors_keep_their_order_and_those_who_are_lost_stay_out() {
+    let groups = on_all(4, options(), |group| {
+        let lost = group.rank() == 1;
+        if lost {
+            group.abort("on purpose");
+        }
+        let failure = group.barrier().unwrap_err();
+        assert_eq!(failure.lost(), [1]);
+        let survivors = group.survive(&failure.lost());
+        if lost {
+            assert!(matches!(survivors, Err(Error::NoSuchRank { rank: 1, ranks: 4 })));
+            return None;
+        }
+        let survivors = survivors.unwrap();
+        let old = survivors.all_gather(&[group.rank() as u8]).unwrap().concat();
+        assert_eq!(old, [0, 2, 3]);
+        // Streams find the new places as well.
+        let next = (survivors.rank() + 1) % 3;
+        let last = (survivors.rank() + 2) % 3;
+        survivors.stream(next.min(last), 1).unwrap();
+        survivors.stream(next.max(last), 1).unwrap();
+        survivors.barrier().unwrap();
+        Some(survivors.rank())
+    });
+    assert_eq!(groups, [Some(0), None, Some(1), Some(2)]);
+}
+
+#[test]
+fn the_last_of_two_goes_on_alone_and_parts_of_a_job_do_not() {
+    on_all(2, options(), |group| {
+        let part = group.split(Some(0), 0).unwrap().unwrap();
+        match group.rank() {
+            0 => {
+                let failure = group.barrier().unwrap_err();
+                let error = part.survive(&failure.lost()).unwrap_err();
+                assert!(error.to_string().contains("is a part of the job"), "{error}");
+                let alone = group.survive(&failure.lost()).unwrap();
+                assert_eq!((alone.num_ranks(), alone.all_gather(&[7])), (1, Ok(vec![vec![7]])));
+            }
+            _ => group.abort("on purpose"),
+        }
+    });
+}
+
+#[test]
+fn a_version_that_is_not_ours_is_named() {
+    let host = host();
+    let text = host.unique_id().to_string();
+    let mut stranger = TcpStream::connect(text.split('/').nth(1).unwrap()).unwrap();
+    stranger.write_all(b"MSCB\x63\x00\x00\x00\x00\x00\x00\x00").unwrap();
+    let short = options().deadline(Duration::from_millis(300));
+    let error = host.connect(2, short).unwrap_err().to_string();
+    assert!(error.contains("version 99 of the bootstrap protocol"), "{error}");
+}
+
+#[test]
+fn somebody_else_on_the_port_is_told_from_rank_0() {
+    let (ready, at) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        ready.send(listener.local_addr().unwrap().port()).unwrap();
+        let (mut stream, _) = listener.accept().unwrap();
+        stream.write_all(b"220 mail.example ESMTP\r\n").unwrap();
+        let _ = stream.read(&mut [0; 64]);
+    });
+    let address = Address::new("127.0.0.1", at.recv().unwrap());
+    let error = Bootstrap::connect(&address, 1, 2, &secret(), options()).unwrap_err();
+    assert!(matches!(&error, Error::Protocol { what, .. } if what.contains("220 ")), "{error}");
+}

@@ -1,0 +1,33 @@
+//! What an agent has seen of the others.
+
+use std::rc::Rc;
+
+/// Per agent, up to which of its epochs everything is visible. Shared until it changes.
+#[derive(Clone, Debug)]
+pub(super) struct Clock(Rc<Vec<u32>>);
+
+impl Clock {
+    pub(super) fn new(agents: usize) -> Self {
+        Self(Rc::new(vec![0; agents]))
+    }
+
+    pub(super) fn get(&self, agent: u32) -> u32 {
+        self.0[agent as usize]
+    }
+
+    pub(super) fn set(&mut self, agent: u32, epoch: u32) {
+        Rc::make_mut(&mut self.0)[agent as usize] = epoch;
+    }
+
+    /// Sees what another one has seen.
+    pub(super) fn join(&mut self, other: &Self) {
+        if Rc::ptr_eq(&self.0, &other.0) {
+            return;
+        }
+        let behind = self.0.iter().zip(other.0.iter()).any(|(mine, theirs)| mine < theirs);
+        if behind {
+            let mine = Rc::make_mut(&mut self.0);
+            mine.iter_mut().zip(other.0.iter()).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+        }
+    }
+}

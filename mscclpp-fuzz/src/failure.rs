@@ -1,0 +1,60 @@
+//! Defects that the fuzzer finds.
+
+use std::fmt;
+
+/// A defect of a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// No agent can make progress.
+    Stalled {
+        /// The first waiting agents: where each is and what it waits for.
+        waiting: Vec<String>,
+    },
+    /// A wrong result.
+    Wrong {
+        /// The launch, counted from 1.
+        launch: u32,
+        /// The rank whose buffer it is.
+        rank: u32,
+        /// `output`, or `input` if that changed.
+        buffer: &'static str,
+        /// The chunk.
+        chunk: u32,
+        /// What was found there, and what should be.
+        what: String,
+    },
+    /// Signals without a wait, or a semaphore whose value differs from its initial one.
+    Drift {
+        /// The channel or semaphore, and the difference.
+        what: String,
+    },
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stalled { waiting } => write!(f, "no thread can make progress: {}", waiting.join("; ")),
+            Self::Wrong { launch, rank, buffer, chunk, what } => {
+                write!(f, "launch {launch}: rank {rank}'s {buffer} chunk {chunk} {what}")
+            }
+            Self::Drift { what } => f.write_str(what),
+        }
+    }
+}
+
+/// A plan that cannot be run at all: malformed, or too large even when it is scaled down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsupportedPlan {
+    /// `rank 3 / thread block 0 / operation 5 (put)`, or `the whole plan`.
+    pub place: String,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl fmt::Display for UnsupportedPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+impl std::error::Error for UnsupportedPlan {}

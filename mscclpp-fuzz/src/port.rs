@@ -1,0 +1,117 @@
+//! Port channels: what threads give them, and what they do with it.
+//!
+//! A port channel is two agents. The port reads the sources of what it was given, in order; the wire delivers what was read,
+//! signals included, in the same order and as late as it likes, also in later launches. A flush waits for the port only: it
+//! says nothing about what is still on the wire.
+
+use super::program::{Opcode, Trigger};
+use super::simulator::{Accessor, Parcel, Progress, Request, Simulator, Sized, of_launch};
+
+impl Simulator<'_> {
+    /// Gives a port something to do, and waits until it has read its sources where that is asked for.
+    pub(super) fn push(&mut self, agent: u32, block: u32, thread: u32, trigger: &Trigger) -> Option<Progress> {
+        let program = self.program;
+        let state = self.threads[agent as usize];
+        let end = trigger.end as usize;
+        if state.ticket.is_none() {
+            let rank = &self.ranks[program.blocks[block as usize].rank as usize];
+            let (launch, since) = (rank.launch, self.seen_at_start(rank));
+            let clock = self.word(agent);
+            let port = &mut self.ports[end];
+            port.pushed += 1;
+            let (instr, window) = (state.instr, state.window);
+            port.queue.push_back(Request { block, instr, number: thread, window, launch, since, clock });
+            self.threads[agent as usize].ticket = Some(port.pushed);
+            if let Some(port) = program.ends[end].port {
+                self.schedule.wake(port);
+            }
+            return Some(Progress::Runnable);
+        }
+        if trigger.flush && state.ticket > Some(self.ports[end].handled) {
+            self.ports[end].waiting.push(agent);
+            return Some(Progress::Blocked);
+        }
+        None
+    }
+
+    /// Waits until a port has read the sources of all that it was given so far.
+    pub(super) fn flush(&mut self, agent: u32, end: u32) -> Option<Progress> {
+        let port = &mut self.ports[end as usize];
+        let ticket = *self.threads[agent as usize].ticket.get_or_insert(port.pushed);
+        if ticket > port.handled {
+            port.waiting.push(agent);
+            return Some(Progress::Blocked);
+        }
+        None
+    }
+
+    /// A port reads the next element of its first request.
+    pub(super) fn port(&mut self, agent: u32, end: u32) -> Progress {
+        let sizes = self.sizes;
+        let port = &mut self.ports[end as usize];
+        let Some(request) = port.queue.front() else { return Progress::Blocked };
+        let Some(trigger) = trigger(sizes, request) else { return Progress::Blocked };
+        if port.wire.back().is_none_or(|parcel| parcel.complete) {
+            let parcel = Parcel { request: request.clone(), values: Vec::new(), arrived: 0, complete: false };
+            port.wire.push_back(parcel);
+        }
+        self.agents[agent as usize].clock.join(&request.clock);
+        self.schedule.wake(agent + 1);
+        let Some(parcel) = port.wire.back_mut() else { return Progress::Blocked };
+        let done = parcel.values.len() as u64;
+        if let Some(transfer) = &trigger.transfer {
+            let (start, len) = transfer.window(request.window);
+            if done < len {
+                let accessor = Accessor { by: agent, launch: request.launch, since: request.since, port: true };
+                let found = self.gather(accessor, transfer, start + done);
+                if let Some(parcel) = self.ports[end as usize].wire.back_mut() {
+                    parcel.values.push(found);
+                }
+                return Progress::Runnable;
+            }
+        }
+        parcel.complete = true;
+        port.handled += 1;
+        port.queue.pop_front();
+        for waiting in std::mem::take(&mut port.waiting) {
+            self.schedule.wake(waiting);
+        }
+        Progress::Runnable
+    }
+
+    /// The next element of what a port has read arrives, or the signal after the last one.
+    pub(super) fn wire(&mut self, agent: u32, end: u32) -> Progress {
+        let sizes = self.sizes;
+        let Some(parcel) = self.ports[end as usize].wire.front_mut() else { return Progress::Blocked };
+        let Some(trigger) = trigger(sizes, &parcel.request) else { return Progress::Blocked };
+        self.agents[agent as usize].clock.join(&parcel.request.clock);
+        if let (Some(transfer), Some(&value)) = (&trigger.transfer, parcel.values.get(parcel.arrived)) {
+            let Request { launch, since, .. } = parcel.request;
+            let accessor = Accessor { by: agent, launch, since, port: true };
+            let (start, _) = transfer.window(parcel.request.window);
+            let cell = start + parcel.arrived as u64;
+            parcel.arrived += 1;
+            self.scatter(accessor, transfer, cell, value);
+            return Progress::Runnable;
+        }
+        if !parcel.complete {
+            return Progress::Blocked;
+        }
+        self.ports[end as usize].wire.pop_front();
+        if sizes.len() > 1 {
+            self.wake_callers();
+        }
+        if trigger.signal {
+            self.signal(agent, end, false);
+        }
+        Progress::Runnable
+    }
+}
+
+/// The trigger that a request is about.
+fn trigger<'p>(sizes: &'p [Sized], request: &Request) -> Option<&'p Trigger> {
+    let program = &of_launch(sizes, request.launch).program;
+    let instr = &program.blocks[request.block as usize].instrs[request.instr as usize];
+    let Opcode::Push(triggers) = &instr.opcode else { return None };
+    triggers.get(request.number as usize)
+}

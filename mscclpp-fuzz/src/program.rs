@@ -1,0 +1,194 @@
+//! A plan in the scaled-down plan: every reference a range of cells, every channel a number.
+
+use mscclpp_core::plan::OpKind;
+
+/// A plan made ready for one scale.
+pub(super) struct Program {
+    /// Thread blocks that have operations.
+    pub(super) blocks: Vec<Block>,
+    pub(super) ranks: Vec<Rank>,
+    /// Cells of all memories.
+    pub(super) cells: usize,
+    pub(super) ends: Vec<End>,
+    /// Initial values.
+    pub(super) semaphores: Vec<i64>,
+    pub(super) barriers: usize,
+    /// Agents: threads of blocks, then two for each port channel, then callers.
+    pub(super) agents: Vec<AgentKind>,
+    /// The first caller.
+    pub(super) first_caller: u32,
+    /// Whether scratch holds both plain data and packets, which then can overwrite each other.
+    pub(super) mixed: bool,
+}
+
+/// Who acts.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum AgentKind {
+    /// A thread of a block.
+    Thread { block: u32, thread: u32 },
+    /// What reads the sources of a port channel.
+    Port { end: u32 },
+    /// What delivers to the peer what a port channel has read, and its signals.
+    Wire { end: u32 },
+    /// What runs between the launches of a rank.
+    Caller { rank: u32 },
+}
+
+/// The memory of a rank.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rank {
+    /// First cells of input and output, as in place calls have them.
+    pub(super) input: u32,
+    pub(super) output: u32,
+    /// Chunks.
+    pub(super) inputs: u32,
+    pub(super) outputs: u32,
+    /// First cell, and cell behind the last one, of all its memory.
+    pub(super) memory: (u32, u32),
+    /// Blocks that have operations.
+    pub(super) blocks: u32,
+}
+
+/// A thread block.
+pub(super) struct Block {
+    pub(super) rank: u32,
+    pub(super) number: u32,
+    /// Its first thread among the agents.
+    pub(super) first: u32,
+    pub(super) threads: u32,
+    pub(super) instrs: Vec<Instr>,
+}
+
+/// A channel of a rank.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    pub(super) rank: u32,
+    /// The end at which signals on this one arrive; none if the peer has no such channel.
+    pub(super) pair: Option<u32>,
+    /// The agent that reads its sources, if it is a port channel. The next agent is its wire.
+    pub(super) port: Option<u32>,
+}
+
+/// One step of a block's program.
+pub(super) struct Instr {
+    pub(super) kind: OpKind,
+    /// Position in the block, and in the pipeline there.
+    pub(super) place: (u32, Option<u32>),
+    pub(super) opcode: Opcode,
+}
+
+pub(super) enum Opcode {
+    /// All threads meet.
+    Sync,
+    /// All threads of several blocks meet.
+    Barrier {
+        id: u32,
+        blocks: u32,
+    },
+    /// Elements from here to there.
+    Move(Move),
+    /// Thread i gives the i-th of these to a port.
+    Push(Vec<Trigger>),
+    Signal {
+        ends: Vec<u32>,
+        relaxed: bool,
+    },
+    Wait {
+        ends: Vec<u32>,
+        relaxed: bool,
+    },
+    Flush {
+        ends: Vec<u32>,
+    },
+    Acquire {
+        semaphores: Vec<u32>,
+    },
+    Release {
+        semaphores: Vec<u32>,
+    },
+    /// Runs what follows up to `end` in windows of so many cells.
+    Loop {
+        window: u64,
+        trips: u64,
+        end: u32,
+    },
+    /// Back to the loop that began there.
+    Again {
+        start: u32,
+    },
+}
+
+/// All sources combined into all destinations, element by element. Without destinations: waits for its packets.
+pub(super) struct Move {
+    pub(super) srcs: Vec<Operand>,
+    pub(super) dsts: Vec<Operand>,
+    /// First cell and cells of the ranges that are worked on.
+    pub(super) start: u64,
+    pub(super) len: u64,
+    pub(super) grain: Grain,
+    /// Packets are moved as they are, there or not.
+    pub(super) raw: bool,
+}
+
+/// What a thread takes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Grain {
+    Vector,
+    Cell,
+    /// Cells, given to every second thread.
+    Multicast,
+}
+
+/// A range of cells of a memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operand {
+    pub(super) base: u32,
+    pub(super) packets: bool,
+    /// What is added in even launches.
+    pub(super) half: u32,
+}
+
+/// What a port is asked for.
+pub(super) struct Trigger {
+    pub(super) end: u32,
+    pub(super) transfer: Option<Move>,
+    pub(super) signal: bool,
+    /// Whether the thread waits until it is done.
+    pub(super) flush: bool,
+}
+
+impl Move {
+    /// The window of an iteration: first cell and cells.
+    pub(super) fn window(&self, iteration: Option<(u64, u64)>) -> (u64, u64) {
+        match iteration {
+            None => (self.start, self.len),
+            Some((iteration, window)) => {
+                let skip = iteration.saturating_mul(window).min(self.len);
+                (self.start + skip, (self.len - skip).min(window))
+            }
+        }
+    }
+}
+
+impl Operand {
+    /// The cell of an element in a launch.
+    pub(super) fn cell(&self, at: u64, launch: u32) -> u32 {
+        let half = if launch.is_multiple_of(2) { self.half } else { 0 };
+        self.base + half + if self.packets { 2 * at as u32 } else { at as u32 }
+    }
+}
+
+impl Program {
+    /// `rank 3 / thread block 0 / operation 5 (put)`.
+    pub(super) fn path(&self, block: u32, instr: u32) -> String {
+        let block = &self.blocks[block as usize];
+        let path = format!("rank {} / thread block {}", block.rank, block.number);
+        match block.instrs.get(instr as usize) {
+            None => path,
+            Some(Instr { kind, place: (op, None), .. }) => format!("{path} / operation {op} ({})", kind.name()),
+            Some(Instr { kind, place: (op, Some(inner)), .. }) => {
+                format!("{path} / operation {op} (pipeline) / operation {inner} ({})", kind.name())
+            }
+        }
+    }
+}

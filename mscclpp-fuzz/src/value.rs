@@ -1,0 +1,124 @@
+//! Values that tell where they come from, and what a collective promises of them.
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::plan::PlanTree;
+
+use super::program::Program;
+use super::simulator::{Sized, of_launch};
+use crate::random::Random;
+
+/// What a rank puts into a cell of its input for a launch. Sums of different sets of these differ, but for an accident in 2⁶⁴.
+pub(super) fn token(launch: u32, rank: u32, cell: u64) -> u64 {
+    Random::new(cell ^ u64::from(rank) << 24 ^ u64::from(launch) << 48).next()
+}
+
+/// What stands in memory that nobody has written, or that a caller has soiled.
+pub(super) fn poison(launch: u32, cell: u32) -> u64 {
+    Random::new(!(u64::from(cell) ^ u64::from(launch) << 48)).next()
+}
+
+/// What plain operations make of the bytes of a packet.
+pub(super) fn packet_bytes_as_plain(value: u64, flag: u32) -> u64 {
+    Random::new(value ^ u64::from(flag) << 32 ^ 0x5bd1_e995).next()
+}
+
+/// Whether the collective promises nothing.
+pub(super) fn is_free(plan: &PlanTree) -> bool {
+    matches!(plan.collective.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. })
+}
+
+/// Whether nobody but the plan knows what it should compute, or how far it sends.
+pub(super) fn needs_example(plan: &PlanTree) -> bool {
+    is_free(plan) || plan.collective.kind == CollectiveKind::SendRecv
+}
+
+/// Knows the right results.
+pub(super) struct Oracle<'p> {
+    plan: &'p PlanTree,
+    program: &'p Program,
+    sizes: &'p [Sized],
+    /// How many ranks further a send-receive sends.
+    distance: u32,
+    /// Results of an easy run: per launch and rank.
+    example: Option<Vec<Vec<u64>>>,
+}
+
+impl<'p> Oracle<'p> {
+    pub(super) fn new(plan: &'p PlanTree, sizes: &'p [Sized], example: Option<Vec<Vec<u64>>>) -> Self {
+        let mut oracle = Self { plan, program: &sizes[0].program, sizes, distance: 1, example };
+        let ranks = plan.ranks.len() as u32;
+        if plan.collective.kind == CollectiveKind::SendRecv
+            && let Some(example) = oracle.example.take()
+        {
+            // The plan may send to the same position of the next node; what it does, it must do everywhere.
+            let fits = |&distance: &u32| {
+                (0..).zip(&example[0]).all(|(cell, &found)| found == token(1, (ranks - distance) % ranks, cell))
+            };
+            oracle.distance = (1..ranks).find(fits).unwrap_or(1);
+        }
+        oracle
+    }
+
+    /// A cell of a rank's output after a launch; none where nothing is promised.
+    pub(super) fn output(&self, launch: u32, rank: u32, cell: u64) -> Option<u64> {
+        use CollectiveKind as K;
+        let ranks = self.plan.ranks.len() as u32;
+        let tables = &self.program.ranks[rank as usize];
+        let size = self.chunk(launch);
+        let sum = |cell| (0..ranks).map(|rank| token(launch, rank, cell)).fold(0, u64::wrapping_add);
+        let mine = |chunks: u32| u64::from(rank) * u64::from(chunks) * size + cell;
+        Some(match self.plan.collective.kind {
+            K::AllReduce => sum(cell),
+            K::Reduce => return (rank == self.plan.collective.root).then(|| sum(cell)),
+            K::ReduceScatter => sum(mine(tables.outputs)),
+            K::AllGather => {
+                let part = u64::from(tables.outputs / ranks).max(1) * size;
+                token(launch, (cell / part) as u32, cell % part)
+            }
+            K::AllToAll => {
+                let part = u64::from(tables.outputs / ranks).max(1) * size;
+                token(launch, (cell / part) as u32, u64::from(rank) * part + cell % part)
+            }
+            K::Broadcast => token(launch, self.plan.collective.root, cell),
+            K::SendRecv => token(launch, (rank + ranks - self.distance) % ranks, cell),
+            K::Custom { .. } | K::Test { .. } => {
+                let at = (launch - 1) as usize * ranks as usize + rank as usize;
+                return self.example.as_ref()?.get(at)?.get(cell as usize).copied();
+            }
+        })
+    }
+
+    fn chunk(&self, launch: u32) -> u64 {
+        of_launch(self.sizes, launch).scale.chunk
+    }
+
+    /// What a wrong value seems to be.
+    pub(super) fn explain(&self, launch: u32, found: u64, expected: u64) -> String {
+        let inputs = |launch: u32| {
+            let (chunk, ranks) = (self.chunk(launch), &self.program.ranks);
+            (0..).zip(ranks).flat_map(move |(rank, tables)| {
+                (0..u64::from(tables.inputs) * chunk).map(move |cell| (rank, cell / chunk, token(launch, rank, cell)))
+            })
+        };
+        for past in (1..=launch + 1).rev() {
+            let which = match past {
+                _ if past == launch => String::new(),
+                _ => format!(" of launch {past}"),
+            };
+            if let Some((rank, chunk, _)) = inputs(past).find(|(.., token)| *token == found) {
+                return format!("holds rank {rank}'s input chunk {chunk}{which}, as it seems");
+            }
+            let difference = expected.wrapping_sub(found);
+            if let Some((rank, chunk, _)) = inputs(past).find(|(.., token)| *token == difference) {
+                return format!("lacks rank {rank}'s input chunk {chunk}{which}");
+            }
+            let surplus = found.wrapping_sub(expected);
+            if let Some((rank, chunk, _)) = inputs(past).find(|(.., token)| *token == surplus) {
+                return format!("has rank {rank}'s input chunk {chunk}{which} too often");
+            }
+        }
+        let poison =
+            (0..=launch).any(|launch| (0..self.program.cells as u32).any(|cell| poison(launch, cell) == found));
+        if poison { "was never written".to_owned() } else { "holds some other combination".to_owned() }
+    }
+}

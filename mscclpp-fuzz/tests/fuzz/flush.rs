@@ -1,0 +1,123 @@
+//! A flush tells that a port has read its sources. Who takes it for the arrival of the data is refused, and broken.
+
+use mscclpp_core::check::check;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::Code;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::plan::PlanTree;
+use mscclpp_core::spec::AlgoSpec;
+use mscclpp_core::vocab::Sync;
+use mscclpp_fuzz::ScheduleFuzzer;
+
+use super::faults::plan;
+use super::runs::seeds;
+
+/// Seeds within which a fault must be found, and for which its repair must withstand.
+const SEEDS: u64 = 100;
+
+/// How a rank tells another one: by a memory channel, or by a port channel.
+#[derive(Clone, Copy)]
+enum By {
+    Memory,
+    Port,
+}
+
+fn tell(p: &Program, from: usize, to: usize, by: By) {
+    let (from, to) = (p.rank(from), p.rank(to));
+    match by {
+        By::Memory => {
+            let (out, back) = (from.memory_channel(to), to.memory_channel(from));
+            out.signal(0).sync(Sync::Before);
+            back.wait(0).sync(Sync::After);
+        }
+        By::Port => {
+            let (out, back) = (from.port_channel(to), to.port_channel(from));
+            out.signal(0).sync(Sync::Before);
+            back.wait(0).sync(Sync::After);
+        }
+    }
+}
+
+/// Rank 0 puts its input into rank 2's output and flushes; the news reaches rank 2 by way of others, each told as given.
+fn by_way_of(hops: &[(usize, By)], signals: bool) -> PlanTree {
+    let spec = AlgoSpec::new("by_way_of", CollectiveKind::Test { input: 1, output: 1 }, 4);
+    plan(spec, |p| {
+        let [a, c] = [0, 2].map(|rank| p.rank(rank));
+        let (ac, ca) = (a.port_channel(c), c.port_channel(a));
+        ca.signal(0);
+        ac.wait(0).sync(Sync::After);
+        ac.put(c.output().chunk(0), a.input().chunk(0), 0);
+        if signals {
+            ac.signal(0);
+            ca.wait(0);
+        }
+        ac.flush(0);
+        let mut from = 0;
+        for &(to, by) in hops {
+            tell(p, from, to, by);
+            from = to;
+        }
+        p.expect(c.output().chunk(0), a.input().chunk(0));
+    })
+}
+
+/// Rank 1 copies by way of its scratch first thing, then lets rank 0 put there, which flushes; rank 1 ends when it has heard
+/// from rank 0, by the put's channel or by a memory channel.
+fn reused_scratch(by: By) -> PlanTree {
+    let spec = AlgoSpec::new("reused_scratch", CollectiveKind::Test { input: 1, output: 1 }, 2);
+    plan(spec, |p| {
+        let [a, b] = [0, 1].map(|rank| p.rank(rank));
+        let slot = b.scratch(1).chunk(0);
+        let (ab, ba) = (a.port_channel(b), b.port_channel(a));
+        b.copy(slot, b.input().chunk(0), 0);
+        b.copy(b.output().chunk(0), slot, 0);
+        ba.signal(0).sync(Sync::Before);
+        ab.wait(0).sync(Sync::After);
+        ab.put(slot, a.input().chunk(0), 0);
+        ab.flush(0);
+        match by {
+            By::Memory => tell(p, 0, 1, By::Memory),
+            By::Port => {
+                ab.signal(0);
+                ba.wait(0);
+            }
+        }
+        p.expect(b.output().chunk(0), b.input().chunk(0));
+    })
+}
+
+#[track_caller]
+fn breaks(plan: &PlanTree, code: Code) {
+    let found = check(plan);
+    assert!(found.iter().any(|finding| finding.code == code), "{found}");
+    let broken = ScheduleFuzzer::new(plan).find_failure(0..SEEDS).expect("it can be run");
+    println!("{broken:?}");
+    assert!(broken.is_some(), "the fuzzer does not break it");
+}
+
+#[track_caller]
+fn withstands(plan: &PlanTree) {
+    let found = check(plan);
+    assert!(found.is_empty(), "{found}");
+    assert_eq!(ScheduleFuzzer::new(plan).find_failure(0..seeds(SEEDS)).expect("it can be run"), None);
+}
+
+#[test]
+fn flushed_put_reported_by_others_breaks() {
+    for hops in [
+        &[(1, By::Memory), (2, By::Port)][..],
+        &[(3, By::Port), (2, By::Memory)],
+        &[(1, By::Memory), (3, By::Port), (2, By::Memory)],
+        &[(2, By::Port)],
+        &[(2, By::Memory)],
+    ] {
+        breaks(&by_way_of(hops, false), Code::OpenEnd);
+        withstands(&by_way_of(hops, true));
+    }
+}
+
+#[test]
+fn flushed_put_that_arrives_in_next_launch_breaks() {
+    breaks(&reused_scratch(By::Memory), Code::Relaunch);
+    withstands(&reused_scratch(By::Port));
+}

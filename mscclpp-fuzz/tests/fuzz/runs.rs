@@ -1,0 +1,54 @@
+//! Attacks on many plans.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
+
+use mscclpp_core::check::check;
+use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
+
+use crate::corpus::{Named, size};
+
+/// A number from the environment.
+pub fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Seeds per plan: `MSCCLPP_SEEDS`, or so many.
+pub fn seeds(default: u64) -> u64 {
+    number("MSCCLPP_SEEDS", default)
+}
+
+/// Attacks every plan that the checker accepts; what broke, and how many plans and runs there were.
+pub fn run_all(plans: &[Named], operations: usize) -> (Vec<String>, usize, u64) {
+    let (mut broken, mut fuzzed, mut runs) = (Vec::new(), 0, 0);
+    for Named { name, plan } in plans {
+        if size(plan) > operations {
+            continue;
+        }
+        let found = check(plan);
+        if !found.is_empty() {
+            broken.push(format!("{name} is refused: {found}"));
+            continue;
+        }
+        fuzzed += 1;
+        for seed in 0..seeds(6) {
+            runs += 1;
+            match ScheduleFuzzer::new(plan).run(seed).unwrap_or_else(|error| panic!("{name}: {error}")) {
+                Outcome::Passed { unordered: 0 } => {}
+                Outcome::Passed { unordered } => {
+                    broken.push(format!("{name}, seed {seed}: {unordered} accesses that nothing orders"));
+                    break;
+                }
+                Outcome::Failed(failure) => {
+                    broken.push(format!("{name}, seed {seed}: {failure}"));
+                    break;
+                }
+                Outcome::StepLimit => broken.push(format!("{name}, seed {seed}: undecided")),
+            }
+        }
+    }
+    (broken, fuzzed, runs)
+}
+
+/// Operations of the largest plan that is fuzzed.
+pub fn limit(default: usize) -> usize {
+    usize::try_from(number("MSCCLPP_OPERATIONS", default as u64)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,177 @@
+//! The checker kills what is broken: plans that are right, with one thing changed.
+//!
+//! Every mutant is checked. One that the checker accepts goes to the fuzzer; if that breaks it, or finds accesses that
+//! nothing orders, the checker is wrong. Otherwise the mutant is taken for equivalent, and counted under a reason. Some of
+//! the mutants that the checker refuses go to the fuzzer too: how many of them it cannot break is printed, and no
+//! failure, since a checker may refuse what it cannot prove.
+//!
+//! | variable | |
+//! |---|---|
+//! | `MSCCLPP_CONFORMANCE` | the folder of the reference plans, which take part if it is set |
+//! | `MSCCLPP_MUTANTS` | mutants per plan: a number, or `all` |
+//! | `MSCCLPP_OPERATIONS` | operations of the largest plan that takes part |
+//! | `MSCCLPP_SEEDS` | runs on a survivor |
+//! | `MSCCLPP_LOOP_MUTANTS` | mutants of random plans with loops |
+//! | `MSCCLPP_BASES` | random plans with loops that are looked at as they are |
+//! | `MSCCLPP_FIRST` | number of the first one of these |
+//! | `MSCCLPP_FIRST_SHAPE` | number of the first shape in `bases` that takes part |
+//! | `MSCCLPP_LIST` | if set, all survivors are listed |
+
+mod alike;
+mod bases;
+#[path = "../../../mscclpp-core/src/check/loops/tests/brute.rs"]
+mod brute;
+#[path = "../corpus/mod.rs"]
+mod corpus;
+mod loops;
+mod mutants;
+mod reasons;
+mod rolling;
+mod tally;
+#[path = "../../../mscclpp-core/src/testing.rs"]
+#[allow(dead_code, reason = "written for other tests")]
+mod testing;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use corpus::{Named, reference, shipped, size};
+use mscclpp_core::check::check;
+use mscclpp_core::plan::PlanTree;
+// `brute` and `testing` find these where the core has them.
+use mscclpp_core::{collective, origin, plan, spec, trace, vocab};
+use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
+use mutants::{Mutation, apply, mutations, op_at};
+use tally::{Fate, Tally};
+
+/// How much is done.
+#[derive(Clone, Copy)]
+struct Effort {
+    /// Mutants per plan, about.
+    mutants: u64,
+    seeds: u64,
+    operations: usize,
+}
+
+impl Effort {
+    fn of_environment() -> Self {
+        let operations = usize::try_from(number("MSCCLPP_OPERATIONS", 120)).unwrap_or(usize::MAX);
+        Self { mutants: number("MSCCLPP_MUTANTS", 25), seeds: number("MSCCLPP_SEEDS", 8), operations }
+    }
+}
+
+/// A number from the environment, or another one.
+fn number(name: &str, default: u64) -> u64 {
+    match std::env::var(name) {
+        Ok(text) if text == "all" => u64::MAX,
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name} is `{text}`, expected a number or `all`")),
+        Err(_) => default,
+    }
+}
+
+/// Numbers that look like chance, the same ones every time.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound.max(1)
+    }
+}
+
+/// What the fuzzer makes of a mutant; nothing if it withstands.
+fn fuzz(plan: &PlanTree, mutation: &Mutation, seeds: u64) -> Result<Option<String>, String> {
+    let (rank, block) = (mutation.at.rank as u32, mutation.at.block as u32);
+    let fuzzer = ScheduleFuzzer::new(plan).target_block(rank, block);
+    let mut racing = None;
+    for seed in 0..seeds {
+        match fuzzer.run(seed).map_err(|error| error.to_string())? {
+            Outcome::Failed(failure) => return Ok(Some(format!("seed {seed}: {failure}"))),
+            Outcome::Passed { unordered: 0 } => {}
+            Outcome::Passed { unordered } => {
+                racing.get_or_insert(format!("seed {seed}: {unordered} accesses that nothing orders"));
+            }
+            Outcome::StepLimit => return Err(format!("seed {seed} takes too long")),
+        }
+    }
+    Ok(racing)
+}
+
+/// One mutant's fate; none if it is the plan itself.
+fn fate(named: &Named, mutation: &Mutation, effort: &Effort, suspect: bool) -> Option<Fate> {
+    let plan = apply(&named.plan, mutation)?;
+    if plan == named.plan {
+        return None;
+    }
+    let found = check(&plan);
+    Some(match found.iter().next() {
+        Some(finding) => {
+            let broken = suspect.then(|| fuzz(&plan, mutation, effort.seeds));
+            // What cannot be run at all needs no further proof.
+            let unbroken = broken.map(|result| result == Ok(None));
+            Fate::Killed { code: finding.code.entry(), unbroken }
+        }
+        None => match fuzz(&plan, mutation, effort.seeds) {
+            Ok(None) => Fate::Equivalent { reason: reasons::of(&named.plan, mutation) },
+            Ok(Some(how)) | Err(how) => Fate::Lost { how },
+        },
+    })
+}
+
+fn suite(plans: &[Named], effort: &Effort) -> Tally {
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        let mut tally = Tally::default();
+        while let Some((number, named)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|number| Some((number, plans.get(number)?)))
+        {
+            let mutations = mutations(&named.plan);
+            let rate = (mutations.len() as u64).div_ceil(effort.mutants).max(1);
+            let mut random = Random(number as u64);
+            for mutation in &mutations {
+                if !random.next().is_multiple_of(rate) {
+                    continue;
+                }
+                let suspect = random.next().is_multiple_of(8);
+                if let Some(fate) = fate(named, mutation, effort, suspect) {
+                    let op = op_at(&named.plan, mutation.at).map_or("", |op| op.kind.name());
+                    tally.add(mutation.operator, format!("{}: {mutation} ({op})", named.name), fate);
+                }
+            }
+        }
+        tally
+    };
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        let tallies = workers.into_iter().map(|worker| worker.join().expect("no mutant panics"));
+        tallies.fold(Tally::default(), Tally::merge)
+    })
+}
+
+#[test]
+fn mutants_are_killed() {
+    let mut effort = Effort::of_environment();
+    let mut plans = shipped(&[(2, 2), (3, 3), (4, 2)], 2);
+    let reference = reference();
+    if reference.is_empty() {
+        // More of each make up for those that are not at hand.
+        effort.mutants = effort.mutants.saturating_mul(2);
+    }
+    plans.extend(reference);
+    plans.retain(|named| size(&named.plan) <= effort.operations);
+    let tally = suite(&plans, &effort);
+    println!("{} plans, {} runs on every survivor", plans.len(), effort.seeds);
+    println!("{tally}");
+    let lost = tally.lost();
+    if std::env::var_os("MSCCLPP_LIST").is_some() {
+        println!("accepted, but broken: {}\n{}", lost.len(), lost.join("\n"));
+    }
+    assert!(lost.is_empty(), "{} accepted, but broken\n{}", lost.len(), lost.join("\n"));
+    assert!(tally.total() >= 2000, "only {} mutants", tally.total());
+}
