@@ -9,7 +9,7 @@
 #   small      random small plans that the checks accept, fuzzed in launches of changing sizes
 #   processes  a thousand launches of 4 MiB between processes on two hosts, and 200 rounds of faults
 #   hostile    time and memory of checks on plans that are made to take long
-#   devices    kernels/matrix.sh
+#   devices    dev/matrix.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,7 +42,7 @@ part() {
         cargo bench -p mscclpp-core --bench hostile
         ;;
     devices)
-        kernels/matrix.sh
+        dev/matrix.sh
         ;;
     *)
         echo "no part \`$1\`; expected loops, mutants, programs, small, processes, hostile or devices" >&2

@@ -37,7 +37,7 @@ build() { # DIR
     local dir=$1
     mkdir -p "$dir"
     # Executables by their target's name, as cargo tells them.
-    cargo build --release --manifest-path "$here/../Cargo.toml" -p mscclpp-cli -p mscclpp-kernels --bin mscclpp --test device \
+    cargo build --release --manifest-path "$here/../Cargo.toml" -p mscclpp-cli -p mscclpp-dev --bin mscclpp --test device \
         --bench cuda --message-format json-render-diagnostics | awk -F'"' '/"executable":"/ {
             name = executable = ""
             for (i = 1; i < NF; ++i) {

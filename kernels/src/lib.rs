@@ -1,100 +1,91 @@
-//! A simulator of CUDA devices: the kernels of this folder, compiled for the CPU, under a seeded scheduler and weak memory.
+//! Device code of mscclpp, as constants: CUDA C++ headers and sources, and images that were built from them.
 //!
-//! It stands behind the same [`Driver`](mscclpp_exec::cuda::Driver) as CUDA's own, so the executor's host code runs unchanged.
-//! Without a C++ compiler there is no simulator, and [`simulator`] says so.
-//!
-//! What is modelled: threads that run in any order and stop anywhere; block syncs; plain stores that reach other blocks late and
-//! out of order until something releases them; addresses that nobody allocated; waits that can never end. What is not: warps in
-//! lock step, caches that keep old values for loads, scopes narrower than the system, timing.
+//! The headers are the interpreter of plans and the parts that kernels for one plan are made of. The images hold the interpreter for
+//! every pair of a data type and an accumulator type, so that a program needs no CUDA toolkit: machine code for one kind of device,
+//! and PTX from which the driver makes machine code for others.
+#![no_std]
+#![forbid(unsafe_code)]
 
-mod accesses;
-#[cfg(simulator)]
-mod alloc;
-#[cfg(simulator)]
-mod driver;
-#[cfg(simulator)]
-mod launch;
-#[cfg(simulator)]
-mod machine;
-#[cfg(simulator)]
-mod multicast;
-#[cfg(simulator)]
-mod native;
-mod options;
-#[cfg(simulator)]
-mod plugin;
-mod threaded;
+/// The compute capability for which the images hold machine code: major, minor.
+pub const CAPABILITY: (u32, u32) = (9, 0);
 
-pub use accesses::{Access, AccessKind, AccessLog};
-pub use options::{MulticastCounts, Options};
-pub use threaded::Threaded;
+/// The CUDA version of the toolkit that built the images, 1000 times major plus 10 times minor. Drivers of earlier versions may refuse
+/// them.
+pub const TOOLKIT: u32 = 13_000;
 
-use mscclpp_exec::cuda::SharedDriver;
+/// Bytes at an address from which a driver may read whole words.
+#[repr(align(16))]
+struct Aligned<T: ?Sized>(T);
 
-/// Names of the bugs that can be planted in the device code; `build.rs` says what each of them is.
-pub fn bugs() -> impl Iterator<Item = &'static str> {
-    option_env!("SIM_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+macro_rules! images {
+    ($($name:literal)*) => {
+        /// The images: name of the pair of types (`bf16_f32`: bf16 elements, f32 accumulator), and the bytes of the fat binary, which
+        /// are aligned to 16 bytes.
+        pub static IMAGES: &[(&str, &[u8])] = &[$({
+            static IMAGE: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!("../prebuilt/", $name, ".fatbin")));
+            ($name, &IMAGE.0)
+        }),*];
+    };
 }
 
-/// Bugs of kernels that are written for one plan.
-pub fn specialised_bugs() -> impl Iterator<Item = &'static str> {
-    option_env!("SIM_SPECIALISED_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+images! {
+    "i8" "u8" "i32" "u32" "i64" "u64" "f32" "f32_f64" "f64" "f16" "f16_f32" "f16_f64" "bf16" "bf16_f32" "bf16_f64"
+    "f8e4m3" "f8e4m3_f32" "f8e4m3_f64" "f8e5m2" "f8e5m2_f32" "f8e5m2_f64"
 }
 
-/// Bugs of specialized kernels that what they access shows, though results may be right.
-pub fn access_bugs() -> impl Iterator<Item = &'static str> {
-    option_env!("SIM_ACCESS_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+macro_rules! headers {
+    ($($name:literal)*) => {
+        /// The headers: file name and text.
+        pub const HEADERS: &[(&str, &str)] = &[$(($name, include_str!(concat!("../", $name)))),*];
+    };
 }
 
-/// Bugs of switch channels with multicast objects.
-pub fn switch_bugs() -> impl Iterator<Item = &'static str> {
-    option_env!("SIM_SWITCH_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+headers! {
+    "abi.h" "channel.h" "copy.h" "dev.h" "divide.h" "executor.h" "number.h" "packet.h" "place.h" "reduce.h" "specialised.h" "switch.h"
+    "sync.h" "vector.h" "wait.h" "window.h"
 }
 
-/// A simulated device.
-///
-/// # Errors
-/// Says why there is none: this was built without a C++ compiler.
-pub fn simulator(options: Options) -> Result<SharedDriver, String> {
-    machine(options, 1).map(|mut devices| devices.remove(0))
+/// The source of the kernels of one pair of types, which the macros `MSCCLPP_T` and `MSCCLPP_A` name.
+pub const EXECUTOR: &str = include_str!("../executor.cu");
+
+/// The pairs of types: a line each with name, element type and accumulator type in C++.
+pub const TYPES: &str = include_str!("../types");
+
+/// Returns the image of a name.
+pub fn image(name: &str) -> Option<&'static [u8]> {
+    IMAGES.iter().find(|(known, _)| *known == name).map(|(_, image)| *image)
 }
 
-/// The devices of a simulated machine.
-///
-/// With one, kernels run when they are launched. With several, they run when somebody waits for a stream: all that are there,
-/// at once.
-///
-/// # Errors
-/// As [`simulator`].
-///
-/// # Panics
-/// For no device.
-#[cfg(simulator)]
-pub fn machine(options: Options, devices: u32) -> Result<Vec<SharedDriver>, String> {
-    assert!(devices > 0, "a machine without devices");
-    Ok(driver::Simulator::all(options, devices).map(|device| std::sync::Arc::new(device) as SharedDriver).collect())
-}
+#[cfg(test)]
+mod tests {
+    extern crate std;
 
-/// The devices of a simulated machine.
-///
-/// # Errors
-/// Says why there are none: this was built without a C++ compiler.
-#[cfg(not(simulator))]
-pub fn machine(_: Options, _: u32) -> Result<Vec<SharedDriver>, String> {
-    Err("built without a C++ compiler, which the simulator needs".into())
-}
+    use std::string::String;
+    use std::vec::Vec;
 
-/// Bytes of the argument of a kernel, as it was compiled for the simulator; `None` if there is no such kernel.
-pub fn argument_bytes(kernel: &str) -> Option<usize> {
-    #[cfg(simulator)]
-    {
-        let kernel = std::ffi::CString::new(kernel).ok()?;
-        // SAFETY: two texts that end with a zero; what is found is a constant.
-        unsafe { native::sim_find(c"f32".as_ptr(), kernel.as_ptr()).as_ref() }.map(|kernel| kernel.bytes)
+    use super::*;
+
+    #[test]
+    fn every_header_is_listed() {
+        let mut found: Vec<String> = std::fs::read_dir(env!("CARGO_MANIFEST_DIR"))
+            .expect("the package's folder")
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| name.ends_with(".h"))
+            .collect();
+        found.sort();
+        let listed: Vec<&str> = HEADERS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(found, listed);
     }
-    #[cfg(not(simulator))]
-    {
-        let _ = kernel;
-        None
+
+    #[test]
+    fn every_pair_of_types_has_an_image() {
+        let mut pairs: Vec<&str> = TYPES.lines().filter_map(|line| line.split(' ').next()).collect();
+        let mut images: Vec<&str> = IMAGES.iter().map(|(name, _)| *name).collect();
+        pairs.sort_unstable();
+        images.sort_unstable();
+        assert_eq!(pairs, images);
+        for (name, image) in IMAGES {
+            assert_eq!(image.as_ptr() as usize % 16, 0, "{name}");
+        }
     }
 }

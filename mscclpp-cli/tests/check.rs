@@ -153,7 +153,10 @@ fn fuzz_finds_defects_independently_of_the_checks() {
 
     let stalling = text(&stalling());
     let found = run(&["5"], &stalling).ends_with(1).stdout;
-    assert!(found.contains("is refused: 1 finding\nfailed in schedule 0: no thread can make progress: launch "), "{found}");
+    assert!(
+        found.contains("is refused: 1 finding\nfailed in schedule 0: no thread can make progress: launch "),
+        "{found}"
+    );
     // Also a plan that was not checked.
     let found = run(&["5", "--level", "off"], &stalling).ends_with(1).stdout;
     assert!(found.contains("nothing was checked\nfailed in schedule 0: "), "{found}");

@@ -9,16 +9,16 @@ use mscclpp_core::diag::Code;
 /// Codes that cannot come up while a collective compiles, by the file with tests that bring them about; each with its test.
 const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     (
-        "kernels/tests/device/faults.rs",
+        "dev/tests/device/faults.rs",
         &[
             (Code::NotResident, "what_does_not_fit_is_refused"),
             (Code::NoDevice, "a_device_that_is_not_there_is_refused"),
             (Code::DriverFailed, "every_call_fails_once"),
         ],
     ),
-    ("kernels/tests/device/graphs.rs", &[(Code::Capturing, "what_cannot_be_recorded_is_refused")]),
+    ("dev/tests/device/graphs.rs", &[(Code::Capturing, "what_cannot_be_recorded_is_refused")]),
     ("mscclpp-exec/tests/jit.rs", &[(Code::NotCompiled, "there_is_a_compiler_or_a_reason")]),
-    ("kernels/tests/device/devices.rs", &[(Code::NoPeerAccess, "devices_that_are_not_connected_are_refused")]),
+    ("dev/tests/device/devices.rs", &[(Code::NoPeerAccess, "devices_that_are_not_connected_are_refused")]),
     (
         "mscclpp-core/tests/recording.rs",
         &[

@@ -1,28 +1,21 @@
-//! The kernels, built beforehand: machine code for the devices there are, and text for later ones.
+//! Which prebuilt image serves a data type and accumulator.
 
 use crate::dtype::DataType;
 use crate::numeric::Accumulate;
 
-/// The compute capability for which the images hold machine code.
-pub(super) const CAPABILITY: (u32, u32) = (9, 0);
-
-/// The toolkit that made the images: drivers of earlier ones may refuse them. 1000 times major plus 10 times minor.
-pub(super) const TOOLKIT: u32 = 13_000;
-
-/// Bytes at an address that a driver may read whole words from.
-#[repr(align(16))]
-struct Aligned<T: ?Sized>(T);
+pub(super) use mscclpp_kernels::{CAPABILITY, TOOLKIT};
 
 /// Name and code of the kernels of a type and accumulator; `None` if that is not a pair that [`Accumulate::supports`].
 pub(super) fn image(dtype: DataType, accumulate: Accumulate) -> Option<(&'static str, &'static [u8])> {
+    let name = name(dtype, accumulate)?;
+    Some((name, mscclpp_kernels::image(name)?))
+}
+
+fn name(dtype: DataType, accumulate: Accumulate) -> Option<&'static str> {
     macro_rules! images {
         ($($dtype:ident $accumulate:ident = $file:literal,)*) => {
             match (dtype, accumulate) {
-                $((DataType::$dtype, Accumulate::$accumulate) => {
-                    static IMAGE: &Aligned<[u8]> =
-                        &Aligned(*include_bytes!(concat!("../../../kernels/prebuilt/", $file, ".fatbin")));
-                    Some(($file, &IMAGE.0))
-                })*
+                $((DataType::$dtype, Accumulate::$accumulate) => Some($file),)*
                 _ => None,
             }
         };

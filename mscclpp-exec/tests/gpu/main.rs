@@ -2,28 +2,28 @@
 //! stalls, every type and reduction, kernels written for a plan and kernels of one's own, compared with the CPU executor bit for bit.
 //! `MSCCLPP_PLANS=FOLDER` adds the plans of a folder, `MSCCLPP_SMALL=1` makes messages small. Without a device all are ignored, and the reason is printed.
 //!
-//! The tests are those of `kernels/tests/device`, which runs them on a simulator as well.
+//! The tests are those of `dev/tests/device`, which runs them on a simulator as well.
 
-#[path = "../../../kernels/tests/device/bits.rs"]
+#[path = "../../../dev/tests/device/bits.rs"]
 mod bits;
-#[path = "../../../kernels/tests/device/graphs.rs"]
+#[path = "../../../dev/tests/device/graphs.rs"]
 mod graphs;
-#[path = "../../../kernels/benches/cuda/hand_written.rs"]
+#[path = "../../../dev/benches/cuda/hand_written.rs"]
 mod hand_written;
-#[path = "../../../kernels/tests/device/native.rs"]
+#[path = "../../../dev/tests/device/native.rs"]
 mod native;
-#[path = "../../../kernels/tests/device/plans.rs"]
+#[path = "../../../dev/tests/device/plans.rs"]
 mod plans;
-#[path = "../../../kernels/tests/device/specialised.rs"]
+#[path = "../../../dev/tests/device/specialised.rs"]
 mod specialised;
-#[path = "../../../kernels/tests/device/stalls.rs"]
+#[path = "../../../dev/tests/device/stalls.rs"]
 mod stalls;
-#[path = "../../../kernels/tests/device/streams.rs"]
+#[path = "../../../dev/tests/device/streams.rs"]
 mod streams;
 #[allow(dead_code, reason = "some of what it says of tests only the simulator's ask")]
-#[path = "../../../kernels/tests/device/suite.rs"]
+#[path = "../../../dev/tests/device/suite.rs"]
 mod suite;
-#[path = "../../../kernels/tests/device/worlds.rs"]
+#[path = "../../../dev/tests/device/worlds.rs"]
 mod worlds;
 
 use std::process::ExitCode;

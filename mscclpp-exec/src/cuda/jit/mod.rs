@@ -10,7 +10,6 @@
 mod cache;
 mod compiler;
 mod error;
-mod headers;
 mod module;
 mod nvrtc;
 mod source;

@@ -2,9 +2,9 @@
 
 use sha2::{Digest, Sha256};
 
-use super::headers::{EXECUTOR, HEADERS};
 use crate::dtype::DataType;
 use crate::numeric::Accumulate;
+use mscclpp_kernels::{EXECUTOR, HEADERS};
 
 /// One translation unit of CUDA C++: a text with macros, options and headers. The device code's own headers are always there:
 /// `#include "reduce.h"`.

@@ -111,7 +111,7 @@ mod tests {
     /// The mock driver has all functions that are called, or its tests would fail, and no others.
     #[test]
     fn these_are_the_functions_of_the_mock() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../kernels/mock/src/calls");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../dev/mock/src/calls");
         let files = std::fs::read_dir(folder).expect("the mock's calls").map(|file| file.expect("a file").path());
         let text: String = files.map(|file| std::fs::read_to_string(file).expect("the mock's source")).collect();
         let names = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn cu")?.split('(').next());

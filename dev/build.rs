@@ -1,0 +1,214 @@
+//! Compiles the kernels for the simulator, if there is a C++ compiler.
+
+use std::path::Path;
+use std::process::Command;
+
+/// The kernels of every data type and accumulator: name, element, accumulator.
+fn types() -> impl Iterator<Item = [&'static str; 3]> {
+    let line = |line: &'static str| {
+        let mut words = line.split(' ');
+        std::array::from_fn(|_| words.next().expect("three words"))
+    };
+    include_str!("../kernels/types").lines().map(line)
+}
+
+/// Bugs that tests plant in the device code, and must find: name, file, what stands there, what stands there instead.
+const BUGS: &[(&str, &str, &str, &str)] = &[
+    (
+        "relaxed_signal",
+        "channel.h",
+        "else add_release_sys(counter, 1);\n  } else {\n    if (relaxed) add_relaxed_gpu(counter, 1);\n    else add_release_gpu(counter, 1);",
+        "else add_relaxed_sys(counter, 1);\n  } else {\n    add_relaxed_gpu(counter, 1);",
+    ),
+    (
+        "relaxed_signal_within_a_device",
+        "channel.h",
+        "else add_release_gpu(counter, 1);",
+        "else add_relaxed_gpu(counter, 1);",
+    ),
+    ("no_block_sync", "executor.h", "case kNop: return dev_sync();", "case kNop: return;"),
+    ("no_sync_after_barrier", "channel.h", "kBarrier, id.number);\n  }\n  dev_sync();", "kBarrier, id.number);\n  }"),
+    (
+        "wait_for_one_less",
+        "channel.h",
+        "static_cast<int64_t>(seen - expected) >= 0",
+        "static_cast<int64_t>(seen - expected) >= -1",
+    ),
+    ("wrong_tail", "copy.h", "rest != 0 && v == vectors", "rest > 12 && v == vectors"),
+    ("wrong_tail_of_sums", "reduce.h", "for (; i < end; i +=", "for (; i + 12 < end; i +="),
+    ("stale_flag", "executor.h", "return static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "return 1;"),
+    ("same_sequence", "executor.h", "&state->launches, window().sequence + 1", "&state->launches, window().sequence"),
+    (
+        "uneven_slices",
+        "place.h",
+        "begin = index * each + (index < more ? index : more);",
+        "begin = index * each + index;",
+    ),
+    (
+        "signal_before_data",
+        "channel.h",
+        "for (uint64_t done = 0; done < len && !window().failed;) {",
+        "if (instr.flags & kThenSignal) {\n      push_trigger(launch, fifo, 0, 0, 0, id_at(launch, instr.first_id + i).counter);\n    }\n    for (uint64_t done = 0; done < len && !window().failed;) {",
+    ),
+];
+
+/// The same for switch channels with multicast objects.
+const SWITCH_BUGS: &[(&str, &str, &str, &str)] = &[
+    ("no_tail_on_switches", "switch.h", "if (len % 16 != 0 && ", "if (len % 16 > 12 && "),
+    ("every_other_vector_on_switches", "switch.h", "v += kInFlight * threads)", "v += 2 * kInFlight * threads)"),
+    (
+        "packets_of_the_last_launch_on_switches",
+        "switch.h",
+        "const uint32_t flag = window().flag;",
+        "const uint32_t flag = window().flag - 1;",
+    ),
+];
+
+/// A bug of the simulated switch itself.
+const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
+
+/// The same for kernels that are written for one plan, which are compiled when a test asks for them.
+const SPECIALISED_BUGS: &[(&str, &str, &str, &str)] = &[
+    ("short_copies", "specialised.h", "+ piece.at, piece.len, 0);", "+ piece.at, piece.len - piece.len / 2, 0);"),
+    ("a_vector_too_few", "specialised.h", "for (; at < end; at += step) {", "for (; at + 16 < end; at += step) {"),
+    ("packets_not_awaited", "specialised.h", "if (missing == kCount) return true;", "return true;"),
+    ("a_packet_too_few_awaited", "specialised.h", "seen)) missing = n;", "seen) && n != 0) missing = n;"),
+    (
+        "a_source_not_looked_at",
+        "specialised.h",
+        "look_for_packets(payload, mask,",
+        "look_for_packets(payload, mask & (mask - 1),",
+    ),
+    ("flags_of_the_first_launch", "specialised.h", "w.flag = flag_of(sequence);", "w.flag = 1;"),
+];
+
+/// Bugs of kernels that are written for one plan which results need not show: what the kernels access does.
+const ACCESS_BUGS: &[(&str, &str, &str, &str)] = &[
+    (
+        "reads_of_other_threads",
+        "specialised.h",
+        "+ piece.at, piece.len, 0);",
+        "+ piece.at, piece.len, 0);\n    if (piece.len >= 16) load16(window().heads[first + i] + piece.at);",
+    ),
+    (
+        "stores_of_other_threads",
+        "specialised.h",
+        "+ piece.at, piece.len, 0);",
+        "+ piece.at, piece.len, 0);\n    if (piece.len >= 16) {\n      store16(window().heads[first + kPairs + i] + piece.at, \
+         load16(window().heads[first + i] + piece.at));\n    }",
+    ),
+    (
+        "sources_read_again",
+        "specialised.h",
+        "data[i][v] = load16(from + v * step);",
+        "load16(window().heads[first]), data[i][v] = load16(from + v * step);",
+    ),
+    ("relaxed_signals", "channel.h", "else add_release_gpu(counter, 1);", "else add_relaxed_gpu(counter, 1);"),
+    ("waits_left_out", "executor.h", "case kWait: await_signal(launch, id); break;", "case kWait: break;"),
+    (
+        "blocks_unsynced_after_barriers",
+        "channel.h",
+        "kBarrier, id.number);\n  }\n  dev_sync();",
+        "kBarrier, id.number);\n  }",
+    ),
+];
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(simulator)");
+    let sources = std::fs::canonicalize("../kernels").expect("the device code");
+    for file in std::fs::read_dir(&sources).expect("a folder").chain(std::fs::read_dir("sim").expect("the simulator")) {
+        let path = file.expect("a file").path();
+        if path.extension().is_some_and(|extension| ["h", "cu", "cc"].iter().any(|known| extension == *known)) {
+            println!("cargo::rerun-if-changed={}", path.display());
+        }
+    }
+    let compiler = cc::Build::new().cpp(true).get_compiler();
+    if Command::new(compiler.path()).arg("--version").output().is_err() {
+        println!("cargo::warning=no C++ compiler ({}): the simulator's tests are ignored", compiler.path().display());
+        return;
+    }
+    println!("cargo::rustc-cfg=simulator");
+    println!("cargo::rustc-env=SIM_COMPILER={}", compiler.path().display());
+    // One object for each type, from copies of the source, since objects are named after their sources.
+    let out = std::env::var("OUT_DIR").expect("cargo sets it");
+    println!("cargo::rustc-env=SIM_SOURCES={}", sources.display());
+    let mut build = cc::Build::new();
+    let mut names = Vec::new();
+    let mut module = |name: String, element: &str, accumulator: &str, source: &Path| {
+        let path = Path::new(&out).join(format!("{name}.cc"));
+        // Each in a namespace of its own: they have functions of the same names.
+        let text = format!(
+            "#include <cstddef>\n#include <cstdint>\n#define MSCCLPP_T {element}\n#define MSCCLPP_A {accumulator}\n\
+             #define SIM_TABLE sim_kernels_{name}\nnamespace sim_{name} {{\n#include \"{}\"\n}}\n",
+            source.join("executor.cu").display()
+        );
+        std::fs::write(&path, text).expect("OUT_DIR can be written");
+        build.file(path);
+        names.push(name);
+    };
+    for [name, element, accumulator] in types() {
+        module(name.to_owned(), element, accumulator, &sources);
+    }
+    for (name, file, from, to) in BUGS.iter().chain(SWITCH_BUGS) {
+        let folder = Path::new(&out).join("bugs").join(name);
+        copy_with_bug(&sources, &folder, file, from, to);
+        module(format!("f32_with_{name}"), "float", "float", &folder);
+    }
+    for (name, file, from, to) in SPECIALISED_BUGS.iter().chain(ACCESS_BUGS) {
+        copy_with_bug(&sources, &Path::new(&out).join("bugs").join(name), file, from, to);
+    }
+    let specialised: Vec<&str> = SPECIALISED_BUGS.iter().map(|(name, ..)| *name).collect();
+    println!("cargo::rustc-env=SIM_SPECIALISED_BUGS={}", specialised.join(","));
+    let accesses: Vec<&str> = ACCESS_BUGS.iter().map(|(name, ..)| *name).collect();
+    println!("cargo::rustc-env=SIM_ACCESS_BUGS={}", accesses.join(","));
+    let switches = SWITCH_BUGS.iter().map(|(name, ..)| *name).chain([A_MEMBER_LEFT_OUT]);
+    println!("cargo::rustc-env=SIM_SWITCH_BUGS={}", switches.collect::<Vec<_>>().join(","));
+    println!("cargo::rustc-env=SIM_BUGS={}", BUGS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(","));
+    let table: String = names
+        .iter()
+        .map(|name| format!("extern \"C\" const SimKernel sim_kernels_{name}[];\n"))
+        .chain(["extern \"C\" const SimModule sim_modules[] = {\n".to_owned()])
+        .chain(names.iter().map(|name| format!("  {{\"{name}\", sim_kernels_{name}}},\n")))
+        .chain(["  {nullptr, nullptr},\n};\n".to_owned()])
+        .collect();
+    let modules = Path::new(&out).join("modules.cc");
+    std::fs::write(&modules, format!("#include \"dev.h\"\n{table}")).expect("OUT_DIR can be written");
+    build
+        .cpp(true)
+        .std("c++17")
+        .warnings(false)
+        .define("DEV_SIM", None)
+        .include(&sources)
+        .include(".")
+        .file(modules)
+        .file("sim/memory.cc")
+        // A debug build's own level would make every run several times slower.
+        .opt_level(2)
+        .flag("-ffp-contract=off")
+        .flag_if_supported("-Wno-unknown-pragmas")
+        .compile("mscclpp_sim");
+}
+
+/// The device code with one place changed.
+fn copy_with_bug(sources: &Path, folder: &Path, file: &str, from: &str, to: &str) {
+    std::fs::create_dir_all(folder.join("sim")).expect("OUT_DIR can be written");
+    for name in std::fs::read_dir(sources).expect("the device code").map(|entry| entry.expect("a file").path()) {
+        let Some(name) = name.file_name().and_then(|name| name.to_str()) else { continue };
+        if !name.ends_with(".h") && !name.ends_with(".cu") {
+            continue;
+        }
+        let mut text = std::fs::read_to_string(sources.join(name)).expect("it can be read");
+        if name == file {
+            assert!(
+                text.matches(from).count() == 1,
+                "{file} has {} places `{from}`, expected one",
+                text.matches(from).count()
+            );
+            text = text.replace(from, to);
+        }
+        std::fs::write(folder.join(name), text).expect("OUT_DIR can be written");
+    }
+    for header in ["sim/dev_sim.h", "sim/dev_threads.h", "sim/half.h"] {
+        std::fs::copy(header, folder.join(header)).expect("OUT_DIR can be written");
+    }
+}

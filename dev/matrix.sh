@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The full matrix of what can be shown without a device: every shipped algorithm and every plan file, all data types and reductions,
+# even and odd sizes, buffers that begin anywhere, on the simulator and behind the mock driver, under sixty seeds (so many try
+# every pair of a type and a reduction), compared with the CPU executor byte for byte; specialised kernels of all shipped algorithms;
+# ten thousand replays of a graph; planted bugs; ThreadSanitizer; the kernels for all devices, and prebuilt/ built again.
+# Takes an hour or more on two cores.
+#
+# Usage: MSCCLPP_CONFORMANCE=FOLDER dev/matrix.sh        the plans of the reference system; without them, shipped ones only
+#   SEEDS=60   seeds          SEED=N   the first; the day's by default
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export MSCCLPP_SEED="${SEED:-$(($(date +%s) / 86400))}"
+echo "first seed $MSCCLPP_SEED; plans of ${MSCCLPP_CONFORMANCE:-${MSCCLPP_PLANS:-shipped algorithms only}}"
+
+device() { # SEEDS FILTER
+    printf '\n== %s seeds of %s\n' "$1" "${2:-everything}"
+    MSCCLPP_SEEDS=$1 cargo test --release -p mscclpp-dev --test device -- ${2:+"$2"}
+}
+
+device "${SEEDS:-60}" sim::
+device "${SEEDS:-60}" mock::
+# What has other seeds, or none: several devices, processes, nodes, switches, faults, planted bugs, ThreadSanitizer.
+device 5 ""
+MSCCLPP_ALL=1 device 1 sim::specialised
+MSCCLPP_ALL=1 device 1 graphs::ten_thousand_replays
+cargo test --release -p mscclpp-exec --test jit
+kernels/check.sh --full
+echo "the full matrix holds"

@@ -1,0 +1,68 @@
+//! Modules, their functions, and launches of these.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::slice;
+
+use mscclpp_dev::argument_bytes;
+use mscclpp_exec::cuda::Handle;
+
+use super::{ask, calls, valid};
+use crate::code::{self, Code};
+use crate::images::name_of;
+use crate::state::{self, called_here};
+
+calls! {
+    fn cuModuleLoadData(module: *mut usize, image: *const c_void) -> module {
+        // SAFETY: an image.
+        let name = unsafe { name_of(image) }.ok_or(code::INVALID_IMAGE)?;
+        ask(|driver| driver.load(name, &[])).map(|module| module.0)
+    }
+
+    fn cuModuleUnload(module: usize) {
+        state::unload(module)?;
+        ask(|driver| driver.unload(Handle(module)))
+    }
+
+    fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) -> function {
+        // SAFETY: a text.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        let function = ask(|driver| driver.function(Handle(module), &name))?.0;
+        state::set_argument(module, function, argument_bytes(&name).ok_or(code::INVALID_VALUE)?)?;
+        Ok(function)
+    }
+
+    fn cuFuncLoad(function: usize) {
+        called_here("cuFuncLoad")?;
+        state::load(function)
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, function: usize, threads: c_int, _shared: usize)
+        -> blocks
+    {
+        let blocks = ask(|driver| driver.blocks_per_multiprocessor(Handle(function), threads as u32))?;
+        Ok(blocks as c_int)
+    }
+
+    fn cuLaunchKernel(
+        function: usize,
+        blocks: c_uint,
+        blocks_y: c_uint,
+        blocks_z: c_uint,
+        threads: c_uint,
+        threads_y: c_uint,
+        threads_z: c_uint,
+        shared: c_uint,
+        stream: usize,
+        arguments: *const *const u8,
+        extra: *const c_void,
+    ) {
+        valid([blocks_y, blocks_z, threads_y, threads_z] == [1; 4] && extra.is_null())?;
+        valid(blocks > 0 && (1..=1024).contains(&threads) && shared == 0)?;
+        state::after_stores()?;
+        let bytes = state::argument(function)?;
+        // SAFETY: our kernels take one argument of so many bytes.
+        let argument = unsafe { slice::from_raw_parts(*arguments, bytes) };
+        // SAFETY: the caller's promise.
+        ask(|driver| unsafe { driver.launch(Handle(function), blocks, threads, Handle(stream), argument) })
+    }
+}

@@ -1,0 +1,27 @@
+//! Which kernels a binary holds.
+
+use std::ffi::c_void;
+
+use mscclpp_kernels::IMAGES;
+
+/// How a fat binary begins.
+const MAGIC: u32 = 0xba55_ed50;
+
+/// The name of the kernels in an image; `None` if it is not one of ours.
+///
+/// # Safety
+/// There is an image: something that says its own length.
+pub(crate) unsafe fn name_of(image: *const c_void) -> Option<&'static str> {
+    let word = |at: usize| {
+        // SAFETY: within the header, which has 16 bytes.
+        unsafe { image.byte_add(at).cast::<u32>().read_unaligned() }
+    };
+    if word(0) != MAGIC {
+        return None;
+    }
+    let header = (word(4) >> 16) as usize;
+    let len = header + (u64::from(word(8)) | u64::from(word(12)) << 32) as usize;
+    // SAFETY: as the header says.
+    let bytes = unsafe { std::slice::from_raw_parts(image.cast::<u8>(), len) };
+    IMAGES.iter().find(|(_, known)| *known == bytes).map(|(name, _)| *name)
+}

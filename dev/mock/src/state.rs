@@ -1,0 +1,272 @@
+//! Devices, their primary contexts, and which of them a thread uses.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, c_char};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mscclpp_dev::{Options, machine, simulator};
+use mscclpp_exec::cuda::SharedDriver;
+
+use crate::code::{self, Code};
+
+/// Number of devices.
+pub(crate) const DEVICES: usize = 64;
+
+/// A device.
+struct Device {
+    options: Options,
+    /// The first device of its machine, and how many that has; 0: it is alone.
+    machine: (usize, u32),
+    /// Its primary context, while somebody retains it, and how many do.
+    context: Option<(SharedDriver, usize)>,
+    /// Its functions, by handle.
+    functions: BTreeMap<usize, Function>,
+    /// Devices whose memory it was allowed to reach.
+    peers: BTreeSet<u32>,
+    /// Whether the default stream may still have to store bytes of the host: other streams do not wait for it.
+    stores: bool,
+    /// Calls of the function that is to fail and that the simulator does not know.
+    calls: u64,
+}
+
+impl Default for Device {
+    /// One of which nobody has set the options. `MSCCLPP_MOCK_OTHERS` stands for [`Options::others`]: other processes take part.
+    fn default() -> Self {
+        let others = std::env::var_os("MSCCLPP_MOCK_OTHERS").is_some();
+        Self {
+            options: Options { others, ..Options::default() },
+            machine: (0, 0),
+            context: None,
+            functions: BTreeMap::new(),
+            peers: BTreeSet::new(),
+            stores: false,
+            calls: 0,
+        }
+    }
+}
+
+/// A kernel.
+#[derive(Clone, Copy)]
+struct Function {
+    module: usize,
+    /// Bytes of its argument.
+    argument: usize,
+    is_loaded: bool,
+}
+
+static DEVICES_OF_ALL: Mutex<BTreeMap<usize, Device>> = Mutex::new(BTreeMap::new());
+
+fn devices() -> MutexGuard<'static, BTreeMap<usize, Device>> {
+    DEVICES_OF_ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+thread_local! {
+    /// The device whose context is current.
+    static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The function that is to fail for the devices whose options this thread set last, how often it was called as one of no device,
+    /// and which of these calls fails.
+    static FAILING: Cell<Option<(&'static str, u64, u64)>> = const { Cell::new(None) };
+}
+
+/// Devices of machines, made with the first of their contexts; each is taken when its own is made.
+static MACHINES: Mutex<BTreeMap<usize, Vec<Option<SharedDriver>>>> = Mutex::new(BTreeMap::new());
+
+/// Settings of `count` devices that share a machine, from the next time that their contexts are made. `failing`: the call that
+/// fails, or null. `multicast`: how many of the first ones have multicast objects. `patience_ms`: as the simulator's.
+///
+/// # Safety
+/// `failing` is null or a text.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn mock_cuda_options(
+    first: u32,
+    count: u32,
+    seed: u64,
+    stop_at_one_of: u32,
+    others: bool,
+    failing: *const c_char,
+    nth: u64,
+    multicast: u32,
+    patience_ms: u64,
+) {
+    let failing = match failing.is_null() {
+        true => None,
+        false => {
+            // SAFETY: a text, as the caller promises.
+            let call = unsafe { CStr::from_ptr(failing) }.to_string_lossy().into_owned();
+            Some((&*call.leak(), nth))
+        }
+    };
+    FAILING.set(failing.map(|(call, nth)| (call, 0, nth)));
+    let patience = std::time::Duration::from_millis(patience_ms);
+    let mut devices = devices();
+    for number in first..first + count {
+        let device = devices.entry(number as usize).or_default();
+        device.options = Options { seed, stop_at_one_of, others, failing, patience, multicast, ..Options::default() };
+        device.machine = (first as usize, count);
+        device.calls = 0;
+    }
+}
+
+/// Whether a device has multicast objects.
+pub(crate) fn has_multicast(device: usize) -> bool {
+    let devices = devices();
+    devices.get(&device).is_some_and(|of| (device - of.machine.0) < of.options.multicast as usize)
+}
+
+/// The number of a device among those of another one's machine, if it is one of them.
+pub(crate) fn number_in_machine(device: usize, peer: usize) -> Option<u32> {
+    let (first, count) = devices().get(&device).map_or((device, 1), |device| device.machine);
+    peer.checked_sub(first).and_then(|number| u32::try_from(number).ok()).filter(|&number| number < count)
+}
+
+/// A simulated device, of its machine.
+fn open(ordinal: usize, options: Options, (first, count): (usize, u32)) -> Result<SharedDriver, Code> {
+    if count < 2 {
+        return simulator(options).map_err(|_| code::UNKNOWN);
+    }
+    let mut machines = MACHINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let slots = machines.entry(first).or_default();
+    if slots.get(ordinal - first).is_none_or(Option::is_none) {
+        *slots = machine(options, count).map_err(|_| code::UNKNOWN)?.into_iter().map(Some).collect();
+    }
+    slots[ordinal - first].take().ok_or(code::UNKNOWN)
+}
+
+/// Counts a call that the simulator does not know, and fails if it is that one's turn.
+pub(crate) fn called(ordinal: usize, call: &str) -> Result<(), Code> {
+    let mut devices = devices();
+    // Devices of a machine count together.
+    let (first, count) = devices.entry(ordinal).or_default().machine;
+    let device = devices.entry(if count == 0 { ordinal } else { first }).or_default();
+    let Some((_, nth)) = device.options.failing.filter(|(name, _)| *name == call) else { return Ok(()) };
+    device.calls += 1;
+    if device.calls == nth { Err(code::UNKNOWN) } else { Ok(()) }
+}
+
+/// The same of a call that is about no device: it fails for the thread that asked for that.
+pub(crate) fn called_anywhere(call: &str) -> Result<(), Code> {
+    let Some((failing, calls, nth)) = FAILING.get().filter(|(name, ..)| *name == call) else { return Ok(()) };
+    FAILING.set(Some((failing, calls + 1, nth)));
+    if calls + 1 == nth { Err(code::UNKNOWN) } else { Ok(()) }
+}
+
+/// The same, of the current context.
+pub(crate) fn called_here(call: &str) -> Result<(), Code> {
+    called(CURRENT.get().ok_or(code::INVALID_CONTEXT)?, call)
+}
+
+pub(crate) fn retain(ordinal: usize) -> Result<(), Code> {
+    let mut devices = devices();
+    let device = devices.entry(ordinal).or_default();
+    match &mut device.context {
+        Some((_, count)) => *count += 1,
+        None => device.context = Some((open(ordinal, device.options, device.machine)?, 1)),
+    }
+    Ok(())
+}
+
+pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
+    let mut devices = devices();
+    let device = devices.get_mut(&ordinal).ok_or(code::INVALID_DEVICE)?;
+    let (driver, count) = device.context.take().ok_or(code::INVALID_CONTEXT)?;
+    if count > 1 {
+        device.context = Some((driver, count - 1));
+        return Ok(());
+    }
+    device.functions.clear();
+    device.peers.clear();
+    device.stores = false;
+    let first = device.machine.0;
+    drop(devices);
+    // Devices of its machine whose contexts were never made.
+    let unused = MACHINES.lock().unwrap_or_else(PoisonError::into_inner).remove(&first);
+    drop(unused);
+    // Says what was left behind.
+    drop(driver);
+    Ok(())
+}
+
+/// Makes a device's context current, or, given 0, none. A driver knows contexts by their address; here the address is the
+/// device's number + 1.
+pub(crate) fn enter(context: usize) -> Result<(), Code> {
+    let Some(ordinal) = context.checked_sub(1) else {
+        CURRENT.set(None);
+        return Ok(());
+    };
+    called(ordinal, "cuCtxSetCurrent")?;
+    CURRENT.set(Some(ordinal));
+    driver().map(|_| ())
+}
+
+/// The device whose context is current.
+pub(crate) fn current() -> Result<usize, Code> {
+    CURRENT.get().ok_or(code::INVALID_CONTEXT)
+}
+
+/// The current context; 0 for none.
+pub(crate) fn context() -> usize {
+    CURRENT.get().map_or(0, |device| device + 1)
+}
+
+/// The simulator behind the current context.
+pub(crate) fn driver() -> Result<SharedDriver, Code> {
+    driver_of(current()?)
+}
+
+/// The simulator behind a device's context.
+pub(crate) fn driver_of(ordinal: usize) -> Result<SharedDriver, Code> {
+    let devices = devices();
+    let context = devices.get(&ordinal).and_then(|device| device.context.as_ref());
+    context.map(|(driver, _)| driver.clone()).ok_or(code::INVALID_CONTEXT)
+}
+
+/// Does something with what is known of the current device.
+fn here<T>(change: impl FnOnce(&mut Device) -> T) -> Result<T, Code> {
+    Ok(change(devices().entry(current()?).or_default()))
+}
+
+/// Remembers what a function takes.
+pub(crate) fn set_argument(module: usize, function: usize, argument: usize) -> Result<(), Code> {
+    let known = Function { module, argument, is_loaded: false };
+    here(|device| device.functions.insert(function, known)).map(|_| ())
+}
+
+/// Loads a function.
+pub(crate) fn load(function: usize) -> Result<(), Code> {
+    here(|device| device.functions.get_mut(&function).map(|known| known.is_loaded = true))?.ok_or(code::INVALID_HANDLE)
+}
+
+/// Forgets the functions of a module.
+pub(crate) fn unload(module: usize) -> Result<(), Code> {
+    here(|device| device.functions.retain(|_, function| function.module != module))
+}
+
+/// Bytes of a function's argument. The function is loaded: a driver would do that now, in captures too, and perhaps wait for all
+/// that is under way.
+pub(crate) fn argument(function: usize) -> Result<usize, Code> {
+    let found = here(|device| device.functions.get(&function).copied())?;
+    found.filter(|known| known.is_loaded).map(|known| known.argument).ok_or(code::INVALID_HANDLE)
+}
+
+/// Notes that the current device may reach another one's memory.
+pub(crate) fn connect(peer: u32) -> Result<(), Code> {
+    match here(|device| device.peers.insert(peer))? {
+        true => Ok(()),
+        false => Err(code::PEER_ACCESS_ALREADY_ENABLED),
+    }
+}
+
+/// Says whether the default stream may still have to store bytes of the host.
+pub(crate) fn set_stores(stores: bool) -> Result<(), Code> {
+    here(|device| device.stores = stores)
+}
+
+/// Refuses what does not wait for the default stream while that may still have to store bytes of the host. A driver refuses
+/// nothing, and the device reads what was there before.
+pub(crate) fn after_stores() -> Result<(), Code> {
+    match here(|device| device.stores)? {
+        true => Err(code::ILLEGAL_STATE),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,298 @@
+//! Kernels written for one plan access what the interpreter accesses: thread by thread, between the same synchronization.
+//!
+//! Both run the same plan on the same buffers of a simulated device that records what they do. For each CUDA thread the record is
+//! brought into a form that schedules do not change, and both forms must be equal: the bytes read and written between two steps of
+//! synchronization, and these steps with their addresses. Repeated looks of a wait are one step. Block syncs are compared where the
+//! interpreter's window holds all of a thread block's operations; where it is refilled, there are block syncs that no operation asks
+//! for.
+//!
+//! The plans are those of `specialised::shipped_algorithms`, so that each kernel is compiled once for both. `MSCCLPP_ALL=1` takes all.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_core::plan::{Op, Plan, PlanTree, ThreadBlock};
+use mscclpp_dev::{Access, AccessKind, AccessLog, Options, access_bugs, simulator, specialised_bugs};
+use mscclpp_exec::cuda::jit::Cache;
+use mscclpp_exec::cuda::{Device, Prepare, Run, World};
+use mscclpp_exec::{DataType, Message};
+
+use super::bits::Pair;
+use super::specialised::{sampled, shipped_plans};
+use super::{CACHE, at};
+
+pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
+    let shipped = Trial::test("sim::accesses::of_shipped_algorithms", move || seeds.clone().try_for_each(of_shipped));
+    let found = access_bugs().chain(specialised_bugs().filter(|bug| CHANGE_ACCESSES.contains(bug)));
+    let found = found.map(|bug| Trial::test(format!("sim::accesses::{bug}"), move || is_found(bug)));
+    std::iter::once(shipped).chain(found).collect()
+}
+
+/// Bugs of specialized kernels that results show and accesses as well.
+const CHANGE_ACCESSES: [&str; 2] = ["short_copies", "a_vector_too_few"];
+
+/// A device that records, and its record.
+fn device(seed: u64, bug: Option<&'static str>) -> Result<(Device, &'static AccessLog), Failed> {
+    let log: &'static AccessLog = Box::leak(Box::default());
+    let options = Options { seed, bug, accesses: Some(log), ..Options::default() };
+    Ok((Device::with_cache(simulator(options)?, Cache::at(CACHE)), log))
+}
+
+fn of_shipped(seed: u64) -> Result<(), Failed> {
+    let (device, log) = device(seed, None)?;
+    let (mut plans, mut blocks, mut synced) = (0, 0, 0);
+    for (number, name, plan, dtype) in shipped_plans(seed)? {
+        if !sampled(seed, number) {
+            continue;
+        }
+        let whole = whole_in_window(&plan);
+        let differ = compare(&device, log, &plan, &whole, dtype)?;
+        if let Some(difference) = differ {
+            return Err(at(format_args!("seed {seed}, {name} of {dtype}"), &difference.into()));
+        }
+        plans += 1;
+        blocks += whole.len();
+        synced += whole.iter().filter(|whole| **whole).count();
+    }
+    println!("seed {seed}: {plans} plans, {blocks} thread blocks, block syncs compared in {synced}");
+    // Otherwise less is compared than this file says.
+    if plans == 0 || 2 * synced < blocks { Err("most thread blocks are too long".into()) } else { Ok(()) }
+}
+
+/// Bugs that no result shows.
+const RIGHT_RESULTS: [&str; 3] = ["reads_of_other_threads", "stores_of_other_threads", "sources_read_again"];
+
+/// Plans that use what bugs are planted into.
+fn is_found(bug: &'static str) -> Result<(), Failed> {
+    const PLANS: [(&str, u32, u32); 3] =
+        [("allreduce_all_pairs", 3, 3), ("allgather_ring", 3, 3), ("allreduce_hierarchical_packets", 4, 2)];
+    let (device, log) = device(1, Some(bug))?;
+    for (name, ranks, node) in PLANS {
+        let algorithm = mscclpp_algorithms::find(name).ok_or("no such algorithm")?;
+        let plan = algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?;
+        if RIGHT_RESULTS.contains(&bug) {
+            let message = Message::new(DataType::F32, u64::from(ranks) * 512).any_size();
+            let world = World::new(&device, ranks);
+            let pair = Pair::with(&world, &Plan::new(&plan), message, Prepare { specialise: true })?;
+            pair.ok_or("too many thread blocks")?.check(2)?;
+        }
+        if let Some(difference) = compare(&device, log, &plan, &whole_in_window(&plan), DataType::F32)? {
+            println!("{bug}: {name}: {difference}");
+            return Ok(());
+        }
+    }
+    Err("not found".into())
+}
+
+/// Runs a plan by the interpreter and by its own kernel, and returns how their accesses differ.
+fn compare(
+    device: &Device,
+    log: &AccessLog,
+    plan: &PlanTree,
+    whole: &[bool],
+    dtype: DataType,
+) -> Result<Option<String>, Failed> {
+    /// Bytes of a chunk: more vectors than threads have in flight, of which the last one is in flight alone.
+    const CHUNK: u64 = 77 * 16;
+    let image = Plan::new(plan);
+    let tables = plan.ranks.first().ok_or("a plan without ranks")?;
+    let chunks = u64::from(tables.input_chunks.max(tables.output_chunks));
+    let message = Message::new(dtype, chunks * CHUNK / dtype.size() as u64).any_size();
+    let world = World::new(device, image.num_ranks());
+    let mut specialised = world.prepare_with(&image, message, Prepare { specialise: true })?;
+    specialised.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+    let mut interpreted = world.prepare(&image, message)?;
+    let (mut buffers, stream) = (interpreted.buffers()?, world.stream()?);
+    let mut launch = |run: &mut Run| -> Result<_, Failed> {
+        for rank in 0..run.num_ranks() {
+            let bytes = |len: u64| vec![rank as u8 + 1; len as usize];
+            let (input, output) = (buffers.input(rank).bytes, buffers.output(rank).bytes);
+            buffers.write_output(rank, &bytes(output))?;
+            buffers.write_input(rank, &bytes(input))?;
+        }
+        log.take();
+        run.launch_buffers(&mut buffers, &stream)?;
+        run.synchronize(&stream)?;
+        Ok(log.take())
+    };
+    // Launches alternate between the halves of double scratch, so those of one half are compared.
+    let [first, second] = [launch(&mut interpreted)?, launch(&mut specialised)?];
+    let [third, fourth] = [launch(&mut specialised)?, launch(&mut interpreted)?];
+    for (interpreted, specialised) in [(first, third), (fourth, second)] {
+        let kernel = |list: &[Access]| list.first().map(|access| access.kernel);
+        if kernel(&interpreted) == kernel(&specialised) {
+            return Err("both launches ran the same kernel".into());
+        }
+        let difference = difference(&threads(&interpreted, whole), &threads(&specialised, whole));
+        if difference.is_some() {
+            return Ok(difference);
+        }
+    }
+    Ok(None)
+}
+
+/// By thread block that has operations, in the order of the kernels' blocks: whether the interpreter's window holds it.
+fn whole_in_window(plan: &PlanTree) -> Vec<bool> {
+    let ranks = plan.ranks.len();
+    let is_whole = |block: &ThreadBlock| {
+        let ops: Vec<&Op> = block
+            .ops
+            .iter()
+            .flat_map(|op| std::iter::once(op).chain(op.body.iter().flat_map(|body| &body.ops)))
+            .collect();
+        // An operand on a switch is one of every member.
+        let operands: usize = ops.iter().map(|op| op.srcs.len() + op.dsts.len()).sum();
+        let ids: usize = ops.iter().map(|op| op.ids.len()).sum();
+        ops.len() <= 32 && operands * ranks <= 192 && ids <= 96
+    };
+    let blocks = plan.ranks.iter().flat_map(|rank| &rank.blocks);
+    blocks.filter(|block| !block.ops.is_empty()).map(is_whole).collect()
+}
+
+/// What a thread does, as no schedule changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Step {
+    /// Bytes of plain data and packets, as ranges.
+    Data {
+        reads: Vec<[u64; 2]>,
+        writes: Vec<[u64; 2]>,
+    },
+    /// A wait, a signal, a semaphore, a barrier: what is done, at which address.
+    Sync(AccessKind, u64),
+    /// A word of a request to the proxy. Its place in the queue depends on who else has requests.
+    Request(u64),
+    /// A request is complete.
+    Requested,
+    BlockSync,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Data { reads, writes } => {
+                let bytes = |ranges: &[[u64; 2]]| ranges.iter().map(|[first, end]| end - first).sum::<u64>();
+                write!(f, "{} bytes read and {} written", bytes(reads), bytes(writes))
+            }
+            Self::Sync(kind, address) => write!(f, "{kind:?} at {address:#x}"),
+            Self::Request(word) => write!(f, "request of {word:#x}"),
+            Self::Requested => f.write_str("end of a request"),
+            Self::BlockSync => f.write_str("block sync"),
+        }
+    }
+}
+
+/// The steps of a thread that are known, and what it has read and written since.
+#[derive(Default)]
+struct Thread {
+    steps: Vec<Step>,
+    reads: Vec<[u64; 2]>,
+    writes: Vec<[u64; 2]>,
+}
+
+impl Thread {
+    fn take(&mut self, access: &Access, with_block_syncs: bool) {
+        let range = [access.address, access.address + u64::from(access.bytes)];
+        match access.kind {
+            AccessKind::Load => self.reads.push(range),
+            AccessKind::Store => self.writes.push(range),
+            AccessKind::AcquireLoad => self.once(Step::Sync(access.kind, access.address)),
+            AccessKind::BlockSync if with_block_syncs => self.once(Step::BlockSync),
+            AccessKind::BlockSync => {}
+            AccessKind::RelaxedStore => self.push(Step::Request(access.value)),
+            AccessKind::ReleaseStore => self.push(Step::Requested),
+            AccessKind::RelaxedAdd | AccessKind::ReleaseAdd | AccessKind::Swap => {
+                self.push(Step::Sync(access.kind, access.address));
+            }
+        }
+    }
+
+    /// Ends what was read and written.
+    fn flush(&mut self) {
+        let [reads, writes] = [&mut self.reads, &mut self.writes].map(|ranges| union(std::mem::take(ranges)));
+        if !reads.is_empty() || !writes.is_empty() {
+            self.steps.push(Step::Data { reads, writes });
+        }
+    }
+
+    fn push(&mut self, step: Step) {
+        self.flush();
+        self.steps.push(step);
+    }
+
+    /// The same, unless it repeats the last step.
+    fn once(&mut self, step: Step) {
+        if !self.reads.is_empty() || !self.writes.is_empty() || self.steps.last() != Some(&step) {
+            self.push(step);
+        }
+    }
+
+    /// All steps, but for the words that the last thread block of a launch stores after all else, to end it.
+    fn end(mut self) -> Vec<Step> {
+        self.flush();
+        let ends = self.steps.iter().rposition(|step| !matches!(step, Step::Request(_))).map_or(0, |last| last + 1);
+        self.steps.truncate(ends);
+        self.steps
+    }
+}
+
+/// Ranges in order, those that overlap or touch as one.
+fn union(mut ranges: Vec<[u64; 2]>) -> Vec<[u64; 2]> {
+    ranges.sort_unstable();
+    let mut union: Vec<[u64; 2]> = Vec::new();
+    for [first, end] in ranges {
+        match union.last_mut() {
+            Some(last) if first <= last[1] => last[1] = last[1].max(end),
+            _ => union.push([first, end]),
+        }
+    }
+    union
+}
+
+/// By block and thread, its steps.
+fn threads(list: &[Access], whole: &[bool]) -> BTreeMap<(u32, u32), Vec<Step>> {
+    let mut threads: BTreeMap<(u32, u32), Thread> = BTreeMap::new();
+    for access in list {
+        let with_block_syncs = whole.get(access.block as usize).is_some_and(|whole| *whole);
+        threads.entry((access.block, access.thread)).or_default().take(access, with_block_syncs);
+    }
+    threads.into_iter().map(|(key, thread)| (key, thread.end())).collect()
+}
+
+/// The first ranges that only one of two accesses to data has.
+fn ranges_of_one(expected: &Step, found: &Step) -> Option<String> {
+    let (Step::Data { reads, writes }, Step::Data { reads: found_reads, writes: found_writes }) = (expected, found)
+    else {
+        return None;
+    };
+    let differ = |what: &str, expected: &[[u64; 2]], found: &[[u64; 2]]| {
+        let of_one = |one: &[[u64; 2]], other: &[[u64; 2]]| {
+            one.iter()
+                .find(|range| !other.contains(range))
+                .map_or("none".to_owned(), |[first, end]| format!("{first:#x}..{end:#x}"))
+        };
+        let (missing, added) = (of_one(expected, found), of_one(found, expected));
+        if missing == added { String::new() } else { format!("; first range {what}: {added}, expected {missing}") }
+    };
+    Some(differ("read", reads, found_reads) + &differ("written", writes, found_writes))
+}
+
+/// The first thread that differs, and how.
+fn difference(
+    interpreted: &BTreeMap<(u32, u32), Vec<Step>>,
+    specialised: &BTreeMap<(u32, u32), Vec<Step>>,
+) -> Option<String> {
+    if !interpreted.keys().eq(specialised.keys()) {
+        return Some(format!("{} threads, expected {}", specialised.len(), interpreted.len()));
+    }
+    for ((&(block, thread), expected), found) in interpreted.iter().zip(specialised.values()) {
+        let len = expected.len().max(found.len());
+        let Some(at) = (0..len).find(|&at| expected.get(at) != found.get(at)) else { continue };
+        let [expected, found] = [expected.get(at), found.get(at)];
+        let ranges = expected.zip(found).and_then(|(expected, found)| ranges_of_one(expected, found));
+        let [expected, found] = [expected, found].map(|step| step.map_or("nothing".to_owned(), ToString::to_string));
+        let ranges = ranges.unwrap_or_default();
+        return Some(format!("block {block}, thread {thread}, step {at}: {found}, expected {expected}{ranges}"));
+    }
+    None
+}

@@ -1,0 +1,66 @@
+//! Bugs planted in the device code: each must be found. Without them the same runs are right, which the other tests show.
+
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
+use mscclpp_core::plan::Plan;
+use mscclpp_dev::{Options, bugs, simulator, specialised_bugs};
+use mscclpp_exec::cuda::jit::Cache;
+use mscclpp_exec::cuda::{self, Device, Prepare, World};
+use mscclpp_exec::{DataType, Message};
+
+use super::CACHE;
+use super::bits::Pair;
+
+pub(crate) fn tests() -> Vec<Trial> {
+    let interpreted = bugs().map(|bug| (bug, Prepare::default()));
+    let specialised = specialised_bugs().map(|bug| (bug, Prepare { specialise: true }));
+    let trial = |(bug, prepare)| Trial::test(format!("bugs::{bug}"), move || is_found(bug, prepare));
+    interpreted.chain(specialised).map(trial).collect()
+}
+
+/// Seeds in which a bug must show.
+const SEEDS: u64 = 30;
+
+fn is_found(bug: &'static str, prepare: Prepare) -> Result<(), Failed> {
+    for seed in 1..=SEEDS {
+        let options =
+            Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], bug: Some(bug), ..Options::default() };
+        let device = Device::with_cache(simulator(options)?, Cache::at(CACHE));
+        if run(&device, prepare).is_err() {
+            return Ok(());
+        }
+    }
+    Err(format!("not found with {SEEDS} seeds").into())
+}
+
+/// Plans that use all of the device code between them.
+fn run(device: &Device, prepare: Prepare) -> Result<(), Failed> {
+    let short = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
+    /// Name, ranks and ranks per node, arguments.
+    type Case = (&'static str, (u32, u32), &'static [(&'static str, usize)]);
+    let plans: [Case; 8] = [
+        ("allgather_ring", (3, 3), &[]),
+        ("allgather_packets", (3, 3), &[]),
+        ("allreduce_all_pairs", (3, 3), &[]),
+        ("allgather_all_pairs", (3, 3), &[]),
+        ("allreduce_packets", (3, 3), &[]),
+        ("allreduce_ring_ports", (3, 3), &[]),
+        ("allreduce_one_shot_packets", (3, 3), &[("group", 4)]),
+        ("allgather_node_ring", (4, 2), &[("group", 2)]),
+    ];
+    for (name, (ranks, ranks_per_node), given) in plans {
+        let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+        let arguments = algorithm.arguments(given.iter().copied())?;
+        let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks_per_node), &arguments)?);
+        let world = World::with_options(device, ranks, short);
+        for count in [20, 37, 64].map(|each| each * u64::from(ranks)) {
+            let message = Message::new(DataType::F32, count).any_size();
+            let mut pair = Pair::with(&world, &plan, message, prepare)?.ok_or("too many thread blocks")?;
+            assert_eq!(pair.run.specialised().is_ok(), prepare.specialise, "{:?}", pair.run.specialised());
+            pair.check(3)?;
+        }
+    }
+    Ok(())
+}

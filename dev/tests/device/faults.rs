@@ -1,0 +1,324 @@
+//! Driver's calls that fail, one after the other: an error that names the call, and nothing is left behind.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use cudarc::driver::CudaContext;
+use cudarc::driver::result::ctx::get_current as current;
+use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
+use mscclpp_core::diag::Code;
+use mscclpp_core::plan::Plan;
+use mscclpp_dev::{Options, machine, simulator};
+use mscclpp_exec::cuda::jit::Cache;
+use mscclpp_exec::cuda::{self, Device, DriverError, Unavailable, World};
+use mscclpp_exec::{DataType, Error, Message};
+
+use super::bits::{Pair, shipped};
+use super::{CACHE, at, mock, processes, switches};
+
+pub(crate) fn tests() -> Vec<Trial> {
+    vec![
+        Trial::test("faults::every_call_fails_once", every_call_fails_once),
+        Trial::test("faults::every_call_fails_once_on_two_devices", every_call_fails_once_on_two_devices),
+        Trial::test("faults::no_call_is_left_out", no_call_is_left_out),
+        Trial::test("faults::what_does_not_fit_is_refused", what_does_not_fit_is_refused),
+        Trial::test("faults::after_an_illegal_address", after_an_illegal_address),
+        Trial::test("faults::an_old_driver_gets_kernels_of_its_own", an_old_driver_gets_kernels_of_its_own),
+        Trial::test("faults::a_device_that_is_not_there_is_refused", a_device_that_is_not_there_is_refused),
+    ]
+}
+
+fn a_device_that_is_not_there_is_refused() -> Result<(), Failed> {
+    let Err(reason) = Device::new(u32::MAX) else { return Err("there is such a device".into()) };
+    match Error::from(reason) {
+        error if error.code() == Code::NoDevice => Ok(()),
+        other => Err(other.to_string().into()),
+    }
+}
+
+fn what_does_not_fit_is_refused() -> Result<(), Failed> {
+    let device = Device::with_driver(simulator(Options::default())?);
+    let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
+    let mut spec = algorithm.spec(16, 16);
+    spec.instances = 16;
+    let plan = Plan::new(&algorithm.compile(spec, &[])?);
+    match World::new(&device, 16).prepare(&plan, Message::new(DataType::F32, 1600)) {
+        Err(error @ Error::NotResident { .. }) if error.code() == Code::NotResident => {
+            let text = error.to_string();
+            if text.contains(
+                "has 256 thread blocks of 1024 threads on device 0 (simulated device), which runs 132 of them at once",
+            ) {
+                Ok(())
+            } else {
+                Err(text.into())
+            }
+        }
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// A driver that refuses what a later toolkit has built runs what is compiled for it; without a compiler there is a reason.
+fn an_old_driver_gets_kernels_of_its_own() -> Result<(), Failed> {
+    let driver = simulator(Options { old: true, ..Options::default() })?;
+    let device = Device::with_cache(driver, Cache::at(CACHE));
+    let plan = shipped("allreduce_ring", 2)?;
+    let message = Message::new(DataType::F32, 64).any_size();
+    Pair::new(&World::new(&device, 2), &plan, message)?.ok_or("too many thread blocks")?.check(2)?;
+    let refused = DriverError {
+        call: "cuModuleLoadData",
+        code: 209,
+        name: "CUDA_ERROR_NO_BINARY_FOR_GPU".into(),
+        text: "no kernel image is available for execution on the device".into(),
+    };
+    assert!(refused.is_of_an_image());
+    let (device, none) = ("device 0 (NVIDIA H200)".into(), "no run-time compiler".into());
+    let error =
+        Error::from(Unavailable::Kernels { device, driver: 12_080, toolkit: 13_000, refused: refused.into(), none });
+    assert_eq!(error.code(), Code::NoDevice);
+    assert_eq!(
+        error.to_string(),
+        "device 0 (NVIDIA H200) cannot load the kernels of this library: cuModuleLoadData failed: CUDA_ERROR_NO_BINARY_FOR_GPU \
+         (209): no kernel image is available for execution on the device; the driver is for CUDA 12.8, they were built by 13.0: \
+         install a newer driver, or an NVRTC of the driver's version, which compiles them (no run-time compiler)"
+    );
+    Ok(())
+}
+
+/// All that a program does with a world of two ranks, with port channels.
+fn program(world: &World) -> Result<(), Error> {
+    let plan = shipped("allreduce_ring_ports", 2).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
+    let mut run = world.prepare(&plan, Message::new(DataType::F32, 41).any_size())?;
+    let (mut buffers, stream, other) = (run.buffers()?, world.stream()?, world.stream()?);
+    buffers.write_input(0, &[0; 164])?;
+    let begin = stream.event()?;
+    run.launch_buffers(&mut buffers, &other)?;
+    run.launch_buffers(&mut buffers, &stream)?;
+    let graph = stream.capture(|stream| run.launch_buffers(&mut buffers, stream));
+    // That a launch gave up before it, a capture only says so; why, the next call says.
+    let graph = match graph {
+        Err(error @ Error::Capturing { .. }) => run.synchronize(&stream).and(Err(error)),
+        graph => graph,
+    }?;
+    // SAFETY: run and buffers are there until the end.
+    unsafe { graph.launch(&stream)? };
+    let end = stream.event()?;
+    run.synchronize(&stream)?;
+    end.microseconds_since(&begin)?;
+    buffers.read_output(1, &mut [0; 164])
+}
+
+/// Calls whose failure the program hears of.
+const HEARD: [&str; 24] = [
+    "cuMemAlloc",
+    "cuMemHostAlloc",
+    "cuMemsetD8",
+    "cuMemcpyHtoD",
+    "cuMemcpyDtoH",
+    "cuMemcpyAsync",
+    "cuMemsetD8Async",
+    "cuModuleLoadData",
+    "cuModuleGetFunction",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuLaunchKernel",
+    "cuStreamCreate",
+    "cuStreamSynchronize",
+    "cuStreamIsCapturing",
+    "cuStreamBeginCapture",
+    "cuStreamEndCapture",
+    "cuStreamWaitEvent",
+    "cuStreamWriteValue64",
+    "cuGraphLaunch",
+    "cuEventCreate",
+    "cuEventRecord",
+    "cuEventQuery",
+    "cuEventElapsedTime",
+    "cuThreadExchangeStreamCaptureMode",
+];
+
+/// Calls that give something back, of whose failure nobody can make anything.
+const UNHEARD: [&str; 6] =
+    ["cuMemFree", "cuMemFreeHost", "cuModuleUnload", "cuStreamDestroy", "cuGraphExecDestroy", "cuEventDestroy"];
+
+/// Calls of CUDA's own that the executor needs besides.
+const HEARD_OF_CUDA: [&str; 15] = [
+    "cuInit",
+    "cuDriverGetVersion",
+    "cuDeviceGetCount",
+    "cuDeviceGetUuid",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetName",
+    "cuDeviceTotalMem",
+    "cuDevicePrimaryCtxRetain",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuFuncLoad",
+    "cuMemHostGetDevicePointer",
+    "cuGraphInstantiate",
+];
+
+/// Calls that only several devices need.
+const HEARD_OF_SEVERAL: [&str; 2] = ["cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"];
+
+/// What CUDA's own functions need for that: of the last contexts that are given back nobody hears.
+const HEARD_OF_SEVERAL_OF_CUDA: [&str; 1] = ["cuDevicePrimaryCtxRelease"];
+
+/// The lists here and beside other tests leave no call out that the executor names.
+fn no_call_is_left_out() -> Result<(), Failed> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mscclpp-exec/src/cuda/real");
+    let lists = [&HEARD[..], &UNHEARD, &HEARD_OF_CUDA, &HEARD_OF_SEVERAL, &HEARD_OF_SEVERAL_OF_CUDA];
+    let lists = [&HEARD_OF_SHARED[..], &UNHEARD_OF_SHARED].into_iter().chain(lists).flatten().copied();
+    let others = processes::CALLS.iter().map(|(call, _)| *call).chain(switches::calls());
+    let tried: BTreeSet<&str> = lists.chain(others).collect();
+    let mut named = 0;
+    for file in std::fs::read_dir(folder)? {
+        let file = file?.path();
+        let text = std::fs::read_to_string(&file)?;
+        for (at, _) in text.match_indices("named(") {
+            let call = text[at..].trim_start_matches("named(").trim_start().strip_prefix('"');
+            let Some(call) = call.and_then(|call| call.split('"').next()) else { continue };
+            if !tried.contains(call) {
+                return Err(format!("{}: {call} never fails in a test", file.display()).into());
+            }
+            named += 1;
+        }
+    }
+    if named > 60 { Ok(()) } else { Err(format!("only {named} calls found").into()) }
+}
+
+fn every_call_fails_once() -> Result<(), Failed> {
+    each_fails(&HEARD, &UNHEARD, |options| Ok(program(&World::new(&Device::with_driver(simulator(options)?), 2))))
+}
+
+fn every_call_fails_once_on_two_devices() -> Result<(), Failed> {
+    let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_SEVERAL).collect();
+    // That devices are waited for before memory goes back.
+    let unheard: Vec<&str> = UNHEARD.into_iter().chain(["cuCtxSynchronize"]).collect();
+    each_fails(&heard, &unheard, |options| {
+        let devices: Vec<_> = machine(options, 2)?.into_iter().map(Device::with_driver).collect();
+        Ok(World::across(&devices, cuda::Options::default()).and_then(|world| program(&world)))
+    })
+}
+
+/// After an illegal address a driver refuses everything: that is said, nobody waits for what cannot come, and nothing panics when
+/// it is given back.
+fn after_an_illegal_address() -> Result<(), Failed> {
+    for call in HEARD {
+        for nth in 1..=40 {
+            let options = Options { failing: Some((call, nth)), sticky: true, ..Options::default() };
+            match program(&World::new(&Device::with_driver(simulator(options)?), 2)) {
+                Err(Error::Driver(error)) if error.code == 700 => {}
+                Ok(()) if nth > 1 => break,
+                other => return Err(at(format!("call {nth} of {call}"), &format!("{other:?}").into())),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Memory that is made to be shared.
+fn shared_memory(world: &World) -> Result<(), Error> {
+    let mut memory = world.alloc(0, 100)?;
+    memory.write(&[1; 100])?;
+    memory.read(&mut [0; 100])
+}
+
+/// Calls that it needs.
+const HEARD_OF_SHARED: [&str; 6] = [
+    "cuMemGetAllocationGranularity",
+    "cuMemCreate",
+    "cuMemAddressReserve",
+    "cuMemMap",
+    "cuMemSetAccess",
+    "cuMemRelease",
+];
+
+/// Calls that give it back.
+const UNHEARD_OF_SHARED: [&str; 2] = ["cuMemUnmap", "cuMemAddressFree"];
+
+/// A thread that uses a device through another library still does so after a world on other devices.
+fn the_callers_context_stays(mock: &'static mock::Driver) -> Result<(), Failed> {
+    let rig = mock.devices(Options::default(), 3)?;
+    let theirs = CudaContext::new(rig.devices[0].ordinal() as usize)?;
+    theirs.bind_to_thread()?;
+    let before = current()?;
+    assert!(before.is_some());
+    program(&World::across(&rig.devices[1..], cuda::Options::default())?)?;
+    assert_eq!(current()?, before);
+    Ok(())
+}
+
+/// The same behind CUDA's functions.
+pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4] {
+    let (one, two, shared, current) = (mock.clone(), mock.clone(), mock.clone(), mock.clone());
+    let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_CUDA).collect();
+    let heard_of_two: Vec<&str> =
+        heard.iter().copied().chain(HEARD_OF_SEVERAL).chain(HEARD_OF_SEVERAL_OF_CUDA).collect();
+    [
+        Trial::test("mock::the_callers_context_stays", move || the_callers_context_stays(current?)),
+        Trial::test("mock::faults::every_call_fails_once", move || {
+            let mock = one?;
+            each_fails(&heard, &UNHEARD, |options| match mock.devices(options, 1) {
+                Ok(rig) => Ok(program(&World::new(&rig.devices[0], 2))),
+                Err(reason) => Ok(Err(reason.into())),
+            })
+        }),
+        Trial::test("mock::faults::every_call_of_shared_memory_fails_once", move || {
+            let mock = shared?;
+            each_fails(&HEARD_OF_SHARED, &UNHEARD_OF_SHARED, |options| match mock.devices(options, 1) {
+                Ok(rig) => Ok(shared_memory(&World::new(&rig.devices[0], 1))),
+                Err(reason) => Ok(Err(reason.into())),
+            })
+        }),
+        Trial::test("mock::faults::every_call_fails_once_on_two_devices", move || {
+            let mock = two?;
+            each_fails(&heard_of_two, &UNHEARD, |options| match mock.devices(options, 2) {
+                Ok(rig) => {
+                    let world = World::across(&rig.devices, cuda::Options::default());
+                    Ok(world.and_then(|world| program(&world)))
+                }
+                Err(reason) => Ok(Err(reason.into())),
+            })
+        }),
+    ]
+}
+
+/// That nothing is left behind is seen to by the simulator when it is dropped.
+fn each_fails(
+    heard: &[&'static str],
+    unheard: &[&'static str],
+    run: impl Fn(Options) -> Result<Result<(), Error>, Failed>,
+) -> Result<(), Failed> {
+    let heard = heard.iter().map(|call| (*call, true));
+    for (call, is_heard) in heard.chain(unheard.iter().map(|call| (*call, false))) {
+        for nth in 1..=40 {
+            let place = format!("call {nth} of {call}");
+            // A thread of the host may be late on a busy machine: then again, with more patience.
+            let mut result = Ok(());
+            for seconds in [1, 30] {
+                let (failing, patience) = (Some((call, nth)), Duration::from_secs(seconds));
+                result = run(Options { failing, patience, ..Options::default() })?;
+                if !matches!(result, Err(Error::Stalled(_))) {
+                    break;
+                }
+            }
+            match result {
+                Err(Error::NoDevice(Unavailable::Driver(error))) if error.call == call => {}
+                Err(Error::Driver(error)) => {
+                    assert_eq!(Error::from((*error).clone()).code(), Code::DriverFailed);
+                    if error.call != call {
+                        return Err(at(place, &error.to_string().into()));
+                    }
+                }
+                // There are not so many of them.
+                Ok(()) if nth > 1 || !is_heard => break,
+                Ok(()) => return Err(at(place, &"nobody heard of it".into())),
+                Err(other) => return Err(at(place, &other.to_string().into())),
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,85 @@
+//! The CUDA executor: its results are those of the CPU executor, bit for bit.
+//!
+//! On a device, if there is one; on the simulator, if there was a C++ compiler to build it; and on the simulator behind CUDA's own
+//! functions (`dev/mock`), if there is no driver in its place. What cannot run is ignored, and the reason printed. What is
+//! compiled at run time is not for the mock, which loads no machine code.
+//!
+//! The simulator tries a few seeds, beginning with `MSCCLPP_SEED` (the day's, printed); `MSCCLPP_SEEDS=50` tries so many.
+//! `MSCCLPP_PLANS=FOLDER` adds the plans of a folder; `MSCCLPP_SMALL=1` has a device do no more than the simulator.
+
+// On every kind of device: `suite`.
+mod bits;
+mod graphs;
+mod native;
+mod plans;
+mod specialised;
+mod stalls;
+mod streams;
+mod suite;
+mod worlds;
+
+// On simulated ones.
+mod accesses;
+mod bugs;
+mod deadlocks;
+mod devices;
+mod faults;
+mod machines;
+mod mock;
+mod nodes;
+mod planted;
+mod processes;
+mod rehearsal;
+mod switches;
+mod tensors;
+mod threads;
+mod trials;
+
+// Unchecked plans.
+#[path = "../../../mscclpp-exec/tests/common/flushed.rs"]
+mod flushed;
+
+// Ports that nobody else takes.
+#[path = "../../../mscclpp-exec/tests/common/port.rs"]
+mod port;
+
+// The benchmarks, some of which are tried.
+#[path = "../../benches/cuda/baselines.rs"]
+mod baselines;
+#[path = "../../benches/cuda/bench.rs"]
+mod bench;
+#[path = "../../benches/cuda/calls.rs"]
+#[allow(dead_code, reason = "not all of the benchmarks is tried")]
+mod calls;
+#[path = "../../benches/cuda/compare.rs"]
+#[allow(dead_code, reason = "not all of the benchmarks is tried")]
+mod compare;
+#[path = "../../benches/cuda/hand_written.rs"]
+mod hand_written;
+#[path = "../../benches/cuda/measure.rs"]
+mod measure;
+#[path = "../../benches/cuda/rows/mod.rs"]
+mod rows;
+
+use std::process::ExitCode;
+
+use libtest_mimic::Arguments;
+pub(crate) use suite::{Rig, Test, at};
+
+/// Where the simulator's kernels are kept that are compiled while it runs.
+pub(crate) const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
+
+fn main() -> ExitCode {
+    threads::run_case();
+    if let Some(result) = processes::rank() {
+        return result.map_or_else(
+            |failed| {
+                eprintln!("{}", failed.message().unwrap_or("no message"));
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
+    let arguments = Arguments::from_args();
+    libtest_mimic::run(&arguments, trials::all()).exit_code()
+}

@@ -1,0 +1,543 @@
+//! Ranks on several nodes: processes of the system that take themselves to be on different ones, each with a device of its own.
+
+use std::ops::Range;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
+use mscclpp_core::plan::{OpKind, Plan};
+use mscclpp_dev::Options;
+use mscclpp_exec::cuda::{self, Buffers, Prepare, Run, World};
+use mscclpp_exec::error::{Blocked, Cause, LateData, WaitsFor};
+use mscclpp_exec::{DataType, Error, Message};
+
+use super::devices::with_seeds;
+use super::flushed::{News, dead_put, flushed, used_first_thing};
+use super::processes::{Job, Player, Work, files_and_handles, machine_options};
+use super::stalls;
+
+/// Roles that all ranks play well, with ranks and ranks per node.
+const ROLES: [(&str, u32, u32); 14] = [
+    ("one_link", 2, 1),
+    ("memory_that_comes_and_goes", 2, 1),
+    ("two_nodes", 4, 2),
+    ("long_messages", 2, 1),
+    ("graphs", 2, 1),
+    ("ranks_that_are_late", 2, 1),
+    ("news_by_third_rank", 4, 2),
+    ("news_by_neighbour", 4, 2),
+    ("what_nobody_waits_for", 4, 2),
+    ("refused", 4, 2),
+    ("ranks_that_differ", 4, 2),
+    ("stalled", 4, 2),
+    ("aborted", 2, 1),
+    ("every_call_fails_once", 2, 1),
+];
+
+pub(crate) fn tests(seeds: Range<u64>) -> Vec<Trial> {
+    let roles = ROLES.into_iter().map(|(role, ranks, per_node)| {
+        with_seeds(format!("nodes::{role}"), seeds.clone(), move |seed| {
+            Job::start(role, "simulator", seed, ranks, per_node)?.succeed()
+        })
+    });
+    let bugs = ["early_stores", "early_events"]
+        .map(|bug| Trial::test(format!("nodes::bugs::{bug}"), move || a_bug_is_found(bug)));
+    let killed = with_seeds("nodes::a_rank_that_is_killed".into(), seeds.clone(), a_rank_that_is_killed);
+    // Once: it takes its time.
+    let stopped =
+        with_seeds("nodes::a_rank_that_is_stopped".into(), seeds.start..seeds.start + 1, a_rank_that_is_stopped);
+    roles.chain([killed, stopped]).chain(bugs).collect()
+}
+
+/// The same with the mock driver.
+pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
+    let role = |(role, ranks, per_node)| {
+        Trial::test(format!("mock::nodes::{role}"), move || Job::start(role, "mock", seed, ranks, per_node)?.succeed())
+    };
+    ROLES.into_iter().map(role).collect()
+}
+
+/// What a process does in a role.
+pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
+    let rank = player.group.rank();
+    let ranks_differ = player.seed % 2 == u64::from(rank) % 2;
+    let bug = ["early_stores", "early_events"].into_iter().find(|bug| *bug == role);
+    let options = Options {
+        // Some are behind the others, and what they copy is later still.
+        late: ranks_differ || bug.is_some(),
+        bug,
+        // Long enough for the news to come before the data.
+        time_per_copy: Duration::from_millis(if role.starts_with("news_") && rank == 2 { 50 } else { 0 }),
+        patience: Duration::from_secs(match role {
+            "stalled" => 5,
+            // One of the ranks has no proxy that would hear of the error.
+            _ if role.starts_with("news_") => 20,
+            _ => 120,
+        }),
+        ..machine_options(player.seed, rank, false)
+    };
+    if player.group.num_nodes() != 2 {
+        return Err(format!("{} nodes", player.group.num_nodes()).into());
+    }
+    if role == "every_call_fails_once" {
+        return every_call_fails_once(player, options);
+    }
+    let (device, _rig) = player.device(options)?;
+    let timeout = Duration::from_millis(match role {
+        "stalled" => 20,
+        // One of the ranks has no proxy that would hear of the error.
+        _ if role.starts_with("news_") => 10_000,
+        _ => 120_000,
+    });
+    let world = World::join(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
+    match role {
+        "one_link" => one_link(&world, player),
+        "memory_that_comes_and_goes" => files_and_handles(&world, &device, rank, "allgather_ring_ports"),
+        "two_nodes" => two_nodes(&world, player),
+        "long_messages" => long_messages(&world, rank),
+        "graphs" => graphs(&world, rank),
+        "ranks_that_are_late" => ranks_that_are_late(&world, rank),
+        "news_by_third_rank" => data_is_late(&world, rank, News::ByThirdRank, false),
+        // The copies of the mock driver's devices take no time.
+        "news_by_neighbour" => data_is_late(&world, rank, News::ByNeighbour, player.compiles()),
+        "what_nobody_waits_for" => what_nobody_waits_for(&world, rank),
+        "refused" => refused(&world, rank),
+        "ranks_that_differ" => ranks_that_differ(&world, rank),
+        "stalled" => stalled(&world, player),
+        "aborted" => aborted(&world, rank),
+        "killed" | "stopped" => launches_until_an_error(&world, rank),
+        "reductions" => reductions(&world, rank),
+        _ if bug.is_some() => reductions(&world, rank),
+        _ => Err(format!("no role `{role}`").into()),
+    }
+}
+
+/// The plan of an algorithm on ranks of which some share a node.
+fn plan_of(algorithm: &BuiltinAlgorithm, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
+    let mut spec = algorithm.spec(ranks, per_node);
+    spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
+    Ok(Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?))
+}
+
+fn shipped(name: &str, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
+    plan_of(algorithms::find(name).ok_or("no such algorithm")?, ranks, per_node)
+}
+
+/// Two ranks, all through ports, by the interpreter and by kernels written for the plan.
+fn one_link(world: &World, player: &Player) -> Result<(), Failed> {
+    for name in ["allgather_ring_ports", "allreduce_ring_ports"] {
+        let plan = shipped(name, 2, 1)?;
+        // Longer ones need more scratch than those before.
+        for (dtype, count) in [(DataType::F32, 106), (DataType::F16, 106), (DataType::U8, 106), (DataType::F32, 2034)] {
+            let work = Work::new(plan.clone(), Message::new(dtype, count).any_size(), 3)?;
+            work.run(world, player.group.rank())?;
+            if player.compiles() && dtype == DataType::F32 {
+                work.run_as(world, player.group.rank(), Prepare { specialise: true })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Algorithms that must not be refused on several nodes.
+const ACROSS: [&str; 8] = [
+    "allgather_ring_ports",
+    "allgather_two_nodes",
+    "allgather_hierarchical",
+    "allgather_hierarchical_packets",
+    "allreduce_ring_ports",
+    "allreduce_hierarchical",
+    "allreduce_hierarchical_packets",
+    "reducescatter_hierarchical",
+];
+
+/// Every shipped algorithm, unless it reaches memory across nodes.
+fn two_nodes(world: &World, player: &Player) -> Result<(), Failed> {
+    let rank = player.group.rank();
+    let mut ran = Vec::new();
+    for (number, algorithm) in (player.seed..).zip(algorithms::all()) {
+        if !algorithm.supports(4, 2) {
+            continue;
+        }
+        let plan = plan_of(algorithm, 4, 2)?;
+        let name = algorithm.name();
+        let [dtype, other] = [DataType::F32, [DataType::BF16, DataType::U8, DataType::F16][number as usize % 3]];
+        for (dtype, count) in [(dtype, 4 * 53), (other, 4 * 19)] {
+            let work = Work::new(plan.clone(), Message::new(dtype, count).any_size(), 2)?;
+            match work.run(world, rank) {
+                Ok(()) => ran.push(name),
+                Err(Error::OtherNode { node, other, .. }) if node != other => {}
+                Err(error) => return Err(format!("{name}, {count} {dtype}: {error}").into()),
+            }
+        }
+    }
+    match ACROSS.into_iter().find(|name| !ran.contains(name)) {
+        None => Ok(()),
+        Some(name) => Err(format!("{name} was refused").into()),
+    }
+}
+
+/// Launches until one fails, which must name rank 1; says `ready` after some.
+fn launches_until_an_error(world: &World, rank: u32) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring_ports", world.num_ranks(), 2)?;
+    let mut run = world.prepare(&plan, Message::new(DataType::F32, 400).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    for launch in 0.. {
+        let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
+        match launched {
+            Ok(()) if launch == 3 => println!("ready"),
+            Ok(()) => {}
+            Err(error) if error.to_string().contains("rank 1 (pid") => break,
+            Err(error) => return Err(format!("rank {rank}: {error:?}").into()),
+        }
+    }
+    match run.launch_buffers(&mut buffers, &stream) {
+        Err(Error::Broken { .. }) => Ok(()),
+        other => Err(format!("after an error: {other:?}").into()),
+    }
+}
+
+/// The others hear of it, each of them from whoever it waits for, and who died is named.
+fn a_rank_that_is_killed(seed: u64) -> Result<(), Failed> {
+    without_first(seed, "killed", Job::kill)
+}
+
+/// The same of a process that does nothing any more: it is missed.
+fn a_rank_that_is_stopped(seed: u64) -> Result<(), Failed> {
+    without_first(seed, "stopped", Job::stop)
+}
+
+/// What becomes of the others when something happens to rank 1 in the middle of launches.
+fn without_first(seed: u64, role: &str, happens: fn(&mut Job, usize) -> Result<(), Failed>) -> Result<(), Failed> {
+    let mut job = Job::start(role, "simulator", seed, 4, 2)?;
+    (0..4).try_for_each(|rank| job.wait_for_line(rank, "ready\n"))?;
+    happens(&mut job, 1)?;
+    match job.wait_without(Some(1))?.into_iter().find(|(succeeded, _)| !succeeded) {
+        Some((_, text)) => Err(text.into()),
+        None => Ok(()),
+    }
+}
+
+/// Long enough for several pieces on their way at once, and a rest.
+fn long_messages(world: &World, rank: u32) -> Result<(), Failed> {
+    let plan = shipped("allgather_ring_ports", 2, 1)?;
+    for (dtype, count) in
+        [(DataType::F32, 2 * ((5 << 18) + 13)), (DataType::U8, 2 * (1 << 20)), (DataType::U8, 2 * 777)]
+    {
+        Work::new(plan.clone(), Message::new(dtype, count).any_size(), 2)?.run(world, rank)?;
+    }
+    Ok(())
+}
+
+/// Results of one step go into the next one.
+fn reductions(world: &World, rank: u32) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring_ports", 2, 1)?;
+    Ok(Work::new(plan, Message::new(DataType::F32, 1000).any_size(), 4)?.run(world, rank)?)
+}
+
+/// Without the bug the same is right.
+fn a_bug_is_found(bug: &str) -> Result<(), Failed> {
+    Job::start("reductions", "simulator", 1, 2, 1)?.succeed()?;
+    for seed in 1..=30 {
+        let ended = Job::start(bug, "simulator", seed, 2, 1)?.wait()?;
+        if ended.iter().any(|(succeeded, text)| !succeeded && text.contains("expected 0x")) {
+            return Ok(());
+        }
+    }
+    Err("not found with 30 seeds".into())
+}
+
+/// Graphs of which the host knows nothing, between eager launches, while the ranks are at different ones.
+fn graphs(world: &World, rank: u32) -> Result<(), Failed> {
+    let message = Message::new(DataType::F32, 2 * 33).any_size();
+    let mut run = world.prepare(&shipped("allreduce_ring_ports", 2, 1)?, message)?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    let other = world.stream()?;
+    let graph = other.capture(|stream| run.launch_buffers(&mut buffers, stream))?;
+    for round in 0..12_u8 {
+        let value = |rank: u32| f32::from(round) + rank as f32;
+        let input: Vec<u8> = std::iter::repeat_n(value(rank).to_ne_bytes(), 66).flatten().collect();
+        buffers.write_input(rank, &input)?;
+        buffers.write_output(rank, &[0xa5; 264])?;
+        if round % 3 == 1 {
+            run.launch_buffers(&mut buffers, &stream)?;
+        } else {
+            // SAFETY: run and buffers are there until the end.
+            unsafe { graph.launch(&stream)? };
+        }
+        run.synchronize(&stream)?;
+        let mut found = [0; 264];
+        buffers.read_output(rank, &mut found)?;
+        let expected = (value(0) + value(1)).to_ne_bytes();
+        if let Some(at) = found.chunks(4).position(|found| found != expected) {
+            return Err(
+                format!("round {round}, element {at}: {:x?}, expected {expected:x?}", &found[4 * at..][..4]).into()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What a rank hands in is its own until it launches, also if the others have begun long ago.
+fn ranks_that_are_late(world: &World, rank: u32) -> Result<(), Failed> {
+    let algorithm = algorithms::find("allgather_two_nodes").ok_or("no such algorithm")?;
+    let mut tree = algorithm.compile(algorithm.spec(2, 1), &algorithm.arguments([])?)?;
+    // Nobody asks whether the other one is there.
+    for ops in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks).map(|block| &mut block.ops) {
+        for kind in [OpKind::Signal, OpKind::Wait] {
+            let at = ops.iter().position(|op| op.kind == kind).ok_or("no question")?;
+            ops.remove(at);
+        }
+    }
+    let plan = Plan::new(&tree);
+    let mut run = world.prepare(&plan, Message::new(DataType::U8, 2000).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    for round in 1..=4_u8 {
+        // Ranks take turns to be late.
+        let fill = |value: u8| vec![value; 2000];
+        buffers.write_output(rank, &fill(0xa5))?;
+        buffers.write_input(rank, &vec![16 * round + rank as u8; buffers.input(rank).bytes as usize])?;
+        let before: Vec<u8> =
+            (0..2000).map(|at| if at / 1000 == rank { 16 * round + rank as u8 } else { 0xa5 }).collect();
+        if u32::from(round) % 2 == rank {
+            thread::sleep(Duration::from_millis(300));
+            let mut found = fill(0);
+            buffers.read_output(rank, &mut found)?;
+            if found != before {
+                return Err(format!("round {round}: written to before it was handed in").into());
+            }
+        }
+        run.launch_buffers(&mut buffers, &stream)?;
+        run.synchronize(&stream)?;
+        let mut found = fill(0);
+        buffers.read_output(rank, &mut found)?;
+        let expected: Vec<u8> = (0..2000_u32).map(|at| 16 * round + (at / 1000) as u8).collect();
+        if found != expected {
+            return Err(format!("round {round}: {:x?}", &found[990..1010]).into());
+        }
+    }
+    Ok(())
+}
+
+/// A launch after which `receiver` must have what rank `from` handed in.
+fn launch_bytes(
+    run: &mut Run,
+    buffers: &mut Buffers,
+    world: &World,
+    rank: u32,
+    (from, receiver): (u32, u32),
+    number: u8,
+) -> Result<(), Error> {
+    let stream = world.stream()?;
+    let [input, output] = [buffers.input(rank).bytes, buffers.output(rank).bytes];
+    buffers.write_input(rank, &vec![16 * number + rank as u8; input as usize])?;
+    buffers.write_output(rank, &vec![0xa5; output as usize])?;
+    run.launch_buffers(buffers, &stream)?;
+    run.synchronize(&stream)?;
+    let mut found = vec![0; output as usize];
+    buffers.read_output(rank, &mut found)?;
+    match found.iter().position(|&byte| byte != 16 * number + from as u8) {
+        Some(at) if rank == receiver => {
+            Err(Error::Internal(format!("launch {number}, byte {at} of {output}: {:#x}", found[at])))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A plan that takes a flush for the arrival ends in an error that names both ranks, on all of them; no launch is wrong.
+/// `is_late`: whether the data comes behind the news for sure; otherwise all launches may be right.
+fn data_is_late(world: &World, rank: u32, news: News, is_late: bool) -> Result<(), Failed> {
+    let mut run = world.prepare(&flushed(news), Message::new(DataType::U8, 5 << 20).any_size())?;
+    let mut buffers = run.buffers()?;
+    let mut launch = |number: u8| launch_bytes(&mut run, &mut buffers, world, rank, (0, 2), number % 15).err();
+    let Some(error) = (0..20).find_map(&mut launch) else {
+        return if is_late { Err("the data came before the news".into()) } else { Ok(()) };
+    };
+    let said = "data from rank 0 for the input or output of rank 2 arrived after the operations of rank 2 had ended";
+    let names_both = |late: &LateData| (late.rank, late.peer) == (2, 0);
+    match &error {
+        Error::LateData(late) if rank == 2 && names_both(late) && error.to_string().contains(said) => Ok(()),
+        _ if rank != 2 && error.to_string().contains(said) => Ok(()),
+        _ => Err(format!("rank {rank}: {error}").into()),
+    }
+}
+
+/// Puts to scratch without a wait delay no rank, and no launch finds the data of another launch there.
+fn what_nobody_waits_for(world: &World, rank: u32) -> Result<(), Failed> {
+    let prepare = |plan: &Plan, bytes| -> Result<_, Error> {
+        let run = world.prepare(plan, Message::new(DataType::U8, bytes).any_size())?;
+        let buffers = run.buffers()?;
+        Ok((run, buffers))
+    };
+    let (mut run, mut buffers) = prepare(&dead_put(), 5 << 20)?;
+    for number in 0..6 {
+        launch_bytes(&mut run, &mut buffers, world, rank, (0, 3), number)?;
+    }
+    let plan = used_first_thing();
+    let mut runs = [1 << 14, 1 << 10, 3 << 12].map(|bytes| prepare(&plan, bytes));
+    for number in 0..12 {
+        // Equal sizes and others in a row.
+        match &mut runs[[0, 0, 1, 2, 0, 2][number as usize % 6]] {
+            Ok((run, buffers)) => launch_bytes(run, buffers, world, rank, (2, 2), number)?,
+            Err(error) => return Err(error.clone().into()),
+        }
+    }
+    Ok(())
+}
+
+/// A plan that reaches over nodes otherwise is refused by all, with what and how to mend it; the next one runs.
+fn refused(world: &World, rank: u32) -> Result<(), Failed> {
+    let message = Message::new(DataType::F32, 400).any_size();
+    for name in ["allreduce_all_pairs", "allreduce_packets", "allreduce_switch"] {
+        match world.prepare(&shipped(name, 4, 4)?, message) {
+            Err(error @ Error::OtherNode { node: 0, other: 1, .. }) => {
+                let text = error.diagnostic().to_string();
+                let says = |words: &str| text.contains(words);
+                if !says("on node 0 reaches the memory of rank") || !says("use a port channel") || !says("operation") {
+                    return Err(text.into());
+                }
+            }
+            other => return Err(format!("{name}: {other:?}").into()),
+        }
+    }
+    Ok(Work::new(shipped("allreduce_ring_ports", 4, 2)?, message, 1)?.run(world, rank)?)
+}
+
+/// Ranks that prepare different sizes are told, on both nodes.
+fn ranks_that_differ(world: &World, rank: u32) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring_ports", 4, 2)?;
+    let message = Message::new(DataType::F32, 400 + 4 * u64::from(rank / 2)).any_size();
+    match world.prepare(&plan, message) {
+        Err(Error::Mismatch { call, other, .. }) if call != other => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+/// Rank 1 leaves out what rank 2 waits for: all give up sooner or later, and say why.
+fn stalled(world: &World, player: &Player) -> Result<(), Failed> {
+    let tree = stalls::without("allreduce_ring_ports", 4, 1, OpKind::PutWithSignal)?;
+    let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 400).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    // Some have all that they need the first time.
+    let mut launches = 0;
+    let error = loop {
+        launches += 1;
+        match run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream)) {
+            Ok(()) if launches < 10 => {}
+            Ok(()) => return Err("no launch failed".into()),
+            Err(error) => break error,
+        }
+    };
+    // Nobody leaves before all have seen it.
+    player.group.barrier()?;
+    let is_second = player.group.rank() == 2;
+    let is_for_first = |blocked: &Blocked| matches!(blocked.waits_for, WaitsFor::Signal { peer: 1, .. });
+    match error {
+        Error::Stalled(stall) if !is_second || stall.blocked.iter().any(is_for_first) => {}
+        Error::Interrupted(interrupted) if matches!(interrupted.cause, Cause::GaveUp { .. } | Cause::Gone { .. }) => {}
+        other => return Err(format!("{other:?}").into()),
+    }
+    match run.launch_buffers(&mut buffers, &stream) {
+        Err(Error::Broken { .. }) => Ok(()),
+        other => Err(format!("after a stall: {other:?}").into()),
+    }
+}
+
+/// A launch that one rank's caller ends is over for the other one too, long before it would have waited for long enough.
+fn aborted(world: &World, rank: u32) -> Result<(), Failed> {
+    let mut run =
+        world.prepare(&shipped("allreduce_ring_ports", 2, 1)?, Message::new(DataType::F32, 400).any_size())?;
+    let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+    for launch in 0..3 {
+        if launch == 2 && rank == 1 {
+            run.abort();
+        }
+        let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
+        match (launch, rank, launched) {
+            (0 | 1, _, Ok(())) | (2, 1, Err(Error::Stalled(_))) => {}
+            (2, 0, Err(Error::Interrupted(interrupted))) if interrupted.cause == (Cause::GaveUp { peer: 1 }) => {}
+            (.., other) => return Err(format!("launch {launch}: {other:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+/// What this process has of them. Those of `before` are waited for: a thread that was joined may be on its way out.
+fn threads_and_sockets(before: Option<[usize; 2]>) -> Result<[usize; 2], Failed> {
+    let begun = Instant::now();
+    loop {
+        let threads = std::fs::read_dir("/proc/self/task")?.count();
+        let files = std::fs::read_dir("/proc/self/fd")?.flatten();
+        let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        let found = [threads, names.filter(|name| name.to_string_lossy().starts_with("socket:")).count()];
+        if before.is_none_or(|before| before == found) || begun.elapsed() > Duration::from_secs(30) {
+            return Ok(found);
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Calls that fail on rank 1, each of the first ones of which does: it says which, the other one hears of it, and nothing is
+/// left behind, to which the simulator sees.
+fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed> {
+    let (plan, rank) = (shipped("allreduce_ring_ports", 2, 1)?, player.group.rank());
+    let calls = [
+        "cuMemHostAlloc",
+        "cuStreamCreate",
+        "cuThreadExchangeStreamCaptureMode",
+        "cuMemcpyAsync",
+        "cuStreamWriteValue64",
+        "cuEventCreate",
+        "cuEventRecord",
+        "cuEventQuery",
+    ];
+    let before = threads_and_sockets(None)?;
+    for call in calls {
+        for nth in 1..=12 {
+            let failing = (rank == 1).then_some((call, nth));
+            let run = |patience: Duration, timeout: Duration| -> Result<(), Error> {
+                let options = Options { failing, patience, late: false, ..options };
+                let (device, _rig) = player.device(options).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
+                let world = World::join(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
+                let mut run = world.prepare(&plan, Message::new(DataType::F32, 40).any_size())?;
+                let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+                run.launch_buffers(&mut buffers, &stream)?;
+                run.synchronize(&stream)
+            };
+            let (mut result, mut said) = (Ok(()), Vec::new());
+            // On a busy machine rank 0 may be late: then again, with more patience.
+            for (patience, timeout) in [(2_000, 50), (30_000, 30_000)] {
+                result = run(Duration::from_millis(patience), Duration::from_millis(timeout));
+                let after = threads_and_sockets(Some(before))?;
+                if after != before {
+                    return Err(format!(
+                        "after call {nth} of {call}: {after:?} threads and sockets, before {before:?}"
+                    )
+                    .into());
+                }
+                said = player.group.all_gather(format!("{result:?}").as_bytes())?;
+                if !["Err(Stalled", "Err(Interrupted", "Err(Lost"]
+                    .iter()
+                    .any(|late| said[1].starts_with(late.as_bytes()))
+                {
+                    break;
+                }
+            }
+            match (rank, &result) {
+                (1, Err(Error::Driver(error))) if error.call == call => {}
+                (0, Err(Error::Lost { peer: 1, .. } | Error::Interrupted(_) | Error::Stalled(_))) => {}
+                (_, Ok(())) => {}
+                _ => return Err(format!("call {nth} of {call}: {result:?}").into()),
+            }
+            if said.iter().all(|said| said == b"Ok(())") {
+                if nth == 1 {
+                    return Err(format!("{call} was never called").into());
+                }
+                break;
+            }
+        }
+    }
+    Ok(())
+}

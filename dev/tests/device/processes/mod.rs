@@ -1,0 +1,278 @@
+//! Ranks with a group of their own: in threads, each with a simulated machine of its own, so that all memory of others is
+//! mapped; and in processes.
+
+mod job;
+mod player;
+mod threads;
+mod work;
+
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
+use mscclpp_core::plan::{OpKind, Plan};
+use mscclpp_dev::Options;
+use mscclpp_exec::cuda::{self, Device, DeviceBuffer, DeviceSlice, Unavailable, World};
+use mscclpp_exec::{DataType, Error, Message};
+
+pub(crate) use self::job::Job;
+pub(crate) use self::player::{Player, rank};
+pub(crate) use self::threads::{each_in_a_thread, machine_options};
+use self::threads::{in_threads, on_one_machine};
+pub(crate) use self::work::Work;
+use super::at;
+use super::bits::shipped;
+use super::devices::with_seeds;
+use super::stalls;
+
+pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
+    let plans = algorithms::all().iter().map(|algorithm| {
+        let name = format!("processes::plans::{}", algorithm.name());
+        with_seeds(name, seeds.clone(), move |seed| every_size(seed, algorithm))
+    });
+    type Test = fn(u64) -> Result<(), Failed>;
+    let tests: [(&str, Test); 8] = [
+        ("every_call_fails_once", every_call_fails_once),
+        ("freed_memory_is_noticed", freed_memory_is_noticed),
+        ("scattered_memory_is_refused", scattered_memory_is_refused),
+        ("threads_of_one_process", threads_of_one_process),
+        ("launches_that_stall_end_the_world", launches_that_stall_end_the_world),
+        ("ranks_that_differ_are_told", ranks_that_differ_are_told),
+        ("ranks_without_memory_are_told", ranks_without_memory_are_told),
+        ("of_the_system", |seed| of_the_system(seed, "simulator")),
+    ];
+    let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("processes::{name}"), seeds.clone(), test));
+    plans.chain(tests).collect()
+}
+
+/// Every rank on a device of its own.
+fn every_size(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
+    for (ranks, per_node, files) in [(2, 2, false), (3, 3, true), (2, 1, true)] {
+        if !algorithm.supports(ranks, per_node) {
+            continue;
+        }
+        let mut spec = algorithm.spec(ranks, per_node);
+        spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
+        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        let works = [16, 53].map(|count| {
+            let message = Message::new(DataType::F32, count * u64::from(ranks)).any_size();
+            Work::new(plan.clone(), message, 2)
+        });
+        let works = works.into_iter().collect::<Result<Vec<_>, _>>()?;
+        in_threads(seed, ranks, files, |world, _, rank| works.iter().try_for_each(|work| work.run(world, rank)))?;
+    }
+    Ok(())
+}
+
+/// Nothing is mapped then: each reaches what the others have made for themselves, multicast objects and memory to be shared too.
+fn threads_of_one_process(seed: u64) -> Result<(), Failed> {
+    for name in ["allreduce_packets", "allreduce_ring_ports", "allreduce_switch", "allgather_switch"] {
+        let works =
+            [128, 53].map(|each| Work::new(shipped(name, 2)?, Message::new(DataType::I32, 2 * each).any_size(), 2));
+        let works = works.into_iter().collect::<Result<Vec<_>, _>>()?;
+        on_one_machine(seed, 2, |world, _, rank| works.iter().try_for_each(|work| work.run(world, rank)))
+            .map_err(|failed| at(name, &failed))?;
+    }
+    on_one_machine(seed, 2, |world, device, rank| {
+        files_and_handles(world, device, rank, "allgather_all_pairs")
+            .map_err(|failed| Error::Internal(format!("{failed:?}")))
+    })
+}
+
+/// What goes on behind the end of its allocation, as memory does that other libraries put together, cannot be given to others as one.
+fn scattered_memory_is_refused(seed: u64) -> Result<(), Failed> {
+    let plan = shipped("allreduce_packets", 2)?;
+    in_threads(seed, 2, false, |world, device, rank| {
+        let run = world.prepare(&plan, Message::new(DataType::F32, 64).any_size())?;
+        let [whole, short] = [DeviceBuffer::new(device, 256)?, DeviceBuffer::new(device, 128)?];
+        let memory = if rank == 0 { short } else { whole };
+        let slice = DeviceSlice { bytes: 256, ..memory.as_slice() };
+        match (rank, run.bind([[slice, DeviceSlice { bytes: 0, ..slice }]]).err()) {
+            (0, Some(Error::Tensor { found, .. }))
+                if found == "of 256 bytes, 128 of which lie in its first allocation" =>
+            {
+                Ok(())
+            }
+            (1, Some(Error::Lost { peer: 0, .. })) => Ok(()),
+            (_, other) => Err(Error::Internal(format!("rank {rank}: {other:?}"))),
+        }
+    })
+}
+
+/// Memory that is freed and allocated again, perhaps at the same address, is shared anew.
+fn freed_memory_is_noticed(seed: u64) -> Result<(), Failed> {
+    in_threads(seed, 2, false, |world, device, rank| {
+        files_and_handles(world, device, rank, "allgather_all_pairs")
+            .map_err(|failed| Error::Internal(format!("{failed:?}")))
+    })
+}
+
+/// Launches of an all-gather on memory that comes and goes, every second time on such that is made to be shared.
+pub(crate) fn files_and_handles(world: &World, device: &Device, rank: u32, name: &str) -> Result<(), Failed> {
+    allgathers(world, device, rank, name, |round| round % 2 == 1)
+}
+
+/// The same; `is_shared` decides by the round whether memory is made to be shared.
+pub(crate) fn allgathers(
+    world: &World,
+    device: &Device,
+    rank: u32,
+    name: &str,
+    is_shared: fn(u8) -> bool,
+) -> Result<(), Failed> {
+    let ranks = world.num_ranks();
+    let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+    let mut spec = algorithm.spec(ranks, ranks);
+    spec.collective.in_place = false;
+    let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+    let message = Message::new(DataType::U8, 32 * u64::from(ranks));
+    let mut run = world.prepare(&plan, message)?;
+    let stream = world.stream()?;
+    let whole = run.buffers()?;
+    let [input, output] = [whole.input(rank).bytes, whole.output(rank).bytes];
+    for round in 0..4_u8 {
+        let bytes = input + output + 16;
+        // Memory that others know by a handle, and such that they get as a file.
+        let mut memory = if is_shared(round) { world.alloc(rank, bytes)? } else { DeviceBuffer::new(device, bytes)? };
+        let value = 16 * round + rank as u8 + 1;
+        memory.write(&vec![value; (input + output + 16) as usize])?;
+        // The second time nothing is sent but where they lie.
+        for _ in 0..2 {
+            let slices = [memory.slice(0..input), memory.slice(input + 16..input + 16 + output)];
+            let [Some(first), Some(second)] = slices else { return Err("not inside".into()) };
+            let binding = run.bind([[first, second]])?;
+            // SAFETY: this rank's memory, which lives until the launch is over.
+            unsafe { run.launch_bound(&binding, &stream)? };
+            run.synchronize(&stream)?;
+        }
+        let mut found = vec![0; (input + output + 16) as usize];
+        memory.read(&mut found)?;
+        let (at, each) = ((input + 16) as usize, output as usize / ranks as usize);
+        for peer in 0..ranks as usize {
+            let expected = 16 * round + peer as u8 + 1;
+            let part = &found[at + peer * each..][..each];
+            if part.iter().any(|&byte| byte != expected) {
+                return Err(format!("round {round}, part {peer}: {part:x?}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A missing signal is named, by the rank that waits for it; then nobody waits for what cannot come.
+fn launches_that_stall_end_the_world(seed: u64) -> Result<(), Failed> {
+    let tree = stalls::without("allreduce_ring", 2, 1, OpKind::Signal)?;
+    let (broken, right) = (Plan::new(&tree), shipped("allreduce_ring", 2)?);
+    let message = Message::new(DataType::F32, 100).any_size();
+    let machine = |rank| Options { patience: Duration::from_secs(5), ..machine_options(seed, rank, false) };
+    let options = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
+    let results = each_in_a_thread(2, machine, options, |world, _, _| {
+        let mut run = world.prepare(&broken, message)?;
+        let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+        let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
+        for again in [run.launch_buffers(&mut buffers, &stream), world.prepare(&right, message).map(|_| ())] {
+            if !matches!(again, Err(Error::Broken { .. })) {
+                return Err(Error::Internal(format!("after a stall: {again:?}")));
+            }
+        }
+        launched
+    })?;
+    let stalled = |result: &Result<(), Error>| matches!(result, Err(Error::Stalled(_)));
+    if results.iter().all(stalled) { Ok(()) } else { Err(format!("{results:?}").into()) }
+}
+
+fn ranks_that_differ_are_told(seed: u64) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring", 2)?;
+    let machine = |rank| machine_options(seed, rank, false);
+    let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, rank| {
+        let message = Message::new(DataType::F32, 100 + u64::from(rank)).any_size();
+        world.prepare(&plan, message).map(|_| ())
+    })?;
+    let told = |result: &Result<(), Error>| matches!(result, Err(Error::Mismatch { call, other, .. }) if call != other);
+    if results.iter().all(told) { Ok(()) } else { Err(format!("{results:?}").into()) }
+}
+
+/// How two ranks come out that prepare a plan and make buffers, while the nth time that rank 1 makes a call of the driver fails.
+fn prepared_while_one_fails(
+    seed: u64,
+    plan: &Plan,
+    call: &'static str,
+    nth: u64,
+) -> Result<[Result<(), Error>; 2], Failed> {
+    let failing = |rank| (rank == 1).then_some((call, nth));
+    let machine = |rank| Options { failing: failing(rank), ..machine_options(seed, rank, false) };
+    let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, _| {
+        let run = world.prepare(plan, Message::new(DataType::F32, 100).any_size())?;
+        run.buffers().map(|_| ())
+    })?;
+    results.try_into().map_err(|_| "two ranks".into())
+}
+
+/// A rank that has no memory says so to the others; it does not keep them waiting.
+fn ranks_without_memory_are_told(seed: u64) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring", 2)?;
+    // Counters, tables, scratch: each in its turn.
+    for nth in 1..=12 {
+        let results = prepared_while_one_fails(seed, &plan, "cuMemAlloc", nth)?;
+        match &results {
+            // What it has shared already may be gone before the other one has mapped it.
+            [Err(Error::Lost { peer: 1, .. } | Error::NotMapped { peer: 1, .. }), Err(Error::Driver(_))] => {}
+            _ => return Err(format!("allocation {nth}: {results:?}").into()),
+        }
+    }
+    Ok(())
+}
+
+/// Calls for memory of other processes, and whether a rank hears of their failure.
+pub(crate) const CALLS: [(&str, bool); 5] = [
+    ("cuIpcGetMemHandle", true),
+    ("cuIpcOpenMemHandle", true),
+    ("cuMemGetAddressRange", true),
+    ("cuPointerGetAttribute", true),
+    ("cuIpcCloseMemHandle", false),
+];
+
+/// Calls for memory of other processes, each of the first ones of which fails on one rank: nobody waits for what cannot come, and
+/// nothing is left behind, to which the simulator sees.
+fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
+    let plan = shipped("allreduce_ring", 2)?;
+    for (call, is_heard) in CALLS {
+        for nth in 1..=20 {
+            let results = prepared_while_one_fails(seed, &plan, call, nth)?;
+            let [first, second] = &results;
+            let is_named = match second {
+                Err(Error::Driver(error)) => error.call == call,
+                Err(Error::NotMapped { error, peer: 0, .. }) => error.call == call,
+                _ => false,
+            };
+            match (first, second) {
+                (Ok(()), Ok(())) if nth > 1 || !is_heard => break,
+                // What was the last one to do is done.
+                (Ok(()) | Err(Error::Lost { peer: 1, .. } | Error::NotMapped { peer: 1, .. }), Err(_)) if is_named => {}
+                _ => return Err(format!("call {nth} of {call}: {results:?}").into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Processes of the system, each with a rank.
+pub(crate) fn of_the_system(seed: u64, driver: &str) -> Result<(), Failed> {
+    Job::start("processes", driver, seed, 2, 2)?.succeed()
+}
+
+/// Processes on the one real device: their memory goes to others by handles or by descriptors; or half of them are told to be on
+/// another host. They take turns on the device, so a
+/// launch takes milliseconds.
+pub(crate) fn on_device(device: &Result<Device, Unavailable>) -> Vec<Trial> {
+    let roles = ["handles", "descriptors", "hosts"];
+    let trial = |(ranks, role): (u32, &'static str)| {
+        let per_node = if role == "hosts" { ranks / 2 } else { ranks };
+        Trial::test(format!("cuda::processes::{role}_of_{ranks}"), move || {
+            Job::start(role, "cuda", 1, ranks, per_node)?.succeed()
+        })
+        .with_ignored_flag(device.is_err())
+    };
+    [2, 4].into_iter().flat_map(|ranks| roles.map(|role| (ranks, role))).map(trial).collect()
+}

@@ -1,0 +1,119 @@
+//! What a process does that is a rank.
+
+use std::sync::Arc;
+
+use libtest_mimic::Failed;
+use mscclpp_algorithms as algorithms;
+use mscclpp_bootstrap::Bootstrap;
+use mscclpp_core::plan::Plan;
+use mscclpp_dev::{Options, simulator};
+use mscclpp_exec::cuda::jit::Cache;
+use mscclpp_exec::cuda::{self, Device, World};
+use mscclpp_exec::{DataType, Message};
+
+use super::{Work, allgathers, files_and_handles, machine_options};
+use crate::bits::shipped;
+use crate::{CACHE, mock, nodes};
+
+/// Name of the variable that makes this program a rank: the role, the driver, and the seed.
+pub(super) const RANK: &str = "MSCCLPP_TEST_RANK";
+
+/// Algorithms that processes run: signals, packets, ports, switches.
+const OF_PROCESSES: [&str; 4] =
+    ["allreduce_all_pairs", "allreduce_packets", "allgather_ring_ports", "allreduce_switch"];
+
+/// What a process is that plays a role.
+pub(crate) struct Player {
+    pub(crate) group: Arc<Bootstrap>,
+    driver: String,
+    pub(crate) seed: u64,
+}
+
+impl Player {
+    /// A device of its own, and what it depends on.
+    pub(crate) fn device(&self, options: Options) -> Result<(Device, Option<mock::Mock>), Failed> {
+        Ok(match self.driver.as_str() {
+            "cuda" => (Device::new(0)?, None),
+            "mock" => {
+                let rig = mock::driver()?.devices(options, 1)?;
+                (rig.devices[0].clone(), Some(rig))
+            }
+            _ => (Device::with_cache(simulator(options)?, Cache::at(CACHE)), None),
+        })
+    }
+
+    /// Whether there is a compiler at run time.
+    pub(crate) fn compiles(&self) -> bool {
+        self.driver != "mock"
+    }
+}
+
+/// If this process is a rank, does its part; whether it went well.
+pub(crate) fn rank() -> Option<Result<(), Failed>> {
+    let what = std::env::var(RANK).ok()?;
+    let work = || -> Result<(), Failed> {
+        let [role, driver, seed] = what.split(' ').collect::<Vec<_>>().try_into().map_err(|_| "no role")?;
+        let player = Player { group: Arc::new(Bootstrap::from_env()?), driver: driver.to_owned(), seed: seed.parse()? };
+        match role {
+            "processes" => beside_one_another(&player),
+            "handles" => on_one_device(&player, |_| false),
+            "descriptors" => on_one_device(&player, |_| true),
+            "hosts" => between_hosts(&player),
+            _ => nodes::play(role, &player),
+        }
+    };
+    Some(work())
+}
+
+/// Plans of ranks on one node.
+fn beside_one_another(player: &Player) -> Result<(), Failed> {
+    let (group, rank) = (&player.group, player.group.rank());
+    for files in [false, player.driver != "mock"] {
+        let (device, _rig) = player.device(machine_options(player.seed, rank, files))?;
+        let world = World::join(group, &device, cuda::Options::default())?;
+        for name in OF_PROCESSES {
+            let message = Message::new(DataType::F32, 2 * 53).any_size();
+            let work = Work::new(shipped(name, 2)?, message, 3)?;
+            work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
+        }
+        files_and_handles(&world, &device, rank, "allgather_all_pairs")?;
+        let run = world.prepare(&shipped("allreduce_switch", 2)?, Message::new(DataType::F32, 64))?;
+        let buffers = run.buffers()?;
+        let by_multicast = buffers.switches().iter().all(|switch| switch.path.is_ok());
+        assert_eq!(by_multicast, device.is_nvls_supported(), "{:?}", buffers.switches());
+    }
+    Ok(())
+}
+
+/// Plans of ranks on one device; `is_shared`: whether the memory that they gather is made to be shared.
+fn on_one_device(player: &Player, is_shared: fn(u8) -> bool) -> Result<(), Failed> {
+    let (group, rank) = (&player.group, player.group.rank());
+    let (device, _rig) = player.device(machine_options(player.seed, rank, false))?;
+    let world = World::join(group, &device, cuda::Options::default())?;
+    allgathers(&world, &device, rank, "allgather_all_pairs", is_shared)?;
+    for name in OF_PROCESSES {
+        let message = Message::new(DataType::F32, u64::from(world.num_ranks()) * 53).any_size();
+        let work = Work::new(shipped(name, world.num_ranks())?, message, 3)?;
+        work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Plans through port channels, between two hosts and within them.
+fn between_hosts(player: &Player) -> Result<(), Failed> {
+    let (group, rank) = (&player.group, player.group.rank());
+    let (device, _rig) = player.device(machine_options(player.seed, rank, false))?;
+    let world = World::join(group, &device, cuda::Options::default())?;
+    let (ranks, per_node) = (world.num_ranks(), world.num_ranks() / 2);
+    for name in ["allreduce_ring_ports", "allgather_ring_ports", "alltoall_ports", "allreduce_hierarchical"] {
+        let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+        if !algorithm.supports(ranks, per_node) {
+            continue;
+        }
+        let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, per_node), &algorithm.arguments([])?)?);
+        let message = Message::new(DataType::F32, u64::from(ranks) * 5003).any_size();
+        let work = Work::new(plan, message, 3)?;
+        work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
+    }
+    Ok(())
+}

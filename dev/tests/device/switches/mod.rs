@@ -1,0 +1,121 @@
+//! Switch channels through multicast objects: which path was taken is counted by the simulator, and results are those of the CPU
+//! executor, bit for bit, but for sums of floats that were left to the switch.
+
+mod bugs;
+mod failures;
+mod launches;
+mod objects;
+mod processes;
+mod results;
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_dev::{MulticastCounts, Options, machine, switch_bugs};
+use mscclpp_exec::cuda::jit::Cache;
+use mscclpp_exec::cuda::{self, Device, Switch, World};
+use mscclpp_exec::{DataType, Message};
+
+use self::failures::{CALLS, each_fails, program};
+use super::bits::{Pair, shipped};
+use super::devices::with_seeds;
+use super::{CACHE, at, mock};
+
+pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
+    type Test = fn(u64) -> Result<(), Failed>;
+    let tests: [(&str, Test); 13] = [
+        ("many_groups", objects::many_groups),
+        ("buffers_of_another_plan", objects::buffers_of_another_plan),
+        ("shipped_algorithms", results::shipped_algorithms),
+        ("types_and_operations", results::types_and_operations),
+        ("sums_of_floats", results::sums_of_floats),
+        ("any_length", results::any_length),
+        ("reduced_without_broadcast", results::reduced_without_broadcast),
+        ("memory_anywhere", objects::memory_anywhere),
+        ("why_there_is_none", objects::why_there_is_none),
+        ("graphs", launches::graphs),
+        ("specialised_kernels", launches::specialised_kernels),
+        ("processes", processes::all_agree),
+        ("processes_whose_calls_fail", processes::a_call_fails),
+    ];
+    let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("switches::{name}"), seeds.clone(), test));
+    let faults = [Trial::test("switches::every_call_fails_once", failures::every_call_fails_once)];
+    let bugs = switch_bugs().map(|bug| Trial::test(format!("switches::bugs::{bug}"), move || bugs::is_found(bug)));
+    tests.chain(faults).chain(bugs).collect()
+}
+
+/// With the mock driver.
+pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 2] {
+    let (one, two) = (mock.clone(), mock.clone());
+    [
+        Trial::test("mock::switches::shipped_algorithms", move || {
+            let rig = one?.devices(Options { multicast: 3, ..Options::default() }, 3)?;
+            let world = World::across(&rig.devices, cuda::Options::default())?;
+            for name in ALGORITHMS {
+                let message = Message::new(DataType::F32, 3 * 128).any_size();
+                let mut pair = Pair::new(&world, &shipped(name, 3)?, message)?.ok_or("too many thread blocks")?;
+                let switches = switches(&pair.run, &pair.buffers);
+                assert!(switches.iter().all(|switch| switch.path.is_ok()), "{name}: {switches:?}");
+                pair.check(2).map_err(|failed| at(name, &failed))?;
+            }
+            Ok(())
+        }),
+        Trial::test("mock::switches::every_call_fails_once", move || {
+            let mock = two?;
+            let calls = CALLS.into_iter().filter(|(call, _)| call.starts_with("cuMulticast"));
+            each_fails(calls.chain([(RETAIN, true)]), |options| {
+                let rig = mock.devices(options, 2)?;
+                program(&World::across(&rig.devices, cuda::Options::default())?)
+            })
+        }),
+    ]
+}
+
+/// A call that only CUDA's own functions need.
+const RETAIN: &str = "cuMemRetainAllocationHandle";
+
+/// All calls that fail in these tests.
+pub(crate) fn calls() -> impl Iterator<Item = &'static str> {
+    let between = processes::CALLS.iter().map(|(_, call, _)| *call);
+    CALLS.iter().map(|(call, _)| *call).chain([RETAIN]).chain(between)
+}
+
+/// The shipped algorithms with switch channels.
+const ALGORITHMS: [&str; 4] =
+    ["allreduce_switch", "allreduce_switch_pipeline", "allgather_switch", "allgather_switch_packets"];
+
+/// Somewhere to count.
+fn counts() -> &'static MulticastCounts {
+    Box::leak(Box::new(MulticastCounts { loads: AtomicU64::new(0), stores: AtomicU64::new(0) }))
+}
+
+/// What was counted since the last time: loads and stores.
+fn taken(counts: &MulticastCounts) -> (u64, u64) {
+    (counts.loads.swap(0, Relaxed), counts.stores.swap(0, Relaxed))
+}
+
+fn options(seed: u64, counts: &'static MulticastCounts) -> Options {
+    let stop_at_one_of = [0, 16, 3][seed as usize % 3];
+    Options { seed, stop_at_one_of, multicast: u32::MAX, counts: Some(counts), ..Options::default() }
+}
+
+/// A world with ranks on the devices of these numbers.
+fn world_on(map: &[usize], machine_options: Options, options: cuda::Options) -> Result<World, Failed> {
+    let with_cache = |driver| Device::with_cache(driver, Cache::at(CACHE));
+    let count = map.iter().max().map_or(0, |&last| last as u32 + 1);
+    let devices: Vec<Device> = machine(machine_options, count)?.into_iter().map(with_cache).collect();
+    let ranks: Vec<_> = map.iter().map(|&number| devices[number].clone()).collect();
+    Ok(World::across(&ranks, options)?)
+}
+
+/// A world with a rank on each of so many devices.
+fn world(seed: u64, ranks: u32, counts: &'static MulticastCounts) -> Result<World, Failed> {
+    let map: Vec<usize> = (0..ranks as usize).collect();
+    world_on(&map, options(seed, counts), cuda::Options::default())
+}
+
+/// All switch channels of a run.
+fn switches(run: &cuda::Run, buffers: &cuda::Buffers) -> Vec<Switch> {
+    [&run.switches(), buffers.switches()].concat()
+}

@@ -1,0 +1,112 @@
+//! Which tests run where, and under which seeds.
+
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use libtest_mimic::Trial;
+use mscclpp_dev::{Options, simulator};
+use mscclpp_exec::cuda::jit::Cache;
+use mscclpp_exec::cuda::{Device, Unavailable};
+
+use super::{
+    CACHE, Rig, accesses, at, bugs, deadlocks, devices, faults, machines, mock, nodes, planted, processes, rehearsal,
+    suite, switches, tensors, threads,
+};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// From threads that stop at their waits only to such that stop nearly everywhere.
+fn with_seed(seed: u64) -> Options {
+    Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..Options::default() }
+}
+
+/// All tests; those that cannot run here are ignored, and why is printed.
+pub(crate) fn all() -> Vec<Trial> {
+    let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
+    let first = number("MSCCLPP_SEED").unwrap_or(days);
+    let asked = number("MSCCLPP_SEEDS");
+    let seeds = first..first + asked.unwrap_or(2).max(1);
+    let device = Device::new(0);
+    match &device {
+        Ok(device) => println!("cuda: on {}", device.properties()),
+        Err(reason) => println!("cuda: ignored: {reason}"),
+    }
+    let no_simulator = simulator(Options::default()).err();
+    match &no_simulator {
+        None => println!("sim: seeds {}..{}", seeds.start, seeds.end),
+        Some(reason) => println!("sim: ignored: {reason}"),
+    }
+    // Not beside a driver: a process has one.
+    let mock = match (&device, &no_simulator) {
+        (Err(Unavailable::NoDriver), None) => mock::driver(),
+        (_, Some(reason)) => Err(reason.clone()),
+        _ => Err("there is a driver".into()),
+    };
+    // One, unless more were asked for: the simulator alone tries the others.
+    let mock_seeds = if asked.is_some() { seeds.clone() } else { first..first + 1 };
+    match &mock {
+        Ok(_) => println!("mock: seeds {}..{}", mock_seeds.start, mock_seeds.end),
+        Err(reason) => println!("mock: ignored: {reason}"),
+    }
+    let simulated = on_simulator(&seeds).into_iter().map(|trial| trial.with_ignored_flag(no_simulator.is_some()));
+    let mut trials = suite::on_device(&device, first);
+    trials.extend(processes::on_device(&device));
+    trials.extend(planted::tests(&device));
+    trials.extend(simulated);
+    trials.extend(on_mock(&mock, mock_seeds));
+    trials.extend(threads::tests(no_simulator.as_ref()));
+    trials
+}
+
+/// The suite and all that only a simulator can be asked for.
+fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
+    let suite = suite::tests().into_iter().filter(|test| !test.calls_cuda).map(|test| {
+        let seeds = seeds.clone();
+        Trial::test(format!("sim::{}", test.name), move || {
+            for seed in seeds {
+                let device = Device::with_cache(simulator(with_seed(seed))?, Cache::at(CACHE));
+                let rig = Rig { device, small: true, seed };
+                (test.run)(&rig).map_err(|failed| at(format_args!("seed {seed}"), &failed))?;
+            }
+            Ok(())
+        })
+    });
+    let others = [
+        faults::tests(),
+        bugs::tests(),
+        accesses::tests(seeds.clone()),
+        devices::tests(seeds.clone()),
+        tensors::tests(),
+        machines::tests(),
+        rehearsal::tests(),
+        deadlocks::tests(seeds.clone()),
+        processes::tests(seeds.clone()),
+        nodes::tests(seeds.clone()),
+        switches::tests(seeds.clone()),
+    ];
+    suite.chain(others.into_iter().flatten()).collect()
+}
+
+/// The suite, and what the calls of CUDA's functions are tried with.
+fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: Range<u64>) -> Vec<Trial> {
+    let first = seeds.start;
+    let suite = suite::tests().into_iter().map(|test| {
+        let (mock, seeds, ignored) = (mock.clone(), seeds.clone(), mock.is_err() || test.compiles);
+        Trial::test(format!("mock::{}", test.name), move || {
+            let mock = mock?;
+            for seed in seeds {
+                let mock = mock.devices(with_seed(seed), 1)?;
+                let rig = Rig { device: mock.devices[0].clone(), small: true, seed };
+                (test.run)(&rig).map_err(|failed| at(format_args!("seed {seed}"), &failed))?;
+            }
+            Ok(())
+        })
+        .with_ignored_flag(ignored)
+    });
+    let processes = Trial::test("mock::processes::of_the_system", move || processes::of_the_system(first, "mock"));
+    let others = faults::on_mock(mock).into_iter().chain(nodes::on_mock(first)).chain([processes]);
+    let others = others.chain(switches::on_mock(mock)).map(|trial| trial.with_ignored_flag(mock.is_err()));
+    suite.chain(others).collect()
+}
