@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Packages all published crates, and builds and runs a program outside of the workspace that uses the packaged files alone.
+#
+# Usage: scripts/package.sh [CARGO-PACKAGE-OPTION...]      for example --allow-dirty
+#
+# The crates are listed in the order in which they have to be published.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+crates=(mscclpp-core mscclpp-eval mscclpp-macros mscclpp-algorithms mscclpp-bootstrap mscclpp-kernels mscclpp-exec mscclpp-fuzz mscclpp
+    mscclpp-cli)
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# A crate that is published and not listed would be missed.
+listed=$(printf '%s\n' "${crates[@]}" | sort)
+publishable=$(cargo metadata --no-deps --format-version 1 | tr '{' '\n' |
+    sed -n 's/.*"name":"\([^"]*\)","version":"[^"]*","id":"path.*/\1/p' | sort)
+unpublished=$(grep -l '^publish = false' ./*/Cargo.toml ./*/*/Cargo.toml 2>/dev/null | xargs sed -n 's/^name = "\(.*\)"/\1/p' | sort)
+[ "$listed" = "$(comm -23 <(echo "$publishable") <(echo "$unpublished"))" ] || {
+    echo "published crates: expected"
+    comm -23 <(echo "$publishable") <(echo "$unpublished")
+    echo "listed in $0:"
+    echo "$listed"
+    exit 1
+}
+
+cargo package --no-verify --quiet "$@" "${crates[@]/#/-p=}"
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+for crate in "${crates[@]}"; do
+    package=$target/package/$crate-$version.crate
+    printf '%-20s %6d KiB\n' "$crate" $(($(stat -c %s "$package") / 1024))
+    tar xzf "$package" -C "$work"
+    for file in LICENSE-MIT LICENSE-APACHE README.md; do
+        [ -f "$work/$crate-$version/$file" ] || { echo "$crate is packaged without $file"; exit 1; }
+    done
+done
+
+mkdir -p "$work/outside/src"
+{
+    printf '[workspace]\nresolver = "3"\nmembers = ["outside", "mscclpp-cli-%s"]\n\n[patch.crates-io]\n' "$version"
+    for crate in "${crates[@]}"; do printf '%s = { path = "%s-%s" }\n' "$crate" "$crate" "$version"; done
+} >"$work/Cargo.toml"
+cp Cargo.lock "$work/"
+cat >"$work/outside/Cargo.toml" <<TOML
+[package]
+name = "outside"
+version = "0.0.0"
+edition = "2024"
+
+[dependencies]
+mscclpp = "$version"
+mscclpp-fuzz = "$version"
+TOML
+cat >"$work/outside/src/main.rs" <<'RUST'
+use mscclpp::prelude::*;
+
+#[collective(AllGather, ranks = 2, in_place)]
+fn swap(p: &Program) {
+    for src in p.ranks() {
+        for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
+            let channel = src.memory_channel(dst);
+            channel.signal(0).relaxed();
+            channel.wait(0).relaxed().sync(Sync::After);
+            channel.put(dst.output().chunk(src.id()), src.output().chunk(src.id()), 0);
+            channel.signal(0).sync(Sync::Before);
+            channel.wait(0).sync(Sync::After);
+        }
+    }
+}
+
+fn main() -> mscclpp::Result<()> {
+    let mut buffers = [[1, 0], [0, 2]];
+    World::new(2).run_in_place(swap::plan(2), &mut buffers)?;
+    assert_eq!(buffers, [[1, 2], [1, 2]]);
+    assert_eq!(mscclpp_fuzz::ScheduleFuzzer::new(&swap::plan(2).tree()).find_failure(0..10), Ok(None));
+    println!("a program outside of the workspace runs on the packaged crates");
+    Ok(())
+}
+RUST
+export CARGO_TARGET_DIR=$target/outside
+cargo run --quiet --manifest-path "$work/Cargo.toml" -p outside
+cargo run --quiet --manifest-path "$work/Cargo.toml" -p mscclpp-cli -- check allreduce_ring

@@ -1,0 +1,75 @@
+//! Which crate may depend on which, as ARCHITECTURE.md says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// Folder and package of every crate, and the crates of the workspace that it may depend on, apart from its tests and benches.
+const CRATES: &[(&str, &str, &[&str])] = &[
+    ("mscclpp-core", "mscclpp-core", &[]),
+    ("mscclpp-eval", "mscclpp-eval", &["mscclpp-core"]),
+    ("mscclpp-macros", "mscclpp-macros", &["mscclpp-eval"]),
+    ("mscclpp-algorithms", "mscclpp-algorithms", &["mscclpp-core", "mscclpp-macros"]),
+    ("mscclpp-bootstrap", "mscclpp-bootstrap", &[]),
+    ("mscclpp-fuzz", "mscclpp-fuzz", &["mscclpp-core"]),
+    ("kernels", "mscclpp-kernels", &[]),
+    ("mscclpp-exec", "mscclpp-exec", &["mscclpp-core", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-kernels"]),
+    (
+        "mscclpp",
+        "mscclpp",
+        &["mscclpp-core", "mscclpp-macros", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-exec"],
+    ),
+    (
+        "mscclpp-cli",
+        "mscclpp-cli",
+        &["mscclpp-core", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-exec", "mscclpp-fuzz"],
+    ),
+    ("dev", "mscclpp-dev", &["mscclpp-exec", "mscclpp-kernels"]),
+    ("dev/mock", "mscclpp-mock-cuda", &["mscclpp-dev", "mscclpp-exec", "mscclpp-kernels"]),
+    ("examples", "examples", &["mscclpp"]),
+    ("ui-tests", "ui-tests", &["mscclpp"]),
+    ("conformance", "conformance", &[]),
+];
+
+fn manifest(folder: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("Cargo.toml");
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The names in the section of a manifest.
+fn names(manifest: &str, section: &str) -> BTreeSet<String> {
+    let lines = manifest.lines().skip_while(|line| *line != section).skip(1).take_while(|line| !line.starts_with('['));
+    lines
+        .filter_map(|line| Some(line.split(['.', ' ', '=']).next()?.to_owned()))
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+#[test]
+fn dependencies_go_one_way() {
+    let known: BTreeMap<&str, &[&str]> = CRATES.iter().map(|&(_, name, may)| (name, may)).collect();
+    for &(folder, name, may) in CRATES {
+        let text = manifest(folder);
+        assert!(text.contains(&format!("name = \"{name}\"\n")), "{folder} is {name}");
+        let found = names(&text, "[dependencies]").into_iter().filter(|name| known.contains_key(name.as_str()));
+        assert_eq!(found.collect::<BTreeSet<_>>(), may.iter().map(|name| (*name).to_owned()).collect(), "{name}");
+    }
+    // No cycle: crates can be removed one after the other, each with nothing left to depend on.
+    let mut left = known;
+    while !left.is_empty() {
+        let free: Vec<&str> = left
+            .iter()
+            .filter(|(_, may)| !may.iter().any(|name| left.contains_key(name)))
+            .map(|(name, _)| *name)
+            .collect();
+        assert!(!free.is_empty(), "a cycle among {:?}", left.keys());
+        free.iter().for_each(|name| drop(left.remove(name)));
+    }
+}
+
+#[test]
+fn every_member_of_the_workspace_is_listed() {
+    let text = manifest(".");
+    let members = text.split("members = [").nth(1).and_then(|rest| rest.split(']').next()).expect("members");
+    let members: BTreeSet<&str> = members.split('"').skip(1).step_by(2).collect();
+    assert_eq!(CRATES.iter().map(|(folder, ..)| *folder).collect::<BTreeSet<_>>(), members);
+}
