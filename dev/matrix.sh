@@ -23,6 +23,6 @@ device "${SEEDS:-60}" mock::
 device 5 ""
 MSCCLPP_ALL=1 device 1 sim::specialised
 MSCCLPP_ALL=1 device 1 graphs::ten_thousand_replays
-cargo test --release -p mscclpp-exec --test jit
+cargo test --release -p mscclpp-exec --features cuda --test jit
 kernels/check.sh --full
 echo "the full matrix holds"

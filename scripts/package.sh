@@ -81,4 +81,9 @@ fn main() -> mscclpp::Result<()> {
 RUST
 export CARGO_TARGET_DIR=$target/outside
 cargo run --quiet --manifest-path "$work/Cargo.toml" -p outside
+# Programs for CPUs compile neither the CUDA executor nor device code.
+if cargo tree --manifest-path "$work/Cargo.toml" -p outside --prefix none | grep -E '^(cudarc|mscclpp-kernels) '; then
+    echo "a program with default features depends on CUDA code"
+    exit 1
+fi
 cargo run --quiet --manifest-path "$work/Cargo.toml" -p mscclpp-cli -- check allreduce_ring

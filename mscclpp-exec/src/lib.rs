@@ -35,6 +35,7 @@
 
 pub mod comm;
 pub mod cpu;
+#[cfg(feature = "cuda")]
 #[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]
 pub mod cuda;
 pub mod dtype;

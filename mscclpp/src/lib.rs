@@ -2,7 +2,8 @@
 //!
 //! Put [`collective`] on a function over a [`Program`](prelude::Program): it is evaluated while the crate compiles, turned into
 //! an execution plan, checked, and embedded in the binary. What is wrong with it is a compile error on your own line. Run the
-//! plan with a [`World`](prelude::World) on the CPU, or with a [`cuda::World`](exec::cuda::World) on a CUDA device: the same bytes, the same results.
+//! plan with a [`World`](prelude::World) on the CPU, or, with the feature `cuda`, with an `exec::cuda::World` on a CUDA device: the same bytes,
+//! the same results.
 //!
 //! ```
 //! use mscclpp::prelude::*;
@@ -105,6 +106,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
+    #[cfg(feature = "cuda")]
     #[doc = include_str!("../../docs/cuda.md")]
     struct Cuda;
 }

@@ -83,7 +83,7 @@ impl Executor {
             Self::Processes => &[ExecutorForm::Processes],
             Self::Devices => &[ExecutorForm::Devices],
             Self::Kernel => &[ExecutorForm::Kernel],
-            Self::All => &ExecutorForm::ALL,
+            Self::All => ExecutorForm::ALL,
         }
     }
 }

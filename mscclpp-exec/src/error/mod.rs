@@ -11,8 +11,8 @@ use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::vocab::ReduceOp;
 use thiserror::Error;
 
-use crate::cuda::jit::JitError;
-use crate::cuda::{DriverError, Unavailable};
+#[cfg(feature = "cuda")]
+use crate::cuda::{DriverError, Unavailable, jit::JitError};
 use crate::dtype::DataType;
 use crate::numeric::Accumulate;
 
@@ -200,6 +200,7 @@ pub enum Error {
         peer: String,
     },
     /// Memory of another process that cannot be mapped.
+    #[cfg(feature = "cuda")]
     #[error("rank {rank} on {device} cannot map the memory of rank {peer} on {other}: {error}")]
     NotMapped {
         /// This rank.
@@ -242,6 +243,7 @@ pub enum Error {
         found: u64,
     },
     /// No CUDA device can be used.
+    #[cfg(feature = "cuda")]
     #[error(transparent)]
     NoDevice(#[from] Unavailable),
     /// Something that cannot be recorded, asked for while a stream is captured.
@@ -251,9 +253,11 @@ pub enum Error {
         what: String,
     },
     /// A call to the CUDA driver failed.
+    #[cfg(feature = "cuda")]
     #[error(transparent)]
     Driver(Box<DriverError>),
     /// Device code could not be compiled at run time.
+    #[cfg(feature = "cuda")]
     #[error(transparent)]
     Jit(Box<JitError>),
     /// A worker thread could not be started.
@@ -329,6 +333,7 @@ impl std::fmt::Debug for Error {
     }
 }
 
+#[cfg(feature = "cuda")]
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
         match error.is_of_a_capture() {
@@ -338,6 +343,7 @@ impl From<DriverError> for Error {
     }
 }
 
+#[cfg(feature = "cuda")]
 impl From<JitError> for Error {
     fn from(error: JitError) -> Self {
         Self::Jit(Box::new(error))
@@ -386,9 +392,12 @@ impl Error {
             Self::Mismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
             Self::NotResident { .. } => Code::NotResident,
             Self::NoPeerAccess { .. } => Code::NoPeerAccess,
+            #[cfg(feature = "cuda")]
             Self::NoDevice(_) => Code::NoDevice,
             Self::Capturing { .. } => Code::Capturing,
+            #[cfg(feature = "cuda")]
             Self::Driver(_) | Self::NotMapped { .. } => Code::DriverFailed,
+            #[cfg(feature = "cuda")]
             Self::Jit(_) => Code::NotCompiled,
             Self::Internal(_) => Code::ExecutorFault,
         }
@@ -423,9 +432,11 @@ impl Error {
             Self::NoPeerAccess { .. } => {
                 "use devices that are connected (`nvidia-smi topo -m`), or one of them for all ranks".into()
             }
+            #[cfg(feature = "cuda")]
             Self::NotMapped { .. } => {
                 "let every process see the devices of all (`CUDA_VISIBLE_DEVICES`), on which `nvidia-smi topo -p2p r` says OK".into()
             }
+            #[cfg(feature = "cuda")]
             Self::Driver(error) if ["cuIpcGetMemHandle", "cuMemExportToShareableHandle"].contains(&error.call) => {
                 "bind memory of `World::alloc`, or of `cuMemAlloc`: that of pools, and what was made for one process, cannot be shared"
                     .into()
@@ -443,6 +454,7 @@ impl Error {
             Self::Capturing { .. } => {
                 "prepare, make buffers and bind them before the capture, and launch on them once if there are more than 32 ranks".into()
             }
+            #[cfg(feature = "cuda")]
             Self::Driver(error) if error.name == "CUDA_ERROR_OUT_OF_MEMORY" => {
                 "send smaller messages, use fewer ranks, or free memory of the device".into()
             }

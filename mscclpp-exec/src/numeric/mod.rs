@@ -54,6 +54,7 @@ impl Accumulate {
     }
 
     /// Whether this type is wider than elements of `dtype`.
+    #[cfg(feature = "cuda")]
     pub(crate) const fn is_wider_than(self, dtype: DataType) -> bool {
         match self {
             Self::Native => false,

@@ -45,7 +45,9 @@ mod process;
 mod validate;
 
 pub(crate) use process::RankSchedule;
+#[cfg(feature = "cuda")]
+pub use validate::validate_kernel;
 pub use validate::{
     DeviceLaunch, ExecutorForm, Invalid, InvalidLaunch, ProcessLaunch, Sharing, Validated, as_run_by_devices,
-    as_run_by_processes, validate_devices, validate_form, validate_kernel, validate_processes,
+    as_run_by_processes, validate_devices, validate_form, validate_processes,
 };

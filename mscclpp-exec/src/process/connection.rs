@@ -31,6 +31,7 @@ pub(crate) struct Connection<H> {
 /// Bytes that are read at once.
 const READ: usize = 1 << 16;
 
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "the CUDA executor uses more of it"))]
 impl<H: Header> Connection<H> {
     /// # Errors
     /// [`Error::System`].

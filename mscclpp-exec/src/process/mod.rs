@@ -22,6 +22,7 @@ mod buffer;
 mod calls;
 mod connection;
 mod drive;
+#[cfg(feature = "cuda")]
 mod gather;
 mod launch;
 mod nodes;
@@ -36,11 +37,16 @@ mod transport;
 mod wire;
 
 pub use buffer::SharedBuffer;
+#[cfg(feature = "cuda")]
 pub(crate) use connection::{Connection, Header};
 pub use launch::Executable;
-pub(crate) use nodes::{check_nodes, links, sends};
+#[cfg(feature = "cuda")]
+pub(crate) use nodes::sends;
+pub(crate) use nodes::{check_nodes, links};
 pub use options::Options;
+#[cfg(feature = "cuda")]
 pub(crate) use prepare::describe;
 pub use queue::{Finished, Pending, Queue};
+#[cfg(feature = "cuda")]
 pub(crate) use session::Session;
 pub use transport::Transport;

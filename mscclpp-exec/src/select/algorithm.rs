@@ -18,7 +18,9 @@ use super::constraints::{Constraints, Refusal, machine, placed};
 use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::request::{Backend, Request};
+#[cfg(feature = "cuda")]
 use crate::cuda::World;
+#[cfg(feature = "cuda")]
 use crate::cuda::native::{NativeAlgorithm, NativeRun, Shared};
 
 /// The longest plan file that is read, in bytes.
@@ -48,6 +50,7 @@ enum Source {
     /// No plans, but a function.
     Native(Function),
     /// No plans, but kernels.
+    #[cfg(feature = "cuda")]
     Kernels(Shared),
 }
 
@@ -96,6 +99,7 @@ impl Algorithm {
 
     /// Kernels that are launched instead of a plan being run, on CUDA devices. They are bound to a world by
     /// [`prepare_on`](Self::prepare_on).
+    #[cfg(feature = "cuda")]
     pub fn kernels(name: impl Into<String>, collective: CollectiveKind, algorithm: impl NativeAlgorithm) -> Self {
         let constraints = Constraints { backend: Some(Backend::Cuda), ..Constraints::default() };
         let source = Source::Kernels(Shared::new(algorithm));
@@ -252,7 +256,9 @@ impl Algorithm {
             Source::Builtin(shipped) => shipped.plans().iter().for_each(plan),
             Source::Compiled(baked) => baked.plans().iter().for_each(plan),
             Source::Plans(plans) => plans.iter().for_each(|existing| plan(&existing.plan)),
-            Source::Native(_) | Source::Kernels(_) => {}
+            Source::Native(_) => {}
+            #[cfg(feature = "cuda")]
+            Source::Kernels(_) => {}
         }
     }
 
@@ -281,8 +287,8 @@ impl Algorithm {
             Source::Builtin(shipped) if !shipped.supports(request.ranks, request.ranks_per_node) => {
                 Err(Refusal::Nodes { expected: shipped.requirement(), found: machine(request) })
             }
-            Source::Builtin(_) | Source::Compiled(_) | Source::Native(_) | Source::Kernels(_) => Ok(()),
             Source::Plans(plans) => suitable(plans, request).map(drop),
+            _ => Ok(()),
         }
     }
 
@@ -304,6 +310,7 @@ impl Algorithm {
     }
 
     /// Whether it is kernels, which [`prepare_on`](Self::prepare_on) binds to a world, and has no plans.
+    #[cfg(feature = "cuda")]
     pub fn is_kernels(&self) -> bool {
         matches!(self.source, Source::Kernels(_))
     }
@@ -312,6 +319,7 @@ impl Algorithm {
     ///
     /// # Errors
     /// [`CallError`] if it is no [`kernels`](Self::kernels), does not serve the request, or with what its functions return.
+    #[cfg(feature = "cuda")]
     pub fn prepare_on(&self, world: &World, request: &Request) -> Result<NativeRun, CallError> {
         let failed = |source| CallError { name: self.name.clone(), source };
         self.admit(request).map_err(|refusal| failed(format!("it {refusal}").into()))?;
@@ -367,7 +375,7 @@ impl Algorithm {
                     .map_err(|findings| PlanError::Program { name: name(), findings })
             }
             Source::Plans(plans) => suitable(plans, request).cloned().map_err(refused),
-            Source::Native(_) | Source::Kernels(_) => Err(PlanError::Native { name: self.name.clone() }),
+            _ => Err(PlanError::Native { name: self.name.clone() }),
         }
     }
 }

@@ -5,9 +5,13 @@ use std::fmt;
 use mscclpp_core::plan::PlanTree;
 use thiserror::Error;
 
-use super::{DeviceLaunch, Invalid, ProcessLaunch, launches, validate_devices, validate_kernel, validate_processes};
+use super::{DeviceLaunch, Invalid, ProcessLaunch, validate_devices, validate_processes};
+#[cfg(feature = "cuda")]
+use super::{launches, validate_kernel};
+#[cfg(feature = "cuda")]
 use crate::cuda::NotSpecialised;
 use crate::error::Error as ExecError;
+#[cfg(feature = "cuda")]
 use crate::message::Message;
 
 /// A form in which executors run a plan, each the output of other passes.
@@ -18,18 +22,25 @@ pub enum ExecutorForm {
     /// Several CUDA devices: [`validate_devices`].
     Devices,
     /// Specialized kernels on one CUDA device: [`validate_kernel`].
+    #[cfg(feature = "cuda")]
     Kernel,
 }
 
 impl ExecutorForm {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Processes, Self::Devices, Self::Kernel];
+    pub const ALL: &[Self] = &[
+        Self::Processes,
+        Self::Devices,
+        #[cfg(feature = "cuda")]
+        Self::Kernel,
+    ];
 
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Processes => "processes",
             Self::Devices => "devices",
+            #[cfg(feature = "cuda")]
             Self::Kernel => "kernel",
         }
     }
@@ -81,6 +92,7 @@ pub fn validate_form(plan: &PlanTree, form: ExecutorForm) -> Result<Validated, I
         ExecutorForm::Devices => {
             validated.each(DeviceLaunch::all(plan), |launch| validate_devices(plan, launch))?;
         }
+        #[cfg(feature = "cuda")]
         ExecutorForm::Kernel => {
             let messages = launches::messages(plan);
             let messages = messages.map_err(|invalid| InvalidLaunch { launch: "on one device".to_owned(), invalid })?;
@@ -115,17 +127,19 @@ impl Validated {
 
 /// Returns whether an executor makes the launch at all.
 fn is_applicable(invalid: &Invalid) -> bool {
-    let is_refused = matches!(
-        invalid,
-        Invalid::Plan(ExecError::OtherNode { .. })
-            | Invalid::NotSpecialized(NotSpecialised::TooLarge { .. } | NotSpecialised::TooWide { .. })
-    );
-    !is_refused
+    match invalid {
+        Invalid::Plan(ExecError::OtherNode { .. }) => false,
+        #[cfg(feature = "cuda")]
+        Invalid::NotSpecialized(NotSpecialised::TooLarge { .. } | NotSpecialised::TooWide { .. }) => false,
+        _ => true,
+    }
 }
 
 /// The launch of a specialized kernel.
+#[cfg(feature = "cuda")]
 struct Reduced(Message);
 
+#[cfg(feature = "cuda")]
 impl fmt::Display for Reduced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.op {

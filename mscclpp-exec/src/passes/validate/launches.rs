@@ -151,6 +151,7 @@ fn nodes(plan: &PlanTree) -> Vec<u32> {
 
 /// Messages whose specialized kernels differ in their operations: one for each reduction that a plan of sums takes, or one for
 /// the plan's own.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "specialized kernels are for CUDA"))]
 pub(super) fn messages(plan: &PlanTree) -> Result<Vec<Message>, Invalid> {
     /// Elements per rank. The text of a kernel is the same for all.
     const ELEMENTS: u64 = 4096;

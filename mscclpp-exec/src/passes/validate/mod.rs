@@ -10,6 +10,7 @@
 
 mod devices;
 mod forms;
+#[cfg(feature = "cuda")]
 mod kernel;
 mod launches;
 mod operations;
@@ -30,10 +31,13 @@ pub use self::launches::{DeviceLaunch, ProcessLaunch, Sharing};
 use super::RankSchedule;
 use super::insert_launch_barriers::{Placement, insert_launch_barriers};
 use super::place_in_caller_memory::SLOTS;
+#[cfg(feature = "cuda")]
 use crate::cuda::{NotSpecialised, specialised_source};
 use crate::error::Error;
+#[cfg(feature = "cuda")]
 use crate::interpret::program::Reductions;
 use crate::interpret::{Program, lower};
+#[cfg(feature = "cuda")]
 use crate::message::Message;
 use crate::process::{check_nodes, links};
 
@@ -45,6 +49,7 @@ pub enum Invalid {
     #[error(transparent)]
     Plan(#[from] Error),
     /// No kernel is specialized for the plan.
+    #[cfg(feature = "cuda")]
     #[error(transparent)]
     NotSpecialized(#[from] NotSpecialised),
     /// The launch is not described for each of the plan's ranks, or has devices without ranks.
@@ -152,6 +157,7 @@ pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), In
 ///
 /// # Errors
 /// [`Invalid::NotSpecialized`] where there is no such kernel, [`Invalid::Plan`], [`Invalid::Changed`].
+#[cfg(feature = "cuda")]
 pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), Invalid> {
     let image = Plan::new(plan);
     let program = lower(&image)?;

@@ -2,7 +2,9 @@
 
 mod devices;
 mod faults;
+#[cfg(feature = "cuda")]
 mod forms;
+#[cfg(feature = "cuda")]
 mod kernel;
 mod random;
 
