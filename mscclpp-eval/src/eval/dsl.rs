@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::value::Value;
 use super::{Eval, Vm};
 use crate::ast::{Expr, MethodCall, Tok};
+use crate::lower::AT_RUN_TIME;
 
 impl<'t> Vm<'t> {
     pub(super) fn dsl_method(&mut self, method: &Method, expr: &'t Expr, call: &'t MethodCall) -> Eval {
@@ -33,9 +34,8 @@ impl<'t> Vm<'t> {
         };
         if program.num_operations() > self.limits.operations {
             let message = format!("more than {} operations are recorded", self.limits.operations);
-            let help =
-                "does this loop end? so large a plan is built at run time, with `compile` of the module beside it";
-            return Err(self.fail_with(Code::TooManySteps, expr.tok, message, Some(help)));
+            let help = format!("does this loop end? {AT_RUN_TIME}");
+            return Err(self.fail_with(Code::TooManySteps, expr.tok, message, Some(&help)));
         }
         // All of the API's lists are iterators to the code that gets them.
         let value = self.decode(value);

@@ -143,4 +143,5 @@ impl Lower<'_> {
 }
 
 /// What to write when nothing in the subset will do.
-pub(crate) const AT_RUN_TIME: &str = "or call the function at run time, with `compile` of the module beside it";
+pub(crate) const AT_RUN_TIME: &str =
+    "or remove the attribute and build the plan at run time, with `mscclpp::core::compile::compile`";

@@ -7,6 +7,31 @@ use super::{AT_RUN_TIME, Lower, Outside};
 use crate::ast::{Con, IntTy, Tok, TypeExpr};
 use crate::lang;
 
+/// Types and traits of the standard library that are not evaluated, and what to write instead.
+const NOT_EVALUATED: &[(&[&str], &str)] = &[
+    (&["Result", "Ok", "Err"], "use an `Option`, or `assert!` and `panic!`, whose message becomes the compile error"),
+    (&["Box", "Rc", "Arc", "Cow"], "use the value itself"),
+    (&["Cell", "RefCell", "Mutex", "RwLock"], "use `let mut` and `&mut`"),
+    (&["String"], "text is for messages only: format it in `assert!` or `panic!`"),
+    (&["LinkedList", "BinaryHeap"], "use a `Vec`"),
+    (&["Default"], "write the value"),
+];
+
+/// Returns the type or trait of the standard library that a path names and that is not evaluated, and what to write instead.
+fn of_std(path: &str) -> Option<(&str, &'static str)> {
+    let of = |name| NOT_EVALUATED.iter().find(|(names, _)| names.contains(&name)).map(|&(_, instead)| (name, instead));
+    let mut names = path.rsplit("::");
+    let last = names.next()?;
+    of(last).or_else(|| of(names.next()?))
+}
+
+/// Returns whether a path leads to the standard library, or to a function of a type that is evaluated otherwise.
+fn is_of_std(path: &str) -> bool {
+    let mut names = path.split("::");
+    let first = names.next().unwrap_or_default();
+    ["std", "core", "alloc"].contains(&first) || path.rsplit("::").nth(1).is_some_and(lang::knows_type)
+}
+
 impl Lower<'_> {
     pub(super) fn return_type(&mut self, output: &syn::ReturnType) -> TypeExpr {
         match output {
@@ -200,9 +225,15 @@ impl Lower<'_> {
                     last.to_lowercase()
                 ),
             ),
-            Outside::Function
-                if ["std", "core", "alloc"].iter().any(|name_of| name.starts_with(&format!("{name_of}::"))) =>
-            {
+            Outside::Function | Outside::Type if let Some((of, instead)) = of_std(name) => {
+                self.refuse(
+                    tok,
+                    format!("`{of}` is not evaluated at compile time"),
+                    format!("{instead}; {AT_RUN_TIME}"),
+                );
+                return;
+            }
+            Outside::Function if is_of_std(name) => {
                 let help = format!("docs/subset.md lists the functions that are; {AT_RUN_TIME}");
                 self.refuse(tok, format!("the function `{name}` is not evaluated at compile time"), help);
                 return;

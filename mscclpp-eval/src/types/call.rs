@@ -7,6 +7,7 @@ use super::store::Ty;
 use super::{Infer, Target};
 use crate::ast::{Con, Expr, ExprKind, IntTy, MethodCall, Tok};
 use crate::lang::{self, Builtin, PathFn, Takes};
+use crate::lower::AT_RUN_TIME;
 
 impl Infer<'_> {
     /// An argument or other value whose type is known.
@@ -171,9 +172,7 @@ impl Infer<'_> {
             self.error(expr.tok, format!("`{}` is not a method of `{shown}`, so no plan was built", call.name));
         } else {
             let message = format!("`{}` of `{shown}` is not evaluated at compile time", call.name);
-            let help = "docs/subset.md lists the methods that are; or call the function at run time, with `compile` of the \
-                        module beside it";
-            self.refuse(expr.tok, message, help);
+            self.refuse(expr.tok, message, &format!("docs/subset.md lists the methods that are; {AT_RUN_TIME}"));
         }
     }
 
