@@ -92,6 +92,10 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Say what a diagnostic means and how to mend what it finds
     Explain(ExplainArgs),
+    /// Print the completions of the command line for a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page of the command or of one of its commands
+    Man(ManArgs),
 }
 
 /// Arguments of `mscclpp explain`.
@@ -108,6 +112,31 @@ pub(crate) struct ExplainArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `mscclpp completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp completions bash > ~/.local/share/bash-completion/completions/mscclpp
+  mscclpp completions fish > ~/.config/fish/completions/mscclpp.fish")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Arguments of `mscclpp man`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp man | man -l -                                       the page of the command
+  mscclpp man plan export | man -l -                           that of `mscclpp plan export`
+  mscclpp man > ~/.local/share/man/man1/mscclpp.1              installed for `man mscclpp`")]
+pub(crate) struct ManArgs {
+    /// A command, such as `run` or `plan export`; without it, the page is that of `mscclpp`
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }
 
 /// Where a plan comes from: the argument that most commands begin with, and what a named algorithm is built with.

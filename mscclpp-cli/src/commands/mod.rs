@@ -17,6 +17,7 @@ mod plan_stats;
 mod run;
 pub(crate) mod runner;
 mod select;
+mod shell;
 mod tune;
 
 use std::process::ExitCode;
@@ -45,5 +46,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Analyze(args) => analyze::analyze(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Explain(args) => explain::explain(&args),
+        Command::Completions(args) => shell::completions(&args),
+        Command::Man(args) => shell::man(&args),
     }
 }

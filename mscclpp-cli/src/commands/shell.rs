@@ -1,0 +1,54 @@
+//! `mscclpp completions` and `mscclpp man`: what shells and `man` know of the command.
+
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory};
+
+use crate::args::{Cli, CompletionsArgs, ManArgs};
+use crate::error::{Error, Result, did_you_mean, similar};
+use crate::exit;
+use crate::output::print;
+
+/// Prints the completions for a shell.
+///
+/// # Errors
+/// Failures of standard output.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut visible(), "mscclpp", &mut script);
+    print(String::from_utf8_lossy(&script).into_owned())?;
+    Ok(ExitCode::from(exit::DONE))
+}
+
+/// Prints the manual page of the command, or of one of its commands.
+///
+/// # Errors
+/// [`Error::Usage`] for an unknown command; failures of standard output.
+pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
+    let mut command = visible();
+    command.build();
+    for name in &args.command {
+        let Some(found) = command.find_subcommand(name) else {
+            let hint = did_you_mean(&similar(name, command.get_subcommands().map(Command::get_name)));
+            return Err(Error::Usage(format!("`{}` has no command `{name}`{hint}", command.get_name())));
+        };
+        command = found.clone();
+    }
+    // Pages are named as `man git-commit` is.
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).title(name).render(&mut page).map_err(Error::Output)?;
+    print(String::from_utf8_lossy(&page).into_owned())?;
+    Ok(ExitCode::from(exit::DONE))
+}
+
+/// Returns the command line without hidden commands.
+fn visible() -> Command {
+    let all = Cli::command();
+    Command::new("mscclpp")
+        .version(env!("CARGO_PKG_VERSION"))
+        .propagate_version(true)
+        .about(all.get_about().cloned().unwrap_or_default())
+        .after_help(all.get_after_help().cloned().unwrap_or_default())
+        .subcommands(all.get_subcommands().filter(|command| !command.is_hide_set()).cloned())
+}
