@@ -100,7 +100,37 @@ pub fn all() -> &'static [BuiltinAlgorithm] {
     ALL
 }
 
-/// The algorithm of a name.
+/// The names of the reference system's built-in algorithms, and the algorithm here that moves data in the same way.
+///
+/// `default_allreduce_nvls_packet` has no counterpart.
+pub const REFERENCE_NAMES: &[(&str, &str)] = &[
+    ("default_allreduce_packet", "allreduce_packets"),
+    ("default_allreduce_allpair_packet", "allreduce_one_shot_packets"),
+    ("default_allreduce_fullmesh", "allreduce_all_pairs"),
+    ("default_allreduce_rsag", "allreduce_all_pairs"),
+    ("default_allreduce_rsag_pipeline", "allreduce_all_pairs"),
+    ("default_allreduce_rsag_zero_copy", "allreduce_all_pairs"),
+    ("default_allreduce_nvls_zero_copy", "allreduce_switch"),
+    ("default_allreduce_nvls_warp_pipeline", "allreduce_switch_pipeline"),
+    ("default_allreduce_nvls_block_pipeline", "allreduce_switch_pipeline"),
+    ("default_allgather_fullmesh", "allgather_all_pairs"),
+    ("default_allgather_fullmesh2", "allgather_all_pairs"),
+];
+
+/// Returns the algorithm of a name: its own, or that of its counterpart in [`REFERENCE_NAMES`].
 pub fn find(name: &str) -> Option<&'static BuiltinAlgorithm> {
+    let name = REFERENCE_NAMES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours);
     ALL.iter().find(|algorithm| algorithm.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_reference_lead_to_algorithms() {
+        for (theirs, ours) in REFERENCE_NAMES {
+            assert_eq!(find(theirs).map(BuiltinAlgorithm::name), Some(*ours));
+        }
+    }
 }

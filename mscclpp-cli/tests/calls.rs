@@ -349,3 +349,15 @@ fn a_device_is_asked_for_by_its_own_options() {
         assert!(run.stderr.contains("--virtual-ranks"), "{}", run.stderr);
     }
 }
+
+#[test]
+fn selection_depends_on_the_backend() {
+    let chosen = |words: &[&str]| {
+        let words = ["select", "all_reduce", "--bytes", "16K", "--ranks", "8", "--registered", "--json"].iter().chain(words);
+        mscclpp(words).succeeds().json()["chosen"].as_str().unwrap().to_owned()
+    };
+    let (cpu, cuda) = (chosen(&[]), chosen(&["--backend", "cuda"]));
+    assert_eq!(cpu, chosen(&["--backend", "cpu"]));
+    assert_ne!(cpu, cuda);
+    mscclpp(["select", "all_reduce", "--backend", "gpu"]).ends_with(2);
+}

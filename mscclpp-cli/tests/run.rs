@@ -340,3 +340,19 @@ fn a_device_runs_plans_or_is_said_to_be_missing() {
         assert!(text.contains("CUDA") && text.contains("M0421 no-device"), "{text}");
     }
 }
+
+#[test]
+fn a_reduction_for_a_plan_without_one_is_refused() {
+    let run = mscclpp(["run", "allgather_ring", "--ranks", "2", "--size", "1K", "--op", "max"]).ends_with(2);
+    assert!(
+        run.stderr.contains("`allgather_ring` does not reduce, so `--op max` would have no effect"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn names_of_the_reference_are_known() {
+    let run = mscclpp(["run", "default_allreduce_packet", "--ranks", "2", "--size", "1K"]).succeeds();
+    assert!(run.stdout.contains("allreduce_packets"), "{}", run.stdout);
+}

@@ -61,6 +61,7 @@ fn names() -> BTreeSet<&'static str> {
         "Run::launch" => |run: &mut Run| run.launch(&[[0_i32]], &mut [[0_i32]]);
         "algorithms::all" => algorithms::all;
         "algorithms::find" => algorithms::find;
+        "algorithms::REFERENCE_NAMES" => algorithms::REFERENCE_NAMES;
         "algorithms::BuiltinAlgorithm::kind" => algorithms::BuiltinAlgorithm::kind;
         "algorithms::BuiltinAlgorithm::name" => algorithms::BuiltinAlgorithm::name;
         "Group::all_reduce" => Group::all_reduce::<f32>;

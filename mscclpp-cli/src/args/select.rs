@@ -7,6 +7,7 @@ use mscclpp_core::collective::CollectiveKind;
 
 use super::RootedArgs;
 use super::collective::collective;
+use crate::commands::runner::Backend;
 use crate::size;
 
 /// Arguments of `mscclpp select`.
@@ -15,6 +16,7 @@ use crate::size;
 Examples:
   mscclpp select all_reduce --bytes 1M --ranks 8
   mscclpp select all_gather --bytes 64K --ranks 16 --ranks-per-node 8 --in-place
+  mscclpp select all_reduce --bytes 1M --ranks 8 --backend cuda --multicast
   mscclpp select all_reduce --bytes 1M --ranks 4 --table four.toml
 
 Exit codes: 0 an algorithm serves the call, 1 none does, 2 a call that cannot be made so, or no readable table")]
@@ -37,6 +39,9 @@ pub(crate) struct SelectArgs {
     /// With registered buffers
     #[arg(long)]
     pub(crate) registered: bool,
+    /// What runs the plan: cpu or cuda
+    #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
+    pub(crate) backend: Backend,
     /// With multicast hardware
     #[arg(long)]
     pub(crate) multicast: bool,

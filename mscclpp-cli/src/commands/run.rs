@@ -86,6 +86,11 @@ fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
     refuse_launcher()?;
     let counts = Counts::of(args)?;
     let plan = source::load(&args.source)?.warned();
+    if let (Some(op), []) = (args.op, &plan.reductions()[..]) {
+        let what =
+            format!("plan `{}` does not reduce, so `--op {}` would have no effect; leave it out", plan.name, op.name());
+        return Err(Error::Usage(what));
+    }
     examine(&plan, args)?;
     let counts = counts.for_plan(&plan)?;
     Ok((Bench::new(&plan, args, &counts)?, counts))

@@ -15,6 +15,15 @@ pub(crate) enum Backend {
     Cuda,
 }
 
+impl From<Backend> for mscclpp_exec::select::Backend {
+    fn from(backend: Backend) -> Self {
+        match backend {
+            Backend::Cpu => Self::Cpu,
+            Backend::Cuda => Self::Cuda,
+        }
+    }
+}
+
 impl Backend {
     /// The name above results.
     pub(crate) const fn name(self) -> &'static str {

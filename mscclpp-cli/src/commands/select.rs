@@ -33,6 +33,7 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
         in_place: args.in_place,
         registered: args.registered,
         multicast: args.multicast,
+        backend: args.backend.into(),
         ..request
     })?;
     let explanation = registry.explain(&request);
