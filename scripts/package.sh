@@ -39,7 +39,7 @@ done
 
 mkdir -p "$work/outside/src"
 {
-    printf '[workspace]\nresolver = "3"\nmembers = ["outside", "mscclpp-cli-%s"]\n\n[patch.crates-io]\n' "$version"
+    printf '[workspace]\nresolver = "3"\nmembers = ["outside", "outside-cuda", "mscclpp-cli-%s"]\n\n[patch.crates-io]\n' "$version"
     for crate in "${crates[@]}"; do printf '%s = { path = "%s-%s" }\n' "$crate" "$crate" "$version"; done
 } >"$work/Cargo.toml"
 cp Cargo.lock "$work/"
@@ -79,11 +79,29 @@ fn main() -> mscclpp::Result<()> {
     Ok(())
 }
 RUST
+# A program that has chosen other bindings than the command.
+mkdir -p "$work/outside-cuda/src"
+cat >"$work/outside-cuda/Cargo.toml" <<TOML
+[package]
+name = "outside-cuda"
+version = "0.0.0"
+edition = "2024"
+
+[dependencies]
+cudarc = { version = "0.19", default-features = false, features = ["driver", "dynamic-loading", "cuda-12080"] }
+mscclpp = { version = "$version", features = ["cuda"] }
+TOML
+awk '/^```rust/ { inside = 1; next } /^```/ { if (inside) exit } inside' docs/cuda.md >"$work/outside-cuda/src/main.rs"
+
 export CARGO_TARGET_DIR=$target/outside
-cargo run --quiet --manifest-path "$work/Cargo.toml" -p outside
+# Away from the configuration of the workspace.
+cd "$work"
+unset CUDARC_CUDA_VERSION
+cargo run --quiet -p outside
 # Programs for CPUs compile neither the CUDA executor nor device code.
-if cargo tree --manifest-path "$work/Cargo.toml" -p outside --prefix none | grep -E '^(cudarc|mscclpp-kernels) '; then
+if cargo tree -p outside --prefix none | grep -E '^(cudarc|mscclpp-kernels) '; then
     echo "a program with default features depends on CUDA code"
     exit 1
 fi
-cargo run --quiet --manifest-path "$work/Cargo.toml" -p mscclpp-cli -- check allreduce_ring
+cargo run --quiet -p outside-cuda
+cargo run --quiet -p mscclpp-cli -- check allreduce_ring

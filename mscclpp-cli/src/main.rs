@@ -3,6 +3,9 @@
 //! Data goes to standard output, everything said about it to standard error; [`exit`] lists the exit codes.
 #![forbid(unsafe_code)]
 
+// Chooses the version of the bindings.
+use cudarc as _;
+
 mod args;
 mod bandwidth;
 mod commands;

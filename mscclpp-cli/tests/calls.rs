@@ -353,7 +353,8 @@ fn a_device_is_asked_for_by_its_own_options() {
 #[test]
 fn selection_depends_on_the_backend() {
     let chosen = |words: &[&str]| {
-        let words = ["select", "all_reduce", "--bytes", "16K", "--ranks", "8", "--registered", "--json"].iter().chain(words);
+        let words =
+            ["select", "all_reduce", "--bytes", "16K", "--ranks", "8", "--registered", "--json"].iter().chain(words);
         mscclpp(words).succeeds().json()["chosen"].as_str().unwrap().to_owned()
     };
     let (cpu, cuda) = (chosen(&[]), chosen(&["--backend", "cuda"]));

@@ -141,7 +141,15 @@ fn release(memory: sys::CUmemGenericAllocationHandle, mapped: Result<u64>, bytes
 
 /// Memory of a device.
 fn location(ordinal: i32) -> sys::CUmemLocation {
-    sys::CUmemLocation { type_: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal }
+    /// `CUmemLocation`, whose number is a field or, in bindings from CUDA 13.2 on, one of a union.
+    #[repr(C)]
+    struct Location {
+        kind: sys::CUmemLocationType,
+        id: i32,
+    }
+    let location = Location { kind: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal };
+    // SAFETY: a kind and a number of four bytes each, in this order, in C and in all bindings; all values are valid.
+    unsafe { std::mem::transmute::<Location, sys::CUmemLocation>(location) }
 }
 
 /// Maps physical memory at an address that nobody has, for a device and others.
