@@ -44,7 +44,59 @@ fn meant(name: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::meant;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
+    use super::{KNOWN, PREFIX, meant};
+
+    /// Variables of tests, macros of device code, and the misspelt ones below.
+    const OTHERS: [&str; 15] = [
+        "A",
+        "BLESS",
+        "CONFORMANCE",
+        "HOSTID",
+        "LOOP_PROGRAMS",
+        "LOOP_SEED",
+        "LOOP_TELL",
+        "LOOP_TRIPS",
+        "MASTER_ADDRESS",
+        "PLANS",
+        "SEED",
+        "SLICES",
+        "T",
+        "TIMOUT",
+        "",
+    ];
+
+    /// Names behind the prefix at the beginning of string literals.
+    fn names(folder: &Path, found: &mut BTreeSet<String>) {
+        for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
+            if entry.is_dir() {
+                names(&entry, found);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&entry).expect("a source");
+                let begin = format!("\"{PREFIX}");
+                let literals = text.split(&begin).skip(1).filter_map(|rest| rest.split('"').next());
+                found.extend(
+                    literals.filter(|name| name.chars().all(|c| c.is_ascii_uppercase() || c == '_')).map(Into::into),
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_variable_that_is_read_is_known() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut found = BTreeSet::new();
+        for name in
+            ["mscclpp", "mscclpp-core", "mscclpp-bootstrap", "mscclpp-exec", "mscclpp-cli", "mscclpp-algorithms"]
+        {
+            names(&root.join(name).join("src"), &mut found);
+        }
+        found.retain(|name| !OTHERS.contains(&name.as_str()));
+        assert_eq!(found, KNOWN.into_iter().map(Into::into).collect());
+    }
 
     #[test]
     fn misspelt_names_are_recognized_and_others_left_alone() {
