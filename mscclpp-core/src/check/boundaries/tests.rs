@@ -130,4 +130,10 @@ fn put_that_is_only_flushed_may_arrive_after_its_launch() {
     assert_eq!(facts(&heard), [true; 4]);
     let to_output = plan(&[&["wait.p#1; nop; put.p#0 i0 > r2:0; flush.p#0"], &["signal.p#1"]]);
     assert_eq!(facts(&to_output), [true, false, true, false]);
+    assert!(launch_boundaries(&to_output).accesses_follow_begin);
+    let mut heard_of_it = plan(&[&["put.p#0 i0 > r2:0; signal.p#0; flush.p#0"], &["wait.p#0"]]);
+    assert!(!launch_boundaries(&heard_of_it).accesses_follow_begin);
+    heard_of_it.ranks[0].blocks[0].ops.splice(0..0, crate::testing::ops("wait.p#1; nop"));
+    heard_of_it.ranks[1].blocks[0].ops.splice(0..0, crate::testing::ops("signal.p#1"));
+    assert!(launch_boundaries(&heard_of_it).accesses_follow_begin);
 }
