@@ -30,6 +30,7 @@ mod nodes;
 mod planted;
 mod processes;
 mod rehearsal;
+mod starts;
 mod switches;
 mod tensors;
 mod threads;
