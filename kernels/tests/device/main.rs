@@ -61,6 +61,8 @@ mod hand_written;
 mod measure;
 #[path = "../../benches/cuda/rows/mod.rs"]
 mod rows;
+#[path = "../../benches/cuda/stamps.rs"]
+mod stamps;
 
 use std::process::ExitCode;
 
