@@ -64,15 +64,23 @@ const SWITCH_BUGS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// The same for launch barriers.
-const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[(
-    // At the beginning, the first thread block of a device signals and waits.
-    "no_wait_at_the_beginning",
-    "executor.h",
-    "case kWait: await_signal(launch, id); break;",
-    "case kWait:\n        if (pc() == reinterpret_cast<const Agent*>(launch.agents)[window().agent].first + 1) break;\n        \
-     await_signal(launch, id);\n        break;",
-)];
+/// The same for launch barriers, in which the first thread block of a device waits for the other devices: at the beginning after it has
+/// signaled, at the end last of all.
+const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[
+    (
+        "no_wait_at_the_beginning",
+        "executor.h",
+        "case kWait: await_signal(launch, id); break;",
+        "case kWait:\n        if (pc() == reinterpret_cast<const Agent*>(launch.agents)[window().agent].first + 1) break;\n        \
+         await_signal(launch, id);\n        break;",
+    ),
+    (
+        "no_wait_at_the_end",
+        "executor.h",
+        "case kWait: await_signal(launch, id); break;",
+        "case kWait:\n        if (pc() + 1 == window().instrs_end) break;\n        await_signal(launch, id);\n        break;",
+    ),
+];
 
 /// A bug of the simulated switch itself.
 const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
