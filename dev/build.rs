@@ -64,6 +64,24 @@ const SWITCH_BUGS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
+/// The same for launch barriers, in which the first thread block of a device waits for the other devices: at the beginning after it has
+/// signaled, at the end last of all.
+const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[
+    (
+        "no_wait_at_the_beginning",
+        "executor.h",
+        "case kWait: await_signal(launch, id); break;",
+        "case kWait:\n        if (pc() == reinterpret_cast<const Agent*>(launch.agents)[window().agent].first + 1) break;\n        \
+         await_signal(launch, id);\n        break;",
+    ),
+    (
+        "no_wait_at_the_end",
+        "executor.h",
+        "case kWait: await_signal(launch, id); break;",
+        "case kWait:\n        if (pc() + 1 == window().instrs_end) break;\n        await_signal(launch, id);\n        break;",
+    ),
+];
+
 /// A bug of the simulated switch itself.
 const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
 
@@ -149,7 +167,7 @@ fn main() {
     for [name, element, accumulator] in types() {
         module(name.to_owned(), element, accumulator, &sources);
     }
-    for (name, file, from, to) in BUGS.iter().chain(SWITCH_BUGS) {
+    for (name, file, from, to) in BUGS.iter().chain(SWITCH_BUGS).chain(BARRIER_BUGS) {
         let folder = Path::new(&out).join("bugs").join(name);
         copy_with_bug(&sources, &folder, file, from, to);
         module(format!("f32_with_{name}"), "float", "float", &folder);
@@ -161,6 +179,8 @@ fn main() {
     println!("cargo::rustc-env=SIM_SPECIALISED_BUGS={}", specialised.join(","));
     let accesses: Vec<&str> = ACCESS_BUGS.iter().map(|(name, ..)| *name).collect();
     println!("cargo::rustc-env=SIM_ACCESS_BUGS={}", accesses.join(","));
+    let barriers: Vec<&str> = BARRIER_BUGS.iter().map(|(name, ..)| *name).collect();
+    println!("cargo::rustc-env=SIM_BARRIER_BUGS={}", barriers.join(","));
     let switches = SWITCH_BUGS.iter().map(|(name, ..)| *name).chain([A_MEMBER_LEFT_OUT]);
     println!("cargo::rustc-env=SIM_SWITCH_BUGS={}", switches.collect::<Vec<_>>().join(","));
     println!("cargo::rustc-env=SIM_BUGS={}", BUGS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(","));

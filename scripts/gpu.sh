@@ -30,6 +30,8 @@
 #
 # Each row's log begins with what the device can do at best: L, the launch of an empty kernel; G, the same in a graph; F, a flag
 # through the L2 cache; C, a copy.
+# Rows of small messages (b1 b4 b5 b6 b7 b8 b11) end with three stamps of the device's clock per launch (%globaltimer: first thread block
+# starts, first store, finish), by kernels that are compiled for that; it needs MSCCLPP_NVRTC as above.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 

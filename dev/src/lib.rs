@@ -51,6 +51,11 @@ pub fn switch_bugs() -> impl Iterator<Item = &'static str> {
     option_env!("SIM_SWITCH_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
 }
 
+/// Bugs of the barriers of devices around launches.
+pub fn barrier_bugs() -> impl Iterator<Item = &'static str> {
+    option_env!("SIM_BARRIER_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+}
+
 /// A simulated device.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::fmt::Display;
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::cuda::{Buffers, Device, Prepare, Run, Stream, Times, World, time, time_launches};
+use mscclpp_exec::cuda::{Buffers, Device, Graph, Prepare, Run, Stream, Times, World, time, time_launches};
 use mscclpp_exec::select::{Backend, Choice, Config, Registry, Request};
 use mscclpp_exec::verify::Cycle;
 use mscclpp_exec::{DataType, Error};
@@ -190,6 +190,12 @@ impl Subject {
         }
         all.sort_by_key(|times| times.graph);
         Ok(all[turns / 2])
+    }
+
+    /// So many launches as a graph.
+    pub(crate) fn graph(&mut self, stream: &Stream, launches: usize) -> Outcome<Graph> {
+        let (run, buffers) = (&mut self.run, &mut self.buffers);
+        Ok(stream.capture(|stream| (0..launches).try_for_each(|_| run.launch_buffers(buffers, stream)))?)
     }
 
     fn cycle(&self, rank: u32) -> Cycle {

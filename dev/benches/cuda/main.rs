@@ -11,7 +11,7 @@
 //! | `PLAN RANKS BYTES` | one collective |
 //! | `rehearse …` | the same on tiny messages: whether it runs, not how fast |
 //!
-//! Without arguments, all rows.
+//! Without arguments, all rows. Those of small messages end with stamps of the device's clock (`stamps`).
 
 mod baselines;
 mod bench;
@@ -20,6 +20,7 @@ mod compare;
 mod hand_written;
 mod measure;
 mod rows;
+mod stamps;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;

@@ -91,5 +91,8 @@ impl Kernels for Simulator {
 
 /// Whether there are kernels with a bug.
 fn is_in_kernels(bug: &str) -> bool {
-    crate::bugs().chain(crate::switch_bugs()).any(|known| known == bug && bug != A_MEMBER_LEFT_OUT)
+    crate::bugs()
+        .chain(crate::switch_bugs())
+        .chain(crate::barrier_bugs())
+        .any(|known| known == bug && bug != A_MEMBER_LEFT_OUT)
 }

@@ -30,6 +30,7 @@ mod nodes;
 mod planted;
 mod processes;
 mod rehearsal;
+mod starts;
 mod switches;
 mod tensors;
 mod threads;
@@ -60,6 +61,8 @@ mod hand_written;
 mod measure;
 #[path = "../../benches/cuda/rows/mod.rs"]
 mod rows;
+#[path = "../../benches/cuda/stamps.rs"]
+mod stamps;
 
 use std::process::ExitCode;
 

@@ -10,7 +10,7 @@ use mscclpp_exec::cuda::{Device, Unavailable};
 
 use super::{
     CACHE, Rig, accesses, at, bugs, deadlocks, devices, faults, machines, mock, nodes, planted, processes, rehearsal,
-    suite, switches, tensors, threads,
+    starts, suite, switches, tensors, threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -81,6 +81,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         tensors::tests(),
         machines::tests(),
         rehearsal::tests(),
+        starts::tests(seeds.clone()),
         deadlocks::tests(seeds.clone()),
         processes::tests(seeds.clone()),
         nodes::tests(seeds.clone()),
@@ -107,6 +108,9 @@ fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: Range<u64>) -> V
     });
     let processes = Trial::test("mock::processes::of_the_system", move || processes::of_the_system(first, "mock"));
     let others = faults::on_mock(mock).into_iter().chain(nodes::on_mock(first)).chain([processes]);
-    let others = others.chain(switches::on_mock(mock)).map(|trial| trial.with_ignored_flag(mock.is_err()));
+    let others = others
+        .chain(switches::on_mock(mock))
+        .chain([starts::on_mock(mock, seeds.clone())])
+        .map(|trial| trial.with_ignored_flag(mock.is_err()));
     suite.chain(others).collect()
 }

@@ -18,6 +18,9 @@ pub struct LaunchBoundaries {
     /// ranks do: the plan accesses a peer's input or output only after it has heard that the peer has begun, and accesses
     /// scratch only after what the previous launch did there is over and visible.
     pub can_start_without_barrier: bool,
+    /// Whether a rank accesses a peer's input or output only after it has heard that the peer has begun the launch: the part
+    /// of `can_start_without_barrier` that a launch barrier at the end of the previous launch cannot replace.
+    pub accesses_follow_begin: bool,
     /// Whether a rank's caller may continue as soon as the rank's own thread blocks have ended: what others did to the
     /// rank's input and output is over by then, and what they wrote there is visible.
     pub can_end_without_barrier: bool,
@@ -38,6 +41,7 @@ impl LaunchBoundaries {
     /// No launch barrier anywhere.
     const FREE: Self = Self {
         can_start_without_barrier: true,
+        accesses_follow_begin: true,
         can_end_without_barrier: true,
         sizes_may_follow: true,
         sizes_may_follow_in_fixed_halves: true,
@@ -48,6 +52,7 @@ impl LaunchBoundaries {
     fn with(self, other: Self, combine: impl Fn(bool, bool) -> bool) -> Self {
         Self {
             can_start_without_barrier: combine(self.can_start_without_barrier, other.can_start_without_barrier),
+            accesses_follow_begin: combine(self.accesses_follow_begin, other.accesses_follow_begin),
             can_end_without_barrier: combine(self.can_end_without_barrier, other.can_end_without_barrier),
             sizes_may_follow: combine(self.sizes_may_follow, other.sizes_may_follow),
             sizes_may_follow_in_fixed_halves: combine(

@@ -19,7 +19,9 @@ use super::world::Inner;
 use crate::cpu::Random;
 use crate::error::{Error, Interrupted, Stall};
 use crate::interpret::{Program, Space};
-use crate::passes::insert_launch_barriers::{Placement, insert_launch_barriers};
+use crate::passes::insert_launch_barriers::{
+    LaunchBarriers, Placement, begins_without_barrier, insert_launch_barriers,
+};
 use crate::process::{self, check_nodes};
 
 /// A plan on the devices of a world. Launches of all sizes share it, one at a time.
@@ -28,6 +30,8 @@ pub(super) struct Context {
     counters: Counters,
     /// By device.
     pub(super) parts: Vec<Part>,
+    /// By part: the other devices of its node, where launches begin without waiting for them.
+    begins: Vec<Vec<Begin>>,
     /// Word 0: the host asks the devices to give up. Word 1: a device has given up.
     flags: Arc<MappedMemory>,
     /// Whether other devices take part.
@@ -38,6 +42,14 @@ pub(super) struct Context {
     pub(super) groups: Groups,
     /// Counters of other processes' ranks.
     _peers: Vec<Vec<Memory>>,
+}
+
+/// Signals by which a device says that it begins a launch.
+struct Begin {
+    /// Address of the counter at which they arrive, together with those by which it says that it ends the launch.
+    counter: u64,
+    /// Its ranks.
+    ranks: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -73,7 +85,8 @@ impl Context {
     pub(super) fn new(world: &Inner, mut program: Program) -> Result<Self, Error> {
         let spans = world.spans();
         let several = world.group.as_ref().filter(|group| group.far.is_some());
-        let (mut links, mut marks) = (BTreeSet::new(), Vec::new());
+        let mut links = BTreeSet::new();
+        let mut barriers = LaunchBarriers { marks: Vec::new(), begins: Vec::new() };
         if let Some(group) = several {
             check_nodes(&program, &group.nodes)?;
             links = process::links(&program, &group.nodes);
@@ -83,11 +96,11 @@ impl Context {
             let far: Vec<u32> = far.into_iter().collect();
             // Of a group, every rank is a device; others are on one node.
             let node_of = several.map_or_else(|| vec![0; world.device_of.len()], |group| group.nodes.clone());
-            marks = insert_launch_barriers(
-                &mut program,
-                &Placement { device_of: &world.device_of, node_of: &node_of, far: &far },
-            );
+            let placement = Placement { device_of: &world.device_of, node_of: &node_of, far: &far };
+            let at_begin = !begins_without_barrier(&program, &placement);
+            barriers = insert_launch_barriers(&mut program, &placement, at_begin);
         }
+        let LaunchBarriers { marks, begins } = barriers;
         let counters = Counters::new(&program);
         let initial = counters.initial(&program);
         let hold = |device: &Device| Ok(DeviceMemory::holding(device.driver(), &initial)?);
@@ -139,7 +152,21 @@ impl Context {
             group.connect_nodes(parts.iter().find_map(|part: &Part| part.proxies.as_ref()))?;
         }
         let rank = world.group.as_ref().map_or(0, |group| group.rank);
-        Ok(Self { parts, flags, spans, rank, scratch: Mutex::default(), groups, _peers: shared, counters, program })
+        let ranks_beside = |peer: u32| {
+            let device = world.device_of[peer as usize];
+            (0..world.ranks).filter(|&rank| world.device_of[rank as usize] == device).collect()
+        };
+        let of_part = |(&number, part): (&u32, &Part)| {
+            let channels = begins.get(number as usize).into_iter().flatten();
+            let begin = |&channel: &u32| Begin {
+                counter: part.counters.address() + counters.inbound(channel),
+                ranks: ranks_beside(program.channels[channel as usize].peer),
+            };
+            channels.map(begin).collect()
+        };
+        let begins = world.numbers.iter().zip(&parts).map(of_part).collect();
+        let scratch = Mutex::default();
+        Ok(Self { parts, begins, flags, spans, rank, scratch, groups, _peers: shared, counters, program })
     }
 
     /// Gives every rank at least so much plain scratch and packets. What there is already may be in use by launches under
@@ -240,6 +267,24 @@ impl Context {
         }
         all.sort_by_key(|(number, _)| *number);
         Ok(all)
+    }
+
+    /// Ranks that have not begun a launch, counted from 1, of which the devices of this process tell; none where a barrier at
+    /// its beginning names them.
+    pub(super) fn absent(&self, launch: u64) -> Result<Vec<u32>, Error> {
+        // Two signals in each launch: the first of them says that it begins.
+        let begun = (2 * launch).saturating_sub(1);
+        let mut absent = BTreeSet::new();
+        for (part, begins) in self.parts.iter().zip(&self.begins) {
+            for Begin { counter, ranks } in begins {
+                let mut signals = 0_u64;
+                part.device.driver().download(bytemuck::bytes_of_mut(&mut signals), *counter)?;
+                if signals < begun {
+                    absent.extend(ranks);
+                }
+            }
+        }
+        Ok(absent.into_iter().collect())
     }
 
     /// Overwrites the plain scratch of this process' ranks with pseudo-random bytes. The devices are idle.

@@ -34,7 +34,8 @@ struct Inner {
 /// The kernels of a type and accumulator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernels {
-    module: Handle,
+    /// What is unloaded with the device; none if it is one of the modules that were compiled.
+    module: Option<Handle>,
     pub(super) execute: Handle,
     pub(super) divide: Handle,
 }
@@ -143,12 +144,7 @@ impl Device {
         }
         let driver = self.driver();
         let module = self.load_kernels(dtype, accumulate)?;
-        let find = |name| driver.function(module, name);
-        let open = || -> Result<Kernels, Error> {
-            self.check_abi(find("mscclpp_abi")?)?;
-            Ok(Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? })
-        };
-        match open() {
+        match self.open_kernels(Some(module), |name| Ok(driver.function(module, name)?)) {
             Ok(loaded) => {
                 kernels.push((dtype, accumulate, loaded));
                 Ok(loaded)
@@ -158,6 +154,38 @@ impl Device {
                 Err(error)
             }
         }
+    }
+
+    /// Uses kernels of a source in place of the interpreter's for a type, in what is prepared from now on: for measurements.
+    ///
+    /// # Errors
+    /// Those of [`module`](Self::module), also if there is no kernel of a name; [`Error::Internal`] if they are of another build.
+    ///
+    /// # Safety
+    /// The kernels have the names and arguments of those of [`Source::executor`], and access the same memory in the same order, or
+    /// such as is there as long as the device.
+    pub unsafe fn replace_kernels(
+        &self,
+        dtype: DataType,
+        accumulate: Accumulate,
+        source: &Source,
+    ) -> Result<(), Error> {
+        let module = self.module(source)?;
+        let opened = self.open_kernels(None, |name| Ok(module.function(name)?.handle))?;
+        let mut kernels = self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before those that were loaded already: they stay, since runs may use them.
+        kernels.insert(0, (dtype, accumulate, opened));
+        Ok(())
+    }
+
+    /// The kernels of a module that was loaded.
+    fn open_kernels(
+        &self,
+        module: Option<Handle>,
+        find: impl Fn(&str) -> Result<Handle, Error>,
+    ) -> Result<Kernels, Error> {
+        self.check_abi(find("mscclpp_abi")?)?;
+        Ok(Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? })
     }
 
     /// Loads the kernels that were built beforehand; or, on a device for which that is only text, and behind a driver that is older
@@ -215,9 +243,10 @@ impl Device {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for (.., kernels) in self.kernels.get_mut().unwrap_or_else(PoisonError::into_inner) {
+        let kernels = self.kernels.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for module in kernels.iter().filter_map(|(.., kernels)| kernels.module) {
             // A failure cannot be mended here.
-            let _ = self.driver.unload(kernels.module);
+            let _ = self.driver.unload(module);
         }
     }
 }

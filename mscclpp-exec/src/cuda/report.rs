@@ -15,7 +15,10 @@ mod awaited {
 }
 
 /// What thread blocks, by their number in the program, waited for when they gave up.
-pub(super) fn stall(program: &Program, params: &Params, reports: &[(u32, abi::Report)]) -> Stall {
+///
+/// `absent`: ranks that have not begun the launch. What operations wait for that no known operation would release is due to these:
+/// the rank that an operation names may itself wait for one of them.
+pub(super) fn stall(program: &Program, params: &Params, reports: &[(u32, abi::Report)], absent: &[u32]) -> Stall {
     let states: Vec<(u32, State)> =
         reports.iter().map(|(agent, report)| (*agent, state(program, params, *agent, report))).collect();
     let releases = Releases::new(program, states.iter());
@@ -24,7 +27,11 @@ pub(super) fn stall(program: &Program, params: &Params, reports: &[(u32, abi::Re
         .zip(&states)
         .map(|((agent, report), (_, state))| blocked(program, *agent, report, state, &releases))
         .collect();
-    blocked.sort_by_key(|blocked| blocked.released != Released::ByNothing);
+    for blocked in blocked.iter_mut().filter(|blocked| !absent.is_empty() && blocked.released == Released::ByNothing) {
+        blocked.waits_for = WaitsFor::Peers { ranks: absent.to_vec() };
+        blocked.released = Released::ByBeginning;
+    }
+    blocked.sort_by_key(|blocked| matches!(blocked.released, Released::By { .. }));
     let launch = reports.iter().map(|(_, report)| report.launch).min().unwrap_or(0);
     Stall { plan: program.plan.name().to_owned(), launch, blocks: program.agents.len(), blocked }
 }

@@ -23,8 +23,8 @@ use mscclpp_bootstrap::Bootstrap;
 /// A number of ranks that run plans on CUDA devices, each with buffers of its own: all on one device, or on several.
 ///
 /// A launch is one kernel on each device: every thread block of every rank there is a block of it, and all of them run at once
-/// or the launch is refused. Kernels of several devices meet at their beginning and at their end. Worlds are cheap to clone;
-/// clones are the same world.
+/// or the launch is refused. Kernels of several devices synchronize at their end, and at their beginning if the plan needs it. Worlds
+/// are cheap to clone; clones are the same world.
 #[derive(Clone)]
 pub struct World {
     pub(super) inner: Arc<Inner>,

@@ -84,7 +84,7 @@ pub enum WaitsFor {
         /// The flag that is there.
         seen: u32,
     },
-    /// Other ranks, before whose beginning it must not go on.
+    /// Other ranks, before whose beginning it must not or cannot go on.
     Peers {
         /// Ranks that have not begun this launch. If there are none it could go on: its own rank does not get there.
         ranks: Vec<u32>,

@@ -5,19 +5,61 @@
 //! between the first thread blocks of the devices, and a barrier of each device's thread blocks. They advance on the device like all
 //! others, with release and acquire.
 //!
+//! Plans whose operations themselves wait for the beginning of peers get no barrier at the beginning. What is left of it there is
+//! a relaxed signal from each device to each other one, which is only waited for at the end.
+//!
 //! # Why it is sound
 //!
 //! *The plan's operations* stay as they are, between what is added: channels and barriers that are added have numbers of their
 //! own, and are appended to the tables.
 //!
-//! *Order.* At the beginning, the first thread block of a device signals and waits before it comes to the device's barrier, so
-//! every thread block of every device comes after the beginning of all devices of its node. At the end, all thread blocks come to
-//! the barrier before the first one signals, and that one ends after the signals of all devices. So no device accesses memory of another one
-//! before that one has begun the launch, nor after its kernel has finished: for every plan, wrong ones included, and also where
-//! launches of different sizes or plans follow one another. This is what plans rely on of which the checker says that they
-//! [cannot start or end](mscclpp_core::check::LaunchBoundaries) without a launch barrier. It is added to all plans, also to those that
-//! can: at the end since scratch may be unmapped when a kernel has finished, while a peer that nothing waits for still writes there;
-//! at the beginning since a device that is not there is named by it, before operations of the plan wait for others in turn.
+//! *Order at the end.* All thread blocks of a device come to its barrier before its first one signals, and that one ends after the
+//! signals of all devices of the node, which it acquires. So when a device has finished a launch, everything that thread
+//! blocks of the node did in it is over and visible: for every plan, wrong ones included, and also where launches of different
+//! sizes or plans follow one another. Then callers use their buffers again, and after the last launch scratch may be unmapped, which
+//! a peer that nothing waits for might otherwise still access. So this barrier stays in all plans.
+//!
+//! *Order at the beginning, with a barrier.* The first thread block of a device signals and waits before it comes to the device's
+//! barrier, so every thread block of every device comes after the beginning of all devices of its node. This is what plans rely on
+//! that access a peer's buffers before they have heard from it.
+//!
+//! *Order at the beginning, without a barrier.* A device may then be one launch ahead of another one, which has finished the
+//! previous launch of the plan and not begun this one. It gets no further, since it cannot finish without the other one's signals.
+//! What it can access of the other device meanwhile, and why that is right:
+//!
+//! * *Input and output* belong to the other device's caller until that device begins. The checker says of the plan that its
+//!   ranks [access them only after they have heard][begin] that their owner has begun; that includes the accesses of port
+//!   channels, whose requests are pushed then. What the owner's stream has done before the launch, an average's division by the
+//!   previous launch included, is complete before the owner's kernel begins. The signal by which a rank hears of it may be
+//!   relaxed: what precedes a kernel on its stream has been flushed when the kernel begins, and every wait acquires.
+//! * *Scratch and packets*: by the order at the end, every access of the previous launch to them is over and visible, whatever the
+//!   sizes of the two launches. So it does not matter where the halves of double scratch begin, which depends on the size, and
+//!   [`sizes_may_follow`][sizes] is not asked for. The exception are puts of port channels that nothing waits for: plans of which
+//!   the checker does not say that [all arrive][arrive] keep the barrier. The host clears scratch in two cases: when it is
+//!   allocated, which is done before other ranks learn the address; and when counters are reset, in worlds of one process only,
+//!   whose devices are idle then. It replaces scratch in calls of all ranks, which return when all have finished their launches.
+//!   Packets carry the number of the launch, which is the same on all devices.
+//! * *Counters* only grow, and a wait compares them with what the number of its launch demands, so signals of the next launch that
+//!   come early release no wait of this one that would not be released anyway. Semaphores and barriers are used within a device,
+//!   whose kernels do not overlap.
+//! * *Other plans* have channels, counters and scratch of their own. A device that runs two plans in turn begins a launch after the
+//!   end of the one before it, so both orders hold between launches of different plans too.
+//!
+//! Nothing of this depends on the message size or on the host between launches, so it holds for launches of graphs too. Ranks that
+//! share a device begin and end together, which is more than the checker assumes.
+//!
+//! [begin]: mscclpp_core::check::LaunchBoundaries::accesses_follow_begin
+//! [sizes]: mscclpp_core::check::LaunchBoundaries::sizes_may_follow
+//! [arrive]: mscclpp_core::check::LaunchBoundaries::puts_arrive_in_launch
+//!
+//! *Several nodes.* Plans with operations between nodes keep the barrier at the beginning. There the proxy labels what it sends
+//! with the number of the launch, which it takes from the mark that the device's first thread block pushes, so all thread blocks
+//! must come after that one in any case; and what arrives from other nodes may be written to scratch until the launch has ended for
+//! the proxy, which is after the barrier at the end. The barrier's time is small beside that of the network.
+//!
+//! *Absent devices.* A device that does not begin is waited for by operations of the plan first, and a rank may wait for one that
+//! waits for a third. So the report of a stall does not name whom an operation waits for, but whose signal of the beginning
+//! is missing: each device has all of them (`cuda::report`).
 //!
 //! *Progress.* Every device of a node signals all others before it waits for any, and all thread blocks of a launch are resident.
 //!
@@ -25,9 +67,10 @@
 //! the same, as all that comes from another node comes through it: the device signals to it where a launch begins, first of all, and
 //! where it ends, last of all.
 //!
-//! The validator proves the order twice: with the plan's operations, and with accesses of every thread block to every rank of its
-//! node in their place.
+//! The validator proves the order at the end, and that at the beginning where there is a barrier, with accesses of every thread block to
+//! every rank of its node in place of the plan's operations. Of all plans it has the checker prove what is executed.
 
+use mscclpp_core::check::launch_boundaries;
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::vocab::ChannelKind;
 
@@ -47,8 +90,31 @@ pub(crate) struct Placement<'a> {
 /// ranks have to do with other nodes.
 pub(crate) type Marks = Vec<Option<[u32; 2]>>;
 
-/// Inserts the launch barriers of a plan.
-pub(crate) fn insert_launch_barriers(program: &mut Program, placement: &Placement<'_>) -> Marks {
+/// Channels of the launch barriers of a plan.
+pub(crate) struct LaunchBarriers {
+    pub(crate) marks: Marks,
+    /// By device, the channels on which it hears that the other ones of its node have begun, where launches begin without a
+    /// barrier; otherwise none.
+    pub(crate) begins: Vec<Vec<u32>>,
+}
+
+/// Returns whether launches of a plan begin without a barrier.
+///
+/// # Cost
+/// That of a check.
+pub(crate) fn begins_without_barrier(program: &Program, placement: &Placement<'_>) -> bool {
+    placement.far.is_empty() && {
+        let facts = launch_boundaries(&program.plan.tree());
+        facts.accesses_follow_begin && facts.puts_arrive_in_launch
+    }
+}
+
+/// Inserts the launch barriers of a plan: at the end of launches, and at the beginning if `at_begin`.
+pub(crate) fn insert_launch_barriers(
+    program: &mut Program,
+    placement: &Placement<'_>,
+    at_begin: bool,
+) -> LaunchBarriers {
     let Placement { device_of, node_of, far } = *placement;
     add_proxies(program, far);
     let agents = with_every_device(program, device_of);
@@ -75,12 +141,17 @@ pub(crate) fn insert_launch_barriers(program: &mut Program, placement: &Placemen
         // Operands lie in the order of the operations.
         let added = |kind, action, operands| Instr { kind, action, op: next_op, operands, ..Instr::NOTHING };
         let count = counts[device as usize];
-        let meet = |writer: &mut Writer, operands| {
+        let signal = |writer: &mut Writer, operands, relaxed| {
             if leads && !ways.is_empty() {
-                let signal = added(OpKind::Signal, Action::Signal { relaxed: false }, operands);
-                let wait = added(OpKind::Wait, Action::Wait { relaxed: false }, operands);
-                writer.push(signal, ways.iter().copied());
-                writer.push(wait, ways.iter().copied());
+                let kind = if relaxed { OpKind::RelaxedSignal } else { OpKind::Signal };
+                writer.push(added(kind, Action::Signal { relaxed }, operands), ways.iter().copied());
+            }
+        };
+        // For as many signals from each device.
+        let wait = |writer: &mut Writer, operands, signals| {
+            if leads && !ways.is_empty() {
+                let ways = std::iter::repeat_n(ways, signals).flatten().copied();
+                writer.push(added(OpKind::Wait, Action::Wait { relaxed: false }, operands), ways);
             }
         };
         let say = |writer: &mut Writer, operands, mark: Option<u32>| {
@@ -94,8 +165,11 @@ pub(crate) fn insert_launch_barriers(program: &mut Program, placement: &Placemen
         };
         // The first and the last thing, so that the proxy looks for those whom the device waits for.
         say(&mut writer, operand, mark.map(|[begin, _]| begin));
-        meet(&mut writer, operand);
-        barrier(&mut writer, operand);
+        signal(&mut writer, operand, !at_begin);
+        if at_begin {
+            wait(&mut writer, operand, 1);
+            barrier(&mut writer, operand);
+        }
         for instr in body {
             if instr.action == Action::Loop {
                 loops.push(writer.instrs.len() as u32);
@@ -104,7 +178,8 @@ pub(crate) fn insert_launch_barriers(program: &mut Program, placement: &Placemen
         }
         operand = body.last().map_or(operand, |last| last.operands + last.srcs + last.dsts);
         barrier(&mut writer, operand);
-        meet(&mut writer, operand);
+        signal(&mut writer, operand, false);
+        wait(&mut writer, operand, if at_begin { 1 } else { 2 });
         say(&mut writer, operand, mark.map(|[_, end]| end));
         if let Some([_, end]) = mark.filter(|_| leads) {
             // What is sent has been read when the launch is over, whether the plan flushes or not.
@@ -114,7 +189,7 @@ pub(crate) fn insert_launch_barriers(program: &mut Program, placement: &Placemen
         program.agents.push(code);
     }
     (program.instrs, program.ids, program.loops) = (writer.instrs, writer.ids, loops);
-    marks
+    LaunchBarriers { marks, begins: if at_begin { vec![Vec::new(); ways.len()] } else { ways } }
 }
 
 /// Sees to it that ranks have a proxy that have to do with other nodes: also those to which others send only.
@@ -218,14 +293,15 @@ mod tests {
                 let devices =
                     if per_node == 4 { &[[0, 0, 1, 1], [0, 1, 2, 3], [0, 1, 0, 1]][..] } else { &[[0, 1, 2, 3]] };
                 for device_of in devices {
-                    check(&plan, device_of, per_node);
+                    check(&plan, device_of, per_node, true);
+                    check(&plan, device_of, per_node, false);
                 }
             }
         }
     }
 
     /// Ranks of a node follow one another.
-    fn check(plan: &Plan, device_of: &[u32], per_node: u32) {
+    fn check(plan: &Plan, device_of: &[u32], per_node: u32, at_begin: bool) {
         let before = lower(plan).expect("it is a plan");
         let mut program = lower(plan).expect("it is a plan");
         let nodes: Vec<u32> = (0..4).map(|rank| rank / per_node).collect();
@@ -233,7 +309,8 @@ mod tests {
         far.dedup();
         // Where there are several nodes, devices are ranks.
         let node_of = if per_node == 4 { &[0; 4] } else { nodes.as_slice() };
-        let marks = insert_launch_barriers(&mut program, &Placement { device_of, node_of, far: &far });
+        let placement = Placement { device_of, node_of, far: &far };
+        let LaunchBarriers { marks, begins } = insert_launch_barriers(&mut program, &placement, at_begin);
         let (mut at, mut operands, mut ids) = (0, 0, 0);
         for code in &program.agents {
             assert_eq!(code.start, at);
@@ -249,7 +326,7 @@ mod tests {
         assert!(before.loops.iter().map(|&at| &before.instrs[at as usize]).all(|instr| kept(&instr)));
         let uses = |number: u32, is_one: &dyn Fn(Action) -> bool| {
             let all = program.instrs.iter().filter(|instr| is_one(instr.action));
-            all.filter(|instr| program.ids(instr).contains(&number)).count()
+            all.flat_map(|instr| program.ids(instr)).filter(|id| **id == number).count()
         };
         for (number, channel) in (0..).zip(&program.channels).skip(before.channels.len()) {
             let pair = &program.channels[channel.pair as usize];
@@ -259,14 +336,51 @@ mod tests {
                 continue;
             }
             assert_eq!(nodes[channel.rank as usize], nodes[channel.peer as usize], "across nodes nobody meets");
-            let of = [Action::Signal { relaxed: false }, Action::Wait { relaxed: false }]
-                .map(|wanted| uses(number, &|action| action == wanted));
-            assert_eq!(of, [2, 2], "at the beginning and at the end");
+            let relaxed = usize::from(!at_begin);
+            let actions =
+                [Action::Signal { relaxed: false }, Action::Signal { relaxed: true }, Action::Wait { relaxed: false }];
+            let of = actions.map(|wanted| uses(number, &|action| action == wanted));
+            assert_eq!(of, [2 - relaxed, relaxed, 2], "at the beginning and at the end");
+            let device = device_of[channel.rank as usize] as usize;
+            assert_eq!(begins[device].contains(&number), !at_begin, "who waits for it can say who has not begun");
         }
         for rank in 0..4_u32 {
             let device = device_of[rank as usize] as usize;
             assert!(!far.contains(&rank) || marks[device].is_some() && program.proxies.contains(&rank));
             assert!(!far.is_empty() || marks[device].is_none());
         }
+    }
+
+    #[test]
+    fn built_in_algorithms_begin_without_barrier_on_one_node_only() {
+        let mut plans = 0;
+        for ranks in [2, 4, 8] {
+            for algorithm in algorithms::all().iter().filter(|algorithm| algorithm.supports(ranks, ranks)) {
+                let arguments = algorithm.arguments([]).expect("defaults");
+                let tree = algorithm.compile(algorithm.spec(ranks, ranks), &arguments).expect("it compiles");
+                let program = lower(&Plan::new(&tree)).expect("it is a plan");
+                let (device_of, node_of): (Vec<u32>, _) = ((0..ranks).collect(), vec![0; ranks as usize]);
+                let placement = |far| Placement { device_of: &device_of, node_of: &node_of, far };
+                assert!(begins_without_barrier(&program, &placement(&[])), "{}, {ranks} ranks", algorithm.name());
+                assert!(!begins_without_barrier(&program, &placement(&[0])), "{}, {ranks} ranks", algorithm.name());
+                plans += 1;
+            }
+        }
+        println!("{plans} plans");
+        assert!(plans > 100);
+    }
+
+    #[test]
+    fn plan_that_accesses_peers_before_they_have_begun_keeps_barrier() {
+        let algorithm = algorithms::find("allreduce_all_pairs").expect("it is in the library");
+        let arguments = algorithm.arguments([]).expect("defaults");
+        let mut tree = algorithm.compile(algorithm.spec(2, 2), &arguments).expect("it compiles");
+        for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
+            let first = block.ops.iter().take_while(|op| op.srcs.is_empty() && op.dsts.is_empty()).count();
+            assert!(first > 0, "it hears from its peers first");
+            block.ops.drain(..first);
+        }
+        let program = lower(&Plan::new(&tree)).expect("it is a plan");
+        assert!(!begins_without_barrier(&program, &Placement { device_of: &[0, 1], node_of: &[0, 0], far: &[] }));
     }
 }

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | `place_in_caller_memory` | processes | own operands that peers do not affect use the caller's memory instead of the copy that peers access |
 //! | `elide_handshakes` | processes | signals and waits at the ends of thread blocks are dropped where the launch protocol orders the same |
-//! | `insert_launch_barriers` | CUDA, several devices | every launch begins and ends with a synchronization of the devices of a node |
+//! | `insert_launch_barriers` | CUDA, several devices | every launch ends with a synchronization of the devices of a node, and begins with one if the plan needs it |
 //! | `cuda::specialise` | CUDA, on request | a kernel in which operations, counts and slices are constants |
 //!
 //! What is left are choices of an interpreter that a plan cannot observe: how many bytes an instruction moves at a time, which

@@ -13,6 +13,7 @@ use std::fmt;
 use crate::baselines::{self, Baselines};
 use crate::bench::Bench;
 use crate::measure::Outcome;
+use crate::stamps;
 
 /// What was measured, and whether it is enough.
 pub(crate) struct Verdict {
@@ -66,6 +67,10 @@ pub(crate) fn run(bench: &Bench<'_>, wanted: &[&str]) -> Outcome<Vec<&'static st
                 bench.say(format_args!("{} FAILED: {error}", number.to_uppercase()));
                 failed.get_or_insert(error);
             }
+        }
+        if let Err(error) = stamps::say(bench, number) {
+            bench.say(format_args!("stamps of the clock FAILED: {error}"));
+            failed.get_or_insert(error);
         }
     }
     bench.say(format_args!("\n{:<5} {:<9} {:<9} measured; must; aimed at", "row", "must", "aimed at"));

@@ -18,6 +18,7 @@ fn double(mut plan: PlanTree) -> PlanTree {
 fn facts(plan: &PlanTree) -> [bool; 4] {
     let facts = launch_boundaries(plan);
     assert!(facts.sizes_may_follow_in_fixed_halves == facts.sizes_may_follow || plan.double_scratch);
+    assert!(facts.accesses_follow_begin || !facts.can_start_without_barrier);
     let LaunchBoundaries { can_start_without_barrier, can_end_without_barrier, .. } = facts;
     [can_start_without_barrier, can_end_without_barrier, facts.sizes_may_follow, facts.puts_arrive_in_launch]
 }
@@ -52,6 +53,10 @@ fn missing_handshakes_need_barriers() {
     assert_eq!(facts(&both(&format!("{OPEN}; put.m i0 > r2:0"))), [true, false, true, true]);
     let transfer = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; copy s0 > o0";
     assert_eq!(facts(&both(transfer)), [false, true, false, true]);
+    // What was done to scratch is over after a barrier at the end; accesses before the peer has begun are not.
+    assert!(launch_boundaries(&both(transfer)).accesses_follow_begin);
+    assert!(!launch_boundaries(&both(&format!("put.m i0 > r2:0; {CLOSE}"))).accesses_follow_begin);
+    assert!(!launch_boundaries(&both("copy i0+2 > s0+2; copy s1 > o0")).accesses_follow_begin);
     // Races and what cannot be run need it everywhere.
     assert_eq!(facts(&both("copy i0+2 > s0+2; copy s1 > o0")), [false; 4]);
     assert_eq!(facts(&plan(&[&["wait.m#0"], &[""]])), [false; 4]);
@@ -125,4 +130,10 @@ fn put_that_is_only_flushed_may_arrive_after_its_launch() {
     assert_eq!(facts(&heard), [true; 4]);
     let to_output = plan(&[&["wait.p#1; nop; put.p#0 i0 > r2:0; flush.p#0"], &["signal.p#1"]]);
     assert_eq!(facts(&to_output), [true, false, true, false]);
+    assert!(launch_boundaries(&to_output).accesses_follow_begin);
+    let mut heard_of_it = plan(&[&["put.p#0 i0 > r2:0; signal.p#0; flush.p#0"], &["wait.p#0"]]);
+    assert!(!launch_boundaries(&heard_of_it).accesses_follow_begin);
+    heard_of_it.ranks[0].blocks[0].ops.splice(0..0, crate::testing::ops("wait.p#1; nop"));
+    heard_of_it.ranks[1].blocks[0].ops.splice(0..0, crate::testing::ops("signal.p#1"));
+    assert!(launch_boundaries(&heard_of_it).accesses_follow_begin);
 }

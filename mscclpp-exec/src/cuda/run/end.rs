@@ -43,10 +43,12 @@ impl Run {
         let recover = || -> Result<Error, Error> {
             stream.synchronize()?;
             let reports = self.context.reports()?;
+            let launch = reports.iter().map(|(_, report)| report.launch).min().unwrap_or(0);
+            let absent = self.context.absent(launch)?;
             let mut proxies = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
             let failure = proxies.find_map(Proxies::failure);
             let failure = failure.or_else(|| self.world.group.as_ref()?.find_cause().map(Failure::Cause));
-            let stall = || stall(&self.context.program, &self.params, &reports);
+            let stall = || stall(&self.context.program, &self.params, &reports, &absent);
             let error = match (failure, &self.world.group) {
                 (Some(Failure::Error(error)), _) => error,
                 (Some(Failure::Cause(cause)), Some(group)) => {

@@ -6,6 +6,8 @@
 //! All ranks on a device run in one kernel: they begin and end together, which is written as a device barrier before and after all
 //! else.
 //!
+//! Where devices begin without a barrier, their signals at the beginning are relaxed and waited for at the end.
+//!
 //! On several nodes devices of one node synchronize. What comes from other nodes comes through the host's proxies, which the
 //! device tells where a launch begins and ends: those marks must be the first and the last operations of a device.
 
@@ -18,7 +20,7 @@ use mscclpp_core::vocab::{BufferKind, ChannelKind, ReduceOp};
 
 use super::launches::on_nodes;
 use super::operations::{Item, Reader};
-use super::tree::{in_table, memory_channels, remote, sync};
+use super::tree::{copy, in_table, memory_channels, remote, sync};
 use super::{DeviceLaunch, Invalid};
 use crate::interpret::program::{Channel, Instr};
 use crate::interpret::{Action, Code, Program};
@@ -28,9 +30,18 @@ use crate::interpret::{Action, Code, Program};
 pub(super) enum Body {
     /// The plan's operations.
     Plan,
-    /// Accesses of every thread block to the memory of all other ranks of its node.
+    /// Accesses of every thread block to the buffers of all other ranks of its node.
     Probes,
+    /// The same after a barrier of all thread blocks of the node, which no pass has added.
+    ProbesAfterBarrier,
+    /// An access of every thread block to scratch of one rank of its node, each to another chunk: of those thread blocks whose
+    /// number, divided by [`GROUP`], is one of two.
+    Scratch([u32; 2]),
 }
+
+/// Thread blocks whose accesses to scratch are compared at a time with those of as many others: the checker limits how many pairs of
+/// accesses it compares.
+pub(super) const GROUP: u32 = 256;
 
 pub(super) struct Writer<'p> {
     plan: &'p PlanTree,
@@ -78,7 +89,7 @@ impl<'p> Writer<'p> {
             first_barrier: next_barrier(plan)?,
         };
         writer.read_barriers()?;
-        if body == Body::Probes {
+        if body != Body::Plan {
             writer.prepare_probes()?;
         }
         let mut reader = Reader::new(plan, program);
@@ -122,9 +133,10 @@ impl<'p> Writer<'p> {
         if len > 0 {
             return Ok([code.start..before, after..code.end]);
         }
-        // Half of what is added is before the operations that it does not have: it ends with the first barrier.
-        let barrier = (code.start..code.end).find(|&at| self.program.instrs[at as usize].action == Action::Barrier);
-        let middle = barrier.map_or(code.end, |at| at + 1);
+        // What is added at the end begins with a barrier, the last one.
+        let mut barriers = (code.start..code.end).rev();
+        let last = barriers.find(|&at| self.program.instrs[at as usize].action == Action::Barrier);
+        let middle = last.unwrap_or(code.end);
         Ok([code.start..middle, middle..code.end])
     }
 
@@ -169,17 +181,21 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    /// The beginnings and ends of the kernels of several ranks, as further barriers.
+    /// The beginnings and ends of the kernels of several ranks, as further barriers, and that of all thread blocks of a node.
     fn read_kernels(&mut self) {
         for (rank, &device) in (0..).zip(&self.launch.devices) {
+            let own = self.program.agents.iter().filter(|code| code.rank == rank).map(|code| code.block);
+            let mut own: Vec<u32> = own.collect();
+            if own.is_empty() {
+                own.push(0);
+            }
             if self.launch.devices.iter().filter(|other| **other == device).count() > 1 {
-                let own = self.program.agents.iter().filter(|code| code.rank == rank).map(|code| code.block);
-                let mut own: Vec<u32> = own.collect();
-                if own.is_empty() {
-                    own.push(0);
-                }
                 let kernel = self.kernel(rank);
-                self.barriers.entry(kernel).or_default().blocks.insert(rank, own);
+                self.barriers.entry(kernel).or_default().blocks.insert(rank, own.clone());
+            }
+            if self.body == Body::ProbesAfterBarrier {
+                let node = self.node(rank);
+                self.barriers.entry(node).or_default().blocks.insert(rank, own);
             }
         }
     }
@@ -187,6 +203,15 @@ impl<'p> Writer<'p> {
     /// The barrier that stands for the beginning and the end of a rank's kernel.
     fn kernel(&self, rank: u32) -> u32 {
         self.program.barriers.len() as u32 + self.launch.devices[rank as usize]
+    }
+
+    /// The barrier of all thread blocks of a rank's node, if there is one.
+    fn node(&self, rank: u32) -> u32 {
+        (self.program.barriers.len() + self.launch.nodes.len()) as u32 + self.node_of(rank)
+    }
+
+    fn node_of(&self, rank: u32) -> u32 {
+        self.launch.nodes[self.launch.devices[rank as usize] as usize]
     }
 
     fn block(&mut self, reader: &mut Reader<'p>, code: &Code) -> Result<(), Invalid> {
@@ -205,6 +230,11 @@ impl<'p> Writer<'p> {
                 ops.extend(items.iter().map(|item| item.op.clone()));
             }
             Body::Probes => self.probes(code, &mut ops),
+            Body::ProbesAfterBarrier => {
+                self.device_barrier(code, self.node(code.rank), &mut ops);
+                self.probes(code, &mut ops);
+            }
+            Body::Scratch(groups) => self.scratch_probe(code, groups, &mut ops),
         }
         self.launch_barrier(code, after, true, &mut ops)?;
         self.device_barrier(code, self.kernel(code.rank), &mut ops);
@@ -219,8 +249,9 @@ impl<'p> Writer<'p> {
             self.tree.ranks[rank as usize].blocks.push(ThreadBlock::default());
         }
         let mut ops = Vec::new();
-        self.device_barrier(&code, self.kernel(rank), &mut ops);
-        self.device_barrier(&code, self.kernel(rank), &mut ops);
+        for barrier in [self.kernel(rank), self.node(rank), self.kernel(rank)] {
+            self.device_barrier(&code, barrier, &mut ops);
+        }
         self.tree.ranks[rank as usize].blocks[0].ops = ops;
     }
 
@@ -236,6 +267,7 @@ impl<'p> Writer<'p> {
             let instr = self.program.instrs[at as usize];
             match instr.action {
                 Action::Signal { relaxed: false } => self.channel_ops(code, &instr, OpKind::Signal, ops)?,
+                Action::Signal { relaxed: true } => self.channel_ops(code, &instr, OpKind::RelaxedSignal, ops)?,
                 Action::Wait { relaxed: false } => self.channel_ops(code, &instr, OpKind::Wait, ops)?,
                 Action::Barrier => self.device_barrier(code, self.program.ids(&instr)[0], ops),
                 // The mark at the beginning is first of all; the one at the end, and a flush for it, are last.
@@ -320,11 +352,10 @@ impl<'p> Writer<'p> {
 
     /// Reads the input of every other rank of the node, and writes to its output.
     fn probes(&mut self, code: &Code, ops: &mut Vec<Op>) {
-        let node = |rank: u32| self.launch.nodes[self.launch.devices[rank as usize] as usize];
         let ranks = self.tree.ranks.len() as u32;
-        let others: Vec<u32> = (0..ranks).filter(|&rank| rank != code.rank && node(rank) == node(code.rank)).collect();
-        let key = (code.rank, code.block);
-        let number = self.program.agents.iter().take_while(|other| (other.rank, other.block) != key).count() as u32;
+        let node = self.node_of(code.rank);
+        let others: Vec<u32> = (0..ranks).filter(|&rank| rank != code.rank && self.node_of(rank) == node).collect();
+        let number = self.number(code);
         let tables = &mut self.tree.ranks[code.rank as usize];
         let mut block = std::mem::take(&mut tables.blocks[code.block as usize]);
         for other in others {
@@ -344,6 +375,36 @@ impl<'p> Writer<'p> {
             ops.extend([read, write]);
         }
         tables.blocks[code.block as usize] = block;
+    }
+
+    /// Writes to scratch of the first rank of the node.
+    fn scratch_probe(&mut self, code: &Code, groups: [u32; 2], ops: &mut Vec<Op>) {
+        let number = self.number(code);
+        if !groups.contains(&(number / GROUP)) {
+            return;
+        }
+        let (node, ranks) = (self.node_of(code.rank), self.tree.ranks.len() as u32);
+        let owner = (0..ranks).find(|&rank| self.node_of(rank) == node).unwrap_or(code.rank);
+        let own = Ref::local(BufferKind::Input, 0, 1);
+        if owner == code.rank {
+            ops.push(copy(own, Ref::local(BufferKind::Scratch, number, 1)));
+            return;
+        }
+        let tables = &mut self.tree.ranks[code.rank as usize];
+        let mut block = std::mem::take(&mut tables.blocks[code.block as usize]);
+        let place = remote(tables, &mut block, ChannelKind::Memory, (owner, BufferKind::Scratch));
+        tables.blocks[code.block as usize] = block;
+        let mut write = Op::new(OpKind::Put, Origin::UNKNOWN);
+        write.channel = Some(ChannelKind::Memory);
+        write.srcs.push(own);
+        write.dsts.push(Ref { place: Place::Remote(place), index: number, size: 1 });
+        ops.push(write);
+    }
+
+    /// The number of a thread block in the program.
+    fn number(&self, code: &Code) -> u32 {
+        let key = (code.rank, code.block);
+        self.program.agents.iter().take_while(|other| (other.rank, other.block) != key).count() as u32
     }
 }
 

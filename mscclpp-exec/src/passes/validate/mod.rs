@@ -20,16 +20,17 @@ mod results;
 mod tests;
 mod tree;
 
-use mscclpp_core::check::{Checks, Level, check, launch_boundaries};
+use mscclpp_core::check::{Checks, LaunchBoundaries, Level, check, launch_boundaries};
 use mscclpp_core::diag::{Code, Diagnostics};
 use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::vocab::ChannelKind;
 use thiserror::Error;
 
 use self::devices::Body;
 pub use self::forms::{ExecutorForm, InvalidLaunch, Validated, validate_form};
 pub use self::launches::{DeviceLaunch, ProcessLaunch, Sharing};
 use super::RankSchedule;
-use super::insert_launch_barriers::{Placement, insert_launch_barriers};
+use super::insert_launch_barriers::{Placement, begins_without_barrier, insert_launch_barriers};
 use super::place_in_caller_memory::SLOTS;
 #[cfg(feature = "cuda")]
 use crate::cuda::{NotSpecialised, specialised_source};
@@ -133,8 +134,8 @@ pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(),
     validate_schedules(plan, &schedules, launch)
 }
 
-/// Returns what the CUDA executor runs of a plan on several devices, as a plan: with the launch barriers at both ends of every
-/// thread block.
+/// Returns what the CUDA executor runs of a plan on several devices, as a plan: with the launch barriers at the end of every
+/// thread block, and at its beginning if the plan needs one there.
 ///
 /// # Errors
 /// [`Invalid::Plan`], [`Invalid::Ranks`], [`Invalid::TooLarge`], [`Invalid::Changed`].
@@ -143,7 +144,9 @@ pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanT
 }
 
 /// Validates what the CUDA executor runs on several devices of a plan that the checker accepts: the plan's operations and no
-/// others, between launch barriers that keep any access to another rank of the node inside of both ranks' launches.
+/// others, between launch barriers that keep any access to another rank of the node inside of both ranks' launches. Where there is
+/// none at the beginning, the plan's own accesses to another rank's buffers come after that rank's beginning, and any access to
+/// scratch after the end of the previous launch.
 ///
 /// # Errors
 /// Any [`Invalid`]. A plan that the checker rejects is not proved: its findings come back as [`Invalid::Rejected`].
@@ -185,16 +188,41 @@ fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Progra
     check_nodes(&program, &node_of)?;
     let mut far: Vec<u32> = links(&program, &node_of).into_iter().map(|(rank, _)| rank).collect();
     far.dedup();
-    insert_launch_barriers(&mut program, &Placement { device_of: &launch.devices, node_of: &launch.nodes, far: &far });
+    let placement = Placement { device_of: &launch.devices, node_of: &launch.nodes, far: &far };
+    let at_begin = !begins_without_barrier(&program, &placement);
+    insert_launch_barriers(&mut program, &placement, at_begin);
     Ok(program)
 }
 
 fn validate_launch_barriers(plan: &PlanTree, program: &Program, launch: &DeviceLaunch) -> Result<(), Invalid> {
+    let write = |body| devices::Writer::write(plan, program, launch, body);
     // Two arguments: nothing comes between the plan's operations, and the barriers hold whatever the operations are.
-    for body in [Body::Plan, Body::Probes] {
-        rejected(check(&devices::Writer::write(plan, program, launch, body)?))?;
+    let written = write(Body::Plan)?;
+    rejected(check(&written))?;
+    let probes = write(Body::Probes)?;
+    if check(&probes).is_empty() {
+        return boundaries(&probes).map(drop);
+    }
+    // There is none at the beginning, or it does not hold. The checker has accepted how the plan's operations access the buffers
+    // of peers all the same.
+    if !launch_boundaries(&written).puts_arrive_in_launch || has_marks(plan, program)? {
+        return Err(Invalid::Boundary { boundary: "start" });
+    }
+    rejected(check(&write(Body::ProbesAfterBarrier)?))?;
+    // Scratch, which the next launch may lay out differently.
+    let groups = (program.agents.len() as u32).div_ceil(devices::GROUP).max(2);
+    for pair in (0..groups).flat_map(|one| (one + 1..groups).map(move |other| [one, other])) {
+        if !boundaries(&write(Body::Scratch(pair))?)?.sizes_may_follow {
+            return Err(Invalid::Boundary { boundary: "start" });
+        }
     }
     Ok(())
+}
+
+/// Returns whether devices mark the beginning and the end of launches for their proxies.
+fn has_marks(plan: &PlanTree, program: &Program) -> Result<bool, Invalid> {
+    let of_plan = lower(&Plan::new(plan))?.channels.len();
+    Ok(program.channels.iter().skip(of_plan).any(|channel| channel.kind == ChannelKind::Port))
 }
 
 /// The output of the passes on every rank.
@@ -236,10 +264,10 @@ fn validate_schedules(plan: &PlanTree, schedules: &[RankSchedule], launch: &Proc
 }
 
 /// Fails if a plan needs launch barriers beside those that it has.
-fn boundaries(plan: &PlanTree) -> Result<(), Invalid> {
+fn boundaries(plan: &PlanTree) -> Result<LaunchBoundaries, Invalid> {
     let facts = launch_boundaries(plan);
     match (facts.can_start_without_barrier, facts.can_end_without_barrier) {
-        (true, true) => Ok(()),
+        (true, true) => Ok(facts),
         (false, _) => Err(Invalid::Boundary { boundary: "start" }),
         _ => Err(Invalid::Boundary { boundary: "end" }),
     }

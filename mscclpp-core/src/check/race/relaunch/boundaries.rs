@@ -31,6 +31,7 @@ pub(in super::super::super) fn boundaries(mut races: Races) -> LaunchBoundaries 
     let ends = Ends::of(&mut races);
     LaunchBoundaries {
         can_start_without_barrier: races.early.is_empty() && scratch_is_free(&races, &ends),
+        accesses_follow_begin: races.early.is_empty(),
         can_end_without_barrier: callers_may_continue(&races, &ends),
         sizes_may_follow: all_scratch_is_free(&races, &ends, false),
         sizes_may_follow_in_fixed_halves: all_scratch_is_free(&races, &ends, races.model.plan.double_scratch),

@@ -1,8 +1,11 @@
 //! Launch barriers: those of the pass hold, those with a fault do not.
 
+use mscclpp_core::plan::{Op, OpKind};
+
 use super::*;
 use crate::interpret::Action;
 use crate::interpret::program::Instr;
+use crate::passes::insert_launch_barriers::Placement as BarrierPlacement;
 
 #[test]
 fn built_in_algorithms_run_as_proved_on_devices() {
@@ -30,83 +33,217 @@ fn edit(program: &mut Program, mut edit: impl FnMut(u32, u32, &mut Vec<Instr>)) 
     program.instrs = instrs;
 }
 
+fn compile(name: &str, ranks: u32) -> PlanTree {
+    let algorithm = algorithms::find(name).expect("it is in the library");
+    let arguments = algorithm.arguments([]).expect("defaults");
+    algorithm.compile(algorithm.spec(ranks, ranks), &arguments).expect("it compiles")
+}
+
+/// A plan whose ranks access their peers' buffers without having heard from them: the signals and waits before the first access of
+/// each thread block are gone.
+fn unopened(name: &str, ranks: u32) -> PlanTree {
+    let mut plan = compile(name, ranks);
+    for block in plan.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
+        let is_sync = |op: &Op| op.srcs.is_empty() && op.dsts.is_empty();
+        let first = block.ops.iter().take_while(|op| is_sync(op)).count();
+        block.ops.drain(..first);
+    }
+    plan
+}
+
+/// The pass's output, in a form that it may not choose.
+fn inserted(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool) -> Program {
+    let mut program = lower(&Plan::new(plan)).expect("it is a plan");
+    let placement = BarrierPlacement { device_of: &launch.devices, node_of: &launch.nodes, far: &[] };
+    insert_launch_barriers(&mut program, &placement, at_begin);
+    program
+}
+
+/// Which of a program's operations are the pass's.
+struct Added<'p> {
+    plan: Program,
+    program: &'p Program,
+}
+
+impl<'p> Added<'p> {
+    fn new(plan: &PlanTree, program: &'p Program) -> Self {
+        Self { plan: lower(&Plan::new(plan)).expect("it is a plan"), program }
+    }
+
+    fn is_sync(&self, instr: &Instr) -> bool {
+        matches!(instr.action, Action::Signal { .. } | Action::Wait { .. })
+            && self.program.ids(instr)[0] as usize >= self.plan.channels.len()
+    }
+
+    fn is_barrier(&self, instr: &Instr) -> bool {
+        instr.action == Action::Barrier && self.program.ids(instr)[0] as usize >= self.plan.barriers.len()
+    }
+
+    /// The first or the last barrier of a thread block.
+    fn barrier(&self, own: &[Instr], is_end: bool) -> usize {
+        let mut barriers = (0..own.len()).filter(|&at| self.is_barrier(&own[at]));
+        let found = if is_end { barriers.next_back() } else { barriers.next() };
+        found.expect("every thread block has some")
+    }
+}
+
+/// Takes ids that `keep` does not want out of the signals and waits that the pass has added at some ends.
+fn drop_ids(added: &Added, program: &mut Program, ends: &[bool], keep: impl Fn(&Instr, usize, u32) -> bool) {
+    let before = added.program;
+    let mut ids = before.ids.clone();
+    edit(program, |_, _, own| {
+        let middle = own.len() / 2;
+        for (at, instr) in own.iter_mut().enumerate() {
+            if added.is_sync(instr) && ends.contains(&(at > middle)) {
+                let range = instr.first_id as usize..(instr.first_id + instr.ids) as usize;
+                let old = before.ids[range.clone()].iter().copied().enumerate();
+                let kept: Vec<u32> = old.filter(|&(at, id)| keep(instr, at, id)).map(|(_, id)| id).collect();
+                instr.ids = kept.len() as u32;
+                ids[range.start..range.start + kept.len()].copy_from_slice(&kept);
+            }
+        }
+    });
+    program.ids = ids;
+}
+
+/// Faults at one end of launches, each with what it is.
+fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) -> Vec<(&'static str, Program)> {
+    let fresh = inserted(plan, launch, at_begin);
+    let added = Added::new(plan, &fresh);
+    let (mut faults, ends) = (Vec::new(), [is_end, !is_end]);
+    // Device 0 and device 1 do not synchronize: their signals and waits are gone on both sides.
+    let mut program = inserted(plan, launch, at_begin);
+    // The waits for both ends are at the end if there is no barrier at the beginning.
+    drop_ids(&added, &mut program, if at_begin { &ends[..1] } else { &ends }, |_, _, id| {
+        let channel = fresh.channels[id as usize];
+        let mut pair = [channel.rank, channel.peer].map(|rank| launch.devices[rank as usize]);
+        pair.sort_unstable();
+        pair != [0, 1]
+    });
+    faults.push(("two devices do not synchronize", program));
+    // A block goes past the barrier of its device.
+    let mut program = inserted(plan, launch, at_begin);
+    edit(&mut program, |rank, block, own| {
+        let at = added.barrier(own, is_end);
+        if launch.devices[rank as usize] == 0 {
+            if (rank, block) == (0, 1) {
+                own.remove(at);
+            } else {
+                own[at].count -= 1;
+            }
+        }
+    });
+    faults.push(("a block passes the barrier of its device", program));
+    // The first block lets the others go before it has waited, or waits for other devices before the others are done.
+    let mut program = inserted(plan, launch, at_begin);
+    edit(&mut program, |_, _, own| {
+        if own.iter().any(|instr| added.is_sync(instr)) {
+            let barrier = own.remove(added.barrier(own, is_end));
+            own.insert(if is_end { own.len() } else { 0 }, barrier);
+        }
+    });
+    faults.push(("the barrier of the device and that of all devices are in the wrong order", program));
+    // What a device has written need not be visible to the others.
+    let mut program = inserted(plan, launch, at_begin);
+    edit(&mut program, |_, _, own| {
+        let middle = own.len() / 2;
+        for (_, instr) in
+            own.iter_mut().enumerate().filter(|(at, instr)| is_end && *at > middle && added.is_sync(instr))
+        {
+            if let Action::Signal { relaxed } = &mut instr.action {
+                *relaxed = true;
+            }
+        }
+    });
+    if is_end {
+        faults.push(("signals at the end are relaxed", program));
+    }
+    faults
+}
+
 #[test]
 fn planted_faults_in_launch_barriers_are_found() {
-    let algorithm = algorithms::find("allreduce_all_pairs").expect("it is in the library");
-    let plan =
-        algorithm.compile(algorithm.spec(4, 4), &algorithm.arguments([]).expect("defaults")).expect("it compiles");
+    // The first one needs the barrier at the beginning, the others only that at the end; of the last one launches of other sizes may
+    // not follow without it.
+    let needs = unopened("allreduce_all_pairs", 4);
+    let plans = [
+        (needs.clone(), true, [false, true].as_slice()),
+        (compile("allreduce_all_pairs", 4), false, &[true]),
+        (compile("allreduce_packets", 4), false, &[true]),
+    ];
+    assert!(
+        !launch_boundaries(&plans[2].0).sizes_may_follow && launch_boundaries(&plans[2].0).can_start_without_barrier
+    );
     for launch in DeviceLaunch::variants(4, 4) {
-        let added = |program: &Program, instr: &Instr| {
-            let first = lower(&Plan::new(&plan)).expect("it is a plan");
-            match instr.action {
-                Action::Barrier => program.ids(instr)[0] as usize >= first.barriers.len(),
-                Action::Signal { .. } | Action::Wait { .. } => program.ids(instr)[0] as usize >= first.channels.len(),
-                _ => false,
+        for (plan, at_begin, ends) in &plans {
+            let fresh = inserted(plan, &launch, *at_begin);
+            validate_launch_barriers(plan, &fresh, &launch).expect("nothing is planted");
+            for &is_end in *ends {
+                for (what, program) in faults(plan, &launch, *at_begin, is_end) {
+                    let found = validate_launch_barriers(plan, &program, &launch);
+                    assert!(found.is_err(), "{what}, at the end: {is_end}, {}, {launch:?}", plan.name);
+                }
             }
-        };
-        let fresh = || with_launch_barriers(&plan, &launch).expect("it is a plan");
-        let is_found = |what: &str, program: Program| {
-            let found = validate_launch_barriers(&plan, &program, &launch);
-            assert!(found.is_err(), "{what}, {launch:?}");
-        };
-        validate_launch_barriers(&plan, &fresh(), &launch).expect("nothing is planted");
-        for is_end in [false, true] {
-            // Device 0 and device 1 do not synchronize: their signals and waits are gone on both sides.
-            let mut program = fresh();
-            let before = fresh();
-            let between = |id: u32| {
-                let channel = before.channels[id as usize];
-                let mut pair = [channel.rank, channel.peer].map(|rank| launch.devices[rank as usize]);
-                pair.sort_unstable();
-                pair == [0, 1]
-            };
-            let ids: Vec<u32> = before.ids.clone();
-            let mut kept_ids = ids.clone();
-            edit(&mut program, |_, _, own| {
-                let middle = own.len() / 2;
-                for (at, instr) in own.iter_mut().enumerate() {
-                    let is_sync = matches!(instr.action, Action::Signal { .. } | Action::Wait { .. });
-                    if is_sync && added(&before, instr) && (at > middle) == is_end {
-                        let range = instr.first_id as usize..(instr.first_id + instr.ids) as usize;
-                        let kept: Vec<u32> = ids[range.clone()].iter().copied().filter(|&id| !between(id)).collect();
-                        instr.ids = kept.len() as u32;
-                        kept_ids[range.start..range.start + kept.len()].copy_from_slice(&kept);
-                    }
-                }
-            });
-            program.ids = kept_ids;
-            is_found("two devices do not synchronize", program);
-            // A block goes past the barrier of its device.
-            let mut program = fresh();
-            edit(&mut program, |rank, block, own| {
-                let barriers: Vec<usize> = (0..own.len())
-                    .filter(|&at| added(&before, &own[at]) && own[at].action == Action::Barrier)
-                    .collect();
-                let at = if is_end { barriers[barriers.len() - 1] } else { barriers[0] };
-                if launch.devices[rank as usize] == 0 {
-                    if (rank, block) == (0, 1) {
-                        own.remove(at);
-                    } else {
-                        own[at].count -= 1;
-                    }
-                }
-            });
-            is_found("a block passes the barrier of its device", program);
-            // The first block lets the others go before it has waited, or waits for other devices before the others are done.
-            let mut program = fresh();
-            edit(&mut program, |_, _, own| {
-                let is_barrier = |at: &usize| added(&before, &own[*at]) && own[*at].action == Action::Barrier;
-                let barriers: Vec<usize> = (0..own.len()).filter(is_barrier).collect();
-                let leads = own.iter().any(|instr| instr.action != Action::Barrier && added(&before, instr));
-                if leads && is_end {
-                    let barrier = own.remove(barriers[barriers.len() - 1]);
-                    own.push(barrier);
-                } else if leads {
-                    let barrier = own.remove(barriers[0]);
-                    own.insert(0, barrier);
-                }
-            });
-            is_found("the barrier of the device and that of all devices are in the wrong order", program);
         }
+        // Left out though the plan needs it.
+        let found = validate_launch_barriers(&needs, &inserted(&needs, &launch, false), &launch);
+        assert!(matches!(found, Err(Invalid::Rejected(_))), "{found:?}");
     }
+}
+
+#[test]
+fn launch_without_barriers_between_sizes_is_rejected() {
+    // Launches of one size need no barrier at either end; those of several sizes do, and there is none.
+    let plan = compile("allreduce_packets", 4);
+    let facts = launch_boundaries(&plan);
+    assert!(facts.can_start_without_barrier && facts.can_end_without_barrier && !facts.sizes_may_follow);
+    for launch in DeviceLaunch::variants(4, 4) {
+        let (before, mut program) = (inserted(&plan, &launch, false), inserted(&plan, &launch, false));
+        let added = Added::new(&plan, &before);
+        edit(&mut program, |_, _, own| own.retain(|instr| !added.is_sync(instr)));
+        let found = validate_launch_barriers(&plan, &program, &launch);
+        assert!(found.is_err(), "{launch:?}");
+    }
+}
+
+#[test]
+fn end_barrier_that_waits_for_the_beginning_only_is_rejected() {
+    let plan = compile("allreduce_all_pairs", 4);
+    for launch in DeviceLaunch::variants(4, 4) {
+        let (before, mut program) = (inserted(&plan, &launch, false), inserted(&plan, &launch, false));
+        // The second half of a wait is for the signals at the end, which are gone as well.
+        drop_ids(&Added::new(&plan, &before), &mut program, &[true], |instr, at, _| {
+            matches!(instr.action, Action::Wait { .. }) && at < instr.ids as usize / 2
+        });
+        let found = validate_launch_barriers(&plan, &program, &launch);
+        assert!(found.is_err(), "{launch:?}");
+    }
+}
+
+/// Puts that nothing waits for may arrive after the barrier at the end.
+#[test]
+fn start_without_barrier_is_rejected_where_puts_may_be_late() {
+    let mut plan = compile("alltoall_ports", 3);
+    for block in plan.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
+        block.ops.retain(|op| op.kind != OpKind::Wait);
+    }
+    let launch = DeviceLaunch::variants(3, 3).remove(0);
+    assert!(!launch_boundaries(&plan).puts_arrive_in_launch);
+    let validated = validate_launch_barriers(&plan, &inserted(&plan, &launch, false), &launch);
+    assert!(validated.is_err(), "{validated:?}");
+}
+
+/// Between nodes, thread blocks must come after the mark for the proxy.
+#[test]
+fn start_without_barrier_is_rejected_on_several_nodes() {
+    let algorithm = algorithms::find("allreduce_hierarchical").expect("it is in the library");
+    let arguments = algorithm.arguments([]).expect("defaults");
+    let plan = algorithm.compile(algorithm.spec(4, 2), &arguments).expect("it compiles");
+    let launch = DeviceLaunch::variants(4, 2).remove(0);
+    validate_devices(&plan, &launch).expect("the pass keeps the barrier");
+    let mut program = lower(&Plan::new(&plan)).expect("it is a plan");
+    let placement = BarrierPlacement { device_of: &launch.devices, node_of: &launch.nodes, far: &[0, 1, 2, 3] };
+    insert_launch_barriers(&mut program, &placement, false);
+    let found = validate_launch_barriers(&plan, &program, &launch);
+    assert!(matches!(found, Err(Invalid::Boundary { boundary: "start" })), "{found:?}");
 }

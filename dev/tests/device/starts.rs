@@ -1,0 +1,410 @@
+//! Launches of changing sizes in a row, before the host waits for any: between them the callers' streams write inputs and outputs
+//! and read outputs, at random times, while one device is slow. Most plans begin such launches without a barrier of the devices, so
+//! one device may be a launch ahead of another one.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_algorithms as algorithms;
+use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
+use mscclpp_core::check::check;
+use mscclpp_core::diag::Code;
+use mscclpp_core::plan::{OpKind, Plan, PlanTree};
+use mscclpp_dev::{Options, barrier_bugs, machine, simulator};
+use mscclpp_exec::cuda::{self, Buffers, Device, DeviceBuffer, DeviceSlice, Handle, Run, SharedDriver, Stream, World};
+use mscclpp_exec::error::WaitsFor;
+use mscclpp_exec::verify::{Pattern, Verifier};
+use mscclpp_exec::{DataType, Error, Message, cpu};
+
+use super::bits::{Pair, shipped};
+use super::devices::with_seeds;
+use super::processes::{each_in_a_thread, machine_options};
+use super::{at, mock};
+
+pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
+    type Test = fn(u64, &BuiltinAlgorithm) -> Result<(), Failed>;
+    let tests: [(&str, Test); 2] = [("one_process", in_one_process), ("processes", in_processes)];
+    let of_plans = seeds.clone();
+    let plans = algorithms::all().iter().flat_map(|algorithm| {
+        let seeds = of_plans.clone();
+        tests.map(move |(name, test)| {
+            let name = format!("starts::{name}::{}", algorithm.name());
+            with_seeds(name, seeds.clone(), move |seed| test(seed, algorithm))
+        })
+    });
+    let kept = with_seeds("starts::kept_barriers".into(), seeds.clone(), |seed| unopened_plans(seed, None));
+    let bugs = barrier_bugs().map(|bug| Trial::test(format!("starts::bugs::{bug}"), move || is_found(bug)));
+    let graphs = with_seeds("starts::graphs_of_several_sizes".into(), seeds.clone(), graphs_of_several_sizes);
+    let absent = with_seeds("starts::absent_rank_is_named".into(), seeds, absent_rank_is_named);
+    plans.chain(bugs).chain([kept, graphs, absent]).collect()
+}
+
+/// Behind CUDA's own functions: the host writes what the launches need before all of them.
+pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: std::ops::Range<u64>) -> Trial {
+    let mock = mock.clone();
+    Trial::test("mock::starts::shipped_algorithms", move || {
+        let mock = mock?;
+        for seed in seeds {
+            let rig = mock.devices(options(seed, 3, None), 3)?;
+            let world = World::across(&rig.devices, cuda::Options::default())?;
+            for algorithm in algorithms::all().iter().filter(|algorithm| algorithm.supports(3, 3)) {
+                let plan = plan_of(algorithm, 3, 3)?;
+                let pair = |count: u64| -> Result<Pair, Failed> {
+                    let message = Message::new(DataType::F32, 3 * count).any_size();
+                    Ok(Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?)
+                };
+                let mut pairs = [53, 7, 16].into_iter().map(pair).collect::<Result<Vec<_>, _>>()?;
+                for _ in 0..2 {
+                    pairs.iter_mut().try_for_each(Pair::refill)?;
+                    pairs.iter_mut().try_for_each(Pair::launch)?;
+                    let compared = pairs.iter_mut().try_for_each(Pair::compare);
+                    compared.map_err(|failed| at(algorithm.name(), &failed))?;
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Elements per rank of the launches in a row.
+const COUNTS: [u64; 5] = [53, 16, 16, 53, 7];
+
+/// A launch's data, by rank: input, output before, output after.
+type Data = Vec<[Vec<u8>; 3]>;
+
+/// Launches and what must come of them.
+struct Sequence {
+    plan: Plan,
+    launches: Vec<(Message, Data)>,
+}
+
+impl Sequence {
+    fn new(plan: Plan) -> Result<Self, Failed> {
+        let ranks = plan.num_ranks();
+        let mut launches = Vec::new();
+        for (seed, count) in (1..).zip(COUNTS) {
+            let message = Message::new(DataType::F32, count * u64::from(ranks)).any_size();
+            let mut run = cpu::World::new(ranks).prepare(&plan, message)?;
+            let mut buffers = run.buffers()?;
+            (0..ranks).for_each(|rank| buffers.output_mut(rank).fill(0xa5));
+            Verifier::with_pattern(&run, seed, Pattern::Real).fill(&mut buffers);
+            let before: Vec<_> =
+                (0..ranks).map(|rank| [buffers.input(rank).to_vec(), buffers.output(rank).to_vec()]).collect();
+            run.launch_buffers(&mut buffers)?;
+            let after = (0..).zip(before).map(|(rank, [input, output])| [input, output, buffers.output(rank).to_vec()]);
+            launches.push((message, after.collect()));
+        }
+        Ok(Self { plan, launches })
+    }
+}
+
+/// A rank whose caller is here: its device, and a stream of that.
+struct Caller {
+    rank: u32,
+    driver: SharedDriver,
+    device: Device,
+    stream: Handle,
+}
+
+impl Caller {
+    fn new(rank: u32, driver: &SharedDriver, device: &Device, stream: Handle) -> Self {
+        Self { rank, driver: driver.clone(), device: device.clone(), stream }
+    }
+
+    /// Puts a copy on the stream.
+    fn copy(&self, to: DeviceSlice, from: DeviceSlice) -> Result<(), Error> {
+        if to.bytes == 0 {
+            return Ok(());
+        }
+        Ok(self.driver.copy(to.address, from.address, to.bytes, self.stream)?)
+    }
+
+    fn memory(&self, bytes: &[u8]) -> Result<DeviceBuffer, Error> {
+        let mut memory = DeviceBuffer::new(&self.device, bytes.len() as u64)?;
+        memory.write(bytes)?;
+        Ok(memory)
+    }
+}
+
+/// Does the launches, and compares all outputs. `pause`: before each of them.
+fn run(
+    world: &World,
+    stream: &Stream,
+    callers: &[Caller],
+    sequence: &Sequence,
+    mut pause: impl FnMut(),
+) -> Result<(), Error> {
+    // Launches of a size share buffers, so those that follow one another meet in them.
+    let mut bound: Vec<(u64, Run, Buffers)> = Vec::new();
+    for (message, _) in &sequence.launches {
+        if bound.iter().all(|(count, ..)| *count != message.count) {
+            let run = world.prepare(&sequence.plan, *message)?;
+            let buffers = run.buffers()?;
+            bound.push((message.count, run, buffers));
+        }
+    }
+    let (mut memories, mut results) = (Vec::new(), Vec::new());
+    for (message, data) in &sequence.launches {
+        let Some((_, run, buffers)) = bound.iter_mut().find(|(count, ..)| *count == message.count) else { continue };
+        let mut found = Vec::new();
+        for caller in callers {
+            let [input, before, after] = &data[caller.rank as usize];
+            let [input, before] = [caller.memory(input)?, caller.memory(before)?];
+            caller.copy(buffers.output(caller.rank), before.as_slice())?;
+            caller.copy(buffers.input(caller.rank), input.as_slice())?;
+            found.push(caller.memory(&vec![0; after.len()])?);
+            memories.extend([input, before]);
+        }
+        pause();
+        run.launch_buffers(buffers, stream)?;
+        for (caller, found) in callers.iter().zip(&found) {
+            caller.copy(found.as_slice(), buffers.output(caller.rank))?;
+            // What peers read after the end of the launch, or before the beginning of the next one, is this.
+            let noise = caller.memory(&vec![0x3c; buffers.input(caller.rank).bytes as usize])?;
+            caller.copy(buffers.input(caller.rank), noise.as_slice())?;
+            memories.push(noise);
+        }
+        results.push(found);
+    }
+    for (_, run, _) in &bound {
+        run.synchronize(stream)?;
+    }
+    for (number, (found, (message, data))) in results.iter().zip(&sequence.launches).enumerate() {
+        for (caller, found) in callers.iter().zip(found) {
+            let after = &data[caller.rank as usize][2];
+            let mut bytes = vec![0; after.len()];
+            found.read(&mut bytes)?;
+            if let Some(at) = (0..bytes.len()).find(|&at| bytes[at] != after[at]) {
+                return Err(Error::Internal(format!(
+                    "launch {number}, {} elements, rank {}, byte {at}: {:#x}, expected {:#x}",
+                    message.count, caller.rank, bytes[at], after[at]
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ranks on the devices of one process; `map`: by rank.
+fn on_devices(options: Options, map: &[usize], sequence: &Sequence) -> Result<(), Failed> {
+    let count = map.iter().max().map_or(0, |&last| last as u32 + 1);
+    let drivers = machine(options, count)?;
+    let devices: Vec<Device> = drivers.iter().cloned().map(Device::with_driver).collect();
+    let streams = drivers.iter().map(|driver| driver.create_stream()).collect::<Result<Vec<_>, _>>()?;
+    let ranks: Vec<Device> = map.iter().map(|&number| devices[number].clone()).collect();
+    let done = (|| {
+        let world = World::across(&ranks, cuda::Options::default())?;
+        // SAFETY: streams of these devices, which are destroyed after the world.
+        let lane = |(device, stream): (&Device, &Handle)| unsafe { Stream::from_raw(device, stream.0) };
+        let stream = Stream::join(devices.iter().zip(&streams).map(lane));
+        let caller = |(rank, &at): (u32, &usize)| Caller::new(rank, &drivers[at], &devices[at], streams[at]);
+        let callers: Vec<Caller> = (0..).zip(map).map(caller).collect();
+        run(&world, &stream, &callers, sequence, || {})
+    })();
+    for (driver, stream) in drivers.iter().zip(streams) {
+        driver.destroy_stream(stream)?;
+    }
+    Ok(done?)
+}
+
+/// Threads that stop more or less often, a slow device, and under every other seed copies that are done late. Where they are done at once, the
+/// next kernel of a device begins while a slow one is still in the launch before.
+fn options(seed: u64, devices: u32, bug: Option<&'static str>) -> Options {
+    let slow = Some(seed as u32 % (devices + 1)).filter(|&device| device < devices);
+    let late = seed.is_multiple_of(2);
+    Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], slow, late, bug, ..Options::default() }
+}
+
+fn plan_of(algorithm: &BuiltinAlgorithm, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
+    let mut spec = algorithm.spec(ranks, per_node);
+    spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
+    Ok(Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?))
+}
+
+fn in_one_process(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
+    let maps: [(&[usize], u32); 4] = [(&[0, 1], 2), (&[0, 1, 2], 3), (&[0, 1, 0], 3), (&[0, 0, 1, 1], 2)];
+    for (map, per_node) in maps {
+        let ranks = map.len() as u32;
+        if algorithm.supports(ranks, per_node) {
+            let sequence = Sequence::new(plan_of(algorithm, ranks, per_node)?)?;
+            on_devices(options(seed, 2, None), map, &sequence)
+                .map_err(|failed| at(format_args!("ranks on devices {map:?}"), &failed))?;
+        }
+    }
+    Ok(())
+}
+
+/// Replays of launches of two sizes and plans, all before anybody waits: what is recorded does not depend on what comes before it.
+fn graphs_of_several_sizes(seed: u64) -> Result<(), Failed> {
+    let devices = machine(options(seed, 3, None), 3)?.into_iter().map(Device::with_driver).collect::<Vec<_>>();
+    let world = World::across(&devices, cuda::Options::default())?;
+    let mut pairs = Vec::new();
+    for (name, count) in [("allreduce_packets", 159), ("allreduce_all_pairs", 48), ("allreduce_packets", 21)] {
+        let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+        let mut spec = algorithm.spec(3, 3);
+        // So that every replay gives the same.
+        spec.collective.in_place = false;
+        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        let message = Message::new(DataType::F32, count).any_size();
+        let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
+        pair.refill()?;
+        pairs.push(pair);
+    }
+    let stream = world.stream()?;
+    let graph = stream.capture(|stream| {
+        let mut launch = |Pair { run, buffers, .. }: &mut Pair| run.launch_buffers(buffers, stream);
+        pairs.iter_mut().try_for_each(&mut launch)?;
+        pairs.iter_mut().rev().try_for_each(launch)
+    })?;
+    for _ in 0..3 {
+        // SAFETY: runs and buffers are there until the stream is done, and nothing else is launched.
+        unsafe { graph.launch(&stream)? };
+    }
+    stream.synchronize()?;
+    pairs.iter_mut().try_for_each(Pair::compare)
+}
+
+/// Ranks in threads that pause now and then, each with a machine of its own, whose kernels the others do not know of.
+fn in_processes(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
+    const RANKS: u32 = 3;
+    if !algorithm.supports(RANKS, RANKS) {
+        return Ok(());
+    }
+    let sequence = Sequence::new(plan_of(algorithm, RANKS, RANKS)?)?;
+    let results = each_with_driver(seed, RANKS, |world, driver, device, rank| {
+        let handle = driver.create_stream()?;
+        let mut state = seed ^ u64::from(rank) << 32;
+        // SAFETY: a stream of this device, which is destroyed after the world's last launch.
+        let stream = unsafe { Stream::from_raw(device, handle.0) };
+        let done = run(world, &stream, &[Caller::new(rank, driver, device, handle)], &sequence, || {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            std::thread::sleep(Duration::from_micros((state >> 33) % 3 * 500));
+        });
+        driver.destroy_stream(handle)?;
+        done
+    })?;
+    let failed: Vec<String> =
+        (0..).zip(results).filter_map(|(rank, done)| Some(format!("rank {rank}: {}", done.err()?))).collect();
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
+}
+
+/// Plans whose ranks access their peers' buffers without having heard from them: the signals and waits before the first access of each
+/// thread block are gone. They keep the barrier at the beginning.
+fn unopened(name: &str, ranks: u32) -> Result<PlanTree, Failed> {
+    let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
+    let mut tree = algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
+    for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
+        let moves = |kind| {
+            !matches!(kind, OpKind::Signal | OpKind::RelaxedSignal | OpKind::Wait | OpKind::RelaxedWait | OpKind::Nop)
+        };
+        let first = block.ops.iter().position(|op| moves(op.kind)).unwrap_or(0);
+        block.ops.drain(..first);
+    }
+    // Nothing else is wrong with it.
+    match check(&tree).iter().find(|found| found.code != Code::EarlyAccess) {
+        Some(found) => Err(format!("{name}: {found}").into()),
+        None => Ok(tree),
+    }
+}
+
+/// Algorithms of which that makes such plans.
+const UNOPENED: [&str; 3] = ["allreduce_all_pairs", "allgather_pull", "alltoall_pull"];
+
+fn unopened_plans(seed: u64, bug: Option<&'static str>) -> Result<(), Failed> {
+    for name in UNOPENED {
+        let sequence = Sequence::new(Plan::new(&unopened(name, 3)?))?;
+        on_devices(options(seed, 3, bug), &[0, 1, 2], &sequence).map_err(|failed| at(name, &failed))?;
+    }
+    Ok(())
+}
+
+/// Packets in double scratch, whose halves begin elsewhere in a launch of another size.
+fn packets(seed: u64, bug: Option<&'static str>) -> Result<(), Failed> {
+    for name in ["allreduce_packets", "allgather_packets", "alltoall_packets"] {
+        let sequence = Sequence::new(shipped(name, 3)?)?;
+        on_devices(options(seed, 3, bug), &[0, 1, 2], &sequence).map_err(|failed| at(name, &failed))?;
+    }
+    Ok(())
+}
+
+/// Without the wait at the beginning plans that need it are wrong, and without that at the end launches of other sizes.
+fn is_found(bug: &'static str) -> Result<(), Failed> {
+    const SEEDS: u64 = 30;
+    let run = if bug == "no_wait_at_the_end" { packets } else { unopened_plans };
+    match (1..=SEEDS).find_map(|seed| run(seed, Some(bug)).err()) {
+        Some(failed) if failed.message().is_some_and(|text| text.contains("expected")) => Ok(()),
+        Some(failed) => Err(failed),
+        None => Err(format!("not found with {SEEDS} seeds").into()),
+    }
+}
+
+/// Of a ring only the next rank waits for one that does not begin, and the others wait for one another: all of them name the absent
+/// one.
+fn absent_rank_is_named(seed: u64) -> Result<(), Failed> {
+    const RANKS: u32 = 4;
+    const ABSENT: u32 = 2;
+    for (name, launches) in [("allreduce_ring", 1), ("allreduce_packets", 2), ("allgather_ring_ports", 3)] {
+        let (plan, message) = (shipped(name, RANKS)?, Message::new(DataType::F32, 100).any_size());
+        let machine = |rank| Options { patience: Duration::from_secs(2), ..machine_options(seed, rank, false) };
+        let (begin, end) = (Barrier::new(RANKS as usize), Barrier::new(RANKS as usize));
+        let results = each_in_a_thread(RANKS, machine, cuda::Options::default(), |world, _, rank| {
+            let mut run = world.prepare(&plan, message)?;
+            let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+            let mut launch = || run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
+            let before = (1..launches).try_for_each(|_| launch());
+            begin.wait();
+            let last = if rank == ABSENT { Ok(()) } else { launch() };
+            end.wait();
+            before.and(last)
+        })?;
+        for (rank, result) in (0..).zip(results) {
+            let stall = match result {
+                Ok(()) if rank == ABSENT => continue,
+                Err(Error::Stalled(stall)) => *stall,
+                Err(Error::Interrupted(interrupted)) => interrupted.stall,
+                other => return Err(format!("{name}, rank {rank}: {other:?}").into()),
+            };
+            let first = stall.blocked.first().map(|blocked| &blocked.waits_for);
+            if first != Some(&WaitsFor::Peers { ranks: vec![ABSENT] }) || stall.launch != launches {
+                return Err(format!("{name}, launch {launches}, rank {rank}: {stall}").into());
+            }
+            let names_another =
+                |waits_for: &WaitsFor| matches!(waits_for, WaitsFor::Signal { peer, .. } if *peer != ABSENT);
+            if let Some(blocked) = stall.blocked.iter().find(|blocked| names_another(&blocked.waits_for)) {
+                return Err(format!("{name}, rank {rank}: {blocked}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ranks in threads, each with a driver of its own.
+fn each_with_driver(
+    seed: u64,
+    ranks: u32,
+    run: impl Fn(&World, &SharedDriver, &Device, u32) -> Result<(), Error> + Sync,
+) -> Result<Vec<Result<(), Error>>, Failed> {
+    use std::sync::Arc;
+
+    use mscclpp_bootstrap as bootstrap;
+    use mscclpp_bootstrap::Bootstrap;
+    let deadline = bootstrap::Options::default().deadline(Duration::from_secs(120));
+    let groups = Bootstrap::local_with(ranks, deadline)?;
+    Ok(std::thread::scope(|scope| {
+        let start = |(rank, group): (u32, Bootstrap)| {
+            let run = &run;
+            scope.spawn(move || {
+                let driver = simulator(machine_options(seed, rank, false)).map_err(Error::Internal)?;
+                let device = Device::with_driver(driver.clone());
+                let world = World::join(&Arc::new(group), &device, cuda::Options::default())?;
+                run(&world, &driver, &device, rank)
+            })
+        };
+        let threads: Vec<_> = (0..ranks).zip(groups).map(start).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+            thread.join().unwrap_or_else(|_| Err(Error::Internal("it panicked".into())))
+        };
+        threads.into_iter().map(join).collect()
+    }))
+}
