@@ -61,8 +61,8 @@ pub(super) struct Model<'p> {
     /// Whether anything reads or writes plain data in scratch.
     has_plain_scratch: bool,
     has_loops: bool,
-    /// How often a thread gives something to a port.
-    port_uses: usize,
+    /// Ports as threads see them.
+    ports: usize,
     /// Whether the thread blocks of each barrier come to it equally often.
     barriers_agree: bool,
 }
@@ -262,9 +262,9 @@ impl<'p> Model<'p> {
         }
     }
 
-    /// Ports as threads see them are no more than this: one for every use.
-    pub(super) fn most_ports(&self) -> usize {
-        self.port_uses
+    /// How many ports there are as threads see them: one for every thread that gives something to a channel end.
+    pub(super) fn ports(&self) -> usize {
+        self.ports
     }
 
     /// The positions that an effect covers.
