@@ -172,6 +172,11 @@ impl<'p> Model<'p> {
         Some(begin / self.size.chunk().max(1))
     }
 
+    /// Whether the plan has loops.
+    pub(super) fn has_loops(&self) -> bool {
+        self.has_loops
+    }
+
     /// Whether a step belongs to an iteration of a loop.
     pub(super) fn in_loop(&self, step: usize) -> bool {
         self.steps[step].inner > 0
