@@ -236,9 +236,9 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 /// * Memory is 20 bytes per access, and some hundred bytes per operation. Plans of more than 2²⁶ accesses are refused.
 /// * A finding takes time in proportion to the plan, and at most a hundred of one rule are kept.
 ///
-/// A plan whose thread-block groups cut chunks into unequal slices runs once more for every way in which these meet: mostly not at all
-/// where all ranks do the same, else a few times,
-/// or, with packets that are written by one group and read by another one, up to some hundreds.
+/// A plan whose thread-block groups cut chunks into unequal slices runs once more for every way in which these meet: a few times,
+/// or, with packets that are written by one group and read by another one, up to some hundreds. With packets, and where all ranks
+/// do the same, conservative runs mostly take the place of these, a few or none.
 ///
 /// Of a plan that is a smaller one several times over, the smaller one is looked at, and where all ranks do the same, some
 /// of them. `benches/hostile` measures plans that are made to take long.
