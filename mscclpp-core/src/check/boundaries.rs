@@ -100,7 +100,7 @@ fn of_view(view: View) -> LaunchBoundaries {
     let Some(sizes) = model::sizes(view) else { return none };
     let symmetry = Symmetry::of(view, &pairs);
     let Ok(uneven) = slices::sizes(view, symmetry.as_ref()) else { return none };
-    let sizes: Vec<_> = sizes.into_iter().chain(uneven).collect();
+    let sizes: Vec<_> = sizes.into_iter().chain(uneven.sizes).collect();
     // At every size.
     let at_all = |symmetry: Option<&Symmetry>| {
         let mut facts = LaunchBoundaries::FREE;

@@ -122,16 +122,21 @@ impl Checks {
         }
         let Some(sizes) = model::sizes(view) else { return model::too_fine(view).into() };
         let symmetry = Symmetry::of(view, &pairs);
-        let sizes: Vec<_> = match slices::sizes(view, symmetry.as_ref()) {
-            Ok(uneven) => sizes.into_iter().chain(uneven).collect(),
+        let (sizes, conservative) = match slices::sizes(view, symmetry.as_ref()) {
+            Ok(uneven) => {
+                let conservative = symmetry.as_ref().and_then(|_| uneven.conservative(plan, &sizes));
+                (sizes.into_iter().chain(uneven.sizes).collect(), conservative)
+            }
             Err(finding) => match self.left((*finding).into()) {
-                left if left.is_empty() => sizes,
+                left if left.is_empty() => (sizes, None),
                 left => return left,
             },
         };
-        // Where all ranks do the same, some stand for all as long as nothing is found.
+        // Where all ranks do the same, some stand for all as long as nothing is found, be it in conservative runs or in others.
         if let Some(symmetry) = &symmetry
-            && is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(symmetry))))
+            && [conservative.as_ref(), Some(&sizes)].into_iter().flatten().any(|sizes| {
+                is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(symmetry))))
+            })
             && matches!(loops::check(view, &pairs), loops::Verdict::Proved)
             && model::empty(view)
                 .is_none_or(|size| without_iterations(&Model::folded(view, &pairs, size, Some(symmetry))).is_empty())
@@ -232,7 +237,8 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
 /// * A finding takes time in proportion to the plan, and at most a hundred of one rule are kept.
 ///
 /// A plan whose thread-block groups cut chunks into unequal slices runs once more for every way in which these meet: a few times,
-/// or, with packets that are written by one group and read by another one, up to some hundreds.
+/// or, with packets that are written by one group and read by another one, up to some hundreds. With packets, and where all ranks
+/// do the same, conservative runs mostly take the place of these, a few or none.
 ///
 /// Of a plan that is a smaller one several times over, the smaller one is looked at, and where all ranks do the same, some
 /// of them. `benches/hostile` measures plans that are made to take long.

@@ -26,6 +26,8 @@ struct Build {
     blocks: u32,
     /// The next of the chunks and counters that the symmetry knows.
     next: (usize, usize),
+    /// The threads of the block that is being added that give something to ports: channel end and position.
+    ports: Vec<(u32, u32)>,
 }
 
 impl<'p> Model<'p> {
@@ -59,6 +61,7 @@ impl<'p> Model<'p> {
             epoch: 0,
             blocks: own.iter().map(|rank| rank.blocks.len() as u32).sum(),
             next: (0, 0),
+            ports: Vec::new(),
         };
         let mut model = Self {
             view,
@@ -81,7 +84,7 @@ impl<'p> Model<'p> {
             barriers: Vec::new(),
             has_packets: false,
             has_plain_scratch: false,
-            port_uses: 0,
+            ports: 0,
             has_loops: false,
             barriers_agree: true,
         };
@@ -116,6 +119,10 @@ impl<'p> Model<'p> {
                 }
             }
         }
+        build.ports.sort_unstable();
+        build.ports.dedup();
+        self.ports += build.ports.len();
+        build.ports.clear();
         self.agents.push(Agent { rank, block, steps: begin..self.steps.len() });
     }
 
@@ -148,9 +155,6 @@ impl<'p> Model<'p> {
         let epoch = build.epoch;
         if matches!(op.kind, K::Nop | K::Barrier) {
             build.epoch += 1;
-        }
-        if port {
-            self.port_uses += op.ids.len();
         }
         match op.kind {
             K::SemaphoreAcquire | K::SemaphoreRelease => self.add_semaphores(epoch, at),
@@ -221,7 +225,11 @@ impl<'p> Model<'p> {
                 let agent = (all - shift) % all * build.blocks + thread.agent;
                 self.counters[counter].raise(traffic::Thread { agent, ..thread });
             }
-            self.ids.push(counter.map_or(NOTHING, |counter| counter as u32));
+            let end = counter.map_or(NOTHING, |counter| counter as u32);
+            self.ids.push(end);
+            if at.op.channel == Some(ChannelKind::Port) {
+                build.ports.push((end, position));
+            }
             if shift > 0 {
                 self.shifts.resize(self.ids.len(), 0);
                 self.shifts[self.ids.len() - 1] = shift;

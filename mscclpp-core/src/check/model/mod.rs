@@ -61,8 +61,8 @@ pub(super) struct Model<'p> {
     /// Whether anything reads or writes plain data in scratch.
     has_plain_scratch: bool,
     has_loops: bool,
-    /// How often a thread gives something to a port.
-    port_uses: usize,
+    /// Ports as threads see them.
+    ports: usize,
     /// Whether the thread blocks of each barrier come to it equally often.
     barriers_agree: bool,
 }
@@ -172,6 +172,11 @@ impl<'p> Model<'p> {
         Some(begin / self.size.chunk().max(1))
     }
 
+    /// Whether the plan has loops.
+    pub(super) fn has_loops(&self) -> bool {
+        self.has_loops
+    }
+
     /// Whether a step belongs to an iteration of a loop.
     pub(super) fn in_loop(&self, step: usize) -> bool {
         self.steps[step].inner > 0
@@ -262,9 +267,9 @@ impl<'p> Model<'p> {
         }
     }
 
-    /// Ports as threads see them are no more than this: one for every use.
-    pub(super) fn most_ports(&self) -> usize {
-        self.port_uses
+    /// How many ports there are as threads see them: one for every thread that gives something to a channel end.
+    pub(super) fn ports(&self) -> usize {
+        self.ports
     }
 
     /// The positions that an effect covers.

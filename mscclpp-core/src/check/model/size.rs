@@ -25,6 +25,8 @@ pub(in super::super) struct Size {
     around: Around,
     /// Whether the run must show what holds for more iterations, too ([`every`](super::super::race::every)).
     proves: bool,
+    /// Whether packets of members that may be empty are ignored ([`slices`](super::super::slices)).
+    conservative: bool,
 }
 
 /// How often loops go around.
@@ -139,7 +141,7 @@ impl Size {
     fn even(plan: &PlanTree, chunk_bytes: u64, groups: &BTreeSet<u32>) -> Option<Self> {
         let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
         let chunk = chunk_bytes.checked_mul(parts).filter(|chunk| is_countable(plan, u128::from(*chunk)))?;
-        Some(Self { chunk, parts, grain: 1, windows: 0, around: Around::Real, proves: false })
+        Some(Self { chunk, parts, grain: 1, windows: 0, around: Around::Real, proves: false, conservative: false })
     }
 
     /// A chunk of so many units, as it is. `None` if memories would have more positions than can be counted.
@@ -151,7 +153,15 @@ impl Size {
     /// A chunk of so many units, of which slices have whole ones. `None` as [`sizes`].
     pub(in super::super) fn uneven(plan: &PlanTree, units: u64, unit_bytes: u64) -> Option<Self> {
         let chunk = units.checked_mul(unit_bytes).filter(|chunk| is_countable(plan, u128::from(*chunk)))?;
-        Some(Self { chunk, parts: 1, grain: unit_bytes, windows: 0, around: Around::Few(None), proves: true })
+        Some(Self {
+            chunk,
+            parts: 1,
+            grain: unit_bytes,
+            windows: 0,
+            around: Around::Few(None),
+            proves: true,
+            conservative: false,
+        })
     }
 
     /// A chunk of so many bytes, with so many windows of scratch and groups of these sizes, at which a run shows what holds for
@@ -163,6 +173,16 @@ impl Size {
         groups: &BTreeSet<u32>,
     ) -> Option<Self> {
         Some(Self { windows, proves: true, ..Self::even(plan, chunk_bytes, groups)? })
+    }
+
+    /// The same size for a run that ignores packets of members that may be empty.
+    pub(in super::super) fn conservative(self) -> Self {
+        Self { conservative: true, ..self }
+    }
+
+    /// Whether a run ignores packets of members that may be empty.
+    pub(in super::super) fn is_conservative(&self) -> bool {
+        self.conservative
     }
 
     /// Whether the run must show what holds for more iterations, too.

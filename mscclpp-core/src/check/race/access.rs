@@ -163,7 +163,8 @@ impl Races<'_, '_> {
         }
         if packets && effect.write {
             let carries = self.written(by, step, effect, turn);
-            access.carries = if self.is_mute(agent, step) { NONE } else { carries };
+            let is_mute = self.is_mute(agent, step) || self.ignores_packets(step);
+            access.carries = if is_mute { NONE } else { carries };
         }
         self.keep(access, epoch);
     }

@@ -98,7 +98,8 @@ impl Races<'_, '_> {
             return false;
         }
         let writer = &self.accesses[write as usize];
-        if writer.grain != Grain::Packet || self.is_window(writer.step as usize) {
+        let step = writer.step as usize;
+        if writer.grain != Grain::Packet || self.is_window(step) || self.ignores_packets(step) {
             return false;
         }
         let begin = self.begin(writer);
@@ -116,7 +117,9 @@ impl Races<'_, '_> {
     /// Whether each thread waits for the packets that a step reads at its places: a port moves whatever is there.
     fn awaits_packets(&self, step: usize) -> bool {
         let at = self.model.step_at(step);
-        self.grain(step) == Grain::Packet && (!at.port || at.kind == OpKind::ReadPutPackets)
+        self.grain(step) == Grain::Packet
+            && (!at.port || at.kind == OpKind::ReadPutPackets)
+            && !self.ignores_packets(step)
     }
 
     /// The ranks that are known to have begun when a rank's blocks are done, by the trails of all packets that these have
@@ -137,6 +140,9 @@ impl Races<'_, '_> {
                 continue;
             }
             let writer = &self.accesses[write as usize];
+            if self.ignores_packets(writer.step as usize) {
+                continue;
+            }
             let agent = &self.model.agents[self.model.agent_of(writer.step as usize)];
             found.insert(agent.rank as u32);
             if writer.grain != Grain::Packet {

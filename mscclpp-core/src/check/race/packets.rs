@@ -8,6 +8,7 @@ use super::clock::{Clock, Clocks};
 use super::every::Windows;
 use super::ports::source_side;
 use crate::check::model::Effect;
+use crate::check::slices;
 use crate::plan::OpKind;
 
 /// What was heard for which there is room at least when it gets more than there is room for.
@@ -87,10 +88,19 @@ impl Races<'_, '_> {
         }
     }
 
+    /// Whether a run ignores the packets of a step, which is by a member that is empty at some sizes.
+    pub(super) fn ignores_packets(&self, step: usize) -> bool {
+        let op = || self.model.op(self.model.agent_of(step), step);
+        self.model.size.is_conservative() && slices::may_be_empty(op())
+    }
+
     /// A block has read packets in a step that an access wrote.
     pub(super) fn hear_packets(&mut self, by: usize, step: usize, effect: &Effect, old: u32) {
         let old = &self.accesses[old as usize];
         let Some(&carried) = self.carried.get(old.carries as usize) else { return };
+        if self.ignores_packets(step) {
+            return;
+        }
         let atoms = effect.atoms();
         let all = atoms.start <= old.atoms.0 as usize && old.atoms.1 as usize <= atoms.end;
         let alike = atoms.start == old.atoms.0 as usize && atoms.end <= old.atoms.1 as usize;

@@ -19,7 +19,7 @@ impl Ring {
     /// Of agents that are thread blocks, and the two sides of ports as threads see them. `None` if they are more than can be
     /// numbered.
     pub(super) fn of(model: &Model) -> Option<Self> {
-        let span = model.agents.len() + 2 * model.most_ports();
+        let span = model.agents.len() + 2 * model.ports();
         // Neighbours that share a leaf of a tree remain neighbours.
         let span = if model.shifts() > 1 { span.next_multiple_of(super::clock::LEAF) } else { span };
         let all = span.checked_mul(model.shifts() as usize).filter(|all| *all <= MOST_AGENTS)?;

@@ -1,5 +1,7 @@
 //! What races, and what only looks like it.
 
+use crate::check::Pairs;
+use crate::check::model::{self, Model};
 use crate::check::run::{Verdict, verdict};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -127,6 +129,18 @@ fn an_initial_unit_tells_nothing() {
     plan.ranks[0].blocks[1].ops = crate::testing::ops("sem_acquire#0,0; nop; put.m i0 > r0:0");
     // The second of two threads hears of the release, and the block from the sync on.
     assert!(check(&plan).is_empty());
+}
+
+#[test]
+fn ports_are_counted_once_per_thread_and_channel() {
+    let ports = |block: &str| {
+        let plan = plan(&[&[block], IDLE]);
+        let pairs = Pairs::of(&plan);
+        let size = model::sizes((&plan).into()).expect("a plan of few pieces")[0];
+        Model::of((&plan).into(), &pairs, size).ports()
+    };
+    assert_eq!(ports("put.p#0 i0 > r0:0; put.p#0 i1 > r0:1; signal.p#0; flush.p#0; wait.p#0"), 1);
+    assert_eq!(ports("signal.p#0,1; put.p#0 i0 > r0:0; signal.p#1"), 3);
 }
 
 #[test]

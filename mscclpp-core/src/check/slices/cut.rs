@@ -19,6 +19,11 @@ impl Cut {
         self.of > 1
     }
 
+    /// Whether a member has nothing at some sizes.
+    pub(super) fn may_be_empty(self, member: u32) -> bool {
+        self.is_uneven() && member >= self.len
+    }
+
     /// Units per chunk after which the same members have more of every chunk.
     pub(super) fn period(self) -> u64 {
         u64::from(self.of / greatest_common_divisor(self.len, self.of))
@@ -53,8 +58,18 @@ pub(super) struct Entry {
     pub(super) offset: u32,
 }
 
+/// Chunks that have to do with each other, as they are cut: the entries of one of them, or of ranges of so many chunks that are always
+/// touched together and count as one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Component {
+    pub(super) span: u32,
+    pub(super) entries: Vec<Entry>,
+}
+
 /// A column while all columns of a size are visited: the member that each entry gives it to, and where that one begins and ends.
 pub(super) struct Columns<'e> {
+    /// Chunks that count as one.
+    span: u64,
     entries: &'e [Entry],
     /// Entries, by position, whose slices some thread block touches both.
     compared: Vec<(usize, usize)>,
@@ -65,11 +80,13 @@ pub(super) struct Columns<'e> {
 
 impl<'e> Columns<'e> {
     /// Some thread block touches slices of both cuts if `meet` says so.
-    pub(super) fn new(entries: &'e [Entry], meet: impl Fn(Cut, Cut) -> bool) -> Self {
+    pub(super) fn new(component: &'e Component, meet: impl Fn(Cut, Cut) -> bool) -> Self {
+        let Component { span, entries } = component;
         let pairs = (0..entries.len()).flat_map(|one| (0..one).map(move |other| (other, one)));
         let meet = |(one, other): &(usize, usize)| meet(entries[*one].cut, entries[*other].cut);
         let compared = pairs.filter(meet).collect();
-        Self { entries, compared, slices: Vec::with_capacity(entries.len()), signature: Vec::new() }
+        let span = u64::from(*span);
+        Self { span, entries, compared, slices: Vec::with_capacity(entries.len()), signature: Vec::new() }
     }
 
     /// How many members a signature lists.
@@ -90,16 +107,16 @@ impl<'e> Columns<'e> {
             let member = entry.cut.member(u64::from(entry.offset) * units, units);
             self.slices.push(extent(*entry, member, units));
         }
-        let mut at = 0;
-        while at < units {
+        let (mut at, all) = (0, self.span * units);
+        while at < all {
             self.sign();
             if !visit(&self.signature) {
                 return;
             }
             let ends = self.slices.iter().map(|(_, _, end)| *end);
-            at = ends.min().and_then(|end| u64::try_from(end).ok()).unwrap_or(units);
+            at = ends.min().and_then(|end| u64::try_from(end).ok()).unwrap_or(all);
             for (entry, slice) in self.entries.iter().zip(&mut self.slices) {
-                if slice.2 == at as i64 && at < units {
+                if slice.2 == at as i64 && at < all {
                     let member = entry.cut.member(u64::from(entry.offset) * units + at, units);
                     *slice = extent(*entry, member, units);
                 }

@@ -75,6 +75,40 @@
 //! What the threads of single elements learn (`race/elements`) is believed only between slices that are the same at every size; chunks
 //! that such slices of one thread block have count as chunks that data moves between, so that signatures tell whose packets they are.
 //!
+//! # Ranges instead of chunks
+//!
+//! If each two ranges that a plan touches are equal or have no chunk in common, no operation depends on where chunks begin within a
+//! range. Then a range of L chunks counts as one chunk of Lu units: columns, signatures and components are those of ranges. By the
+//! proof of theorem 1, a unit at v is touched by the same operations as a unit of the same range at u, maybe in another of its chunks,
+//! and holds the same units of other ranges, each at its own place. Only promises depend on chunks. So no promise may begin or end
+//! within a range: what a range is to hold is one range of inputs then, unit by unit, or a sum of such ranges. Plans that state
+//! expectations, and plans whose inputs have other numbers at other ranks ([`Symmetry`]), are examined by chunks.
+//!
+//! # Conservative runs
+//!
+//! In a group of more members than its range has chunks, some members are empty at small sizes: with L chunks, those from number L on at
+//! u = 1. With every unit more, further members have packets, which adds facts. Most of these sizes are kept, though the rules mostly
+//! need none of these facts.
+//!
+//! A *conservative* run ignores the packets of each member that is empty at some size: their readers learn nothing, nor does the member
+//! from what it reads. Such a run depends on fewer facts:
+//!
+//! * that a read overlaps a write, covers it or begins with it: only if neither is by such a member;
+//! * that two writes do not overlap: unless both are by such members;
+//! * that all of a write is read: only if the write is by another member;
+//! * that one slice is no shorter than another that the thread block touches: only if the first is not of such a member, since only
+//!   ranges of packets that teach something are compared with other ranges.
+//!
+//! **Theorem 4.** Let every signature of v be one of u, and let those facts of u on which conservative runs depend hold at v. If the rules
+//! accept a plan in a conservative run at u, they accept it at v.
+//! *Proof.* Each fact that adds to a clock at u holds at v and adds to it there. So agents know at least as much at v, and theorem 1
+//! applies. ∎
+//!
+//! So sizes are selected once more with these facts only. If these are fewer, and some ranks stand for all, conservative runs at these
+//! sizes and at the usual one come first. If they find nothing, the plan is right. If they find something, it may be due to packets that
+//! were ignored, and the sizes decide that were selected with all facts. Agents wait in a conservative run for all packets, so sizes are
+//! kept for deadlocks as above.
+//!
 //! # Empty chunks
 //!
 //! A message of 0 bytes, u = 0, moves nothing: there is no memory that two could touch, and packets that are not there are not waited
@@ -92,13 +126,15 @@ mod select;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
+
 use super::model::Size;
 use super::place::each_of;
 use super::symmetry::Symmetry;
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Site};
-use crate::plan::Op;
-use cut::Cut;
+use crate::plan::{Op, PlanTree};
+use cut::{Component, Cut};
 use parts::Parts;
 use select::Selection;
 
@@ -106,34 +142,53 @@ use select::Selection;
 const MOST_WORK: u64 = 1 << 25;
 
 /// The sizes beyond the usual ones at which a plan must run, none for nearly all plans.
+#[derive(Default)]
+pub(super) struct Uneven {
+    pub(super) sizes: Vec<Size>,
+    /// Bytes of a unit.
+    grain: u64,
+    found: Option<(Parts, BTreeSet<Component>)>,
+}
+
+/// Finds the sizes beyond the usual ones at which a plan must run.
 ///
 /// # Errors
 /// They are too many, or too hard to find.
-pub(super) fn sizes(view: View, symmetry: Option<&Symmetry>) -> Result<Vec<Size>, Box<Diagnostic>> {
+pub(super) fn sizes(view: View, symmetry: Option<&Symmetry>) -> Result<Uneven, Box<Diagnostic>> {
     let own = symmetry.map_or(view.plan.ranks.len(), |symmetry| symmetry.own as usize);
     let mut uneven = false;
     each_of(view, 0..own, &mut |at| uneven |= at.op.slice.is_some() && uneven_cuts(at.op).any(|cut| cut.is_some()));
     if !uneven {
-        return Ok(Vec::new());
+        return Ok(Uneven::default());
     }
     let parts = Parts::of(view, symmetry, own);
     let cuts: Vec<Cut> = parts.uneven().into_iter().collect();
-    let units = match parts.components() {
-        Some(components) => Selection::of(&parts, &components),
-        None => Err(cuts.clone()),
-    };
+    let components = parts.components().ok_or_else(|| too_many(view, &cuts, None))?;
+    let units = Selection::of(&parts, &components, false).map_err(|cuts| too_many(view, &cuts, None))?;
     let grain = u64::from(view.plan.buffer_alignment.max(16));
-    let work = |units: &[u64]| {
-        let one = |units: &u64| parts.work(units.saturating_mul(grain));
-        units.iter().map(one).fold(0, u64::saturating_add)
-    };
-    match units {
-        Ok(units) => {
-            let sizes = units.iter().map(|units| Size::uneven(view.plan, *units, grain)).collect::<Option<_>>();
-            sizes.filter(|_| work(&units) <= MOST_WORK).ok_or_else(|| too_many(view, &cuts, Some(units.len())).into())
-        }
-        Err(cuts) => Err(too_many(view, &cuts, None).into()),
+    let bytes: Vec<u64> = units.iter().map(|units| units.saturating_mul(grain)).collect();
+    let sizes = units.iter().map(|units| Size::uneven(view.plan, *units, grain)).collect::<Option<_>>();
+    let sizes = sizes.filter(|_| parts.work(&bytes) <= MOST_WORK);
+    let sizes = sizes.ok_or_else(|| too_many(view, &cuts, Some(units.len())))?;
+    Ok(Uneven { sizes, grain, found: Some((parts, components)) })
+}
+
+impl Uneven {
+    /// Returns the sizes for conservative runs, the usual ones included. `None` if they are no fewer.
+    pub(super) fn conservative(&self, plan: &PlanTree, usual: &[Size]) -> Option<Vec<Size>> {
+        let (parts, components) =
+            self.found.as_ref().filter(|(parts, _)| parts.has_packets && !self.sizes.is_empty())?;
+        let fewer = Selection::of(parts, components, true).ok().filter(|units| units.len() < self.sizes.len())?;
+        let (first, others) = usual.split_first()?;
+        let uneven = fewer.into_iter().map(|units| Size::uneven(plan, units, self.grain).map(Size::conservative));
+        let others = others.iter().copied().map(Some);
+        std::iter::once(Some(first.conservative())).chain(others).chain(uneven).collect()
     }
+}
+
+/// Whether an operation is that of a member of a group that has nothing at some sizes.
+pub(super) fn may_be_empty(op: &Op) -> bool {
+    uneven_cuts(op).flatten().any(|(cut, member)| cut.may_be_empty(member))
 }
 
 /// The uneven slices that an operation's ranges are, `None` for ranges and slices of whole chunks.

@@ -1,6 +1,6 @@
 //! What packets order at a size.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::cut::Cut;
 use super::parts::{Part, Parts};
@@ -8,6 +8,8 @@ use super::parts::{Part, Parts};
 /// All that decides on the order of packets, as facts that hold at a size or do not. Of two sizes, agents know as much at the second one
 /// if all facts of the first one hold there.
 pub(super) struct Packets<'p> {
+    /// Whether packets of members that may be empty are ignored.
+    conservative: bool,
     /// Packets that have to do with each other: what is written, and what is read.
     groups: Vec<(Vec<Part>, Vec<Part>)>,
     /// Slices that a thread block touches.
@@ -24,8 +26,15 @@ pub(super) struct Packets<'p> {
 struct Facts {
     /// Who waits for whom: a read overlaps a write.
     waits: Bits,
-    /// What else there is to know by.
+    /// What there is to know by.
     knows: Bits,
+}
+
+/// A part of some packets: where it begins and ends at a size, and whether it is ignored.
+#[derive(Clone, Copy)]
+struct Extent {
+    range: (u64, u64),
+    is_ignored: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,15 +60,16 @@ impl Bits {
 }
 
 impl<'p> Packets<'p> {
-    pub(super) fn of(parts: &'p Parts) -> Self {
+    pub(super) fn of(parts: &'p Parts, conservative: bool) -> Self {
         let is_uneven = |slices: &&Vec<(Cut, u32)>| slices.iter().any(|(cut, _)| cut.is_uneven());
-        let group = |group: BTreeSet<(Part, bool)>| {
-            let (writes, reads): (Vec<_>, Vec<_>) = group.into_iter().partition(|(_, write)| *write);
-            let parts = |list: Vec<(Part, bool)>| list.into_iter().map(|(part, _)| part).collect();
-            (parts(writes), parts(reads))
+        let group = |group: &Vec<(Part, bool)>| {
+            let parts =
+                |written: bool| group.iter().filter(|(_, write)| *write == written).map(|(part, _)| *part).collect();
+            (parts(true), parts(false))
         };
         Self {
-            groups: parts.packets().into_iter().map(group).collect(),
+            conservative,
+            groups: parts.packets.iter().map(group).collect(),
             lengths: parts.lengths.iter().filter(is_uneven).collect(),
             last: None,
             numbers: BTreeMap::new(),
@@ -88,7 +98,10 @@ impl<'p> Packets<'p> {
         for (writes, reads) in &self.groups {
             for (parts, extents) in [(writes, &mut written), (reads, &mut read)] {
                 extents.clear();
-                extents.extend(parts.iter().map(|part| part.extent(units)));
+                let is_ignored = |part: &Part| self.conservative && part.may_be_empty();
+                extents.extend(
+                    parts.iter().map(|part| Extent { range: part.extent(units), is_ignored: is_ignored(part) }),
+                );
             }
             facts.add_group(&written, &read);
         }
@@ -97,10 +110,12 @@ impl<'p> Packets<'p> {
                 let member = u64::from(*member);
                 cut.begin(member + 1, units) - cut.begin(member, units)
             };
+            let is_ignored = |(cut, member): &(Cut, u32)| self.conservative && cut.may_be_empty(*member);
             for (number, one) in slices.iter().enumerate() {
                 for other in &slices[..number] {
-                    facts.knows.push(length(one) <= length(other));
-                    facts.knows.push(length(one) >= length(other));
+                    // Only ranges of packets that are not ignored are compared with others.
+                    facts.knows.push(!is_ignored(other) && length(one) <= length(other));
+                    facts.knows.push(!is_ignored(one) && length(one) >= length(other));
                 }
             }
         }
@@ -116,7 +131,7 @@ impl<'p> Packets<'p> {
     /// Whether agents know as much in another order as in one.
     pub(super) fn is_enough(&self, one: u32, other: u32) -> bool {
         let (one, other) = (&self.orders[one as usize], &self.orders[other as usize]);
-        one.waits.are_in(&other.waits) && one.knows.are_in(&other.knows)
+        one.knows.are_in(&other.knows)
     }
 
     /// Whether agents wait in one order for what they wait for in another one.
@@ -127,26 +142,29 @@ impl<'p> Packets<'p> {
 
 impl Facts {
     /// Of packets that have to do with each other, by extent.
-    fn add_group(&mut self, writes: &[(u64, u64)], reads: &[(u64, u64)]) {
-        let overlap = |one: &(u64, u64), other: &(u64, u64)| one.0.max(other.0) < one.1.min(other.1);
-        for (number, write) in writes.iter().enumerate() {
-            for read in reads {
-                let waits = overlap(write, read);
+    fn add_group(&mut self, writes: &[Extent], reads: &[Extent]) {
+        let overlap = |one: (u64, u64), other: (u64, u64)| one.0.max(other.0) < one.1.min(other.1);
+        for (number, Extent { range: write, is_ignored }) in writes.iter().enumerate() {
+            for Extent { range: read, is_ignored: is_unread } in reads {
+                let waits = overlap(*write, *read);
                 self.waits.push(waits);
-                self.knows.push(waits && read.0 <= write.0 && write.1 <= read.1);
-                self.knows.push(waits && read.0 == write.0 && read.1 <= write.1);
+                let tells = waits && !is_ignored && !is_unread;
+                self.knows.push(tells);
+                self.knows.push(tells && read.0 <= write.0 && write.1 <= read.1);
+                self.knows.push(tells && read.0 == write.0 && read.1 <= write.1);
             }
             // Of what is written twice nobody knows which one he has read.
             for other in &writes[..number] {
-                self.knows.push(!overlap(write, other));
+                self.knows.push(!(overlap(*write, other.range) || *is_ignored && other.is_ignored));
             }
             let mut end = write.0;
+            let reads = || reads.iter().map(|read| read.range);
             while let Some(next) =
-                reads.iter().filter(|read| read.0 <= end).map(|read| read.1).max().filter(|next| *next > end)
+                reads().filter(|read| read.0 <= end).map(|read| read.1).max().filter(|next| *next > end)
             {
                 end = next;
             }
-            self.knows.push(end >= write.1);
+            self.knows.push(!is_ignored && end >= write.1);
         }
     }
 }

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cut::{Cut, Entry};
+use super::cut::{Component, Cut, Entry};
 use crate::check::effect::{Effect, effects};
 use crate::check::model::{Space, memory_number};
 use crate::check::place::{Placed, each_of, home};
 use crate::check::symmetry::Symmetry;
 use crate::check::view::View;
-use crate::plan::{OpKind, Slice};
+use crate::collective::Extent;
+use crate::plan::{OpKind, PlanTree, Slice};
+use crate::vocab::BufferKind;
 
 /// A slice of a range of chunks, or a whole range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +28,11 @@ impl Part {
         self.start + u64::from(self.cut.len)
     }
 
+    /// Whether it is empty at some sizes.
+    pub(super) fn may_be_empty(&self) -> bool {
+        self.cut.may_be_empty(self.member)
+    }
+
     /// The units that it begins and ends at, with this many to a chunk.
     pub(super) fn extent(&self, units: u64) -> (u64, u64) {
         let begin = |member: u64| self.start * units + self.cut.begin(member, units);
@@ -36,22 +43,35 @@ impl Part {
 /// Where two ranges begin that have to do with each other, by memory and chunk, and how many chunks they have.
 type Move = ((usize, u64), (usize, u64), u32);
 
+/// An operation's access to a part.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Touch {
+    part: Part,
+    packets: bool,
+    write: bool,
+    /// Unit and span of the loop.
+    body: Option<(u64, u32)>,
+}
+
 /// All parts that the operations of a plan touch.
 #[derive(Default)]
 pub(super) struct Parts {
     /// Each once, in order.
     pub(super) parts: Vec<Part>,
     /// Ranges between which operations move data, the first chunk of the one to the first chunk of the other.
-    moves: BTreeSet<Move>,
+    moves: Vec<Move>,
     /// The same of slices that one thread block touches one after the other.
-    known: BTreeSet<Move>,
+    known: Vec<Move>,
     /// Per thread block, the slices that it touches, wherever they are. Each set once.
-    pub(super) lengths: BTreeSet<Vec<(Cut, u32)>>,
-    /// How often each range is touched: outside of loops, and in loops by unit and span.
-    touches: BTreeMap<(Part, Option<(u64, u32)>), u64>,
+    pub(super) lengths: Vec<Vec<(Cut, u32)>>,
+    /// In order of the parts.
+    touches: Vec<Touch>,
     pub(super) has_packets: bool,
-    /// Packets, and whether they are written.
-    packets: BTreeSet<(Part, bool)>,
+    /// Whether all ranges are equal or apart, and each counts as one chunk.
+    are_apart: bool,
+    /// The packets that have to do with each other, and whether they are written: what overlaps in one memory, directly or not,
+    /// counted from the first chunk. Only where some are cut unevenly.
+    pub(super) packets: Vec<Vec<(Part, bool)>>,
 }
 
 /// Chunks of all ranges beyond which they are not followed one by one.
@@ -75,11 +95,11 @@ impl Parts {
         let plan = view.plan;
         let mut all = Self::default();
         let mut chunks = symmetry.map(|symmetry| symmetry.chunks.iter().copied());
-        let (mut lengths, mut last, mut block) = (BTreeSet::new(), BTreeMap::new(), (0, 0));
+        let (mut lengths, mut last, mut block) = (Vec::new(), BTreeMap::new(), (0, 0));
         let mut touched: Vec<(Effect, Part)> = Vec::new();
         each_of(view, 0..own, &mut |at| {
             if block != (at.rank, at.block) {
-                all.lengths.insert(std::mem::take(&mut lengths).into_iter().collect());
+                all.lengths.push(once_each(std::mem::take(&mut lengths)));
                 last.clear();
                 block = (at.rank, at.block);
             }
@@ -89,23 +109,63 @@ impl Parts {
                 let start = chunks.as_mut().map_or(Some(start), Iterator::next).unwrap_or(start);
                 let memory = memory_number(effect.owner % own as u32, Space::of(buffer, effect.packets));
                 let (cut, member, behind) = cut(at.op.slice, effect.range.size);
-                lengths.insert((cut, member));
+                if lengths.last() != Some(&(cut, member)) {
+                    lengths.push((cut, member));
+                }
                 all.has_packets |= effect.packets;
                 let part = Part { memory, start: u64::from(start) + behind, cut, member };
-                if effect.packets {
-                    all.packets.insert((part, effect.write));
-                }
                 touched.push((effect, part));
             });
             all.add(&at, &touched, &mut last);
         });
-        all.lengths.insert(lengths.into_iter().collect());
+        all.lengths.push(once_each(lengths));
+        all.lengths = once_each(all.lengths);
         if all.has_packets {
             all.moves.append(&mut all.known);
         }
-        all.parts = all.touches.keys().map(|(part, _)| *part).collect();
+        all.moves = once_each(all.moves);
+        all.touches.sort_unstable();
+        let packets = all.touches.iter().filter(|touch| touch.packets);
+        let mut packets: Vec<_> = packets.map(|touch| (touch.part, touch.write)).collect();
+        packets.dedup();
+        all.packets = groups(&packets);
+        all.parts = all.touches.iter().map(|touch| touch.part).collect();
         all.parts.dedup();
+        all.are_apart = all.are_apart() && all.keep_promises_whole(plan, symmetry, own);
         all
+    }
+
+    /// Whether each two ranges are equal or have no chunk in common.
+    fn are_apart(&self) -> bool {
+        let range = |part: &Part| (part.memory, part.start, part.cut.len);
+        let mut pairs = self.parts.windows(2).map(|pair| (&pair[0], &pair[1]));
+        pairs.all(|(one, next)| range(one) == range(next) || one.memory != next.memory || one.end() <= next.start)
+    }
+
+    /// Whether each range is promised chunks in a row of some inputs, or nothing.
+    fn keep_promises_whole(&self, plan: &PlanTree, symmetry: Option<&Symmetry>, own: usize) -> bool {
+        if symmetry.is_some_and(|symmetry| !symmetry.keeps_inputs()) || !plan.expectations.is_empty() {
+            return false;
+        }
+        let tables = plan.ranks.first();
+        let (input, output) = tables.map_or((0, 0), |rank| (rank.input_chunks, rank.output_chunks));
+        // Where the inputs come from has no part in this.
+        let extent = Extent { ranks: plan.ranks.len() as u32, input, output, distance: 1 };
+        let mut boundaries: Vec<(usize, u64)> = Vec::new();
+        for rank in 0..own as u32 {
+            for promise in plan.collective.promises(extent, rank) {
+                let (buffer, first) = home(plan, rank, BufferKind::Output, promise.chunk);
+                let memory = memory_number(rank, Space::of(buffer, false));
+                let (first, len) = (u64::from(first), u64::from(promise.len));
+                boundaries.extend([(memory, first), (memory, first + len)]);
+            }
+        }
+        boundaries.sort_unstable();
+        let crosses = |part: &Part| {
+            let next = boundaries.partition_point(|boundary| *boundary <= (part.memory, part.start));
+            boundaries.get(next).is_some_and(|(memory, at)| *memory == part.memory && *at < part.end())
+        };
+        !self.parts.iter().any(crosses)
     }
 
     /// What an operation touches.
@@ -114,14 +174,19 @@ impl Parts {
         let body = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref()).map(|body| (body.unit, body.num_chunks));
         // Threads know each other by their places in equal slices.
         for (_, part) in touched {
-            let known = last.insert((part.cut, part.member), *part).filter(|_| part.cut.is_uneven());
+            if !part.cut.is_uneven() {
+                continue;
+            }
+            let known = last.insert((part.cut, part.member), *part);
             if let Some(known) = known.filter(|known| (known.memory, known.start) != (part.memory, part.start)) {
-                self.known.insert(((known.memory, known.start), (part.memory, part.start), part.cut.len));
+                self.known.push(((known.memory, known.start), (part.memory, part.start), part.cut.len));
             }
         }
-        for (_, part) in touched {
-            *self.touches.entry((*part, body)).or_default() += 1;
-        }
+        let touch = |(effect, part): &(Effect, Part)| {
+            let Effect { packets, write, .. } = *effect;
+            Touch { part: *part, packets, write, body }
+        };
+        self.touches.extend(touched.iter().map(touch));
         // Of several pairs each is moved on its own; of all else, all goes everywhere.
         let kind = at.op.kind;
         let all =
@@ -131,7 +196,7 @@ impl Parts {
             for (effect, to) in touched {
                 let goes = all || effect.position == read.position;
                 if goes && from.cut == to.cut && (from.memory, from.start) != (to.memory, to.start) {
-                    self.moves.insert(((from.memory, from.start), (to.memory, to.start), from.cut.len));
+                    self.moves.push(((from.memory, from.start), (to.memory, to.start), from.cut.len));
                 }
             }
         }
@@ -149,7 +214,7 @@ impl Parts {
 
     /// The ways in which chunks that have to do with each other are cut: those between which data is moved, directly or not, taken
     /// together. Only where some are cut unevenly. `None` if there are too many chunks.
-    pub(super) fn components(&self) -> Option<BTreeSet<Vec<Entry>>> {
+    pub(super) fn components(&self) -> Option<BTreeSet<Component>> {
         let mut ranges: Vec<(usize, u64, Cut)> =
             self.parts.iter().map(|part| (part.memory, part.start, part.cut)).collect();
         ranges.dedup();
@@ -158,9 +223,10 @@ impl Parts {
         if count(&mut ranges.iter().map(|(.., cut)| cut.len)).saturating_add(moved) > MOST_CHUNKS {
             return None;
         }
+        let count = |len: u32| if self.are_apart { 1 } else { len };
         let chunks = |memory: usize, start: u64, len: u32| (start..start + u64::from(len)).map(move |at| (memory, at));
         let mut nodes: Vec<(usize, u64)> =
-            ranges.iter().flat_map(|&(memory, start, cut)| chunks(memory, start, cut.len)).collect();
+            ranges.iter().flat_map(|&(memory, start, cut)| chunks(memory, start, count(cut.len))).collect();
         nodes.sort_unstable();
         nodes.dedup();
         // Neighboring chunks have neighboring numbers.
@@ -168,60 +234,70 @@ impl Parts {
         let mut sets = Sets { parents: (0..nodes.len() as u32).collect() };
         for &(from, to, len) in &self.moves {
             let (from, to) = (node(from.0, from.1) as u32, node(to.0, to.1) as u32);
-            (0..len).for_each(|offset| sets.join(from + offset, to + offset));
+            (0..count(len)).for_each(|offset| sets.join(from + offset, to + offset));
         }
         let mut entries: Vec<(u32, Entry)> = Vec::new();
         for (memory, start, cut) in ranges {
             let first = node(memory, start) as u32;
-            entries.extend((0..cut.len).map(|offset| (sets.root(first + offset), Entry { cut, offset })));
+            entries.extend((0..count(cut.len)).map(|offset| (sets.root(first + offset), Entry { cut, offset })));
         }
         entries.sort_unstable();
         entries.dedup();
         let components = entries.chunk_by(|one, other| one.0 == other.0);
         let uneven = components.filter(|entries| entries.iter().any(|(_, entry)| entry.cut.is_uneven()));
-        Some(uneven.map(|entries| entries.iter().map(|(_, entry)| *entry).collect()).collect())
-    }
-
-    /// The packets that have to do with each other, and whether they are written: what overlaps in one memory, directly or not,
-    /// counted from the first chunk. Only where some are cut unevenly.
-    pub(super) fn packets(&self) -> BTreeSet<BTreeSet<(Part, bool)>> {
-        let mut all = BTreeSet::new();
-        let mut group: Vec<(Part, bool)> = Vec::new();
-        let mut end = (0, 0);
-        for (part, write) in &self.packets {
-            if end.0 != part.memory || end.1 <= part.start {
-                all.insert(moved(std::mem::take(&mut group)));
-                end = (part.memory, 0);
-            }
-            group.push((*part, *write));
-            end.1 = part.end().max(end.1);
-        }
-        all.insert(moved(group));
-        all.retain(|group| group.iter().any(|(part, _)| part.cut.is_uneven()));
-        all
-    }
-
-    /// Pieces of memory that are touched in one run, about, with this many bytes to a chunk.
-    pub(super) fn work(&self, chunk_bytes: u64) -> u64 {
-        let mut members: BTreeMap<usize, u64> = BTreeMap::new();
-        let cuts: BTreeSet<(usize, Cut)> = self.parts.iter().map(|part| (part.memory, part.cut)).collect();
-        for (memory, cut) in cuts.iter().filter(|(_, cut)| cut.is_uneven()) {
-            *members.entry(*memory).or_default() += u64::from(cut.of.div_ceil(cut.len));
-        }
-        let one = |(part, body): &(Part, Option<(u64, u32)>), times: u64| {
-            let cut = members.get(&part.memory).copied().unwrap_or(0).saturating_mul(part.cut.len.into());
-            let trips =
-                body.map_or(1, |(unit, span)| (u64::from(span).saturating_mul(chunk_bytes)).div_ceil(unit.max(1)));
-            times.saturating_mul(trips).saturating_mul(1 + cut / u64::from(part.cut.of))
+        let component = |entries: &[(u32, Entry)]| Component {
+            span: if self.are_apart { entries.first().map_or(1, |(_, entry)| entry.cut.len) } else { 1 },
+            entries: entries.iter().map(|(_, entry)| *entry).collect(),
         };
-        self.touches.iter().map(|(key, times)| one(key, *times)).fold(0, u64::saturating_add)
+        Some(uneven.map(component).collect())
+    }
+
+    /// Pieces of memory that are touched in runs at some sizes, about, given the bytes of a chunk at each.
+    pub(super) fn work(&self, sizes: &[u64]) -> u64 {
+        let mut members = vec![0u64; self.parts.last().map_or(0, |part| part.memory + 1)];
+        let cuts = once_each(self.parts.iter().map(|part| (part.memory, part.cut)).collect());
+        for (memory, cut) in cuts.iter().filter(|(_, cut)| cut.is_uneven()) {
+            members[*memory] += u64::from(cut.of.div_ceil(cut.len));
+        }
+        let one = |Touch { part, body, .. }: &Touch| {
+            let cut = members[part.memory].saturating_mul(part.cut.len.into());
+            let trips = body.map_or(sizes.len() as u64, |(unit, span)| {
+                let trips = sizes.iter().map(|bytes| u64::from(span).saturating_mul(*bytes).div_ceil(unit.max(1)));
+                trips.fold(0, u64::saturating_add)
+            });
+            trips.saturating_mul(1 + cut / u64::from(part.cut.of))
+        };
+        self.touches.iter().map(one).fold(0, u64::saturating_add)
     }
 }
 
-/// Parts of one memory, counted from the first chunk.
-fn moved(parts: Vec<(Part, bool)>) -> BTreeSet<(Part, bool)> {
-    let first = parts.first().map_or(0, |(part, _)| part.start);
-    parts.into_iter().map(|(part, write)| (Part { memory: 0, start: part.start - first, ..part }, write)).collect()
+/// The elements of a list in order, each once.
+fn once_each<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+/// Packets in groups, as [`Parts`] has them.
+fn groups(packets: &[(Part, bool)]) -> Vec<Vec<(Part, bool)>> {
+    let mut groups = Vec::new();
+    let mut add = |group: &[(Part, bool)]| {
+        let Some((first, _)) = group.first().filter(|_| group.iter().any(|(part, _)| part.cut.is_uneven())) else {
+            return;
+        };
+        let moved = |part: &Part| Part { memory: 0, start: part.start - first.start, ..*part };
+        groups.push(group.iter().map(|(part, write)| (moved(part), *write)).collect());
+    };
+    let (mut first, mut end) = (0, (0, 0));
+    for (number, (part, _)) in packets.iter().enumerate() {
+        if end.0 != part.memory || end.1 <= part.start {
+            add(&packets[first..number]);
+            (first, end) = (number, (part.memory, 0));
+        }
+        end.1 = part.end().max(end.1);
+    }
+    add(&packets[first..]);
+    once_each(groups)
 }
 
 /// Disjoint sets of numbers.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::cut::{Columns, Cut, Entry};
+use super::cut::{Columns, Component, Cut};
 use super::packets::Packets;
 use super::parts::Parts;
 
@@ -16,7 +16,7 @@ const MOST_COMPARED: usize = 64;
 /// Sizes that are kept, and what they have shown.
 pub(super) struct Selection<'p> {
     packets: Option<Packets<'p>>,
-    components: Vec<Component<'p>>,
+    components: Vec<Shown<'p>>,
     /// Orders in which agents wait for as much as in any other.
     waits: Vec<Seen>,
     kept: BTreeSet<u64>,
@@ -24,8 +24,8 @@ pub(super) struct Selection<'p> {
     left: u64,
 }
 
-/// Chunks that have to do with each other.
-struct Component<'p> {
+/// What was seen of chunks that have to do with each other.
+struct Shown<'p> {
     columns: Columns<'p>,
     /// By signature, the orders of packets in which it was seen that no other one makes superfluous.
     seen: BTreeMap<Vec<u32>, Vec<Seen>>,
@@ -42,24 +42,29 @@ struct Seen {
 }
 
 impl<'p> Selection<'p> {
-    /// The units of a chunk at which a plan must run; the cuts that stand in the way if that takes too long.
-    pub(super) fn of(parts: &'p Parts, components: &'p BTreeSet<Vec<Entry>>) -> Result<Vec<u64>, Vec<Cut>> {
+    /// The units of a chunk at which a plan must run, maybe in conservative runs; the cuts that stand in the way if that takes too
+    /// long.
+    pub(super) fn of(
+        parts: &'p Parts,
+        components: &'p BTreeSet<Component>,
+        conservative: bool,
+    ) -> Result<Vec<u64>, Vec<Cut>> {
         let all_cuts = || parts.uneven().into_iter().collect::<Vec<_>>();
-        let pairs = components.iter().map(|entries| (entries.len() as u64).saturating_pow(2));
+        let pairs = components.iter().map(|component| (component.entries.len() as u64).saturating_pow(2));
         let left = MOST_ENTRIES.checked_sub(pairs.fold(0, u64::saturating_add)).ok_or_else(all_cuts)?;
-        let packets = parts.has_packets.then(|| Packets::of(parts));
+        let packets = parts.has_packets.then(|| Packets::of(parts, conservative));
         let blocks = parts.blocks();
         let meet = |one, other| blocks.iter().any(|cuts| cuts.contains(&one) && cuts.contains(&other));
-        let component = |entries: &'p Vec<Entry>| {
-            let all = parts.has_packets || entries.len() > MOST_COMPARED;
-            Component { columns: Columns::new(entries, |one, other| all || meet(one, other)), seen: BTreeMap::new() }
+        let shown = |component: &'p Component| {
+            let all = parts.has_packets || component.entries.len() > MOST_COMPARED;
+            Shown { columns: Columns::new(component, |one, other| all || meet(one, other)), seen: BTreeMap::new() }
         };
-        // All members of a single chunk have a column at the usual size, and without packets nothing else is asked.
-        let needs_look = |entries: &&Vec<Entry>| {
+        // All members of what counts as a single chunk have a column at the usual size, and without packets nothing else is asked.
+        let needs_look = |Component { span, entries }: &&Component| {
             let mut uneven = entries.iter().filter(|entry| entry.cut.is_uneven());
-            parts.has_packets || uneven.next().is_none_or(|entry| entry.cut.len > 1) || uneven.next().is_some()
+            parts.has_packets || uneven.next().is_none_or(|entry| entry.cut.len > *span) || uneven.next().is_some()
         };
-        let components: Vec<_> = components.iter().filter(needs_look).map(component).collect();
+        let components: Vec<_> = components.iter().filter(needs_look).map(shown).collect();
         let all = 0..components.len();
         let mut selection = Self { packets, components, waits: Vec::new(), kept: BTreeSet::new(), left };
         // What is ordered anywhere depends on all packets.
@@ -123,7 +128,7 @@ impl<'p> Selection<'p> {
 
     /// The sizes that are kept, without those that show nothing that the others do not show.
     fn thin_out(mut self, all: Range<usize>) -> Option<Vec<u64>> {
-        for Component { columns, seen } in &mut self.components {
+        for Shown { columns, seen } in &mut self.components {
             let members = columns.members();
             let apart: BTreeMap<Vec<u32>, Vec<u32>> = seen
                 .iter()
@@ -187,7 +192,7 @@ impl<'p> Selection<'p> {
             None => 0,
         };
         let packets = self.packets.as_ref();
-        for Component { columns, seen } in &mut self.components[components] {
+        for Shown { columns, seen } in &mut self.components[components] {
             let members = columns.members();
             columns.visit(units, &mut |signature| {
                 looked += signature.len() as u64;

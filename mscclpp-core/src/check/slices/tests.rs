@@ -16,7 +16,7 @@ mod random;
 
 fn units(plan: &PlanTree) -> Vec<u64> {
     let sizes = sizes(plan.into(), None).unwrap_or_else(|finding| panic!("{finding:?}"));
-    sizes.into_iter().map(|size| size.chunk() / 16).collect()
+    sizes.sizes.into_iter().map(|size| size.chunk() / 16).collect()
 }
 
 /// The sizes that a single rank with these thread blocks needs.
@@ -217,7 +217,49 @@ fn empty_packets_order_nothing_in_plans_of_any_length() {
 fn every_number_of_empty_packet_slices_is_tried() {
     let blocks: Vec<String> =
         (0..8).map(|member| format!("cpkt/{member}:8 i0 > s0; nop; upkt/{member}:8 s0 > o0")).collect();
-    assert_eq!(units(&program(&blocks, 0)), [1, 2, 3, 4, 5, 6, 7]);
+    let plan = program(&blocks, 0);
+    assert_eq!(units(&plan), [1, 2, 3, 4, 5, 6, 7]);
+    // In conservative runs the usual size is enough.
+    let usual = model::sizes((&plan).into()).expect("a plan of few pieces");
+    let uneven = sizes((&plan).into(), None).expect("few sizes");
+    assert_eq!(uneven.conservative(&plan, &usual).map(|sizes| sizes.len()), Some(1));
+}
+
+/// What the rules find in conservative runs, if these are fewer.
+fn found_conservatively(plan: &PlanTree) -> Option<Diagnostics> {
+    let pairs = Pairs::of(plan);
+    let usual = model::sizes(plan.into()).expect("a plan of few pieces");
+    let all = sizes(plan.into(), None).ok()?.conservative(plan, &usual)?;
+    let Verdict { deadlocks, races, results } = run(all.into_iter().map(|size| Model::of(plan.into(), &pairs, size)));
+    Some([deadlocks, races, results].into_iter().find(|found| !found.is_empty()).unwrap_or_default())
+}
+
+#[test]
+fn packets_of_members_that_may_be_empty_teach_nothing() {
+    let found = |member: u32| {
+        let others = "cpkt/0:4 i2 > s6; nop; upkt/0:4 s6 > o2; nop; cpkt/3:4 i3 > s7; nop; upkt/3:4 s7 > o3";
+        let writer = format!("copy s1 > o1; nop; cpkt/{member}:4 i0 > s4; {others}");
+        let reader = format!("upkt/{member}:4 s4 > o0; nop; copy i1 > s1");
+        let found = found_conservatively(&program(&[writer, reader], 0)).expect("sizes with empty members");
+        found.iter().map(|finding| finding.code).collect::<Vec<_>>()
+    };
+    assert_eq!(found(0), []);
+    assert_eq!(found(3), [Code::Race]);
+}
+
+#[test]
+fn range_across_promises_is_looked_at_by_chunks() {
+    let units = |kind, chunks: u32| {
+        let blocks: Vec<String> = (0..4).map(|member| format!("copy/{member}:4 s0+2 > o0+2")).collect();
+        let mut plan = program(&blocks, 0);
+        plan.collective = Collective::new(kind);
+        for rank in &mut plan.ranks {
+            (rank.input_chunks, rank.output_chunks) = (chunks, 2);
+        }
+        units(&plan)
+    };
+    assert_eq!(units(CollectiveKind::AllReduce, 2), [0; 0]);
+    assert_eq!(units(CollectiveKind::AllGather, 1), [1]);
 }
 
 #[test]

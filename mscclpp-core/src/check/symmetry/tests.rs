@@ -77,7 +77,7 @@ fn folded(plan: &PlanTree) -> Option<bool> {
     let sizes = model::sizes(plan.into())
         .expect("a plan of few pieces")
         .into_iter()
-        .chain(slices::sizes(plan.into(), Some(&symmetry)).expect("few sizes"));
+        .chain(slices::sizes(plan.into(), Some(&symmetry)).expect("few sizes").sizes);
     Some(is_right(
         plan.into(),
         &pairs,

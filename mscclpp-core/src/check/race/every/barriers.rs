@@ -33,6 +33,9 @@ struct Block {
 impl UnevenBarriers {
     /// Those of a plan, in a run that proves something.
     pub(in crate::check::race) fn of(model: &Model) -> Self {
+        if model.barriers() == 0 {
+            return Self::default();
+        }
         let rates = Rates::of(model);
         let mut barriers: BTreeMap<u32, BTreeMap<u32, Block>> = BTreeMap::new();
         for (agent, own) in (0..).zip(&model.agents) {

@@ -243,26 +243,81 @@ pub(in crate::check::race) type Looped = BTreeMap<u32, Courses>;
 /// All threads of an agent.
 const ALL: u32 = u32::MAX;
 
-/// The courses of everything that loops touch and steps of some kinds raise and lower, given as who a thread of an agent signals
-/// in a step.
+/// What is done to a counter, as far as it tells whether the counter is steady.
+#[derive(Clone, Copy, Default)]
+struct Use {
+    signals: Side,
+    waits: Side,
+    in_loop: bool,
+}
+
+/// The signals on a counter, or the waits.
+#[derive(Clone, Copy, Default)]
+enum Side {
+    #[default]
+    Idle,
+    /// All in the iterations of one loop: its thread block, a step of it, and how many there are.
+    Loop(u32, usize, u64),
+    Elsewhere,
+}
+
+impl Side {
+    fn add(&mut self, model: &Model, agent: u32, step: usize) {
+        let is_same = |own, first| own == agent && model.place_of(first).0 == model.place_of(step).0;
+        *self = match *self {
+            Self::Idle if model.in_loop(step) => Self::Loop(agent, step, 1),
+            Self::Loop(own, first, events) if is_same(own, first) => Self::Loop(own, first, events + 1),
+            _ => Self::Elsewhere,
+        };
+    }
+}
+
+impl Use {
+    /// Whether an iteration of one loop has as many signals as one of another loop of the same rate has waits, and there are no others.
+    fn is_steady(&self, model: &Model) -> bool {
+        let (Side::Loop(from, send, signals), Side::Loop(by, wait, waits)) = (self.signals, self.waits) else {
+            return false;
+        };
+        let rate = |agent: u32, step| model.loop_of(agent as usize, step).map(|(_, body)| Rate::of(body, 1));
+        signals == waits && rate(from, send) == rate(by, wait)
+    }
+}
+
+/// The courses of everything that loops touch and steps of some kinds raise and lower, but for what is steady. Given as who a thread
+/// of an agent signals in a step, and which counters are used by one thread on either side and have no initial units; of as many
+/// counters.
+///
+/// A counter of that kind is *steady* if all signals are in one loop, all waits are in one loop of the same rate, and an iteration of
+/// either has equally many. Then the nth signal and the nth wait are in iterations of equal number, and an insertion moves both or
+/// neither: the nth wait hears the nth signal and none after that, at every number of iterations, as it does outside of loops.
 pub(in crate::check::race) fn looped(
     model: &Model,
+    counters: usize,
     raises: impl Fn(OpKind) -> bool,
     lowers: impl Fn(OpKind) -> bool,
     sender: impl Fn(u32, usize, u32, u32) -> Thread,
+    is_plain: impl Fn(u32) -> bool,
 ) -> Looped {
-    let rates = Rates::of(model);
+    if !model.has_loops() {
+        return Looped::new();
+    }
     let counts = |step: usize| raises(model.step_at(step).kind) || lowers(model.step_at(step).kind);
     let all = || (0..).zip(&model.agents).flat_map(|(agent, own)| own.steps.clone().map(move |step| (agent, step)));
-    let mut looped = Looped::new();
-    for (_, step) in all().filter(|(_, step)| model.in_loop(*step) && counts(*step)) {
+    let mut uses = vec![Use::default(); counters];
+    for (agent, step) in all().filter(|(_, step)| counts(*step)) {
         for id in model.ids(step) {
-            looped.entry(*id).or_default();
+            let Some(of) = uses.get_mut(*id as usize) else { continue };
+            of.in_loop |= model.in_loop(step);
+            let side = if raises(model.step_at(step).kind) { &mut of.signals } else { &mut of.waits };
+            side.add(model, agent, step);
         }
     }
+    let is_looped = |(id, of): &(u32, &Use)| of.in_loop && !(is_plain(*id) && of.is_steady(model));
+    let mut looped: Looped = (0..).zip(&uses).filter(is_looped).map(|(id, _)| (id, Courses::default())).collect();
     if looped.is_empty() {
         return looped;
     }
+    let rates = Rates::of(model);
     for (agent, step) in all().filter(|(_, step)| counts(*step)) {
         let inside = rates.inside(model, agent, step);
         for (thread, id) in (0..).zip(model.ids(step)) {

@@ -35,7 +35,7 @@
 //! In a run that proves what holds for every number of iterations ([`every`](super::every)), a wait on a counter that loops
 //! touch hears only words that it hears at every number, and the end of its loop those that only all of its waits together
 //! are sure of. Several threads are believed to be in order there, too, unless two of them use the counter in loops of one rate
-//! ([`merged`](super::every)). A run for one size needs no such care.
+//! ([`merged`](super::every)). A run for one size needs no such care, nor does a counter that is *steady* ([`looped`]).
 //!
 //! # Cost
 //!
@@ -191,8 +191,10 @@ impl Words {
             let is_private = counters.get(id as usize).is_some_and(|(traffic, _)| traffic.is_private());
             (agent, if is_private { 0 } else { thread })
         };
+        let is_plain =
+            |id: u32| counters.get(id as usize).is_some_and(|(traffic, initial)| traffic.is_private() && *initial == 0);
         let mut looped = match model.size.proves() {
-            true => looped(model, &raises, &lowers, sender),
+            true => looped(model, counters.len(), &raises, &lowers, sender, is_plain),
             false => Looped::new(),
         };
         let mut totals: BTreeMap<u32, BTreeMap<Thread, u64>> = (0..)

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::{expect_copy, found_at, sizes};
+use super::{expect_copy, found_at, found_conservatively, sizes};
 use crate::check::{Pairs, check, layout, pairing, shape};
 use crate::plan::PlanTree;
 use crate::testing::plan;
@@ -70,6 +70,8 @@ struct Program {
     blocks: usize,
     texts: Vec<String>,
     semaphores: usize,
+    /// Whether all ranges are all chunks, which count as one then.
+    whole: bool,
     /// Sizes at which all may differ.
     bound: u64,
 }
@@ -82,8 +84,10 @@ impl Program {
         let most = pool.iter().copied().max().unwrap_or(1);
         let period = (1..).find(|all| pool.iter().all(|of| all % of == 0)).unwrap_or(1);
         let ranks = if most <= 4 && random.one_in(4) { 2 } else { 1 };
+        let whole = random.one_in(4);
         Self {
             random,
+            whole,
             pool,
             ranks,
             blocks: most as usize,
@@ -98,7 +102,10 @@ impl Program {
         let mut pieces = Vec::new();
         let mut start = 0;
         while start < CHUNKS {
-            let len = 1 + self.random.below((CHUNKS - start) as usize) as u32;
+            let len = match self.whole {
+                true => CHUNKS,
+                false => 1 + self.random.below((CHUNKS - start) as usize) as u32,
+            };
             let of = self.random.of(self.pool);
             // Members on the blocks of their numbers, or on others.
             let shift = if self.random.one_in(3) { self.random.below(self.blocks) } else { 0 };
@@ -237,7 +244,8 @@ impl Program {
             plan.ranks[rank].scratch_chunks = 20;
         }
         plan.ranks[1].scratch_chunks = 20;
-        if !texts.iter().any(|text| text.contains("ppkt")) && !self.random.one_in(4) {
+        // What is expected is expected of chunks.
+        if !self.whole && !texts.iter().any(|text| text.contains("ppkt")) && !self.random.one_in(4) {
             (0..CHUNKS).for_each(|chunk| expect_copy(&mut plan, 0, chunk));
         }
         (plan, self.bound)
@@ -255,6 +263,8 @@ fn random_programs_are_judged_as_at_all_sizes() {
     let (programs, first) = (number("MSCCLPP_SLICES").unwrap_or(PROGRAMS), number("MSCCLPP_SEED").unwrap_or(1));
     println!("seeds {first} to {}", first + programs - 1);
     let (mut right, mut usual, mut uneven, mut runs) = (0, 0, 0, 0);
+    // Programs with fewer conservative runs: in which these find something, and in which they do not.
+    let mut fewer = [0; 2];
     for seed in first..first + programs {
         let (plan, bound) = Program::new(seed).finish();
         let early = [shape::check((&plan).into()), layout::check((&plan).into())];
@@ -265,7 +275,7 @@ fn random_programs_are_judged_as_at_all_sizes() {
             text(&plan)
         );
         assert!(pairing::check((&plan).into(), &Pairs::of(&plan)).is_empty(), "seed {seed}\n{}", text(&plan));
-        let kept = sizes((&plan).into(), None).unwrap_or_else(|finding| panic!("seed {seed}: {finding:?}"));
+        let kept = sizes((&plan).into(), None).unwrap_or_else(|finding| panic!("seed {seed}: {finding:?}")).sizes;
         runs += kept.len();
         let found = check(&plan);
         let expected = if !found_at(&plan, std::iter::empty()).is_empty() {
@@ -278,7 +288,13 @@ fn random_programs_are_judged_as_at_all_sizes() {
             at.is_some()
         };
         assert_eq!(!found.is_empty(), expected, "seed {seed}: {found}\n{}", text(&plan));
+        if let Some(found) = found_conservatively(&plan) {
+            assert!(!found.is_empty() || !expected, "seed {seed}\n{}", text(&plan));
+            fewer[usize::from(found.is_empty())] += 1;
+        }
     }
     println!("{right} right, {usual} wrong at usual sizes, {uneven} at others only; {runs} sizes kept");
+    println!("conservative runs: {} wrong, {} right", fewer[0], fewer[1]);
+    assert!(programs < 100 || fewer[1] > programs / 60, "too few are right in conservative runs");
     assert!(programs < 100 || right.min(usual).min(uneven) > programs / 60, "too few of a kind");
 }

@@ -8,9 +8,10 @@ mod random;
 use std::cell::Cell;
 
 use super::Demand;
-use crate::check::check;
+use crate::check::model::{self, Model};
+use crate::check::{Pairs, check};
 use crate::diag::Code;
-use crate::plan::PlanTree;
+use crate::plan::{OpKind, PlanTree};
 use crate::testing::plan;
 use random::brute_force;
 
@@ -45,6 +46,30 @@ const SPAN: [&str; 2] = [
     "sem_acquire#1; sem_acquire#0; nop; loop 192x3 { sem_acquire#0; nop; copy s0+3 > o0+3 }; nop",
     "copy i0 > s0; copy i2 > s2; nop; sem_release#1; loop 64x1 { copy i1 > s1; nop; sem_release#0 }; sem_release#0; nop",
 ];
+
+#[test]
+fn semaphore_of_one_loop_on_either_side_and_one_rate_is_steady() {
+    let looped = |blocks: &[&str], is_plain: bool| {
+        let plan = plan(&[blocks, IDLE]);
+        let pairs = Pairs::of(&plan);
+        let size = model::sizes((&plan).into()).expect("a plan of few pieces")[0];
+        let model = Model::of((&plan).into(), &pairs, size);
+        let (raises, lowers) = (|kind| kind == OpKind::SemaphoreRelease, |kind| kind == OpKind::SemaphoreAcquire);
+        let sender = |agent, _, thread, _| (agent, thread);
+        let looped = super::looped(&model, model.releases.len(), raises, lowers, sender, |_| is_plain);
+        looped.into_keys().collect::<Vec<_>>()
+    };
+    let (release, acquire) = ("loop 64x2 { nop; sem_release#0 }", "loop 32x1 { sem_acquire#0; nop }");
+    assert_eq!(looped(&[release, acquire], true), [0; 0]);
+    assert_eq!(looped(&[release, acquire], false), [0]);
+    assert_eq!(looped(&[release, "loop 32x1 { sem_acquire#0; nop; sem_acquire#0 }"], true), [0]);
+    assert_eq!(looped(&[release, "loop 32x2 { sem_acquire#0; nop }"], true), [0]);
+    for outside in
+        ["sem_release#0; nop; loop 64x2 { sem_release#0 }", "loop 64x2 { sem_release#0 }; nop; sem_release#0"]
+    {
+        assert_eq!(looped(&[outside, acquire], true), [0]);
+    }
+}
 
 #[test]
 fn spans_that_differ_race_from_some_size_on() {
