@@ -216,6 +216,13 @@ impl Lower<'_> {
     /// Refuses a name that comes from outside.
     pub(super) fn outside(&mut self, tok: Tok, name: &str, what: Outside) {
         let last = name.rsplit("::").next().unwrap_or(name);
+        if matches!(what, Outside::Function | Outside::Type)
+            && let Some((of, instead)) = of_std(name)
+        {
+            let help = format!("{instead}; {AT_RUN_TIME}");
+            self.refuse(tok, format!("`{of}` is not evaluated at compile time"), help);
+            return;
+        }
         let (kind, help) = match what {
             Outside::Value => (
                 "name",
@@ -225,14 +232,6 @@ impl Lower<'_> {
                     last.to_lowercase()
                 ),
             ),
-            Outside::Function | Outside::Type if let Some((of, instead)) = of_std(name) => {
-                self.refuse(
-                    tok,
-                    format!("`{of}` is not evaluated at compile time"),
-                    format!("{instead}; {AT_RUN_TIME}"),
-                );
-                return;
-            }
             Outside::Function if is_of_std(name) => {
                 let help = format!("docs/subset.md lists the functions that are; {AT_RUN_TIME}");
                 self.refuse(tok, format!("the function `{name}` is not evaluated at compile time"), help);
