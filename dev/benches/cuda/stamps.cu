@@ -3,6 +3,13 @@
 //
 // The headers are used as they are: what stores vectors and packets is wrapped here, after its definition and before the interpreter
 // is included. So the kernels that were built beforehand know nothing of this.
+#ifndef MSCCLPP_T
+#define MSCCLPP_T float
+#endif
+#ifndef MSCCLPP_A
+#define MSCCLPP_A MSCCLPP_T
+#endif
+
 #include "packet.h"
 #include "sync.h"
 #include "window.h"
