@@ -1,10 +1,10 @@
-//! A simulator of CUDA devices: the kernels of this folder, compiled for the CPU, under a seeded scheduler and weak memory.
+//! A simulator of CUDA devices: the kernels of `kernels/`, compiled for the CPU, under a seeded scheduler and weak memory.
 //!
 //! It stands behind the same [`Driver`](mscclpp_exec::cuda::Driver) as CUDA's own, so the executor's host code runs unchanged.
 //! Without a C++ compiler there is no simulator, and [`simulator`] says so.
 //!
 //! What is modelled: threads that run in any order and stop anywhere; block syncs; plain stores that reach other blocks late and
-//! out of order until something releases them; addresses that nobody allocated; waits that can never end. What is not: warps in
+//! out of order until something releases them; addresses that are not allocated; waits that nothing can release. What is not: warps in
 //! lock step, caches that keep old values for loads, scopes narrower than the system, timing.
 
 mod accesses;
@@ -66,8 +66,8 @@ pub fn simulator(options: Options) -> Result<SharedDriver, String> {
 
 /// The devices of a simulated machine.
 ///
-/// With one, kernels run when they are launched. With several, they run when somebody waits for a stream: all that are there,
-/// at once.
+/// With one, kernels run when they are launched. With several, they run when a thread waits for a stream: all launched
+/// kernels at once.
 ///
 /// # Errors
 /// As [`simulator`].

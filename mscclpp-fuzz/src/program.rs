@@ -1,4 +1,4 @@
-//! A plan in the scaled-down plan: every reference a range of cells, every channel a number.
+//! A scaled-down plan: every operand is a range of cells, every channel a number.
 
 use mscclpp_core::plan::OpKind;
 

@@ -1,4 +1,4 @@
-//! The size of the scaled-down plan.
+//! The size of a scaled-down plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// A scaled-down plan in which loops make few iterations, or a few more than what is given or taken outside of loops, since
+    /// A size at which loops make few iterations, or a few more than what is given or taken outside of loops, since
     /// that is where loops begin to wait for each other. With `trips`: the longest loop makes that many, where it can.
     pub(super) fn random(plan: &PlanTree, random: &mut Random, trips: Option<u64>) -> Self {
         let loops: Vec<_> = ops(plan).filter_map(|(_, op)| op.body.as_ref()).collect();

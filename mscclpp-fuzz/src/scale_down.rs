@@ -1,4 +1,4 @@
-//! From a plan to its scaled-down plan.
+//! Scales a plan down: operands become ranges of cells, channels become numbers.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use super::program::*;
 use super::scale::{Scale, VECTOR};
 use crate::UnsupportedPlan;
 
-/// Cells and agents of the largest scaled-down plan. Every agent may hold a word for every other one.
+/// Maximum numbers of cells and agents. An agent's clock has an entry for every agent.
 const MAX_CELLS: u64 = 1 << 24;
 const MAX_AGENTS: usize = 1 << 13;
 
-/// A plan in the scaled-down plan of one size, in memory that has room for chunks of so many cells.
+/// Scales a plan down to one size, in memory that has room for chunks of `room` cells.
 pub(super) fn scale_down(plan: &PlanTree, scale: &Scale, room: u64) -> Result<Program, UnsupportedPlan> {
-    let mut lowering = Lowering {
+    let mut lowering = ScaleDown {
         plan,
         scale,
         memories: Vec::new(),
@@ -56,7 +56,13 @@ pub(super) fn scale_down(plan: &PlanTree, scale: &Scale, room: u64) -> Result<Pr
     program.barriers = lowering.barriers.len();
     program.mixed = lowering.kinds == [true; 2];
     if program.agents.len() > MAX_AGENTS {
-        return refuse("the whole plan", format!("{} threads even in the miniature", program.agents.len()));
+        return refuse(
+            "the whole plan",
+            format!(
+                "{} threads and ports when scaled down, expected at most {MAX_AGENTS}; use fewer ranks or thread blocks",
+                program.agents.len()
+            ),
+        );
     }
     Ok(program)
 }
@@ -65,7 +71,7 @@ fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Uns
     Err(UnsupportedPlan { place: place.into(), what: what.into() })
 }
 
-struct Lowering<'p> {
+struct ScaleDown<'p> {
     plan: &'p PlanTree,
     scale: &'p Scale,
     /// Per rank, where input, output and scratch begin, and the cells of half the scratch.
@@ -97,7 +103,7 @@ impl At<'_> {
     }
 }
 
-impl Lowering<'_> {
+impl ScaleDown<'_> {
     fn memories(&mut self, room: u64) -> Result<(), UnsupportedPlan> {
         let mut next = 0_u64;
         let halves = if self.plan.double_scratch { 2 } else { 1 };
@@ -110,7 +116,12 @@ impl Lowering<'_> {
             let half = |chunk: u64| u64::from(tables.scratch_chunks).saturating_mul(chunk).saturating_mul(2);
             next = scratch.saturating_add(half(room).saturating_mul(halves));
             if next > MAX_CELLS {
-                return refuse(format!("rank {rank}"), format!("{next} cells even in the miniature"));
+                return refuse(
+                    format!("rank {rank}"),
+                    format!(
+                        "{next} cells of memory when scaled down, expected at most {MAX_CELLS}; use fewer ranks or chunks"
+                    ),
+                );
             }
             // Where the second half begins depends on the size.
             self.memories.push(([input, output, scratch], half(self.scale.chunk)));
@@ -212,7 +223,10 @@ impl Lowering<'_> {
         let threads = wide.max().unwrap_or(0).max(self.scale.threads as usize);
         let (block, first) = (self.program.blocks.len() as u32, self.program.agents.len() as u32);
         if first as usize + threads > MAX_AGENTS {
-            return refuse(format!("rank {rank}"), format!("more than {MAX_AGENTS} threads even in the miniature"));
+            return refuse(
+                format!("rank {rank}"),
+                format!("more than {MAX_AGENTS} threads when scaled down; use fewer ranks or thread blocks"),
+            );
         }
         self.program.agents.extend((0..threads as u32).map(|thread| AgentKind::Thread { block, thread }));
         self.program.ranks[rank].blocks += 1;

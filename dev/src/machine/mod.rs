@@ -1,7 +1,7 @@
 //! What the devices of a simulated machine share: memory, streams, and the kernels that run at once.
 //!
 //! With one device, what is put on a stream is done at once. With several, kernels wait for one another, so they run when
-//! somebody waits for a stream: all that have been put on any, each stream in its order.
+//! a thread waits for a stream: all that have been put on any, each stream in its order.
 
 mod error;
 mod kernels;

@@ -86,11 +86,11 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Say which algorithm serves a call, and why not the others
     Select(SelectArgs),
-    /// Say what the dumps of a failed job tell together: who differs, who is gone, who waits for whom
+    /// Analyze the dumps of a failed job: first mismatched call, missing ranks, wait chain
     Analyze(AnalyzeArgs),
-    /// Say what this machine offers: memory, network, limits, processors, drivers
+    /// Check this machine: memory, network, limits, processors, drivers
     Doctor(DoctorArgs),
-    /// Say what a diagnostic means and how to mend what it finds
+    /// Explain a diagnostic and how to fix it
     Explain(ExplainArgs),
     /// Print the completions of the command line for a shell
     Completions(CompletionsArgs),
