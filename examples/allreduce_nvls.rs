@@ -19,17 +19,17 @@ fn allreduce_nvls(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels[rank.id()] {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         let mine = rank.input().chunk(rank.id());
         switch.at(rank).reduce(mine, rank.id(), 0);
         switch.at(rank).broadcast(rank.id(), mine, 0);
         // Nobody leaves before everybody has stored.
         for channel in &channels[rank.id()] {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels[rank.id()] {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
         }
     }
 }

@@ -29,25 +29,25 @@ mod pipeline {
                     rank.copy(buffer.chunk(part), rank.input().chunk(part), 0);
                 }
                 for channel in &arrived {
-                    channel.signal(0).sync(Sync::Before);
+                    channel.signal(0).sync(BlockSync::Before);
                 }
                 for channel in &arrived {
-                    channel.wait(0).sync(Sync::After);
+                    channel.wait(0).sync(BlockSync::After);
                 }
                 copied_in.release(0);
 
-                copied_in.acquire(1).sync(Sync::After);
+                copied_in.acquire(1).sync(BlockSync::After);
                 let mine = buffer.chunk(rank.id());
                 switch.at(rank).reduce(mine, rank.id(), 1);
                 switch.at(rank).broadcast(rank.id(), mine, 1);
                 for channel in &reduced {
-                    channel.signal(1).sync(Sync::Before);
+                    channel.signal(1).sync(BlockSync::Before);
                 }
                 stored.release(1);
 
                 stored.acquire(2);
                 for channel in &reduced {
-                    channel.wait(2).sync(Sync::After);
+                    channel.wait(2).sync(BlockSync::After);
                 }
                 for part in 0..ranks {
                     rank.copy(rank.output().chunk(part), buffer.chunk(part), 2);

@@ -16,14 +16,14 @@ fn through_rank_0(p: &Program) {
     for rank in p.ranks().filter(|rank| rank.id() != hub.id()) {
         let (to_hub, from_hub) = (rank.memory_channel(hub), hub.memory_channel(rank));
         to_hub.signal(0); // my input is there
-        from_hub.wait(0).sync(Sync::After);
+        from_hub.wait(0).sync(BlockSync::After);
         from_hub.reduce(message, rank.input().chunk(..), 0);
     }
     for rank in p.ranks().filter(|rank| rank.id() != hub.id()) {
         let (to_hub, from_hub) = (rank.memory_channel(hub), hub.memory_channel(rank));
         from_hub.put(rank.input().chunk(..), message, 0);
-        from_hub.signal(0).sync(Sync::Before);
-        to_hub.wait(0).sync(Sync::After);
+        from_hub.signal(0).sync(BlockSync::Before);
+        to_hub.wait(0).sync(BlockSync::After);
     }
 }
 

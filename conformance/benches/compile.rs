@@ -19,7 +19,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use mscclpp_core::check::Checks;
-use mscclpp_core::compile::tree;
+use mscclpp_core::compile::compile_tree;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::json;
 
@@ -41,7 +41,7 @@ fn main() {
         let compile = || {
             let program = Program::new(case.spec.clone());
             (case.call.native)(&program);
-            tree(program, &Checks::default())
+            compile_tree(program, &Checks::default())
         };
         if compile().is_err() {
             continue;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mscclpp_core::check::{check, trace};
+use mscclpp_core::check::{check, execution_trace};
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::graph::Graph;
 use mscclpp_core::plan::json::{ReadOptions, read};
@@ -20,12 +20,12 @@ fn plans_are_shown_drawn_and_traced() {
         assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{slug}");
 
         let found = check(&plan);
-        let traced = trace(&plan).unwrap_or_else(|findings| panic!("{slug}: {findings}"));
+        let traced = execution_trace(&plan).unwrap_or_else(|findings| panic!("{slug}: {findings}"));
         let deadlock = found.iter().any(|finding| finding.code == Code::Deadlock);
         // Rules before that one may have found the reason for which something is stuck.
-        assert!(traced.stuck() > 0 || !deadlock, "{slug}: {found}");
-        assert!(traced.stuck() == 0 || !found.is_empty(), "{slug}: {} stuck", traced.stuck());
-        stuck += usize::from(traced.stuck() > 0);
+        assert!(traced.blocked() > 0 || !deadlock, "{slug}: {found}");
+        assert!(traced.blocked() == 0 || !found.is_empty(), "{slug}: {} stuck", traced.blocked());
+        stuck += usize::from(traced.blocked() > 0);
 
         let value = serde_json::to_value(&traced).expect("it is written");
         let mut ends: BTreeMap<u64, [bool; 2]> = BTreeMap::new();

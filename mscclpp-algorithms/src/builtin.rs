@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mscclpp_core::algorithm::Algorithm as Baked;
+use mscclpp_core::algorithm::EmbeddedAlgorithm as Baked;
 use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
@@ -348,7 +348,7 @@ impl BuiltinAlgorithm {
     /// # Errors
     /// As [`record`](Self::record), and what lowering and the checks find.
     pub fn compile(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<PlanTree, BuildError> {
-        Ok(mscclpp_core::compile::tree(self.program(spec, arguments)?, &Checks::default())?)
+        Ok(mscclpp_core::compile::compile_tree(self.program(spec, arguments)?, &Checks::default())?)
     }
 
     fn program(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Program, BuildError> {

@@ -12,7 +12,7 @@ pub(crate) fn values<'a>(list: impl IntoIterator<Item = &'a Diagnostic>) -> Valu
 fn value(diagnostic: &Diagnostic) -> Value {
     let entry = diagnostic.code.entry();
     let also: Vec<_> =
-        diagnostic.also.iter().map(|(what, site)| json!({ "what": what, "place": place(site) })).collect();
+        diagnostic.notes.iter().map(|(what, site)| json!({ "what": what, "place": place(site) })).collect();
     json!({
         "code": entry.number,
         "slug": entry.slug,
@@ -49,17 +49,17 @@ mod tests {
     use std::sync::Arc;
 
     use mscclpp_core::diag::Code;
-    use mscclpp_core::origin::SourcePlace;
+    use mscclpp_core::origin::SourceLocation;
 
     use super::*;
 
     #[test]
     fn every_part_is_there() {
-        let mut place = SourcePlace { file: Arc::from("ring.rs"), line: 3, column: 5, ..Default::default() };
+        let mut place = SourceLocation { file: Arc::from("ring.rs"), line: 3, column: 5, ..Default::default() };
         place.variables.push((Arc::from("i"), 2));
         place.variables.push((Arc::from("huge"), i128::MAX));
         let finding = Diagnostic::new(Code::ChunkOutOfRange, Site::Source(place), "chunk 4 of 4")
-            .also("the buffer", Site::Path("gpus[0]".into()))
+            .note("the buffer", Site::Path("gpus[0]".into()))
             .help("use chunk 3");
         assert_eq!(
             values([&finding]),

@@ -82,7 +82,7 @@ pub(crate) fn report(error: &Error) {
         return;
     }
     let mut err = anstream::stderr();
-    for finding in error.findings().into_iter().flat_map(|findings| findings.condensed(5)) {
+    for finding in error.findings().into_iter().flat_map(|findings| findings.deduplicated(5)) {
         let _ = writeln!(err, "{ERROR}error{ERROR:#}: {finding}\n");
     }
     let _ = writeln!(err, "{ERROR}error{ERROR:#}: {error}");

@@ -8,7 +8,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Op, PlanTree, Ref, json};
+use mscclpp_core::plan::{Op, Operand, PlanTree, json};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
@@ -131,7 +131,7 @@ fn to_record(spec: &AlgoSpec, arguments: &[usize]) -> u64 {
 /// Bytes that one instance of a lowered plan takes.
 fn to_lower(trace: &Trace) -> u64 {
     let references = |op: &Op| op.srcs.len() + op.dsts.len() + op.ids.len();
-    let bytes = |op: &Op| size_of::<Op>() + references(op) * size_of::<Ref>();
+    let bytes = |op: &Op| size_of::<Op>() + references(op) * size_of::<Operand>();
     trace.ops.iter().map(|recorded| bytes(&recorded.op) as u64).sum()
 }
 

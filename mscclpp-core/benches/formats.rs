@@ -9,8 +9,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::json::{ReadOptions, Style, read, read_rank, write};
-use mscclpp_core::plan::{ChannelTable, Op, OpKind, Place, Plan, PlanTree, RankPlan, Ref, RemoteBuffer, ThreadBlock};
-use mscclpp_core::vocab::{BufferKind, ChannelKind, Protocol};
+use mscclpp_core::plan::{
+    BufferRef, ChannelTable, Op, OpKind, Operand, Plan, PlanTree, RankPlan, RemoteBuffer, ThreadBlock,
+};
+use mscclpp_core::types::{BufferKind, ChannelKind, Protocol};
 
 /// Every rank puts a chunk to every other in `rounds` rounds of handshake, put and handshake, one block per peer.
 fn all_pairs(ranks: u32, rounds: u32) -> PlanTree {
@@ -26,8 +28,8 @@ fn all_pairs(ranks: u32, rounds: u32) -> PlanTree {
                         op(OpKind::Nop),
                         Op {
                             channel: Some(ChannelKind::Memory),
-                            srcs: [Ref::local(BufferKind::Input, *peer, 1)].into_iter().collect(),
-                            dsts: [Ref { place: Place::Remote(0), index: rank, size: 1 }].into_iter().collect(),
+                            srcs: [Operand::local(BufferKind::Input, *peer, 1)].into_iter().collect(),
+                            dsts: [Operand { place: BufferRef::Remote(0), index: rank, size: 1 }].into_iter().collect(),
                             ..op(OpKind::Put)
                         },
                         op(OpKind::Nop),

@@ -7,7 +7,7 @@ use crate::spec::AlgoSpec;
 
 /// A collective under `#[collective]`, as data: what registries and tools hold. `name::algorithm()` gives it.
 #[derive(Clone, Copy, Debug)]
-pub struct Algorithm {
+pub struct EmbeddedAlgorithm {
     name: &'static str,
     params: &'static [Param],
     plans: &'static [Plan],
@@ -26,7 +26,7 @@ pub struct Param {
     pub values: &'static [i128],
 }
 
-impl Algorithm {
+impl EmbeddedAlgorithm {
     /// Meant for generated code.
     #[doc(hidden)]
     pub const fn new(

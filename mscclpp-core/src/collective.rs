@@ -1,10 +1,10 @@
 //! Which collective a program implements: chunk counts, and which memory an in-place call shares.
 
-mod promise;
+mod postcondition;
 
-pub use promise::{Content, Extent, Promise};
+pub use postcondition::{ChunkCounts, OutputContent, Postcondition};
 
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// The operation a program implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,7 +95,7 @@ impl Collective {
     /// An in-place call has one memory: the larger of input and output. This maps a chunk of the smaller one (or, where
     /// they are equal, of the output) into it. `part` is the number of chunks of one rank's part, that is
     /// `chunk_factor × instances`. Scratch and out-of-place buffers map to themselves.
-    pub fn canonical(&self, rank: u32, buffer: BufferKind, index: u32, part: u32) -> (BufferKind, u32) {
+    pub fn canonical_chunk(&self, rank: u32, buffer: BufferKind, index: u32, part: u32) -> (BufferKind, u32) {
         if !self.in_place {
             return (buffer, index);
         }

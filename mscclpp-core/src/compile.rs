@@ -30,22 +30,22 @@ use crate::spec::AlgoSpec;
 pub fn compile(spec: AlgoSpec, body: impl FnOnce(&Program)) -> Result<Plan, Diagnostics> {
     let program = Program::new(spec);
     body(&program);
-    finish(program, &Checks::default())
+    compile_trace(program, &Checks::default())
 }
 
 /// Builds the plan of a recorded program. The evaluator and native code both end here.
 ///
 /// # Errors
 /// As [`compile`], less what `checks` leaves out.
-pub fn finish(program: Program, checks: &Checks) -> Result<Plan, Diagnostics> {
-    tree(program, checks).map(|tree| Plan::new(&tree))
+pub fn compile_trace(program: Program, checks: &Checks) -> Result<Plan, Diagnostics> {
+    compile_tree(program, checks).map(|tree| Plan::new(&tree))
 }
 
-/// As [`finish`], as a tree.
+/// As [`compile_trace`], as a tree.
 ///
 /// # Errors
-/// As [`finish`].
-pub fn tree(program: Program, checks: &Checks) -> Result<PlanTree, Diagnostics> {
+/// As [`compile_trace`].
+pub fn compile_tree(program: Program, checks: &Checks) -> Result<PlanTree, Diagnostics> {
     let tree = lowered(program.finish()?)?;
     checks.run(&tree).into_result(tree)
 }

@@ -4,7 +4,7 @@
 //! use mscclpp_core::check::check;
 //! use mscclpp_core::collective::CollectiveKind;
 //! use mscclpp_core::plan::json::{self, Style};
-//! use mscclpp_core::{compile::compile, plan::Plan, spec::AlgoSpec, vocab::Sync};
+//! use mscclpp_core::{compile::compile, plan::Plan, spec::AlgoSpec, types::BlockSync};
 //!
 //! // Two ranks send each other their inputs.
 //! let plan = compile(AlgoSpec::new("swap", CollectiveKind::SendRecv, 2), |p| {
@@ -35,7 +35,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | [`dsl`], [`lang`] | the authoring API, and the older chunk-centred one, over the same recorder |
-//! | [`spec`], [`collective`], [`vocab`] | what is said of a program besides its body, and what it promises |
+//! | [`spec`], [`collective`], [`types`] | what is said of a program besides its body, and what it promises |
 //! | [`compile`] | from a function to a plan, through [`trace`] and [`lower`] |
 //! | [`check`] | what a plan must keep, proved of the plan as it stands |
 //! | [`plan`] | plans as trees, bytes, JSON, text and drawings; read, compared, exported |
@@ -64,4 +64,4 @@ pub mod spec;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod trace;
-pub mod vocab;
+pub mod types;

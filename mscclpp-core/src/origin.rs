@@ -11,7 +11,7 @@ pub type Variables = SmallVec<[(Arc<str>, i128); 2]>;
 
 /// A place in the user's source, with the loop variables in scope when it was reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
-pub struct SourcePlace {
+pub struct SourceLocation {
     /// Path of the file as the compiler names it; empty when unknown.
     pub file: Arc<str>,
     /// Line, counted from 1; 0 when unknown.
@@ -24,7 +24,7 @@ pub struct SourcePlace {
     pub token: u32,
 }
 
-impl From<&Location<'_>> for SourcePlace {
+impl From<&Location<'_>> for SourceLocation {
     /// The place of a native caller, who has no loop variables to tell.
     fn from(caller: &Location<'_>) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl From<&Location<'_>> for SourcePlace {
     }
 }
 
-impl fmt::Display for SourcePlace {
+impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line == 0 {
             return f.write_str("an unknown place");
@@ -73,12 +73,12 @@ impl Eq for Origin {}
 #[derive(Clone, Debug)]
 pub struct Origins {
     // Shared, because trace and plan both carry the table.
-    places: Arc<Vec<SourcePlace>>,
+    places: Arc<Vec<SourceLocation>>,
 }
 
 impl Default for Origins {
     fn default() -> Self {
-        Self { places: Arc::new(vec![SourcePlace::default()]) }
+        Self { places: Arc::new(vec![SourceLocation::default()]) }
     }
 }
 
@@ -92,7 +92,7 @@ impl Eq for Origins {}
 
 impl Origins {
     /// Adds a place and returns its index. A place equal to the last one added is not added twice.
-    pub fn add(&mut self, place: SourcePlace) -> Origin {
+    pub fn add(&mut self, place: SourceLocation) -> Origin {
         if self.places.last() != Some(&place) {
             Arc::make_mut(&mut self.places).push(place);
         }
@@ -100,12 +100,12 @@ impl Origins {
     }
 
     /// The place of an index; `None` for the unknown place and for an index out of range.
-    pub fn get(&self, origin: Origin) -> Option<&SourcePlace> {
+    pub fn get(&self, origin: Origin) -> Option<&SourceLocation> {
         self.places.get(origin.0 as usize).filter(|place| place.line != 0)
     }
 
     /// All places, the unknown one first.
-    pub fn places(&self) -> &[SourcePlace] {
+    pub fn places(&self) -> &[SourceLocation] {
         &self.places
     }
 }

@@ -1,13 +1,13 @@
 //! What the expansion of `#[collective]` names. Not part of the API.
 
-pub use crate::algorithm::{Algorithm, Param, argument};
+pub use crate::algorithm::{EmbeddedAlgorithm, Param, argument};
 pub use crate::check::{Checks, Level};
 pub use crate::collective::{Collective, CollectiveKind};
 pub use crate::diag::Diagnostics;
 pub use crate::dsl::Program;
 pub use crate::plan::Plan;
 pub use crate::spec::AlgoSpec;
-pub use crate::vocab::{Protocol, Replication};
+pub use crate::types::{Protocol, Replication};
 
 use crate::diag::Code;
 
@@ -19,11 +19,11 @@ pub fn checks(level: Level, allow: &[&str]) -> Checks {
 /// Builds a plan by running a function.
 ///
 /// # Errors
-/// As [`compile::finish`](crate::compile::finish).
+/// As [`compile::compile_trace`](crate::compile::compile_trace).
 pub fn compile(spec: AlgoSpec, checks: &Checks, body: impl FnOnce(&Program)) -> Result<Plan, Diagnostics> {
     let program = Program::new(spec);
     body(&program);
-    crate::compile::finish(program, checks)
+    crate::compile::compile_trace(program, checks)
 }
 
 /// Ends a program that asks for a plan nobody built.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::collective::{Collective, CollectiveKind};
-use crate::vocab::{Protocol, Replication};
+use crate::types::{Protocol, Replication};
 
 /// How a program is built and when its plan may be chosen.
 ///

@@ -9,11 +9,12 @@
 use crate::collective::CollectiveKind;
 use crate::origin::Origin;
 use crate::plan::{
-    BlockTable, ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
+    BlockTable, BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, Slice,
+    ThreadBlock,
 };
 use crate::spec::AlgoSpec;
-use crate::trace::{LoopHeader, RankTables, Recorded, Trace};
-use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp, Sync};
+use crate::trace::{LoopHeader, RankTables, Trace, TracedOp};
+use crate::types::{BlockSync, BufferKind, ChannelKind, Protocol, ReduceOp};
 
 /// The operations of a text.
 pub(crate) fn ops(text: &str) -> Vec<Op> {
@@ -63,10 +64,10 @@ fn op(text: &str) -> Op {
     };
     op.reduce = reduce.or_else(|| op.kind.is_reduce().then_some(ReduceOp::Sum));
     op.sync = match sync {
-        "before" => Sync::Before,
-        "after" => Sync::After,
-        "both" => Sync::Both,
-        _ => Sync::None,
+        "before" => BlockSync::Before,
+        "after" => BlockSync::After,
+        "both" => BlockSync::Both,
+        _ => BlockSync::None,
     };
     op.slice = slice.map(|slice| {
         let (index, of) = slice.split_once(':').expect("a slice is index:of");
@@ -80,14 +81,14 @@ fn op(text: &str) -> Op {
     op
 }
 
-fn reference(text: &str) -> Ref {
+fn reference(text: &str) -> Operand {
     let (range, size) = text.split_once('+').unwrap_or((text, "1"));
     let (place, index) = match range.split_once(':') {
-        Some((place, index)) if place.starts_with('r') => (Place::Remote(number(&place[1..])), index),
-        Some((place, index)) => (Place::Switch(number(&place[1..])), index),
-        None => (Place::Local(BufferKind::from_letter(&range[..1]).expect("a buffer letter")), &range[1..]),
+        Some((place, index)) if place.starts_with('r') => (BufferRef::Remote(number(&place[1..])), index),
+        Some((place, index)) => (BufferRef::Switch(number(&place[1..])), index),
+        None => (BufferRef::Local(BufferKind::from_letter(&range[..1]).expect("a buffer letter")), &range[1..]),
     };
-    Ref { place, index: number(index), size: number(size) }
+    Operand { place, index: number(index), size: number(size) }
 }
 
 fn op_text(op: &Op) -> String {
@@ -108,10 +109,10 @@ fn op_text(op: &Op) -> String {
         out += &format!("={}", op.blocks);
     }
     out += match op.sync {
-        Sync::None => "",
-        Sync::Before => "@before",
-        Sync::After => "@after",
-        Sync::Both => "@both",
+        BlockSync::None => "",
+        BlockSync::Before => "@before",
+        BlockSync::After => "@after",
+        BlockSync::Both => "@both",
     };
     if let Some(slice) = op.slice {
         out += &format!("/{}:{}", slice.index, slice.of);
@@ -131,11 +132,11 @@ fn op_text(op: &Op) -> String {
     out
 }
 
-fn reference_text(range: &Ref) -> String {
+fn reference_text(range: &Operand) -> String {
     let place = match range.place {
-        Place::Local(buffer) => buffer.letter().to_owned(),
-        Place::Remote(number) => format!("r{number}:"),
-        Place::Switch(number) => format!("w{number}:"),
+        BufferRef::Local(buffer) => buffer.letter().to_owned(),
+        BufferRef::Remote(number) => format!("r{number}:"),
+        BufferRef::Switch(number) => format!("w{number}:"),
     };
     let size = if range.size == 1 { String::new() } else { format!("+{}", range.size) };
     format!("{place}{}{size}", range.index)
@@ -175,11 +176,11 @@ pub(crate) fn trace(ranks: &[&[&str]]) -> Trace {
         for (block, text) in (0..).zip(*blocks) {
             for op in ops(text) {
                 match op.body {
-                    None => trace.ops.push(Recorded { rank, block, in_loop: None, op }),
+                    None => trace.ops.push(TracedOp { rank, block, in_loop: None, op }),
                     Some(body) => {
                         let in_loop = Some(trace.loops.len() as u32);
                         trace.loops.push(LoopHeader { unit: body.unit, num_chunks: body.num_chunks });
-                        let record = |op| Recorded { rank, block, in_loop, op };
+                        let record = |op| TracedOp { rank, block, in_loop, op };
                         trace.ops.extend(body.ops.into_iter().map(record));
                     }
                 }

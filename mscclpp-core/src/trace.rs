@@ -12,7 +12,7 @@ pub struct Trace {
     /// Per rank: the tables that its operations point into.
     pub ranks: Vec<RankTables>,
     /// Every operation, in the order in which it was recorded. References and channels carry rank-level numbers.
-    pub ops: Vec<Recorded>,
+    pub ops: Vec<TracedOp>,
     /// Headers of the pipelined loops.
     pub loops: Vec<LoopHeader>,
     /// What the program says about its outputs.
@@ -44,7 +44,7 @@ pub struct RankTables {
 
 /// One recorded operation and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct TracedOp {
     /// The rank.
     pub rank: u32,
     /// The thread block.

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mscclpp_core::plan::json::{ReadOptions, Style, read, write};
 use mscclpp_core::plan::{OpKind, PlanTree};
-use mscclpp_core::vocab::{BufferKind, ChannelKind, ReduceOp};
+use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 use serde_json::Value;
 
 fn page() -> String {

@@ -7,7 +7,7 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Expectation, OpKind};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
-use mscclpp_core::vocab::{BufferKind, ReduceOp, Sync};
+use mscclpp_core::types::{BlockSync, BufferKind, ReduceOp};
 
 fn record(spec: AlgoSpec, f: impl FnOnce(&Program)) -> Result<Trace, Diagnostics> {
     let program = Program::new(spec);
@@ -33,10 +33,10 @@ fn quick_start_records_five_operations_a_rank() {
             for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
                 let channel = src.memory_channel(dst);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 channel.put(dst.output().chunk(src.id()), mine, 0);
-                channel.signal(0).sync(Sync::Before);
-                channel.wait(0).sync(Sync::After);
+                channel.signal(0).sync(BlockSync::Before);
+                channel.wait(0).sync(BlockSync::After);
             }
         }
     })
@@ -44,7 +44,7 @@ fn quick_start_records_five_operations_a_rank() {
     let kinds: Vec<_> = trace.ops.iter().map(|recorded| recorded.op.kind).collect();
     let one = [OpKind::RelaxedSignal, OpKind::RelaxedWait, OpKind::Put, OpKind::Signal, OpKind::Wait];
     assert_eq!(kinds, [one, one].concat());
-    assert_eq!(trace.ops[1].op.sync, Sync::After);
+    assert_eq!(trace.ops[1].op.sync, BlockSync::After);
     let place = trace.origins.get(trace.ops[2].op.origin).expect("a native call has a place");
     assert!(place.file.ends_with("recording.rs") && place.line > 30, "{place}");
 }
@@ -81,8 +81,8 @@ fn a_reduction_can_be_sent_elsewhere_and_changed() {
         let rank = p.rank(0);
         let (input, output) = (rank.input(), rank.output());
         let group = p.thread_block_group(0..2);
-        rank.reduce(input.chunk(0), [input.chunk(1)], &group).to(output.chunk(1)).with(ReduceOp::Max);
-        rank.reduce(input.chunk(0), vec![input.chunk(1).any(), output.chunk(0).any()], 3);
+        rank.reduce(input.chunk(0), [input.chunk(1)], &group).to(output.chunk(1)).op(ReduceOp::Max);
+        rank.reduce(input.chunk(0), vec![input.chunk(1).to_any(), output.chunk(0).to_any()], 3);
     })
     .expect("both are right");
     assert_eq!(trace.ops.len(), 3);
@@ -156,7 +156,7 @@ fn bad_specifications_are_refused_without_recording() {
     spec.collective.chunk_factor = u32::MAX;
     assert_eq!(codes(record(spec, |p| _ = p.rank(0).input().chunk(0))), [Code::TooLarge]);
     let mut spec = all_reduce(4);
-    (spec.instances, spec.replication) = (2, mscclpp_core::vocab::Replication::None);
+    (spec.instances, spec.replication) = (2, mscclpp_core::types::Replication::None);
     spec.threads_per_block = 4096;
     spec.buffer_alignment = 3;
     (spec.min_message_size, spec.max_message_size) = (2, 1);

@@ -10,7 +10,7 @@ use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::{Protocol, Replication};
+use mscclpp_core::types::{Protocol, Replication};
 use proc_macro2::{Ident, TokenStream};
 use syn::parse::Parser;
 

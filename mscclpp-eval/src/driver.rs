@@ -68,7 +68,7 @@ impl Checked {
                 _ => Value::Bool(*arg != 0),
             });
             let result = eval::run(&self.tree, &self.types, Some(&program), args.collect(), &self.file, limits);
-            program.set_place(None);
+            program.set_location(None);
             match result {
                 Ok(_) => finish(program),
                 Err(error) => {

@@ -3,7 +3,7 @@
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
-use mscclpp_core::vocab::{Protocol, Replication};
+use mscclpp_core::types::{Protocol, Replication};
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
@@ -141,8 +141,8 @@ pub(crate) fn module(
             }
 
             /// The collective as data, for registries and tools.
-            pub fn algorithm() -> p::Algorithm {
-                p::Algorithm::new(#text, &[#(#param_table),*], &PLANS, #erased)#noted
+            pub fn algorithm() -> p::EmbeddedAlgorithm {
+                p::EmbeddedAlgorithm::new(#text, &[#(#param_table),*], &PLANS, #erased)#noted
             }
 
             #[cfg(test)]
@@ -168,7 +168,7 @@ pub(crate) fn warning(text: &str, at: Span) -> TokenStream {
     }
 }
 
-/// The last two arguments of `Algorithm::new`: `spec` and `compile` on untyped arguments.
+/// The last two arguments of `EmbeddedAlgorithm::new`: `spec` and `compile` on untyped arguments.
 fn erased(params: &[Parameter]) -> TokenStream {
     let read = |fallible: bool| {
         let read = params.iter().enumerate().map(move |(index, param)| {

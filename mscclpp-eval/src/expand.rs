@@ -165,7 +165,7 @@ fn build(
     let mut findings = Vec::new();
     for combination in combinations {
         let finish = |program| {
-            let tree = compile::tree(program, checks)?;
+            let tree = compile::compile_tree(program, checks)?;
             Ok((Plan::new(&tree), checks.warnings(&tree)))
         };
         match checked.record(attribute.spec(&combination), &combination.values, limits, finish) {

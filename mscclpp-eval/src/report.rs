@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mscclpp_core::diag::{Code, Diagnostic, Diagnostics, Site};
-use mscclpp_core::origin::SourcePlace;
+use mscclpp_core::origin::SourceLocation;
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
 use crate::ast::Tok;
@@ -88,7 +88,7 @@ impl Report {
     pub(crate) fn into_compile_errors(self, spans: &Spans) -> TokenStream {
         let diagnostics = self.into_diagnostics();
         diagnostics
-            .condensed(MOST_OF_ONE_CODE)
+            .deduplicated(MOST_OF_ONE_CODE)
             .iter()
             .flat_map(|diagnostic| {
                 let (first, last) =
@@ -107,7 +107,7 @@ impl Drop for Report {
 
 /// A place that is known by its token only.
 pub(crate) fn at(tok: Tok) -> Site {
-    Site::Source(SourcePlace { token: tok, file: Arc::from(""), ..SourcePlace::default() })
+    Site::Source(SourceLocation { token: tok, file: Arc::from(""), ..SourceLocation::default() })
 }
 
 /// The token of a diagnostic, if it has one.

@@ -1,6 +1,6 @@
 //! What a launch is asked to do.
 
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use crate::dtype::{DataType, Element};
 use crate::numeric::Accumulate;
@@ -9,7 +9,7 @@ use crate::numeric::Accumulate;
 ///
 /// ```
 /// use mscclpp_exec::Message;
-/// use mscclpp_core::vocab::ReduceOp;
+/// use mscclpp_core::types::ReduceOp;
 ///
 /// let message = Message::of::<f32>(1000).op(ReduceOp::Max);
 /// assert_eq!(message.bytes(), Some(4000));

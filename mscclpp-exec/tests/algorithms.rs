@@ -7,8 +7,8 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::check::proof_effort;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Op, OpKind, Place, PlanTree};
-use mscclpp_core::vocab::ChannelKind;
+use mscclpp_core::plan::{BufferRef, Op, OpKind, PlanTree};
+use mscclpp_core::types::ChannelKind;
 
 /// Ranks and ranks per node: small, prime, large; one, two and several nodes.
 const MACHINES: [(u32, u32); 16] = [
@@ -171,17 +171,17 @@ fn add(cost: &mut Cost, op: &Op) {
     for dst in &op.dsts {
         let moved = share * packets * f64::from(dst.size);
         match dst.place {
-            Place::Local(_) => {}
-            Place::Remote(_) if op.channel == Some(ChannelKind::Port) => cost.ported += moved,
-            Place::Remote(_) => cost.sent += moved,
-            Place::Switch(_) => cost.multicast += moved,
+            BufferRef::Local(_) => {}
+            BufferRef::Remote(_) if op.channel == Some(ChannelKind::Port) => cost.ported += moved,
+            BufferRef::Remote(_) => cost.sent += moved,
+            BufferRef::Switch(_) => cost.multicast += moved,
         }
     }
     for src in &op.srcs {
         match src.place {
-            Place::Local(_) => {}
-            Place::Remote(_) => cost.read += share * f64::from(src.size),
-            Place::Switch(_) => cost.reduced += share * f64::from(src.size),
+            BufferRef::Local(_) => {}
+            BufferRef::Remote(_) => cost.read += share * f64::from(src.size),
+            BufferRef::Switch(_) => cost.reduced += share * f64::from(src.size),
         }
     }
 }

@@ -4,8 +4,8 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::check;
 use mscclpp_core::diag::Code;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Op, Place, Plan, PlanTree};
-use mscclpp_core::vocab::BufferKind;
+use mscclpp_core::plan::{BufferRef, Op, Plan, PlanTree};
+use mscclpp_core::types::BufferKind;
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::verify::Verifier;
 use mscclpp_exec::{DataType, Message};
@@ -70,8 +70,8 @@ fn change(tree: &mut PlanTree, (which, what, reference, value): &Change) {
             match what {
                 0 => one.index = one.index.wrapping_add(1 + value % 3),
                 1 => one.index = one.index.saturating_sub(1 + value % 3),
-                2 => one.place = Place::Local(BufferKind::ALL[*value as usize % 3]),
-                _ => one.place = Place::Remote(value % 6),
+                2 => one.place = BufferRef::Local(BufferKind::ALL[*value as usize % 3]),
+                _ => one.place = BufferRef::Remote(value % 6),
             }
         }
         // Another order, more sources, fewer.

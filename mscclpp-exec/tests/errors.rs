@@ -6,7 +6,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::{Options, World};
 use mscclpp_exec::{Accumulate, Error, Message};
 
@@ -100,7 +100,7 @@ fn a_message_without_addresses() {
 fn a_reduction_that_the_plan_does_not_do() {
     let plan = plan(all_reduce(), |p| {
         let rank = p.rank(0);
-        rank.reduce(rank.output().chunk(0), rank.input().chunk(0), 0).with(ReduceOp::Max);
+        rank.reduce(rank.output().chunk(0), rank.input().chunk(0), 0).op(ReduceOp::Max);
     });
     let error = prepare(&World::new(2), &plan, Message::of::<f32>(2).op(ReduceOp::Min));
     told(&error, Code::FixedReduction, &["reduces by max", "request for min", "help"]);

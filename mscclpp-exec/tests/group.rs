@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::comm::Communicator;
 use mscclpp_exec::group::{Error, Group};
 use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};

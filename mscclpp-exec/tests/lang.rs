@@ -1,7 +1,7 @@
 //! Programs of the older, chunk-centred API run, and give what their collective says.
 
 use mscclpp_core::lang::ChannelType::{Proxy, Sm};
-use mscclpp_core::lang::{Buffer, Collective, Context, MscclppProgram, PacketOptions, Protocol};
+use mscclpp_core::lang::{Buffer, Collective, MscclppProgram, PacketOptions, ProgramContext, Protocol};
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::Message;
 use mscclpp_exec::cpu::{Options, Schedule, World};
@@ -27,7 +27,7 @@ fn others(ranks: usize, rank: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Builds a program and runs it on several sizes, one odd and one smaller than the chunks, in several orders, twice each.
-fn run(program: MscclppProgram, body: impl FnOnce(&Context<'_>), expected: Expected) {
+fn run(program: MscclppProgram, body: impl FnOnce(&ProgramContext<'_>), expected: Expected) {
     let plan = program.compile(body).unwrap_or_else(|error| panic!("{error}"));
     for seed in 0..4 {
         let schedule = if seed == 0 { Schedule::RoundRobin } else { Schedule::Seeded(seed) };
@@ -68,7 +68,7 @@ fn allgather_with_a_barrier() {
     let n = 3;
     for in_place in [false, true] {
         let program = MscclppProgram::new("barrier", Collective::all_gather(3, 1, in_place), 3, 2);
-        let body = |p: &Context<'_>| {
+        let body = |p: &ProgramContext<'_>| {
             for r in 0..n {
                 for peer in others(n, r) {
                     p.chunk(r, Buffer::Input, 0, 1).signal(peer, Buffer::Output, r, r, Sm);
@@ -103,7 +103,7 @@ fn allreduce_ring() {
     let n = 4;
     for instances in [1, 2] {
         let program = MscclppProgram::new("ring", Collective::all_reduce(4, 4, true), 4, instances);
-        let body = |p: &Context<'_>| {
+        let body = |p: &ProgramContext<'_>| {
             for step in 0..n - 1 {
                 for index in 0..n {
                     let rank = (index + step) % n;
@@ -134,7 +134,7 @@ fn allreduce_ring() {
 fn allreduce_by_get() {
     let n = 3;
     let program = MscclppProgram::new("get", Collective::all_reduce(3, 9, true), 3, 1);
-    let body = |p: &Context<'_>| {
+    let body = |p: &ProgramContext<'_>| {
         for rank in 0..n {
             for tb in 0..n {
                 for peer in others(n, rank) {
@@ -179,7 +179,7 @@ fn allreduce_with_packets() {
     let program = MscclppProgram::new("packets", Collective::all_reduce(3, 9, true), 3, 1)
         .protocol(Protocol::LL)
         .use_double_scratch_buffer(true);
-    let body = |p: &Context<'_>| {
+    let body = |p: &ProgramContext<'_>| {
         for r in 0..n {
             for peer in others(n, r) {
                 p.chunk(r, Buffer::Input, peer * n, n).put_packet(peer, Buffer::Scratch, r * n, peer, Sm);
@@ -209,7 +209,7 @@ fn allreduce_with_packets() {
 #[test]
 fn send_and_receive_over_a_proxy() {
     let program = MscclppProgram::new("send_recv", Collective::send_recv(2, 1, false), 2, 1);
-    let body = |p: &Context<'_>| {
+    let body = |p: &ProgramContext<'_>| {
         for r in 0..2 {
             p.chunk(r, Buffer::Input, 0, 1).signal(1 - r, Buffer::Scratch, 1, 0, Proxy);
             p.chunk(r, Buffer::Scratch, 1, 1).wait(1 - r, Buffer::Input, 0, 0, Proxy);
@@ -234,7 +234,7 @@ fn send_and_receive_packets_over_a_proxy() {
     let program = MscclppProgram::new("send_recv_packets", Collective::send_recv(2, 1, false), 2, 1)
         .protocol(Protocol::LL)
         .use_double_scratch_buffer(true);
-    let body = |p: &Context<'_>| {
+    let body = |p: &ProgramContext<'_>| {
         for r in 0..2 {
             let options = PacketOptions { temp_buffer: Some(Buffer::Scratch), temp_buffer_index: 0, ..Proxy.into() };
             p.chunk(r, Buffer::Input, 0, 1).put_packet(1 - r, Buffer::Scratch, 1, 0, options);
@@ -250,7 +250,7 @@ fn send_and_receive_packets_over_a_proxy() {
 fn allreduce_through_the_switch() {
     let n = 4;
     let program = MscclppProgram::new("nvls", Collective::all_reduce(4, 4, true), 4, 1);
-    let body = |p: &Context<'_>| {
+    let body = |p: &ProgramContext<'_>| {
         for r in 0..n {
             let c = p.chunk(r, Buffer::Input, r, 1);
             let others: Vec<_> = others(n, r).collect();
@@ -275,7 +275,7 @@ fn allreduce_through_the_switch() {
 fn allreduce_of_fewer_chunks_than_ranks() {
     let n = 3;
     let program = MscclppProgram::new("two_chunks", Collective::all_reduce(3, 2, false), 3, 1);
-    let body = |p: &Context<'_>| {
+    let body = |p: &ProgramContext<'_>| {
         for r in 0..n {
             for peer in others(n, r) {
                 p.chunk(r, Buffer::Input, 0, 1).signal(peer, Buffer::Scratch, 2 * r, 0, Sm);

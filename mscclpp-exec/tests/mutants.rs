@@ -2,8 +2,8 @@
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Op, OpKind, Place, Plan, PlanTree, Slice};
-use mscclpp_core::vocab::{BufferKind, ChannelKind, ReduceOp};
+use mscclpp_core::plan::{BufferRef, Op, OpKind, Plan, PlanTree, Slice};
+use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::{DataType, Error, Message};
 use proptest::prelude::*;
@@ -100,9 +100,9 @@ fn change_op(op: &mut Op, what: u8, value: u32) {
     match (what, reference) {
         (15, Some(reference)) => reference.index = value >> 4,
         (16, Some(reference)) => reference.size = value >> 4,
-        (17, Some(reference)) => reference.place = Place::Local(BufferKind::ALL[value as usize / 16 % 3]),
-        (18, Some(reference)) => reference.place = Place::Remote(value >> 4),
-        (19, Some(reference)) => reference.place = Place::Switch(value >> 4),
+        (17, Some(reference)) => reference.place = BufferRef::Local(BufferKind::ALL[value as usize / 16 % 3]),
+        (18, Some(reference)) => reference.place = BufferRef::Remote(value >> 4),
+        (19, Some(reference)) => reference.place = BufferRef::Switch(value >> 4),
         (20, _) => op.kind = OpKind::ALL[value as usize % OpKind::ALL.len()],
         (21, _) => op.channel = [None, Some(ChannelKind::Memory), Some(ChannelKind::Port)][value as usize % 3],
         (22, _) => op.ids.iter_mut().for_each(|id| *id = value),

@@ -4,12 +4,12 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::compile::tree;
+use mscclpp_core::compile::compile_tree;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::{ReduceOp, Sync};
+use mscclpp_core::types::{BlockSync, ReduceOp};
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Accumulate, DataType, Message, Packet};
@@ -35,7 +35,7 @@ fn custom() -> PlanTree {
     for (rank, peer) in [(r0, r1), (r1, r0)] {
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         if rank.id() == 0 {
             rank.copy(rank.output().chunk(0), rank.input().chunk(0), 0);
             rank.reduce(rank.output().chunk(0), rank.input().chunk(2), 0);
@@ -46,8 +46,8 @@ fn custom() -> PlanTree {
         } else {
             channel.get(rank.output().chunk(0..2), peer.input().chunk(1..3), 0);
         }
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
     program.expect(
         r0.output().chunk(0),
@@ -58,7 +58,7 @@ fn custom() -> PlanTree {
     );
     program.expect(r0.output().chunk(1), r0.input().chunk(2));
     program.expect(r1.output().chunk(0..2), r0.input().chunk(1..3));
-    tree(program, &Checks::default()).expect("a right program")
+    compile_tree(program, &Checks::default()).expect("a right program")
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{Plan, json};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::select::{
     Algorithm, Backend, Choice, Config, LoadError, Outcome, PlanError, Refusal, Registry, RegistryError, Request,
     SelectError, Why,

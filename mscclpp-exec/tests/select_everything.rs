@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use mscclpp_algorithms::OrderScope;
 use mscclpp_core::check::reduction_order;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
 use mscclpp_exec::cpu::World;
 use mscclpp_exec::select::{CALLS, Config, Decision, Registry, Request};

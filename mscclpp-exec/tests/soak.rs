@@ -2,7 +2,7 @@
 //!
 //! `cargo test --release -p mscclpp-exec --test soak -- --ignored` makes 100 000 calls.
 
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::group::Group;
 
 /// Bytes of memory of this process but for files, which come and go as the system likes.

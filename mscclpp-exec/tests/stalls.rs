@@ -5,7 +5,7 @@ mod common;
 use common::{With, at, barrier, i, o, op, pipeline, s, signal, tree, wait, world};
 use mscclpp_core::plan::OpKind::{self, *};
 use mscclpp_core::plan::{Op, Plan, PlanTree};
-use mscclpp_core::vocab::ChannelKind;
+use mscclpp_core::types::ChannelKind;
 use mscclpp_exec::cpu::{Options, Schedule, World};
 use mscclpp_exec::error::{Blocked, Released, Stall, WaitsFor};
 use mscclpp_exec::{DataType, Error, Message};

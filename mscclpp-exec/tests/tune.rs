@@ -6,7 +6,7 @@ mod ranks;
 use std::path::Path;
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
 use mscclpp_exec::select::{CALLS, Registry, Request, SelectError, Why};
 use mscclpp_exec::tune::{Entry, Machine, Measuring, Table, TableError, Timed, Tuner, measure};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mscclpp_core::plan::{Op, OpKind, Place, PlanTree, Ref};
-use mscclpp_core::vocab::{BufferKind, ChannelKind};
+use mscclpp_core::plan::{self, BufferRef, Op, OpKind, PlanTree};
+use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::program::*;
 use super::scale::{Scale, VECTOR};
@@ -154,7 +154,7 @@ impl ScaleDown<'_> {
             return None;
         }
         let part = tables.input_chunks.min(tables.output_chunks);
-        let (buffer, index) = self.plan.collective.canonical(rank, buffer, index, part);
+        let (buffer, index) = self.plan.collective.canonical_chunk(rank, buffer, index, part);
         if index.checked_add(size)? > tables.chunks(buffer) {
             return None;
         }
@@ -362,7 +362,12 @@ impl ScaleDown<'_> {
 
     /// Per reference what it names: one range, or one of each member of a switch channel. From number `plain` on they are
     /// packets.
-    fn operands(&mut self, at: &At, list: &[Ref], plain: usize) -> Result<Vec<Vec<Operand>>, UnsupportedPlan> {
+    fn operands(
+        &mut self,
+        at: &At,
+        list: &[plan::Operand],
+        plain: usize,
+    ) -> Result<Vec<Vec<Operand>>, UnsupportedPlan> {
         let plan = self.plan;
         let tables = &plan.ranks[at.rank];
         let block = &tables.blocks[at.block];
@@ -370,8 +375,8 @@ impl ScaleDown<'_> {
         for (number, range) in list.iter().enumerate() {
             let packets = number >= plain;
             let (buffer, owners) = match range.place {
-                Place::Local(buffer) => (buffer, vec![at.rank as u32]),
-                Place::Remote(index) => {
+                BufferRef::Local(buffer) => (buffer, vec![at.rank as u32]),
+                BufferRef::Remote(index) => {
                     let kind = at.op.channel.unwrap_or(ChannelKind::Memory);
                     let id = block.remote_buffers(kind).get(index as usize);
                     match id.and_then(|&id| tables.remote_buffers.get(id as usize)) {
@@ -379,7 +384,7 @@ impl ScaleDown<'_> {
                         None => return at.refuse(format!("remote buffer {index}, which is not there")),
                     }
                 }
-                Place::Switch(index) => {
+                BufferRef::Switch(index) => {
                     let id = block.channels(ChannelKind::Switch).get(index as usize);
                     match id.and_then(|&id| tables.switch_channels().nth(id as usize)) {
                         Some((buffer, members)) => (buffer, members.to_vec()),
@@ -407,10 +412,10 @@ impl ScaleDown<'_> {
         at: &At,
         owner: u32,
         buffer: BufferKind,
-        range: &Ref,
+        range: &plan::Operand,
         packets: bool,
     ) -> Result<Operand, UnsupportedPlan> {
-        let Ref { index, size, .. } = *range;
+        let plan::Operand { index, size, .. } = *range;
         let Some(base) = self.base(owner, buffer, index, size) else {
             return at.refuse(format!("{size} chunks from {index} on of rank {owner}'s {buffer}, which has fewer"));
         };

@@ -59,7 +59,7 @@ pub mod prelude {
     };
     pub use mscclpp_core::plan::Plan;
     pub use mscclpp_core::spec::AlgoSpec;
-    pub use mscclpp_core::vocab::{BufferKind, Protocol, ReduceOp, Replication, Sync};
+    pub use mscclpp_core::types::{BlockSync, BufferKind, Protocol, ReduceOp, Replication};
     pub use mscclpp_exec::cpu::World;
     pub use mscclpp_exec::group::Group;
     pub use mscclpp_exec::{DataType, Message};

@@ -10,10 +10,10 @@ fn simple_allgather(p: &Program) {
         for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
             let channel = src.memory_channel(dst);
             channel.signal(0).relaxed(); // I am ready to receive
-            channel.wait(0).relaxed().sync(Sync::After); // so is my peer
+            channel.wait(0).relaxed().sync(BlockSync::After); // so is my peer
             channel.put(dst.output().chunk(src.id()), mine, 0);
-            channel.signal(0).sync(Sync::Before); // my data is there
-            channel.wait(0).sync(Sync::After); // and so is my peer's
+            channel.signal(0).sync(BlockSync::Before); // my data is there
+            channel.wait(0).sync(BlockSync::After); // and so is my peer's
         }
     }
 }
@@ -78,10 +78,10 @@ mod rings {
             let send = rank.memory_channel(next(rank.id()));
             let receive = rank.memory_channel((rank.id() + RANKS - 1) % RANKS);
             receive.signal(0).relaxed();
-            send.wait(0).relaxed().sync(Sync::After);
+            send.wait(0).relaxed().sync(BlockSync::After);
             send.put(p.rank(next(rank.id())).output().chunk(0), rank.input().chunk(0), 0);
-            send.signal(0).sync(Sync::Before);
-            receive.wait(0).sync(Sync::After);
+            send.signal(0).sync(BlockSync::Before);
+            receive.wait(0).sync(BlockSync::After);
         }
     }
 }
@@ -97,10 +97,10 @@ fn with_lifetime<'p>(p: &'p Program) {
     for rank in p.ranks() {
         let channel = rank.memory_channel(neighbour(p, rank));
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put(neighbour(p, rank).output().chunk(0), rank.input().chunk(0), 0);
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 

@@ -12,7 +12,7 @@ pub fn f(p: &Program) {
     memory.put(b.output().chunk(0), a.input().chunk(0), 0);
     memory.put(b.output().chunk(0), a.input().chunk(0), &group);
     memory.get(a.output().chunk(..), b.input().chunk(..), 0);
-    memory.reduce(a.output().chunk(0), &[b.input().chunk(0), b.input().chunk(1)], 0).with(ReduceOp::Max);
+    memory.reduce(a.output().chunk(0), &[b.input().chunk(0), b.input().chunk(1)], 0).op(ReduceOp::Max);
     memory.put_packets(there.chunk(0), a.input().chunk(0), 0);
     memory.read_put_packets(there.chunk(0), here.chunk(0), &group);
 
@@ -27,7 +27,7 @@ pub fn f(p: &Program) {
     port.wait(0);
 
     let switch = p.switch_channel(p.ranks(), BufferKind::Scratch);
-    switch.at(a).reduce(a.output().chunk(0), 0, 0).with(ReduceOp::Min);
+    switch.at(a).reduce(a.output().chunk(0), 0, 0).op(ReduceOp::Min);
     switch.at(0).broadcast(0..1, a.output().chunk(0), 0);
     switch.at(1).broadcast_packets(1, there.chunk(0), 0);
 }

@@ -102,8 +102,8 @@ fn names() -> BTreeSet<&'static str> {
         "lang::Collective::all_to_all" => lang::Collective::all_to_all;
         "lang::Collective::send_recv" => lang::Collective::send_recv;
         "lang::Collective::broadcast" => lang::Collective::broadcast;
-        "lang::Context::chunk" => |p: &lang::Context<'_>| _ = p.chunk(0, lang::Buffer::Input, 0, 1);
-        "lang::Context::rank" => |p: &lang::Context<'_>| _ = p.rank(0);
+        "lang::Context::chunk" => |p: &lang::ProgramContext<'_>| _ = p.chunk(0, lang::Buffer::Input, 0, 1);
+        "lang::Context::rank" => |p: &lang::ProgramContext<'_>| _ = p.rank(0);
         "lang::RankRef::barrier" => |rank: lang::RankRef<'_>| rank.barrier([0]);
         "lang::Buffer::Input" => lang::Buffer::Input;
         "lang::Buffer::Output" => lang::Buffer::Output;

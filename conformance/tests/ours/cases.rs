@@ -4,7 +4,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind::{self, AllGather, AllReduce, AllToAll, ReduceScatter, SendRecv, Test};
 use mscclpp_core::dsl::Program;
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::Protocol;
+use mscclpp_core::types::Protocol;
 use serde_json::{Map, Number, Value};
 
 use crate::index::Entry;

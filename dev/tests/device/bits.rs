@@ -5,7 +5,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::json::{self, ReadOptions};
 use mscclpp_core::plan::{LoopBody, Op, OpKind, Plan};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Graph, Prepare, Stream, World};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Accumulate, DataType, Error, Message, cpu, cuda};

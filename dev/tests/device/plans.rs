@@ -6,7 +6,7 @@ use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::plan::Plan;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{Prepare, World};
 use mscclpp_exec::{DataType, Message};
 

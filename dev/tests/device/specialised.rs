@@ -8,7 +8,7 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{Op, OpKind, Plan, PlanTree};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{NotSpecialised, Options, Prepare, World, specialised_source};
 use mscclpp_exec::{Accumulate, DataType, Error, Message};
 

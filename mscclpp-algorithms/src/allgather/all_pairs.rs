@@ -1,7 +1,7 @@
 //! All-pairs all-gather: 1 step, (P-1)/P of the output sent per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -18,10 +18,10 @@ pub fn allgather_all_pairs(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         let own = rank.output().chunk(rank.id());
-        let mine = if p.in_place() { own.any() } else { rank.input().chunk(0).any() };
+        let mine = if p.in_place() { own.to_any() } else { rank.input().chunk(0).to_any() };
         for step in 1..p.num_ranks() {
             let peer = p.rank((rank.id() + step) % p.num_ranks());
             // A rank has no channel to itself, so the channels of higher ranks lie one lower.
@@ -32,7 +32,7 @@ pub fn allgather_all_pairs(p: &Program) {
             rank.copy(own, mine, 0);
         }
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

@@ -2,7 +2,7 @@
 //! of G ranks), no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -22,20 +22,20 @@ pub fn allgather_hierarchical(p: &Program) {
         let across: Vec<_> = (1..nodes).map(|step| p.rank((id + step * per_node) % ranks)).collect();
         let memory: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
         let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
-        let mine = if p.in_place() { output.chunk(id).any() } else { rank.input().chunk(0).any() };
+        let mine = if p.in_place() { output.chunk(id).to_any() } else { rank.input().chunk(0).to_any() };
 
         for channel in &port {
-            channel.signal(0).sync(Sync::None);
+            channel.signal(0).sync(BlockSync::None);
         }
         for channel in &memory {
             channel.signal(0).relaxed();
         }
         for (channel, partner) in port.iter().zip(&across) {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
             channel.put_with_signal(partner.output().chunk(id), mine, 0);
         }
         for channel in &memory {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         for (channel, peer) in memory.iter().zip(&peers) {
             channel.put(peer.output().chunk(id), mine, 0);
@@ -44,13 +44,13 @@ pub fn allgather_hierarchical(p: &Program) {
             rank.copy(output.chunk(id), mine, 0);
         }
         for (from, partner) in port.iter().zip(&across) {
-            from.wait(0).sync(Sync::After);
+            from.wait(0).sync(BlockSync::After);
             for (channel, peer) in memory.iter().zip(&peers) {
                 channel.put(peer.output().chunk(partner.id()), output.chunk(partner.id()), 0);
             }
         }
         for channel in &memory {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &memory {
             channel.wait(0);

@@ -41,7 +41,7 @@ pub fn allgather_hierarchical_packets(p: &Program) {
         let memory: Vec<_> = on_node.iter().map(|&peer| rank.memory_channel(peer)).collect();
         let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
 
-        let mine = if p.in_place() { output.chunk(id).any() } else { rank.input().chunk(0).any() };
+        let mine = if p.in_place() { output.chunk(id).to_any() } else { rank.input().chunk(0).to_any() };
         if !p.in_place() {
             rank.copy(output.chunk(id), mine, 0);
         }

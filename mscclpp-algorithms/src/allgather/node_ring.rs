@@ -2,7 +2,7 @@
 //! (N nodes of G ranks), P chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm, Param};
@@ -34,22 +34,22 @@ pub fn allgather_node_ring(p: &Program, group: usize) {
 
         for (index, of_peer) in channels.iter().enumerate() {
             for (member, channel) in of_peer.iter().enumerate() {
-                channel.signal(1 + index * group + member).relaxed().sync(Sync::None);
+                channel.signal(1 + index * group + member).relaxed().sync(BlockSync::None);
             }
         }
         for (index, of_peer) in channels.iter().enumerate() {
             for (member, channel) in of_peer.iter().enumerate() {
-                channel.wait(1 + index * group + member).relaxed().sync(Sync::After);
+                channel.wait(1 + index * group + member).relaxed().sync(BlockSync::After);
             }
         }
-        to_previous.signal(0).sync(Sync::None);
-        to_next.wait(0).sync(Sync::After);
+        to_previous.signal(0).sync(BlockSync::None);
+        to_next.wait(0).sync(BlockSync::After);
 
         for step in 0..nodes {
             // The chunk that `of` has from `step` nodes back.
             let origin = |of: usize| (of + ranks - per_node * step) % ranks;
             let index = origin(id);
-            let mine = if step == 0 { input.chunk(0).any() } else { scratch[id].chunk(index).any() };
+            let mine = if step == 0 { input.chunk(0).to_any() } else { scratch[id].chunk(index).to_any() };
             if step != 0 {
                 to_previous.wait(0);
                 rank.barrier(0..blocks);
@@ -60,8 +60,8 @@ pub fn allgather_node_ring(p: &Program, group: usize) {
             for (at, peer) in peers.iter().enumerate() {
                 channels[at][0].put(scratch[peer.id()].chunk(index), mine, &groups[at]);
                 for (member, channel) in channels[at].iter().enumerate() {
-                    channel.signal(1 + at * group + member).sync(Sync::Before);
-                    channel.wait(1 + at * group + member).sync(Sync::After);
+                    channel.signal(1 + at * group + member).sync(BlockSync::Before);
+                    channel.wait(1 + at * group + member).sync(BlockSync::After);
                 }
                 let theirs = origin(peer.id());
                 rank.copy(output.chunk(theirs), scratch[id].chunk(theirs), &groups[at]);

@@ -15,7 +15,7 @@ pub fn allgather_packets(p: &Program) {
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks)).collect();
     for rank in p.ranks() {
         let own = rank.output().chunk(rank.id());
-        let mine = if p.in_place() { own.any() } else { rank.input().chunk(0).any() };
+        let mine = if p.in_place() { own.to_any() } else { rank.input().chunk(0).to_any() };
         for step in 1..ranks {
             let peer = p.rank((rank.id() + step) % ranks);
             let channel = rank.memory_channel(peer);

@@ -1,7 +1,7 @@
 //! Pairwise all-gather: P-1 rendezvous in turn, (P-1)/P of the output sent per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -17,11 +17,11 @@ pub fn allgather_pairwise(p: &Program) {
             let channel = rank.memory_channel(peer);
             // Both are here, so that both may be written to.
             channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
             channel.put(peer.output().chunk(rank.id()), mine, 0);
             // The data is there.
-            channel.signal(0).sync(Sync::Before);
-            channel.wait(0).sync(Sync::After);
+            channel.signal(0).sync(BlockSync::Before);
+            channel.wait(0).sync(BlockSync::After);
         }
     }
 }

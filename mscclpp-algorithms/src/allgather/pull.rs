@@ -1,7 +1,7 @@
 //! Pulled all-gather: 1 step, (P-1)/P of the output read per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -21,10 +21,10 @@ pub fn allgather_pull(p: &Program) {
             channel.signal(0).relaxed();
         }
         let chunk = |of: usize| {
-            if p.in_place() { p.rank(of).output().chunk(of).any() } else { p.rank(of).input().chunk(0).any() }
+            if p.in_place() { p.rank(of).output().chunk(of).to_any() } else { p.rank(of).input().chunk(0).to_any() }
         };
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         if !p.in_place() {
             rank.copy(rank.output().chunk(id), chunk(id), 0);
@@ -34,7 +34,7 @@ pub fn allgather_pull(p: &Program) {
         }
         // The peers may have their chunks back.
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

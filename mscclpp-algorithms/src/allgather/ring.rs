@@ -1,7 +1,7 @@
 //! Ring all-gather: P-1 steps, (P-1)/P of the output sent per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -22,17 +22,17 @@ pub fn allgather_ring(p: &Program) {
         let to_previous = if ranks == 2 { to_next } else { rank.memory_channel(previous) };
 
         to_previous.signal(0).relaxed();
-        to_next.wait(0).relaxed().sync(Sync::After);
+        to_next.wait(0).relaxed().sync(BlockSync::After);
         if !p.in_place() {
             rank.copy(output.chunk(id), rank.input().chunk(0), 0);
         }
         for step in 0..ranks - 1 {
             let index = (id + ranks - step) % ranks;
             let chunk =
-                if step == 0 && !p.in_place() { rank.input().chunk(0).any() } else { output.chunk(index).any() };
+                if step == 0 && !p.in_place() { rank.input().chunk(0).to_any() } else { output.chunk(index).to_any() };
             to_next.put(next.output().chunk(index), chunk, 0);
-            to_next.signal(0).sync(Sync::Before);
-            to_previous.wait(0).sync(Sync::After);
+            to_next.signal(0).sync(BlockSync::Before);
+            to_previous.wait(0).sync(BlockSync::After);
         }
     }
 }

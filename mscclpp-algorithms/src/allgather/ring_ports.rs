@@ -1,7 +1,7 @@
 //! Ring all-gather over ports: P-1 steps, (P-1)/P of the output sent per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -20,17 +20,17 @@ pub fn allgather_ring_ports(p: &Program) {
         // With two ranks next and previous are the same rank, and one channel does.
         let to_previous = if ranks == 2 { to_next } else { rank.port_channel(previous) };
 
-        to_previous.signal(0).sync(Sync::None);
-        to_next.wait(0).sync(Sync::After);
+        to_previous.signal(0).sync(BlockSync::None);
+        to_next.wait(0).sync(BlockSync::After);
         if !p.in_place() {
             rank.copy(output.chunk(id), rank.input().chunk(0), 0);
         }
         for step in 0..ranks - 1 {
             let index = (id + ranks - step) % ranks;
             let chunk =
-                if step == 0 && !p.in_place() { rank.input().chunk(0).any() } else { output.chunk(index).any() };
+                if step == 0 && !p.in_place() { rank.input().chunk(0).to_any() } else { output.chunk(index).to_any() };
             to_next.put_with_signal(next.output().chunk(index), chunk, 0);
-            to_previous.wait(0).sync(Sync::After);
+            to_previous.wait(0).sync(BlockSync::After);
         }
         // What was sent stays ours until it has been read.
         to_next.flush(0);

@@ -1,7 +1,7 @@
 //! Switch all-gather: 1 multicast step, 1/P of the output sent per rank, no scratch. Needs multicast hardware.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::{BufferKind, Sync};
+use mscclpp_core::types::{BlockSync, BufferKind};
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -19,12 +19,12 @@ pub fn allgather_switch(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         let mine = rank.output().chunk(rank.id());
         switch.at(rank).broadcast(rank.id(), mine, 0);
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

@@ -2,7 +2,7 @@
 //! hardware.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::BufferKind;
+use mscclpp_core::types::BufferKind;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};

@@ -2,7 +2,7 @@
 //! ranks per node), no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -26,22 +26,22 @@ pub fn allgather_two_nodes(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.put(peer.output().chunk(id), output.chunk(id), 0);
         }
 
         across.signal(0);
-        across.wait(0).sync(Sync::After);
+        across.wait(0).sync(BlockSync::After);
         across.put_with_signal_and_flush(partner.output().chunk(id), output.chunk(id), 0);
-        across.wait(0).sync(Sync::After);
+        across.wait(0).sync(BlockSync::After);
 
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.put(peer.output().chunk(partner.id()), output.chunk(partner.id()), 0);
         }
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

@@ -1,7 +1,7 @@
 //! All-pairs all-reduce: 2 steps, (P-1)/P of the message read and as much written per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -21,19 +21,19 @@ pub fn allreduce_all_pairs(p: &Program) {
                 channel.signal(block).relaxed();
             }
             for channel in &channels {
-                channel.wait(block).relaxed().sync(Sync::After);
+                channel.wait(block).relaxed().sync(BlockSync::After);
             }
             let index = rank.id() * blocks + block;
             let result = |of: usize| {
                 if p.in_place() {
-                    p.rank(of).input().chunk(index).any()
+                    p.rank(of).input().chunk(index).to_any()
                 } else {
-                    p.rank(of).output().chunk(index).any()
+                    p.rank(of).output().chunk(index).to_any()
                 }
             };
             let mine = result(rank.id());
             // Out of place, what is read first goes with the own input to the output.
-            let mut sum = rank.input().chunk(index).any();
+            let mut sum = rank.input().chunk(index).to_any();
             for (channel, peer) in channels.iter().zip(&peers) {
                 channel.reduce(sum, peer.input().chunk(index), block).to(mine);
                 sum = mine;
@@ -42,7 +42,7 @@ pub fn allreduce_all_pairs(p: &Program) {
                 channel.put(result(peer.id()), mine, block);
             }
             for channel in &channels {
-                channel.signal(block).sync(Sync::Before);
+                channel.signal(block).sync(BlockSync::Before);
             }
             for channel in &channels {
                 channel.wait(block);

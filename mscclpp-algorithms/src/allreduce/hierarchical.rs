@@ -2,7 +2,7 @@
 //! nodes per rank (N nodes of G ranks), N-1 chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -27,39 +27,43 @@ pub fn allreduce_hierarchical(p: &Program) {
         let memory: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
         let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
         let result = |of: usize, range: std::ops::Range<usize>| {
-            if p.in_place() { p.rank(of).input().chunk(range).any() } else { p.rank(of).output().chunk(range).any() }
+            if p.in_place() {
+                p.rank(of).input().chunk(range).to_any()
+            } else {
+                p.rank(of).output().chunk(range).to_any()
+            }
         };
         // Where the chunk that a node reduces lies in this rank's part.
         let share = |node: usize| local * nodes + node..local * nodes + node + 1;
 
         // The scratch is free, and inputs may be read.
         for channel in &port {
-            channel.signal(0).sync(Sync::None);
+            channel.signal(0).sync(BlockSync::None);
         }
         for channel in &memory {
             channel.signal(0).relaxed();
         }
         for channel in &memory {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
-        let mut sum = input.chunk(part(local)).any();
+        let mut sum = input.chunk(part(local)).to_any();
         for (channel, peer) in memory.iter().zip(&peers) {
             channel.reduce(sum, peer.input().chunk(part(local)), 0).to(result(id, part(local)));
             sum = result(id, part(local));
         }
         // With one rank per node nothing was read, and the sums so far are the inputs.
         let so_far = |range: std::ops::Range<usize>| {
-            if peers.is_empty() { input.chunk(range).any() } else { result(id, range) }
+            if peers.is_empty() { input.chunk(range).to_any() } else { result(id, range) }
         };
 
         for (step, partner) in across.iter().enumerate() {
-            port[step].wait(0).sync(Sync::After);
+            port[step].wait(0).sync(BlockSync::After);
             port[step].put_with_signal(scratch[partner.id()].chunk(step), so_far(share(partner.node())), 0);
         }
         let mine = result(id, share(rank.node()));
         let mut sum = so_far(share(rank.node()));
         for (step, channel) in port.iter().enumerate() {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
             // The partner `step` nodes on is the one for whom this rank is that far from the other side.
             rank.reduce(sum, slots.chunk(partners - 1 - step), 0).to(mine);
             sum = mine;
@@ -69,14 +73,14 @@ pub fn allreduce_hierarchical(p: &Program) {
             channel.put_with_signal(result(partner.id(), share(rank.node())), mine, 0);
         }
         for channel in &port {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
         }
 
         for (channel, peer) in memory.iter().zip(&peers) {
             channel.put(result(peer.id(), part(local)), result(id, part(local)), 0);
         }
         for channel in &memory {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &memory {
             channel.wait(0);

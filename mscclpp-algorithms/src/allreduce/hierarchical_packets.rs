@@ -36,7 +36,11 @@ pub fn allreduce_hierarchical_packets(p: &Program, group: usize) {
         let memory: Vec<_> = on_node.iter().map(|&peer| rank.memory_channel(peer)).collect();
         let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
         let result_of = |index: usize| {
-            if p.in_place() { rank.input().chunk(part(index)).any() } else { rank.output().chunk(part(index)).any() }
+            if p.in_place() {
+                rank.input().chunk(part(index)).to_any()
+            } else {
+                rank.output().chunk(part(index)).to_any()
+            }
         };
         let mine = result_of(local);
 

@@ -1,7 +1,7 @@
 //! One-shot all-reduce: 1 step, P-1 times the message read per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::OrderScope;
@@ -20,12 +20,12 @@ pub fn allreduce_one_shot(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
-        let result = rank.output().chunk(..).any();
+        let result = rank.output().chunk(..).to_any();
         // Who is first of two does not matter, so rank 1 begins with its own.
         let first = rank.id() <= 1;
-        let mut sum = rank.input().chunk(..).any();
+        let mut sum = rank.input().chunk(..).to_any();
         for (channel, peer) in channels.iter().zip(&peers) {
             if !first && peer.id() == 0 {
                 channel.get(result, peer.input().chunk(..), 0);
@@ -42,7 +42,7 @@ pub fn allreduce_one_shot(p: &Program) {
         }
         // The peers may have their inputs back.
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

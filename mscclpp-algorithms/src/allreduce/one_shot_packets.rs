@@ -26,7 +26,7 @@ pub fn allreduce_one_shot_packets(p: &Program, group: usize) {
         }
         let others = p.ranks().filter(|peer| peer.id() != id);
         let arrived: Vec<_> = others.map(|peer| scratch[id].chunk(slot(peer.id()))).collect();
-        let result = if p.in_place() { input.any() } else { rank.output().chunk(..).any() };
+        let result = if p.in_place() { input.to_any() } else { rank.output().chunk(..).to_any() };
         rank.reduce_packets(input, arrived, &blocks).to(result);
     }
 }

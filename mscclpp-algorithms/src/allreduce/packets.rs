@@ -21,7 +21,7 @@ pub fn allreduce_packets(p: &Program) {
             channel.put_packets(scratch[peer.id()].chunk(rank.id()), rank.input().chunk(peer.id()), 0);
         }
         let result = |index: usize| {
-            if p.in_place() { rank.input().chunk(index).any() } else { rank.output().chunk(index).any() }
+            if p.in_place() { rank.input().chunk(index).to_any() } else { rank.output().chunk(index).to_any() }
         };
         let mine = result(rank.id());
         let parts: Vec<_> = peers.iter().map(|peer| packets.chunk(peer.id())).collect();

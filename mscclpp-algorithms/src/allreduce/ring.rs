@@ -1,7 +1,7 @@
 //! Ring all-reduce: 2(P-1) steps, 2(P-1)/P of the message sent per rank, P-1 chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -23,11 +23,15 @@ pub fn allreduce_ring(p: &Program) {
         let to_previous = if ranks == 2 { to_next } else { rank.memory_channel(previous) };
         // Where chunk `index` of `of`'s result lies.
         let result = |of: usize, index: usize| {
-            if p.in_place() { p.rank(of).input().chunk(index).any() } else { p.rank(of).output().chunk(index).any() }
+            if p.in_place() {
+                p.rank(of).input().chunk(index).to_any()
+            } else {
+                p.rank(of).output().chunk(index).to_any()
+            }
         };
 
         to_previous.signal(0).relaxed();
-        to_next.wait(0).relaxed().sync(Sync::After);
+        to_next.wait(0).relaxed().sync(BlockSync::After);
         for step in 0..ranks - 1 {
             let index = (id + ranks - 1 - step) % ranks;
             if step == 0 {
@@ -36,15 +40,15 @@ pub fn allreduce_ring(p: &Program) {
                 rank.reduce(arrived.chunk(step - 1), input.chunk(index), 0);
                 to_next.put(scratch[next.id()].chunk(step), arrived.chunk(step - 1), 0);
             }
-            to_next.signal(0).sync(Sync::Before);
-            to_previous.wait(0).sync(Sync::After);
+            to_next.signal(0).sync(BlockSync::Before);
+            to_previous.wait(0).sync(BlockSync::After);
         }
         rank.reduce(input.chunk(id), arrived.chunk(ranks - 2), 0).to(result(id, id));
         for step in 0..ranks - 1 {
             let index = (id + ranks - step) % ranks;
             to_next.put(result(next.id(), index), result(id, index), 0);
-            to_next.signal(0).sync(Sync::Before);
-            to_previous.wait(0).sync(Sync::After);
+            to_next.signal(0).sync(BlockSync::Before);
+            to_previous.wait(0).sync(BlockSync::After);
         }
     }
 }

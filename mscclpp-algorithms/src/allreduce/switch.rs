@@ -2,7 +2,7 @@
 //! hardware.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::{BufferKind, Sync};
+use mscclpp_core::types::{BlockSync, BufferKind};
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -20,13 +20,13 @@ pub fn allreduce_switch(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         let mine = rank.input().chunk(rank.id());
         switch.at(rank).reduce(mine, rank.id(), 0);
         switch.at(rank).broadcast(rank.id(), mine, 0);
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

@@ -2,7 +2,7 @@
 //! chunks of scratch. Needs multicast hardware.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::{BufferKind, Sync};
+use mscclpp_core::types::{BlockSync, BufferKind};
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -30,24 +30,24 @@ pub fn allreduce_switch_pipeline(p: &Program) {
                 rank.copy(stage.chunk(part), rank.input().chunk(part), 0);
             }
             for channel in &copied_in {
-                channel.signal(0).sync(Sync::Before);
+                channel.signal(0).sync(BlockSync::Before);
             }
             for channel in &copied_in {
-                channel.wait(0).sync(Sync::After);
+                channel.wait(0).sync(BlockSync::After);
             }
             may_reduce.release(0);
 
-            may_reduce.acquire(1).sync(Sync::After);
+            may_reduce.acquire(1).sync(BlockSync::After);
             switch.at(rank).reduce(mine, rank.id(), 1);
             switch.at(rank).broadcast(rank.id(), mine, 1);
             for channel in &reduced {
-                channel.signal(1).sync(Sync::Before);
+                channel.signal(1).sync(BlockSync::Before);
             }
             may_copy_out.release(1);
 
             may_copy_out.acquire(2);
             for channel in &reduced {
-                channel.wait(2).sync(Sync::After);
+                channel.wait(2).sync(BlockSync::After);
             }
             for part in 0..ranks {
                 rank.copy(rank.output().chunk(part), stage.chunk(part), 2);

@@ -1,7 +1,7 @@
 //! Direct all-to-all: 1 step, (P-1)/P of the message sent per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -20,10 +20,10 @@ pub fn alltoall_direct(p: &Program) {
             let channel = rank.memory_channel(peer);
             let block = step - 1;
             channel.signal(block).relaxed();
-            channel.wait(block).relaxed().sync(Sync::After);
+            channel.wait(block).relaxed().sync(BlockSync::After);
             channel.put(peer.output().chunk(id), rank.input().chunk(peer.id()), block);
-            channel.signal(block).sync(Sync::Before);
-            channel.wait(block).sync(Sync::After);
+            channel.signal(block).sync(BlockSync::Before);
+            channel.wait(block).sync(BlockSync::After);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! All-to-all in place: 1 step and a copy, (P-1)/P of the message sent per rank, P-1 chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -19,11 +19,11 @@ pub fn alltoall_in_place(p: &Program) {
         let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
         for (block, (channel, peer)) in channels.iter().zip(&peers).enumerate() {
             channel.signal(block).relaxed();
-            channel.wait(block).relaxed().sync(Sync::After);
+            channel.wait(block).relaxed().sync(BlockSync::After);
             let slot = scratch[peer.id()].chunk(position(rank.id(), peer.id()));
             channel.put(slot, rank.input().chunk(peer.id()), block);
-            channel.signal(block).sync(Sync::Before);
-            channel.wait(block).sync(Sync::After);
+            channel.signal(block).sync(BlockSync::Before);
+            channel.wait(block).sync(BlockSync::After);
             rank.copy(rank.input().chunk(peer.id()), scratch[rank.id()].chunk(block), block);
         }
     }

@@ -23,8 +23,11 @@ pub fn alltoall_packets(p: &Program) {
             let channel = rank.memory_channel(peer);
             let slot = scratch[peer.id()].chunk(position(rank.id(), peer.id()));
             channel.put_packets(slot, rank.input().chunk(peer.id()), block);
-            let result =
-                if p.in_place() { rank.input().chunk(peer.id()).any() } else { rank.output().chunk(peer.id()).any() };
+            let result = if p.in_place() {
+                rank.input().chunk(peer.id()).to_any()
+            } else {
+                rank.output().chunk(peer.id()).to_any()
+            };
             rank.unpack_packets(result, scratch[rank.id()].chunk(block), block);
         }
     }

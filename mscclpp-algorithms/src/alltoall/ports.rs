@@ -1,7 +1,7 @@
 //! Direct all-to-all over ports: 1 step, (P-1)/P of the message sent per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -17,15 +17,15 @@ pub fn alltoall_ports(p: &Program) {
         let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
         let channels: Vec<_> = peers.iter().map(|&peer| rank.port_channel(peer)).collect();
         for channel in &channels {
-            channel.signal(0).sync(Sync::None);
+            channel.signal(0).sync(BlockSync::None);
         }
         for (channel, peer) in channels.iter().zip(&peers) {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
             channel.put_with_signal(peer.output().chunk(id), rank.input().chunk(peer.id()), 0);
         }
         rank.copy(rank.output().chunk(id), rank.input().chunk(id), 0);
         for channel in &channels {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
         }
         // What was sent stays ours until it has been read.
         for channel in &channels {

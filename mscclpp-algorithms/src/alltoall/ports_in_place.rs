@@ -1,7 +1,7 @@
 //! All-to-all over ports in place: 1 step and a copy, (P-1)/P of the message sent per rank, P-1 chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -21,16 +21,16 @@ pub fn alltoall_ports_in_place(p: &Program) {
         let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
         let channels: Vec<_> = peers.iter().map(|&peer| rank.port_channel(peer)).collect();
         for channel in &channels {
-            channel.signal(0).sync(Sync::None);
+            channel.signal(0).sync(BlockSync::None);
         }
         for (channel, peer) in channels.iter().zip(&peers) {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
             let slot = scratch[peer.id()].chunk(position(id, peer.id()));
             channel.put_with_signal(slot, rank.input().chunk(peer.id()), 0);
         }
         for (channel, peer) in channels.iter().zip(&peers) {
-            channel.wait(0).sync(Sync::After);
-            channel.flush(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
+            channel.flush(0).sync(BlockSync::After);
             rank.copy(rank.input().chunk(peer.id()), scratch[id].chunk(position(peer.id(), id)), 0);
         }
     }

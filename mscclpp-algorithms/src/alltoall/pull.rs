@@ -1,7 +1,7 @@
 //! Pulled all-to-all: 1 step, (P-1)/P of the message read per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -21,7 +21,7 @@ pub fn alltoall_pull(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.get(rank.output().chunk(peer.id()), peer.input().chunk(id), 0);
@@ -29,7 +29,7 @@ pub fn alltoall_pull(p: &Program) {
         rank.copy(rank.output().chunk(id), rank.input().chunk(id), 0);
         // The peers may have their inputs back.
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

@@ -1,7 +1,7 @@
 //! All-to-all in rotation: P-1 steps and overlapping copies, (P-1)/P of the message sent per rank, P-1 chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -27,20 +27,20 @@ pub fn alltoall_rotated_in_place(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &ready {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         for step in 1..ranks {
             let peer = (rank.id() + step) % ranks;
             let index = position(peer, rank.id());
             data[index].put(scratch[peer].chunk(position(rank.id(), peer)), rank.input().chunk(peer), 0);
-            data[index].signal(0).sync(Sync::Before);
+            data[index].signal(0).sync(BlockSync::Before);
             sent[index].release(0);
         }
         for step in 1..ranks {
             let peer = (rank.id() + ranks - step) % ranks;
             let index = position(peer, rank.id());
             sent[index].acquire(1);
-            data[index].wait(1).sync(Sync::After);
+            data[index].wait(1).sync(BlockSync::After);
             rank.copy(rank.input().chunk(peer), scratch[rank.id()].chunk(index), 1);
         }
     }
@@ -62,19 +62,19 @@ pub fn alltoall_rotated(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &ready {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         for step in 1..ranks {
             let peer = (rank.id() + step) % ranks;
             let index = position(peer, rank.id());
             data[index].put(scratch[peer].chunk(position(rank.id(), peer)), rank.input().chunk(peer), 0);
-            data[index].signal(0).sync(Sync::Before);
+            data[index].signal(0).sync(BlockSync::Before);
         }
         rank.copy(rank.output().chunk(rank.id()), rank.input().chunk(rank.id()), 0);
         for step in 1..ranks {
             let peer = (rank.id() + ranks - step) % ranks;
             let index = position(peer, rank.id());
-            data[index].wait(1).sync(Sync::After);
+            data[index].wait(1).sync(BlockSync::After);
             rank.copy(rank.output().chunk(peer), scratch[rank.id()].chunk(index), 1);
         }
     }

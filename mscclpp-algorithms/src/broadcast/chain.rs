@@ -1,7 +1,7 @@
 //! Broadcast along a chain: 2P-2 steps, the whole message sent per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -18,7 +18,11 @@ pub fn broadcast_chain(p: &Program) {
         let is_root = id == root;
         let is_last = next.id() == root;
         let result = |of: usize, index: usize| {
-            if p.in_place() { p.rank(of).input().chunk(index).any() } else { p.rank(of).output().chunk(index).any() }
+            if p.in_place() {
+                p.rank(of).input().chunk(index).to_any()
+            } else {
+                p.rank(of).output().chunk(index).to_any()
+            }
         };
         let mut from_previous = Vec::new();
         if !is_root {
@@ -30,17 +34,17 @@ pub fn broadcast_chain(p: &Program) {
         }
 
         for channel in &from_previous {
-            channel.signal(0).sync(Sync::None);
+            channel.signal(0).sync(BlockSync::None);
         }
         for channel in &to_next {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
         }
         for index in 0..ranks {
             for channel in &from_previous {
-                channel.wait(0).sync(Sync::After);
+                channel.wait(0).sync(BlockSync::After);
             }
             for channel in &to_next {
-                let chunk = if is_root { rank.input().chunk(index).any() } else { result(id, index) };
+                let chunk = if is_root { rank.input().chunk(index).to_any() } else { result(id, index) };
                 channel.put_with_signal(result(next.id(), index), chunk, 0);
             }
         }

@@ -1,7 +1,7 @@
 //! Broadcast with packets: 1 step, 2(P-1) times the message sent by the root, P chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -16,14 +16,14 @@ pub fn broadcast_packets(p: &Program) {
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks)).collect();
     for rank in p.ranks().filter(|rank| rank.id() != root.id()) {
         rank.memory_channel(root).signal(0).relaxed();
-        let result = if p.in_place() { rank.input().chunk(..).any() } else { rank.output().chunk(..).any() };
+        let result = if p.in_place() { rank.input().chunk(..).to_any() } else { rank.output().chunk(..).to_any() };
         rank.unpack_packets(result, scratch[rank.id()].chunk(..), 0);
     }
     let input = root.input().chunk(..);
     for step in 1..ranks {
         let peer = p.rank((root.id() + step) % ranks);
         let channel = root.memory_channel(peer);
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put_packets(scratch[peer.id()].chunk(..), input, 0);
     }
     if !p.in_place() {

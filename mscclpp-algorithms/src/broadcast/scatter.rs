@@ -1,7 +1,7 @@
 //! Broadcast by scattering: 2 steps, 2(P-1)/P of the message sent by the root and (P-1)/P by every other rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -19,18 +19,22 @@ pub fn broadcast_scatter(p: &Program) {
         let peers: Vec<_> = (1..p.num_ranks()).map(|step| p.rank((id + step) % p.num_ranks())).collect();
         let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
         let result = |of: usize, index: usize| {
-            if p.in_place() { p.rank(of).input().chunk(index).any() } else { p.rank(of).output().chunk(index).any() }
+            if p.in_place() {
+                p.rank(of).input().chunk(index).to_any()
+            } else {
+                p.rank(of).output().chunk(index).to_any()
+            }
         };
         for channel in &channels {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         if id == root.id() {
             for (channel, peer) in channels.iter().zip(&peers) {
                 channel.put(result(peer.id(), peer.id()), rank.input().chunk(peer.id()), 0);
-                channel.signal(0).sync(Sync::Before);
+                channel.signal(0).sync(BlockSync::Before);
             }
             if !p.in_place() {
                 rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
@@ -38,10 +42,10 @@ pub fn broadcast_scatter(p: &Program) {
         }
         for (channel, peer) in channels.iter().zip(&peers) {
             if peer.id() == root.id() {
-                channel.wait(0).sync(Sync::After);
+                channel.wait(0).sync(BlockSync::After);
             }
         }
-        let mine = if id == root.id() { rank.input().chunk(id).any() } else { result(id, id) };
+        let mine = if id == root.id() { rank.input().chunk(id).to_any() } else { result(id, id) };
         for (channel, peer) in channels.iter().zip(&peers) {
             // The root has the message already.
             if peer.id() != root.id() {
@@ -49,7 +53,7 @@ pub fn broadcast_scatter(p: &Program) {
             }
         }
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

@@ -1,7 +1,7 @@
 //! Broadcast down a tree over ports: log2 P steps, rounded up, the whole message sent so often by the root, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -16,7 +16,7 @@ pub fn broadcast_tree_ports(p: &Program) {
         let id = rank.id();
         let from_root = (id + ranks - root) % ranks;
         let result = |of: usize| {
-            if p.in_place() { p.rank(of).input().chunk(..).any() } else { p.rank(of).output().chunk(..).any() }
+            if p.in_place() { p.rank(of).input().chunk(..).to_any() } else { p.rank(of).output().chunk(..).to_any() }
         };
         // A rank sends to those that have one more bit, below its own lowest one.
         let mut children = Vec::new();
@@ -30,14 +30,14 @@ pub fn broadcast_tree_ports(p: &Program) {
         // The last child has the deepest tree below it, so it goes first.
         let to_children: Vec<_> = children.iter().rev().map(|&child| rank.port_channel(child)).collect();
         let is_root = id == root;
-        let message = if is_root { rank.input().chunk(..).any() } else { result(id) };
+        let message = if is_root { rank.input().chunk(..).to_any() } else { result(id) };
         if !is_root {
             let from_parent = rank.port_channel((id + ranks - bit) % ranks);
-            from_parent.signal(0).sync(Sync::None);
-            from_parent.wait(0).sync(Sync::After);
+            from_parent.signal(0).sync(BlockSync::None);
+            from_parent.wait(0).sync(BlockSync::After);
         }
         for (channel, &child) in to_children.iter().zip(children.iter().rev()) {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
             channel.put_with_signal(result(child), message, 0);
         }
         if is_root && !p.in_place() {

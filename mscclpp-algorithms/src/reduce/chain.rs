@@ -1,7 +1,7 @@
 //! Reduce along a chain: 2P-2 steps, the whole message sent per rank, P chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -30,23 +30,23 @@ pub fn reduce_chain(p: &Program) {
         }
 
         for channel in &from_previous {
-            channel.signal(0).sync(Sync::None);
+            channel.signal(0).sync(BlockSync::None);
         }
         for channel in &to_next {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
         }
         for index in 0..ranks {
             for channel in &from_previous {
-                channel.wait(0).sync(Sync::After);
+                channel.wait(0).sync(BlockSync::After);
                 let sum = match (is_root, p.in_place()) {
-                    (false, _) => arrived.chunk(index).any(),
-                    (true, true) => input.chunk(index).any(),
-                    (true, false) => rank.output().chunk(index).any(),
+                    (false, _) => arrived.chunk(index).to_any(),
+                    (true, true) => input.chunk(index).to_any(),
+                    (true, false) => rank.output().chunk(index).to_any(),
                 };
                 rank.reduce(input.chunk(index), arrived.chunk(index), 0).to(sum);
             }
             for channel in &to_next {
-                let chunk = if is_first { input.chunk(index).any() } else { arrived.chunk(index).any() };
+                let chunk = if is_first { input.chunk(index).to_any() } else { arrived.chunk(index).to_any() };
                 channel.put_with_signal(scratch[next].chunk(index), chunk, 0);
             }
         }

@@ -1,7 +1,7 @@
 //! Reduce by gathering: 2 steps, (P-1)/P of the message read and 1/P sent per rank, 1 chunk of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -18,14 +18,14 @@ pub fn reduce_gather(p: &Program) {
         // Neighbour first, so that no rank is read by all.
         let peers: Vec<_> = (1..p.num_ranks()).map(|step| p.rank((id + step) % p.num_ranks())).collect();
         let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-        let result = if p.in_place() { root.input().chunk(id).any() } else { root.output().chunk(id).any() };
+        let result = if p.in_place() { root.input().chunk(id).to_any() } else { root.output().chunk(id).to_any() };
         for channel in &channels {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
-        let sum = if id == root.id() { result } else { scratch[id].any() };
+        let sum = if id == root.id() { result } else { scratch[id].to_any() };
         if id != root.id() || !p.in_place() {
             rank.copy(sum, rank.input().chunk(id), 0);
         }
@@ -39,7 +39,7 @@ pub fn reduce_gather(p: &Program) {
         }
         // The inputs have been read, and the root has its result.
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

@@ -1,7 +1,7 @@
 //! Reduce with packets: 1 step, twice the message sent per rank, P(P-1) chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -23,12 +23,12 @@ pub fn reduce_packets(p: &Program) {
     for (index, &peer) in peers.iter().enumerate() {
         let slot = slots.chunk(index * ranks..(index + 1) * ranks);
         let channel = peer.memory_channel(root);
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put_packets(slot, peer.input().chunk(..), 0);
         arrived.push(slot);
     }
     let input = root.input().chunk(..);
-    let result = if p.in_place() { input.any() } else { root.output().chunk(..).any() };
+    let result = if p.in_place() { input.to_any() } else { root.output().chunk(..).to_any() };
     root.reduce_packets(input, arrived, 0).to(result);
 }
 

@@ -2,7 +2,7 @@
 //! likewise.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -43,16 +43,16 @@ pub fn reduce_tree_ports(p: &Program) {
         let from_children: Vec<_> = children[id].iter().map(|&child| rank.port_channel(child)).collect();
         // The scratch is free.
         for channel in &from_children {
-            channel.signal(0).sync(Sync::None);
+            channel.signal(0).sync(BlockSync::None);
         }
         let is_root = id == root;
-        let mut sum = input.any();
+        let mut sum = input.to_any();
         for (index, channel) in from_children.iter().enumerate() {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
             let total = match (is_root, p.in_place()) {
-                (false, _) => scratch[id][0].any(),
-                (true, true) => input.any(),
-                (true, false) => rank.output().chunk(..).any(),
+                (false, _) => scratch[id][0].to_any(),
+                (true, true) => input.to_any(),
+                (true, false) => rank.output().chunk(..).to_any(),
             };
             rank.reduce(sum, scratch[id][index], 0).to(total);
             sum = total;
@@ -61,7 +61,7 @@ pub fn reduce_tree_ports(p: &Program) {
             let parent = (id + ranks - lowest[id]) % ranks;
             let to_parent = rank.port_channel(parent);
             let index = children[parent].iter().position(|&child| child == id).unwrap();
-            to_parent.wait(0).sync(Sync::After);
+            to_parent.wait(0).sync(BlockSync::After);
             to_parent.put_with_signal(scratch[parent][index], sum, 0);
             to_parent.flush(0);
         }

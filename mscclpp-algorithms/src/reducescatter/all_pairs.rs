@@ -1,7 +1,7 @@
 //! All-pairs reduce-scatter: 1 step, (P-1)/P of the input read per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -21,18 +21,18 @@ pub fn reducescatter_all_pairs(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
-        let result = if p.in_place() { rank.input().chunk(id).any() } else { rank.output().chunk(0).any() };
+        let result = if p.in_place() { rank.input().chunk(id).to_any() } else { rank.output().chunk(0).to_any() };
         // Out of place, what is read first goes with the own input to the output.
-        let mut sum = rank.input().chunk(id).any();
+        let mut sum = rank.input().chunk(id).to_any();
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.reduce(sum, peer.input().chunk(id), 0).to(result);
             sum = result;
         }
         // The peers may have their inputs back.
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

@@ -2,7 +2,7 @@
 //! (N nodes of G ranks), 2N-2 chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -27,39 +27,39 @@ pub fn reducescatter_hierarchical(p: &Program) {
 
         // The scratch is free, and inputs may be read.
         for channel in &port {
-            channel.signal(0).sync(Sync::None);
+            channel.signal(0).sync(BlockSync::None);
         }
         for channel in &memory {
             channel.signal(0).relaxed();
         }
         for channel in &memory {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         for (step, partner) in across.iter().enumerate() {
-            let mut sum = input.chunk(partner.id()).any();
+            let mut sum = input.chunk(partner.id()).to_any();
             for (channel, peer) in memory.iter().zip(&peers) {
                 channel.reduce(sum, peer.input().chunk(partner.id()), 0).to(slots.chunk(step));
-                sum = slots.chunk(step).any();
+                sum = slots.chunk(step).to_any();
             }
-            port[step].wait(0).sync(Sync::After);
+            port[step].wait(0).sync(BlockSync::After);
             port[step].put_with_signal(scratch[partner.id()].chunk(partners + step), sum, 0);
         }
 
-        let result = if p.in_place() { input.chunk(id).any() } else { rank.output().chunk(0).any() };
-        let mut sum = input.chunk(id).any();
+        let result = if p.in_place() { input.chunk(id).to_any() } else { rank.output().chunk(0).to_any() };
+        let mut sum = input.chunk(id).to_any();
         for (channel, peer) in memory.iter().zip(&peers) {
             channel.reduce(sum, peer.input().chunk(id), 0).to(result);
             sum = result;
         }
         for (step, channel) in port.iter().enumerate() {
-            channel.wait(0).sync(Sync::After);
+            channel.wait(0).sync(BlockSync::After);
             // The partner `step` nodes on is the one for whom this rank is that far from the other side.
             rank.reduce(sum, slots.chunk(2 * partners - 1 - step), 0).to(result);
             sum = result;
         }
         // The peers may have their inputs back, and what was sent has been read.
         for channel in &memory {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &memory {
             channel.wait(0);

@@ -23,7 +23,7 @@ pub fn reducescatter_packets(p: &Program) {
             rank.memory_channel(peer).put_packets(slot, input.chunk(peer.id()), 0);
         }
         let arrived: Vec<_> = (0..ranks - 1).map(|slot| scratch[id].chunk(slot)).collect();
-        let result = if p.in_place() { input.chunk(id).any() } else { rank.output().chunk(0).any() };
+        let result = if p.in_place() { input.chunk(id).to_any() } else { rank.output().chunk(0).to_any() };
         rank.reduce_packets(input.chunk(id), arrived, 0).to(result);
     }
 }

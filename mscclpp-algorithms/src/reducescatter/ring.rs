@@ -1,7 +1,7 @@
 //! Ring reduce-scatter: P-1 steps, (P-1)/P of the input sent per rank, P-1 chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -23,7 +23,7 @@ pub fn reducescatter_ring(p: &Program) {
         let to_previous = if ranks == 2 { to_next } else { rank.memory_channel(previous) };
 
         to_previous.signal(0).relaxed();
-        to_next.wait(0).relaxed().sync(Sync::After);
+        to_next.wait(0).relaxed().sync(BlockSync::After);
         for step in 0..ranks - 1 {
             // Passed on in step s: the chunk of the rank s + 1 below, which this rank got in step s - 1.
             let index = (id + ranks - 1 - step) % ranks;
@@ -33,10 +33,10 @@ pub fn reducescatter_ring(p: &Program) {
                 rank.reduce(arrived.chunk(step - 1), input.chunk(index), 0);
                 to_next.put(scratch[next.id()].chunk(step), arrived.chunk(step - 1), 0);
             }
-            to_next.signal(0).sync(Sync::Before);
-            to_previous.wait(0).sync(Sync::After);
+            to_next.signal(0).sync(BlockSync::Before);
+            to_previous.wait(0).sync(BlockSync::After);
         }
-        let result = if p.in_place() { input.chunk(id).any() } else { rank.output().chunk(0).any() };
+        let result = if p.in_place() { input.chunk(id).to_any() } else { rank.output().chunk(0).to_any() };
         rank.reduce(input.chunk(id), arrived.chunk(ranks - 2), 0).to(result);
     }
 }

@@ -1,7 +1,7 @@
 //! Ring reduce-scatter over ports: P-1 steps, (P-1)/P of the input sent per rank, P-1 chunks of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -21,8 +21,8 @@ pub fn reducescatter_ring_ports(p: &Program) {
         // With two ranks next and previous are the same rank, and one channel does.
         let to_previous = if ranks == 2 { to_next } else { rank.port_channel(previous) };
 
-        to_previous.signal(0).sync(Sync::None);
-        to_next.wait(0).sync(Sync::After);
+        to_previous.signal(0).sync(BlockSync::None);
+        to_next.wait(0).sync(BlockSync::After);
         for step in 0..ranks - 1 {
             // Passed on in step s: the chunk of the rank s + 1 below, which this rank got in step s - 1.
             let index = (id + ranks - 1 - step) % ranks;
@@ -32,9 +32,9 @@ pub fn reducescatter_ring_ports(p: &Program) {
                 rank.reduce(arrived.chunk(step - 1), input.chunk(index), 0);
                 to_next.put_with_signal(scratch[next.id()].chunk(step), arrived.chunk(step - 1), 0);
             }
-            to_previous.wait(0).sync(Sync::After);
+            to_previous.wait(0).sync(BlockSync::After);
         }
-        let result = if p.in_place() { input.chunk(id).any() } else { rank.output().chunk(0).any() };
+        let result = if p.in_place() { input.chunk(id).to_any() } else { rank.output().chunk(0).to_any() };
         rank.reduce(input.chunk(id), arrived.chunk(ranks - 2), 0).to(result);
         // What was sent stays ours until it has been read.
         to_next.flush(0);

@@ -1,7 +1,7 @@
 //! Direct send-receive: 1 step, the whole message sent per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -19,10 +19,10 @@ pub fn send_recv_direct(p: &Program) {
         // With two ranks next and previous are the same rank, and one channel does.
         let to_previous = if ranks == 2 { to_next } else { rank.memory_channel(previous) };
         to_previous.signal(0).relaxed();
-        to_next.wait(0).relaxed().sync(Sync::After);
+        to_next.wait(0).relaxed().sync(BlockSync::After);
         to_next.put(next.output().chunk(..), rank.input().chunk(..), 0);
-        to_next.signal(0).sync(Sync::Before);
-        to_previous.wait(0).sync(Sync::After);
+        to_next.signal(0).sync(BlockSync::Before);
+        to_previous.wait(0).sync(BlockSync::After);
     }
 }
 

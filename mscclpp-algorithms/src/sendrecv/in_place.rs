@@ -1,7 +1,7 @@
 //! Send-receive in place: 1 step and a copy, the whole message sent per rank, 1 chunk of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -20,10 +20,10 @@ pub fn send_recv_in_place(p: &Program) {
         let to_next = rank.port_channel(next);
         // With two ranks next and previous are the same rank, and one channel does.
         let to_previous = if ranks == 2 { to_next } else { rank.port_channel(previous) };
-        to_previous.signal(0).sync(Sync::None);
-        to_next.wait(0).sync(Sync::After);
+        to_previous.signal(0).sync(BlockSync::None);
+        to_next.wait(0).sync(BlockSync::After);
         to_next.put_with_signal_and_flush(scratch[next.id()], rank.input().chunk(0), 0);
-        to_previous.wait(0).sync(Sync::After);
+        to_previous.wait(0).sync(BlockSync::After);
         rank.copy(rank.input().chunk(0), scratch[rank.id()], 0);
     }
 }

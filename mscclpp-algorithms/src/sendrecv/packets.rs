@@ -1,7 +1,7 @@
 //! Send-receive with packets: 1 step, twice the message sent per rank, 1 chunk of scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -20,9 +20,9 @@ pub fn send_recv_packets(p: &Program) {
         // With two ranks next and previous are the same rank, and one channel does.
         let to_previous = if ranks == 2 { to_next } else { rank.memory_channel(previous) };
         to_previous.signal(0).relaxed();
-        to_next.wait(0).relaxed().sync(Sync::After);
+        to_next.wait(0).relaxed().sync(BlockSync::After);
         to_next.put_packets(scratch[next.id()], rank.input().chunk(0), 0);
-        let result = if p.in_place() { rank.input().chunk(0).any() } else { rank.output().chunk(0).any() };
+        let result = if p.in_place() { rank.input().chunk(0).to_any() } else { rank.output().chunk(0).to_any() };
         rank.unpack_packets(result, scratch[rank.id()], 0);
     }
 }

@@ -1,7 +1,7 @@
 //! Send-receive around a ring: 1 step, the whole message sent per rank, no scratch.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -22,11 +22,11 @@ pub fn send_recv(p: &Program) {
         let second = rank.port_channel(if upper_of_two { next } else { previous });
         let (to_next, to_previous) = if upper_of_two { (second, first) } else { (first, second) };
 
-        to_previous.signal(0).sync(Sync::None);
-        to_next.wait(0).sync(Sync::After);
+        to_previous.signal(0).sync(BlockSync::None);
+        to_next.wait(0).sync(BlockSync::After);
         // The flush keeps the input ours until it has been read.
         to_next.put_with_signal_and_flush(next.output().chunk(..), rank.input().chunk(..), 0);
-        to_previous.wait(0).sync(Sync::None);
+        to_previous.wait(0).sync(BlockSync::None);
     }
 }
 

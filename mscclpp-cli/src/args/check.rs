@@ -109,8 +109,8 @@ impl CheckArgs {
 }
 
 /// Reads the name of a finding.
-fn allowed(text: &str) -> Result<Code, check::NotAllowable> {
-    check::allow(text)
+fn allowed(text: &str) -> Result<Code, check::AllowError> {
+    check::parse_allow(text)
 }
 
 /// Reads the name of a device.

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
 use mscclpp_exec::select::{CALLS, Request};
 

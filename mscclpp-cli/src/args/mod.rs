@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use crate::exit;
 

@@ -1,7 +1,7 @@
 //! Arguments of `mscclpp run`.
 
 use clap::Args;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::{Accumulate, DataType};
 
 use super::{AllowArgs, SourceArgs, reduce_op};

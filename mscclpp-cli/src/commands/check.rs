@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::limits::{DeviceProfile, limits};
-use mscclpp_core::check::{Checks, trace};
+use mscclpp_core::check::{Checks, execution_trace};
 use mscclpp_core::diag::{Diagnostic, Diagnostics};
 use mscclpp_core::plan::PlanTree;
 use mscclpp_core::plan::export::warnings_for_reference;
@@ -163,7 +163,7 @@ impl Verdict {
 
     /// The findings for people, each with a blank line behind it.
     fn text(&self) -> String {
-        self.findings.condensed(MOST).iter().map(|finding| format!("error: {finding}\n\n")).collect()
+        self.findings.deduplicated(MOST).iter().map(|finding| format!("error: {finding}\n\n")).collect()
     }
 }
 
@@ -207,7 +207,7 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
 /// output.
 fn write_trace(plan: &PlanTree, path: &Path, findings: &Diagnostics) -> Result<()> {
     let _working = Progress::spinner(&format!("tracing {}", plan.name));
-    let trace = match trace(plan) {
+    let trace = match execution_trace(plan) {
         Ok(trace) => trace,
         Err(_) if !findings.is_empty() => {
             warn("no trace was written: the plan cannot run even in the abstract");

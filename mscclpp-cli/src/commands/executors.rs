@@ -3,7 +3,7 @@
 use std::fmt;
 
 use mscclpp_core::check::check;
-use mscclpp_core::plan::{Op, PlanTree, Ref};
+use mscclpp_core::plan::{Op, Operand, PlanTree};
 use mscclpp_exec::passes::{ExecutorForm, Invalid, InvalidLaunch, Validated, validate_form};
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ impl fmt::Display for Executed {
 
 /// Bytes that a validation may take: between processes each rank has all operations.
 fn bytes(plan: &PlanTree, form: ExecutorForm) -> u64 {
-    let bytes = |op: &Op| size_of::<Op>() + (op.srcs.len() + op.dsts.len() + op.ids.len()) * size_of::<Ref>();
+    let bytes = |op: &Op| size_of::<Op>() + (op.srcs.len() + op.dsts.len() + op.ids.len()) * size_of::<Operand>();
     let ops = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops);
     let all = ops.flat_map(|op| std::iter::once(op).chain(op.body.iter().flat_map(|body| &body.ops)));
     let once = all.map(|op| bytes(op) as u64).sum::<u64>();

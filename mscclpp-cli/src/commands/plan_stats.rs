@@ -7,7 +7,7 @@ use mscclpp_core::check::{Checks, ReductionOrder, reduction_order};
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::PlanTree;
 use mscclpp_core::plan::stats::{Chunks, Stats};
-use mscclpp_core::vocab::ChannelKind;
+use mscclpp_core::types::ChannelKind;
 use serde_json::{Value, json};
 
 use super::check::{by_slug, checked, counts};

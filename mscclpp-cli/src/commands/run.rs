@@ -8,7 +8,7 @@ use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::{Expectation, Plan, PlanTree};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::Options;
 use mscclpp_exec::{Accumulate, DataType, Message};
 use serde_json::{Value, json};

@@ -2,12 +2,12 @@
 
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::compile::tree;
+use mscclpp_core::compile::compile_tree;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::{OpKind, PlanTree, json};
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::{ReduceOp, Sync};
+use mscclpp_core::types::{BlockSync, ReduceOp};
 
 /// Two ranks swap their inputs through channels; `also` adds to the program.
 fn swap(kind: CollectiveKind, also: impl FnOnce(&Program)) -> PlanTree {
@@ -16,13 +16,13 @@ fn swap(kind: CollectiveKind, also: impl FnOnce(&Program)) -> PlanTree {
         let peer = program.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
     also(&program);
-    tree(program, &mscclpp_core::check::Checks::default()).expect("a good program")
+    compile_tree(program, &mscclpp_core::check::Checks::default()).expect("a good program")
 }
 
 /// Two ranks swap their inputs: what a send-receive of two ranks does.
@@ -90,11 +90,11 @@ pub(crate) fn max() -> PlanTree {
         let peer = program.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
-        channel.reduce(rank.output().chunk(..), peer.input().chunk(..), 0).with(ReduceOp::Max);
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.reduce(rank.output().chunk(..), peer.input().chunk(..), 0).op(ReduceOp::Max);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
     unchecked(program).expect("a good program")
 }
@@ -109,7 +109,7 @@ pub(crate) fn pooled() -> PlanTree {
         rank.copy(scratch.chunk(0), rank.input().chunk(0), 0);
         rank.copy(rank.output().chunk(0), scratch.chunk(0), 0);
     }
-    tree(program, &Checks::default()).expect("a good program")
+    compile_tree(program, &Checks::default()).expect("a good program")
 }
 
 /// A plan as the text of a file.
@@ -119,5 +119,5 @@ pub(crate) fn text(plan: &PlanTree) -> String {
 
 /// A recorded program as a plan: checking it is what the tests are about.
 fn unchecked(program: Program) -> Result<PlanTree, Diagnostics> {
-    tree(program, &Checks { level: Level::Off, ..Checks::default() })
+    compile_tree(program, &Checks { level: Level::Off, ..Checks::default() })
 }

@@ -3,9 +3,9 @@
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{
-    ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
+    BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, Slice, ThreadBlock,
 };
-use mscclpp_core::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp};
+use mscclpp_core::types::{BufferKind, ChannelKind, Protocol, ReduceOp};
 
 use BufferKind::{Input, Output, Scratch};
 use OpKind as K;
@@ -189,7 +189,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         pair(1, |rank| {
             let mut put = port(K::PutWithSignal, vec![0; n as usize]);
             put.srcs = (0..n).map(|i| local(Input, i, 1)).collect();
-            put.dsts = (0..n).map(|i| Ref { place: Place::Remote(0), index: i, size: 1 }).collect();
+            put.dsts = (0..n).map(|i| Operand { place: BufferRef::Remote(0), index: i, size: 1 }).collect();
             match rank {
                 0 => vec![vec![put]],
                 _ => vec![vec![port(K::Wait, vec![0; n as usize]), op(K::Nop)]],
@@ -203,7 +203,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             let mut both = op(K::SwitchReduceBroadcast);
             both.channel = Some(ChannelKind::Switch);
             both.reduce = Some(ReduceOp::Sum);
-            both.srcs = [Ref { place: Place::Switch(0), index: rank, size: 1 }].into_iter().collect();
+            both.srcs = [Operand { place: BufferRef::Switch(0), index: rank, size: 1 }].into_iter().collect();
             both.dsts = both.srcs.clone();
             RankPlan {
                 input_chunks: n,
@@ -279,30 +279,30 @@ fn barrier(number: u32, blocks: u32) -> Op {
     Op { blocks, ..ids(K::Barrier, vec![number]) }
 }
 
-fn local(buffer: BufferKind, index: u32, size: u32) -> Ref {
-    Ref::local(buffer, index, size)
+fn local(buffer: BufferKind, index: u32, size: u32) -> Operand {
+    Operand::local(buffer, index, size)
 }
 
-fn copy(src: Ref, dst: Ref) -> Op {
+fn copy(src: Operand, dst: Operand) -> Op {
     Op { srcs: [src].into_iter().collect(), dsts: [dst].into_iter().collect(), ..op(K::Copy) }
 }
 
-fn reduce(first: Ref, second: Ref, dst: Ref) -> Op {
+fn reduce(first: Operand, second: Operand, dst: Operand) -> Op {
     let srcs = [first, second].into_iter().collect();
     Op { srcs, dsts: [dst].into_iter().collect(), reduce: Some(ReduceOp::Sum), ..op(K::Reduce) }
 }
 
-fn put_packets(src: Ref, index: u32) -> Op {
+fn put_packets(src: Operand, index: u32) -> Op {
     put_range(src, index, 1)
 }
 
-fn put_range(src: Ref, index: u32, size: u32) -> Op {
-    let dst = Ref { place: Place::Remote(0), index, size };
+fn put_range(src: Operand, index: u32, size: u32) -> Op {
+    let dst = Operand { place: BufferRef::Remote(0), index, size };
     let (srcs, dsts) = ([src].into_iter().collect(), [dst].into_iter().collect());
     Op { channel: Some(ChannelKind::Memory), srcs, dsts, ..op(K::PutPackets) }
 }
 
-fn unpack(index: u32, size: u32, dst: Ref) -> Op {
+fn unpack(index: u32, size: u32, dst: Operand) -> Op {
     let srcs = [local(Scratch, index, size)].into_iter().collect();
     Op { srcs, dsts: [dst].into_iter().collect(), ..op(K::UnpackPackets) }
 }

@@ -1,6 +1,6 @@
 //! Which findings an author may let pass.
 
-use crate::diag::{Code, Entry, near};
+use crate::diag::{Code, Entry, closest_name};
 
 /// Findings without which nothing else can be said of a plan, and those that only an export is refused for.
 const FIXED: &[Code] = &[
@@ -15,21 +15,21 @@ const FIXED: &[Code] = &[
     Code::ContradictingExpectations,
 ];
 
-/// The findings that [`Checks::allow`](super::Checks::allow) may name: those of all rules but `shape`, on which the other
+/// The findings that [`Checks::parse_allow`](super::Checks::allow) may name: those of all rules but `shape`, on which the other
 /// rules and the executors rely.
-pub fn allowable() -> impl Iterator<Item = (Code, &'static Entry)> {
+pub fn allowable_codes() -> impl Iterator<Item = (Code, &'static Entry)> {
     Code::all().filter(|(code, entry)| entry.number.starts_with("M02") && !FIXED.contains(code))
 }
 
-/// The finding that `allow(name)` names, by number or slug, with `_` or `-` between words.
+/// The finding that `parse_allow(name)` names, by number or slug, with `_` or `-` between words.
 ///
 /// # Errors
 /// What is wrong with the name, and what to write instead.
-pub fn allow(name: &str) -> Result<Code, NotAllowable> {
+pub fn parse_allow(name: &str) -> Result<Code, AllowError> {
     let slug = name.replace('_', "-");
-    let slugs = || allowable().map(|(_, entry)| entry.slug);
+    let slugs = || allowable_codes().map(|(_, entry)| entry.slug);
     match Code::find(&slug) {
-        Some(code) if allowable().any(|(other, _)| other == code) => Ok(code),
+        Some(code) if allowable_codes().any(|(other, _)| other == code) => Ok(code),
         Some(code) => {
             let Entry { number, slug, .. } = code.entry();
             let why = match number.starts_with("M02") {
@@ -37,22 +37,22 @@ pub fn allow(name: &str) -> Result<Code, NotAllowable> {
                 false => "only findings of the checks leave a plan that could be built",
             };
             let message = format!("`{slug}` ({number}) cannot be allowed: {why}");
-            Err(NotAllowable { message, help: "mend what it finds".to_owned() })
+            Err(AllowError { message, help: "mend what it finds".to_owned() })
         }
         None => {
-            let help = match near(&slug, slugs()) {
+            let help = match closest_name(&slug, slugs()) {
                 Some(slug) => format!("did you mean `{slug}`?"),
                 None => format!("what can be allowed: {}", slugs().collect::<Vec<_>>().join(", ")),
             };
-            Err(NotAllowable { message: format!("there is no finding `{name}`"), help })
+            Err(AllowError { message: format!("there is no finding `{name}`"), help })
         }
     }
 }
 
-/// Why a name cannot stand in `allow`.
+/// Why a name cannot stand in `parse_allow`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}; {help}")]
-pub struct NotAllowable {
+pub struct AllowError {
     /// What is wrong.
     pub message: String,
     /// What to write instead.
@@ -66,22 +66,22 @@ mod tests {
     #[test]
     fn findings_of_judgement_are_found_by_any_spelling() {
         for name in ["race", "M0210", "m0210"] {
-            assert_eq!(allow(name), Ok(Code::Race));
+            assert_eq!(parse_allow(name), Ok(Code::Race));
         }
         for name in ["unmatched_wait", "unmatched-wait"] {
-            assert_eq!(allow(name), Ok(Code::UnmatchedWait));
+            assert_eq!(parse_allow(name), Ok(Code::UnmatchedWait));
         }
-        assert!(allowable().count() >= 4);
+        assert!(allowable_codes().count() >= 4);
     }
 
     #[test]
     fn other_names_say_what_there_is() {
-        let unknown = allow("unmatched_waits").unwrap_err();
+        let unknown = parse_allow("unmatched_waits").unwrap_err();
         assert!(unknown.help.contains("did you mean `unmatched-wait`?"), "{unknown}");
-        let strange = allow("colour").unwrap_err();
+        let strange = parse_allow("colour").unwrap_err();
         assert!(strange.help.contains("deadlock") && !strange.help.contains("mean"), "{strange}");
         for fixed in ["bad-operands", "reversed-slice", "M0101"] {
-            assert!(allow(fixed).unwrap_err().message.contains("cannot be allowed"), "{fixed}");
+            assert!(parse_allow(fixed).unwrap_err().message.contains("cannot be allowed"), "{fixed}");
         }
     }
 }

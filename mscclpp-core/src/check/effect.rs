@@ -2,8 +2,8 @@
 
 use super::place::{Placed, remotes, switch};
 use super::shape::{Packets, demand};
-use crate::plan::{OpKind, Place, PlanTree, Ref};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::plan::{BufferRef, OpKind, Operand, PlanTree};
+use crate::types::{BufferKind, ChannelKind};
 
 /// One range of one rank's buffer that an operation reads or writes.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Effect {
     /// Position of the reference on its side of the operation.
     pub(super) position: usize,
     /// The chunks, and the slice of them, as in the reference, of the instance that is looked at.
-    pub(super) range: Ref,
+    pub(super) range: Operand,
     pub(super) write: bool,
     /// Whether the range holds packets.
     pub(super) packets: bool,
@@ -32,16 +32,16 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
     let remote = remotes(plan, at);
     let port_packets = port && op.kind == OpKind::PutPackets;
     let read = if port_packets { Packets::All } else { demand.srcs.packets };
-    let mut side = |list: &[Ref], packets: Packets, write: bool| {
+    let mut side = |list: &[Operand], packets: Packets, write: bool| {
         for (position, range) in list.iter().enumerate() {
             let own = at.rank as u32;
             let (buffer, owners) = match range.place {
-                Place::Local(buffer) => (buffer, std::slice::from_ref(&own)),
-                Place::Remote(index) => match remote(index) {
+                BufferRef::Local(buffer) => (buffer, std::slice::from_ref(&own)),
+                BufferRef::Remote(index) => match remote(index) {
                     Some(remote) => (remote.buffer, std::slice::from_ref(&remote.rank)),
                     None => continue,
                 },
-                Place::Switch(index) => match switch(plan, at, index) {
+                BufferRef::Switch(index) => match switch(plan, at, index) {
                     Some(window) => window,
                     None => continue,
                 },

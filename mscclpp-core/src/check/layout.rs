@@ -21,8 +21,8 @@ use super::effect::{Effect, effects};
 use super::place::{Placed, each};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::plan::{Place, PlanTree};
-use crate::vocab::{BufferKind, Protocol};
+use crate::plan::{BufferRef, PlanTree};
+use crate::types::{BufferKind, Protocol};
 
 pub(super) fn check(view: View) -> Diagnostics {
     let plan = view.plan;
@@ -40,7 +40,7 @@ pub(super) fn check(view: View) -> Diagnostics {
                 first_packets.get_or_insert(at);
             } else if effect.buffer == BufferKind::Scratch {
                 plain[effect.owner as usize].push(Use::plain(at, effect));
-                if !matches!(effect.range.place, Place::Local(_)) {
+                if !matches!(effect.range.place, BufferRef::Local(_)) {
                     afar.get_or_insert(effect);
                 }
             }
@@ -140,7 +140,7 @@ fn shared(plan: &PlanTree, plain: &Use, packets: &Placed, effect: &Effect) -> Di
         "make the scratch for plain data in front of the scratch for packets"
     };
     Diagnostic::new(Code::SharedScratch, plain.at.site(plan), message)
-        .also(format!("{} handles packets", packets.called(plan)), packets.site(plan))
+        .note(format!("{} handles packets", packets.called(plan)), packets.site(plan))
         .help(help)
 }
 
@@ -170,7 +170,7 @@ mod tests {
     use crate::diag::{Code, Diagnostics};
     use crate::plan::PlanTree;
     use crate::testing::plan;
-    use crate::vocab::Protocol;
+    use crate::types::Protocol;
 
     fn check(plan: &PlanTree) -> Diagnostics {
         super::check(plan.into())

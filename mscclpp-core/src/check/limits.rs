@@ -19,7 +19,7 @@ use super::place::{Placed, each};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{OpKind, PlanTree, RankPlan};
-use crate::vocab::{BufferKind, Protocol};
+use crate::types::{BufferKind, Protocol};
 
 /// What a device, or an executor on it, has room for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,7 +264,7 @@ mod tests {
     use crate::diag::Code;
     use crate::plan::PlanTree;
     use crate::testing::plan;
-    use crate::vocab::{ChannelKind, Protocol};
+    use crate::types::{ChannelKind, Protocol};
 
     fn messages(plan: &PlanTree, profile: &DeviceProfile) -> Vec<String> {
         let found = limits(plan, profile);

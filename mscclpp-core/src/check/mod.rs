@@ -30,6 +30,7 @@ mod boundaries;
 mod dataflow;
 mod deadlock;
 mod effect;
+mod execution_trace;
 mod instances;
 mod layout;
 pub mod limits;
@@ -46,23 +47,22 @@ mod search;
 mod shape;
 mod slices;
 mod symmetry;
-mod trace;
 mod unproved;
 mod view;
 mod wrap;
 
 use crate::diag::{Code, Diagnostics};
 use crate::plan::PlanTree;
-pub use allow::{NotAllowable, allow, allowable};
+pub use allow::{AllowError, allowable_codes, parse_allow};
 pub use boundaries::{LaunchBoundaries, launch_boundaries};
 pub use dataflow::{ReductionOrder, reduction_order};
+pub use execution_trace::{ExecutionTrace, execution_trace};
 #[doc(hidden)]
 pub use loops::proof_effort;
 use model::Model;
 use pairing::Pairs;
 use run::{Verdict, run, without_iterations};
 use symmetry::Symmetry;
-pub use trace::{Trace, trace};
 use view::View;
 pub use wrap::may_wrap_scratch;
 

@@ -13,8 +13,8 @@ use super::effect::effects;
 use super::place::{Placed, each};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::plan::{OpKind, Place, PlanTree};
-use crate::vocab::ChannelKind;
+use crate::plan::{BufferRef, OpKind, PlanTree};
+use crate::types::ChannelKind;
 
 /// What reaches another node, of a plan that the rule `shape` accepts.
 pub(super) fn check(view: View) -> Diagnostics {
@@ -51,7 +51,7 @@ fn reached(plan: &PlanTree, at: &Placed, is_far: impl Fn(u32) -> bool) -> Option
     effects(plan, at, &mut |effect| {
         let by_port = op.channel == Some(ChannelKind::Port) && effect.write;
         if !by_port && found.is_none() && is_far(effect.owner) {
-            let switch = matches!(effect.range.place, Place::Switch(_));
+            let switch = matches!(effect.range.place, BufferRef::Switch(_));
             found = Some((effect.owner, if switch { "uses a switch channel of" } else { "accesses the memory of" }));
         }
     });

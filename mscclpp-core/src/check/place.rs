@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::view::View;
 use crate::diag::Site;
-use crate::plan::{Op, PlanTree, Ref, RemoteBuffer};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::plan::{Op, Operand, PlanTree, RemoteBuffer};
+use crate::types::{BufferKind, ChannelKind};
 
 /// An operation and where it stands.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +46,8 @@ pub(super) fn each_of<'p>(view: View<'p>, ranks: Range<usize>, visit: &mut impl 
 
 impl Placed<'_> {
     /// One of its references, in the chunks of its instance.
-    pub(super) fn range(&self, range: &Ref) -> Ref {
-        Ref { index: self.number(range.index), ..*range }
+    pub(super) fn range(&self, range: &Operand) -> Operand {
+        Operand { index: self.number(range.index), ..*range }
     }
 
     /// The number that a chunk at which its ranges begin, a semaphore or a barrier has in its instance.
@@ -105,7 +105,7 @@ pub(super) fn home(plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -
     // The part of one rank, in chunks of this plan (its instances counted).
     let tables = &plan.ranks[rank as usize];
     let part = tables.input_chunks.min(tables.output_chunks);
-    plan.collective.canonical(rank, buffer, index, part)
+    plan.collective.canonical_chunk(rank, buffer, index, part)
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use super::effect::effects;
 use super::place::{Placed, each};
 use super::{LaunchBoundaries, MOST_FINDINGS, launch_boundaries, may_wrap_scratch};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
-use crate::plan::{OpKind, Place, PlanTree};
-use crate::vocab::{BufferKind, ReduceOp};
+use crate::plan::{BufferRef, OpKind, PlanTree};
+use crate::types::{BufferKind, ReduceOp};
 
 /// Everything that is wrong.
 pub(crate) fn faults(plan: &PlanTree) -> Diagnostics {
@@ -69,7 +69,7 @@ fn fault(plan: &PlanTree, at: &Placed) -> Option<(String, &'static str)> {
     let mut far = false;
     effects(plan, at, &mut |effect| {
         packets |= effect.packets;
-        let own = matches!(effect.range.place, Place::Local(_));
+        let own = matches!(effect.range.place, BufferRef::Local(_));
         far |= !effect.packets && effect.buffer == BufferKind::Scratch && !own;
     });
     if plan.double_scratch && far {

@@ -11,7 +11,7 @@ use super::{Checks, Level};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::PlanTree;
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 impl Checks {
     /// Returns what the checks do not prove about a plan that passes them: a custom collective that states nothing about its

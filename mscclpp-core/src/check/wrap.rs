@@ -23,7 +23,7 @@ use super::place::each;
 use super::run::run;
 use super::shape;
 use crate::plan::PlanTree;
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// Windows that are tried at most.
 const MOST_WINDOWS: u64 = 16;

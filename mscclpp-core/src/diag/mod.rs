@@ -5,12 +5,12 @@ mod codes;
 mod near;
 
 pub use catalogue::{Code, Entry};
-pub use near::near;
+pub use near::closest_name;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::origin::SourcePlace;
+use crate::origin::SourceLocation;
 
 /// Where a diagnostic points.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -19,7 +19,7 @@ pub enum Site {
     #[default]
     None,
     /// A place in the user's source.
-    Source(SourcePlace),
+    Source(SourceLocation),
     /// A path into a plan or a file: `rank 3 / thread block 0 / operation 5 (put)`, `gpus[0].threadblocks[1].ops[2]`.
     Path(String),
 }
@@ -44,7 +44,7 @@ pub struct Diagnostic {
     /// Where.
     pub site: Site,
     /// Other places that take part, each with what it is: ("`ch` is created", place).
-    pub also: Vec<(String, Site)>,
+    pub notes: Vec<(String, Site)>,
     /// The edit that mends it, if one is known.
     pub help: Option<String>,
 }
@@ -52,13 +52,13 @@ pub struct Diagnostic {
 impl Diagnostic {
     /// A finding with no other places and no help.
     pub fn new(code: Code, site: Site, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), site, also: Vec::new(), help: None }
+        Self { code, message: message.into(), site, notes: Vec::new(), help: None }
     }
 
     /// Adds another place that takes part.
     #[must_use]
-    pub fn also(mut self, what: impl Into<String>, site: Site) -> Self {
-        self.also.push((what.into(), site));
+    pub fn note(mut self, what: impl Into<String>, site: Site) -> Self {
+        self.notes.push((what.into(), site));
         self
     }
 
@@ -79,7 +79,7 @@ impl Diagnostic {
                 text += &format!("{name} = {value}");
             }
         }
-        for (what, site) in &self.also {
+        for (what, site) in &self.notes {
             text += &format!("\n         --> {what} at {site}");
         }
         let entry = self.code.entry();
@@ -145,7 +145,7 @@ impl Diagnostics {
     /// What to show of many findings: what a loop gets wrong again at the same place, with other numbers, only once, and at
     /// most `most` findings of each code. Each says how many stand behind it.
     #[must_use]
-    pub fn condensed(&self, most: usize) -> Vec<Diagnostic> {
+    pub fn deduplicated(&self, most: usize) -> Vec<Diagnostic> {
         let mut repeats: Vec<(&Diagnostic, usize)> = Vec::new();
         let mut known = BTreeMap::new();
         for diagnostic in &self.list {
@@ -224,7 +224,7 @@ impl From<Diagnostic> for Diagnostics {
 
 impl fmt::Display for Diagnostics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, diagnostic) in self.condensed(5).iter().enumerate() {
+        for (i, diagnostic) in self.deduplicated(5).iter().enumerate() {
             if i > 0 {
                 f.write_str("\n")?;
             }
@@ -239,17 +239,17 @@ impl std::error::Error for Diagnostics {}
 #[cfg(test)]
 mod tests {
     use super::{Code, Diagnostic, Diagnostics, Site};
-    use crate::origin::SourcePlace;
+    use crate::origin::SourceLocation;
 
     fn at(line: u32, message: &str) -> Diagnostic {
-        let place = SourcePlace { file: "a.rs".into(), line, column: 1, ..SourcePlace::default() };
+        let place = SourceLocation { file: "a.rs".into(), line, column: 1, ..SourceLocation::default() };
         Diagnostic::new(Code::WrongRank, Site::Source(place), message)
     }
 
     fn condensed(list: impl IntoIterator<Item = Diagnostic>, most: usize) -> Vec<String> {
         let mut all = Diagnostics::default();
         all.extend(list);
-        all.condensed(most).into_iter().map(|diagnostic| diagnostic.message).collect()
+        all.deduplicated(most).into_iter().map(|diagnostic| diagnostic.message).collect()
     }
 
     #[test]

@@ -7,7 +7,7 @@ const MOST_DIFFERENCES: usize = 2;
 ///
 /// # Cost
 /// The product of the names' lengths for each known name.
-pub fn near<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
     let close = known.into_iter().map(|known| (distance(&name, &plain(known)), known)).min();
     close
@@ -36,7 +36,7 @@ fn distance(from: &[char], to: &[char]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::near;
+    use super::closest_name;
 
     #[test]
     fn close_names_are_found_and_others_are_not() {
@@ -51,7 +51,7 @@ mod tests {
             ("x", None),
             ("", None),
         ] {
-            assert_eq!(near(name, known), expected, "{name}");
+            assert_eq!(closest_name(name, known), expected, "{name}");
         }
     }
 }

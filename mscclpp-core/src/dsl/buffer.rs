@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use super::args::ChunkRange;
 use super::program::Program;
 use super::value::{BufferValue, ChunkValue};
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// Type of buffer: the caller's input.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub enum Output {}
 /// Type of buffer: scratch, where packets can live.
 #[derive(Clone, Copy, Debug)]
 pub enum Scratch {}
-/// Type of buffer: one of the three; see [`Chunk::any`].
+/// Type of buffer: one of the three; see [`Chunk::to_any`].
 #[derive(Clone, Copy, Debug)]
 pub enum AnyBuffer {}
 
@@ -146,7 +146,7 @@ dsl! {
         }
 
         /// The same chunk as one of any buffer, so that chunks of different buffers go into one list.
-        fn any(this) -> Chunk<'p, AnyBuffer> {
+        fn to_any(this) -> Chunk<'p, AnyBuffer> {
             Chunk::new(this.program, this.value)
         }
     }

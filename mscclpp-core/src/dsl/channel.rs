@@ -8,7 +8,7 @@ use super::rank::Reduction;
 use super::recorder::{End, Move};
 use super::value::{ChannelValue, OpsValue};
 use crate::plan::OpKind;
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// Type of channel: loads and stores into the peer's mapped memory.
 #[derive(Clone, Copy, Debug)]
@@ -260,7 +260,7 @@ dsl! {
     table SYNC_CALL; by value self; for [SyncCall<'static, Memory>];
     impl['p, K: ChannelMarker] SyncCall<'p, K> {
         /// Sets where the threads of the block are synchronised around the operation.
-        fn sync(this, sync: Sync) -> SyncCall<'p, K> {
+        fn sync(this, sync: BlockSync) -> SyncCall<'p, K> {
             this.program.recorder().edit(this.ops, |op| op.sync = sync);
             this
         }

@@ -4,9 +4,9 @@
 macro_rules! parameter {
     (usize) => { usize };
     (i64) => { i64 };
-    (BufferKind) => { $crate::vocab::BufferKind };
-    (Sync) => { $crate::vocab::Sync };
-    (ReduceOp) => { $crate::vocab::ReduceOp };
+    (BufferKind) => { $crate::types::BufferKind };
+    (BlockSync) => { $crate::types::BlockSync };
+    (ReduceOp) => { $crate::types::ReduceOp };
     // Named as imported where it is written, so that rustc points there and not here.
     ($($argument:tt)+) => { impl $($argument)+ };
 }
@@ -22,7 +22,7 @@ macro_rules! resolved {
     (BufferKind, $value:ident, $program:expr) => {
         $value
     };
-    (Sync, $value:ident, $program:expr) => {
+    (BlockSync, $value:ident, $program:expr) => {
         $value
     };
     (ReduceOp, $value:ident, $program:expr) => {
@@ -44,7 +44,7 @@ macro_rules! dynamic {
     (BufferKind, $value:expr) => {
         $crate::dsl::registry::enum_argument($value)
     };
-    (Sync, $value:expr) => {
+    (BlockSync, $value:expr) => {
         $crate::dsl::registry::enum_argument($value)
     };
     (ReduceOp, $value:expr) => {

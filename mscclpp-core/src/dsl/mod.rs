@@ -30,5 +30,5 @@ pub use group::ThreadBlockGroup;
 pub use program::Program;
 pub use rank::{Rank, Ranks, Reduction};
 pub use semaphore::{Semaphore, SemaphoreCall};
-pub use switch::{SwitchAt, SwitchChannel, SwitchReduction};
+pub use switch::{SwitchChannel, SwitchMember, SwitchReduction};
 pub use value::{ArgError, ChannelValue, ChunkValue, GroupValue, OpsValue, RangeValue, SwitchValue, Value};

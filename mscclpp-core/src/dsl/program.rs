@@ -10,7 +10,7 @@ use super::recorder::Recorder;
 use super::switch::SwitchChannel;
 use super::value::POISON;
 use crate::diag::{Code, Diagnostic, Diagnostics};
-use crate::origin::SourcePlace;
+use crate::origin::SourceLocation;
 use crate::spec::AlgoSpec;
 use crate::trace::Trace;
 
@@ -46,8 +46,8 @@ impl Program {
     }
 
     /// Sets the place of the following operations, instead of the caller's; `None` goes back to the caller's.
-    pub fn set_place(&self, place: Option<SourcePlace>) {
-        self.recorder.borrow_mut().set_place(place);
+    pub fn set_location(&self, place: Option<SourceLocation>) {
+        self.recorder.borrow_mut().set_location(place);
     }
 
     /// Files a finding of the caller's own, in order with those of the program.

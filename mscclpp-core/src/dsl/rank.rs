@@ -7,7 +7,7 @@ use super::program::Program;
 use super::semaphore::Semaphore;
 use super::value::{OpsValue, POISON};
 use crate::plan::OpKind;
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::types::{BufferKind, ChannelKind};
 
 /// One of the program's ranks.
 #[derive(Clone, Copy)]
@@ -203,7 +203,7 @@ dsl! {
         }
 
         /// Sets the reduction; `Sum` unless set.
-        fn with(this, op: ReduceOp) -> Reduction<'p> {
+        fn op(this, op: ReduceOp) -> Reduction<'p> {
             this.program.recorder().edit(this.ops, |recorded| recorded.reduce = Some(op));
             this
         }

@@ -7,10 +7,10 @@ use super::group::ThreadBlockGroup;
 use super::program::Program;
 use super::rank::{Rank, Ranks, Reduction};
 use super::semaphore::{Semaphore, SemaphoreCall};
-use super::switch::{SwitchAt, SwitchChannel, SwitchReduction};
+use super::switch::{SwitchChannel, SwitchMember, SwitchReduction};
 use super::value::{ArgError, Value};
 use super::{buffer, channel, group, program, rank, semaphore, switch};
-use crate::vocab::{BufferKind, ReduceOp, Sync};
+use crate::types::{BlockSync, BufferKind, ReduceOp};
 
 /// A parameter of a function.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ pub const TYPES: &[Type] = &[
     Type { name: "PortChannel", tables: &[channel::COMMON[1], channel::PORT[0], channel::PORT_ONLY[0]] },
     Type { name: "SyncCall", tables: channel::SYNC_CALL },
     Type { name: "SwitchChannel", tables: switch::CHANNEL },
-    Type { name: "SwitchAt", tables: switch::AT },
+    Type { name: "SwitchMember", tables: switch::AT },
     Type { name: "SwitchReduction", tables: switch::REDUCTION },
     Type { name: "Reduction", tables: rank::REDUCTION },
     Type { name: "Semaphore", tables: semaphore::METHODS },
@@ -80,10 +80,10 @@ pub fn constant(type_name: &str, name: &str) -> Option<Value> {
         ("BufferKind", "Input") => Value::BufferKind(BufferKind::Input),
         ("BufferKind", "Output") => Value::BufferKind(BufferKind::Output),
         ("BufferKind", "Scratch") => Value::BufferKind(BufferKind::Scratch),
-        ("Sync", "None") => Value::Sync(Sync::None),
-        ("Sync", "Before") => Value::Sync(Sync::Before),
-        ("Sync", "After") => Value::Sync(Sync::After),
-        ("Sync", "Both") => Value::Sync(Sync::Both),
+        ("BlockSync", "None") => Value::BlockSync(BlockSync::None),
+        ("BlockSync", "Before") => Value::BlockSync(BlockSync::Before),
+        ("BlockSync", "After") => Value::BlockSync(BlockSync::After),
+        ("BlockSync", "Both") => Value::BlockSync(BlockSync::Both),
         ("ReduceOp", "Sum") => Value::ReduceOp(ReduceOp::Sum),
         ("ReduceOp", "Prod") => Value::ReduceOp(ReduceOp::Prod),
         ("ReduceOp", "Min") => Value::ReduceOp(ReduceOp::Min),
@@ -130,7 +130,7 @@ macro_rules! enums {
     )* };
 }
 
-enums! { BufferKind Sync ReduceOp }
+enums! { BufferKind BlockSync ReduceOp }
 
 /// A handle made from an untyped value.
 pub(super) trait Receiver {
@@ -164,7 +164,7 @@ receivers! {
     Buffer<'static, AnyBuffer>, "a `Buffer`": program, Value::Buffer(buffer) => Buffer::new(program, *buffer), Buffer<'p, AnyBuffer>;
     Chunk<'static, AnyBuffer>, "a `Chunk`": program, Value::Chunk(chunk) => Chunk::new(program, *chunk), Chunk<'p, AnyBuffer>;
     SwitchChannel<'static>, "a `SwitchChannel`": program, Value::Switch(switch) => SwitchChannel::new(program, *switch), SwitchChannel<'p>;
-    SwitchAt<'static>, "a `SwitchAt`": program, Value::SwitchAt(switch) => SwitchAt::new(program, *switch), SwitchAt<'p>;
+    SwitchMember<'static>, "a `SwitchMember`": program, Value::SwitchMember(switch) => SwitchMember::new(program, *switch), SwitchMember<'p>;
     Semaphore<'static>, "a `Semaphore`": program, Value::Semaphore(rank, id) => Semaphore::new(program, *rank, *id), Semaphore<'p>;
     SemaphoreCall<'static>, "a `SemaphoreCall`": program, Value::SemaphoreCall(ops) => SemaphoreCall::new(program, *ops), SemaphoreCall<'p>;
     Reduction<'static>, "a `Reduction`": program, Value::Reduction(ops) => Reduction::new(program, *ops), Reduction<'p>;
@@ -228,7 +228,7 @@ macro_rules! into_values {
 into_values! {
     Rank<'_>: rank => Value::Rank(rank.number());
     SwitchChannel<'_>: switch => Value::Switch(switch.value());
-    SwitchAt<'_>: switch => Value::SwitchAt(switch.value());
+    SwitchMember<'_>: switch => Value::SwitchMember(switch.value());
     Semaphore<'_>: semaphore => Value::Semaphore(semaphore.rank_number(), semaphore.number());
     SemaphoreCall<'_>: call => Value::SemaphoreCall(call.ops());
     Reduction<'_>: reduction => Value::Reduction(reduction.ops());

@@ -83,7 +83,7 @@ dsl! {
     table CALL; by value self; for [SemaphoreCall<'static>];
     impl['p] SemaphoreCall<'p> {
         /// Sets where the threads of the block are synchronised around the operation.
-        fn sync(this, sync: Sync) -> SemaphoreCall<'p> {
+        fn sync(this, sync: BlockSync) -> SemaphoreCall<'p> {
             this.program.recorder().edit(this.ops, |op| op.sync = sync);
             this
         }

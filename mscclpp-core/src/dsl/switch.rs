@@ -13,7 +13,7 @@ pub struct SwitchChannel<'p> {
 
 /// A switch channel as one of its members uses it.
 #[derive(Clone, Copy, Debug)]
-pub struct SwitchAt<'p> {
+pub struct SwitchMember<'p> {
     program: &'p Program,
     value: SwitchValue,
 }
@@ -44,7 +44,7 @@ macro_rules! handle {
 }
 
 handle! { SwitchChannel, value: SwitchValue }
-handle! { SwitchAt, value: SwitchValue }
+handle! { SwitchMember, value: SwitchValue }
 handle! { SwitchReduction, ops: OpsValue }
 
 /// Nothing has this: it stands where a switch channel is used without saying by which rank.
@@ -73,15 +73,15 @@ dsl! {
         ///
         /// # Errors
         /// Files M0015 if the rank is not a member.
-        fn at(this, rank: RankArg) -> SwitchAt<'p> {
-            SwitchAt::new(this.program, this.program.recorder().switch_at(this.value, rank))
+        fn at(this, rank: RankArg) -> SwitchMember<'p> {
+            SwitchMember::new(this.program, this.program.recorder().switch_at(this.value, rank))
         }
     }
 }
 
 dsl! {
-    table AT; by value self; for [SwitchAt<'static>];
-    impl['p] SwitchAt<'p> {
+    table AT; by value self; for [SwitchMember<'static>];
+    impl['p] SwitchMember<'p> {
         /// Reduces the members' chunks at `range` of the channel's buffer into `dst` of this rank.
         ///
         /// # Ordering
@@ -106,7 +106,7 @@ dsl! {
     table REDUCTION; by value self; for [SwitchReduction<'static>];
     impl['p] SwitchReduction<'p> {
         /// Sets the reduction; `Sum` unless set.
-        fn with(this, op: ReduceOp) -> SwitchReduction<'p> {
+        fn op(this, op: ReduceOp) -> SwitchReduction<'p> {
             this.program.recorder().edit(this.ops, |recorded| recorded.reduce = Some(op));
             this
         }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
+use crate::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
 
 /// Number of a rank (or of anything else) that a diagnostic has already been filed for; operations on it are ignored.
 pub(crate) const POISON: u32 = u32::MAX;
@@ -108,7 +108,7 @@ pub enum Value {
     /// A switch channel.
     Switch(SwitchValue),
     /// One rank's view of a switch channel.
-    SwitchAt(SwitchValue),
+    SwitchMember(SwitchValue),
     /// A semaphore: rank and number.
     Semaphore(u32, u32),
     /// A thread-block group.
@@ -123,8 +123,8 @@ pub enum Value {
     SwitchReduction(OpsValue),
     /// `BufferKind::…`
     BufferKind(BufferKind),
-    /// `Sync::…`
-    Sync(Sync),
+    /// `BlockSync::…`
+    BlockSync(BlockSync),
     /// `ReduceOp::…`
     ReduceOp(ReduceOp),
 }
@@ -144,7 +144,7 @@ impl Value {
             Self::Channel(channel) if channel.kind == ChannelKind::Port => "a `PortChannel`",
             Self::Channel(_) => "a `MemoryChannel`",
             Self::Switch(_) => "a `SwitchChannel`",
-            Self::SwitchAt(_) => "a `SwitchAt`",
+            Self::SwitchMember(_) => "a `SwitchMember`",
             Self::Semaphore(..) => "a `Semaphore`",
             Self::Group(_) => "a `ThreadBlockGroup`",
             Self::SyncCall(..) => "a `SyncCall`",
@@ -152,7 +152,7 @@ impl Value {
             Self::Reduction(_) => "a `Reduction`",
             Self::SwitchReduction(_) => "a `SwitchReduction`",
             Self::BufferKind(_) => "a `BufferKind`",
-            Self::Sync(_) => "a `Sync`",
+            Self::BlockSync(_) => "a `BlockSync`",
             Self::ReduceOp(_) => "a `ReduceOp`",
         }
     }
@@ -166,7 +166,7 @@ impl Value {
             Self::Channel(channel) if channel.kind == ChannelKind::Port => "PortChannel",
             Self::Channel(_) => "MemoryChannel",
             Self::Switch(_) => "SwitchChannel",
-            Self::SwitchAt(_) => "SwitchAt",
+            Self::SwitchMember(_) => "SwitchMember",
             Self::Semaphore(..) => "Semaphore",
             Self::Group(_) => "ThreadBlockGroup",
             Self::SyncCall(..) => "SyncCall",

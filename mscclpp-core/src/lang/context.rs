@@ -8,12 +8,12 @@ use super::chunk::ChunkRef;
 use crate::collective::Collective;
 use crate::diag::{Code, Diagnostic, Site};
 use crate::dsl::{BlockList, ChannelValue, Program};
-use crate::origin::SourcePlace;
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::origin::SourceLocation;
+use crate::types::{BufferKind, ChannelKind};
 
 /// A program of the older API while it is recorded.
 #[derive(Debug)]
-pub struct Context<'p> {
+pub struct ProgramContext<'p> {
     program: &'p Program,
     collective: Collective,
     /// Chunks of the program that one chunk of this API is.
@@ -48,7 +48,7 @@ impl RankRef<'_> {
     }
 }
 
-impl<'p> Context<'p> {
+impl<'p> ProgramContext<'p> {
     pub(super) fn new(program: &'p Program, collective: Collective, scale: u32) -> Self {
         let state = State { scratch: vec![0; program.num_ranks()], ..State::default() };
         Self { program, collective, scale, state: RefCell::new(state) }
@@ -119,7 +119,7 @@ impl<'p> Context<'p> {
         if buffer == BufferKind::Scratch {
             self.grow_scratch(rank, end);
         }
-        let (buffer, index) = self.collective.canonical(rank, buffer, index, self.collective.chunk_factor);
+        let (buffer, index) = self.collective.canonical_chunk(rank, buffer, index, self.collective.chunk_factor);
         ChunkRef::new(self, rank, buffer, index, size as u32)
     }
 
@@ -202,7 +202,7 @@ impl<'p> Context<'p> {
     /// Files a finding at the caller's place.
     #[track_caller]
     pub(super) fn file(&self, code: Code, message: impl Into<String>, help: impl Into<String>) {
-        let site = Site::Source(SourcePlace::from(Location::caller()));
+        let site = Site::Source(SourceLocation::from(Location::caller()));
         self.program.report(Diagnostic::new(code, site, message).help(help));
     }
 }

@@ -50,13 +50,13 @@ mod collective;
 mod context;
 mod program;
 
-pub use crate::vocab::{BufferKind as Buffer, Protocol, ReduceOp};
+pub use crate::types::{BufferKind as Buffer, Protocol, ReduceOp};
 pub use chunk::ChunkRef;
 pub use collective::Collective;
-pub use context::{Context, RankRef};
+pub use context::{ProgramContext, RankRef};
 pub use program::MscclppProgram;
 
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// How a chunk operation reaches the other rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

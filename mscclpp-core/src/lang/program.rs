@@ -1,15 +1,15 @@
 //! The entry: what the older `with MSCCLPPProgram(…):` was.
 
 use super::collective::Collective;
-use super::context::Context;
+use super::context::ProgramContext;
 use crate::check::Checks;
-use crate::compile::finish;
+use crate::compile::compile_trace;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::dsl::Program;
 use crate::plan::Plan;
 use crate::spec::AlgoSpec;
 use crate::trace::Trace;
-use crate::vocab::Protocol;
+use crate::types::Protocol;
 
 /// A program of the older API: its settings, then [`record`](Self::record).
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl MscclppProgram {
     ///
     /// # Errors
     /// Everything that the settings and the calls got wrong, in order.
-    pub fn record(self, body: impl FnOnce(&Context<'_>)) -> Result<Trace, Diagnostics> {
+    pub fn record(self, body: impl FnOnce(&ProgramContext<'_>)) -> Result<Trace, Diagnostics> {
         self.run(body).finish()
     }
 
@@ -88,11 +88,11 @@ impl MscclppProgram {
     ///
     /// # Errors
     /// Everything that is wrong with the settings and the program.
-    pub fn compile(self, body: impl FnOnce(&Context<'_>)) -> Result<Plan, Diagnostics> {
-        finish(self.run(body), &Checks::default())
+    pub fn compile(self, body: impl FnOnce(&ProgramContext<'_>)) -> Result<Plan, Diagnostics> {
+        compile_trace(self.run(body), &Checks::default())
     }
 
-    fn run(self, body: impl FnOnce(&Context<'_>)) -> Program {
+    fn run(self, body: impl FnOnce(&ProgramContext<'_>)) -> Program {
         let Self { mut spec, collective } = self;
         let (lowered, scale) = collective.lower();
         spec.collective = lowered;
@@ -109,7 +109,7 @@ impl MscclppProgram {
             );
             return program;
         }
-        let context = Context::new(&program, lowered, scale);
+        let context = ProgramContext::new(&program, lowered, scale);
         body(&context);
         if protocol == Protocol::LL {
             context.level_scratch();

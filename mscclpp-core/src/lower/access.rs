@@ -1,7 +1,7 @@
 //! What an operation reads and writes.
 
-use crate::plan::{Op, OpKind, Ref};
-use crate::vocab::ChannelKind;
+use crate::plan::{Op, OpKind, Operand};
+use crate::types::ChannelKind;
 
 /// How memory holds what an access touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub(super) enum Form {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     /// The range: local, remote or a switch window.
-    pub(super) range: Ref,
+    pub(super) range: Operand,
     /// Whether it is written.
     pub(super) write: bool,
     /// How it is held.
@@ -25,7 +25,7 @@ pub(super) struct Access {
 
 /// All accesses of a data operation: reads before writes, each in the order of the references. Nothing for others.
 pub(super) fn accesses(op: &Op) -> impl Iterator<Item = Access> {
-    let (srcs, dsts): (&[Ref], &[Ref]) = if op.kind.is_data() { (&op.srcs, &op.dsts) } else { (&[], &[]) };
+    let (srcs, dsts): (&[Operand], &[Operand]) = if op.kind.is_data() { (&op.srcs, &op.dsts) } else { (&[], &[]) };
     let reads = srcs.iter().enumerate().map(|(i, range)| (*range, false, source_form(op, i)));
     let writes = dsts.iter().enumerate().map(|(i, range)| (*range, true, destination_form(op.kind, i)));
     reads.chain(writes).map(|(range, write, form)| Access { range, write, form })

@@ -2,7 +2,7 @@
 
 use crate::origin::Origin;
 use crate::plan::{Op, OpKind, RankPlan};
-use crate::vocab::Sync;
+use crate::types::BlockSync;
 
 /// Puts a `nop` wherever a synchronising or dependent operation asks for a block sync, and clears the attributes.
 ///
@@ -30,7 +30,7 @@ fn expand(ops: &mut Vec<Op>) {
     let mut to = ops.len();
     while from < to {
         from -= 1;
-        let sync = std::mem::replace(&mut ops[from].sync, Sync::None);
+        let sync = std::mem::replace(&mut ops[from].sync, BlockSync::None);
         let origin = ops[from].origin;
         if sync.is_after() {
             to -= 1;

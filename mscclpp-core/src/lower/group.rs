@@ -3,9 +3,9 @@
 use super::replicate::MAX_BLOCKS;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::origin::Origin;
-use crate::plan::{ChannelTable, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, ThreadBlock};
-use crate::trace::{LoopHeader, RankTables, Recorded, Trace};
-use crate::vocab::ChannelKind;
+use crate::plan::{BufferRef, ChannelTable, LoopBody, Op, OpKind, PlanTree, RankPlan, ThreadBlock};
+use crate::trace::{LoopHeader, RankTables, Trace, TracedOp};
+use crate::types::ChannelKind;
 
 /// Distributes the operations of a trace over ranks and thread blocks, in recorded order.
 ///
@@ -24,7 +24,7 @@ pub(super) fn group(trace: Trace) -> Result<PlanTree, Diagnostics> {
     let mut lists: Vec<Vec<Op>> = counts.into_iter().map(Vec::with_capacity).collect();
     // Per block, the loop whose pipeline is its last operation.
     let mut open = vec![None; if loops.is_empty() { 0 } else { lists.len() }];
-    for Recorded { rank, block, in_loop, op } in ops {
+    for TracedOp { rank, block, in_loop, op } in ops {
         let place = places.first[rank as usize] + block as usize;
         let ops = &mut lists[place];
         let was = open.get_mut(place).and_then(|open| std::mem::replace(open, in_loop));
@@ -87,7 +87,7 @@ impl Places {
 fn count(trace: &Trace, places: &Places) -> Result<Vec<usize>, Diagnostics> {
     let mut counts = vec![0; places.first[trace.ranks.len()]];
     let channels: Vec<_> = trace.ranks.iter().map(|rank| ChannelKind::ALL.map(|kind| channels(rank, kind))).collect();
-    for Recorded { rank, block, in_loop, op } in &trace.ops {
+    for TracedOp { rank, block, in_loop, op } in &trace.ops {
         let site = || trace.origins.get(op.origin).map_or(Site::None, |place| Site::Source(place.clone()));
         let Some(tables) = trace.ranks.get(*rank as usize) else {
             let message =
@@ -143,9 +143,9 @@ fn check_numbers(tables: &RankTables, channels: &[usize], op: &Op) -> Result<(),
     };
     for range in op.srcs.iter().chain(&op.dsts) {
         match range.place {
-            Place::Local(_) => {}
-            Place::Remote(number) => check("remote buffer", number, tables.remote_buffers.len())?,
-            Place::Switch(number) => check("switch channel", number, channels[ChannelKind::Switch as usize])?,
+            BufferRef::Local(_) => {}
+            BufferRef::Remote(number) => check("remote buffer", number, tables.remote_buffers.len())?,
+            BufferRef::Switch(number) => check("switch channel", number, channels[ChannelKind::Switch as usize])?,
         }
     }
     let Some(kind) = op.channel else { return Ok(()) };
@@ -178,7 +178,7 @@ mod tests {
     use super::group;
     use crate::diag::Code;
     use crate::testing::{ops, text, trace};
-    use crate::trace::Recorded;
+    use crate::trace::TracedOp;
 
     #[test]
     fn operations_keep_their_order_per_block() {
@@ -193,7 +193,7 @@ mod tests {
     fn a_loop_becomes_one_pipeline_per_block() {
         let mut trace = trace(&[&["nop; loop 64x2 { copy i0 > s0; copy s0 > o0 }; loop 32x1 { nop }", ""], &[""]]);
         // The first loop also runs on block 1, interleaved with block 0.
-        let other = Recorded { rank: 0, block: 1, in_loop: Some(0), op: ops("copy i1 > s1").remove(0) };
+        let other = TracedOp { rank: 0, block: 1, in_loop: Some(0), op: ops("copy i1 > s1").remove(0) };
         trace.ops.insert(2, other);
         let plan = group(trace).unwrap();
         assert_eq!(
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_trace_outside_of_its_tables_is_refused() {
-        let refused = |ops: &str, change: fn(&mut Recorded)| {
+        let refused = |ops: &str, change: fn(&mut TracedOp)| {
             let mut trace = trace(&[&[ops], &[""]]);
             change(&mut trace.ops[0]);
             group(trace).unwrap_err().iter().next().unwrap().code

@@ -28,7 +28,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::parallel;
 use crate::plan::PlanTree;
 use crate::trace::Trace;
-use crate::vocab::Replication;
+use crate::types::Replication;
 use dependency::Dependencies;
 use fuse::Fusion;
 use number::Numbering;
@@ -98,7 +98,7 @@ mod tests {
     use super::lower;
     use crate::diag::Code;
     use crate::testing::{text, trace};
-    use crate::vocab::Replication;
+    use crate::types::Replication;
 
     /// The worked example of the plan format: both ranks exchange a chunk and add it.
     const PAIR_SUM: &str = "put.m#0 i1 > r0:0; signal.m#0@before; wait.m#0@after; re i0 s0 > i0; put.m#0 i0 > r1:0; \

@@ -1,7 +1,7 @@
 //! Rank-level numbers become indexes into the thread block's tables.
 
-use crate::plan::{BlockTable, BlockTables, Ids, Op, OpKind, Place, RankPlan, ThreadBlock};
-use crate::vocab::ChannelKind;
+use crate::plan::{BlockTable, BlockTables, BufferRef, Ids, Op, OpKind, RankPlan, ThreadBlock};
+use crate::types::ChannelKind;
 
 /// Fills the tables of a rank's blocks in order of first use, pipelines' bodies included, and makes operations point into them.
 ///
@@ -35,9 +35,9 @@ impl Numbering {
         let Some(kind) = op.channel else { return };
         for range in op.srcs.iter_mut().chain(&mut op.dsts) {
             match &mut range.place {
-                Place::Remote(number) => *number = self.remotes.index(kind, *number, remote_buffers),
-                Place::Switch(number) => *number = self.channels.index(ChannelKind::Switch, *number, channels),
-                Place::Local(_) => {}
+                BufferRef::Remote(number) => *number = self.remotes.index(kind, *number, remote_buffers),
+                BufferRef::Switch(number) => *number = self.channels.index(ChannelKind::Switch, *number, channels),
+                BufferRef::Local(_) => {}
             }
         }
         for id in &mut op.ids {
@@ -99,7 +99,7 @@ impl Tables {
 mod tests {
     use crate::plan::BlockTable;
     use crate::testing::{plan, text};
-    use crate::vocab::ChannelKind::{Memory, Port, Switch};
+    use crate::types::ChannelKind::{Memory, Port, Switch};
 
     #[test]
     fn tables_list_numbers_in_order_of_first_use() {

@@ -150,7 +150,7 @@ mod tests {
     use crate::diag::Code;
     use crate::plan::ChannelTable;
     use crate::testing::{plan, text};
-    use crate::vocab::ChannelKind::{Memory, Switch};
+    use crate::types::ChannelKind::{Memory, Switch};
 
     #[test]
     fn every_number_is_interleaved() {

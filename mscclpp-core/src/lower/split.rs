@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 
 use super::access::{Form, accesses};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
-use crate::plan::{Op, OpKind, Place, PlanTree, RankPlan};
-use crate::vocab::BufferKind;
+use crate::plan::{BufferRef, Op, OpKind, PlanTree, RankPlan};
+use crate::types::BufferKind;
 
 /// Splits the operations that instances could not share, in a plan whose references carry rank-level numbers.
 ///
@@ -260,20 +260,21 @@ fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Range, Use)>) {
         let used = Use { writes, again: false, plain: access.form == Form::Plain };
         let mut add = |owner: u32, buffer: BufferKind| {
             let collective = &plan.collective;
-            let (buffer, start) = collective.canonical(owner, buffer, access.range.index, collective.chunk_factor);
+            let (buffer, start) =
+                collective.canonical_chunk(owner, buffer, access.range.index, collective.chunk_factor);
             let start = u64::from(start);
             if access.range.size > 0 {
                 out.push((((owner, buffer), start, start + u64::from(access.range.size)), used));
             }
         };
         match access.range.place {
-            Place::Local(buffer) => add(rank as u32, buffer),
-            Place::Remote(number) => {
+            BufferRef::Local(buffer) => add(rank as u32, buffer),
+            BufferRef::Remote(number) => {
                 if let Some(remote) = tables.remote_buffers.get(number as usize) {
                     add(remote.rank, remote.buffer);
                 }
             }
-            Place::Switch(number) => {
+            BufferRef::Switch(number) => {
                 if let Some((buffer, group)) = tables.switch_channels().nth(number as usize) {
                     group.iter().for_each(|&member| add(member, buffer));
                 }

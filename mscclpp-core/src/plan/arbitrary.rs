@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::{
-    BlockTable, BlockTables, ChannelTable, Expectation, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref,
+    BlockTable, BlockTables, BufferRef, ChannelTable, Expectation, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan,
     RemoteBuffer, Slice, ThreadBlock,
 };
 use crate::collective::{Collective, CollectiveKind};
-use crate::origin::{Origin, Origins, SourcePlace};
-use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp, Sync};
+use crate::origin::{Origin, Origins, SourceLocation};
+use crate::types::{BlockSync, BufferKind, ChannelKind, Protocol, ReduceOp};
 
 /// Mostly small numbers, now and then a large one.
 fn number() -> impl Strategy<Value = u32> {
@@ -30,13 +30,13 @@ fn buffer() -> impl Strategy<Value = BufferKind> {
     select(BufferKind::ALL.to_vec())
 }
 
-fn reference() -> impl Strategy<Value = Ref> {
+fn reference() -> impl Strategy<Value = Operand> {
     let place = prop_oneof![
-        4 => buffer().prop_map(Place::Local),
-        3 => number().prop_map(Place::Remote),
-        1 => number().prop_map(Place::Switch),
+        4 => buffer().prop_map(BufferRef::Local),
+        3 => number().prop_map(BufferRef::Remote),
+        1 => number().prop_map(BufferRef::Switch),
     ];
-    (place, number(), number()).prop_map(|(place, index, size)| Ref { place, index, size })
+    (place, number(), number()).prop_map(|(place, index, size)| Operand { place, index, size })
 }
 
 fn op(depth: u32) -> BoxedStrategy<Op> {
@@ -49,7 +49,7 @@ fn op(depth: u32) -> BoxedStrategy<Op> {
     };
     (
         (select(OpKind::ALL.to_vec()), option::of(kind()), option::of(select(ReduceOp::ALL.to_vec()))),
-        select(vec![Sync::None, Sync::Before, Sync::After, Sync::Both]),
+        select(vec![BlockSync::None, BlockSync::Before, BlockSync::After, BlockSync::Both]),
         option::weighted(0.2, (number(), number())),
         (vec(reference(), 0..4), vec(reference(), 0..4), numbers()),
         prop_oneof![3 => Just(0), 1 => number()],
@@ -135,7 +135,7 @@ fn collective() -> impl Strategy<Value = Collective> {
 fn origins() -> Origins {
     let mut origins = Origins::default();
     for line in 1..6 {
-        origins.add(SourcePlace {
+        origins.add(SourceLocation {
             file: "src/ring.rs".into(),
             line,
             column: 9,

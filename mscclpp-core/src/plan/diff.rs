@@ -7,7 +7,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::show::{Numbers, Operation, Scope};
 use super::{BlockTable, ChannelTable, Op, OpKind, PlanTree, RankPlan, RemoteBuffer, ThreadBlock};
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// The longest lists of operations that are aligned to each other; longer ones are compared position by position.
 const ALIGNED: usize = 2000;

@@ -66,7 +66,7 @@ mod tests {
     use crate::lower::lower;
     use crate::plan::OpKind;
     use crate::spec::AlgoSpec;
-    use crate::vocab::Sync;
+    use crate::types::BlockSync;
 
     fn swap() -> PlanTree {
         let program = Program::new(AlgoSpec::new("swap", CollectiveKind::SendRecv, 2));
@@ -74,10 +74,10 @@ mod tests {
             let peer = program.rank(1 - rank.id());
             let channel = rank.memory_channel(peer);
             channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
             channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
-            channel.signal(0).sync(Sync::Before);
-            channel.wait(0).sync(Sync::After);
+            channel.signal(0).sync(BlockSync::Before);
+            channel.wait(0).sync(BlockSync::After);
         }
         lower(&program.finish().unwrap()).unwrap()
     }

@@ -17,7 +17,7 @@ pub mod stats;
 
 pub use image::Plan;
 pub use load::LoadOptions;
-pub use op::{Ids, LoopBody, Op, OpKind, Place, Ref, Refs, Slice};
+pub use op::{BufferRef, Ids, LoopBody, Op, OpKind, Operand, Operands, Slice};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 
 use crate::collective::Collective;
 use crate::origin::{Origin, Origins};
-use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp};
+use crate::types::{BufferKind, ChannelKind, Protocol, ReduceOp};
 
 /// A lowered plan as a tree of ranks, thread blocks and operations.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::origin::Origin;
-use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
+use crate::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
 
 /// Declares [`OpKind`] with its plan names.
 macro_rules! op_kinds {
@@ -131,7 +131,7 @@ impl OpKind {
         }
     }
 
-    /// Whether this is one of the operations that carry a [`Sync`] while a program is lowered.
+    /// Whether this is one of the operations that carry a [`BlockSync`] while a program is lowered.
     pub const fn is_sync(self) -> bool {
         matches!(
             self,
@@ -170,7 +170,7 @@ impl OpKind {
 
 /// The memory a reference points into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum BufferRef {
     /// A buffer of the executing rank.
     Local(BufferKind),
     /// A remote buffer. While lowering: rank-level number. In a plan: index into the thread block's table for the
@@ -182,37 +182,37 @@ pub enum Place {
 
 /// A range of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ref {
+pub struct Operand {
     /// Where.
-    pub place: Place,
+    pub place: BufferRef,
     /// First chunk.
     pub index: u32,
     /// Number of chunks.
     pub size: u32,
 }
 
-impl Ref {
+impl Operand {
     /// A reference to a buffer of the executing rank.
     pub const fn local(buffer: BufferKind, index: u32, size: u32) -> Self {
-        Self { place: Place::Local(buffer), index, size }
+        Self { place: BufferRef::Local(buffer), index, size }
     }
 
     /// The buffer, if it is the executing rank's own.
     pub const fn local_buffer(&self) -> Option<BufferKind> {
         match self.place {
-            Place::Local(buffer) => Some(buffer),
+            BufferRef::Local(buffer) => Some(buffer),
             _ => None,
         }
     }
 
     /// Whether this points into another rank's buffer.
     pub const fn is_remote(&self) -> bool {
-        matches!(self.place, Place::Remote(_))
+        matches!(self.place, BufferRef::Remote(_))
     }
 }
 
 /// References of one side of an operation.
-pub type Refs = SmallVec<[Ref; 1]>;
+pub type Operands = SmallVec<[Operand; 1]>;
 
 /// Channel indexes or semaphore numbers.
 pub type Ids = SmallVec<[u32; 4]>;
@@ -252,13 +252,13 @@ pub struct Op {
     /// The reduction, on reducing operations.
     pub reduce: Option<ReduceOp>,
     /// Where the block is also synchronised. Lowering turns this into `nop`s; always `None` in a plan.
-    pub sync: Sync,
+    pub sync: BlockSync,
     /// The part of every reference that this block works on; the whole if `None`.
     pub slice: Option<Slice>,
     /// Sources.
-    pub srcs: Refs,
+    pub srcs: Operands,
     /// Destinations.
-    pub dsts: Refs,
+    pub dsts: Operands,
     /// Channels (signal, wait, flush, get, port puts; while lowering on every channel operation), semaphores (acquire,
     /// release) or the one barrier number. Channels: while lowering rank-level numbers, in a plan indexes into the
     /// thread block's table. Semaphores and barriers: rank-level numbers.
@@ -278,10 +278,10 @@ impl Op {
             kind,
             channel: None,
             reduce: None,
-            sync: Sync::None,
+            sync: BlockSync::None,
             slice: None,
-            srcs: Refs::new(),
-            dsts: Refs::new(),
+            srcs: Operands::new(),
+            dsts: Operands::new(),
             ids: Ids::new(),
             blocks: 0,
             body: None,

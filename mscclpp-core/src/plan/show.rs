@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::{ChannelTable, Op, OpKind, Place, PlanTree, RankPlan, Ref, ThreadBlock};
-use crate::vocab::{BufferKind, ChannelKind};
+use super::{BufferRef, ChannelTable, Op, OpKind, Operand, PlanTree, RankPlan, ThreadBlock};
+use crate::types::{BufferKind, ChannelKind};
 
 /// A plan, or one rank of it, as text.
 ///
@@ -123,7 +123,7 @@ impl Display for Operation<'_> {
         let (op, scope) = (self.op, self.scope);
         f.write_str(op.kind.name())?;
         // A reference through a switch says so itself.
-        let by_switch = op.srcs.iter().chain(&op.dsts).any(|at| matches!(at.place, Place::Switch(_)));
+        let by_switch = op.srcs.iter().chain(&op.dsts).any(|at| matches!(at.place, BufferRef::Switch(_)));
         if let Some(kind) = op.channel
             && !(by_switch && kind == ChannelKind::Switch)
         {
@@ -169,16 +169,16 @@ impl Scope<'_> {
         Ok(())
     }
 
-    fn refs(&self, refs: &[Ref], kind: Option<ChannelKind>, f: &mut Formatter<'_>) -> fmt::Result {
+    fn refs(&self, refs: &[Operand], kind: Option<ChannelKind>, f: &mut Formatter<'_>) -> fmt::Result {
         for (i, at) in refs.iter().enumerate() {
             f.write_str(if i == 0 { " " } else { ", " })?;
             match at.place {
-                Place::Local(buffer) => write!(f, "{buffer}")?,
-                Place::Remote(index) => match self.remote(index, kind) {
+                BufferRef::Local(buffer) => write!(f, "{buffer}")?,
+                BufferRef::Remote(index) => match self.remote(index, kind) {
                     Some((rank, buffer)) => write!(f, "rank {rank} {buffer}")?,
                     None => write!(f, "remote buffer ? (index {index})")?,
                 },
-                Place::Switch(index) => match self.switch(index) {
+                BufferRef::Switch(index) => match self.switch(index) {
                     Some((number, buffer)) => write!(f, "switch {number} {buffer}")?,
                     None => write!(f, "switch ? (index {index})")?,
                 },

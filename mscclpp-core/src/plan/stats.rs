@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Op, OpKind, Place, PlanTree, RankPlan};
-use crate::vocab::ChannelKind;
+use super::{BufferRef, Op, OpKind, PlanTree, RankPlan};
+use crate::types::ChannelKind;
 
 /// Counts of one rank, or summed over several.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -108,7 +108,7 @@ impl Stats {
     }
 
     /// Everything that leaves the rank over any channel, in chunks' worth of bytes.
-    pub fn bytes_sent(&self) -> f64 {
+    pub fn chunks_sent(&self) -> f64 {
         self.sent.values().map(Chunks::moved).sum()
     }
 
@@ -128,11 +128,11 @@ impl Stats {
         for (i, at) in op.srcs.iter().enumerate() {
             let amount = f64::from(at.size) * part;
             let packets = reads_packets(op.kind, i);
-            if !matches!(at.place, Place::Local(_)) {
+            if !matches!(at.place, BufferRef::Local(_)) {
                 self.fetched.entry(kind).or_default().add(amount, packets);
             }
             // The first operand of a reduction is where the others go; a switch combines on its own.
-            if op.kind.is_reduce() && (i > 0 || matches!(at.place, Place::Switch(_))) {
+            if op.kind.is_reduce() && (i > 0 || matches!(at.place, BufferRef::Switch(_))) {
                 self.reduced.add(amount, packets);
             }
         }
@@ -140,7 +140,7 @@ impl Stats {
             let amount = f64::from(at.size) * part;
             let packets = writes_packets(op.kind, i);
             match at.place {
-                Place::Local(_) => self.written.add(amount, packets),
+                BufferRef::Local(_) => self.written.add(amount, packets),
                 _ => self.sent.entry(kind).or_default().add(amount, packets),
             }
         }
@@ -190,8 +190,8 @@ mod tests {
         assert_eq!(stats.sent, BTreeMap::from([(ChannelKind::Memory, plain(1.5)), (ChannelKind::Switch, plain(2.0))]));
         assert_eq!(stats.fetched, BTreeMap::from([(ChannelKind::Switch, plain(2.0))]));
         assert_eq!((stats.written, stats.reduced), (plain(0.5), plain(2.5)));
-        assert_eq!(stats.bytes_sent(), 3.5);
+        assert_eq!(stats.chunks_sent(), 3.5);
         let twice = Stats::sum([stats, stats]);
-        assert_eq!((twice.num_ops(), twice.bytes_sent(), twice.channels[&ChannelKind::Memory]), (18, 7.0, 2));
+        assert_eq!((twice.num_ops(), twice.chunks_sent(), twice.channels[&ChannelKind::Memory]), (18, 7.0, 2));
     }
 }

@@ -1,7 +1,7 @@
 //! Programs that are right and easily mistaken for wrong ones.
 
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
-use mscclpp_core::vocab::{BufferKind, Sync};
+use mscclpp_core::types::{BlockSync, BufferKind};
 
 use super::blocks::group_put;
 use super::{accepted, in_place, packets, plan, spec};
@@ -48,10 +48,10 @@ fn relaxed_handshakes_at_both_ends() {
             let channel = rank.memory_channel(peer);
             let mine = rank.input().chunk(rank.id());
             channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
             channel.reduce(mine, peer.input().chunk(rank.id()), 0);
             channel.put(peer.input().chunk(rank.id()), mine, 0);
-            channel.signal(0).relaxed().sync(Sync::Before);
+            channel.signal(0).relaxed().sync(BlockSync::Before);
             channel.wait(0).relaxed();
         }
     }));
@@ -87,10 +87,10 @@ fn mixed_chunk_sizes() {
             let (id, peer) = (rank.id(), p.rank(1 - rank.id()));
             let channel = rank.memory_channel(peer);
             channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
             channel.put(slots[peer.id()].chunk(0..2), rank.input().chunk(0..2), 0);
-            channel.signal(0).sync(Sync::Before);
-            channel.wait(0).sync(Sync::After);
+            channel.signal(0).sync(BlockSync::Before);
+            channel.wait(0).sync(BlockSync::After);
             for i in 0..2 {
                 rank.copy(rank.output().chunk(2 * peer.id() + i), slots[id].chunk(i), 0);
                 rank.copy(rank.output().chunk(2 * id + i), rank.input().chunk(i), 0);

@@ -3,7 +3,7 @@
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce, Custom};
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::{OpKind, PlanTree};
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 use super::{accepted, in_place, operation, plan, refused, spec};
 
@@ -15,7 +15,7 @@ pub(super) fn group_put(p: &Program, barriers: bool) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         if barriers {
             rank.barrier([0, 1]);
         }
@@ -47,7 +47,7 @@ fn hand_over(barrier: bool) -> PlanTree {
             let (data, results) = (rank.memory_channel(peer), rank.memory_channel(peer));
             let mine = rank.input().chunk(rank.id());
             data.signal(0).relaxed();
-            data.wait(0).relaxed().sync(Sync::After);
+            data.wait(0).relaxed().sync(BlockSync::After);
             data.put(slots[peer.id()].chunk(0), rank.input().chunk(peer.id()), 0);
             data.signal(0);
             data.wait(0);

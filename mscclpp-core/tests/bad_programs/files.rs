@@ -1,8 +1,8 @@
 //! What only plan files can get wrong, or get past whoever wrote them: one change each of a plan that is right.
 
 use mscclpp_core::collective::CollectiveKind::AllGather;
-use mscclpp_core::plan::{ChannelTable, OpKind, Place, PlanTree, RemoteBuffer};
-use mscclpp_core::vocab::{BufferKind, ChannelKind, Sync};
+use mscclpp_core::plan::{BufferRef, ChannelTable, OpKind, PlanTree, RemoteBuffer};
+use mscclpp_core::types::{BlockSync, BufferKind, ChannelKind};
 
 use super::{accepted, operation, packets, plan, refused, spec};
 
@@ -18,7 +18,7 @@ fn right() -> PlanTree {
             let channel = rank.memory_channel(peer);
             let (port, begun) = (rank.port_channel(peer), rank.semaphore(0));
             channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
             begun.release(0);
             begun.acquire(1);
             channel.put(slots[peer].chunk(0..2), rank.input().chunk(0..2), &both);
@@ -150,7 +150,7 @@ fn channels_and_semaphores() {
         let put = rank.blocks[0].ops.iter_mut().find(|op| op.kind == OpKind::Put).expect("a put");
         (put.channel, put.slice) = (Some(ChannelKind::Port), None);
         put.ids = [0].into_iter().collect();
-        put.dsts[0].place = Place::Remote(0);
+        put.dsts[0].place = BufferRef::Remote(0);
     });
     changed("bad-specification", &["semaphore 0 to start at 0", "found -1"], |plan| plan.ranks[0].semaphores[0] = -1);
 }

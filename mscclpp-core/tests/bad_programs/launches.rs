@@ -2,7 +2,7 @@
 
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
 use mscclpp_core::plan::PlanTree;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 use super::{accepted, in_place, packets, plan, refused};
 
@@ -14,12 +14,12 @@ fn gather(ranks: u32, (first, last): (bool, bool)) -> PlanTree {
                 let channel = src.memory_channel(dst);
                 if first {
                     channel.signal(0).relaxed();
-                    channel.wait(0).relaxed().sync(Sync::After);
+                    channel.wait(0).relaxed().sync(BlockSync::After);
                 }
                 channel.put(dst.output().chunk(src.id()), src.output().chunk(src.id()), 0);
                 if last {
-                    channel.signal(0).sync(Sync::Before);
-                    channel.wait(0).sync(Sync::After);
+                    channel.signal(0).sync(BlockSync::Before);
+                    channel.wait(0).sync(BlockSync::After);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 use super::{accepted, packets, plan, refused, spec};
 
@@ -53,8 +53,8 @@ fn plain_data_with_double_scratch() {
             let peer = p.rank(1 - rank.id());
             let channel = rank.memory_channel(peer);
             channel.put(slots[peer.id()].chunk(0..2), rank.input().chunk(0..2), 0);
-            channel.signal(0).sync(Sync::Before);
-            channel.wait(0).sync(Sync::After);
+            channel.signal(0).sync(BlockSync::Before);
+            channel.wait(0).sync(BlockSync::After);
             rank.reduce(rank.input().chunk(0..2), slots[rank.id()].chunk(0..2), 0).to(rank.output().chunk(0..2));
         }
     });

@@ -5,7 +5,7 @@ use mscclpp_core::check::limits::{DeviceProfile, limits};
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
 use mscclpp_core::plan::export::for_reference;
 use mscclpp_core::plan::{OpKind, PlanTree};
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 use super::{accepted, in_place, operation, plan, say, spec};
 
@@ -18,12 +18,12 @@ fn all_pairs() -> PlanTree {
             let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != rank.id()).collect();
             let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
             channels.iter().for_each(|channel| _ = channel.signal(0).relaxed());
-            channels.iter().for_each(|channel| _ = channel.wait(0).relaxed().sync(Sync::After));
+            channels.iter().for_each(|channel| _ = channel.wait(0).relaxed().sync(BlockSync::After));
             for (channel, peer) in channels.iter().zip(&peers) {
                 channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
             }
-            channels.iter().for_each(|channel| _ = channel.signal(0).sync(Sync::Before));
-            channels.iter().for_each(|channel| _ = channel.wait(0).sync(Sync::After));
+            channels.iter().for_each(|channel| _ = channel.signal(0).sync(BlockSync::Before));
+            channels.iter().for_each(|channel| _ = channel.wait(0).sync(BlockSync::After));
         }
     })
 }
@@ -49,7 +49,7 @@ fn a_hundred_and_twenty_seven_operations() {
         let semaphores = [p.rank(0).semaphore(0), p.rank(0).semaphore(0)];
         for i in 0..127 {
             let semaphore = semaphores[i / 2 % 2];
-            _ = if i % 2 == 0 { semaphore.release(0) } else { semaphore.acquire(0) }.sync(Sync::None);
+            _ = if i % 2 == 0 { semaphore.release(0) } else { semaphore.acquire(0) }.sync(BlockSync::None);
         }
     });
     let found = for_reference(&plan).expect_err("the operations cannot be fewer");

@@ -17,12 +17,12 @@ mod waits;
 
 use mscclpp_core::check::{Checks, Level, check};
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::compile::tree;
+use mscclpp_core::compile::compile_tree;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::{Op, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::Protocol;
+use mscclpp_core::types::Protocol;
 
 /// The specification of a program.
 fn spec(kind: CollectiveKind, ranks: u32) -> AlgoSpec {
@@ -47,7 +47,7 @@ fn plan(spec: AlgoSpec, body: impl FnOnce(&Program)) -> PlanTree {
     let program = Program::new(spec);
     body(&program);
     let unchecked = Checks { level: Level::Off, ..Checks::default() };
-    tree(program, &unchecked).unwrap_or_else(|found| panic!("refused before it was a plan: {found}"))
+    compile_tree(program, &unchecked).unwrap_or_else(|found| panic!("refused before it was a plan: {found}"))
 }
 
 /// The first operation of a plan that is of interest.

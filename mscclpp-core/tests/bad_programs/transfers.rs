@@ -1,7 +1,7 @@
 //! 1, 2: data that does not arrive, and data that arrives twice.
 
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 use super::{in_place, plan, refused};
 
@@ -13,12 +13,12 @@ fn missing_transfer() {
             for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
                 let channel = src.memory_channel(dst);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 if (src.id(), dst.id()) != (2, 1) {
                     channel.put(dst.output().chunk(src.id()), mine, 0);
                 }
-                channel.signal(0).sync(Sync::Before);
-                channel.wait(0).sync(Sync::After);
+                channel.signal(0).sync(BlockSync::Before);
+                channel.wait(0).sync(BlockSync::After);
             }
         }
     });
@@ -33,10 +33,10 @@ fn double_counting() {
             let peer = p.rank(1 - rank.id());
             let channel = rank.memory_channel(peer);
             channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
             channel.reduce(rank.input().chunk(..), peer.input().chunk(..), 0);
-            channel.signal(0).sync(Sync::Before);
-            channel.wait(0).sync(Sync::After);
+            channel.signal(0).sync(BlockSync::Before);
+            channel.wait(0).sync(BlockSync::After);
         }
     });
     refused(&plan, "race", &["`reduce` (rank 0", "`reduce` (rank 1", "input chunk 0 of rank", "writes", "reads"]);
@@ -49,7 +49,7 @@ fn double_counting_in_turns() {
         let (a, b) = (p.rank(0), p.rank(1));
         let (to_b, to_a) = (a.memory_channel(b), b.memory_channel(a));
         to_a.signal(0).relaxed();
-        to_b.wait(0).relaxed().sync(Sync::After);
+        to_b.wait(0).relaxed().sync(BlockSync::After);
         to_b.reduce(a.input().chunk(..), b.input().chunk(..), 0);
         to_b.signal(0);
         to_a.wait(0);

@@ -1,7 +1,7 @@
 //! 3, 4, 7: waits that never end, and signals that say too little.
 
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 use super::{in_place, plan, refused};
 
@@ -49,10 +49,10 @@ fn relaxed_publication() {
             let peer = p.rank(1 - rank.id());
             let (channel, scratch) = (rank.memory_channel(peer), rank.scratch(1));
             channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
             channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
-            channel.signal(0).relaxed().sync(Sync::Before);
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.signal(0).relaxed().sync(BlockSync::Before);
+            channel.wait(0).relaxed().sync(BlockSync::After);
             rank.copy(scratch.chunk(0), rank.output().chunk(peer.id()), 0);
         }
     });

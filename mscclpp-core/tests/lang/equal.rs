@@ -9,7 +9,7 @@ use mscclpp_core::lang::{Buffer, Collective, MscclppProgram};
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::trace::Trace;
-use mscclpp_core::vocab::{Protocol, Sync};
+use mscclpp_core::types::{BlockSync, Protocol};
 
 use super::others;
 
@@ -65,12 +65,12 @@ fn an_allgather_equals_the_newer_one() {
             for peer in p.ranks().filter(|peer| *peer != r) {
                 let channel = channels[&(r.id(), peer.id())];
                 channel.put(peer.output().chunk(r.id()), r.output().chunk(r.id()), 0);
-                channel.signal(0).sync(Sync::Before);
+                channel.signal(0).sync(BlockSync::Before);
             }
         }
         for r in p.ranks() {
             for peer in p.ranks().filter(|peer| *peer != r) {
-                channels[&(r.id(), peer.id())].wait(0).sync(Sync::After);
+                channels[&(r.id(), peer.id())].wait(0).sync(BlockSync::After);
             }
         }
     });
@@ -115,8 +115,8 @@ fn an_allreduce_ring_equals_the_newer_one() {
             for index in 0..n {
                 let rank = (index + step) % n;
                 let (next, prev, last) = ((rank + 1) % n, (rank + n - 1) % n, (index + n - 1) % n);
-                channel(rank, next).signal(0).sync(Sync::Before);
-                channel(rank, prev).wait(0).sync(Sync::After);
+                channel(rank, next).signal(0).sync(BlockSync::Before);
+                channel(rank, prev).wait(0).sync(BlockSync::After);
                 channel(rank, prev).reduce(input(rank, last), input(prev, last), 0);
             }
         }
@@ -125,8 +125,8 @@ fn an_allreduce_ring_equals_the_newer_one() {
                 let rank = (index + step + n - 1) % n;
                 let (next, prev) = ((rank + 1) % n, (rank + n - 1) % n);
                 channel(rank, next).put(input(next, index), input(rank, index), 0);
-                channel(rank, next).signal(0).sync(Sync::Before);
-                channel(rank, prev).wait(0).sync(Sync::After);
+                channel(rank, next).signal(0).sync(BlockSync::Before);
+                channel(rank, prev).wait(0).sync(BlockSync::After);
             }
         }
     });

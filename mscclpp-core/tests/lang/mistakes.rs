@@ -2,9 +2,9 @@
 
 use mscclpp_core::diag::{Code, Diagnostics};
 use mscclpp_core::lang::ChannelType::{Proxy, Sm};
-use mscclpp_core::lang::{Buffer, Collective, Context, MscclppProgram};
+use mscclpp_core::lang::{Buffer, Collective, MscclppProgram, ProgramContext};
 
-fn codes(body: impl FnOnce(&Context<'_>)) -> Vec<Code> {
+fn codes(body: impl FnOnce(&ProgramContext<'_>)) -> Vec<Code> {
     let found: Diagnostics =
         MscclppProgram::new("t", Collective::all_gather(2, 2, false), 2, 1).record(body).err().unwrap_or_default();
     for diagnostic in found.iter() {

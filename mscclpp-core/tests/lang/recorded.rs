@@ -6,7 +6,7 @@ use mscclpp_core::lang::{Buffer, Collective, DataFormat, MscclppProgram, PacketO
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
-use mscclpp_core::vocab::{BufferKind, Protocol, Sync};
+use mscclpp_core::types::{BlockSync, BufferKind, Protocol};
 
 use super::others;
 
@@ -70,7 +70,7 @@ fn port_operations_share_a_channel_and_flush_waits_for_the_source() {
     assert_eq!(trace.ranks[0].channels.len(), 1);
     assert!(trace.ops.iter().all(|recorded| recorded.op.ids.iter().all(|id| *id == 0)));
     let syncs: Vec<_> = trace.ops[..3].iter().map(|recorded| recorded.op.sync).collect();
-    assert_eq!(syncs, [Sync::None, Sync::Before, Sync::After]);
+    assert_eq!(syncs, [BlockSync::None, BlockSync::Before, BlockSync::After]);
 }
 
 /// Signals for different buffers must not be taken for each other.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use mscclpp_core::check::allow;
+use mscclpp_core::check::parse_allow;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use proc_macro2::{Span, TokenStream};
@@ -341,7 +341,7 @@ impl Reader<'_> {
         };
         let mut codes = Vec::new();
         for inner in self.arguments(list.clone()).unwrap_or_default() {
-            match allow(&inner.name) {
+            match parse_allow(&inner.name) {
                 Ok(code) => codes.push(code),
                 Err(why) => drop(self.bad::<()>(inner.tok, why.message, &why.help)),
             }

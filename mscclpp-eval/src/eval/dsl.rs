@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mscclpp_core::diag::Code;
 use mscclpp_core::dsl::registry::Method;
 use mscclpp_core::dsl::{self, RangeValue};
-use mscclpp_core::origin::SourcePlace;
+use mscclpp_core::origin::SourceLocation;
 use smallvec::SmallVec;
 
 use super::value::Value;
@@ -60,7 +60,7 @@ impl<'t> Vm<'t> {
     /// Tells the recorder where the next call was written.
     fn set_place(&self, tok: Tok, call: &MethodCall) {
         if let Some(program) = self.program {
-            program.set_place(Some(SourcePlace {
+            program.set_location(Some(SourceLocation {
                 file: Arc::clone(&self.file),
                 line: call.line,
                 column: call.column,

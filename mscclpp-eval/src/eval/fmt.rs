@@ -54,7 +54,7 @@ fn show_handle(handle: &dsl::Value) -> String {
     match handle {
         dsl::Value::Rank(rank) => format!("Rank({rank})"),
         dsl::Value::BufferKind(kind) => format!("{kind:?}"),
-        dsl::Value::Sync(sync) => format!("{sync:?}"),
+        dsl::Value::BlockSync(sync) => format!("{sync:?}"),
         dsl::Value::ReduceOp(op) => format!("{op:?}"),
         dsl::Value::Chunk(chunk) => {
             format!("{} chunks {}..{} of rank {}", chunk.buffer, chunk.index, chunk.index + chunk.size, chunk.rank)

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::dsl::{self as core_dsl, Program};
-use mscclpp_core::origin::{SourcePlace, Variables};
+use mscclpp_core::origin::{SourceLocation, Variables};
 
 use crate::ast::{Con, Expr, FnId, For, LabelId, Slot, Tok, Tree, TypeExpr, Var};
 use crate::types::Types;
@@ -140,7 +140,7 @@ impl<'t> Vm<'t> {
     /// Files an error with the way to mend it; the evaluation ends.
     pub(crate) fn fail_with(&mut self, code: Code, tok: Tok, message: impl Into<String>, help: Option<&str>) -> Stop {
         if self.error.is_none() {
-            let place = SourcePlace { token: tok, variables: self.loop_variables(), ..SourcePlace::default() };
+            let place = SourceLocation { token: tok, variables: self.loop_variables(), ..SourceLocation::default() };
             let mut diagnostic = Diagnostic::new(code, Site::Source(place), message);
             if let Some(help) = help {
                 diagnostic = diagnostic.help(help);

@@ -7,7 +7,7 @@ use mscclpp_core::dsl::registry;
 use crate::ast::PathValue;
 
 /// The enums of the authoring API.
-const ENUMS: [&str; 3] = ["BufferKind", "Sync", "ReduceOp"];
+const ENUMS: [&str; 3] = ["BufferKind", "BlockSync", "ReduceOp"];
 
 /// The name of a handle or enum.
 pub(crate) fn handle(name: &str) -> Option<&'static str> {

@@ -201,7 +201,7 @@ impl Infer<'_> {
             Kind::usize => self.usize(),
             Kind::i64 => self.store.int(IntTy::I64),
             Kind::BufferKind => self.store.plain(Con::Handle("BufferKind")),
-            Kind::Sync => self.store.plain(Con::Handle("Sync")),
+            Kind::BlockSync => self.store.plain(Con::Handle("BlockSync")),
             Kind::ReduceOp => self.store.plain(Con::Handle("ReduceOp")),
             Kind::AnyChunk | Kind::PacketChunk => self.store.plain(Con::Handle("Chunk")),
             // Traits with several implementations: a literal is an `i32` there unless something else says what it is.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mscclpp_core::collective::Collective;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::buffers::{Buffers, Part, zeroed_lines};
 use super::context::{Context, Outcome, Scratch};
@@ -22,7 +22,7 @@ use crate::numeric::Line;
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///
 /// ```
-/// use mscclpp_core::{plan::Plan, vocab::ReduceOp};
+/// use mscclpp_core::{plan::Plan, types::ReduceOp};
 /// use mscclpp_algorithms as algorithms;
 /// use mscclpp_exec::{Message, cpu::World};
 ///

@@ -104,7 +104,7 @@ fn blocked(program: &Program, agent: u32, report: &abi::Report, state: &State, r
         op: instr.op,
         kind: instr.kind,
         iteration: (state.loop_end != 0).then_some(state.at.iteration),
-        place: program.plan.place(rank, block, instr.op),
+        place: program.plan.location(rank, block, instr.op),
         waits_for,
         released: released_by(program, released),
     }

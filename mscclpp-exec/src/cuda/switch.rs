@@ -1,7 +1,7 @@
 //! Switch channels of a plan: which operations have multicast addresses, and where these are.
 
 use mscclpp_core::plan::OpKind;
-use mscclpp_core::vocab::{BufferKind, ReduceOp};
+use mscclpp_core::types::{BufferKind, ReduceOp};
 
 use super::abi;
 use super::buffers::DeviceSlice;

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mscclpp_core::origin::SourcePlace;
+use mscclpp_core::origin::SourceLocation;
 use mscclpp_core::plan::OpKind;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -272,7 +272,7 @@ impl Recorder {
         let call = |number: u64| {
             let (request, at) = self.last[(number % REMEMBERED as u64) as usize];
             let request = request.map_or_else(|| "barrier".to_owned(), |request| request.to_string());
-            CallRecord { number: number + 1, request, at: SourcePlace::from(at).to_string() }
+            CallRecord { number: number + 1, request, at: SourceLocation::from(at).to_string() }
         };
         let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(WAITS).map(wait).collect();
         Dump {
@@ -296,8 +296,8 @@ fn wait(blocked: &Blocked) -> WaitRecord {
     }
 }
 
-fn record(rank: u32, block: u32, op: u32, kind: OpKind, place: Option<&SourcePlace>) -> OpRecord {
-    OpRecord { rank, block, op, operation: kind.name().to_owned(), at: place.map(SourcePlace::to_string) }
+fn record(rank: u32, block: u32, op: u32, kind: OpKind, place: Option<&SourceLocation>) -> OpRecord {
+    OpRecord { rank, block, op, operation: kind.name().to_owned(), at: place.map(SourceLocation::to_string) }
 }
 
 impl std::fmt::Display for OpRecord {

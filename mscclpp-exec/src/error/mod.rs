@@ -8,7 +8,7 @@ pub(crate) use stall::path;
 pub use stall::{Blocked, Released, Stall, WaitsFor};
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use thiserror::Error;
 
 #[cfg(feature = "cuda")]

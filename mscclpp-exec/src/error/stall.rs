@@ -3,9 +3,9 @@
 use std::fmt;
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};
-use mscclpp_core::origin::SourcePlace;
+use mscclpp_core::origin::SourceLocation;
 use mscclpp_core::plan::OpKind;
-use mscclpp_core::vocab::ChannelKind;
+use mscclpp_core::types::ChannelKind;
 
 /// A launch in which every thread block either had finished or waited for something that could no longer happen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Blocked {
     /// Iteration of the pipeline around it, counted from 0.
     pub iteration: Option<u64>,
     /// Where it was written, if that is known.
-    pub place: Option<SourcePlace>,
+    pub place: Option<SourceLocation>,
     /// What it waits for.
     pub waits_for: WaitsFor,
     /// What would have released it.
@@ -107,7 +107,7 @@ pub enum Released {
         /// What it is.
         kind: OpKind,
         /// Where it was written, if that is known.
-        place: Option<SourcePlace>,
+        place: Option<SourceLocation>,
     },
     /// The beginning of the ranks that it waits for.
     ByBeginning,
@@ -208,10 +208,10 @@ impl Stall {
         }
         let mut diagnostic = Diagnostic::new(code, site, message);
         for blocked in self.blocked.iter().skip(1).take(NAMED - 1) {
-            diagnostic = diagnostic.also(format!("{} waits for {}", blocked.path(), blocked.waits_for), blocked.site());
+            diagnostic = diagnostic.note(format!("{} waits for {}", blocked.path(), blocked.waits_for), blocked.site());
         }
         if let Some(rest) = self.rest() {
-            diagnostic = diagnostic.also(rest, Site::None);
+            diagnostic = diagnostic.note(rest, Site::None);
         }
         diagnostic
     }

@@ -1,7 +1,7 @@
 //! The collective calls.
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::error::Error;
 use super::handle::{Group, Typed, reducing};

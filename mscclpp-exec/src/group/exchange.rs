@@ -3,7 +3,7 @@
 use super::error::Error;
 use super::handle::Group;
 use crate::dtype::Element;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 /// Bytes of a round's parts for all ranks together.
 const ROUND: usize = 16 << 20;

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::cache::{Cache, Serving};
 use super::error::Error;

@@ -3,7 +3,7 @@
 //! A [`Group`] is one rank's handle: it selects an algorithm for every call, prepares its plan once, and launches it.
 //!
 //! ```
-//! use mscclpp_core::vocab::ReduceOp;
+//! use mscclpp_core::types::ReduceOp;
 //! use mscclpp_exec::group::Group;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -28,7 +28,7 @@ pub(crate) fn pair_channels(channels: &mut [Channel]) {
 
 #[cfg(test)]
 mod tests {
-    use mscclpp_core::vocab::ChannelKind::{self, Memory, Port};
+    use mscclpp_core::types::ChannelKind::{self, Memory, Port};
 
     use super::*;
     use crate::interpret::program::NOWHERE;

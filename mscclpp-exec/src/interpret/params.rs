@@ -2,7 +2,7 @@
 
 use mscclpp_core::check::may_wrap_scratch;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::program::{Program, Reductions, SPACES, Space};
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! A plan as the workers read it: flat tables, every index resolved, nothing that depends on a message's size.
 
 use mscclpp_core::plan::{OpKind, Plan};
-use mscclpp_core::vocab::{ChannelKind, ReduceOp};
+use mscclpp_core::types::{ChannelKind, ReduceOp};
 
 use crate::error::path;
 use crate::layout::Shape;

@@ -41,7 +41,7 @@ impl Launch<'_> {
             op: instr.op,
             kind: instr.kind,
             iteration: (state.loop_end != 0).then_some(state.at.iteration),
-            place: self.program.plan.place(rank, block, instr.op),
+            place: self.program.plan.location(rank, block, instr.op),
             waits_for,
             released,
         }
@@ -119,7 +119,7 @@ impl Launch<'_> {
 pub(crate) fn released_by(program: &Program, op: Option<Op>) -> Released {
     op.map_or(Released::ByNothing, |(agent, at)| {
         let (Code { rank, block, .. }, instr) = (program.agents[agent as usize], &program.instrs[at as usize]);
-        let place = program.plan.place(rank, block, instr.op);
+        let place = program.plan.location(rank, block, instr.op);
         Released::By { rank, block, op: instr.op, kind: instr.kind, place }
     })
 }

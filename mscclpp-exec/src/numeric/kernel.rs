@@ -1,7 +1,7 @@
 //! Reductions of blocks: one set of functions for each type, operation and accumulator.
 
 use half::{bf16, f16};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::fp8::{E4m3, E5m2};
 use super::number::{MAX, MIN, Number, PROD, SUM, combine};

@@ -1,7 +1,7 @@
 //! Arithmetic of single numbers.
 
 use bytemuck::Pod;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 /// A type in which sources are combined.
 pub(crate) trait Number: Pod {

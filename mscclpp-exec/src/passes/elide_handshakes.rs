@@ -33,7 +33,7 @@
 //!
 //! The validator proves the first three for a plan again, and names the plans that rely on the last.
 
-use mscclpp_core::vocab::ChannelKind;
+use mscclpp_core::types::ChannelKind;
 
 use crate::interpret::{Action, Code, Program};
 

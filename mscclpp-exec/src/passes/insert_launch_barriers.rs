@@ -72,7 +72,7 @@
 
 use mscclpp_core::check::launch_boundaries;
 use mscclpp_core::plan::OpKind;
-use mscclpp_core::vocab::ChannelKind;
+use mscclpp_core::types::ChannelKind;
 
 use crate::interpret::program::{Action, Barrier, Channel, Code, Instr, NOWHERE, Program};
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use mscclpp_core::collective::Collective;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::buffer::Shared;
 use super::calls::{Handed, RING};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mscclpp_core::vocab::ChannelKind;
+use mscclpp_core::types::ChannelKind;
 
 use crate::error::Error;
 use crate::interpret::{Action, Program};

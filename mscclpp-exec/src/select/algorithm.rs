@@ -7,11 +7,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
-use mscclpp_core::algorithm::Algorithm as Baked;
+use mscclpp_core::algorithm::EmbeddedAlgorithm as Baked;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{LoadOptions, Plan};
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::choice::Config;
 use super::constraints::{Constraints, Refusal, machine, placed};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use crate::dtype::DataType;
 use crate::message::Message;

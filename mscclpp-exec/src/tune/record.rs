@@ -1,7 +1,7 @@
 //! The lines of a table.
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 

@@ -1,7 +1,7 @@
 //! Measuring every candidate.
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::machine::Machine;
 use super::measure::{Measuring, measure};

@@ -1,7 +1,7 @@
 //! Inputs that are quick to write and results that are quick to compare: for measuring, where every launch gets new ones.
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::expected::{Expected, Promise};
 use super::pattern::{Inputs, Pattern};

@@ -1,7 +1,7 @@
 //! What a collective promises, element by element.
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::pattern::{Inputs, Pattern};
 use super::value::as_element;

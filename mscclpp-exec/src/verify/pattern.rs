@@ -1,6 +1,6 @@
 //! Inputs: the same for the same seed, different for every rank and element.
 
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::value::as_element;
 use crate::cpu::Random;

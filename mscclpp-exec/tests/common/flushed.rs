@@ -5,7 +5,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 /// How rank 2 hears that rank 0 has put something to it and flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) fn flushed(news: News) -> Plan {
         let [a, b, c, d] = [0, 1, 2, 3].map(|rank| p.rank(rank));
         let (ac, ca) = (a.port_channel(c), c.port_channel(a));
         ca.signal(0);
-        ac.wait(0).sync(Sync::After);
+        ac.wait(0).sync(BlockSync::After);
         let (scratch, output) = (c.scratch(1).chunk(0), c.output().chunk(0));
         match news {
             News::ForScratch => ac.put(scratch, a.input().chunk(0), 0),
@@ -41,17 +41,17 @@ pub(crate) fn flushed(news: News) -> Plan {
         if news == News::ByThirdRank {
             let (ab, ba) = (a.memory_channel(b), b.memory_channel(a));
             let (bc, cb) = (b.port_channel(c), c.port_channel(b));
-            ab.signal(0).sync(Sync::Before);
-            ba.wait(0).sync(Sync::After);
-            bc.signal(0).sync(Sync::Before);
-            cb.wait(0).sync(Sync::After);
+            ab.signal(0).sync(BlockSync::Before);
+            ba.wait(0).sync(BlockSync::After);
+            bc.signal(0).sync(BlockSync::Before);
+            cb.wait(0).sync(BlockSync::After);
         } else {
             let (ad, da) = (a.port_channel(d), d.port_channel(a));
             let (cd, dc) = (c.memory_channel(d), d.memory_channel(c));
-            ad.signal(0).sync(Sync::Before);
-            da.wait(0).sync(Sync::After);
-            dc.signal(0).sync(Sync::Before);
-            cd.wait(0).sync(Sync::After);
+            ad.signal(0).sync(BlockSync::Before);
+            da.wait(0).sync(BlockSync::After);
+            dc.signal(0).sync(BlockSync::Before);
+            cd.wait(0).sync(BlockSync::After);
         }
         if news == News::ForScratch {
             c.copy(output, scratch, 0);
@@ -70,13 +70,13 @@ pub(crate) fn dead_put() -> Plan {
         ca.signal(0);
         da.signal(0);
         ac.wait(0);
-        ad.wait(0).sync(Sync::After);
+        ad.wait(0).sync(BlockSync::After);
         ac.put(c.scratch(1).chunk(0), a.input().chunk(0), 0);
         ac.flush(0);
         ad.put_with_signal_and_flush(d.output().chunk(0), a.input().chunk(0), 0);
-        da.wait(0).sync(Sync::After);
-        dc.signal(0).sync(Sync::Before);
-        cd.wait(0).sync(Sync::After);
+        da.wait(0).sync(BlockSync::After);
+        dc.signal(0).sync(BlockSync::Before);
+        cd.wait(0).sync(BlockSync::After);
     })
 }
 
@@ -91,13 +91,13 @@ pub(crate) fn used_first_thing() -> Plan {
         let scratch = c.scratch(1).chunk(0);
         c.copy(scratch, c.input().chunk(0), 0);
         c.copy(c.output().chunk(0), scratch, 0);
-        ca.signal(0).sync(Sync::Before);
-        ac.wait(0).sync(Sync::After);
+        ca.signal(0).sync(BlockSync::Before);
+        ac.wait(0).sync(BlockSync::After);
         ac.put(scratch, a.input().chunk(0), 0);
         ac.flush(0);
-        ad.signal(0).sync(Sync::Before);
-        da.wait(0).sync(Sync::After);
-        dc.signal(0).sync(Sync::Before);
-        cd.wait(0).sync(Sync::After);
+        ad.signal(0).sync(BlockSync::Before);
+        da.wait(0).sync(BlockSync::After);
+        dc.signal(0).sync(BlockSync::Before);
+        cd.wait(0).sync(BlockSync::After);
     })
 }

@@ -5,10 +5,10 @@
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{
-    BlockTable, ChannelTable, LoopBody, Op, OpKind, Place, Plan, PlanTree, RankPlan, Ref, RemoteBuffer, Slice,
+    BlockTable, BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, Plan, PlanTree, RankPlan, RemoteBuffer, Slice,
     ThreadBlock,
 };
-use mscclpp_core::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp};
+use mscclpp_core::types::{BufferKind, ChannelKind, Protocol, ReduceOp};
 use mscclpp_exec::cpu::{Buffers, Options, Schedule, World};
 use mscclpp_exec::{Error, Message};
 
@@ -68,16 +68,16 @@ fn rank_plan(ranks: u32, rank: u32, chunks: Chunks, blocks: Vec<Vec<Op>>) -> Ran
     }
 }
 
-pub fn i(index: u32, size: u32) -> Ref {
-    Ref::local(BufferKind::Input, index, size)
+pub fn i(index: u32, size: u32) -> Operand {
+    Operand::local(BufferKind::Input, index, size)
 }
 
-pub fn o(index: u32, size: u32) -> Ref {
-    Ref::local(BufferKind::Output, index, size)
+pub fn o(index: u32, size: u32) -> Operand {
+    Operand::local(BufferKind::Output, index, size)
 }
 
-pub fn s(index: u32, size: u32) -> Ref {
-    Ref::local(BufferKind::Scratch, index, size)
+pub fn s(index: u32, size: u32) -> Operand {
+    Operand::local(BufferKind::Scratch, index, size)
 }
 
 /// Position of a peer among a rank's channels.
@@ -86,18 +86,18 @@ pub fn to(rank: u32, peer: u32) -> u32 {
 }
 
 /// A peer's buffer.
-pub fn at(rank: u32, peer: u32, chunk: Ref) -> Ref {
+pub fn at(rank: u32, peer: u32, chunk: Operand) -> Operand {
     let buffer = chunk.local_buffer().expect("a buffer") as u32;
-    Ref { place: Place::Remote(to(rank, peer) * 3 + buffer), ..chunk }
+    Operand { place: BufferRef::Remote(to(rank, peer) * 3 + buffer), ..chunk }
 }
 
 /// The window of a switch channel.
-pub fn all(chunk: Ref) -> Ref {
-    Ref { place: Place::Switch(chunk.local_buffer().expect("a buffer") as u32), ..chunk }
+pub fn all(chunk: Operand) -> Operand {
+    Operand { place: BufferRef::Switch(chunk.local_buffer().expect("a buffer") as u32), ..chunk }
 }
 
 /// An operation without a channel.
-pub fn op(kind: OpKind, srcs: &[Ref], dsts: &[Ref]) -> Op {
+pub fn op(kind: OpKind, srcs: &[Operand], dsts: &[Operand]) -> Op {
     Op {
         srcs: srcs.iter().copied().collect(),
         dsts: dsts.iter().copied().collect(),

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::Bootstrap;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::comm::Communicator;
 use mscclpp_exec::group::{Error, Group};
 

@@ -1,7 +1,7 @@
 //! Copies, puts, gets and reductions of plain data.
 
 use mscclpp_core::plan::OpKind::*;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use crate::common::{With, at, check, i, o, op, s, tree};
 use crate::other;

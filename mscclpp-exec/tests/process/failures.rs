@@ -10,7 +10,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::error::{Cause, Interrupted, Released, WaitsFor};
 use mscclpp_exec::process::{Executable, Options};
 use mscclpp_exec::{Error, Message};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::process::{Executable, Transport};
 use mscclpp_exec::{Error, Message};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -6,7 +6,7 @@ use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{Op, OpKind, Plan};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::World;
 use mscclpp_exec::numeric::fp8::{E4m3, E5m2};
 use mscclpp_exec::process::{Executable, Transport};

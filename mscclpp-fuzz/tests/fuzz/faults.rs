@@ -5,7 +5,7 @@ use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::PlanTree;
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::{Protocol, Sync};
+use mscclpp_core::types::{BlockSync, Protocol};
 use mscclpp_fuzz::{Failure, ScheduleFuzzer};
 
 use super::runs::seeds;
@@ -52,17 +52,17 @@ fn all_gather(ranks: u32, before: bool, after: bool, relaxed: bool, puts: impl F
                 let channel = rank.memory_channel(peer);
                 if before {
                     channel.signal(0).relaxed();
-                    channel.wait(0).relaxed().sync(Sync::After);
+                    channel.wait(0).relaxed().sync(BlockSync::After);
                 }
                 if puts(rank.id(), peer.id()) {
                     channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
                 }
                 if after && relaxed {
-                    channel.signal(0).relaxed().sync(Sync::Before);
-                    channel.wait(0).relaxed().sync(Sync::After);
+                    channel.signal(0).relaxed().sync(BlockSync::Before);
+                    channel.wait(0).relaxed().sync(BlockSync::After);
                 } else if after {
-                    channel.signal(0).sync(Sync::Before);
-                    channel.wait(0).sync(Sync::After);
+                    channel.signal(0).sync(BlockSync::Before);
+                    channel.wait(0).sync(BlockSync::After);
                 }
             }
         }
@@ -84,15 +84,15 @@ fn double_counting() {
                 let peer = p.rank(1 - rank.id());
                 let channel = rank.memory_channel(peer);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 for chunk in (0..2).filter(|&chunk| both || chunk == rank.id()) {
                     channel.reduce(rank.input().chunk(chunk), [peer.input().chunk(chunk)], 0);
                     if !both {
                         channel.put(peer.input().chunk(chunk), rank.input().chunk(chunk), 0);
                     }
                 }
-                channel.signal(0).sync(Sync::Before);
-                channel.wait(0).sync(Sync::After);
+                channel.signal(0).sync(BlockSync::Before);
+                channel.wait(0).sync(BlockSync::After);
             }
         })
     };
@@ -108,14 +108,14 @@ fn a_circular_wait() {
                 let peer = p.rank(1 - rank.id());
                 let channel = rank.memory_channel(peer);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
                 if rank.id() < first {
-                    channel.signal(0).sync(Sync::Before);
-                    channel.wait(0).sync(Sync::After);
+                    channel.signal(0).sync(BlockSync::Before);
+                    channel.wait(0).sync(BlockSync::After);
                 } else {
-                    channel.wait(0).sync(Sync::Both);
-                    channel.signal(0).sync(Sync::Before);
+                    channel.wait(0).sync(BlockSync::Both);
+                    channel.signal(0).sync(BlockSync::Before);
                 }
             }
         })
@@ -134,10 +134,10 @@ fn crossed_channels() {
                 let peer = p.rank(1 - id);
                 let channels = [rank.memory_channel(peer), rank.memory_channel(peer)];
                 channels[0].signal(0).relaxed();
-                channels[0].wait(0).relaxed().sync(Sync::After);
+                channels[0].wait(0).relaxed().sync(BlockSync::After);
                 channels[0].put(peer.output().chunk(id), rank.output().chunk(id), 0);
-                channels[id].signal(0).sync(Sync::Before);
-                channels[waits[id]].wait(0).sync(Sync::After);
+                channels[id].signal(0).sync(BlockSync::Before);
+                channels[waits[id]].wait(0).sync(BlockSync::After);
             }
         })
     };
@@ -155,14 +155,14 @@ fn blocks_out_of_step() {
                 let peer = p.rank(1 - rank.id());
                 let channel = rank.memory_channel(peer);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 rank.barrier([0, 1]);
                 channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), &blocks);
                 if together {
                     rank.barrier([0, 1]);
                 }
-                channel.signal(0).sync(Sync::Before);
-                channel.wait(0).sync(Sync::After);
+                channel.signal(0).sync(BlockSync::Before);
+                channel.wait(0).sync(BlockSync::After);
             }
         })
     };
@@ -176,15 +176,15 @@ fn blocks_out_of_step() {
                 let (id, peer) = (rank.id(), p.rank(1 - rank.id()));
                 let channel = rank.memory_channel(peer);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 channel.reduce(rank.input().chunk(id), [peer.input().chunk(id)], 0);
                 if ordered {
-                    semaphores[id].release(0).sync(Sync::Before);
-                    semaphores[id].acquire(1).sync(Sync::After);
+                    semaphores[id].release(0).sync(BlockSync::Before);
+                    semaphores[id].acquire(1).sync(BlockSync::After);
                 }
                 channel.put(peer.input().chunk(id), rank.input().chunk(id), 1);
-                channel.signal(1).sync(Sync::Before);
-                channel.wait(1).sync(Sync::After);
+                channel.signal(1).sync(BlockSync::Before);
+                channel.wait(1).sync(BlockSync::After);
             }
         })
     };
@@ -210,14 +210,14 @@ fn a_relaxed_publication() {
                 let peer = p.rank(1 - rank.id());
                 let channel = rank.memory_channel(peer);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 channel.put(scratch[peer.id()].chunk(0..2), rank.input().chunk(0..2), 0);
                 if relaxed {
-                    channel.signal(0).relaxed().sync(Sync::Before);
-                    channel.wait(0).relaxed().sync(Sync::After);
+                    channel.signal(0).relaxed().sync(BlockSync::Before);
+                    channel.wait(0).relaxed().sync(BlockSync::After);
                 } else {
-                    channel.signal(0).sync(Sync::Before);
-                    channel.wait(0).sync(Sync::After);
+                    channel.signal(0).sync(BlockSync::Before);
+                    channel.wait(0).sync(BlockSync::After);
                 }
                 rank.reduce(rank.input().chunk(0..2), [scratch[rank.id()].chunk(0..2)], 0);
             }
@@ -283,14 +283,14 @@ fn unbalanced_counters() {
                 let semaphore = rank.semaphore(0);
                 let channel = rank.memory_channel(peer);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 for _ in 0..releases {
-                    semaphore.release(0).sync(Sync::Before);
+                    semaphore.release(0).sync(BlockSync::Before);
                 }
-                semaphore.acquire(1).sync(Sync::After);
+                semaphore.acquire(1).sync(BlockSync::After);
                 channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 1);
-                channel.signal(1).sync(Sync::Before);
-                channel.wait(1).sync(Sync::After);
+                channel.signal(1).sync(BlockSync::Before);
+                channel.wait(1).sync(BlockSync::After);
             }
         })
     };
@@ -305,16 +305,16 @@ fn unbalanced_counters() {
                 let peer = p.rank(1 - rank.id());
                 let channel = rank.memory_channel(peer);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 p.pipeline(64, 1, || {
                     channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
-                    channel.signal(0).sync(Sync::Before);
+                    channel.signal(0).sync(BlockSync::Before);
                     if both {
-                        channel.wait(0).sync(Sync::After);
+                        channel.wait(0).sync(BlockSync::After);
                     }
                 });
                 if !both {
-                    channel.wait(0).sync(Sync::After);
+                    channel.wait(0).sync(BlockSync::After);
                 }
             }
         })
@@ -333,11 +333,11 @@ fn packets_under_plain_data() {
                 let peer = p.rank(1 - rank.id());
                 let channel = rank.memory_channel(peer);
                 channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 channel.put_packets(scratch[peer.id()].chunk(0), rank.input().chunk(0), 0);
                 channel.put(scratch[peer.id()].chunk(plain), rank.input().chunk(1), 0);
-                channel.signal(0).sync(Sync::Before);
-                channel.wait(0).sync(Sync::After);
+                channel.signal(0).sync(BlockSync::Before);
+                channel.wait(0).sync(BlockSync::After);
                 rank.reduce_packets(rank.input().chunk(0), [scratch[rank.id()].chunk(0)], 0);
                 rank.reduce(rank.input().chunk(1), [scratch[rank.id()].chunk(plain)], 0);
             }
@@ -357,16 +357,16 @@ fn a_source_that_is_reused() {
                 let channel = rank.port_channel(peer);
                 let staged = scratch[id].chunk(2);
                 channel.signal(0);
-                channel.wait(0).sync(Sync::After);
+                channel.wait(0).sync(BlockSync::After);
                 for chunk in 0..2 {
                     rank.copy(staged, rank.input().chunk(chunk), 0);
                     channel.put_with_signal(scratch[peer.id()].chunk(chunk), staged, 0);
                     if flush || chunk == 1 {
-                        channel.flush(0).sync(Sync::After);
+                        channel.flush(0).sync(BlockSync::After);
                     }
                 }
                 for chunk in 0..2 {
-                    channel.wait(0).sync(Sync::After);
+                    channel.wait(0).sync(BlockSync::After);
                     rank.copy(rank.output().chunk(chunk), scratch[id].chunk(chunk), 0);
                     rank.reduce(rank.output().chunk(chunk), [rank.input().chunk(chunk)], 0);
                 }
@@ -385,12 +385,12 @@ fn a_send_buffer_that_the_caller_reuses() {
                 let peer = p.rank(1 - rank.id());
                 let channel = rank.port_channel(peer);
                 channel.signal(0);
-                channel.wait(0).sync(Sync::After);
+                channel.wait(0).sync(BlockSync::After);
                 channel.put_with_signal(peer.output().chunk(0), rank.input().chunk(0), 0);
                 if flush {
                     channel.flush(0);
                 }
-                channel.wait(0).sync(Sync::After);
+                channel.wait(0).sync(BlockSync::After);
             }
         })
     };

@@ -6,7 +6,7 @@ use mscclpp_core::diag::Code;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::PlanTree;
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 use mscclpp_fuzz::ScheduleFuzzer;
 
 use super::faults::plan;
@@ -27,13 +27,13 @@ fn tell(p: &Program, from: usize, to: usize, by: By) {
     match by {
         By::Memory => {
             let (out, back) = (from.memory_channel(to), to.memory_channel(from));
-            out.signal(0).sync(Sync::Before);
-            back.wait(0).sync(Sync::After);
+            out.signal(0).sync(BlockSync::Before);
+            back.wait(0).sync(BlockSync::After);
         }
         By::Port => {
             let (out, back) = (from.port_channel(to), to.port_channel(from));
-            out.signal(0).sync(Sync::Before);
-            back.wait(0).sync(Sync::After);
+            out.signal(0).sync(BlockSync::Before);
+            back.wait(0).sync(BlockSync::After);
         }
     }
 }
@@ -45,7 +45,7 @@ fn by_way_of(hops: &[(usize, By)], signals: bool) -> PlanTree {
         let [a, c] = [0, 2].map(|rank| p.rank(rank));
         let (ac, ca) = (a.port_channel(c), c.port_channel(a));
         ca.signal(0);
-        ac.wait(0).sync(Sync::After);
+        ac.wait(0).sync(BlockSync::After);
         ac.put(c.output().chunk(0), a.input().chunk(0), 0);
         if signals {
             ac.signal(0);
@@ -71,8 +71,8 @@ fn reused_scratch(by: By) -> PlanTree {
         let (ab, ba) = (a.port_channel(b), b.port_channel(a));
         b.copy(slot, b.input().chunk(0), 0);
         b.copy(b.output().chunk(0), slot, 0);
-        ba.signal(0).sync(Sync::Before);
-        ab.wait(0).sync(Sync::After);
+        ba.signal(0).sync(BlockSync::Before);
+        ab.wait(0).sync(BlockSync::After);
         ab.put(slot, a.input().chunk(0), 0);
         ab.flush(0);
         match by {

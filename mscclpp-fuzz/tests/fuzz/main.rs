@@ -20,7 +20,7 @@ use mscclpp_core::check::launch_boundaries;
 use mscclpp_fuzz::ScheduleFuzzer;
 use runs::{limit, run_all};
 // `testing` finds these where the core has them.
-use mscclpp_core::{collective, origin, plan, spec, trace, vocab};
+use mscclpp_core::{collective, origin, plan, spec, trace, types};
 
 #[test]
 fn shipped_algorithms_withstand() {

@@ -144,7 +144,7 @@ fn what_was_overlooked_breaks_and_is_refused() {
     for Regression { overlooked, ranks, refused, units } in REGRESSIONS {
         let mut plan = testing::plan(ranks);
         plan.ranks.iter_mut().for_each(|rank| rank.semaphores[2] = *units);
-        plan.protocol = mscclpp_core::vocab::Protocol::LL;
+        plan.protocol = mscclpp_core::types::Protocol::LL;
         let broken = ScheduleFuzzer::new(&plan).find_failure(0..400).expect("it can be run");
         let found = check(&plan);
         println!("{overlooked}: {broken:?}, {found}");

@@ -318,7 +318,7 @@ impl Script {
         let blocks = texts.each_ref().map(|blocks| blocks.each_ref().map(String::as_str));
         let mut plan = testing::plan(&[&blocks[0], &blocks[1]]);
         plan.ranks.iter_mut().for_each(|rank| rank.semaphores[2] = self.initial);
-        plan.protocol = mscclpp_core::vocab::Protocol::LL;
+        plan.protocol = mscclpp_core::types::Protocol::LL;
         plan
     }
 

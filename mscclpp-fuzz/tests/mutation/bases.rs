@@ -1,7 +1,7 @@
 //! Plans with loops that are right at every size.
 
 use mscclpp_core::plan::{BlockTable, ChannelTable, PlanTree, RemoteBuffer};
-use mscclpp_core::vocab::{BufferKind, ChannelKind};
+use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::corpus::Named;
 use super::{Random, number, testing};

@@ -38,7 +38,7 @@ use corpus::{Named, reference, shipped, size};
 use mscclpp_core::check::check;
 use mscclpp_core::plan::PlanTree;
 // `brute` and `testing` find these where the core has them.
-use mscclpp_core::{collective, origin, plan, spec, trace, vocab};
+use mscclpp_core::{collective, origin, plan, spec, trace, types};
 use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 use mutants::{Mutation, apply, mutations, op_at};
 use tally::{Fate, Tally};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use mscclpp_core::plan::{Op, OpKind, Place, PlanTree, Ref, Slice};
-use mscclpp_core::vocab::{BufferKind, ChannelKind};
+use mscclpp_core::plan::{BufferRef, Op, OpKind, Operand, PlanTree, Slice};
+use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::loops;
 
@@ -136,7 +136,7 @@ fn of_op(plan: &PlanTree, at: Spot, ops: &[Op], index: usize, found: &mut Vec<Mu
     let sides = || op.srcs.iter().chain(&op.dsts);
     add(O::Peer, sides().filter(|range| range.is_remote()).count());
     // A local buffer becomes each of the two others, a remote one another of the same rank.
-    add(O::Buffer, 2 * sides().filter(|range| !matches!(range.place, Place::Switch(_))).count());
+    add(O::Buffer, 2 * sides().filter(|range| !matches!(range.place, BufferRef::Switch(_))).count());
     add(O::Index, 2 * sides().count());
     if sides().count() > 0 {
         add(O::Size, 2);
@@ -206,7 +206,7 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
         _ => {}
     }
     let op = &mut ops[index];
-    let mut sides: Vec<&mut Ref> = op.srcs.iter_mut().chain(&mut op.dsts).collect();
+    let mut sides: Vec<&mut Operand> = op.srcs.iter_mut().chain(&mut op.dsts).collect();
     match operator {
         O::Channel => {
             let kind = op.channel?;
@@ -225,21 +225,21 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
         O::Peer => {
             let range = sides.into_iter().filter(|range| range.is_remote()).nth(variant)?;
             let kind = op.channel?;
-            range.place = Place::Remote(other_remote(&tables, at.block, kind, range.place, |old, new| {
+            range.place = BufferRef::Remote(other_remote(&tables, at.block, kind, range.place, |old, new| {
                 new.1 == old.1 && new.0 != old.0
             })?);
         }
         O::Buffer => {
-            let mut sides = sides.into_iter().filter(|range| !matches!(range.place, Place::Switch(_)));
+            let mut sides = sides.into_iter().filter(|range| !matches!(range.place, BufferRef::Switch(_)));
             let range = sides.nth(variant / 2)?;
             range.place = match range.place {
-                Place::Local(buffer) => {
+                BufferRef::Local(buffer) => {
                     let others: Vec<_> = BufferKind::ALL.into_iter().filter(|&other| other != buffer).collect();
-                    Place::Local(others[variant % 2])
+                    BufferRef::Local(others[variant % 2])
                 }
                 place if variant.is_multiple_of(2) => {
                     let kind = op.channel?;
-                    Place::Remote(other_remote(&tables, at.block, kind, place, |old, new| {
+                    BufferRef::Remote(other_remote(&tables, at.block, kind, place, |old, new| {
                         new.0 == old.0 && new.1 != old.1
                     })?)
                 }
@@ -296,10 +296,10 @@ fn other_remote(
     tables: &mscclpp_core::plan::RankPlan,
     block: usize,
     kind: ChannelKind,
-    old: Place,
+    old: BufferRef,
     suits: impl Fn((u32, BufferKind), (u32, BufferKind)) -> bool,
 ) -> Option<u32> {
-    let Place::Remote(old) = old else { return None };
+    let BufferRef::Remote(old) = old else { return None };
     let numbers = tables.blocks[block].remote_buffers(kind);
     let what = |position: u32| {
         let buffer = &tables.remote_buffers[numbers[position as usize] as usize];

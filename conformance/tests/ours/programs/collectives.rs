@@ -1,7 +1,7 @@
 //! Algorithms that the library has in another form.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 /// Packets of a rank's whole part are put in one range; each chunk of it is reduced and sent by a block of its own.
 pub(crate) fn allreduce_packets_by_chunk(p: &Program) {
@@ -49,19 +49,19 @@ pub(crate) fn alltoall_pipeline(p: &Program) {
             channel[1].signal(index).relaxed();
         }
         for (index, channel) in channels.iter().enumerate() {
-            channel[1].wait(index).relaxed().sync(Sync::After);
+            channel[1].wait(index).relaxed().sync(BlockSync::After);
         }
         p.pipeline(1 << 19, 1, || {
             for (index, peer) in peers.iter().enumerate() {
                 let slot = if id < peer.id() { id } else { id - 1 };
                 channels[index][0].put(scratch[peer.id()].chunk(slot), rank.input().chunk(peer.id()), index);
-                channels[index][0].signal(index).sync(Sync::Before);
+                channels[index][0].signal(index).sync(BlockSync::Before);
                 semaphores[index].release(index);
             }
             for (index, peer) in peers.iter().enumerate() {
                 let block = ranks - 1 + index;
                 semaphores[index].acquire(block);
-                channels[index][0].wait(block).sync(Sync::After);
+                channels[index][0].wait(block).sync(BlockSync::After);
                 rank.copy(rank.input().chunk(peer.id()), scratch[id].chunk(index), block);
             }
         });
@@ -86,17 +86,17 @@ pub(crate) fn alltoall_pairs(p: &Program) {
             sync.signal(0).relaxed();
         }
         for sync in &syncs {
-            sync.wait(0).relaxed().sync(Sync::After);
+            sync.wait(0).relaxed().sync(BlockSync::After);
         }
         for step in 1..ranks {
             let peer = id ^ step;
             let index = if peer < id { peer } else { peer - 1 };
             let slot = if id < peer { id } else { id - 1 };
             channels[index].put(scratch[peer].chunk(slot), rank.input().chunk(peer), 0);
-            channels[index].signal(0).sync(Sync::Before);
+            channels[index].signal(0).sync(BlockSync::Before);
             semaphores[index].release(0);
             semaphores[index].acquire(1);
-            channels[index].wait(1).sync(Sync::After);
+            channels[index].wait(1).sync(BlockSync::After);
             rank.copy(rank.input().chunk(peer), scratch[id].chunk(index), 1);
         }
     }
@@ -141,7 +141,7 @@ pub(crate) fn reducescatter_two_nodes(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         for chunk in [id, other] {
             for (channel, peer) in channels.iter().zip(&peers) {
@@ -149,12 +149,12 @@ pub(crate) fn reducescatter_two_nodes(p: &Program) {
             }
         }
         port.signal(0);
-        port.wait(0).sync(Sync::After);
+        port.wait(0).sync(BlockSync::After);
         port.put_with_signal(scratch[other].chunk(0), rank.input().chunk(other), 0);
-        port.wait(0).sync(Sync::After);
+        port.wait(0).sync(BlockSync::After);
         rank.reduce(rank.input().chunk(id), scratch[id].chunk(0), 0);
         for channel in &channels {
-            channel.signal(0).relaxed().sync(Sync::Before);
+            channel.signal(0).relaxed().sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0).relaxed();

@@ -1,7 +1,7 @@
 //! Algorithms that close with relaxed signals in the reference. The library's own forms publish their results.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::{BufferKind, Sync};
+use mscclpp_core::types::{BlockSync, BufferKind};
 
 pub(crate) fn allgather_ring(p: &Program) {
     let ranks = p.num_ranks();
@@ -13,7 +13,7 @@ pub(crate) fn allgather_ring(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         for step in 1..ranks {
             let peer = p.rank((id + step) % ranks);
@@ -38,11 +38,11 @@ pub(crate) fn allgather_nvls(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         switch.at(rank).broadcast(rank.id(), rank.output().chunk(rank.id()), 0);
         for channel in &channels {
-            channel.signal(0).relaxed().sync(Sync::Before);
+            channel.signal(0).relaxed().sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0).relaxed();
@@ -60,7 +60,7 @@ pub(crate) fn allreduce_nvls(p: &Program, unit: usize) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         let mine = rank.input().chunk(rank.id());
         let body = || {
@@ -73,7 +73,7 @@ pub(crate) fn allreduce_nvls(p: &Program, unit: usize) {
             p.pipeline(unit as u64, 1, body);
         }
         for channel in &channels {
-            channel.signal(0).relaxed().sync(Sync::Before);
+            channel.signal(0).relaxed().sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0).relaxed();

@@ -1,7 +1,7 @@
 //! The reference's send-receive.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 /// Every rank sends to the rank one group of `mask + 1` ranks further on.
 ///
@@ -17,9 +17,9 @@ pub(crate) fn send_recv(p: &Program, mask: usize) {
         let first = rank.port_channel(if swapped { previous } else { next });
         let second = rank.port_channel(if swapped { next } else { previous });
         let (to_next, to_previous) = if swapped { (second, first) } else { (first, second) };
-        to_previous.signal(0).sync(Sync::None);
-        to_next.wait(0).sync(Sync::After);
+        to_previous.signal(0).sync(BlockSync::None);
+        to_next.wait(0).sync(BlockSync::After);
         to_next.put_with_signal(next.output().chunk(..), rank.input().chunk(..), 0);
-        to_previous.wait(0).sync(Sync::None);
+        to_previous.wait(0).sync(BlockSync::None);
     }
 }

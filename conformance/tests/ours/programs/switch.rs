@@ -1,7 +1,7 @@
 //! Fragments on switch channels.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::BufferKind;
+use mscclpp_core::types::BufferKind;
 
 pub(crate) fn broadcast(p: &Program) {
     let mine = p.rank(0).scratch(1).chunk(0);

@@ -1,7 +1,7 @@
 //! Fragments that only synchronise.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 pub(crate) fn barrier(p: &Program) {
     p.rank(0).barrier([0, 1]);
@@ -9,24 +9,24 @@ pub(crate) fn barrier(p: &Program) {
 
 pub(crate) fn semaphore(p: &Program) {
     let semaphore = p.rank(0).semaphore(0);
-    semaphore.acquire(0).sync(Sync::After);
-    semaphore.release(1).sync(Sync::Before);
+    semaphore.acquire(0).sync(BlockSync::After);
+    semaphore.release(1).sync(BlockSync::Before);
 }
 
 pub(crate) fn flush(p: &Program) {
-    p.rank(0).port_channel(1).flush(0).sync(Sync::Before);
+    p.rank(0).port_channel(1).flush(0).sync(BlockSync::Before);
 }
 
 pub(crate) fn flush_twice(p: &Program) {
-    p.rank(0).port_channel(1).flush(0).sync(Sync::After);
-    p.rank(0).port_channel(1).flush(0).sync(Sync::Before);
+    p.rank(0).port_channel(1).flush(0).sync(BlockSync::After);
+    p.rank(0).port_channel(1).flush(0).sync(BlockSync::Before);
 }
 
 pub(crate) fn signal_wait(p: &Program) {
     for rank in p.ranks() {
         let channel = rank.memory_channel(1 - rank.id());
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 

@@ -1,17 +1,17 @@
 //! Fragments in which two ranks meet, move something and part.
 
 use mscclpp_core::dsl::Program;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 pub(crate) fn put(p: &Program) {
     for rank in p.ranks() {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put(peer.input().chunk(1), rank.input().chunk(0), 0);
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -20,12 +20,12 @@ pub(crate) fn put_twice(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put(peer.input().chunk(1), rank.input().chunk(0), 0);
         let second = rank.memory_channel(peer);
         second.put(peer.input().chunk(0), rank.input().chunk(1), 0);
-        second.signal(0).sync(Sync::Before);
-        second.wait(0).sync(Sync::After);
+        second.signal(0).sync(BlockSync::Before);
+        second.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -34,12 +34,12 @@ pub(crate) fn get(p: &Program, times: usize) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         for _ in 0..times {
             channel.get(rank.input().chunk(0), peer.input().chunk(1), 0);
         }
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -48,9 +48,9 @@ pub(crate) fn put_with_signal(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.port_channel(peer);
         channel.signal(0);
-        channel.wait(0).sync(Sync::After);
+        channel.wait(0).sync(BlockSync::After);
         channel.put_with_signal(peer.input().chunk(1), rank.input().chunk(0), 0);
-        channel.wait(0).sync(Sync::After);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -60,11 +60,11 @@ pub(crate) fn put_with_signal_twice(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.port_channel(peer);
         channel.signal(0);
-        channel.wait(0).sync(Sync::After);
+        channel.wait(0).sync(BlockSync::After);
         channel.put_with_signal(peer.input().chunk(1), rank.input().chunk(0), 0);
         channel.put_with_signal(peer.input().chunk(3), rank.input().chunk(2), 0);
-        channel.wait(0).sync(Sync::After);
-        channel.wait(0).sync(Sync::After);
+        channel.wait(0).sync(BlockSync::After);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -73,9 +73,9 @@ pub(crate) fn put_with_signal_and_flush(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.port_channel(peer);
         channel.signal(0);
-        channel.wait(0).sync(Sync::After);
+        channel.wait(0).sync(BlockSync::After);
         channel.put_with_signal_and_flush(peer.input().chunk(1), rank.input().chunk(0), 0);
-        channel.wait(0).sync(Sync::After);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -84,10 +84,10 @@ pub(crate) fn read_reduce(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.reduce(rank.input().chunk(0), peer.input().chunk(1), 0).to(rank.output().chunk(0));
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -96,11 +96,11 @@ pub(crate) fn read_reduce_twice(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.reduce(rank.input().chunk(0), peer.input().chunk(0), 0).to(rank.output().chunk(0));
         channel.reduce(rank.input().chunk(0), peer.input().chunk(1), 0).to(rank.output().chunk(0));
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -109,11 +109,11 @@ pub(crate) fn read_reduce_send(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.reduce(rank.input().chunk(0), peer.input().chunk(1), 0).to(rank.output().chunk(0));
         channel.put(peer.output().chunk(1), rank.output().chunk(0), 0);
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -122,10 +122,10 @@ pub(crate) fn reduce_send(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         rank.reduce(rank.input().chunk(0), rank.input().chunk(1), 0).to(rank.output().chunk(0));
         channel.put(peer.output().chunk(1), rank.output().chunk(0), 0);
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }

@@ -4,7 +4,7 @@ use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::compile::compile;
 use mscclpp_core::plan::Plan;
-use mscclpp_core::vocab::{BufferKind, Sync};
+use mscclpp_core::types::{BlockSync, BufferKind};
 use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{self, DeviceBuffer, NotMulticast, Switch};
 use mscclpp_exec::{DataType, Message};
@@ -142,11 +142,11 @@ fn broadcast_to(peers: &[usize]) -> Result<Plan, Failed> {
             let switch = p.switch_channel([0, peer.id()], BufferKind::Output);
             let (there, back) = (root.memory_channel(peer), peer.memory_channel(root));
             back.signal(0).relaxed();
-            there.wait(0).relaxed().sync(Sync::After);
+            there.wait(0).relaxed().sync(BlockSync::After);
             for chunk in p.ranks() {
                 switch.at(root).broadcast(chunk.id(), root.input().chunk(chunk.id()), 0);
             }
-            there.signal(0).sync(Sync::Before);
+            there.signal(0).sync(BlockSync::Before);
             back.wait(0);
         }
     });

@@ -2,8 +2,8 @@
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
-use mscclpp_core::plan::{Op, OpKind, Place, Plan, PlanTree};
-use mscclpp_core::vocab::{BufferKind, ReduceOp};
+use mscclpp_core::plan::{BufferRef, Op, OpKind, Plan, PlanTree};
+use mscclpp_core::types::{BufferKind, ReduceOp};
 use mscclpp_exec::cuda::{self, Switch};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Accumulate, DataType, Message, cpu};
@@ -134,7 +134,7 @@ fn in_two_steps(ranks: u32) -> Result<PlanTree, Failed> {
             }
             split += 1;
             let mut local = op.srcs[0];
-            local.place = Place::Local(BufferKind::Input);
+            local.place = BufferRef::Local(BufferKind::Input);
             let mut first = op.clone();
             (first.kind, first.dsts) = (OpKind::SwitchReduce, [local].into_iter().collect());
             let mut second = op;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::memory::{Memories, Piece, append};
 use super::values::{How, Node, UNKNOWN, Values};
 use crate::plan::{Op, OpKind};
-use crate::vocab::ReduceOp;
+use crate::types::ReduceOp;
 
 /// A range of a memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

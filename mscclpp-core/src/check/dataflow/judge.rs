@@ -8,10 +8,10 @@ use super::memory::Piece;
 use super::values::{How, Kind, Node};
 use crate::check::place::home;
 use crate::check::symmetry::Symmetry;
-use crate::collective::{CollectiveKind, Content, Extent, Promise};
+use crate::collective::{ChunkCounts, CollectiveKind, OutputContent, Postcondition};
 use crate::origin::Origin;
 use crate::plan::{Expectation, PlanTree};
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// A part of an output, or of an input, that does not hold what it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) struct Judge<'a> {
     contents: &'a Contents,
     /// Positions of a chunk.
     chunk: u64,
-    extent: Extent,
+    extent: ChunkCounts,
     /// By node, what is known of it as a reduction over all ranks.
     verdicts: Vec<Verdict>,
     /// Per rank, the last node that was looked at; see [`all_ranks`].
@@ -101,7 +101,7 @@ const MOST_FAULTS: usize = 64;
 impl<'a> Judge<'a> {
     pub(super) fn new(plan: &'a PlanTree, symmetry: Option<&'a Symmetry>, contents: &'a Contents, chunk: u64) -> Self {
         let tables = plan.ranks.first();
-        let mut extent = Extent {
+        let mut extent = ChunkCounts {
             ranks: plan.ranks.len() as u32,
             input: tables.map_or(0, |rank| rank.input_chunks),
             output: tables.map_or(0, |rank| rank.output_chunks),
@@ -131,7 +131,7 @@ impl<'a> Judge<'a> {
         let collective = self.plan.collective;
         let renamed = self.symmetry.filter(|symmetry| !symmetry.keeps_inputs());
         for rank in 0..self.symmetry.map_or(self.extent.ranks, |symmetry| symmetry.own) {
-            for promise in collective.promises(self.extent, rank) {
+            for promise in collective.postconditions(self.extent, rank) {
                 match renamed {
                     None => self.promise(rank, promise),
                     Some(symmetry) => self.renamed(symmetry, rank, promise),
@@ -150,8 +150,8 @@ impl<'a> Judge<'a> {
     /// Visits what the promised outputs of reductions hold, with the rank and the coordinate of the inputs.
     pub(super) fn reductions(&self, mut visit: impl FnMut(u32, u64, Piece)) {
         for rank in 0..self.extent.ranks {
-            for promise in self.plan.collective.promises(self.extent, rank) {
-                if let Content::Reduction { chunk } = promise.content {
+            for promise in self.plan.collective.postconditions(self.extent, rank) {
+                if let OutputContent::Reduction { chunk } = promise.content {
                     let (memory, range) = self.output(rank, promise.chunk, promise.len);
                     let first = u64::from(chunk) * self.chunk;
                     self.contents.memories.read(memory, range.clone(), |part, piece| {
@@ -171,24 +171,24 @@ impl<'a> Judge<'a> {
         (super::memory_of(rank, buffer, false), start..start + u64::from(len) * self.chunk)
     }
 
-    fn promise(&mut self, rank: u32, promise: Promise) {
+    fn promise(&mut self, rank: u32, promise: Postcondition) {
         let contents = self.contents;
         let (memory, range) = self.output(rank, promise.chunk, promise.len);
         let chunk = match promise.content {
-            Content::Input { chunk, .. } | Content::Reduction { chunk } => chunk,
+            OutputContent::Input { chunk, .. } | OutputContent::Reduction { chunk } => chunk,
         };
         let origin = u64::from(chunk) * self.chunk;
         contents.memories.read(memory, range.clone(), |part, piece| {
             let at = origin + part.start - range.start;
             let wrong = match (piece, promise.content) {
                 (None, _) => Some(Wrong::Missing),
-                (Some(piece), Content::Input { rank, .. }) => self.copy(piece, rank, at),
-                (Some(piece), Content::Reduction { .. }) => self.reduction(piece, at),
+                (Some(piece), OutputContent::Input { rank, .. }) => self.copy(piece, rank, at),
+                (Some(piece), OutputContent::Reduction { .. }) => self.reduction(piece, at),
             };
             let Some(wrong) = wrong else { return };
             let ranks = match promise.content {
-                Content::Input { rank, .. } => rank..rank + 1,
-                Content::Reduction { .. } => 0..self.extent.ranks,
+                OutputContent::Input { rank, .. } => rank..rank + 1,
+                OutputContent::Reduction { .. } => 0..self.extent.ranks,
             };
             let first = u64::from(promise.chunk) * self.chunk + part.start - range.start;
             let demand = Demand { inputs: ranks.map(|rank| (rank, at)).collect(), origin: None };
@@ -197,15 +197,15 @@ impl<'a> Judge<'a> {
     }
 
     /// A promise where inputs are called what they are at the own ranks.
-    fn renamed(&mut self, symmetry: &Symmetry, rank: u32, promise: Promise) {
+    fn renamed(&mut self, symmetry: &Symmetry, rank: u32, promise: Postcondition) {
         for i in 0..promise.len {
             let chunk = promise.chunk + i;
             match promise.content {
-                Content::Input { rank: from, chunk: first } => {
-                    let content = Content::Input { rank: from, chunk: symmetry.input(from, first + i) };
-                    self.promise(rank, Promise { chunk, len: 1, content });
+                OutputContent::Input { rank: from, chunk: first } => {
+                    let content = OutputContent::Input { rank: from, chunk: symmetry.input(from, first + i) };
+                    self.promise(rank, Postcondition { chunk, len: 1, content });
                 }
-                Content::Reduction { chunk: first } => {
+                OutputContent::Reduction { chunk: first } => {
                     let chunk_of = |from| symmetry.input(from, first + i);
                     self.renamed_reduction(rank, chunk, chunk_of);
                 }

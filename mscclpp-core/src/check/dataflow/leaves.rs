@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::values::{How, Kind, Node, Values};
-use crate::vocab::ReduceOp;
+use crate::types::ReduceOp;
 
 /// The inputs in a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -37,7 +37,7 @@ use super::symmetry::Symmetry;
 use crate::collective::CollectiveKind;
 use crate::diag::Diagnostics;
 use crate::plan::PlanTree;
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 use contents::{Contents, Spot};
 use judge::Judge;
 use memory::Memories;

@@ -9,7 +9,7 @@ use super::{Dataflow, Misread};
 use crate::check::place::Placed;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::PlanTree;
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// The finding about a plan whose data cannot be followed.
 pub(super) fn too_intricate() -> Diagnostic {
@@ -95,7 +95,7 @@ impl<'p> Story<'_, 'p> {
         let later = self.log.steps.iter().find(writes);
         match later {
             Some(step) => finding
-                .also(format!("{} writes it only later", self.actor(&step.at)), step.at.site(self.plan))
+                .note(format!("{} writes it only later", self.actor(&step.at)), step.at.site(self.plan))
                 .help("read it after that, with a signal, barrier or block sync in between"),
             None => finding.help("write it first, or read another chunk"),
         }
@@ -104,7 +104,7 @@ impl<'p> Story<'_, 'p> {
     fn fault(&self, fault: &Fault) -> Diagnostic {
         let finding = self.about_fault(fault);
         match fault.demanded.and_then(|origin| self.plan.origins.get(origin)) {
-            Some(place) => finding.also("it is expected", Site::Source(place.clone())),
+            Some(place) => finding.note("it is expected", Site::Source(place.clone())),
             None => finding,
         }
     }
@@ -150,7 +150,7 @@ impl<'p> Story<'_, 'p> {
         if let (Some(holder), [_]) = (holders.iter().rev().find(|holder| holder.written > 0), &fault.expected[..]) {
             let step = self.log.step(holder.written);
             let what = format!("it is brought to {}", self.place(holder.memory, holder.position));
-            finding = finding.also(what, step.map_or(Site::None, |step| step.at.site(self.plan)));
+            finding = finding.note(what, step.map_or(Site::None, |step| step.at.site(self.plan)));
         }
         finding.help(format!("bring it to {}, too", self.output(fault)))
     }
@@ -179,7 +179,7 @@ impl<'p> Story<'_, 'p> {
             let mut finding = self.about(Code::WrongResult, piece, message);
             for (step, place) in self.way(piece) {
                 finding =
-                    finding.also(format!("{} takes it from {place}", self.actor(&step.at)), step.at.site(self.plan));
+                    finding.note(format!("{} takes it from {place}", self.actor(&step.at)), step.at.site(self.plan));
             }
             return finding.help(match alien {
                 Some(_) => "take the chunk that is expected there",
@@ -272,10 +272,10 @@ impl<'p> Story<'_, 'p> {
             finding.site = site(holder.written);
         }
         if holder.written > 0 {
-            finding = finding.also(format!("{} writes {place}", actor(holder.written)), site(holder.written));
+            finding = finding.note(format!("{} writes {place}", actor(holder.written)), site(holder.written));
         }
         if let Some(gone) = holder.gone {
-            finding = finding.also(format!("{} overwrites it", actor(gone)), site(gone));
+            finding = finding.note(format!("{} overwrites it", actor(gone)), site(gone));
         }
         finding.help(match holder.gone {
             Some(_) => "reduce it before it is overwritten",
@@ -309,7 +309,7 @@ impl<'p> Story<'_, 'p> {
         let mut finding = Diagnostic::new(Code::DoubleCounted, step.at.site(self.plan), message);
         for (place, by) in &operands {
             if let Some(writer) = self.log.step(*by) {
-                finding = finding.also(format!("{} writes {place}", self.actor(&writer.at)), writer.at.site(self.plan));
+                finding = finding.note(format!("{} writes {place}", self.actor(&writer.at)), writer.at.site(self.plan));
             }
         }
         finding.help("reduce it only once")

@@ -34,7 +34,7 @@ fn wrong(plan: &PlanTree) -> (Code, String, Vec<String>) {
     let found = found(plan);
     let list: Vec<_> = found.iter().collect();
     assert_eq!(list.len(), 1, "{found}");
-    let also = list[0].also.iter().map(|(what, site)| format!("{what} at {site}")).collect();
+    let also = list[0].notes.iter().map(|(what, site)| format!("{what} at {site}")).collect();
     (list[0].code, list[0].message.clone(), also)
 }
 
@@ -128,7 +128,7 @@ fn a_lost_contribution_is_told_with_its_last_place() {
         "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; it was last in scratch chunk 0 of rank 0, and overwritten \
          there before anything read it (and 1 more like it)"
     );
-    assert_eq!(lost.also.len(), 2);
+    assert_eq!(lost.notes.len(), 2);
     let alone = found(&plan(Reduce, false, &[&["copy i0+2 > o0+2"], &[""]]));
     let message = "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; nothing reads input chunk 0 of rank 1 (and 1 more like it)";
     assert_eq!(alone.iter().next().expect("a finding").message, message);

@@ -7,7 +7,7 @@ use super::memory::Piece;
 use super::story::Story;
 use super::values::{Kind, Node};
 use crate::check::place::home;
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// A place where an input once was, alone or as a part of something.
 pub(super) struct Holder {

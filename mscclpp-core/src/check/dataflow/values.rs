@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::vocab::ReduceOp;
+use crate::types::ReduceOp;
 
 /// Number of a node. A reduction's number is above those of its terms.
 pub(super) type Node = u32;

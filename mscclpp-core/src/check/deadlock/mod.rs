@@ -53,7 +53,7 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
         if i > 0
             && let Some(at) = machine.position(agent)
         {
-            finding = finding.also(waits(machine, agent), at.site(model.plan));
+            finding = finding.note(waits(machine, agent), at.site(model.plan));
         }
         let state = &machine.agents[agent];
         if cycle.is_some()
@@ -61,7 +61,7 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
             && let Some(server) = machine.server(next, model.agents[agent].rank, need)
         {
             let what = format!("{} ({}) would give it, behind its own wait", server.called(model.plan), server.agent());
-            finding = finding.also(what, server.site(model.plan));
+            finding = finding.note(what, server.site(model.plan));
         }
     }
     Some(finding)

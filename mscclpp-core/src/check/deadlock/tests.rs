@@ -132,7 +132,7 @@ fn loops_hand_over_and_run_dry() {
 #[test]
 fn findings_point_at_the_source_where_it_is_known() {
     let mut plan = plan(&[&["wait.m#0; signal.m#0"], &["wait.m#0; signal.m#0"]]);
-    let place = crate::origin::SourcePlace { file: "ring.rs".into(), line: 6, column: 9, ..Default::default() };
+    let place = crate::origin::SourceLocation { file: "ring.rs".into(), line: 6, column: 9, ..Default::default() };
     plan.ranks[0].blocks[0].ops[0].origin = plan.origins.add(place.clone());
     let found = check(&plan);
     assert_eq!(found.iter().next().unwrap().site, Site::Source(place));

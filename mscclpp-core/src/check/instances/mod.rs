@@ -16,9 +16,9 @@
 //! The converse is not relied on: where the smaller plan is found wrong the whole one is looked at.
 
 use super::view::View;
-use crate::collective::{Content, Extent, Promise};
+use crate::collective::{ChunkCounts, OutputContent, Postcondition};
 use crate::parallel;
-use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, OpKind, PlanTree, RankPlan, Ref, ThreadBlock};
+use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, ThreadBlock};
 
 /// BlockTable of instances that are tried, the largest first. Wrong ones mostly show in the tables already.
 const MOST_TRIES: usize = 32;
@@ -65,7 +65,7 @@ fn greatest_common_divisor(mut a: u32, mut b: u32) -> u32 {
     a
 }
 
-fn first_range(op: &Op) -> Option<&Ref> {
+fn first_range(op: &Op) -> Option<&Operand> {
     let body = op.body.iter().flat_map(|body| &body.ops);
     std::iter::once(op).chain(body).find_map(|op| op.srcs.first().or(op.dsts.first()))
 }
@@ -144,19 +144,20 @@ impl Instances {
         let extent = |ranks: &[RankPlan]| {
             let first = ranks.first()?;
             let count = u32::try_from(ranks.len()).ok()?;
-            Some(Extent { ranks: count, input: first.input_chunks, output: first.output_chunks, distance: 1 })
+            Some(ChunkCounts { ranks: count, input: first.input_chunks, output: first.output_chunks, distance: 1 })
         };
         let (whole, small) = (extent(&plan.ranks)?, extent(ranks)?);
         let chunk = |content| match content {
-            Content::Input { chunk, .. } | Content::Reduction { chunk } => chunk,
+            OutputContent::Input { chunk, .. } | OutputContent::Reduction { chunk } => chunk,
         };
-        let scaled = |whole: &Promise, small: &Promise| {
+        let scaled = |whole: &Postcondition, small: &Postcondition| {
             let numbers =
                 [(whole.chunk, small.chunk), (whole.len, small.len), (chunk(whole.content), chunk(small.content))];
             numbers.into_iter().all(|(whole, small)| self.chunk(whole) == Some(small))
         };
         for rank in 0..whole.ranks {
-            let mut pairs = plan.collective.promises(whole, rank).zip(plan.collective.promises(small, rank));
+            let mut pairs =
+                plan.collective.postconditions(whole, rank).zip(plan.collective.postconditions(small, rank));
             if !pairs.all(|(whole, small)| scaled(&whole, &small)) {
                 return None;
             }
@@ -234,7 +235,7 @@ impl Instances {
         (one.unit, one.num_chunks) == (other.unit, other.num_chunks) && self.are_shifted(&one.ops, &other.ops, k)
     }
 
-    fn ranges_are_shifted(&self, ranges: &[Ref], other: &[Ref], k: u32) -> bool {
+    fn ranges_are_shifted(&self, ranges: &[Operand], other: &[Operand], k: u32) -> bool {
         let shift = u64::from(k) * u64::from(self.size);
         let mut at = 0;
         while at < ranges.len() && at < other.len() {

@@ -24,7 +24,7 @@ use crate::check::place::{Placed, each};
 use crate::check::shape::{Packets, demand};
 use crate::check::view::View;
 use crate::plan::{OpKind, PlanTree, Slice};
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// What packets add to a rolled plan.
 #[derive(Default)]

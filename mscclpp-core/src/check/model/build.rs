@@ -11,7 +11,7 @@ use crate::check::place::{Placed, home};
 use crate::check::symmetry::Symmetry;
 use crate::check::view::View;
 use crate::plan::OpKind;
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// What is collected while a model is built.
 struct Build {

@@ -26,7 +26,7 @@ use super::place::Placed;
 use super::symmetry::Symmetry;
 use super::view::View;
 use crate::plan::{LoopBody, Op, OpKind, PlanTree, Slice};
-use crate::vocab::Protocol;
+use crate::types::Protocol;
 
 /// A plan spelled out.
 pub(super) struct Model<'p> {

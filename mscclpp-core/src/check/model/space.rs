@@ -1,6 +1,6 @@
 //! The memories of a rank.
 
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// A memory of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

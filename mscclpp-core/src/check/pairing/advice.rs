@@ -3,7 +3,7 @@
 use super::Sides;
 use super::pairs::{Direction, Pairs};
 use crate::plan::PlanTree;
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// Returns the help text for a direction of a channel pair, given both sides of every counter.
 pub(super) fn help(plan: &PlanTree, pairs: &Pairs, sides: &[Sides], direction: &Direction) -> String {

@@ -117,7 +117,7 @@ fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides, help: String)
     let at = sides.first_down.or(sides.first_up)?;
     let finding = Diagnostic::new(Code::UnmatchedWait, at.site(plan), message).help(help);
     Some(match sides.first_down.and(sides.first_up) {
-        Some(other) => finding.also("a signal on the channel", other.site(plan)),
+        Some(other) => finding.note("a signal on the channel", other.site(plan)),
         None => finding,
     })
 }
@@ -133,7 +133,7 @@ fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnos
     let finding = Diagnostic::new(Code::SemaphoreDrift, at.site(plan), message)
         .help("release and acquire it equally often, in loops of equal unit and span");
     Some(match sides.first_down.and(sides.first_up) {
-        Some(other) => finding.also("a release", other.site(plan)),
+        Some(other) => finding.note("a release", other.site(plan)),
         None => finding,
     })
 }
@@ -148,7 +148,7 @@ fn apart(plan: &PlanTree, id: u32, blocks: &BTreeMap<usize, (Times, Placed)>) ->
         example((first, "time"), (times, "time")),
     );
     let finding = Diagnostic::new(Code::BarrierMismatch, at.site(plan), message)
-        .also(format!("thread block {other} comes"), place.site(plan))
+        .note(format!("thread block {other} comes"), place.site(plan))
         .help("let all of them come equally often, in loops of equal unit and span");
     Some(finding)
 }
@@ -242,7 +242,7 @@ mod tests {
         kinds.ranks[0].channels[1] = crate::plan::ChannelTable::Port(vec![]);
         kinds.ranks[1].channels[0] = crate::plan::ChannelTable::Memory(vec![]);
         for rank in &mut kinds.ranks {
-            rank.blocks[0].channels.retain(|(kind, _)| *kind != crate::vocab::ChannelKind::Switch);
+            rank.blocks[0].channels.retain(|(kind, _)| *kind != crate::types::ChannelKind::Switch);
         }
         let text = help(&kinds);
         assert!(text.contains("both ends of a channel are of one kind"), "{text}");

@@ -2,7 +2,7 @@
 
 use crate::check::place::Placed;
 use crate::plan::{OpKind, PlanTree, RankPlan};
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// The channels of a plan, paired. A counter is what signals on one end of a pair raise and waits on the other end use.
 pub(in crate::check) struct Pairs {

@@ -98,7 +98,7 @@ pub(super) fn race(
         "signal behind the one and wait in front of the other, each with a block sync on the side of the data"
     };
     Diagnostic::new(Code::Race, second.at.site(model.plan), message)
-        .also(format!("{} {}", first.name, first.does), first.at.site(model.plan))
+        .note(format!("{} {}", first.name, first.does), first.at.site(model.plan))
         .help(help)
 }
 
@@ -201,6 +201,6 @@ pub(super) fn relaunch(
         _ => "let the reader signal when it is done, and the writer wait for that before it ends or before it writes",
     };
     Diagnostic::new(Code::Relaunch, second.at.site(model.plan), message)
-        .also(format!("{} {}", first.name, first.does), first.at.site(model.plan))
+        .note(format!("{} {}", first.name, first.does), first.at.site(model.plan))
         .help(help)
 }

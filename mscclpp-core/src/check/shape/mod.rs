@@ -31,7 +31,7 @@ use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::parallel::{both, is_worth};
 use crate::plan::{BlockTable, ChannelTable, Expectation, OpKind, PlanTree, RankPlan};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::types::{BufferKind, ChannelKind};
 
 pub(super) fn check(view: View) -> Diagnostics {
     let plan = view.plan;
@@ -167,7 +167,7 @@ fn contradictions(plan: &PlanTree, found: &mut Findings) {
             );
             let site = |one: &Expectation| plan.origins.get(one.origin).cloned().map_or(Site::None, Site::Source);
             let finding = Diagnostic::new(Code::ContradictingExpectations, site(next), message)
-                .also("the other expectation", site(last))
+                .note("the other expectation", site(last))
                 .help("remove one of the two expectations; `expect` with several inputs expects their reduction");
             found.push(finding);
         }

@@ -1,7 +1,7 @@
 //! What every kind of operation demands of its references and channels.
 
 use crate::plan::OpKind;
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// What an operation has.
 pub(in super::super) struct Demand {

@@ -8,8 +8,8 @@ use super::super::place::{Placed, remotes, switch};
 use super::operands::{Count, Ids, Packets, Side, demand};
 use super::{Findings, overlap};
 use crate::diag::{Code, Diagnostic};
-use crate::plan::{Op, OpKind, Place, PlanTree, Ref, RemoteBuffer};
-use crate::vocab::{BufferKind, ChannelKind, Sync};
+use crate::plan::{BufferRef, Op, OpKind, Operand, PlanTree, RemoteBuffer};
+use crate::types::{BlockSync, BufferKind, ChannelKind};
 
 /// Files the first thing that is wrong with an operation.
 pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
@@ -30,7 +30,7 @@ pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
 
 /// Whether an operation has nothing but its kind.
 fn is_bare(op: &Op) -> bool {
-    (op.channel, op.reduce, op.sync, op.slice, op.blocks) == (None, None, Sync::None, None, 0)
+    (op.channel, op.reduce, op.sync, op.slice, op.blocks) == (None, None, BlockSync::None, None, 0)
         && op.srcs.is_empty()
         && op.dsts.is_empty()
         && op.ids.is_empty()
@@ -68,7 +68,7 @@ fn kind(_: &PlanTree, at: &Placed) -> Verdict {
         let message = if op.kind.is_reduce() { "lacks its reduction" } else { "has a reduction, but does not reduce" };
         return bad(Code::BadOperands, message.to_owned());
     }
-    if op.sync != Sync::None {
+    if op.sync != BlockSync::None {
         return bad(Code::BadOperands, "has a sync attribute, which plans express as `nop`".to_owned());
     }
     match op.slice {
@@ -94,16 +94,16 @@ fn counts(_: &PlanTree, at: &Placed) -> Verdict {
 }
 
 /// Whether a place is local, remote or a switch's.
-fn group(range: &Ref) -> usize {
+fn group(range: &Operand) -> usize {
     match range.place {
-        Place::Local(_) => 0,
-        Place::Remote(_) => 1,
-        Place::Switch(_) => 2,
+        BufferRef::Local(_) => 0,
+        BufferRef::Remote(_) => 1,
+        BufferRef::Switch(_) => 2,
     }
 }
 
 #[inline]
-fn side(name: &str, list: &[Ref], demand: &Side) -> Verdict {
+fn side(name: &str, list: &[Operand], demand: &Side) -> Verdict {
     match list {
         [] if demand.none => Ok(()),
         [only] if demand.one[group(only)] => Ok(()),
@@ -111,7 +111,7 @@ fn side(name: &str, list: &[Ref], demand: &Side) -> Verdict {
     }
 }
 
-fn long_side(name: &str, list: &[Ref], demand: &Side) -> Verdict {
+fn long_side(name: &str, list: &[Operand], demand: &Side) -> Verdict {
     let (mut counts, mut last, mut sorted) = ([0; 3], 0, true);
     for group in list.iter().map(group) {
         sorted &= last <= group;
@@ -248,11 +248,11 @@ fn references(plan: &PlanTree, at: &Placed) -> Verdict {
     let demand = demand(op.kind);
     let port_packets = op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port);
     let remote = remotes(plan, at);
-    let fits = |range: &Ref, packets: bool| {
+    let fits = |range: &Operand, packets: bool| {
         let (rank, buffer) = match range.place {
-            Place::Local(buffer) => (at.rank, buffer),
-            Place::Remote(index) => remote(index).map(|remote| (remote.rank as usize, remote.buffer))?,
-            Place::Switch(_) => return None,
+            BufferRef::Local(buffer) => (at.rank, buffer),
+            BufferRef::Remote(index) => remote(index).map(|remote| (remote.rank as usize, remote.buffer))?,
+            BufferRef::Switch(_) => return None,
         };
         let end = range.index.checked_add(range.size)?;
         let lies = end <= plan.ranks[rank].chunks(buffer) && range.size > 0;
@@ -291,19 +291,19 @@ fn reference<'p>(
     plan: &'p PlanTree,
     at: &Placed,
     remote: impl Fn(u32) -> Option<&'p RemoteBuffer>,
-    range: &Ref,
+    range: &Operand,
     packets: bool,
 ) -> Verdict {
     let owners: (BufferKind, &[u32]) = match range.place {
-        Place::Local(buffer) => (buffer, &[at.rank as u32]),
-        Place::Remote(index) => match remote(index) {
+        BufferRef::Local(buffer) => (buffer, &[at.rank as u32]),
+        BufferRef::Remote(index) => match remote(index) {
             Some(remote) => (remote.buffer, std::slice::from_ref(&remote.rank)),
             None => {
                 let message = format!("names remote buffer {index}, which its thread block does not list");
                 return bad(Code::IndexOutOfRange, message);
             }
         },
-        Place::Switch(index) => match switch(plan, at, index) {
+        BufferRef::Switch(index) => match switch(plan, at, index) {
             Some(window) => window,
             None => {
                 let message = format!("names switch channel {index}, which its thread block does not list");
@@ -332,7 +332,8 @@ fn reference<'p>(
 /// Channels lead where the buffers are.
 fn channels(plan: &PlanTree, at: &Placed) -> Verdict {
     let op = at.op;
-    if let ([Ref { place: Place::Switch(a), .. }], [Ref { place: Place::Switch(b), .. }]) = (&op.srcs[..], &op.dsts[..])
+    if let ([Operand { place: BufferRef::Switch(a), .. }], [Operand { place: BufferRef::Switch(b), .. }]) =
+        (&op.srcs[..], &op.dsts[..])
         && a != b
     {
         return bad(Code::WrongChannel, format!("reduces over switch channel {a} and stores over {b}"));
@@ -345,7 +346,7 @@ fn channels(plan: &PlanTree, at: &Placed) -> Verdict {
     let (channels, peers) = (tables.blocks[at.block].channels(kind), tables.peers(kind));
     let ranges = op.srcs.iter().chain(&op.dsts).filter(|range| range.is_remote());
     for (&id, range) in op.ids.iter().zip(ranges) {
-        let Place::Remote(index) = range.place else { continue };
+        let BufferRef::Remote(index) = range.place else { continue };
         let peer = channels.get(id as usize).and_then(|number| peers.get(*number as usize));
         let owner = remote(index).map(|remote| &remote.rank);
         if peer != owner {

@@ -7,7 +7,7 @@ use crate::check::effect::effects;
 use crate::check::place::{Placed, home};
 use crate::diag::Code;
 use crate::plan::PlanTree;
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::types::{BufferKind, ChannelKind};
 
 /// Ranges of an operation that are compared one by one.
 const MOST_PAIRED: usize = 12;

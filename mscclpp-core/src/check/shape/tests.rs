@@ -2,9 +2,11 @@
 
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostics};
-use crate::plan::{BlockTable, ChannelTable, Expectation, LoopBody, OpKind, Place, PlanTree, Ref, RemoteBuffer, Slice};
+use crate::plan::{
+    BlockTable, BufferRef, ChannelTable, Expectation, LoopBody, OpKind, Operand, PlanTree, RemoteBuffer, Slice,
+};
 use crate::testing::plan;
-use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
+use crate::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
 
 fn check(plan: &PlanTree) -> Diagnostics {
     super::check(plan.into())
@@ -159,7 +161,7 @@ fn attributes() {
     refused_op(Code::BadOperands, OpKind::Signal, |op| op.channel = Some(ChannelKind::Switch));
     refused_op(Code::BadOperands, OpKind::Reduce, |op| op.reduce = None);
     refused_op(Code::BadOperands, OpKind::Copy, |op| op.reduce = Some(ReduceOp::Sum));
-    refused_op(Code::BadOperands, OpKind::Wait, |op| op.sync = Sync::After);
+    refused_op(Code::BadOperands, OpKind::Wait, |op| op.sync = BlockSync::After);
     refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 2, of: 2 }));
     refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 0, of: 0 }));
     refused_op(Code::BadGroup, OpKind::Wait, |op| op.slice = Some(Slice { index: 0, of: 1 }));
@@ -167,7 +169,7 @@ fn attributes() {
 
 #[test]
 fn reference_lists() {
-    let extra = Ref::local(BufferKind::Scratch, 0, 1);
+    let extra = Operand::local(BufferKind::Scratch, 0, 1);
     for kind in OpKind::ALL.iter().copied().filter(|kind| !matches!(kind, OpKind::Pipeline)) {
         refused_op(Code::BadOperands, kind, |op| op.dsts.push(extra));
         if kind.is_data() {
@@ -191,8 +193,8 @@ fn reference_lists() {
 fn indexes() {
     refused_op(Code::IndexOutOfRange, OpKind::Signal, |op| op.ids[0] = 4);
     refused_op(Code::IndexOutOfRange, OpKind::SemaphoreRelease, |op| op.ids[0] = 4);
-    refused_op(Code::IndexOutOfRange, OpKind::Put, |op| op.dsts[0].place = Place::Remote(3));
-    refused_op(Code::IndexOutOfRange, OpKind::SwitchBroadcast, |op| op.dsts[0].place = Place::Switch(4));
+    refused_op(Code::IndexOutOfRange, OpKind::Put, |op| op.dsts[0].place = BufferRef::Remote(3));
+    refused_op(Code::IndexOutOfRange, OpKind::SwitchBroadcast, |op| op.dsts[0].place = BufferRef::Switch(4));
     refused_op(Code::EmptyChunk, OpKind::Copy, |op| op.srcs[0].size = 0);
     refused_op(Code::ChunkOutOfRange, OpKind::Copy, |op| op.srcs[0].index = 7);
     refused_op(Code::ChunkOutOfRange, OpKind::Copy, |op| op.srcs[0].index = u32::MAX);
@@ -206,20 +208,22 @@ fn indexes() {
 
 #[test]
 fn packets_live_in_scratch() {
-    refused_op(Code::NotScratch, OpKind::CopyPackets, |op| op.dsts[0].place = Place::Local(BufferKind::Output));
-    refused_op(Code::NotScratch, OpKind::UnpackPackets, |op| op.srcs[0].place = Place::Local(BufferKind::Input));
-    refused_op(Code::NotScratch, OpKind::PutPackets, |op| op.dsts[0].place = Place::Remote(1));
-    refused_op(Code::NotScratch, OpKind::ReducePackets, |op| op.srcs[1].place = Place::Local(BufferKind::Input));
-    refused_op(Code::NotScratch, OpKind::ReduceCopyPackets, |op| op.dsts[1].place = Place::Local(BufferKind::Input));
+    refused_op(Code::NotScratch, OpKind::CopyPackets, |op| op.dsts[0].place = BufferRef::Local(BufferKind::Output));
+    refused_op(Code::NotScratch, OpKind::UnpackPackets, |op| op.srcs[0].place = BufferRef::Local(BufferKind::Input));
+    refused_op(Code::NotScratch, OpKind::PutPackets, |op| op.dsts[0].place = BufferRef::Remote(1));
+    refused_op(Code::NotScratch, OpKind::ReducePackets, |op| op.srcs[1].place = BufferRef::Local(BufferKind::Input));
+    refused_op(Code::NotScratch, OpKind::ReduceCopyPackets, |op| {
+        op.dsts[1].place = BufferRef::Local(BufferKind::Input)
+    });
     refused(Code::NotScratch, |plan| {
         let put = plan.ranks[0].blocks[2].ops.iter_mut().find(|op| op.channel == Some(ChannelKind::Port)).unwrap();
-        put.srcs[0].place = Place::Local(BufferKind::Input);
+        put.srcs[0].place = BufferRef::Local(BufferKind::Input);
     });
 }
 
 #[test]
 fn channels_lead_to_the_buffers_they_move() {
-    refused_op(Code::WrongChannel, OpKind::SwitchReduceBroadcast, |op| op.dsts[0].place = Place::Switch(1));
+    refused_op(Code::WrongChannel, OpKind::SwitchReduceBroadcast, |op| op.dsts[0].place = BufferRef::Switch(1));
     let mut plan = plan(&[&["get.m#0 r0:0 > o0; put.p#1 i0 > r0:0"], &[""], &[""]]);
     assert!(check(&plan).is_empty());
     plan.ranks[0].channels[0] = ChannelTable::Memory(vec![2, 1, 1, 1]);
@@ -230,11 +234,11 @@ fn channels_lead_to_the_buffers_they_move() {
 
 #[test]
 fn sources_and_destinations_do_not_overlap_partly() {
-    refused_op(Code::OverlappingCopy, OpKind::Copy, |op| op.dsts[0] = Ref::local(BufferKind::Input, 1, 2));
+    refused_op(Code::OverlappingCopy, OpKind::Copy, |op| op.dsts[0] = Operand::local(BufferKind::Input, 1, 2));
     refused(Code::OverlappingCopy, |plan| {
         plan.collective.kind = CollectiveKind::AllReduce;
         plan.collective.in_place = true;
-        plan.ranks[0].blocks[0].ops[0].dsts[0] = Ref::local(BufferKind::Output, 1, 2);
+        plan.ranks[0].blocks[0].ops[0].dsts[0] = Operand::local(BufferKind::Output, 1, 2);
     });
     for (ops, fine) in [
         ("re i0+2 s0+2 > i0+2", true),

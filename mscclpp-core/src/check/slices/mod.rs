@@ -241,7 +241,7 @@ fn too_many(view: View, cuts: &[Cut], sizes: Option<usize>) -> Diagnostic {
     let mut finding = Diagnostic::new(Code::TooIntricate, site, message)
         .help("split ranges whose chunks the group size divides, or use groups of sizes that divide each other");
     if let [_, other] = &cuts[..] {
-        finding = finding.also(format!("a group of {}", name(other)), places[1].clone());
+        finding = finding.note(format!("a group of {}", name(other)), places[1].clone());
     }
     finding
 }

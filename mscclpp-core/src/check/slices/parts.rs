@@ -8,9 +8,9 @@ use crate::check::model::{Space, memory_number};
 use crate::check::place::{Placed, each_of, home};
 use crate::check::symmetry::Symmetry;
 use crate::check::view::View;
-use crate::collective::Extent;
+use crate::collective::ChunkCounts;
 use crate::plan::{OpKind, PlanTree, Slice};
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// A slice of a range of chunks, or a whole range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,10 +150,10 @@ impl Parts {
         let tables = plan.ranks.first();
         let (input, output) = tables.map_or((0, 0), |rank| (rank.input_chunks, rank.output_chunks));
         // Where the inputs come from has no part in this.
-        let extent = Extent { ranks: plan.ranks.len() as u32, input, output, distance: 1 };
+        let extent = ChunkCounts { ranks: plan.ranks.len() as u32, input, output, distance: 1 };
         let mut boundaries: Vec<(usize, u64)> = Vec::new();
         for rank in 0..own as u32 {
-            for promise in plan.collective.promises(extent, rank) {
+            for promise in plan.collective.postconditions(extent, rank) {
                 let (buffer, first) = home(plan, rank, BufferKind::Output, promise.chunk);
                 let memory = memory_number(rank, Space::of(buffer, false));
                 let (first, len) = (u64::from(first), u64::from(promise.len));

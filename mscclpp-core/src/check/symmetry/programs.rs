@@ -8,7 +8,7 @@ use super::super::pairing::{Pairs, signals, waits};
 use super::super::place::{Placed, each_of, home};
 use super::super::view::View;
 use crate::plan::{Op, OpKind, RankPlan};
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// What the programs of the first ranks do, and where those of the others do the same.
 pub(super) struct Programs {

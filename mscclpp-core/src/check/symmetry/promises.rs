@@ -3,14 +3,14 @@
 use super::super::model::Space;
 use super::super::place::home;
 use super::chunks::Chunks;
-use crate::collective::{CollectiveKind, Content, Extent};
+use crate::collective::{ChunkCounts, CollectiveKind, OutputContent};
 use crate::plan::PlanTree;
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// The chunks of all inputs and outputs, by the numbers that the own ranks give them.
 pub(super) struct Promises {
     own: u32,
-    extent: Extent,
+    extent: ChunkCounts,
     /// Per rank and chunk.
     inputs: Vec<u32>,
     outputs: Vec<u32>,
@@ -29,7 +29,7 @@ impl Promises {
         }
         let tables = plan.ranks.first()?;
         let ranks = plan.ranks.len() as u32;
-        let extent = Extent { ranks, input: tables.input_chunks, output: tables.output_chunks, distance: 1 };
+        let extent = ChunkCounts { ranks, input: tables.input_chunks, output: tables.output_chunks, distance: 1 };
         let chunks = u64::from(extent.input) + u64::from(extent.output);
         if chunks.checked_mul(ranks.into())? > fuel {
             return None;
@@ -48,7 +48,7 @@ impl Promises {
 
     /// Notes the numbers of the chunks of a rank that is shifted from an own one.
     pub(super) fn note(&mut self, plan: &PlanTree, chunks: &Chunks, own: u32, rank: u32) {
-        let Extent { input, output, .. } = self.extent;
+        let ChunkCounts { input, output, .. } = self.extent;
         for (kind, count, names) in
             [(BufferKind::Input, input, &mut self.inputs), (BufferKind::Output, output, &mut self.outputs)]
         {
@@ -74,15 +74,15 @@ impl Promises {
 
     /// Whether every rank is promised what the own rank of its kind is, chunk by chunk.
     pub(super) fn hold(&mut self, plan: &PlanTree) -> bool {
-        let Extent { ranks, output, .. } = self.extent;
+        let ChunkCounts { ranks, output, .. } = self.extent;
         // What an output chunk of an own rank is to hold: promises are in ascending order and may span chunks.
         let promised = |rank: u32| {
             let mut chunks = vec![None; output as usize];
-            for promise in plan.collective.promises(self.extent, rank) {
+            for promise in plan.collective.postconditions(self.extent, rank) {
                 for i in 0..promise.len {
                     let content = match promise.content {
-                        Content::Input { rank, chunk } => Content::Input { rank, chunk: chunk + i },
-                        Content::Reduction { chunk } => Content::Reduction { chunk: chunk + i },
+                        OutputContent::Input { rank, chunk } => OutputContent::Input { rank, chunk: chunk + i },
+                        OutputContent::Reduction { chunk } => OutputContent::Reduction { chunk: chunk + i },
                     };
                     if let Some(place) = chunks.get_mut((promise.chunk + i) as usize) {
                         *place = Some(content);
@@ -106,14 +106,19 @@ impl Promises {
                 let input = |rank, chunk| Some(self.input(rank, chunk)).filter(|name| *name != UNKNOWN);
                 let same = match (theirs, *mine) {
                     (None, None) => true,
-                    (Some(Content::Input { rank, chunk }), Some(Content::Input { rank: like, chunk: mine })) => {
+                    (
+                        Some(OutputContent::Input { rank, chunk }),
+                        Some(OutputContent::Input { rank: like, chunk: mine }),
+                    ) => {
                         like == unshifted(rank)
                             && input(rank, chunk).is_some_and(|name| Some(name) == input(like, mine))
                     }
-                    (Some(Content::Reduction { chunk }), Some(Content::Reduction { chunk: mine })) if kept => {
+                    (Some(OutputContent::Reduction { chunk }), Some(OutputContent::Reduction { chunk: mine }))
+                        if kept =>
+                    {
                         chunk == mine
                     }
-                    (Some(Content::Reduction { chunk }), Some(Content::Reduction { chunk: mine })) => {
+                    (Some(OutputContent::Reduction { chunk }), Some(OutputContent::Reduction { chunk: mine })) => {
                         match self.fuel.checked_sub(ranks.into()) {
                             Some(fuel) => self.fuel = fuel,
                             None => return false,

@@ -3,16 +3,16 @@
 use super::Symmetry;
 use crate::check::{Checks, Level, Pairs, check, is_right, model, shape, slices};
 use crate::collective::CollectiveKind;
-use crate::compile::tree;
+use crate::compile::compile_tree;
 use crate::dsl::Program;
 use crate::plan::{Expectation, Op, PlanTree};
 use crate::spec::AlgoSpec;
-use crate::vocab::{Protocol, Sync};
+use crate::types::{BlockSync, Protocol};
 
 fn lowered(spec: AlgoSpec, body: impl Fn(&Program)) -> PlanTree {
     let program = Program::new(spec);
     body(&program);
-    tree(program, &Checks { level: Level::Off, allow: Vec::new() }).unwrap_or_else(|found| panic!("{found}"))
+    compile_tree(program, &Checks { level: Level::Off, allow: Vec::new() }).unwrap_or_else(|found| panic!("{found}"))
 }
 
 /// Every rank passes on what it gets.
@@ -25,12 +25,12 @@ fn ring(ranks: u32) -> PlanTree {
             let (to_next, to_previous) = (rank.memory_channel(next), rank.memory_channel(previous));
             to_previous.signal(0).relaxed();
             rank.copy(rank.output().chunk(id), rank.input().chunk(0), 0);
-            to_next.wait(0).relaxed().sync(Sync::After);
+            to_next.wait(0).relaxed().sync(BlockSync::After);
             for step in 0..ranks - 1 {
                 let index = (id + ranks - step) % ranks;
                 to_next.put(next.output().chunk(index), rank.output().chunk(index), 0);
-                to_next.signal(0).sync(Sync::Before);
-                to_previous.wait(0).sync(Sync::After);
+                to_next.signal(0).sync(BlockSync::Before);
+                to_previous.wait(0).sync(BlockSync::After);
             }
         }
     })
@@ -110,7 +110,7 @@ fn rings_and_nodes_are_symmetric() {
 
 /// Everything that can be done to one operation.
 fn changes() -> Vec<fn(&mut Vec<Op>, usize)> {
-    fn first(ops: &mut [Op], i: usize, change: impl Fn(&mut crate::plan::Ref)) {
+    fn first(ops: &mut [Op], i: usize, change: impl Fn(&mut crate::plan::Operand)) {
         let op = &mut ops[i];
         op.dsts.iter_mut().chain(&mut op.srcs).take(1).for_each(change);
     }

@@ -1,7 +1,7 @@
 //! Kinds of arguments, by which the evaluator tells what may stand where.
 
 use crate::dsl::value::Value;
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// Kinds of arguments: what the evaluator checks before it calls.
 #[doc(hidden)]
@@ -11,7 +11,7 @@ pub enum Kind {
     usize,
     i64,
     BufferKind,
-    Sync,
+    BlockSync,
     ReduceOp,
     Blocks,
     BlockArg,
@@ -34,7 +34,7 @@ impl Kind {
             Self::usize => "a non-negative integer",
             Self::i64 => "an integer",
             Self::BufferKind => "a `BufferKind`",
-            Self::Sync => "a `Sync`",
+            Self::BlockSync => "a `BlockSync`",
             Self::ReduceOp => "a `ReduceOp`",
             Self::Blocks => "a thread-block number or a `&ThreadBlockGroup`",
             Self::BlockArg => "a thread-block number",
@@ -64,7 +64,7 @@ impl Kind {
             | (Self::RankArg, Value::Int(_) | Value::Rank(_))
             | (Self::ChunkRange, Value::Int(_) | Value::Range(_))
             | (Self::BufferKind, Value::BufferKind(_))
-            | (Self::Sync, Value::Sync(_))
+            | (Self::BlockSync, Value::BlockSync(_))
             | (Self::ReduceOp, Value::ReduceOp(_))
             | (Self::BlockList, Value::Group(_))
             | (Self::AnyChunk | Self::ChunkList, Value::Chunk(_)) => true,

@@ -16,11 +16,11 @@ use std::panic::Location;
 use super::args::At;
 use super::value::{ChunkValue, OpsValue, POISON, RangeValue};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
-use crate::origin::{Origin, SourcePlace};
-use crate::plan::{Op, Place, Ref, Slice};
+use crate::origin::{Origin, SourceLocation};
+use crate::plan::{BufferRef, Op, Operand, Slice};
 use crate::spec::AlgoSpec;
-use crate::trace::{LoopHeader, RankTables, Recorded, Trace};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::trace::{LoopHeader, RankTables, Trace, TracedOp};
+use crate::types::{BufferKind, ChannelKind};
 
 /// Thread blocks are numbered below this. Using block k creates all blocks below it, so the number is bounded.
 const MAX_BLOCKS: i128 = 1 << 16;
@@ -57,7 +57,7 @@ enum Here {
     /// A native caller.
     Caller(&'static Location<'static>),
     /// What the evaluator said, with its origin once an operation needed it. Takes precedence over the caller.
-    Said(SourcePlace, Option<Origin>),
+    Said(SourceLocation, Option<Origin>),
 }
 
 impl Recorder {
@@ -105,7 +105,7 @@ impl Recorder {
         self.trace.ops.len()
     }
 
-    pub(super) fn set_place(&mut self, place: Option<SourcePlace>) {
+    pub(super) fn set_location(&mut self, place: Option<SourceLocation>) {
         self.here = place.map_or(Here::Unknown, |place| Here::Said(place, None));
     }
 
@@ -119,7 +119,7 @@ impl Recorder {
     pub(super) fn site(&self) -> Site {
         match &self.here {
             Here::Unknown => Site::None,
-            Here::Caller(caller) => Site::Source(SourcePlace::from(*caller)),
+            Here::Caller(caller) => Site::Source(SourceLocation::from(*caller)),
             Here::Said(place, _) => Site::Source(place.clone()),
         }
     }
@@ -133,7 +133,8 @@ impl Recorder {
                 let caller: &'static Location<'static> = caller;
                 let address = std::ptr::from_ref(caller).addr();
                 if self.last_caller.0 != address {
-                    let origin = *self.callers.entry(address).or_insert_with(|| origins.add(SourcePlace::from(caller)));
+                    let origin =
+                        *self.callers.entry(address).or_insert_with(|| origins.add(SourceLocation::from(caller)));
                     self.last_caller = (address, origin);
                 }
                 self.last_caller.1
@@ -162,7 +163,7 @@ impl Recorder {
             let outer = self.trace.loops.get(*outer as usize).map_or(0, |header| header.unit);
             let message = format!("a pipeline of {unit} bytes begins inside another one, of {outer} bytes");
             let diagnostic = Diagnostic::new(Code::NestedPipeline, self.site(), message)
-                .also("the outer one begins", begun.clone())
+                .note("the outer one begins", begun.clone())
                 .help("end the outer `pipeline` first, or record both bodies in one loop");
             self.report(diagnostic);
             return;
@@ -244,7 +245,7 @@ impl Recorder {
             self.file(Code::TooLarge, "the program records more than 2^32 operations", "record fewer operations");
             return nothing;
         }
-        self.trace.ops.push(Recorded { rank, block, in_loop, op });
+        self.trace.ops.push(TracedOp { rank, block, in_loop, op });
         OpsValue { count: 1, ..nothing }
     }
 
@@ -312,14 +313,14 @@ impl Recorder {
     }
 
     /// A reference to a chunk of the executing rank.
-    fn local(&self, chunk: ChunkValue) -> Ref {
-        Ref::local(chunk.buffer, chunk.index, chunk.size)
+    fn local(&self, chunk: ChunkValue) -> Operand {
+        Operand::local(chunk.buffer, chunk.index, chunk.size)
     }
 
     /// A reference to a chunk of another rank, registering the buffer at first use.
-    fn remote(&mut self, rank: u32, chunk: ChunkValue, kind: ChannelKind) -> Ref {
+    fn remote(&mut self, rank: u32, chunk: ChunkValue, kind: ChannelKind) -> Operand {
         let number = self.remote_buffer(rank, chunk.rank, chunk.buffer, kind);
-        Ref { place: Place::Remote(number), index: chunk.index, size: chunk.size }
+        Operand { place: BufferRef::Remote(number), index: chunk.index, size: chunk.size }
     }
 
     /// Resolves a range of a buffer to numbers; files what is wrong. `what` names the buffer, only if something is; `more`

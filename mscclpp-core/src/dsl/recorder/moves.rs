@@ -5,7 +5,7 @@ use crate::diag::Code;
 use crate::dsl::args::At;
 use crate::dsl::value::{ChannelValue, ChunkValue, POISON};
 use crate::plan::{Op, OpKind};
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// A channel operation that moves one chunk: its name in the API, what it records, and which end the destination is.
 pub(in crate::dsl) struct Move {

@@ -4,8 +4,8 @@ use super::{Recorder, chunks, describe};
 use crate::diag::Code;
 use crate::dsl::args::At;
 use crate::dsl::value::{ChannelValue, ChunkValue, OpsValue, POISON};
-use crate::plan::{Op, OpKind, Ref};
-use crate::vocab::{ChannelKind, ReduceOp};
+use crate::plan::{Op, OpKind, Operand};
+use crate::types::{ChannelKind, ReduceOp};
 
 /// What a refused call hands back.
 pub(super) const NOTHING: OpsValue = OpsValue { first: 0, count: 0 };
@@ -45,7 +45,7 @@ impl Recorder {
         op.channel = Some(ChannelKind::Memory);
         op.ids.push(id);
         for &other in others {
-            let remote: Ref = self.remote(here, other, ChannelKind::Memory);
+            let remote: Operand = self.remote(here, other, ChannelKind::Memory);
             op.srcs.push(remote);
         }
         self.record(here, at, op)

@@ -3,7 +3,7 @@
 use super::Recorder;
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Site};
-use crate::vocab::Replication;
+use crate::types::Replication;
 
 /// More ranks than any machine has; bounds what a typing error can allocate.
 const MAX_RANKS: u32 = 1 << 16;

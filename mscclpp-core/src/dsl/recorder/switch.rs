@@ -4,8 +4,8 @@ use super::Recorder;
 use super::reduce::NOTHING;
 use crate::diag::Code;
 use crate::dsl::value::{ChunkValue, OpsValue, POISON, RangeValue, SwitchValue};
-use crate::plan::{Op, OpKind, Place, Ref};
-use crate::vocab::{BufferKind, ChannelKind, ReduceOp};
+use crate::plan::{BufferRef, Op, OpKind, Operand};
+use crate::types::{BufferKind, ChannelKind, ReduceOp};
 
 impl Recorder {
     /// One rank's view of a switch channel.
@@ -94,10 +94,10 @@ impl Recorder {
         self.record_on_block(rank, block, op);
     }
 
-    fn switch_op(&mut self, kind: OpKind, window: Ref) -> Op {
+    fn switch_op(&mut self, kind: OpKind, window: Operand) -> Op {
         let mut op = Op::new(kind, self.origin());
         op.channel = Some(ChannelKind::Switch);
-        if let Place::Switch(number) = window.place {
+        if let BufferRef::Switch(number) = window.place {
             op.ids.push(number);
         }
         op
@@ -105,7 +105,13 @@ impl Recorder {
 
     /// The executing rank and its reference to the channel's window, if the window lies in every member's buffer and is as
     /// long as the local chunk.
-    fn window(&mut self, call: &str, switch: SwitchValue, range: RangeValue, local: ChunkValue) -> Option<(u32, Ref)> {
+    fn window(
+        &mut self,
+        call: &str,
+        switch: SwitchValue,
+        range: RangeValue,
+        local: ChunkValue,
+    ) -> Option<(u32, Operand)> {
         let rank = switch.member.filter(|&rank| rank != POISON)?;
         if !self.chunk_of(call, "its local chunk", local, rank) {
             return None;
@@ -126,7 +132,7 @@ impl Recorder {
             self.file(Code::SizeMismatch, message, "give both the same number of chunks");
             return None;
         }
-        Some((rank, Ref { place: Place::Switch(number), index, size }))
+        Some((rank, Operand { place: BufferRef::Switch(number), index, size }))
     }
 
     fn len(&self, rank: u32, buffer: BufferKind) -> u32 {

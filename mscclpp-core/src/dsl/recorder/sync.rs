@@ -5,7 +5,7 @@ use super::reduce::NOTHING;
 use crate::diag::Code;
 use crate::dsl::value::{ChannelValue, OpsValue, POISON};
 use crate::plan::{Op, OpKind};
-use crate::vocab::Sync;
+use crate::types::BlockSync;
 
 impl Recorder {
     /// A signal, wait or flush.
@@ -16,7 +16,7 @@ impl Recorder {
         let mut op = Op::new(kind, self.origin());
         op.channel = Some(channel.kind);
         op.ids.push(channel.id);
-        op.sync = Sync::Both;
+        op.sync = BlockSync::Both;
         self.record_on_block(channel.src, block, op)
     }
 
@@ -27,7 +27,7 @@ impl Recorder {
         }
         let mut op = Op::new(kind, self.origin());
         op.ids.push(id);
-        op.sync = Sync::Both;
+        op.sync = BlockSync::Both;
         self.record_on_block(rank, block, op)
     }
 

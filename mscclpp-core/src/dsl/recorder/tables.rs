@@ -6,7 +6,7 @@ use super::{Recorder, describe_buffer};
 use crate::diag::Code;
 use crate::dsl::value::{BufferValue, ChannelValue, ChunkValue, GroupValue, POISON, RangeValue, SwitchValue};
 use crate::plan::{ChannelTable, RemoteBuffer};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::types::{BufferKind, ChannelKind};
 
 /// Entries that a rank's table has room for at first: as many as there are ranks in a node, mostly.
 const LEAST_ROOM: usize = 8;

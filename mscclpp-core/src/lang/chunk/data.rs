@@ -2,7 +2,7 @@
 
 use super::super::ChannelType;
 use super::ChunkRef;
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 impl ChunkRef<'_> {
     /// Copies these chunks to rank `dst`; returns what was written there.

@@ -7,15 +7,15 @@ mod reach;
 mod switch;
 mod sync;
 
-use super::context::Context;
+use super::context::ProgramContext;
 use crate::diag::Code;
 use crate::dsl::{AnyBuffer, Chunk, ChunkValue, Program, Rank};
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
-/// Some chunks of one rank's buffer. Made by [`Context::chunk`], and by operations as the reference to their result.
+/// Some chunks of one rank's buffer. Made by [`ProgramContext::chunk`], and by operations as the reference to their result.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkRef<'c> {
-    context: &'c Context<'c>,
+    context: &'c ProgramContext<'c>,
     value: ChunkValue,
 }
 
@@ -27,12 +27,12 @@ impl PartialEq for ChunkRef<'_> {
 }
 
 impl<'c> ChunkRef<'c> {
-    pub(super) fn new(context: &'c Context<'c>, rank: u32, buffer: BufferKind, index: u32, size: u32) -> Self {
+    pub(super) fn new(context: &'c ProgramContext<'c>, rank: u32, buffer: BufferKind, index: u32, size: u32) -> Self {
         Self { context, value: ChunkValue { rank, buffer, index, size } }
     }
 
     /// A reference that a diagnostic has been filed for; operations on it record nothing.
-    pub(super) fn poison(context: &'c Context<'c>) -> Self {
+    pub(super) fn poison(context: &'c ProgramContext<'c>) -> Self {
         Self { context, value: ChunkValue::POISON }
     }
 

@@ -4,7 +4,7 @@ use super::super::{ChannelType, DataFormat, PacketOptions};
 use super::ChunkRef;
 use crate::diag::Code;
 use crate::dsl::{Chunk, Scratch};
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 impl<'c> ChunkRef<'c> {
     /// Puts these chunks as packets into the scratch of rank `dst`; returns what was written there. Needs no signal: who

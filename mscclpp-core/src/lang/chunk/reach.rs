@@ -4,7 +4,7 @@ use super::super::ChannelType;
 use super::ChunkRef;
 use crate::diag::Code;
 use crate::dsl::{ChannelValue, MemoryChannel, PortChannel};
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 impl<'c> ChunkRef<'c> {
     /// Where an operation with these chunks goes: -1 is the same index, or in scratch behind what has been used.

@@ -3,7 +3,7 @@
 use super::super::ChannelType;
 use super::ChunkRef;
 use crate::dsl::{MemoryChannel, PortChannel};
-use crate::vocab::{BufferKind, Sync};
+use crate::types::{BlockSync, BufferKind};
 
 impl ChunkRef<'_> {
     /// Tells rank `dst` that these chunks are at its `buffer[index]`, or may be taken or overwritten, as the program
@@ -21,8 +21,8 @@ impl ChunkRef<'_> {
             return;
         };
         match chan_type {
-            ChannelType::Sm => _ = self.memory(target, sendtb).signal(sendtb).sync(Sync::Before),
-            ChannelType::Proxy => _ = self.port(target, sendtb).signal(sendtb).sync(Sync::Before),
+            ChannelType::Sm => _ = self.memory(target, sendtb).signal(sendtb).sync(BlockSync::Before),
+            ChannelType::Proxy => _ = self.port(target, sendtb).signal(sendtb).sync(BlockSync::Before),
         }
     }
 
@@ -45,8 +45,8 @@ impl ChunkRef<'_> {
         let channel = self.context.channel(ends, chan_type.kind(), recvtb, buffers);
         let program = self.context.program();
         match chan_type {
-            ChannelType::Sm => _ = MemoryChannel::new(program, channel).wait(recvtb).sync(Sync::After),
-            ChannelType::Proxy => _ = PortChannel::new(program, channel).wait(recvtb).sync(Sync::After),
+            ChannelType::Sm => _ = MemoryChannel::new(program, channel).wait(recvtb).sync(BlockSync::After),
+            ChannelType::Proxy => _ = PortChannel::new(program, channel).wait(recvtb).sync(BlockSync::After),
         }
     }
 
@@ -67,7 +67,7 @@ impl ChunkRef<'_> {
             return;
         };
         if self.only("flush", chan_type, ChannelType::Proxy, "leave the `flush` out: a put by the GPU has been done") {
-            self.port(target, sendtb).flush(sendtb).sync(Sync::After);
+            self.port(target, sendtb).flush(sendtb).sync(BlockSync::After);
         }
     }
 }

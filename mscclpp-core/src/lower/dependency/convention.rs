@@ -2,8 +2,8 @@
 
 use super::super::access::{Access, Form, accesses};
 use super::segments::Segments;
-use crate::plan::{Op, OpKind, Place};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::plan::{BufferRef, Op, OpKind};
+use crate::types::{BufferKind, ChannelKind};
 
 /// The last access to every chunk since the last sync.
 ///
@@ -32,7 +32,7 @@ impl Convention {
         }
         let mut conflict = false;
         for access in accesses(op).filter(|access| counts(op, access)) {
-            let Place::Local(buffer) = access.range.place else {
+            let BufferRef::Local(buffer) = access.range.place else {
                 continue;
             };
             let start = access.range.index;

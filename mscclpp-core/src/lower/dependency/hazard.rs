@@ -3,8 +3,8 @@
 use super::super::access::{Access, Form, accesses};
 use super::Scope;
 use super::segments::{Segment, Segments};
-use crate::plan::{Op, OpKind, Place, Slice};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::plan::{BufferRef, Op, OpKind, Slice};
+use crate::types::{BufferKind, ChannelKind};
 
 /// Who has read and written every chunk since the last sync.
 ///
@@ -120,16 +120,17 @@ fn meets(op: &Op) -> bool {
 /// Where an access goes; `None` for another rank's memory and for empty ranges.
 fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed> {
     let buffer = match access.range.place {
-        Place::Local(buffer) => buffer,
-        Place::Remote(_) => return None,
+        BufferRef::Local(buffer) => buffer,
+        BufferRef::Remote(_) => return None,
         // A switch channel's window includes the rank's own buffer.
-        Place::Switch(number) => *scope.windows.get(number as usize)?,
+        BufferRef::Switch(number) => *scope.windows.get(number as usize)?,
     };
     let collective = &scope.collective;
     let (memory, start) = match access.form {
         Form::Packets => (PACKETS, access.range.index),
         Form::Plain => {
-            let (buffer, index) = collective.canonical(scope.rank, buffer, access.range.index, collective.chunk_factor);
+            let (buffer, index) =
+                collective.canonical_chunk(scope.rank, buffer, access.range.index, collective.chunk_factor);
             (buffer as usize, index)
         }
     };

@@ -1,7 +1,7 @@
 //! Block syncs between operations of a thread block that touch the same memory.
 //!
 //! Threads of a block run ahead of each other, so an operation that touches what an earlier one wrote, or overwrites
-//! what an earlier one read, needs a `nop` between them. The pass marks such operations with [`Sync::Before`]; where the
+//! what an earlier one read, needs a `nop` between them. The pass marks such operations with [`BlockSync::Before`]; where the
 //! block is synchronised anyway, nothing needs to be. Two judges decide, and an operation is marked where either asks:
 //!
 //! * [`convention::Convention`] is the rule of the reference system, so that plans are equal wherever its plan is right.
@@ -17,7 +17,7 @@ mod segments;
 
 use crate::collective::Collective;
 use crate::plan::{Op, OpKind, PlanTree, RankPlan};
-use crate::vocab::{BufferKind, Sync};
+use crate::types::{BlockSync, BufferKind};
 use convention::Convention;
 use hazard::Hazards;
 
@@ -65,7 +65,7 @@ fn separate(ops: &mut [Op], scope: &Scope) {
             separate(&mut body.ops, scope);
         }
         let op = &ops[i];
-        if matches!(op.kind, OpKind::Nop | OpKind::Barrier) || op.kind.is_sync() && op.sync != Sync::None {
+        if matches!(op.kind, OpKind::Nop | OpKind::Barrier) || op.kind.is_sync() && op.sync != BlockSync::None {
             judges.clear();
             alone = None;
         } else if op.kind.is_sync() {
@@ -77,7 +77,7 @@ fn separate(ops: &mut [Op], scope: &Scope) {
                 judges.note(&ops[first], first, scope);
             }
             if judges.demand(op, i, scope) {
-                ops[i].sync = Sync::Before;
+                ops[i].sync = BlockSync::Before;
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Scope;
 use crate::plan::{Op, OpKind};
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// Tries to put `b` into `a`; `true` if `b` is gone.
 ///

@@ -4,8 +4,8 @@ use rangemap::RangeSet;
 
 use super::super::access::accesses;
 use crate::collective::Collective;
-use crate::plan::{Op, OpKind, Place, PlanTree, Ref};
-use crate::vocab::BufferKind;
+use crate::plan::{BufferRef, Op, OpKind, Operand, PlanTree};
+use crate::types::BufferKind;
 
 /// Where a switch reduction's local destination can be left out because the result is broadcast right behind it.
 ///
@@ -54,16 +54,16 @@ impl DeadStores {
     }
 
     /// Notes that `rank` reads a range, if it is scratch of anyone.
-    fn note(&mut self, plan: &PlanTree, rank: usize, range: &Ref) {
+    fn note(&mut self, plan: &PlanTree, rank: usize, range: &Operand) {
         let chunks = u64::from(range.index)..u64::from(range.index) + u64::from(range.size);
         if chunks.is_empty() {
             return;
         }
         let tables = &plan.ranks[rank];
         match range.place {
-            Place::Local(BufferKind::Scratch) => self.read[rank].insert(chunks),
-            Place::Local(_) => {}
-            Place::Remote(number) => {
+            BufferRef::Local(BufferKind::Scratch) => self.read[rank].insert(chunks),
+            BufferRef::Local(_) => {}
+            BufferRef::Remote(number) => {
                 if let Some(remote) = tables.remote_buffers.get(number as usize)
                     && remote.buffer == BufferKind::Scratch
                     && let Some(read) = self.read.get_mut(remote.rank as usize)
@@ -71,7 +71,7 @@ impl DeadStores {
                     read.insert(chunks);
                 }
             }
-            Place::Switch(number) => {
+            BufferRef::Switch(number) => {
                 if let Some((BufferKind::Scratch, group)) = tables.switch_channels().nth(number as usize) {
                     for &member in group {
                         if let Some(read) = self.read.get_mut(member as usize) {
@@ -84,15 +84,15 @@ impl DeadStores {
     }
 
     /// Whether `rank` need not store `result` when it broadcasts it through `window`.
-    pub(super) fn can_drop(&self, rank: u32, result: &Ref, window: &Ref) -> bool {
-        let (Some(buffer), Place::Switch(number)) = (result.local_buffer(), window.place) else {
+    pub(super) fn can_drop(&self, rank: u32, result: &Operand, window: &Operand) -> bool {
+        let (Some(buffer), BufferRef::Switch(number)) = (result.local_buffer(), window.place) else {
             return false;
         };
         let part = self.collective.chunk_factor;
         let shared = self.windows.get(rank as usize).and_then(|windows| windows.get(number as usize));
         if shared.is_some_and(|&shared| {
-            self.collective.canonical(rank, shared, window.index, part)
-                == self.collective.canonical(rank, buffer, result.index, part)
+            self.collective.canonical_chunk(rank, shared, window.index, part)
+                == self.collective.canonical_chunk(rank, buffer, result.index, part)
         }) {
             return true;
         }

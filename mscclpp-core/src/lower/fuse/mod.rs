@@ -10,7 +10,7 @@ mod dead;
 mod sync;
 
 use crate::collective::Collective;
-use crate::plan::{Op, OpKind, PlanTree, RankPlan, Ref};
+use crate::plan::{Op, OpKind, Operand, PlanTree, RankPlan};
 use dead::DeadStores;
 
 /// What fusion knows of a whole plan.
@@ -43,10 +43,10 @@ struct Scope<'a> {
 
 impl Scope<'_> {
     /// Whether two references to this rank's buffers share memory.
-    fn overlap(&self, a: &Ref, b: &Ref) -> bool {
-        let place = |range: &Ref| {
+    fn overlap(&self, a: &Operand, b: &Operand) -> bool {
+        let place = |range: &Operand| {
             let buffer = range.local_buffer()?;
-            Some(self.collective.canonical(self.rank, buffer, range.index, self.collective.chunk_factor))
+            Some(self.collective.canonical_chunk(self.rank, buffer, range.index, self.collective.chunk_factor))
         };
         let (Some((a_buffer, a_index)), Some((b_buffer, b_index))) = (place(a), place(b)) else {
             return false;

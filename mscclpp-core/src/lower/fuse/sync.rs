@@ -2,7 +2,7 @@
 
 use super::data::append;
 use crate::plan::{Op, OpKind};
-use crate::vocab::Sync;
+use crate::types::BlockSync;
 
 /// Tries to put `b` into `a`; `true` if `b` is gone. Otherwise each may have lost a sync attribute that the other, or a
 /// block sync between them, makes superfluous.
@@ -21,11 +21,11 @@ pub(super) fn join(a: &mut Op, b: &mut Op) -> bool {
         // The whole block already met where `a` ended.
         (K::Barrier | K::Pipeline, K::Nop) => ends_synced(a),
         (K::Nop | K::Barrier | K::Pipeline, kind) if kind.is_sync() && ends_synced(a) => {
-            b.sync = b.sync.without(Sync::Before);
+            b.sync = b.sync.without(BlockSync::Before);
             false
         }
         (kind, _) if kind.is_sync() && starts_synced(b) => {
-            a.sync = a.sync.without(Sync::After);
+            a.sync = a.sync.without(BlockSync::After);
             false
         }
         _ => false,

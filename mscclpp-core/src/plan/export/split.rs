@@ -3,8 +3,8 @@
 use smallvec::smallvec;
 
 use crate::check::limits::DeviceProfile;
-use crate::plan::{Ids, Op, OpKind, Ref, Refs};
-use crate::vocab::ChannelKind;
+use crate::plan::{Ids, Op, OpKind, Operand, Operands};
+use crate::types::ChannelKind;
 
 const ROOM: DeviceProfile = DeviceProfile::REFERENCE;
 
@@ -50,7 +50,7 @@ fn pairs(op: Op, out: &mut Vec<Op>) {
     // The reference takes the base address of the first source for all.
     let one_base = matches!(op.kind, OpKind::Put | OpKind::PutPackets) && op.channel == Some(ChannelKind::Memory);
     let ends = |start: usize| {
-        let same = |at: &&Ref| !one_base || at.place == op.srcs[start].place;
+        let same = |at: &&Operand| !one_base || at.place == op.srcs[start].place;
         start + op.srcs[start..].iter().take(ROOM.channels_per_op).take_while(same).count()
     };
     if !paired || op.srcs.is_empty() || ends(0) == op.srcs.len() {
@@ -60,8 +60,8 @@ fn pairs(op: Op, out: &mut Vec<Op>) {
     while start < op.srcs.len() {
         let end = ends(start);
         let mut piece = Op {
-            srcs: Refs::from_slice(&op.srcs[start..end]),
-            dsts: Refs::from_slice(&op.dsts[start..end]),
+            srcs: Operands::from_slice(&op.srcs[start..end]),
+            dsts: Operands::from_slice(&op.dsts[start..end]),
             ..op.clone()
         };
         if !op.ids.is_empty() {
@@ -81,7 +81,7 @@ fn copies(op: Op, out: &mut Vec<Op>) {
     let mut ids = op.ids.chunks(ROOM.channels_per_op);
     for dsts in op.dsts.chunks(ROOM.channels_per_op) {
         let ids = ids.next().map(Ids::from_slice).unwrap_or_default();
-        out.push(Op { dsts: Refs::from_slice(dsts), ids, ..op.clone() });
+        out.push(Op { dsts: Operands::from_slice(dsts), ids, ..op.clone() });
     }
 }
 
@@ -109,11 +109,11 @@ fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
         OpKind::ReduceSend | OpKind::ReadReduceSend => OpKind::Put,
         _ => OpKind::PutPackets,
     };
-    let piece = |dsts: &[Ref]| Op {
+    let piece = |dsts: &[Operand]| Op {
         kind: put,
         reduce: None,
-        srcs: Refs::from_elem(result, dsts.len()),
-        dsts: Refs::from_slice(dsts),
+        srcs: Operands::from_elem(result, dsts.len()),
+        dsts: Operands::from_slice(dsts),
         ..last.clone()
     };
     let puts: Vec<Op> = rest.chunks(ROOM.channels_per_op).map(piece).collect();
@@ -124,8 +124,8 @@ fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
 }
 
 /// Whether two references of one block may name the same chunk.
-fn overlap(a: &Ref, b: &Ref) -> bool {
-    let end = |at: &Ref| u64::from(at.index) + u64::from(at.size);
+fn overlap(a: &Operand, b: &Operand) -> bool {
+    let end = |at: &Operand| u64::from(at.index) + u64::from(at.size);
     a.place == b.place && u64::from(a.index) < end(b) && u64::from(b.index) < end(a)
 }
 
@@ -134,7 +134,7 @@ trait SplitOff {
     fn split_off_at(&mut self, at: usize) -> Self;
 }
 
-impl SplitOff for Refs {
+impl SplitOff for Operands {
     fn split_off_at(&mut self, at: usize) -> Self {
         self.drain(at.min(self.len())..).collect()
     }

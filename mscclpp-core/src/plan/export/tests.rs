@@ -2,8 +2,8 @@ use super::*;
 use crate::diag::Code;
 use crate::origin::Origin;
 use crate::plan::json::{ReadOptions, read};
-use crate::plan::{Op, OpKind, Place, Ref, Refs};
-use crate::vocab::{BufferKind, ChannelKind, ReduceOp};
+use crate::plan::{BufferRef, Op, OpKind, Operand, Operands};
+use crate::types::{BufferKind, ChannelKind, ReduceOp};
 
 /// A plan of two ranks with the given operations in one block of rank 0.
 fn plan(ops: Vec<Op>) -> PlanTree {
@@ -17,12 +17,12 @@ fn op(kind: OpKind, channel: Option<ChannelKind>) -> Op {
     Op { channel, reduce: kind.is_reduce().then_some(ReduceOp::Sum), ..Op::new(kind, Origin::UNKNOWN) }
 }
 
-fn local(index: u32) -> Ref {
-    Ref::local(BufferKind::Input, index, 1)
+fn local(index: u32) -> Operand {
+    Operand::local(BufferKind::Input, index, 1)
 }
 
-fn remote(index: u32) -> Ref {
-    Ref { place: Place::Remote(index), index: 0, size: 1 }
+fn remote(index: u32) -> Operand {
+    Operand { place: BufferRef::Remote(index), index: 0, size: 1 }
 }
 
 fn split(op: Op) -> Vec<Op> {
@@ -42,7 +42,7 @@ const PORT: Option<ChannelKind> = Some(ChannelKind::Port);
 #[test]
 fn long_lists_are_split_at_the_reference_limits() {
     use OpKind::*;
-    let refs = |count: u32, one: fn(u32) -> Ref| (0..count).map(one).collect::<Refs>();
+    let refs = |count: u32, one: fn(u32) -> Operand| (0..count).map(one).collect::<Operands>();
     let signal = Op { ids: (0..20).collect(), ..op(Signal, MEMORY) };
     assert_eq!(shape(&split(signal)), [(Signal, 0, 0, 8), (Signal, 0, 0, 8), (Signal, 0, 0, 4)]);
     let acquire = Op { ids: (0..17).collect(), ..op(SemaphoreAcquire, None) };
@@ -50,7 +50,7 @@ fn long_lists_are_split_at_the_reference_limits() {
     let put = Op { srcs: refs(15, local), dsts: refs(15, remote), ids: (0..15).collect(), ..op(PutWithSignal, PORT) };
     let pieces = split(put.clone());
     assert_eq!(shape(&pieces), [(PutWithSignal, 8, 8, 8), (PutWithSignal, 7, 7, 7)]);
-    let joined: Refs = pieces.iter().flat_map(|piece| piece.dsts.clone()).collect();
+    let joined: Operands = pieces.iter().flat_map(|piece| piece.dsts.clone()).collect();
     assert_eq!(joined, put.dsts);
     let forward = Op { srcs: refs(1, local), dsts: refs(9, remote), ids: (0..9).collect(), ..op(ReadPutPackets, PORT) };
     assert_eq!(shape(&split(forward)), [(ReadPutPackets, 1, 8, 8), (ReadPutPackets, 1, 1, 1)]);
@@ -62,12 +62,12 @@ fn long_lists_are_split_at_the_reference_limits() {
 #[test]
 fn reductions_go_on_from_their_own_result() {
     use OpKind::*;
-    let result = Ref::local(BufferKind::Output, 0, 1);
+    let result = Operand::local(BufferKind::Output, 0, 1);
     let reduce = Op { srcs: (0..21).map(local).collect(), dsts: [result].into_iter().collect(), ..op(Reduce, None) };
     let pieces = split(reduce.clone());
     assert_eq!(shape(&pieces), [(Reduce, 10, 1, 0), (Reduce, 10, 1, 0), (Reduce, 3, 1, 0)]);
     assert!(pieces[1..].iter().all(|piece| piece.srcs[0] == result));
-    let order: Vec<Ref> = pieces.iter().flat_map(|piece| piece.srcs.to_vec()).filter(|at| *at != result).collect();
+    let order: Vec<Operand> = pieces.iter().flat_map(|piece| piece.srcs.to_vec()).filter(|at| *at != result).collect();
     assert_eq!(order, reduce.srcs.to_vec());
     // The result is one of the later sources: a piece would read it too late.
     let stuck = Op { dsts: [local(15)].into_iter().collect(), ..reduce };
@@ -93,8 +93,8 @@ fn reductions_go_on_from_their_own_result() {
 
 #[test]
 fn memory_puts_have_one_source_buffer() {
-    let scratch = Ref::local(BufferKind::Scratch, 0, 1);
-    let srcs: Refs = [local(0), local(1), scratch, local(2)].into_iter().collect();
+    let scratch = Operand::local(BufferKind::Scratch, 0, 1);
+    let srcs: Operands = [local(0), local(1), scratch, local(2)].into_iter().collect();
     let put = Op { srcs, dsts: (0..4).map(remote).collect(), ..op(OpKind::Put, MEMORY) };
     assert_eq!(split(put.clone()).iter().map(|piece| piece.srcs.len()).collect::<Vec<_>>(), [2, 1, 1]);
     let port = Op { ids: (0..4).collect(), channel: PORT, ..put };
@@ -147,7 +147,7 @@ fn what_the_reference_does_wrongly_is_refused() {
     let found = for_reference(&plan(vec![max])).unwrap_err();
     assert!(found.iter().all(|one| one.code == Code::NotInReference), "{found}");
     let get = Op {
-        srcs: [Ref { index: 1, ..remote(0) }].into_iter().collect(),
+        srcs: [Operand { index: 1, ..remote(0) }].into_iter().collect(),
         dsts: [local(0)].into_iter().collect(),
         ids: [0].into_iter().collect(),
         ..op(OpKind::Get, MEMORY)
@@ -166,7 +166,7 @@ fn what_the_reference_does_wrongly_is_refused() {
 #[test]
 fn message_sizes_keep_offsets_in_32_bits() {
     let put = |index| {
-        let srcs = [Ref::local(BufferKind::Input, index, 1)].into_iter().collect();
+        let srcs = [Operand::local(BufferKind::Input, index, 1)].into_iter().collect();
         plan(vec![Op { srcs, dsts: [remote(0)].into_iter().collect(), ..op(OpKind::Put, MEMORY) }])
     };
     let mut open = put(7);

@@ -8,7 +8,7 @@ use super::moves::{Amount, Chunks, Moves, Way};
 use super::svg::{self, Escaped, Point, amount, text};
 use super::{LINE, legend, legend_height, said};
 use crate::plan::{PlanTree, RankPlan};
-use crate::vocab::BufferKind;
+use crate::types::BufferKind;
 
 /// Width of a card, in pixels.
 const WIDTH: f64 = 176.0;

@@ -6,8 +6,8 @@ use std::ops::Range;
 use super::MOST_RANKS;
 use crate::plan::show::Scope;
 use crate::plan::stats::writes_packets;
-use crate::plan::{Op, OpKind, Place, PlanTree, RankPlan, Ref};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::plan::{BufferRef, Op, OpKind, Operand, PlanTree, RankPlan};
+use crate::types::{BufferKind, ChannelKind};
 
 /// How data gets from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -172,8 +172,8 @@ impl Visit<'_> {
     fn op(&mut self, op: &Op, rank: u32, scope: &Scope<'_>) {
         let part = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.of.max(1)));
         let channel = op.channel.unwrap_or(ChannelKind::Memory);
-        let local = |refs: &[Ref], at: usize| {
-            let own = |at: &&Ref| at.local_buffer().is_some();
+        let local = |refs: &[Operand], at: usize| {
+            let own = |at: &&Operand| at.local_buffer().is_some();
             let chosen = refs.get(at).filter(own).or_else(|| refs.iter().find(own));
             chosen.and_then(|at| Some(chunks(rank, at.local_buffer()?, at)))
         };
@@ -187,8 +187,8 @@ impl Visit<'_> {
                 let own = if write && op.kind.is_reduce() { local(&op.dsts, 0) } else { local(others, i) };
                 let group;
                 let (others, buffer) = match at.place {
-                    Place::Local(_) => continue,
-                    Place::Remote(index) => {
+                    BufferRef::Local(_) => continue,
+                    BufferRef::Remote(index) => {
                         let Some((other, buffer)) = scope.remote(index, op.channel) else { continue };
                         if other != rank {
                             self.moves.between.entry(ends(write, rank, other, way)).or_default().add(amount);
@@ -196,7 +196,7 @@ impl Visit<'_> {
                         group = [other];
                         (&group[..], buffer)
                     }
-                    Place::Switch(index) => {
+                    BufferRef::Switch(index) => {
                         let Some((number, buffer)) = scope.switch(index) else { continue };
                         self.switched.entry((rank, number, way)).or_default().add(amount);
                         (members(scope.tables, number), buffer)
@@ -246,7 +246,7 @@ const fn ends(write: bool, rank: u32, other: u32, way: Way) -> (u32, u32, Way) {
     if write { (rank, other, way) } else { (other, rank, way) }
 }
 
-fn chunks(rank: u32, buffer: BufferKind, at: &Ref) -> Chunks {
+fn chunks(rank: u32, buffer: BufferKind, at: &Operand) -> Chunks {
     let start = u64::from(at.index);
     Chunks { rank, buffer, start, end: start + u64::from(at.size) }
 }

@@ -9,7 +9,7 @@ use crate::lower::lower;
 use crate::plan::json::{ReadOptions, read};
 use crate::plan::stats::Stats;
 use crate::spec::AlgoSpec;
-use crate::vocab::ChannelKind;
+use crate::types::ChannelKind;
 
 /// Reads a document far enough to know that it is well-formed; how often each element begins.
 fn elements(text: &str) -> Result<BTreeMap<String, usize>, String> {
@@ -115,7 +115,7 @@ fn few_transfers_go_from_chunk_to_chunk_and_more_from_rank_to_rank() {
 #[test]
 fn switches_stand_in_the_middle() {
     let program = Program::new(AlgoSpec::new("switched", CollectiveKind::AllReduce, 4));
-    let switch = program.switch_channel(0..4, crate::vocab::BufferKind::Input);
+    let switch = program.switch_channel(0..4, crate::types::BufferKind::Input);
     for rank in program.ranks() {
         let chunk = rank.id();
         switch.at(rank).reduce(rank.input().chunk(chunk), chunk, 0);

@@ -49,7 +49,7 @@ pub(super) fn collective(image: &[u8]) -> Collective {
 }
 
 fn decode_rank(view: &RankView<'_>, origins: &[Origin]) -> RankPlan {
-    use crate::vocab::BufferKind::{Input, Output, Scratch};
+    use crate::types::BufferKind::{Input, Output, Scratch};
     let channels = view.channel_tables().map(|(tag, first, len)| match switch_buffer(tag) {
         Some(buffer) => {
             ChannelTable::Switch { buffer, groups: view.groups(first, len).map(Iterator::collect).collect() }

@@ -3,8 +3,8 @@
 use super::hash::hash;
 use super::layout::*;
 use crate::collective::CollectiveKind;
-use crate::plan::{BlockTable, ChannelTable, Expectation, LoopBody, Op, Place, PlanTree, RankPlan, Ref};
-use crate::vocab::ChannelKind;
+use crate::plan::{BlockTable, BufferRef, ChannelTable, Expectation, LoopBody, Op, Operand, PlanTree, RankPlan};
+use crate::types::ChannelKind;
 
 /// The image of a plan.
 pub(super) fn encode(plan: &PlanTree) -> Vec<u8> {
@@ -242,11 +242,11 @@ impl Section {
         self.numbers[length] = ((self.ops.len() - first) / OP) as u64;
     }
 
-    fn reference(&mut self, reference: &Ref) {
+    fn reference(&mut self, reference: &Operand) {
         let place = match reference.place {
-            Place::Local(buffer) => buffer as u64,
-            Place::Remote(number) => PLACE_REMOTE + 2 * u64::from(number),
-            Place::Switch(number) => PLACE_SWITCH + 2 * u64::from(number),
+            BufferRef::Local(buffer) => buffer as u64,
+            BufferRef::Remote(number) => PLACE_REMOTE + 2 * u64::from(number),
+            BufferRef::Switch(number) => PLACE_SWITCH + 2 * u64::from(number),
         };
         self.refs.extend_from_slice(&[place, u64::from(reference.index), u64::from(reference.size)]);
     }

@@ -16,7 +16,7 @@ mod view;
 mod tests;
 
 pub use error::ImageError;
-pub use view::{BlockView, Loop, Numbers, OpView, RankView, RefList};
+pub use view::{BlockView, Loop, Numbers, OpView, OperandList, RankView};
 
 use std::fmt;
 use std::ops::Deref;
@@ -26,8 +26,8 @@ use self::layout::*;
 use self::origins::OriginTable;
 use super::{Expectation, PlanTree};
 use crate::collective::Collective;
-use crate::origin::{Origin, SourcePlace};
-use crate::vocab::Protocol;
+use crate::origin::{Origin, SourceLocation};
+use crate::types::Protocol;
 
 /// An execution plan.
 ///
@@ -231,7 +231,7 @@ impl Plan {
     }
 
     /// Where an operation was written: `op` is its flat index in its thread block, as in [`BlockView::op`].
-    pub fn place(&self, rank: u32, block: u32, op: u32) -> Option<SourcePlace> {
+    pub fn location(&self, rank: u32, block: u32, op: u32) -> Option<SourceLocation> {
         let block = self.rank(rank)?.block(block)?;
         let op = (op < block.num_ops()).then_some(op)?;
         OriginTable::new(&self.origins)?.place(rank, block.first_op() + op as usize)

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::layout::{PADDING, Words, index, push_words, u64_at};
-use crate::origin::{Origin, Origins, SourcePlace, Variables};
+use crate::origin::{Origin, Origins, SourceLocation, Variables};
 use crate::plan::{Op, PlanTree};
 
 const START: usize = 8;
@@ -78,7 +78,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn place(&mut self, origin: Origin, place: &'a SourcePlace) -> u64 {
+    fn place(&mut self, origin: Origin, place: &'a SourceLocation) -> u64 {
         let at = origin.0 as usize;
         if self.used[at] == 0 {
             let first = (self.variables.len() / VARIABLE) as u64;
@@ -127,7 +127,7 @@ impl<'a> OriginTable<'a> {
     }
 
     /// The place of an operation, counted over its whole rank.
-    pub(super) fn place(&self, rank: u32, op: usize) -> Option<SourcePlace> {
+    pub(super) fn place(&self, rank: u32, op: usize) -> Option<SourceLocation> {
         let [ranks, ops, places, ..] = self.starts;
         let rank = ranks.saturating_add(rank as usize);
         if rank >= ops {
@@ -140,7 +140,7 @@ impl<'a> OriginTable<'a> {
         self.place_at(self.words.index(op).checked_sub(1)?, &mut |string| self.string(string).map(Arc::from))
     }
 
-    fn place_at(&self, place: usize, string: &mut dyn FnMut(usize) -> Option<Arc<str>>) -> Option<SourcePlace> {
+    fn place_at(&self, place: usize, string: &mut dyn FnMut(usize) -> Option<Arc<str>>) -> Option<SourceLocation> {
         let [_, _, places, table, strings, _] = self.starts;
         let at = places.saturating_add(place.saturating_mul(PLACE));
         if at >= table {
@@ -155,7 +155,7 @@ impl<'a> OriginTable<'a> {
             let value = (zigzag >> 1) as i128 ^ -((zigzag & 1) as i128);
             variables.push((string(self.words.index(at))?, value));
         }
-        Some(SourcePlace {
+        Some(SourceLocation {
             file: string(word(0))?,
             line: word(1) as u32,
             column: word(2) as u32,

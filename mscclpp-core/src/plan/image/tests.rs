@@ -3,10 +3,10 @@ use proptest::prelude::*;
 use super::hash::hash;
 use super::layout::{HASH, HASH_END, HEADER};
 use super::{ImageError, Plan};
-use crate::origin::{Origin, SourcePlace};
+use crate::origin::{Origin, SourceLocation};
 use crate::plan::arbitrary::tree;
 use crate::plan::{ChannelTable, Expectation, Op, PlanTree};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::types::{BufferKind, ChannelKind};
 
 /// Every operation in flat order.
 fn flat<'a>(ops: &'a [Op], out: &mut Vec<&'a Op>) {
@@ -18,7 +18,7 @@ fn flat<'a>(ops: &'a [Op], out: &mut Vec<&'a Op>) {
     }
 }
 
-fn place<'a>(tree: &'a PlanTree, op: &Op) -> Option<&'a SourcePlace> {
+fn place<'a>(tree: &'a PlanTree, op: &Op) -> Option<&'a SourceLocation> {
     tree.origins.get(op.origin)
 }
 
@@ -40,7 +40,7 @@ fn walk(plan: &Plan) -> usize {
                 count += op.srcs().count() + op.dsts().count() + op.ids().count() + op.blocks() as usize % 2;
                 count += usize::from(op.slice().is_some()) + usize::from(op.pipeline().is_some());
                 count += usize::from(op.channel().is_some()) + usize::from(op.reduce().is_some());
-                count += usize::from(plan.place(0, number as u32, i as u32).is_some()) + op.sync() as usize;
+                count += usize::from(plan.location(0, number as u32, i as u32).is_some()) + op.sync() as usize;
             }
         }
     }
@@ -113,10 +113,10 @@ proptest! {
                     prop_assert_eq!(view.blocks(), op.blocks);
                     prop_assert_eq!(view.pipeline().map(|l| (l.unit, l.num_chunks)),
                         op.body.as_ref().map(|l| (l.unit, l.num_chunks)));
-                    prop_assert_eq!(plan.place(r as u32, b as u32, i as u32), place(&tree, op).cloned());
+                    prop_assert_eq!(plan.location(r as u32, b as u32, i as u32), place(&tree, op).cloned());
                 }
                 prop_assert!(view.op(ops.len() as u32).is_none());
-                prop_assert!(plan.place(r as u32, b as u32, ops.len() as u32).is_none());
+                prop_assert!(plan.location(r as u32, b as u32, ops.len() as u32).is_none());
             }
             prop_assert!(view.block(rank.blocks.len() as u32).is_none());
         }
@@ -128,7 +128,7 @@ proptest! {
         let plan = Plan::new(&tree);
         let read = Plan::from_bytes(plan.image().to_vec()).unwrap();
         prop_assert_eq!(&read, &plan);
-        prop_assert!(read.place(0, 0, 0).is_none());
+        prop_assert!(read.location(0, 0, 0).is_none());
         let read = read.with_origins(plan.origins().to_vec()).tree();
         for (rank, expected) in read.ranks.iter().zip(&tree.ranks) {
             for (block, expected) in rank.blocks.iter().zip(&expected.blocks) {

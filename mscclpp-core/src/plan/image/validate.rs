@@ -10,7 +10,7 @@ use super::hash::hash;
 use super::layout::*;
 use super::view::{BlockView, OpView, RankView, switch_buffer};
 use crate::plan::{Expectation, OpKind};
-use crate::vocab::{ChannelKind, Protocol, ReduceOp};
+use crate::types::{ChannelKind, Protocol, ReduceOp};
 
 /// Magic number, version and length.
 pub(super) fn outline(image: &[u8]) -> Result<(), ImageError> {

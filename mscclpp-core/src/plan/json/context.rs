@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::lexer::Lexer;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::RankPlan;
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::types::{BufferKind, ChannelKind};
 
 /// Findings of each sort that are kept; a file that is wrong everywhere is not explained line by line.
 const MOST: usize = 64;

@@ -4,7 +4,7 @@ use super::context::{Context, quoted};
 use super::value::Read;
 use crate::diag::Code;
 use crate::plan::OpKind;
-use crate::vocab::{BufferKind, ChannelKind, Protocol, ReduceOp};
+use crate::types::{BufferKind, ChannelKind, Protocol, ReduceOp};
 
 macro_rules! names {
     ($($type:ty, $what:literal, $fallback:expr, $all:expr, $name:ident, $find:expr;)*) => { $(

@@ -6,8 +6,8 @@ use super::names::Name;
 use super::value::{Fields, Read};
 use crate::diag::Code;
 use crate::origin::Origin;
-use crate::plan::{Ids, LoopBody, Op, OpKind, Place, Ref, Slice};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::plan::{BufferRef, Ids, LoopBody, Op, OpKind, Operand, Slice};
+use crate::types::{BufferKind, ChannelKind};
 
 /// The keys of an operation, in the order of the sets below.
 const KEYS: &[&str] = &[
@@ -89,7 +89,7 @@ struct Rare {
     buffer: Option<BufferKind>,
     offset: u32,
     size: u32,
-    chunk: Option<Ref>,
+    chunk: Option<Operand>,
 }
 
 impl Fields for Raw<'_> {
@@ -189,7 +189,7 @@ impl Rare {
                     return;
                 };
                 op.ids.clear();
-                op.srcs.push(Ref { place: Place::Switch(channel), index: self.offset, size: self.size });
+                op.srcs.push(Operand { place: BufferRef::Switch(channel), index: self.offset, size: self.size });
                 op.dsts.extend(self.chunk);
                 if let Some(buffer) = self.buffer {
                     cx.note_switch_buffer(channel, buffer);
@@ -305,7 +305,7 @@ impl Fields for RawRef {
     }
 }
 
-impl Read for Ref {
+impl Read for Operand {
     const WANT: &'static str = "a reference: an object with \"index\" and \"size\"";
 
     fn fallback() -> Self {
@@ -317,9 +317,9 @@ impl Read for Ref {
         let mut raw = RawRef::default();
         let seen = cx.fields(&mut raw)?;
         let place = match seen & (REF_LOCAL | REF_REMOTE | REF_SWITCH) {
-            REF_LOCAL => Place::Local(raw.buffer.unwrap_or(BufferKind::Scratch)),
-            REF_REMOTE => Place::Remote(raw.remote),
-            REF_SWITCH => Place::Switch(raw.switch),
+            REF_LOCAL => BufferRef::Local(raw.buffer.unwrap_or(BufferKind::Scratch)),
+            REF_REMOTE => BufferRef::Remote(raw.remote),
+            REF_SWITCH => BufferRef::Switch(raw.switch),
             found => {
                 let count = found.count_ones();
                 cx.error_with_help(
@@ -327,7 +327,7 @@ impl Read for Ref {
                     format!("a reference has {count} of the keys \"type\", \"buffer_id\" and \"switch_channel_id\""),
                     Some("keep exactly one: where the chunks are"),
                 );
-                Place::Local(BufferKind::Scratch)
+                BufferRef::Local(BufferKind::Scratch)
             }
         };
         if seen & REF_RANGE != REF_RANGE {

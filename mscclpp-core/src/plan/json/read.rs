@@ -12,7 +12,7 @@ use crate::collective::Collective;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::origin::Origins;
 use crate::plan::{PlanTree, RankPlan};
-use crate::vocab::Protocol;
+use crate::types::Protocol;
 
 /// The ranks that a text holds.
 #[derive(Clone, Copy)]

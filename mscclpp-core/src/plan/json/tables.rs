@@ -6,7 +6,7 @@ use super::ops::objects;
 use super::value::{Fields, Read};
 use crate::diag::Code;
 use crate::plan::{BlockTables, ChannelTable, Op, RankPlan, RemoteBuffer, ThreadBlock};
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::types::{BufferKind, ChannelKind};
 
 /// A rank's keys as they stand.
 #[derive(Default)]

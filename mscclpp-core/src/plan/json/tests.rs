@@ -7,8 +7,8 @@ use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostics, Site};
 use crate::origin::Origin;
 use crate::plan::arbitrary::tree;
-use crate::plan::{Expectation, Op, OpKind, Place, PlanTree, RankPlan, Ref, Refs};
-use crate::vocab::{BufferKind, ChannelKind, Sync};
+use crate::plan::{BufferRef, Expectation, Op, OpKind, Operand, Operands, PlanTree, RankPlan};
+use crate::types::{BlockSync, BufferKind, ChannelKind};
 
 /// Leaves of a tree only what a file can say.
 fn writable(mut tree: PlanTree) -> PlanTree {
@@ -42,7 +42,7 @@ fn writable(mut tree: PlanTree) -> PlanTree {
 
 fn writable_op(op: &mut Op, outside: bool) {
     use OpKind::*;
-    op.sync = Sync::None;
+    op.sync = BlockSync::None;
     op.blocks = if op.kind == Barrier { op.blocks } else { 0 };
     op.slice = op.slice.filter(|_| op.kind.is_data());
     op.reduce = op.kind.is_reduce().then(|| op.reduce.unwrap_or_default());
@@ -61,8 +61,8 @@ fn writable_op(op: &mut Op, outside: bool) {
     );
     op.channel = (!local).then(|| op.channel.unwrap_or(ChannelKind::Memory));
     if op.kind == SwitchReduce {
-        op.srcs = Refs::from_elem(Ref { place: Place::Switch(7), index: 1, size: 2 }, 1);
-        op.dsts = Refs::from_elem(Ref::local(BufferKind::Output, 3, 2), 1);
+        op.srcs = Operands::from_elem(Operand { place: BufferRef::Switch(7), index: 1, size: 2 }, 1);
+        op.dsts = Operands::from_elem(Operand::local(BufferKind::Output, 3, 2), 1);
     }
     if !op.kind.is_data() {
         op.srcs.clear();

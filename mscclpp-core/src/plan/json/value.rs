@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::context::{Context, Step, quoted};
 use super::lexer::{Number, Stop};
 use crate::diag::Code;
-use crate::plan::{Ids, Ref, Refs};
+use crate::plan::{Ids, Operand, Operands};
 
 /// A type that can be read. A value of the wrong type is noted and reads as [`fallback`](Read::fallback).
 pub(super) trait Read: Sized {
@@ -332,7 +332,7 @@ macro_rules! lists {
 
 lists! {
     [T: Read] Vec<T>, T;
-    [] Refs, Ref;
+    [] Operands, Operand;
     [] Ids, u32;
 }
 

@@ -7,9 +7,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use super::ops::lists_channels;
 use super::{Style, chunking};
 use crate::plan::{
-    ChannelTable, Expectation, LoopBody, Op, OpKind, Place, PlanTree, RankPlan, Ref, RemoteBuffer, Slice, ThreadBlock,
+    BufferRef, ChannelTable, Expectation, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, Slice,
+    ThreadBlock,
 };
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::types::{BufferKind, ChannelKind};
 
 pub(super) fn write(plan: &PlanTree, style: Style) -> String {
     let text = match style {
@@ -286,9 +287,9 @@ impl Serialize for Operation<'_> {
 impl Operation<'_> {
     /// `glre` names its window by keys of its own.
     fn switch_reduce<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
-        let source = self.op.srcs.first().copied().unwrap_or(Ref::local(BufferKind::Input, 0, 0));
+        let source = self.op.srcs.first().copied().unwrap_or(Operand::local(BufferKind::Input, 0, 0));
         let channel = match source.place {
-            Place::Switch(channel) => channel,
+            BufferRef::Switch(channel) => channel,
             _ => 0,
         };
         map.serialize_entry("buffer_type", self.block.switch_buffer(channel).letter())?;
@@ -304,7 +305,7 @@ impl Operation<'_> {
 struct Reference<'a> {
     /// Written where the format has it.
     rank: Option<usize>,
-    at: &'a Ref,
+    at: &'a Operand,
 }
 
 impl Serialize for Reference<'_> {
@@ -314,9 +315,9 @@ impl Serialize for Reference<'_> {
             map.serialize_entry("rank", &rank)?;
         }
         match self.at.place {
-            Place::Local(buffer) => map.serialize_entry("type", buffer.letter())?,
-            Place::Remote(number) => map.serialize_entry("buffer_id", &number)?,
-            Place::Switch(number) => map.serialize_entry("switch_channel_id", &number)?,
+            BufferRef::Local(buffer) => map.serialize_entry("type", buffer.letter())?,
+            BufferRef::Remote(number) => map.serialize_entry("buffer_id", &number)?,
+            BufferRef::Switch(number) => map.serialize_entry("switch_channel_id", &number)?,
         }
         map.serialize_entry("index", &self.at.index)?;
         map.serialize_entry("size", &self.at.size)?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::diag::Code;
 use mscclpp_core::dsl::{Channel, ChannelMarker, Program, SyncCall};
-use mscclpp_core::vocab::{ReduceOp, Sync};
+use mscclpp_core::types::{BlockSync, ReduceOp};
 
 use super::tree::{Cond, Expr, Stmt};
 
@@ -209,8 +209,8 @@ impl<'p> Native<'p> {
                     others.push(rank.input().chunk(first.checked_add(k).ok_or(OVERFLOW)?));
                 }
                 let to = rank.output().chunk(self.expr(to)?);
-                let others: Vec<_> = others.iter().map(|chunk| chunk.any()).collect();
-                rank.reduce(to.any(), &others, self.expr(block)?).with(ReduceOp::Max);
+                let others: Vec<_> = others.iter().map(|chunk| chunk.to_any()).collect();
+                rank.reduce(to.to_any(), &others, self.expr(block)?).op(ReduceOp::Max);
             }
             Stmt::Channel(memory, [from, to, dst, src, block, kind]) => {
                 let (a, b) = (p.rank(self.expr(from)?), p.rank(self.expr(to)?));
@@ -252,7 +252,7 @@ fn sync<'p, K: ChannelMarker>(
 ) {
     match kind {
         0 => drop(relax(channel.signal(0))),
-        1 | 2 => drop(channel.wait(1).sync(Sync::Both)),
+        1 | 2 => drop(channel.wait(1).sync(BlockSync::Both)),
         _ => {}
     }
 }

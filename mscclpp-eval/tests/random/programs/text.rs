@@ -95,7 +95,7 @@ fn stmt_text(stmt: &Stmt, out: &mut String) {
         Stmt::Reduce([rank, to, first, count, block]) => writeln!(
             out,
             "let r = p.rank({}); let o: Vec<_> = (0..{}).map(|k| r.input().chunk({} + k)).collect(); \
-             r.reduce(r.output().chunk({}), &o, {}).with(ReduceOp::Max);",
+             r.reduce(r.output().chunk({}), &o, {}).op(ReduceOp::Max);",
             e(rank),
             e(count),
             e(first),

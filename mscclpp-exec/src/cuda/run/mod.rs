@@ -8,7 +8,7 @@ mod prepare;
 use std::sync::Arc;
 
 use mscclpp_core::collective::Collective;
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 pub(super) use self::bind::Switches;
 pub(super) use self::prepare::{rooms, threads_of};

@@ -1,7 +1,7 @@
 //! What an operation waits for or releases: channels, semaphores, barriers.
 
 use mscclpp_core::plan::image::OpView;
-use mscclpp_core::vocab::ChannelKind;
+use mscclpp_core::types::ChannelKind;
 
 use super::{At, Block, Lowering, entry};
 use crate::error::Error;

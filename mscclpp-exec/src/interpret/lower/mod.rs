@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::plan::image::Numbers;
 use mscclpp_core::plan::{OpKind, Plan, RemoteBuffer};
-use mscclpp_core::vocab::{BufferKind, ReduceOp};
+use mscclpp_core::types::{BufferKind, ReduceOp};
 
 use super::pairs::pair_channels;
 use super::program::{Instr, Program, Reductions};

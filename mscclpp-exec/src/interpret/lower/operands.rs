@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use mscclpp_core::plan::image::OpView;
-use mscclpp_core::plan::{Place, Ref};
-use mscclpp_core::vocab::{BufferKind, ChannelKind};
+use mscclpp_core::plan::{self, BufferRef};
+use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::{At, Block, Lowering, entry};
 use crate::error::Error;
@@ -27,7 +27,7 @@ impl Lowering {
         at: At,
         of: &Block<'a>,
         view: &OpView<'a>,
-        refs: impl Iterator<Item = Ref>,
+        refs: impl Iterator<Item = plan::Operand>,
         plain: usize,
     ) -> Result<u32, Error> {
         let first = self.program.operands.len();
@@ -61,11 +61,11 @@ impl Lowering {
         at: At,
         of: &Block<'a>,
         view: &OpView<'a>,
-        place: Place,
+        place: BufferRef,
     ) -> Result<(BufferKind, Owners), Error> {
         match place {
-            Place::Local(buffer) => Ok((buffer, Owners::One(of.rank))),
-            Place::Remote(number) => {
+            BufferRef::Local(buffer) => Ok((buffer, Owners::One(of.rank))),
+            BufferRef::Remote(number) => {
                 let Some(kind) = view.channel() else {
                     return at.error("a remote reference without a kind of channel");
                 };
@@ -81,7 +81,7 @@ impl Lowering {
                 };
                 Ok((remote.buffer, Owners::One(remote.rank)))
             }
-            Place::Switch(number) => {
+            BufferRef::Switch(number) => {
                 let id = match entry(&of.channels[ChannelKind::Switch as usize], number) {
                     Ok(id) => id,
                     Err(have) => {
@@ -97,9 +97,16 @@ impl Lowering {
         }
     }
 
-    fn operand(&mut self, at: At, rank: u32, buffer: BufferKind, space: Space, chunk: Ref) -> Result<(), Error> {
+    fn operand(
+        &mut self,
+        at: At,
+        rank: u32,
+        buffer: BufferKind,
+        space: Space,
+        chunk: plan::Operand,
+    ) -> Result<(), Error> {
         let have = self.chunks[rank as usize][buffer as usize];
-        let Ref { index, size, .. } = chunk;
+        let plan::Operand { index, size, .. } = chunk;
         if index.checked_add(size).is_none_or(|end| end > have) {
             let end = u64::from(index) + u64::from(size);
             return at.error(format!("chunks {index}..{end} of rank {rank}'s {buffer}, which has {have} chunks"));

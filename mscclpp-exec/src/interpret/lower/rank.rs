@@ -2,7 +2,7 @@
 
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::plan::image::{BlockView, OpView, RankView};
-use mscclpp_core::vocab::ChannelKind;
+use mscclpp_core::types::ChannelKind;
 
 use super::{At, Block, Lowering};
 use crate::error::Error;

@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::origin::Origin;
-use mscclpp_core::plan::{Op, OpKind, Place, PlanTree, Ref, ThreadBlock};
-use mscclpp_core::vocab::{BufferKind, ChannelKind, ReduceOp};
+use mscclpp_core::plan::{BufferRef, Op, OpKind, Operand, PlanTree, ThreadBlock};
+use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 
 use super::launches::on_nodes;
 use super::operations::{Item, Reader};
@@ -361,13 +361,13 @@ impl<'p> Writer<'p> {
         for other in others {
             let mut at = |buffer, index| {
                 let place = remote(tables, &mut block, ChannelKind::Memory, (other, buffer));
-                Ref { place: Place::Remote(place), index, size: 1 }
+                Operand { place: BufferRef::Remote(place), index, size: 1 }
             };
-            let own = Ref::local(BufferKind::Input, 0, 1);
+            let own = Operand::local(BufferKind::Input, 0, 1);
             let mut read = Op::new(OpKind::ReadReduce, Origin::UNKNOWN);
             (read.channel, read.reduce) = (Some(ChannelKind::Memory), Some(ReduceOp::Sum));
             read.srcs.extend([own, at(BufferKind::Input, 0)]);
-            read.dsts.push(Ref::local(BufferKind::Scratch, number * ranks + other, 1));
+            read.dsts.push(Operand::local(BufferKind::Scratch, number * ranks + other, 1));
             let mut write = Op::new(OpKind::Put, Origin::UNKNOWN);
             write.channel = Some(ChannelKind::Memory);
             write.srcs.push(own);
@@ -385,9 +385,9 @@ impl<'p> Writer<'p> {
         }
         let (node, ranks) = (self.node_of(code.rank), self.tree.ranks.len() as u32);
         let owner = (0..ranks).find(|&rank| self.node_of(rank) == node).unwrap_or(code.rank);
-        let own = Ref::local(BufferKind::Input, 0, 1);
+        let own = Operand::local(BufferKind::Input, 0, 1);
         if owner == code.rank {
-            ops.push(copy(own, Ref::local(BufferKind::Scratch, number, 1)));
+            ops.push(copy(own, Operand::local(BufferKind::Scratch, number, 1)));
             return;
         }
         let tables = &mut self.tree.ranks[code.rank as usize];
@@ -397,7 +397,7 @@ impl<'p> Writer<'p> {
         let mut write = Op::new(OpKind::Put, Origin::UNKNOWN);
         write.channel = Some(ChannelKind::Memory);
         write.srcs.push(own);
-        write.dsts.push(Ref { place: Place::Remote(place), index: number, size: 1 });
+        write.dsts.push(Operand { place: BufferRef::Remote(place), index: number, size: 1 });
         ops.push(write);
     }
 

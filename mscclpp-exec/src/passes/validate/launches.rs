@@ -3,7 +3,7 @@
 use std::fmt;
 
 use mscclpp_core::plan::{Plan, PlanTree};
-use mscclpp_core::vocab::ReduceOp;
+use mscclpp_core::types::ReduceOp;
 
 use super::Invalid;
 use crate::dtype::DataType;

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use mscclpp_core::plan::{Op, OpKind, Place, PlanTree};
-use mscclpp_core::vocab::{BufferKind, ChannelKind};
+use mscclpp_core::plan::{BufferRef, Op, OpKind, PlanTree};
+use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::Invalid;
 use crate::error::path;
@@ -196,17 +196,17 @@ fn is_handshake(op: &Op) -> bool {
 }
 
 /// The buffers that an operand names: several for a switch channel.
-pub(super) fn resolve(plan: &PlanTree, code: &Code, op: &Op, place: Place) -> Option<Vec<(u32, BufferKind)>> {
+pub(super) fn resolve(plan: &PlanTree, code: &Code, op: &Op, place: BufferRef) -> Option<Vec<(u32, BufferKind)>> {
     let rank = plan.ranks.get(code.rank as usize)?;
     let block = rank.blocks.get(code.block as usize)?;
     match place {
-        Place::Local(buffer) => Some(vec![(code.rank, buffer)]),
-        Place::Remote(index) => {
+        BufferRef::Local(buffer) => Some(vec![(code.rank, buffer)]),
+        BufferRef::Remote(index) => {
             let number = *block.remote_buffers(op.channel?).get(index as usize)?;
             let remote = rank.remote_buffers.get(number as usize)?;
             Some(vec![(remote.rank, remote.buffer)])
         }
-        Place::Switch(index) => {
+        BufferRef::Switch(index) => {
             let number = *block.channels(ChannelKind::Switch).get(index as usize)?;
             let (buffer, members) = rank.switch_channels().nth(number as usize)?;
             Some(members.iter().map(|&member| (member, buffer)).collect())

@@ -20,8 +20,8 @@
 use std::ops::Range;
 
 use mscclpp_core::collective::Collective;
-use mscclpp_core::plan::{Op, OpKind, Place, PlanTree, Ref, ThreadBlock};
-use mscclpp_core::vocab::{BufferKind, ChannelKind};
+use mscclpp_core::plan::{self, BufferRef, Op, OpKind, PlanTree, ThreadBlock};
+use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::launches::on_nodes;
 use super::operations::{Item, Reader, resolve};
@@ -254,7 +254,7 @@ impl<'p> Writer<'p> {
         let is_copied = |operand: &Operand| {
             operand.space.is_callers() && self.copies[operand.rank as usize].iter().any(Option::is_some)
         };
-        let is_switch = |reference: &Ref| matches!(reference.place, Place::Switch(_));
+        let is_switch = |reference: &plan::Operand| matches!(reference.place, BufferRef::Switch(_));
         if op.srcs.iter().chain(&op.dsts).any(is_switch) && srcs.iter().chain(dsts).any(is_copied) {
             return self.switch(code, &op, (srcs, dsts), block, ops);
         }
@@ -295,21 +295,22 @@ impl<'p> Writer<'p> {
             let mut found = Vec::with_capacity(operands.len());
             for operand in operands {
                 let known = match operand.rank == code.rank {
-                    true => Ref::local(buffer(operand.space), operand.index, operand.size),
+                    true => plan::Operand::local(buffer(operand.space), operand.index, operand.size),
                     false => {
                         let tables = &mut writer.tree.ranks[code.rank as usize];
-                        let place = Place::Remote(remote(tables, block, kind, (operand.rank, buffer(operand.space))));
-                        Ref { place, index: operand.index, size: operand.size }
+                        let place =
+                            BufferRef::Remote(remote(tables, block, kind, (operand.rank, buffer(operand.space))));
+                        plan::Operand { place, index: operand.index, size: operand.size }
                     }
                 };
                 found.push(writer.reference(code.rank, operand, kind, block)?.unwrap_or(known));
             }
             // Plans list operands of the own rank first.
-            found.sort_by_key(Ref::is_remote);
+            found.sort_by_key(plan::Operand::is_remote);
             Ok::<_, Invalid>(found)
         };
         let (srcs, dsts) = (side(self, srcs)?, side(self, dsts)?);
-        let mut new = |kind: OpKind, srcs: &[Ref], dsts: &[Ref]| {
+        let mut new = |kind: OpKind, srcs: &[plan::Operand], dsts: &[plan::Operand]| {
             let mut new = op.clone();
             new.kind = kind;
             new.channel = Some(ChannelKind::Memory).filter(|_| kind != OpKind::Copy);
@@ -338,7 +339,7 @@ impl<'p> Writer<'p> {
         operand: &Operand,
         kind: ChannelKind,
         block: &mut ThreadBlock,
-    ) -> Result<Option<Ref>, Invalid> {
+    ) -> Result<Option<plan::Operand>, Invalid> {
         if !matches!(operand.space, Space::Input | Space::Output) {
             return Ok(None);
         }
@@ -359,14 +360,14 @@ impl<'p> Writer<'p> {
         }
         let Some(copy) = self.copies[owner][slot] else { return Ok(None) };
         let place = match own {
-            true => Place::Local(BufferKind::Scratch),
+            true => BufferRef::Local(BufferKind::Scratch),
             false => {
                 let tables = &mut self.tree.ranks[rank as usize];
-                Place::Remote(remote(tables, block, kind, (operand.rank, BufferKind::Scratch)))
+                BufferRef::Remote(remote(tables, block, kind, (operand.rank, BufferKind::Scratch)))
             }
         };
         let index = copy.checked_add(first).ok_or(Invalid::TooLarge)?;
-        Ok(Some(Ref { place, index, size: operand.size }))
+        Ok(Some(plan::Operand { place, index, size: operand.size }))
     }
 
     /// Whether a rank must be told by a peer where an operand is.
@@ -456,7 +457,8 @@ impl<'p> Writer<'p> {
                 let size = end.saturating_sub(start);
                 let outside = || Invalid::changed(format!("rank {rank}"), format!("copies chunks {start}..{end}"));
                 let caller = caller_chunks(self.plan, rank as u32, slot, start, size).ok_or_else(outside)?;
-                let copied = Ref::local(BufferKind::Scratch, first.checked_add(start).ok_or(Invalid::TooLarge)?, size);
+                let copied =
+                    plan::Operand::local(BufferKind::Scratch, first.checked_add(start).ok_or(Invalid::TooLarge)?, size);
                 ops.push(if outwards { copy(copied, caller) } else { copy(caller, copied) });
             }
         }
@@ -498,11 +500,11 @@ fn slot_of(plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -> (usize
 
 fn canonical(collective: &Collective, plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -> (BufferKind, u32) {
     let tables = &plan.ranks[rank as usize];
-    collective.canonical(rank, buffer, index, tables.input_chunks.min(tables.output_chunks))
+    collective.canonical_chunk(rank, buffer, index, tables.input_chunks.min(tables.output_chunks))
 }
 
 /// Chunks of a slot, as the rank's caller passes them; none if there are no such.
-fn caller_chunks(plan: &PlanTree, rank: u32, slot: usize, start: u32, size: u32) -> Option<Ref> {
+fn caller_chunks(plan: &PlanTree, rank: u32, slot: usize, start: u32, size: u32) -> Option<plan::Operand> {
     let tables = &plan.ranks[rank as usize];
     let end = start.checked_add(size).filter(|_| size > 0)?;
     let buffers = match (plan.collective.in_place, slot) {
@@ -513,5 +515,5 @@ fn caller_chunks(plan: &PlanTree, rank: u32, slot: usize, start: u32, size: u32)
     };
     // In place, the buffer whose chunks are numbered as the slot's.
     let is_it = |buffer: &&BufferKind| slot_of(plan, rank, **buffer, 0).1 == 0 && end <= tables.chunks(**buffer);
-    buffers.iter().find(is_it).map(|&buffer| Ref::local(buffer, start, size))
+    buffers.iter().find(is_it).map(|&buffer| plan::Operand::local(buffer, start, size))
 }

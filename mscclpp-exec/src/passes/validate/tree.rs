@@ -1,8 +1,10 @@
 //! Adds to a plan: channels, remote buffers, semaphores, operations.
 
 use mscclpp_core::origin::Origin;
-use mscclpp_core::plan::{BlockTables, ChannelTable, Op, OpKind, PlanTree, RankPlan, Ref, RemoteBuffer, ThreadBlock};
-use mscclpp_core::vocab::{BufferKind, ChannelKind};
+use mscclpp_core::plan::{
+    BlockTables, ChannelTable, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, ThreadBlock,
+};
+use mscclpp_core::types::{BufferKind, ChannelKind};
 
 /// An operation without operands.
 pub(super) fn sync(kind: OpKind, channel: Option<ChannelKind>, id: u32) -> Op {
@@ -26,7 +28,7 @@ pub(super) fn release(semaphore: u32) -> Op {
 }
 
 /// A copy between buffers of the executing rank.
-pub(super) fn copy(from: Ref, to: Ref) -> Op {
+pub(super) fn copy(from: Operand, to: Operand) -> Op {
     let mut op = Op::new(OpKind::Copy, Origin::UNKNOWN);
     op.srcs.push(from);
     op.dsts.push(to);

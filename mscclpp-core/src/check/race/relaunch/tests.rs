@@ -7,7 +7,7 @@ use crate::dsl::Program;
 use crate::plan::PlanTree;
 use crate::spec::AlgoSpec;
 use crate::testing::plan;
-use crate::vocab::Sync;
+use crate::types::BlockSync;
 
 #[track_caller]
 fn fine(plan: &PlanTree) {
@@ -119,7 +119,7 @@ fn recorded(ranks: u32, program: impl Fn(&Program)) -> PlanTree {
 fn put_and_flush(p: &Program) {
     let (to, from) = (p.rank(0).port_channel(p.rank(2)), p.rank(2).port_channel(p.rank(0)));
     from.signal(0);
-    to.wait(0).sync(Sync::After);
+    to.wait(0).sync(BlockSync::After);
     to.put(p.rank(2).output().chunk(0), p.rank(0).input().chunk(0), 0);
     to.flush(0);
 }
@@ -127,15 +127,15 @@ fn put_and_flush(p: &Program) {
 /// A rank tells another one over a memory channel.
 fn tell(p: &Program, from: usize, to: usize) {
     let (out, back) = (p.rank(from).memory_channel(p.rank(to)), p.rank(to).memory_channel(p.rank(from)));
-    out.signal(0).sync(Sync::Before);
-    back.wait(0).sync(Sync::After);
+    out.signal(0).sync(BlockSync::Before);
+    back.wait(0).sync(BlockSync::After);
 }
 
 /// A rank tells another one over a port channel.
 fn tell_by_port(p: &Program, from: usize, to: usize) {
     let (out, back) = (p.rank(from).port_channel(p.rank(to)), p.rank(to).port_channel(p.rank(from)));
-    out.signal(0).sync(Sync::Before);
-    back.wait(0).sync(Sync::After);
+    out.signal(0).sync(BlockSync::Before);
+    back.wait(0).sync(BlockSync::After);
 }
 
 #[test]
@@ -169,10 +169,10 @@ fn put_reported_by_its_receiver_is_accepted() {
     let answered = recorded(4, |p| {
         let (to, from) = (p.rank(0).port_channel(p.rank(2)), p.rank(2).port_channel(p.rank(0)));
         from.signal(0);
-        to.wait(0).sync(Sync::After);
+        to.wait(0).sync(BlockSync::After);
         to.put(p.rank(2).output().chunk(0), p.rank(0).input().chunk(0), 0);
         to.signal(0);
-        from.wait(0).sync(Sync::After);
+        from.wait(0).sync(BlockSync::After);
         // By now all can be told that the data is there, and that its source was read.
         tell(p, 2, 3);
         tell_by_port(p, 3, 1);

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::super::layout::*;
 use super::Table;
-use crate::plan::{Place, Ref};
-use crate::vocab::BufferKind;
+use crate::plan::{BufferRef, Operand};
+use crate::types::BufferKind;
 
 /// A list of numbers of an image, also an iterator over them.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ impl ExactSizeIterator for Numbers<'_> {}
 
 /// A list of references of an image, also an iterator over them.
 #[derive(Clone, Debug)]
-pub struct RefList<'a> {
+pub struct OperandList<'a> {
     words: Words<'a>,
     /// First word of the table.
     table: usize,
@@ -67,7 +67,7 @@ pub struct RefList<'a> {
     at: Range<usize>,
 }
 
-impl<'a> RefList<'a> {
+impl<'a> OperandList<'a> {
     #[inline]
     pub(super) fn new(words: Words<'a>, table: Table, first: usize, len: usize) -> Self {
         Self { words, table: table.start, at: table.range(first, len) }
@@ -75,7 +75,7 @@ impl<'a> RefList<'a> {
 
     /// The reference at a position, in constant time; `None` behind the end.
     #[inline]
-    pub fn get(&self, position: u32) -> Option<Ref> {
+    pub fn get(&self, position: u32) -> Option<Operand> {
         let at = self.at.start.saturating_add(position as usize);
         (at < self.at.end).then(|| self.read(at))
     }
@@ -87,13 +87,13 @@ impl<'a> RefList<'a> {
     }
 
     #[inline]
-    fn read(&self, at: usize) -> Ref {
+    fn read(&self, at: usize) -> Operand {
         let [place, index, size] = self.words.several(self.table + at * REF);
-        Ref {
+        Operand {
             place: match place.checked_sub(PLACE_REMOTE) {
-                None => Place::Local(BufferKind::ALL[place as usize]),
-                Some(number) if number & 1 == 0 => Place::Remote((number >> 1) as u32),
-                Some(number) => Place::Switch((number >> 1) as u32),
+                None => BufferRef::Local(BufferKind::ALL[place as usize]),
+                Some(number) if number & 1 == 0 => BufferRef::Remote((number >> 1) as u32),
+                Some(number) => BufferRef::Switch((number >> 1) as u32),
             },
             index: index as u32,
             size: size as u32,
@@ -101,11 +101,11 @@ impl<'a> RefList<'a> {
     }
 }
 
-impl Iterator for RefList<'_> {
-    type Item = Ref;
+impl Iterator for OperandList<'_> {
+    type Item = Operand;
 
     #[inline]
-    fn next(&mut self) -> Option<Ref> {
+    fn next(&mut self) -> Option<Operand> {
         self.at.next().map(|at| self.read(at))
     }
 
@@ -115,9 +115,9 @@ impl Iterator for RefList<'_> {
     }
 
     #[inline]
-    fn nth(&mut self, n: usize) -> Option<Ref> {
+    fn nth(&mut self, n: usize) -> Option<Operand> {
         self.at.nth(n).map(|at| self.read(at))
     }
 }
 
-impl ExactSizeIterator for RefList<'_> {}
+impl ExactSizeIterator for OperandList<'_> {}

@@ -6,14 +6,14 @@
 mod list;
 mod op;
 
-pub use list::{Numbers, RefList};
+pub use list::{Numbers, OperandList};
 pub use op::{Loop, OpView};
 
 use std::ops::Range;
 
 use super::layout::*;
 use crate::plan::RemoteBuffer;
-use crate::vocab::{BufferKind, ChannelKind};
+use crate::types::{BufferKind, ChannelKind};
 
 /// One rank's part of a plan.
 #[derive(Clone, Copy, Debug)]

@@ -1,9 +1,9 @@
 //! Views of operations.
 
 use super::super::layout::*;
-use super::{Numbers, RefList, Table, Tables};
+use super::{Numbers, OperandList, Table, Tables};
 use crate::plan::{OpKind, Slice};
-use crate::vocab::{ChannelKind, ReduceOp, Sync};
+use crate::types::{BlockSync, ChannelKind, ReduceOp};
 
 /// One operation.
 ///
@@ -80,10 +80,11 @@ impl<'a> OpView<'a> {
         ReduceOp::ALL.get(number.checked_sub(1)?).copied()
     }
 
-    /// Where the block is also synchronised; [`Sync::None`] in a lowered plan.
+    /// Where the block is also synchronised; [`BlockSync::None`] in a lowered plan.
     #[inline]
-    pub fn sync(&self) -> Sync {
-        [Sync::None, Sync::Before, Sync::After, Sync::Both][(self.entry.attributes >> SYNC_SHIFT & SYNC_MASK) as usize]
+    pub fn sync(&self) -> BlockSync {
+        [BlockSync::None, BlockSync::Before, BlockSync::After, BlockSync::Both]
+            [(self.entry.attributes >> SYNC_SHIFT & SYNC_MASK) as usize]
     }
 
     /// The part of every reference that the block works on; the whole if `None`.
@@ -127,15 +128,15 @@ impl<'a> OpView<'a> {
 
     /// Sources, in the order of [`Op::srcs`](crate::plan::Op::srcs).
     #[inline]
-    pub fn srcs(&self) -> RefList<'a> {
-        RefList::new(self.words, self.refs, self.entry.first_ref, self.entry.srcs)
+    pub fn srcs(&self) -> OperandList<'a> {
+        OperandList::new(self.words, self.refs, self.entry.first_ref, self.entry.srcs)
     }
 
     /// Destinations, in the order of [`Op::dsts`](crate::plan::Op::dsts).
     #[inline]
-    pub fn dsts(&self) -> RefList<'a> {
+    pub fn dsts(&self) -> OperandList<'a> {
         let first = self.entry.first_ref.saturating_add(self.entry.srcs);
-        RefList::new(self.words, self.refs, first, self.entry.dsts)
+        OperandList::new(self.words, self.refs, first, self.entry.dsts)
     }
 
     /// Channel indexes, semaphore numbers or the barrier's number, as [`Op::ids`](crate::plan::Op::ids).

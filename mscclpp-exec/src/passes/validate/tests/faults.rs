@@ -6,7 +6,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 use super::*;
 use crate::interpret::{Action, Space};
@@ -163,11 +163,11 @@ fn dead_put() -> PlanTree {
     from_0.signal(0);
     of_3.signal(0);
     to_2.wait(0);
-    to_3.wait(0).sync(Sync::After);
+    to_3.wait(0).sync(BlockSync::After);
     to_2.put(scratch.chunk(0), r0.input().chunk(0), 0);
     to_2.flush(0);
     to_3.put_with_signal_and_flush(r3.output().chunk(0), r0.input().chunk(0), 0);
-    of_3.wait(0).sync(Sync::After);
+    of_3.wait(0).sync(BlockSync::After);
     report.signal(0);
     reported.wait(0);
     lower(&program.finish().expect("a program")).expect("a plan")

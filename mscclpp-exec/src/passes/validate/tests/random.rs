@@ -3,8 +3,8 @@
 use mscclpp_core::check::check;
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
-use mscclpp_core::plan::{ChannelTable, LoopBody, Op, OpKind, Place, RankPlan, Ref, ThreadBlock};
-use mscclpp_core::vocab::{BufferKind, ChannelKind, ReduceOp};
+use mscclpp_core::plan::{BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, RankPlan, ThreadBlock};
+use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 
 use super::super::tree::{in_table, nop, remote, sync};
 use super::*;
@@ -141,7 +141,7 @@ impl Generator {
         let from = if phase == 1 { (peer * self.blocks + self.block) * 3 } else { any };
         let source = if phase == 1 { Scratch } else { Input };
         let mut op = Op::new(OpKind::Copy, Origin::UNKNOWN);
-        let local = |buffer, index| Ref::local(buffer, index, 1);
+        let local = |buffer, index| Operand::local(buffer, index, 1);
         match self.random.below(6) {
             0 => {
                 op.srcs.push(local(source, from));
@@ -177,12 +177,12 @@ impl Generator {
         op
     }
 
-    fn remote(&mut self, peer: u32, buffer: BufferKind, index: u32) -> Ref {
+    fn remote(&mut self, peer: u32, buffer: BufferKind, index: u32) -> Operand {
         let tables = &mut self.plan.ranks[self.rank as usize];
         let mut block = std::mem::take(&mut tables.blocks[self.block as usize]);
         let number = remote(tables, &mut block, ChannelKind::Memory, (peer, buffer));
         tables.blocks[self.block as usize] = block;
-        Ref { place: Place::Remote(number), index, size: 1 }
+        Operand { place: BufferRef::Remote(number), index, size: 1 }
     }
 }
 

@@ -4,18 +4,18 @@ use super::{Collective, CollectiveKind};
 
 /// What a range of a rank's output holds when a launch is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promise {
+pub struct Postcondition {
     /// First chunk of the output.
     pub chunk: u32,
     /// Number of chunks.
     pub len: u32,
     /// What they hold.
-    pub content: Content,
+    pub content: OutputContent,
 }
 
 /// What chunks of an output hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum OutputContent {
     /// Chunks of one rank's input.
     Input {
         /// The rank.
@@ -32,7 +32,7 @@ pub enum Content {
 
 /// The numbers on which promises depend, as a plan has them: instances are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct ChunkCounts {
     /// Number of ranks.
     pub ranks: u32,
     /// Chunks of every rank's input.
@@ -46,9 +46,9 @@ pub struct Extent {
 impl Collective {
     /// What is promised about the output of a rank, in ascending order of chunks; chunks that are not named may hold
     /// anything. `Custom` and `Test` promise nothing.
-    pub fn promises(&self, extent: Extent, rank: u32) -> impl Iterator<Item = Promise> + use<> {
+    pub fn postconditions(&self, extent: ChunkCounts, rank: u32) -> impl Iterator<Item = Postcondition> + use<> {
         use CollectiveKind as K;
-        let Extent { ranks, input: _, output, distance } = extent;
+        let ChunkCounts { ranks, input: _, output, distance } = extent;
         let Self { kind, root, .. } = *self;
         let (count, len) = match kind {
             K::AllGather | K::AllToAll => (ranks, output / ranks.max(1)),
@@ -58,18 +58,18 @@ impl Collective {
         };
         (0..count).map(move |from| {
             let content = match kind {
-                K::AllGather => Content::Input { rank: from, chunk: 0 },
-                K::AllToAll => Content::Input { rank: from, chunk: rank.saturating_mul(len) },
-                K::Broadcast => Content::Input { rank: root, chunk: 0 },
+                K::AllGather => OutputContent::Input { rank: from, chunk: 0 },
+                K::AllToAll => OutputContent::Input { rank: from, chunk: rank.saturating_mul(len) },
+                K::Broadcast => OutputContent::Input { rank: root, chunk: 0 },
                 K::SendRecv => {
                     let ranks = u64::from(ranks.max(1));
                     let sender = (u64::from(rank) + ranks - u64::from(distance) % ranks) % ranks;
-                    Content::Input { rank: sender as u32, chunk: 0 }
+                    OutputContent::Input { rank: sender as u32, chunk: 0 }
                 }
-                K::ReduceScatter => Content::Reduction { chunk: rank.saturating_mul(len) },
-                K::AllReduce | K::Reduce | K::Custom { .. } | K::Test { .. } => Content::Reduction { chunk: 0 },
+                K::ReduceScatter => OutputContent::Reduction { chunk: rank.saturating_mul(len) },
+                K::AllReduce | K::Reduce | K::Custom { .. } | K::Test { .. } => OutputContent::Reduction { chunk: 0 },
             };
-            Promise { chunk: from * len, len, content }
+            Postcondition { chunk: from * len, len, content }
         })
     }
 }
@@ -78,24 +78,24 @@ impl Collective {
 mod tests {
     use super::*;
 
-    fn promises(kind: CollectiveKind, input: u32, output: u32, rank: u32) -> Vec<(u32, u32, Content)> {
-        let extent = Extent { ranks: 3, input, output, distance: 1 };
+    fn promises(kind: CollectiveKind, input: u32, output: u32, rank: u32) -> Vec<(u32, u32, OutputContent)> {
+        let extent = ChunkCounts { ranks: 3, input, output, distance: 1 };
         let collective = Collective { root: 2, ..Collective::new(kind) };
-        collective.promises(extent, rank).map(|promise| (promise.chunk, promise.len, promise.content)).collect()
+        collective.postconditions(extent, rank).map(|promise| (promise.chunk, promise.len, promise.content)).collect()
     }
 
     #[test]
     fn every_collective_says_what_it_promises() {
         use CollectiveKind as K;
-        let input = |rank, chunk| Content::Input { rank, chunk };
+        let input = |rank, chunk| OutputContent::Input { rank, chunk };
         let gathered = [(0, 2, input(0, 0)), (2, 2, input(1, 0)), (4, 2, input(2, 0))];
         assert_eq!(promises(K::AllGather, 2, 6, 1), gathered);
         let exchanged = [(0, 2, input(0, 2)), (2, 2, input(1, 2)), (4, 2, input(2, 2))];
         assert_eq!(promises(K::AllToAll, 6, 6, 1), exchanged);
-        assert_eq!(promises(K::AllReduce, 3, 3, 1), [(0, 3, Content::Reduction { chunk: 0 })]);
-        assert_eq!(promises(K::ReduceScatter, 6, 2, 1), [(0, 2, Content::Reduction { chunk: 2 })]);
+        assert_eq!(promises(K::AllReduce, 3, 3, 1), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
+        assert_eq!(promises(K::ReduceScatter, 6, 2, 1), [(0, 2, OutputContent::Reduction { chunk: 2 })]);
         assert_eq!(promises(K::Reduce, 3, 3, 1), []);
-        assert_eq!(promises(K::Reduce, 3, 3, 2), [(0, 3, Content::Reduction { chunk: 0 })]);
+        assert_eq!(promises(K::Reduce, 3, 3, 2), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
         assert_eq!(promises(K::Broadcast, 3, 3, 0), [(0, 3, input(2, 0))]);
         assert_eq!(promises(K::SendRecv, 1, 1, 0), [(0, 1, input(2, 0))]);
         assert_eq!(promises(K::Custom { input: 1, output: 1 }, 1, 1, 0), []);

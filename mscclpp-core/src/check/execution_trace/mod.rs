@@ -19,7 +19,7 @@ use crate::diag::Diagnostics;
 use crate::plan::show::{Operation, Scope};
 use crate::plan::{OpKind, PlanTree};
 
-pub use events::Trace;
+pub use events::ExecutionTrace;
 
 /// Runs a plan in the abstract and writes down who does what, and what waits for what: until every thread block is at its
 /// end, or as far as they come.
@@ -34,7 +34,7 @@ pub use events::Trace;
 ///
 /// # Errors
 /// What the rule `shape` finds, without which a plan cannot run even in the abstract.
-pub fn trace(plan: &PlanTree) -> Result<Trace, Diagnostics> {
+pub fn execution_trace(plan: &PlanTree) -> Result<ExecutionTrace, Diagnostics> {
     shape::check(plan.into()).into_result(())?;
     let size = model::example(plan.into()).ok_or_else(|| model::too_fine(plan.into()))?;
     let pairs = Pairs::of(plan);

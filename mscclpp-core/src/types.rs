@@ -131,7 +131,7 @@ impl fmt::Display for ReduceOp {
 /// Where a synchronising operation also synchronises the threads of its own thread block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
-pub enum Sync {
+pub enum BlockSync {
     /// Nowhere.
     None = 0,
     /// Before the operation, so that it publishes what the whole block did.
@@ -143,7 +143,7 @@ pub enum Sync {
     Both = 3,
 }
 
-impl Sync {
+impl BlockSync {
     const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
             0 => Self::None,

@@ -3,13 +3,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use super::trace;
+use super::execution_trace;
 use crate::collective::CollectiveKind;
 use crate::dsl::Program;
 use crate::lower::lower;
 use crate::plan::{Op, OpKind, PlanTree};
 use crate::spec::AlgoSpec;
-use crate::vocab::Sync;
+use crate::types::BlockSync;
 
 /// A plan of two ranks; the number of chunks of its input and output.
 fn plan(chunks: u32, record: impl Fn(&Program)) -> PlanTree {
@@ -30,12 +30,12 @@ fn swap(port: bool) -> PlanTree {
                 channel.put(to, from, 0);
                 channel.signal(0);
                 channel.flush(0);
-                channel.wait(0).sync(Sync::After);
+                channel.wait(0).sync(BlockSync::After);
             } else {
                 let channel = rank.memory_channel(peer);
                 channel.put(to, from, 0);
-                channel.signal(0).sync(Sync::Before);
-                channel.wait(0).sync(Sync::After);
+                channel.signal(0).sync(BlockSync::Before);
+                channel.wait(0).sync(BlockSync::After);
             }
         }
     })
@@ -51,8 +51,8 @@ fn packets() -> PlanTree {
             let semaphore = rank.semaphore(0);
             channel.put_packets(scratch[peer.id()].chunk(0), rank.input().chunk(0), 0);
             rank.unpack_packets(rank.output().chunk(0), scratch[rank.id()].chunk(0), 1);
-            semaphore.release(1).sync(Sync::Before);
-            semaphore.acquire(0).sync(Sync::After);
+            semaphore.release(1).sync(BlockSync::Before);
+            semaphore.acquire(0).sync(BlockSync::After);
             rank.barrier([0, 1]);
         }
     })
@@ -65,10 +65,10 @@ fn pipeline() -> PlanTree {
             let (semaphore, scratch) = (rank.semaphore(0), rank.scratch(2));
             p.pipeline(1024, 2, || {
                 rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
-                semaphore.release(0).sync(Sync::Before);
+                semaphore.release(0).sync(BlockSync::Before);
             });
             p.pipeline(1024, 2, || {
-                semaphore.acquire(1).sync(Sync::After);
+                semaphore.acquire(1).sync(BlockSync::After);
                 rank.copy(scratch.chunk(..), rank.output().chunk(..), 1);
             });
         }
@@ -87,7 +87,7 @@ struct Seen {
 
 /// What a viewer would see, after it has been checked to be whole: slices, and arrows as pairs of slices.
 fn seen(plan: &PlanTree) -> (Vec<Seen>, Vec<(String, usize, usize)>) {
-    let value: Value = serde_json::from_str(&serde_json::to_string(&trace(plan).unwrap()).unwrap()).unwrap();
+    let value: Value = serde_json::from_str(&serde_json::to_string(&execution_trace(plan).unwrap()).unwrap()).unwrap();
     let number = |event: &Value, key: &str| event[key].as_u64().unwrap_or_else(|| panic!("{key} of {event}"));
     let text = |event: &Value, key: &str| event[key].as_str().unwrap_or_else(|| panic!("{key} of {event}")).to_owned();
     let (mut slices, mut ends, mut named) = (Vec::<Seen>::new(), BTreeMap::new(), BTreeSet::new());
@@ -199,7 +199,7 @@ fn loops_turn_a_few_times_and_say_so() {
     let copies = slices.iter().filter(|slice| slice.name == "copy" && slice.place == (0, 0)).count();
     assert!(copies > 1, "{slices:?}");
     assert_eq!(count(&arrows, "release"), 2 * copies);
-    let text = serde_json::to_string(&trace(&plan).unwrap()).unwrap();
+    let text = serde_json::to_string(&execution_trace(&plan).unwrap()).unwrap();
     for iteration in 0..copies {
         assert!(text.contains(&format!("\"iteration\":{iteration}}}")), "{iteration}: {text}");
     }
@@ -219,8 +219,8 @@ fn what_is_stuck_stays_to_the_end_and_says_for_what() {
     // What stands behind the wait is not done.
     let behind = plan.ranks[0].blocks[0].ops.iter().rev().take_while(|op| op.kind != OpKind::Wait).count();
     assert_eq!(slices.len(), operations(&plan) - behind);
-    let found = trace(&plan).unwrap();
-    assert_eq!(found.stuck(), 1);
+    let found = execution_trace(&plan).unwrap();
+    assert_eq!(found.blocked(), 1);
     let text = serde_json::to_string(&found).unwrap();
     assert!(text.contains("waits for a signal of rank 1 on memory channel 0"), "{text}");
 }
@@ -230,7 +230,7 @@ proptest! {
 
     #[test]
     fn any_tree_is_traced_or_refused(tree in crate::plan::arbitrary::tree()) {
-        match trace(&tree) {
+        match execution_trace(&tree) {
             Ok(found) => prop_assert!(serde_json::to_string(&found).is_ok()),
             Err(findings) => prop_assert!(!findings.is_empty()),
         }

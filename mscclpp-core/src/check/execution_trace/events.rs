@@ -11,7 +11,7 @@ const STEP: u64 = 10;
 
 /// A trace of a plan, ready to be written as JSON.
 #[derive(Clone, Debug, Serialize)]
-pub struct Trace {
+pub struct ExecutionTrace {
     #[serde(rename = "displayTimeUnit")]
     unit: &'static str,
     #[serde(rename = "otherData")]
@@ -19,13 +19,13 @@ pub struct Trace {
     #[serde(rename = "traceEvents")]
     events: Vec<Event>,
     #[serde(skip)]
-    stuck: usize,
+    blocked: usize,
 }
 
-impl Trace {
+impl ExecutionTrace {
     /// Thread blocks that never come to their end.
-    pub fn stuck(&self) -> usize {
-        self.stuck
+    pub fn blocked(&self) -> usize {
+        self.blocked
     }
 }
 
@@ -175,9 +175,9 @@ impl Events {
     }
 
     /// All of them.
-    pub(super) fn finish(self) -> Trace {
+    pub(super) fn finish(self) -> ExecutionTrace {
         let about =
             About { plan: self.plan, time: "logical: an operation takes 10 us and ends 10 us after what it waits for" };
-        Trace { unit: "ms", about, events: self.events, stuck: self.stuck }
+        ExecutionTrace { unit: "ms", about, events: self.events, blocked: self.stuck }
     }
 }
