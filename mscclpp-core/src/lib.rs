@@ -12,9 +12,9 @@
 //!         let peer = p.rank(1 - rank.id());
 //!         let channel = rank.memory_channel(peer);
 //!         channel.signal(0).relaxed(); // my output may be written
-//!         channel.wait(0).relaxed().sync(Sync::After); // so may my peer's
+//!         channel.wait(0).relaxed().sync(BlockSync::After); // so may my peer's
 //!         channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
-//!         channel.signal(0).sync(Sync::Before); // my data is there
+//!         channel.signal(0).sync(BlockSync::Before); // my data is there
 //!         channel.wait(0); // and so is my peer's
 //!     }
 //! })?;

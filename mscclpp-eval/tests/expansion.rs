@@ -6,10 +6,10 @@ const RING: &str = "fn ring(p: &Program) {
         let send = rank.memory_channel(next);
         let receive = rank.memory_channel((rank.id() + p.num_ranks() - 1) % p.num_ranks());
         receive.signal(0).relaxed();
-        send.wait(0).relaxed().sync(Sync::After);
+        send.wait(0).relaxed().sync(BlockSync::After);
         send.put(p.rank(next).output().chunk(0), rank.input().chunk(0), 0);
-        send.signal(0).sync(Sync::Before);
-        receive.wait(0).sync(Sync::After);
+        send.signal(0).sync(BlockSync::Before);
+        receive.wait(0).sync(BlockSync::After);
     }
 }";
 

@@ -16,10 +16,10 @@
 //!         for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
 //!             let channel = src.memory_channel(dst);
 //!             channel.signal(0).relaxed(); // I am ready to receive
-//!             channel.wait(0).relaxed().sync(Sync::After); // so is my peer
+//!             channel.wait(0).relaxed().sync(BlockSync::After); // so is my peer
 //!             channel.put(dst.output().chunk(src.id()), mine, 0);
-//!             channel.signal(0).sync(Sync::Before); // my data is there
-//!             channel.wait(0).sync(Sync::After); // and so is my peer's
+//!             channel.signal(0).sync(BlockSync::Before); // my data is there
+//!             channel.wait(0).sync(BlockSync::After); // and so is my peer's
 //!         }
 //!     }
 //! }

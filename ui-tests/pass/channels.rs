@@ -7,8 +7,8 @@ pub fn f(p: &Program) {
     let group = p.thread_block_group(0..2);
 
     let memory = a.memory_channel(b);
-    memory.signal(0).relaxed().sync(Sync::None);
-    memory.wait(0).relaxed().sync(Sync::After);
+    memory.signal(0).relaxed().sync(BlockSync::None);
+    memory.wait(0).relaxed().sync(BlockSync::After);
     memory.put(b.output().chunk(0), a.input().chunk(0), 0);
     memory.put(b.output().chunk(0), a.input().chunk(0), &group);
     memory.get(a.output().chunk(..), b.input().chunk(..), 0);
@@ -22,7 +22,7 @@ pub fn f(p: &Program) {
     port.put_with_signal_and_flush(b.output().chunk(0), a.input().chunk(0), 0);
     port.put_packets(there.chunk(0), here.chunk(0), 0);
     port.read_put_packets(there.chunk(0), here.chunk(0), 0);
-    port.signal(0).sync(Sync::Before);
+    port.signal(0).sync(BlockSync::Before);
     port.flush(0);
     port.wait(0);
 

@@ -32,10 +32,10 @@ mod own {
         for (rank, (to, from)) in p.ranks().zip(channels) {
             let next = p.rank(Neighbours::of(rank.id(), p.num_ranks()).next);
             from.signal(0).relaxed();
-            to.wait(0).relaxed().sync(Sync::After);
+            to.wait(0).relaxed().sync(BlockSync::After);
             to.put(next.output().chunk(0), rank.input().chunk(0), 0);
-            to.signal(0).sync(Sync::Before);
-            from.wait(0).sync(Sync::After);
+            to.signal(0).sync(BlockSync::Before);
+            from.wait(0).sync(BlockSync::After);
         }
     }
 

@@ -14,7 +14,7 @@ fn local(rank: Rank<'_>, scratch: Buffer<'_, Scratch>, semaphore: Semaphore<'_>,
     rank.barrier([0, 1]);
     rank.barrier(0..group.len());
     rank.barrier(group);
-    semaphore.acquire(0).sync(Sync::After);
+    semaphore.acquire(0).sync(BlockSync::After);
     semaphore.release(1);
 }
 

@@ -106,7 +106,7 @@ fn of_view(view: View) -> LaunchBoundaries {
         let mut facts = LaunchBoundaries::FREE;
         for size in &sizes {
             facts =
-                facts.with(run::boundaries(&Model::folded(view, &pairs, *size, symmetry)), |one, other| one && other);
+                facts.with(run::boundaries(&Model::reduced(view, &pairs, *size, symmetry)), |one, other| one && other);
             if facts == none {
                 break;
             }

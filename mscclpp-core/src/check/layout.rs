@@ -17,8 +17,8 @@
 //! what this rule refuses; executors that follow the reference system do not.
 
 use super::MOST_FINDINGS;
-use super::effect::{Effect, effects};
-use super::place::{Placed, each};
+use super::access::{Access, accesses};
+use super::place::{LocatedOp, each};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{BufferRef, PlanTree};
@@ -31,15 +31,15 @@ pub(super) fn check(view: View) -> Diagnostics {
         return found;
     }
     let mut first_packets = None;
-    let mut plain: Vec<Vec<Use>> = Vec::new();
+    let mut plain: Vec<Vec<ScratchUse>> = Vec::new();
     plain.resize_with(plan.ranks.len(), Vec::new);
     each(view, &mut |at| {
         let mut afar = None;
-        effects(plan, &at, &mut |effect| {
+        accesses(plan, &at, &mut |effect| {
             if effect.packets {
                 first_packets.get_or_insert(at);
             } else if effect.buffer == BufferKind::Scratch {
-                plain[effect.owner as usize].push(Use::plain(at, effect));
+                plain[effect.owner as usize].push(ScratchUse::plain(at, effect));
                 if !matches!(effect.range.place, BufferRef::Local(_)) {
                     afar.get_or_insert(effect);
                 }
@@ -58,7 +58,7 @@ pub(super) fn check(view: View) -> Diagnostics {
         return found;
     }
     each(view, &mut |at| {
-        effects(plan, &at, &mut |effect| {
+        accesses(plan, &at, &mut |effect| {
             if effect.buffer == BufferKind::Scratch && effect.packets && found.len() < MOST_FINDINGS {
                 let pieces = &plain[effect.owner as usize];
                 let (start, end) = (2 * u64::from(effect.range.index), 2 * end(&effect));
@@ -73,25 +73,25 @@ pub(super) fn check(view: View) -> Diagnostics {
 }
 
 /// Plain chunks of a rank's scratch that an operation uses.
-struct Use<'p> {
+struct ScratchUse<'p> {
     start: u64,
     end: u64,
-    at: Placed<'p>,
-    effect: Effect,
+    at: LocatedOp<'p>,
+    effect: Access,
 }
 
-impl<'p> Use<'p> {
-    fn plain(at: Placed<'p>, effect: Effect) -> Self {
+impl<'p> ScratchUse<'p> {
+    fn plain(at: LocatedOp<'p>, effect: Access) -> Self {
         Self { start: u64::from(effect.range.index), end: end(&effect), at, effect }
     }
 }
 
-fn end(effect: &Effect) -> u64 {
+fn end(effect: &Access) -> u64 {
     u64::from(effect.range.index) + u64::from(effect.range.size)
 }
 
 /// The same chunks in ascending order and each once, with the operation that was met there first.
-fn disjoint(mut uses: Vec<Use>) -> Vec<Use> {
+fn disjoint(mut uses: Vec<ScratchUse>) -> Vec<ScratchUse> {
     // Stable, so that of equal ones the first is kept.
     uses.sort_by_key(|piece| piece.start);
     let mut covered = 0;
@@ -103,31 +103,31 @@ fn disjoint(mut uses: Vec<Use>) -> Vec<Use> {
     uses
 }
 
-fn no_room(plan: &PlanTree, at: &Placed) -> Diagnostic {
+fn no_room(plan: &PlanTree, at: &LocatedOp) -> Diagnostic {
     let message = format!(
         "{} ({}) handles packets, but the protocol is {}, under which scratch is half as long as packets need",
-        at.called(plan),
+        at.display_name(plan),
         at.agent(),
         plan.protocol.name()
     );
     Diagnostic::new(Code::PacketsWithoutRoom, at.site(plan), message).help("give the collective `protocol = LL`")
 }
 
-fn shared(plan: &PlanTree, plain: &Use, packets: &Placed, effect: &Effect) -> Diagnostic {
+fn shared(plan: &PlanTree, plain: &ScratchUse, packets: &LocatedOp, effect: &Access) -> Diagnostic {
     let (first, last) = (u64::from(effect.range.index), end(effect));
     let (from, to) = (u64::from(plain.effect.range.index), end(&plain.effect));
-    let does = |effect: &Effect, what: &str| match effect.write {
+    let does = |effect: &Access, what: &str| match effect.write {
         true => format!("writes {what} to"),
         false => format!("reads {what} from"),
     };
     let message = format!(
         "{} ({}) {} scratch {} of rank {}, and {} ({}) {} {}, which take the bytes of plain {}",
-        plain.at.called(plan),
+        plain.at.display_name(plan),
         plain.at.agent(),
         does(&plain.effect, "plain data"),
         chunks(from, to),
         effect.owner,
-        packets.called(plan),
+        packets.display_name(plan),
         packets.agent(),
         does(effect, "packets"),
         chunks(first, last),
@@ -140,14 +140,14 @@ fn shared(plan: &PlanTree, plain: &Use, packets: &Placed, effect: &Effect) -> Di
         "make the scratch for plain data in front of the scratch for packets"
     };
     Diagnostic::new(Code::SharedScratch, plain.at.site(plan), message)
-        .note(format!("{} handles packets", packets.called(plan)), packets.site(plan))
+        .note(format!("{} handles packets", packets.display_name(plan)), packets.site(plan))
         .help(help)
 }
 
-fn single_buffered(plan: &PlanTree, at: &Placed, effect: &Effect) -> Diagnostic {
+fn single_buffered(plan: &PlanTree, at: &LocatedOp, effect: &Access) -> Diagnostic {
     let message = format!(
         "{} ({}) {} scratch {} of rank {}, but only packets alternate between the two halves of another rank's scratch",
-        at.called(plan),
+        at.display_name(plan),
         at.agent(),
         if effect.write { "writes plain data to" } else { "reads plain data from" },
         chunks(effect.range.index.into(), end(effect)),

@@ -14,8 +14,8 @@
 //! plan on a device, or exports it for the reference system's executor.
 
 use super::MOST_FINDINGS;
-use super::effect::effects;
-use super::place::{Placed, each};
+use super::access::accesses;
+use super::place::{LocatedOp, each};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{OpKind, PlanTree, RankPlan};
@@ -159,7 +159,7 @@ fn longest_chunk(plan: &PlanTree, most: &DeviceProfile) -> u64 {
     let scratch = plan.ranks.iter().map(|rank| u64::from(rank.scratch_chunks)).max().unwrap_or(0) * doubled * halves;
     let mut longest = most.offset_bytes.min(most.scratch_bytes) / scratch.max(1);
     each(plan.into(), &mut |at| {
-        effects(plan, &at, &mut |effect| {
+        accesses(plan, &at, &mut |effect| {
             let end = u64::from(effect.range.index) + u64::from(effect.range.size);
             let halves = if effect.buffer == BufferKind::Scratch { halves } else { 1 };
             let times = halves * if effect.packets { 2 } else { 1 };
@@ -211,7 +211,7 @@ impl Findings<'_> {
         }
     }
 
-    fn operation(&mut self, at: &Placed) {
+    fn operation(&mut self, at: &LocatedOp) {
         let (op, most) = (at.op, self.profile);
         let ids = op.ids.len() as u64;
         let list = match op.kind {
@@ -234,7 +234,7 @@ impl Findings<'_> {
             (unit, "bytes as its unit", most.offset_bytes, "use a smaller unit"),
         ] {
             if count > limit {
-                let who = format!("{} ({}) has ", at.called(self.plan), at.agent());
+                let who = format!("{} ({}) has ", at.display_name(self.plan), at.agent());
                 self.compare(at.site(self.plan), &who, count, what, limit, help);
             }
         }

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use super::model::{Model, NOTHING};
 use super::pairing::signals;
-use super::place::Placed;
+use super::place::LocatedOp;
 use crate::plan::OpKind;
 
 /// A plan while it runs.
-pub(super) struct Machine<'m, 'p> {
+pub(super) struct AbstractMachine<'m, 'p> {
     pub(super) model: &'m Model<'p>,
-    pub(super) agents: Vec<State>,
+    pub(super) agents: Vec<BlockState>,
     /// Per counter, signals sent and not waited for yet.
     counters: Vec<u64>,
     /// Per semaphore, its value.
@@ -20,37 +20,37 @@ pub(super) struct Machine<'m, 'p> {
     /// Per atom, whether a packet has been written there in this launch.
     packets: Vec<bool>,
     /// Agents that wait: per counter, per semaphore, and per rank for packets.
-    for_signal: Queues,
-    for_unit: Queues,
-    for_packets: Queues,
+    for_signal: WaitQueues,
+    for_unit: WaitQueues,
+    for_packets: WaitQueues,
     /// Agents to look at, those first that have to do with the last ones: what they touch is at hand.
     ready: VecDeque<usize>,
 }
 
 /// A thread block at work.
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct BlockState {
     /// The step it is at.
     pub(super) next: usize,
     /// How many of the current step's ids are served, one after the other; on a barrier, one once it has opened.
     served: usize,
     /// What the current step waits for.
-    pub(super) need: Option<Need>,
+    pub(super) need: Option<WaitTarget>,
 }
 
 /// Somebody who looks on while a plan runs.
-pub(super) trait Watch<'p> {
-    /// An agent has done a step; a wait or acquire has got all that it needs. Barriers are done once [`met`](Self::met)
+pub(super) trait Observer<'p> {
+    /// An agent has done a step; a wait or acquire has got all that it needs. Barriers are done once [`on_barrier`](Self::met)
     /// has been called.
-    fn done(&mut self, model: &Model<'p>, agent: usize, step: usize);
+    fn on_step(&mut self, model: &Model<'p>, agent: usize, step: usize);
 
     /// The agents of a barrier have all arrived, and none has gone on yet.
-    fn met(&mut self, barrier: u32, agents: &[usize]);
+    fn on_barrier(&mut self, barrier: u32, agents: &[usize]);
 }
 
 /// What an agent lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
+pub(super) enum WaitTarget {
     /// A signal on a counter.
     Signal(u32),
     /// A unit of a semaphore.
@@ -62,7 +62,7 @@ pub(super) enum Need {
 }
 
 /// Agents that wait, in lists that need no memory of their own: an agent waits for one thing at a time.
-struct Queues {
+struct WaitQueues {
     first: Vec<usize>,
     /// Per agent, who else waits for the same.
     next: Vec<usize>,
@@ -70,7 +70,7 @@ struct Queues {
 
 const NOBODY: usize = usize::MAX;
 
-impl Queues {
+impl WaitQueues {
     fn new(things: usize, agents: usize) -> Self {
         Self { first: vec![NOBODY; things], next: vec![NOBODY; agents] }
     }
@@ -81,7 +81,7 @@ impl Queues {
     }
 
     /// All who wait for a thing come free.
-    fn free(&mut self, thing: usize, agents: &mut [State], ready: &mut VecDeque<usize>) {
+    fn free(&mut self, thing: usize, agents: &mut [BlockState], ready: &mut VecDeque<usize>) {
         let mut agent = std::mem::replace(&mut self.first[thing], NOBODY);
         while agent != NOBODY {
             agents[agent].need = None;
@@ -91,27 +91,27 @@ impl Queues {
     }
 }
 
-impl<'m, 'p> Machine<'m, 'p> {
+impl<'m, 'p> AbstractMachine<'m, 'p> {
     /// A plan about to run.
     pub(super) fn new(model: &'m Model<'p>) -> Self {
         let count = model.agents.len();
-        let state = |agent: &super::model::Agent| State { next: agent.steps.start, ..State::default() };
+        let state = |agent: &super::model::Block| BlockState { next: agent.steps.start, ..BlockState::default() };
         Self {
             agents: model.agents.iter().map(state).collect(),
             counters: vec![0; model.pairs.counters()],
             units: model.units.clone(),
             barriers: vec![Vec::new(); model.barriers()],
             packets: vec![false; model.atoms.count()],
-            for_signal: Queues::new(model.pairs.counters(), count),
-            for_unit: Queues::new(model.units.len(), count),
-            for_packets: Queues::new(model.ranks as usize, count),
+            for_signal: WaitQueues::new(model.pairs.counters(), count),
+            for_unit: WaitQueues::new(model.units.len(), count),
+            for_packets: WaitQueues::new(model.ranks as usize, count),
             ready: (0..count).collect(),
             model,
         }
     }
 
     /// Runs until every agent is at its end or waits, under somebody's eyes.
-    pub(super) fn run(&mut self, watch: &mut impl Watch<'p>) {
+    pub(super) fn run(&mut self, watch: &mut impl Observer<'p>) {
         let model = self.model;
         while let Some(agent) = self.ready.pop_front() {
             if self.agents[agent].need.is_some() {
@@ -124,7 +124,7 @@ impl<'m, 'p> Machine<'m, 'p> {
                     self.wait(agent, need);
                     break;
                 }
-                watch.done(model, agent, step);
+                watch.on_step(model, agent, step);
                 let state = &mut self.agents[agent];
                 state.served = 0;
                 state.next += 1;
@@ -133,14 +133,14 @@ impl<'m, 'p> Machine<'m, 'p> {
     }
 
     /// Does what a step does, unless it must wait for something.
-    fn perform(&mut self, agent: usize, step: usize, watch: &mut impl Watch<'p>) -> Result<(), Need> {
+    fn perform(&mut self, agent: usize, step: usize, watch: &mut impl Observer<'p>) -> Result<(), WaitTarget> {
         let model = self.model;
         let kind = model.step_at(step).kind;
         match kind {
             OpKind::Nop => return Ok(()),
             OpKind::Wait | OpKind::RelaxedWait => {
                 return self.take_all(agent, step, |machine, id| match machine.counters.get_mut(id as usize) {
-                    Some(0) | None => Err(Need::Signal(id)),
+                    Some(0) | None => Err(WaitTarget::Signal(id)),
                     Some(signals) => {
                         *signals -= 1;
                         Ok(())
@@ -151,7 +151,7 @@ impl<'m, 'p> Machine<'m, 'p> {
                 return self.take_all(agent, step, |machine, id| {
                     let value = &mut machine.units[id as usize];
                     if *value <= 0 {
-                        return Err(Need::Unit(id));
+                        return Err(WaitTarget::Unit(id));
                     }
                     *value -= 1;
                     Ok(())
@@ -183,8 +183,8 @@ impl<'m, 'p> Machine<'m, 'p> {
         &mut self,
         agent: usize,
         step: usize,
-        take: impl Fn(&mut Self, u32) -> Result<(), Need>,
-    ) -> Result<(), Need> {
+        take: impl Fn(&mut Self, u32) -> Result<(), WaitTarget>,
+    ) -> Result<(), WaitTarget> {
         for &id in &self.model.ids(step)[self.agents[agent].served..] {
             take(self, id)?;
             self.agents[agent].served += 1;
@@ -192,7 +192,7 @@ impl<'m, 'p> Machine<'m, 'p> {
         Ok(())
     }
 
-    fn arrive(&mut self, agent: usize, step: usize, watch: &mut impl Watch<'p>) -> Result<(), Need> {
+    fn arrive(&mut self, agent: usize, step: usize, watch: &mut impl Observer<'p>) -> Result<(), WaitTarget> {
         if self.agents[agent].served > 0 {
             return Ok(());
         }
@@ -200,10 +200,10 @@ impl<'m, 'p> Machine<'m, 'p> {
         let arrived = &mut self.barriers[id as usize];
         arrived.push(agent);
         if arrived.len() < self.model.op(agent, step).blocks as usize {
-            return Err(Need::Barrier(id));
+            return Err(WaitTarget::Barrier(id));
         }
         let arrived = std::mem::take(arrived);
-        watch.met(id, &arrived);
+        watch.on_barrier(id, &arrived);
         for other in arrived {
             if other != agent {
                 self.agents[other].served = 1;
@@ -214,13 +214,13 @@ impl<'m, 'p> Machine<'m, 'p> {
         Ok(())
     }
 
-    fn move_packets(&mut self, step: usize) -> Result<(), Need> {
+    fn move_packets(&mut self, step: usize) -> Result<(), WaitTarget> {
         let effects = self.model.effects(step);
         let &super::model::Step { kind, port, .. } = self.model.step_at(step);
         for effect in effects.iter().filter(|effect| effect.packets() && !effect.write) {
             if let Some(missing) = effect.atoms().find(|atom| !self.packets[*atom]) {
                 // A port moves whatever is there; others wait for what they read.
-                return if port && kind == OpKind::PutPackets { Ok(()) } else { Err(Need::Packet(missing)) };
+                return if port && kind == OpKind::PutPackets { Ok(()) } else { Err(WaitTarget::Packet(missing)) };
             }
         }
         for effect in effects.iter().filter(|effect| effect.packets() && effect.write) {
@@ -232,39 +232,39 @@ impl<'m, 'p> Machine<'m, 'p> {
         Ok(())
     }
 
-    fn wait(&mut self, agent: usize, need: Need) {
+    fn wait(&mut self, agent: usize, need: WaitTarget) {
         match need {
-            Need::Signal(NOTHING) | Need::Barrier(_) => {}
-            Need::Signal(counter) => {
+            WaitTarget::Signal(NOTHING) | WaitTarget::Barrier(_) => {}
+            WaitTarget::Signal(counter) => {
                 self.for_signal.push(counter as usize, agent);
                 if let Some(signaller) = self.model.signaller(counter) {
                     self.ready.push_front(signaller);
                 }
             }
-            Need::Unit(semaphore) => self.for_unit.push(semaphore as usize, agent),
-            Need::Packet(_) => self.for_packets.push(self.model.agents[agent].rank, agent),
+            WaitTarget::Unit(semaphore) => self.for_unit.push(semaphore as usize, agent),
+            WaitTarget::Packet(_) => self.for_packets.push(self.model.agents[agent].rank, agent),
         }
         self.agents[agent].need = Some(need);
     }
 
     /// Where an agent is.
-    pub(super) fn position(&self, agent: usize) -> Option<Placed<'p>> {
+    pub(super) fn position(&self, agent: usize) -> Option<LocatedOp<'p>> {
         let next = self.agents[agent].next;
         (next < self.model.agents[agent].steps.end).then(|| self.model.placed(agent, next))
     }
 
     /// An operation that an agent has yet to do and that would serve what another one on `rank` needs.
-    pub(super) fn server(&self, agent: usize, rank: usize, need: &Need) -> Option<Placed<'p>> {
+    pub(super) fn server(&self, agent: usize, rank: usize, need: &WaitTarget) -> Option<LocatedOp<'p>> {
         let model = self.model;
         let local = model.agents[agent].rank == rank;
         let serves = |step: &usize| {
             let kind = model.step_at(*step).kind;
             match need {
-                Need::Signal(counter) => signals(kind) && model.ids(*step).contains(counter),
-                Need::Unit(id) => kind == OpKind::SemaphoreRelease && model.ids(*step).contains(id),
-                Need::Barrier(id) => local && kind == OpKind::Barrier && model.ids(*step).contains(id),
-                Need::Packet(atom) => {
-                    let writes = |effect: &super::model::Effect| effect.write && effect.atoms().contains(atom);
+                WaitTarget::Signal(counter) => signals(kind) && model.ids(*step).contains(counter),
+                WaitTarget::Unit(id) => kind == OpKind::SemaphoreRelease && model.ids(*step).contains(id),
+                WaitTarget::Barrier(id) => local && kind == OpKind::Barrier && model.ids(*step).contains(id),
+                WaitTarget::Packet(atom) => {
+                    let writes = |effect: &super::model::Access| effect.write && effect.atoms().contains(atom);
                     model.effects(*step).iter().any(writes)
                 }
             }

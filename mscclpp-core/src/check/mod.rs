@@ -25,11 +25,11 @@
 //! Nothing here is shared with lowering or the executors except the types of a plan: the rules would hardly find
 //! mistakes in arithmetic that they use themselves.
 
+mod access;
 mod allow;
 mod boundaries;
 mod dataflow;
 mod deadlock;
-mod effect;
 mod execution_trace;
 mod instances;
 mod layout;
@@ -61,7 +61,7 @@ pub use execution_trace::{ExecutionTrace, execution_trace};
 pub use loops::proof_effort;
 use model::Model;
 use pairing::Pairs;
-use run::{Verdict, run, without_iterations};
+use run::{RuleFindings, run, without_iterations};
 use symmetry::Symmetry;
 use view::View;
 pub use wrap::may_wrap_scratch;
@@ -96,38 +96,38 @@ impl Checks {
         // What is a smaller plan several times is right if that one is.
         if self.level == Level::Full
             && let Some(one) = instances::one_of(plan)
-            && self.look(one.view(plan)).is_empty()
+            && self.run_rules(one.view(plan)).is_empty()
         {
             return Diagnostics::default();
         }
-        self.look(plan.into())
+        self.run_rules(plan.into())
     }
 
     /// Asks the rules.
-    fn look(&self, view: View) -> Diagnostics {
+    fn run_rules(&self, view: View) -> Diagnostics {
         let plan = view.plan;
         let found = shape::check(view);
         if !found.is_empty() {
             // The other rules look things up as this one finds them to be, so they are not asked even if all is allowed.
-            return self.left(found);
+            return self.without_allowed(found);
         }
-        let found = self.left(nodes::check(view));
+        let found = self.without_allowed(nodes::check(view));
         if !found.is_empty() {
             return found;
         }
         let pairs = Pairs::of(plan);
         if self.level == Level::Basic {
-            let findings = [layout::check(view), pairing::check(view, &pairs)].map(|found| self.left(found));
+            let findings = [layout::check(view), pairing::check(view, &pairs)].map(|found| self.without_allowed(found));
             return findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default();
         }
-        let Some(sizes) = model::sizes(view) else { return model::too_fine(view).into() };
+        let Some(sizes) = model::sizes(view) else { return model::too_many_atoms(view).into() };
         let symmetry = Symmetry::of(view, &pairs);
         let (sizes, conservative) = match slices::sizes(view, symmetry.as_ref()) {
             Ok(uneven) => {
                 let conservative = symmetry.as_ref().and_then(|_| uneven.conservative(plan, &sizes));
                 (sizes.into_iter().chain(uneven.sizes).collect(), conservative)
             }
-            Err(finding) => match self.left((*finding).into()) {
+            Err(finding) => match self.without_allowed((*finding).into()) {
                 left if left.is_empty() => (sizes, None),
                 left => return left,
             },
@@ -135,11 +135,11 @@ impl Checks {
         // Where all ranks do the same, some stand for all as long as nothing is found, be it in conservative runs or in others.
         if let Some(symmetry) = &symmetry
             && [conservative.as_ref(), Some(&sizes)].into_iter().flatten().any(|sizes| {
-                is_right(view, &pairs, sizes.iter().map(|size| Model::folded(view, &pairs, *size, Some(symmetry))))
+                is_right(view, &pairs, sizes.iter().map(|size| Model::reduced(view, &pairs, *size, Some(symmetry))))
             })
             && matches!(loops::check(view, &pairs), loops::Verdict::Proved)
             && model::empty(view)
-                .is_none_or(|size| without_iterations(&Model::folded(view, &pairs, size, Some(symmetry))).is_empty())
+                .is_none_or(|size| without_iterations(&Model::reduced(view, &pairs, size, Some(symmetry))).is_empty())
         {
             return Diagnostics::default();
         }
@@ -148,13 +148,13 @@ impl Checks {
         // What the first model shows at a glance need not be looked at closely.
         let first = models.next();
         if !first.as_ref().is_some_and(Model::keeps_scratch_apart) {
-            let found = self.left(layout::check(view));
+            let found = self.without_allowed(layout::check(view));
             if !found.is_empty() {
                 return found;
             }
         }
         if !first.as_ref().is_some_and(Model::is_balanced) {
-            let found = self.left(pairing::check(view, &pairs));
+            let found = self.without_allowed(pairing::check(view, &pairs));
             if !found.is_empty() {
                 return found;
             }
@@ -164,7 +164,7 @@ impl Checks {
             loops::Verdict::Proved => {}
             loops::Verdict::Deadlock { finding, at_once: true } => later.push(finding),
             loops::Verdict::Deadlock { finding, at_once: false } => {
-                let found = self.left(finding.into());
+                let found = self.without_allowed(finding.into());
                 if !found.is_empty() {
                     return found;
                 }
@@ -175,29 +175,29 @@ impl Checks {
         if !found.is_empty() && !model::rates(view).is_empty() {
             // What the proof has found is told as it comes up at the smallest size.
             let told = search::smallest(view, &pairs, |verdict| self.told(verdict));
-            found = told.unwrap_or_else(|tried| match self.left(later.clone()) {
-                later if later.is_empty() => self.left(tried.unproved(found)),
+            found = told.unwrap_or_else(|tried| match self.without_allowed(later.clone()) {
+                later if later.is_empty() => self.without_allowed(tried.unproved(found)),
                 later => later,
             });
         }
-        let mut found = [found, self.left(later), self.left(undecided), Diagnostics::default()];
+        let mut found = [found, self.without_allowed(later), self.without_allowed(undecided), Diagnostics::default()];
         if found.iter().all(Diagnostics::is_empty)
             && let Some(size) = model::empty(view)
         {
-            found[3] = self.left(without_iterations(&Model::of(view, &pairs, size)));
+            found[3] = self.without_allowed(without_iterations(&Model::of(view, &pairs, size)));
         }
         found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
     /// The findings of the first rule that has any left.
-    fn told(&self, verdict: Verdict) -> Diagnostics {
-        let Verdict { deadlocks, races, results } = verdict;
-        let findings = [deadlocks, races, results].map(|found| self.left(found));
+    fn told(&self, verdict: RuleFindings) -> Diagnostics {
+        let RuleFindings { deadlocks, races, results } = verdict;
+        let findings = [deadlocks, races, results].map(|found| self.without_allowed(found));
         findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
     /// What is not allowed of some findings.
-    fn left(&self, found: Diagnostics) -> Diagnostics {
+    fn without_allowed(&self, found: Diagnostics) -> Diagnostics {
         let mut left = Diagnostics::default();
         left.extend(found.into_iter().filter(|finding| !self.allow.contains(&finding.code)));
         left
@@ -214,7 +214,7 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
     if !first.is_balanced() && !pairing::check(view, pairs).is_empty() {
         return false;
     }
-    let Verdict { deadlocks, races, results } = run(models);
+    let RuleFindings { deadlocks, races, results } = run(models);
     [deadlocks, races, results].iter().all(Diagnostics::is_empty)
 }
 

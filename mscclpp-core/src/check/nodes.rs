@@ -9,8 +9,8 @@
 //! looked at. Of a plan on one node there is nothing to prove.
 
 use super::MOST_FINDINGS;
-use super::effect::effects;
-use super::place::{Placed, each};
+use super::access::accesses;
+use super::place::{LocatedOp, each};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{BufferRef, OpKind, PlanTree};
@@ -31,7 +31,7 @@ pub(super) fn check(view: View) -> Diagnostics {
             let [own, other] = [at.rank as u32, peer].map(|rank| rank / per_node);
             let message = format!(
                 "{} ({}) {how} rank {peer}, which is on node {other}, while rank {} is on node {own}",
-                at.called(plan),
+                at.display_name(plan),
                 at.agent(),
                 at.rank,
             );
@@ -45,10 +45,10 @@ pub(super) fn check(view: View) -> Diagnostics {
 }
 
 /// A rank on another node that an operation reaches other than by a port channel, and how.
-fn reached(plan: &PlanTree, at: &Placed, is_far: impl Fn(u32) -> bool) -> Option<(u32, &'static str)> {
+fn reached(plan: &PlanTree, at: &LocatedOp, is_far: impl Fn(u32) -> bool) -> Option<(u32, &'static str)> {
     let op = at.op;
     let mut found = None;
-    effects(plan, at, &mut |effect| {
+    accesses(plan, at, &mut |effect| {
         let by_port = op.channel == Some(ChannelKind::Port) && effect.write;
         if !by_port && found.is_none() && is_far(effect.owner) {
             let switch = matches!(effect.range.place, BufferRef::Switch(_));

@@ -9,7 +9,7 @@ use crate::types::{BufferKind, ChannelKind};
 
 /// An operation and where it stands.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Placed<'p> {
+pub(super) struct LocatedOp<'p> {
     pub(super) rank: usize,
     pub(super) block: usize,
     /// Position in the block.
@@ -23,28 +23,28 @@ pub(super) struct Placed<'p> {
 }
 
 /// Visits every operation of a plan: pipelines, each followed by the operations of its body, and all others.
-pub(super) fn each<'p>(view: View<'p>, visit: &mut impl FnMut(Placed<'p>)) {
+pub(super) fn each<'p>(view: View<'p>, visit: &mut impl FnMut(LocatedOp<'p>)) {
     each_of(view, 0..view.plan.ranks.len(), visit);
 }
 
 /// The same for some ranks.
-pub(super) fn each_of<'p>(view: View<'p>, ranks: Range<usize>, visit: &mut impl FnMut(Placed<'p>)) {
+pub(super) fn each_of<'p>(view: View<'p>, ranks: Range<usize>, visit: &mut impl FnMut(LocatedOp<'p>)) {
     let instances = view.instances();
     for (rank, tables) in ranks.clone().zip(&view.plan.ranks[ranks]) {
         for block in 0..tables.blocks.len() {
             for (index, op) in view.ops(rank, block).iter().enumerate() {
-                let whole = Placed { rank, block, index, inside: None, op, instances };
+                let whole = LocatedOp { rank, block, index, inside: None, op, instances };
                 visit(whole);
                 let Some(body) = &op.body else { continue };
                 for (i, inner) in body.ops.iter().enumerate() {
-                    visit(Placed { inside: Some((i, op)), op: inner, ..whole });
+                    visit(LocatedOp { inside: Some((i, op)), op: inner, ..whole });
                 }
             }
         }
     }
 }
 
-impl Placed<'_> {
+impl LocatedOp<'_> {
     /// One of its references, in the chunks of its instance.
     pub(super) fn range(&self, range: &Operand) -> Operand {
         Operand { index: self.number(range.index), ..*range }
@@ -70,7 +70,7 @@ impl Placed<'_> {
 
     /// What its author calls it, for messages: the function that was called where the plan knows its source, else the
     /// name in the plan. An operation into which others were fused is called by all of them.
-    pub(super) fn called(&self, plan: &PlanTree) -> String {
+    pub(super) fn display_name(&self, plan: &PlanTree) -> String {
         match plan.origins.get(self.op.origin) {
             Some(_) => self.op.kind.functions().to_owned(),
             None => format!("`{}`", self.op.kind.name()),
@@ -84,21 +84,21 @@ impl Placed<'_> {
 }
 
 /// The remote buffers behind the indexes of a thread block's table for the kind of channel that an operation uses.
-pub(super) fn remotes<'p>(plan: &'p PlanTree, at: &Placed) -> impl Fn(u32) -> Option<&'p RemoteBuffer> + use<'p> {
+pub(super) fn remotes<'p>(plan: &'p PlanTree, at: &LocatedOp) -> impl Fn(u32) -> Option<&'p RemoteBuffer> + use<'p> {
     let tables = &plan.ranks[at.rank];
     let numbers = at.op.channel.map_or(&[][..], |kind| tables.blocks[at.block].remote_buffers(kind));
     move |index| tables.remote_buffers.get(*numbers.get(index as usize)? as usize)
 }
 
 /// Buffer and members of the switch channel at index `index` of a thread block's table.
-pub(super) fn switch<'p>(plan: &'p PlanTree, at: &Placed, index: u32) -> Option<(BufferKind, &'p [u32])> {
+pub(super) fn switch<'p>(plan: &'p PlanTree, at: &LocatedOp, index: u32) -> Option<(BufferKind, &'p [u32])> {
     let tables = &plan.ranks[at.rank];
     let number = *tables.blocks[at.block].channels(ChannelKind::Switch).get(index as usize)?;
     tables.switch_channels().nth(number as usize)
 }
 
 /// Where a chunk of a rank's buffer really lives: input and output of an in-place plan are one memory.
-pub(super) fn home(plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -> (BufferKind, u32) {
+pub(super) fn canonical_buffer(plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -> (BufferKind, u32) {
     if !plan.collective.in_place {
         return (buffer, index);
     }
@@ -116,7 +116,7 @@ mod tests {
 
     fn names(plan: &PlanTree) -> Vec<String> {
         let mut names = Vec::new();
-        each(plan.into(), &mut |at| names.push(at.called(plan)));
+        each(plan.into(), &mut |at| names.push(at.display_name(plan)));
         names
     }
 

@@ -10,8 +10,8 @@
 //! All but the last are facts about its operations one by one, so looking at each is enough. A plan without any of this may still meet
 //! what no plan can avoid there: its `flush` waits for nothing.
 
-use super::effect::effects;
-use super::place::{Placed, each};
+use super::access::accesses;
+use super::place::{LocatedOp, each};
 use super::{LaunchBoundaries, MOST_FINDINGS, launch_boundaries, may_wrap_scratch};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{BufferRef, OpKind, PlanTree};
@@ -44,14 +44,14 @@ pub(crate) fn faults(plan: &PlanTree) -> Diagnostics {
     }
     each(plan.into(), &mut |at| {
         if let Some((message, help)) = fault(plan, &at) {
-            file(at.site(plan), format!("{} ({}) {message}", at.called(plan), at.agent()), help);
+            file(at.site(plan), format!("{} ({}) {message}", at.display_name(plan), at.agent()), help);
         }
     });
     found
 }
 
 /// What is wrong with an operation, and what helps.
-fn fault(plan: &PlanTree, at: &Placed) -> Option<(String, &'static str)> {
+fn fault(plan: &PlanTree, at: &LocatedOp) -> Option<(String, &'static str)> {
     let op = at.op;
     if let Some(reduce) = op.reduce.filter(|reduce| *reduce != ReduceOp::Sum) {
         let message = format!("reduces with {reduce}, where the reference always adds");
@@ -67,7 +67,7 @@ fn fault(plan: &PlanTree, at: &Placed) -> Option<(String, &'static str)> {
     }
     let mut packets = false;
     let mut far = false;
-    effects(plan, at, &mut |effect| {
+    accesses(plan, at, &mut |effect| {
         packets |= effect.packets;
         let own = matches!(effect.range.place, BufferRef::Local(_));
         far |= !effect.packets && effect.buffer == BufferKind::Scratch && !own;
@@ -151,9 +151,9 @@ fn pool_warnings(plan: &PlanTree) -> Vec<Diagnostic> {
     let (mut unit, mut outside) = (None, None);
     each(plan.into(), &mut |at| {
         unit = unit.or_else(|| at.op.body.as_ref().map(|body| body.unit));
-        effects(plan, &at, &mut |effect| {
+        accesses(plan, &at, &mut |effect| {
             if effect.buffer == BufferKind::Scratch && at.inside.is_none() {
-                outside.get_or_insert_with(|| (at.site(plan), format!("{} ({})", at.called(plan), at.agent())));
+                outside.get_or_insert_with(|| (at.site(plan), format!("{} ({})", at.display_name(plan), at.agent())));
             }
         });
     });

@@ -3,15 +3,15 @@
 use super::boundaries::LaunchBoundaries;
 use super::dataflow::Dataflow;
 use super::deadlock;
-use super::machine::{Machine, Watch};
-use super::model::{self, Model, Traffic};
-use super::race::{Disordered, Races, relaunch};
+use super::machine::{AbstractMachine, Observer};
+use super::model::{self, CounterUse, Model};
+use super::race::{Disordered, RaceDetector, cross_launch};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::parallel;
 
 /// What the rules have found. Each relies on those before it to have found nothing.
 #[derive(Default)]
-pub(super) struct Verdict {
+pub(super) struct RuleFindings {
     pub(super) deadlocks: Diagnostics,
     pub(super) races: Diagnostics,
     pub(super) results: Diagnostics,
@@ -27,8 +27,8 @@ const MOST_RUNS: usize = 2;
 /// Runs a plan that the rules before have accepted, at some sizes.
 ///
 /// Large ones run on two threads: two sizes at once, or races apart from results. All runs of a size are the same.
-pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> Verdict {
-    let mut verdict = Verdict::default();
+pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> RuleFindings {
+    let mut verdict = RuleFindings::default();
     while let Some(model) = models.next() {
         // One size that shows a race is enough.
         let (races, results) = (verdict.races.is_empty(), verdict.results.is_empty());
@@ -41,13 +41,13 @@ pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> Verdict {
             }
             None if worth && results => {
                 let (second, first) = parallel::both(true, || seen(&model, false, true), || seen(&model, races, false));
-                [Some(Verdict { results: second.results, ..first }), None]
+                [Some(RuleFindings { results: second.results, ..first }), None]
             }
             None => [Some(seen(&model, races, results)), None],
         };
-        for Verdict { deadlocks, races, results } in runs.into_iter().flatten() {
+        for RuleFindings { deadlocks, races, results } in runs.into_iter().flatten() {
             if !deadlocks.is_empty() {
-                return Verdict { deadlocks, ..verdict };
+                return RuleFindings { deadlocks, ..verdict };
             }
             if verdict.races.is_empty() {
                 verdict.races = races;
@@ -64,7 +64,7 @@ pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> Verdict {
 /// loops orders them at no other size.
 pub(super) fn without_iterations(model: &Model) -> Diagnostics {
     let mut traffic = model.counters.iter().chain(&model.releases);
-    if traffic.all(Traffic::is_private) {
+    if traffic.all(CounterUse::is_private) {
         return Diagnostics::default();
     }
     let mut found = Diagnostics::default();
@@ -76,24 +76,24 @@ pub(super) fn without_iterations(model: &Model) -> Diagnostics {
 }
 
 /// What the rules find at one size: those about races and those about results only if asked.
-fn seen(model: &Model, races: bool, results: bool) -> Verdict {
+fn seen(model: &Model, races: bool, results: bool) -> RuleFindings {
     let uneven = model.size.is_uneven();
-    let mut verdict = Verdict::default();
-    let fits = Races::fits(model);
-    let watched = if races && fits { Races::new(model, &Disordered::default()) } else { None };
+    let mut verdict = RuleFindings::default();
+    let fits = RaceDetector::fits(model);
+    let watched = if races && fits { RaceDetector::new(model, &Disordered::default()) } else { None };
     if !fits || races && watched.is_none() {
-        verdict.races.push(model::too_fine(model.view));
+        verdict.races.push(model::too_many_atoms(model.view));
         return verdict;
     }
     let mut rules = Rules { races: watched, dataflow: if results { Dataflow::of(model) } else { None } };
-    let mut machine = Machine::new(model);
+    let mut machine = AbstractMachine::new(model);
     machine.run(&mut rules);
     if let Some(finding) = deadlock::check(&machine) {
         verdict.deadlocks.push(finding);
         return verdict;
     }
     if let Some(races) = rules.races {
-        verdict.races.extend(at_size(uneven, relaunch::findings(confirmed(model, races))));
+        verdict.races.extend(at_size(uneven, cross_launch::findings(confirmed(model, races))));
     }
     if let Some(dataflow) = rules.dataflow {
         verdict.results.extend(at_size(uneven, dataflow.findings(model)));
@@ -103,14 +103,14 @@ fn seen(model: &Model, races: bool, results: bool) -> Verdict {
 
 /// Returns what a run of a model has shown, run again as long as what it believed of the order in which counters are used did not
 /// hold.
-fn confirmed<'m, 'p>(model: &'m Model<'p>, mut races: Races<'m, 'p>) -> Races<'m, 'p> {
+fn confirmed<'m, 'p>(model: &'m Model<'p>, mut races: RaceDetector<'m, 'p>) -> RaceDetector<'m, 'p> {
     let mut disordered = Disordered::default();
     for run in 1.. {
         if !disordered.add(races.disordered(), run == MOST_RUNS, model) {
             break;
         }
-        let mut rules = Rules { races: Races::new(model, &disordered), dataflow: None };
-        Machine::new(model).run(&mut rules);
+        let mut rules = Rules { races: RaceDetector::new(model, &disordered), dataflow: None };
+        AbstractMachine::new(model).run(&mut rules);
         let Some(again) = rules.races else { break };
         races = again;
     }
@@ -119,14 +119,14 @@ fn confirmed<'m, 'p>(model: &'m Model<'p>, mut races: Races<'m, 'p>) -> Races<'m
 
 /// What a plan needs at the boundaries of its launches, at one size.
 pub(super) fn boundaries(model: &Model) -> LaunchBoundaries {
-    if !Races::fits(model) {
+    if !RaceDetector::fits(model) {
         return LaunchBoundaries::default();
     }
-    let mut rules = Rules { races: Races::new(model, &Disordered::default()), dataflow: None };
-    let mut machine = Machine::new(model);
+    let mut rules = Rules { races: RaceDetector::new(model, &Disordered::default()), dataflow: None };
+    let mut machine = AbstractMachine::new(model);
     machine.run(&mut rules);
     match rules.races {
-        Some(races) if deadlock::check(&machine).is_none() => relaunch::boundaries(confirmed(model, races)),
+        Some(races) if deadlock::check(&machine).is_none() => cross_launch::boundaries(confirmed(model, races)),
         _ => LaunchBoundaries::default(),
     }
 }
@@ -143,30 +143,30 @@ fn at_size(uneven: bool, found: Diagnostics) -> impl Iterator<Item = Diagnostic>
 
 /// All that look on.
 struct Rules<'m, 'p> {
-    races: Option<Races<'m, 'p>>,
+    races: Option<RaceDetector<'m, 'p>>,
     dataflow: Option<Dataflow<'p>>,
 }
 
-impl<'p> Watch<'p> for Rules<'_, 'p> {
-    fn done(&mut self, model: &Model<'p>, agent: usize, step: usize) {
+impl<'p> Observer<'p> for Rules<'_, 'p> {
+    fn on_step(&mut self, model: &Model<'p>, agent: usize, step: usize) {
         if let Some(races) = &mut self.races {
-            races.done(model, agent, step);
+            races.on_step(model, agent, step);
         }
         if let Some(dataflow) = &mut self.dataflow {
-            dataflow.done(model, agent, step);
+            dataflow.on_step(model, agent, step);
         }
     }
 
-    fn met(&mut self, barrier: u32, agents: &[usize]) {
+    fn on_barrier(&mut self, barrier: u32, agents: &[usize]) {
         if let Some(races) = &mut self.races {
-            races.met(barrier, agents);
+            races.on_barrier(barrier, agents);
         }
     }
 }
 
 /// What the rules find in a plan, whatever the rules before them say.
 #[cfg(test)]
-pub(super) fn verdict(plan: &crate::plan::PlanTree) -> Verdict {
+pub(super) fn verdict(plan: &crate::plan::PlanTree) -> RuleFindings {
     let pairs = super::Pairs::of(plan);
     let sizes = super::model::sizes(plan.into()).expect("a plan of few pieces");
     run(sizes.into_iter().map(|size| Model::of(plan.into(), &pairs, size)))

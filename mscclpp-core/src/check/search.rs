@@ -10,7 +10,7 @@ use super::loops::rates::{ChunkSizes, Rate};
 use super::model::{Model, Size, rates};
 use super::pairing::{Pairs, signals, waits};
 use super::place::each;
-use super::run::{Verdict, run};
+use super::run::{RuleFindings, run};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::OpKind;
@@ -37,7 +37,11 @@ pub(super) struct Tried {
 }
 
 /// The findings at the smallest of some sizes that has any, none if the plan has few sizes and all are right.
-pub(super) fn smallest(view: View, pairs: &Pairs, told: impl Fn(Verdict) -> Diagnostics) -> Result<Diagnostics, Tried> {
+pub(super) fn smallest(
+    view: View,
+    pairs: &Pairs,
+    told: impl Fn(RuleFindings) -> Diagnostics,
+) -> Result<Diagnostics, Tried> {
     let packets = Model::of(view, pairs, Size::real(view, 1, 1).ok_or(Tried::default())?).has_packets();
     // No message fits: nothing runs.
     let Some(range) = ChunkSizes::of(view, packets) else { return Ok(Diagnostics::default()) };

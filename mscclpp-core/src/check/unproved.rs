@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::effect::effects;
-use super::place::{each, home};
+use super::access::accesses;
+use super::place::{canonical_buffer, each};
 use super::{Checks, Level};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
@@ -36,9 +36,9 @@ impl Checks {
         let open = complement(plan, union(plan, expected));
         let mut written = Vec::new();
         each(plan.into(), &mut |at| {
-            effects(plan, &at, &mut |effect| {
-                let output = home(plan, effect.owner, BufferKind::Output, 0);
-                let (buffer, chunk) = home(plan, effect.owner, effect.buffer, effect.range.index);
+            accesses(plan, &at, &mut |effect| {
+                let output = canonical_buffer(plan, effect.owner, BufferKind::Output, 0);
+                let (buffer, chunk) = canonical_buffer(plan, effect.owner, effect.buffer, effect.range.index);
                 if effect.write && buffer == output.0 {
                     // In place, the output may be a part of the input that begins later.
                     let before = output.1.saturating_sub(chunk);

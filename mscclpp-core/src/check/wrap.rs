@@ -16,7 +16,7 @@
 
 use std::collections::BTreeSet;
 
-use super::effect::effects;
+use super::access::accesses;
 use super::model::{Model, Size};
 use super::pairing::Pairs;
 use super::place::each;
@@ -45,7 +45,7 @@ pub fn may_wrap_scratch(plan: &PlanTree, windows: u64) -> bool {
             loops.insert((body.unit, body.num_chunks));
         }
         groups.extend(at.op.slice.map(|slice| slice.of));
-        effects(plan, &at, &mut |effect| {
+        accesses(plan, &at, &mut |effect| {
             if effect.buffer == BufferKind::Scratch && !effect.packets {
                 places.insert((effect.owner, u64::from(effect.range.index)));
             }

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use super::args::{AnyChunk, BlockArg, Blocks, ChunkList, PacketChunk};
 use super::program::Program;
 use super::rank::Reduction;
-use super::recorder::{End, Move};
+use super::recorder::{End, Transfer};
 use super::value::{ChannelValue, OpsValue};
 use crate::plan::OpKind;
 use crate::types::ChannelKind;
@@ -279,10 +279,10 @@ dsl! {
     }
 }
 
-const PUT: Move = Move::new("put", OpKind::Put, End::Remote);
-const GET: Move = Move::new("get", OpKind::Get, End::Local);
-const PUT_PACKETS: Move = Move::new("put_packets", OpKind::PutPackets, End::Remote);
-const READ_PUT_PACKETS: Move = Move::new("read_put_packets", OpKind::ReadPutPackets, End::Remote);
-const PUT_WITH_SIGNAL: Move = Move::new("put_with_signal", OpKind::PutWithSignal, End::Remote);
-const PUT_WITH_SIGNAL_AND_FLUSH: Move =
-    Move::new("put_with_signal_and_flush", OpKind::PutWithSignalAndFlush, End::Remote);
+const PUT: Transfer = Transfer::new("put", OpKind::Put, End::Remote);
+const GET: Transfer = Transfer::new("get", OpKind::Get, End::Local);
+const PUT_PACKETS: Transfer = Transfer::new("put_packets", OpKind::PutPackets, End::Remote);
+const READ_PUT_PACKETS: Transfer = Transfer::new("read_put_packets", OpKind::ReadPutPackets, End::Remote);
+const PUT_WITH_SIGNAL: Transfer = Transfer::new("put_with_signal", OpKind::PutWithSignal, End::Remote);
+const PUT_WITH_SIGNAL_AND_FLUSH: Transfer =
+    Transfer::new("put_with_signal_and_flush", OpKind::PutWithSignalAndFlush, End::Remote);

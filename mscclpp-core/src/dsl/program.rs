@@ -95,7 +95,7 @@ impl Program {
     /// Notes the caller's place for the operations that follow.
     #[track_caller]
     pub(super) fn mark(&self) {
-        self.recorder.borrow_mut().mark(Location::caller());
+        self.recorder.borrow_mut().set_caller_location(Location::caller());
     }
 
     pub(super) fn owns(&self, other: &Self) -> bool {

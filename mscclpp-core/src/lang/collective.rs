@@ -49,7 +49,7 @@ impl Collective {
     ///
     /// An all-reduce over n ranks has a multiple of n chunks today. A program with k chunks, k not a multiple of n, is
     /// recorded with every chunk cut into as many pieces as make it one.
-    pub(super) fn lower(&self) -> (collective::Collective, u32) {
+    pub(super) fn to_collective(&self) -> (collective::Collective, u32) {
         let (ranks, factor) = (u64::from(self.num_ranks), u64::from(self.chunk_factor));
         let (chunk_factor, scale) = match self.kind {
             CollectiveKind::AllReduce | CollectiveKind::Broadcast if ranks > 0 => {
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn an_all_reduce_is_scaled_to_a_multiple_of_the_ranks() {
         for (ranks, chunks) in [(8, 8), (8, 64), (8, 1), (8, 6), (3, 2), (1, 5), (7, 7)] {
-            let (collective, scale) = Collective::all_reduce(ranks, chunks, true).lower();
+            let (collective, scale) = Collective::all_reduce(ranks, chunks, true).to_collective();
             assert_eq!(
                 collective.chunks(ranks),
                 Some((chunks * scale, chunks * scale)),
@@ -89,8 +89,8 @@ mod tests {
             );
             assert!(scale <= ranks);
         }
-        assert_eq!(Collective::all_reduce(8, 16, true).lower().1, 1);
-        assert_eq!(Collective::all_reduce(0, 16, true).lower().0.chunk_factor, 16);
-        assert_eq!(Collective::all_gather(8, 3, true).lower().1, 1);
+        assert_eq!(Collective::all_reduce(8, 16, true).to_collective().1, 1);
+        assert_eq!(Collective::all_reduce(0, 16, true).to_collective().0.chunk_factor, 16);
+        assert_eq!(Collective::all_gather(8, 3, true).to_collective().1, 1);
     }
 }

@@ -94,7 +94,7 @@ impl MscclppProgram {
 
     fn run(self, body: impl FnOnce(&ProgramContext<'_>)) -> Program {
         let Self { mut spec, collective } = self;
-        let (lowered, scale) = collective.lower();
+        let (lowered, scale) = collective.to_collective();
         spec.collective = lowered;
         let (ranks, protocol) = (spec.ranks, spec.protocol);
         let program = Program::new(spec);

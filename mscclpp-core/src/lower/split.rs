@@ -94,15 +94,15 @@ fn piece(op: &Op, chunk: u32) -> Op {
 }
 
 /// A buffer of a rank, input and output of an in-place collective being one.
-type Memory = (u32, BufferKind);
+type BufferId = (u32, BufferKind);
 
 /// A range of chunks of a memory: where it starts and ends.
-type Range = (Memory, u64, u64);
+type Range = (BufferId, u64, u64);
 
 /// The clusters of a plan's ranges: those that hang together by overlapping, per memory.
 struct Clusters {
     /// Where each cluster starts, and its number.
-    starts: BTreeMap<(Memory, u64), usize>,
+    starts: BTreeMap<(BufferId, u64), usize>,
     clusters: Vec<Cluster>,
 }
 
@@ -119,7 +119,7 @@ struct Cluster {
 impl Clusters {
     fn of(plan: &PlanTree) -> Self {
         // Every distinct range, and what is done to it.
-        let mut ranges: BTreeMap<Range, Use> = BTreeMap::new();
+        let mut ranges: BTreeMap<Range, RangeUse> = BTreeMap::new();
         each(plan, &mut |op| {
             for (range, used) in op {
                 ranges.entry(*range).or_default().add(*used);
@@ -127,7 +127,7 @@ impl Clusters {
         });
         let mut found = Self { starts: BTreeMap::new(), clusters: Vec::new() };
         let mut owner = None;
-        let mut all = Use::default();
+        let mut all = RangeUse::default();
         // How far the written ranges of the last cluster reach.
         let mut written_end = 0;
         for ((memory, start, end), used) in ranges {
@@ -159,7 +159,7 @@ impl Clusters {
     }
 
     /// The last cluster is complete, and all that is done to it known.
-    fn close(&mut self, all: Use) {
+    fn close(&mut self, all: RangeUse) {
         if let Some(cluster) = self.clusters.last_mut() {
             cluster.meet = all.writes > 0 && (all.plain || all.again);
             cluster.split &= cluster.meet;
@@ -215,7 +215,7 @@ impl Clusters {
 
 /// What operations do to a range.
 #[derive(Clone, Copy, Default)]
-struct Use {
+struct RangeUse {
     /// How many write it; the members of a group are one.
     writes: u32,
     /// Whether a part of it is written twice.
@@ -224,7 +224,7 @@ struct Use {
     plain: bool,
 }
 
-impl Use {
+impl RangeUse {
     /// Something else is done to the same range.
     fn add(&mut self, other: Self) {
         self.again |= other.again || self.writes > 0 && other.writes > 0;
@@ -234,7 +234,7 @@ impl Use {
 }
 
 /// Calls `visit` with the ranges of every data operation, each with what is done to it.
-fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, Use)])) {
+fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, RangeUse)])) {
     let mut ranges = Vec::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for outer in tables.blocks.iter().flat_map(|block| &block.ops) {
@@ -252,12 +252,12 @@ fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, Use)])) {
 }
 
 /// Appends where an operation's ranges really are.
-fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Range, Use)>) {
+fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Range, RangeUse)>) {
     let tables: &RankPlan = &plan.ranks[rank];
     let leader = op.slice.is_none_or(|slice| slice.index == 0);
     for access in accesses(op) {
         let writes = u32::from(access.write && leader);
-        let used = Use { writes, again: false, plain: access.form == Form::Plain };
+        let used = RangeUse { writes, again: false, plain: access.form == Form::Plain };
         let mut add = |owner: u32, buffer: BufferKind| {
             let collective = &plan.collective;
             let (buffer, start) =

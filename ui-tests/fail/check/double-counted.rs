@@ -10,8 +10,8 @@ fn again(p: &Program) {
         channels[own].signal(0).relaxed();
         channels[own].wait(0).relaxed();
         channels[own].put(scratch[peer].chunk(..), rank.input().chunk(..), 0);
-        channels[own].signal(0).sync(Sync::Before);
-        channels[own].wait(0).sync(Sync::After);
+        channels[own].signal(0).sync(BlockSync::Before);
+        channels[own].wait(0).sync(BlockSync::After);
         rank.reduce(rank.input().chunk(..), scratch[own].chunk(..), 0);
         if own == 0 {
             rank.barrier([0]);

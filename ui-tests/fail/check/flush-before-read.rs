@@ -8,11 +8,11 @@ fn flushed(p: &Program) {
     let (port, back) = (a.port_channel(b), b.port_channel(a));
     let (to, from) = (a.memory_channel(b), b.memory_channel(a));
     back.signal(0);
-    port.wait(0).sync(Sync::After);
+    port.wait(0).sync(BlockSync::After);
     port.put(slot, a.input().chunk(0), 0);
     port.flush(0);
-    to.signal(0).sync(Sync::Before);
-    from.wait(0).sync(Sync::After);
+    to.signal(0).sync(BlockSync::Before);
+    from.wait(0).sync(BlockSync::After);
     b.copy(b.output().chunk(0), slot, 0);
     p.expect(b.output().chunk(0), a.input().chunk(0));
 }

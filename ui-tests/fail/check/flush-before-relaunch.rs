@@ -9,12 +9,12 @@ fn flushed(p: &Program) {
     let (to, from) = (a.memory_channel(b), b.memory_channel(a));
     b.copy(slot, b.input().chunk(0), 0);
     b.copy(b.output().chunk(0), slot, 0);
-    back.signal(0).sync(Sync::Before);
-    port.wait(0).sync(Sync::After);
+    back.signal(0).sync(BlockSync::Before);
+    port.wait(0).sync(BlockSync::After);
     port.put(slot, a.input().chunk(0), 0);
     port.flush(0);
-    to.signal(0).sync(Sync::Before);
-    from.wait(0).sync(Sync::After);
+    to.signal(0).sync(BlockSync::Before);
+    from.wait(0).sync(BlockSync::After);
     p.expect(b.output().chunk(0), b.input().chunk(0));
 }
 

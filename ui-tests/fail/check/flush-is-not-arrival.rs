@@ -8,13 +8,13 @@ fn flushed(p: &Program) {
     let (ab, ba) = (a.memory_channel(b), b.memory_channel(a));
     let (bc, cb) = (b.port_channel(c), c.port_channel(b));
     ca.signal(0);
-    ac.wait(0).sync(Sync::After);
+    ac.wait(0).sync(BlockSync::After);
     ac.put(c.output().chunk(0), a.input().chunk(0), 0);
     ac.flush(0);
-    ab.signal(0).sync(Sync::Before);
-    ba.wait(0).sync(Sync::After);
-    bc.signal(0).sync(Sync::Before);
-    cb.wait(0).sync(Sync::After);
+    ab.signal(0).sync(BlockSync::Before);
+    ba.wait(0).sync(BlockSync::After);
+    bc.signal(0).sync(BlockSync::Before);
+    cb.wait(0).sync(BlockSync::After);
     p.expect(c.output().chunk(0), a.input().chunk(0));
 }
 

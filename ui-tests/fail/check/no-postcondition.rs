@@ -9,10 +9,10 @@ fn swap(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 

@@ -9,8 +9,8 @@ fn which_half(p: &Program) {
         let channel = rank.memory_channel(peer);
         rank.copy(rank.output().chunk(rank.id()), rank.input().chunk(0), 0);
         channel.put(slot.chunk(0), rank.input().chunk(0), 0);
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
         peer.copy(peer.output().chunk(rank.id()), slot.chunk(0), 1);
     }
 }

@@ -8,10 +8,10 @@ fn too_soon(p: &Program) {
         let (id, peer) = (rank.id(), 1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put(slots[peer].chunk(0), rank.input().chunk(0), 0);
-        channel.signal(0).sync(Sync::None);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::None);
+        channel.wait(0).sync(BlockSync::After);
         rank.copy(rank.output().chunk(peer), slots[id].chunk(0), 0);
         rank.copy(rank.output().chunk(id), rank.input().chunk(0), 0);
     }

@@ -8,8 +8,8 @@ fn early(p: &Program) {
         let channel = rank.memory_channel(peer);
         channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
         rank.copy(rank.scratch(1).chunk(0), rank.output().chunk(peer.id()), 0);
-        channel.signal(0).sync(Sync::Before);
-        channel.wait(0).sync(Sync::After);
+        channel.signal(0).sync(BlockSync::Before);
+        channel.wait(0).sync(BlockSync::After);
     }
 }
 

@@ -11,7 +11,7 @@ fn parts(p: &Program) {
             channel.signal(0).relaxed();
         }
         for channel in &channels {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         }
         // Ranks 2 and 3 take the parts of ranks 0 and 1 once more.
         let part = rank.id() % 2;
@@ -19,7 +19,7 @@ fn parts(p: &Program) {
         switch.at(rank).reduce(mine, part, 0);
         switch.at(rank).broadcast(part, mine, 0);
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);

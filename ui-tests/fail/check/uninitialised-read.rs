@@ -9,9 +9,9 @@ fn beside(p: &Program) {
     p.rank(0).copy(p.rank(0).output().chunk(..), p.rank(0).input().chunk(..), 0);
     to.wait(0).relaxed();
     to.put(scratch.chunk(0..2), p.rank(0).input().chunk(..), 0);
-    to.signal(0).sync(Sync::Before);
+    to.signal(0).sync(BlockSync::Before);
     from.signal(0).relaxed();
-    from.wait(0).sync(Sync::After);
+    from.wait(0).sync(BlockSync::After);
     p.rank(1).copy(p.rank(1).output().chunk(..), scratch.chunk(1..3), 0);
 }
 

@@ -10,7 +10,7 @@ fn one_slot(p: &Program) {
         let (to_next, to_previous) = (rank.memory_channel(next), rank.memory_channel((id + n - 1) % n));
         rank.copy(rank.output().chunk(id), rank.input().chunk(0), 0);
         to_previous.signal(0).relaxed();
-        to_next.wait(0).relaxed().sync(Sync::After);
+        to_next.wait(0).relaxed().sync(BlockSync::After);
         for step in 0..n - 1 {
             to_next.put(slots[next].chunk(0), rank.output().chunk((id + n - step) % n), 0);
             to_next.signal(0);

@@ -9,10 +9,10 @@ fn halo(p: &Program) {
         let receive = rank.memory_channel((rank.id() + 2) % 3);
         p.expect(right.output().chunk(0), rank.input().chunk(3));
         receive.signal(0).relaxed();
-        send.wait(0).relaxed().sync(Sync::After);
+        send.wait(0).relaxed().sync(BlockSync::After);
         send.put(right.output().chunk(0), rank.input().chunk(0), 0);
-        send.signal(0).sync(Sync::Before);
-        receive.wait(0).sync(Sync::After);
+        send.signal(0).sync(BlockSync::Before);
+        receive.wait(0).sync(BlockSync::After);
     }
 }
 

@@ -12,8 +12,8 @@ fn forgetful(p: &Program) {
                 if (rank.id(), peer.id()) != (2, 1) {
                     channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
                 }
-                channel.signal(0).sync(Sync::Before);
-                channel.wait(0).sync(Sync::After);
+                channel.signal(0).sync(BlockSync::Before);
+                channel.wait(0).sync(BlockSync::After);
             }
         }
     }

@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::memory::{Memories, Piece, append};
+use super::memory::{Memories, ValueRange, append};
 use super::values::{How, Node, UNKNOWN, Values};
 use crate::plan::{Op, OpKind};
 use crate::types::ReduceOp;
 
 /// A range of a memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct MemoryRange {
     /// Number of the memory.
     pub(super) memory: usize,
     pub(super) range: Range<u64>,
@@ -35,10 +35,10 @@ pub(super) struct Contents {
     pub(super) memories: Memories,
     /// Pieces that may still be moved.
     budget: u64,
-    pieces: Vec<Piece>,
+    pieces: Vec<ValueRange>,
     /// The same as another rank sees them.
-    seen: Vec<Piece>,
-    operands: Vec<Piece>,
+    seen: Vec<ValueRange>,
+    operands: Vec<ValueRange>,
     /// Per source, the next of its `operands`, the end of them, and what is done of the next one.
     cursors: Vec<(usize, usize, u64)>,
 }
@@ -70,8 +70,8 @@ impl Contents {
         &mut self,
         op: &Op,
         by: u32,
-        reads: &[Spot],
-        writes: &[Spot],
+        reads: &[MemoryRange],
+        writes: &[MemoryRange],
         mut unwritten: impl FnMut(usize, Range<u64>),
     ) {
         if self.is_spent() {
@@ -122,7 +122,7 @@ impl Contents {
     pub(super) fn copy(&mut self, by: u32, read: usize, (write, start): (usize, u64), len: u64) -> bool {
         let Some(piece) = self.memories.filling(read, len).filter(|_| !self.is_spent()) else { return false };
         self.budget = self.budget.saturating_add(BUDGET.1 - 1);
-        self.memories.write_from(write, start, &[Piece { by, ..piece }]);
+        self.memories.write_from(write, start, &[ValueRange { by, ..piece }]);
         true
     }
 
@@ -142,7 +142,7 @@ impl Contents {
                 (piece.node, piece.at.wrapping_add(done))
             });
             let (node, at) = values.reduce(how, terms);
-            append(pieces, Piece { len, node, at, by: 0 });
+            append(pieces, ValueRange { len, node, at, by: 0 });
             *budget = budget.saturating_sub(cursors.len() as u64);
             for (next, _, done) in cursors.iter_mut() {
                 *done += len;
@@ -154,7 +154,7 @@ impl Contents {
     }
 
     /// Writes `pieces` to every one of some ranges.
-    fn store(&mut self, writes: &[Spot], by: u32) {
+    fn store(&mut self, writes: &[MemoryRange], by: u32) {
         if self.pieces.is_empty() {
             return;
         }
@@ -174,7 +174,7 @@ impl Contents {
     }
 
     /// What was loaded from a memory, from a place on, as who reads it sees it.
-    fn bring(&mut self, read: &Spot, first: usize, operands: bool) {
+    fn bring(&mut self, read: &MemoryRange, first: usize, operands: bool) {
         if read.further > 0 {
             let Self { values, budget, .. } = self;
             let loaded = if operands { &mut self.operands } else { &mut self.pieces };
@@ -189,13 +189,18 @@ impl Contents {
     /// Puts a node, from its first coordinate on, where nothing is.
     pub(super) fn set(&mut self, memory: usize, start: u64, len: u64, node: Node) {
         if len > 0 {
-            self.memories.write(memory, start, &[Piece { len, node, at: 0, by: 0 }]);
+            self.memories.write(memory, start, &[ValueRange { len, node, at: 0, by: 0 }]);
         }
     }
 }
 
 /// Adds what lies in a range to a list.
-fn load(memories: &Memories, spot: &Spot, pieces: &mut Vec<Piece>, unwritten: &mut impl FnMut(usize, Range<u64>)) {
+fn load(
+    memories: &Memories,
+    spot: &MemoryRange,
+    pieces: &mut Vec<ValueRange>,
+    unwritten: &mut impl FnMut(usize, Range<u64>),
+) {
     // Slices of few units may be empty.
     if spot.range.is_empty() {
         return;
@@ -204,7 +209,7 @@ fn load(memories: &Memories, spot: &Spot, pieces: &mut Vec<Piece>, unwritten: &m
     memories.read_from(spot.cell, spot.range.clone(), |range, piece| {
         let piece = piece.unwrap_or_else(|| {
             unwritten(spot.memory, range.clone());
-            Piece { len: range.end - range.start, node: UNKNOWN, at: 0, by: 0 }
+            ValueRange { len: range.end - range.start, node: UNKNOWN, at: 0, by: 0 }
         });
         // Pieces of another operand stay apart.
         if pieces.len() > floor { append(pieces, piece) } else { pieces.push(piece) }
@@ -240,7 +245,7 @@ mod tests {
         let mut contents = Contents::new(1, memories);
         let input = contents.values.input(0);
         contents.set(0, 0, 8, input);
-        let spot = |memory: usize, range: Range<u64>| Spot {
+        let spot = |memory: usize, range: Range<u64>| MemoryRange {
             memory,
             cell: 2 * memory + usize::from(range.start >= 4),
             range,

@@ -8,7 +8,7 @@ use super::values::Node;
 
 /// A run of bytes that hold a node from a coordinate on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct ValueRange {
     pub(super) len: u64,
     pub(super) node: Node,
     /// Coordinate of the first byte.
@@ -17,7 +17,7 @@ pub(super) struct Piece {
     pub(super) by: u32,
 }
 
-impl Piece {
+impl ValueRange {
     /// A part of the piece.
     pub(super) fn part(&self, from: u64, to: u64) -> Self {
         Self { len: to - from, at: self.at.wrapping_add(from), ..*self }
@@ -37,7 +37,7 @@ pub(super) struct Memories {
     /// Where cells begin in their memory; the last one of a memory is without end.
     starts: Vec<u64>,
     /// Per cell, what it holds from its beginning on; what is behind the last piece has not been written.
-    cells: Vec<SmallVec<[Piece; 1]>>,
+    cells: Vec<SmallVec<[ValueRange; 1]>>,
 }
 
 /// Node of a gap between pieces.
@@ -70,7 +70,7 @@ impl Memories {
     }
 
     /// What fills a cell of some length, if that is a single piece.
-    pub(super) fn filling(&self, cell: usize, len: u64) -> Option<Piece> {
+    pub(super) fn filling(&self, cell: usize, len: u64) -> Option<ValueRange> {
         match self.cells[cell][..] {
             [piece] if piece.len == len && piece.node != GAP => Some(piece),
             _ => None,
@@ -89,12 +89,17 @@ impl Memories {
     }
 
     /// Visits what lies in a range of a memory, in order, with `None` for gaps.
-    pub(super) fn read(&self, memory: usize, range: Range<u64>, visit: impl FnMut(Range<u64>, Option<Piece>)) {
+    pub(super) fn read(&self, memory: usize, range: Range<u64>, visit: impl FnMut(Range<u64>, Option<ValueRange>)) {
         self.read_from(self.cell(memory, range.start), range, visit);
     }
 
     /// The same, from the cell on in which the range begins.
-    pub(super) fn read_from(&self, cell: usize, range: Range<u64>, mut visit: impl FnMut(Range<u64>, Option<Piece>)) {
+    pub(super) fn read_from(
+        &self,
+        cell: usize,
+        range: Range<u64>,
+        mut visit: impl FnMut(Range<u64>, Option<ValueRange>),
+    ) {
         let mut cell = cell;
         let mut done = range.start;
         while done < range.end {
@@ -117,12 +122,12 @@ impl Memories {
     }
 
     /// Writes pieces to a memory, one behind the other.
-    pub(super) fn write(&mut self, memory: usize, start: u64, pieces: &[Piece]) {
+    pub(super) fn write(&mut self, memory: usize, start: u64, pieces: &[ValueRange]) {
         self.write_from(self.cell(memory, start), start, pieces);
     }
 
     /// The same, from the cell on in which the first piece begins.
-    pub(super) fn write_from(&mut self, cell: usize, start: u64, pieces: &[Piece]) {
+    pub(super) fn write_from(&mut self, cell: usize, start: u64, pieces: &[ValueRange]) {
         if let [only] = pieces
             && self.starts[cell] == start
             && self.end(cell) == start + only.len
@@ -156,7 +161,7 @@ impl Memories {
 }
 
 /// Adds what a cell holds in front of a position, up to there.
-fn before(old: &[Piece], stop: u64, new: &mut SmallVec<[Piece; 1]>) {
+fn before(old: &[ValueRange], stop: u64, new: &mut SmallVec<[ValueRange; 1]>) {
     let mut start = 0;
     for piece in old {
         if start < stop {
@@ -165,12 +170,12 @@ fn before(old: &[Piece], stop: u64, new: &mut SmallVec<[Piece; 1]>) {
         start += piece.len;
     }
     if start < stop {
-        new.push(Piece { len: stop - start, node: GAP, at: 0, by: 0 });
+        new.push(ValueRange { len: stop - start, node: GAP, at: 0, by: 0 });
     }
 }
 
 /// Adds what a cell holds behind a position.
-fn behind(old: &[Piece], begin: u64, new: &mut SmallVec<[Piece; 1]>) {
+fn behind(old: &[ValueRange], begin: u64, new: &mut SmallVec<[ValueRange; 1]>) {
     let mut start = 0;
     for piece in old {
         if start + piece.len > begin {
@@ -181,7 +186,7 @@ fn behind(old: &[Piece], begin: u64, new: &mut SmallVec<[Piece; 1]>) {
 }
 
 /// Adds a piece to a list, as part of the last one where it goes on in it.
-pub(super) fn append(list: &mut Vec<Piece>, piece: Piece) {
+pub(super) fn append(list: &mut Vec<ValueRange>, piece: ValueRange) {
     match list.last_mut() {
         Some(last) if last.goes_on_in(&piece) => last.len += piece.len,
         _ => list.push(piece),
@@ -205,7 +210,7 @@ mod tests {
             (0..3).for_each(|_| memories.add(&cuts));
             let mut array = [None; 128];
             for (by, (start, pieces)) in (1..).zip(&writes) {
-                let pieces: Vec<_> = pieces.iter().map(|&(len, node, at)| Piece { len, node, at, by }).collect();
+                let pieces: Vec<_> = pieces.iter().map(|&(len, node, at)| ValueRange { len, node, at, by }).collect();
                 memories.write(1, *start, &pieces);
                 let mut next = *start as usize;
                 for piece in &pieces {
@@ -231,7 +236,7 @@ mod tests {
     #[test]
     fn pieces_that_go_on_are_one() {
         let mut list = Vec::new();
-        let piece = |len, node, at| Piece { len, node, at, by: 0 };
+        let piece = |len, node, at| ValueRange { len, node, at, by: 0 };
         for piece in [piece(2, 1, 5), piece(3, 1, 7), piece(1, 2, 10), piece(1, 2, 10)] {
             append(&mut list, piece);
         }

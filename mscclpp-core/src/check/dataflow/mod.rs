@@ -17,30 +17,30 @@
 //! they are not followed unless they say what to expect.
 
 mod contents;
-mod judge;
-mod leaves;
-mod log;
+mod contributions;
+mod history;
 mod memory;
 mod order;
-mod story;
-mod trail;
+mod outputs;
+mod provenance;
+mod report;
 mod values;
 
 pub use order::{ReductionOrder, reduction_order};
 
 use std::ops::Range;
 
-use super::machine::{Machine, Watch};
+use super::machine::{AbstractMachine, Observer};
 use super::model::{Model, Space, memory_number};
-use super::place::{Placed, home};
+use super::place::{LocatedOp, canonical_buffer};
 use super::symmetry::Symmetry;
 use crate::collective::CollectiveKind;
 use crate::diag::Diagnostics;
 use crate::plan::PlanTree;
 use crate::types::BufferKind;
-use contents::{Contents, Spot};
-use judge::Judge;
+use contents::{Contents, MemoryRange};
 use memory::Memories;
+use outputs::OutputChecker;
 
 /// Looks on while a plan runs, and knows what its memories hold.
 pub(super) struct Dataflow<'p> {
@@ -52,16 +52,16 @@ pub(super) struct Dataflow<'p> {
     chunk: u64,
     /// Steps done.
     steps: u32,
-    misreads: Vec<Misread<'p>>,
-    reads: Vec<Spot>,
-    writes: Vec<Spot>,
+    misreads: Vec<UninitializedRead<'p>>,
+    reads: Vec<MemoryRange>,
+    writes: Vec<MemoryRange>,
     /// All that happened, if somebody is to be told.
-    log: Option<log::Log<'p>>,
+    log: Option<history::History<'p>>,
 }
 
 /// An operation that reads what nobody has written.
-struct Misread<'p> {
-    at: Placed<'p>,
+struct UninitializedRead<'p> {
+    at: LocatedOp<'p>,
     memory: usize,
     range: Range<u64>,
 }
@@ -85,7 +85,7 @@ impl<'p> Dataflow<'p> {
         applies(model.plan).then(|| Self::new(model, None))
     }
 
-    fn new(model: &Model<'p>, log: Option<log::Log<'p>>) -> Self {
+    fn new(model: &Model<'p>, log: Option<history::History<'p>>) -> Self {
         let (plan, symmetry, chunk) = (model.plan, model.symmetry, model.size.chunk());
         let ranks = model.ranks;
         let mut memories = Memories::with_capacity(ranks as usize * Space::ALL.len(), model.atoms.count());
@@ -94,7 +94,7 @@ impl<'p> Dataflow<'p> {
         }
         let mut contents = Contents::new(plan.ranks.len() as u32, memories);
         for (rank, tables) in (0..ranks).zip(&plan.ranks) {
-            let (buffer, first) = home(plan, rank, BufferKind::Input, 0);
+            let (buffer, first) = canonical_buffer(plan, rank, BufferKind::Input, 0);
             let input = contents.values.input(rank);
             let (start, len) = (u64::from(first) * chunk, u64::from(tables.input_chunks) * chunk);
             contents.set(memory_of(rank, buffer, false), start, len, input);
@@ -115,19 +115,19 @@ impl<'p> Dataflow<'p> {
     /// What is wrong with the results of a plan that has run to its end and has no races.
     pub(super) fn findings(self, model: &Model<'p>) -> Diagnostics {
         if self.contents.is_spent() {
-            return story::too_intricate().into();
+            return report::too_intricate().into();
         }
         if self.is_right() {
             return Diagnostics::default();
         }
         if self.symmetry.is_some() {
             // What it is will be told of the ranks as they are.
-            return story::too_intricate().into();
+            return report::too_intricate().into();
         }
         // Once more, and everything is noted down.
-        let mut again = Self::new(model, Some(log::Log::default()));
-        Machine::new(model).run(&mut again);
-        story::tell(&again)
+        let mut again = Self::new(model, Some(history::History::default()));
+        AbstractMachine::new(model).run(&mut again);
+        report::tell(&again)
     }
 
     /// Whether the plan, having run to its end, did what it should.
@@ -135,13 +135,13 @@ impl<'p> Dataflow<'p> {
         self.misreads.is_empty() && self.judge().faults().0.is_empty()
     }
 
-    fn judge(&self) -> Judge<'_> {
-        Judge::new(self.plan, self.symmetry, &self.contents, self.chunk)
+    fn judge(&self) -> OutputChecker<'_> {
+        OutputChecker::new(self.plan, self.symmetry, &self.contents, self.chunk)
     }
 }
 
-impl<'p> Watch<'p> for Dataflow<'p> {
-    fn done(&mut self, model: &Model<'p>, agent: usize, step: usize) {
+impl<'p> Observer<'p> for Dataflow<'p> {
+    fn on_step(&mut self, model: &Model<'p>, agent: usize, step: usize) {
         self.steps = self.steps.saturating_add(1);
         // Most operations copy what is in one cell.
         if let [read, write] = model.effects(step)
@@ -161,7 +161,7 @@ impl<'p> Watch<'p> for Dataflow<'p> {
         for effect in model.effects(step) {
             let memory = memory_number(effect.owner, effect.memory);
             let further = effect.shift * model.ranks;
-            let spot = Spot { memory, range: model.range(effect), cell: effect.atoms().start, further };
+            let spot = MemoryRange { memory, range: model.range(effect), cell: effect.atoms().start, further };
             if effect.write { &mut *writes } else { &mut *reads }.push(spot);
         }
         if reads.is_empty() {
@@ -173,7 +173,7 @@ impl<'p> Watch<'p> for Dataflow<'p> {
         let misreads = &mut self.misreads;
         self.contents.step(model.op(agent, step), self.steps, reads, writes, |memory, range| {
             if misreads.len() < MOST_MISREADS {
-                misreads.push(Misread { at: model.placed(agent, step), memory, range });
+                misreads.push(UninitializedRead { at: model.placed(agent, step), memory, range });
             }
         });
         if let Some(log) = &mut self.log {
@@ -181,7 +181,7 @@ impl<'p> Watch<'p> for Dataflow<'p> {
         }
     }
 
-    fn met(&mut self, _: u32, _: &[usize]) {}
+    fn on_barrier(&mut self, _: u32, _: &[usize]) {}
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::deadlock;
-use super::super::machine::Machine;
+use super::super::machine::AbstractMachine;
 use super::super::model::{Model, sizes};
 use super::super::pairing::{self, Pairs};
 use super::super::shape;
@@ -61,7 +61,7 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
     let mut by_switch = false;
     for size in sizes(plan.into())? {
         let model = Model::of(plan.into(), &pairs, size);
-        let mut machine = Machine::new(&model);
+        let mut machine = AbstractMachine::new(&model);
         let mut watch = Dataflow::new(&model, None);
         machine.run(&mut watch);
         if deadlock::check(&machine).is_some() || watch.contents.is_spent() {

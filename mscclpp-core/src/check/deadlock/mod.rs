@@ -7,7 +7,7 @@
 //! always finishes what it was given. Loops run a few iterations, as often as their spans and units say relative to
 //! each other, and in a second run one iteration each.
 
-use super::machine::{Machine, Need};
+use super::machine::{AbstractMachine, WaitTarget};
 use crate::diag::{Code, Diagnostic};
 
 /// Links of a chain that are told; the cycle is in them unless it is longer.
@@ -15,7 +15,7 @@ const MOST_LINKS: usize = 12;
 
 /// The finding about a finished run, if some agents wait for ever: a cycle of them, or the chain to one that waits for
 /// what nobody has left to give.
-pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
+pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
     let stuck: Vec<usize> = (0..machine.agents.len()).filter(|&agent| machine.agents[agent].need.is_some()).collect();
     let model = machine.model;
     let mut chain = vec![*stuck.first()?];
@@ -60,7 +60,8 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
             && let Some(need) = &state.need
             && let Some(server) = machine.server(next, model.agents[agent].rank, need)
         {
-            let what = format!("{} ({}) would give it, behind its own wait", server.called(model.plan), server.agent());
+            let what =
+                format!("{} ({}) would give it, behind its own wait", server.display_name(model.plan), server.agent());
             finding = finding.note(what, server.site(model.plan));
         }
     }
@@ -68,30 +69,32 @@ pub(super) fn check(machine: &Machine) -> Option<Diagnostic> {
 }
 
 /// What lets a wait end.
-fn help(need: Option<&Need>) -> &'static str {
+fn help(need: Option<&WaitTarget>) -> &'static str {
     match need {
-        Some(Need::Signal(_)) | None => "move a signal in front of the wait that keeps it back",
-        Some(Need::Unit(_)) => {
+        Some(WaitTarget::Signal(_)) | None => "move a signal in front of the wait that keeps it back",
+        Some(WaitTarget::Unit(_)) => {
             "move a release in front of the acquire that keeps it back, or start the semaphore higher"
         }
-        Some(Need::Barrier(_)) => "let all thread blocks of the barrier come to it, and to all barriers in one order",
-        Some(Need::Packet(_)) => "put packets there in every launch, before this is waited for",
+        Some(WaitTarget::Barrier(_)) => {
+            "let all thread blocks of the barrier come to it, and to all barriers in one order"
+        }
+        Some(WaitTarget::Packet(_)) => "put packets there in every launch, before this is waited for",
     }
 }
 
 /// "`wait` (rank 0, thread block 0) waits for …".
-pub(super) fn waits(machine: &Machine, agent: usize) -> String {
+pub(super) fn waits(machine: &AbstractMachine, agent: usize) -> String {
     let model = machine.model;
-    let super::model::Agent { rank, block, .. } = &model.agents[agent];
-    let name = machine.position(agent).map_or("an operation".to_owned(), |at| at.called(model.plan));
+    let super::model::Block { rank, block, .. } = &model.agents[agent];
+    let name = machine.position(agent).map_or("an operation".to_owned(), |at| at.display_name(model.plan));
     let what = match &machine.agents[agent].need {
-        Some(Need::Signal(counter)) => {
+        Some(WaitTarget::Signal(counter)) => {
             let direction = model.pairs.direction(*counter as usize);
             format!("a signal of rank {} on {} channel {}", direction.from, direction.kind, direction.number)
         }
-        Some(Need::Unit(id)) => format!("a unit of semaphore {}", model.semaphore(*id).1),
-        Some(Need::Barrier(id)) => format!("the other thread blocks of barrier {}", model.barrier(*id)),
-        Some(Need::Packet(atom)) => {
+        Some(WaitTarget::Unit(id)) => format!("a unit of semaphore {}", model.semaphore(*id).1),
+        Some(WaitTarget::Barrier(id)) => format!("the other thread blocks of barrier {}", model.barrier(*id)),
+        Some(WaitTarget::Packet(atom)) => {
             format!("the packets of scratch chunk {}", model.atoms.range(*atom).start / model.size.chunk().max(1))
         }
         None => "nothing".to_owned(),

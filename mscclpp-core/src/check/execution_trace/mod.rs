@@ -9,9 +9,9 @@ mod events;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use self::events::{Args, Events};
+use super::access::accesses;
 use super::deadlock;
-use super::effect::effects;
-use super::machine::{Machine, Watch};
+use super::machine::{AbstractMachine, Observer};
 use super::model::{self, Model, NOTHING};
 use super::pairing::{Pairs, signals, waits};
 use super::shape;
@@ -36,11 +36,11 @@ pub use events::ExecutionTrace;
 /// What the rule `shape` finds, without which a plan cannot run even in the abstract.
 pub fn execution_trace(plan: &PlanTree) -> Result<ExecutionTrace, Diagnostics> {
     shape::check(plan.into()).into_result(())?;
-    let size = model::example(plan.into()).ok_or_else(|| model::too_fine(plan.into()))?;
+    let size = model::example(plan.into()).ok_or_else(|| model::too_many_atoms(plan.into()))?;
     let pairs = Pairs::of(plan);
     let events = Events::of(plan);
     let model = Model::of(plan.into(), &pairs, size);
-    let mut machine = Machine::new(&model);
+    let mut machine = AbstractMachine::new(&model);
     let mut tracer = Tracer::new(&model, events);
     machine.run(&mut tracer);
     let events = tracer.finish(&machine);
@@ -147,7 +147,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
         let tables = &plan.ranks[at.rank];
         let scope = Scope { tables, block: &tables.blocks[at.block] };
         let mut chunks = Vec::new();
-        effects(plan, &at, &mut |effect| {
+        accesses(plan, &at, &mut |effect| {
             let does = if effect.write { "writes" } else { "reads" };
             let (first, end) = (effect.range.index, u64::from(effect.range.index) + u64::from(effect.range.size));
             let what = if effect.packets { " as packets" } else { "" };
@@ -173,12 +173,12 @@ impl<'m, 'p> Tracer<'m, 'p> {
     }
 }
 
-impl<'p> Watch<'p> for Tracer<'_, 'p> {
-    fn done(&mut self, model: &Model<'p>, agent: usize, step: usize) {
+impl<'p> Observer<'p> for Tracer<'_, 'p> {
+    fn on_step(&mut self, model: &Model<'p>, agent: usize, step: usize) {
         let &model::Step { kind, port, .. } = model.step_at(step);
         let args = self.args(agent, step);
         let sources = self.sources(agent, step);
-        let model::Agent { rank, block, .. } = model.agents[agent];
+        let model::Block { rank, block, .. } = model.agents[agent];
         let (rank, thread) = (rank as u32, block as u32);
         let start = self.blocks[agent].time;
         let ready = sources.iter().map(|(from, _)| self.events.end_of(*from)).chain(self.blocks[agent].opens.take());
@@ -222,7 +222,7 @@ impl<'p> Watch<'p> for Tracer<'_, 'p> {
         }
     }
 
-    fn met(&mut self, _: u32, agents: &[usize]) {
+    fn on_barrier(&mut self, _: u32, agents: &[usize]) {
         let last = agents.iter().map(|&agent| self.blocks[agent].time).max();
         for &agent in agents {
             self.blocks[agent].opens = last;
@@ -232,7 +232,7 @@ impl<'p> Watch<'p> for Tracer<'_, 'p> {
 
 impl Tracer<'_, '_> {
     /// Adds the operations that never end.
-    fn finish(mut self, machine: &Machine) -> Events {
+    fn finish(mut self, machine: &AbstractMachine) -> Events {
         let last = self.events.end() + 1;
         for agent in 0..self.blocks.len() {
             let (state, own) = (&machine.agents[agent], &self.model.agents[agent]);

@@ -129,7 +129,7 @@ fn what_is_changed_in_one_instance_is_seen() {
         }
         for (number, changed) in all.iter().enumerate() {
             let found = check(changed);
-            assert_eq!(found, Checks::default().look(changed.into()));
+            assert_eq!(found, Checks::default().run_rules(changed.into()));
             assert_eq!(one_of(changed).is_some(), number == 0, "{}", text(&changed.ranks[0].blocks[0].ops));
             refused += usize::from(!found.is_empty());
         }
@@ -145,5 +145,5 @@ fn what_is_wrong_everywhere_is_told_of_the_whole_plan() {
     assert!(one_of(&whole).is_some());
     let found = check(&whole);
     assert!(!found.is_empty());
-    assert_eq!(found, Checks::default().look((&whole).into()));
+    assert_eq!(found, Checks::default().run_rules((&whole).into()));
 }

@@ -71,10 +71,10 @@ pub(super) mod rolled;
 mod tests;
 
 use super::deadlock;
-use super::machine::{Machine, Watch};
+use super::machine::{AbstractMachine, Observer};
 use super::model::{Model, Size};
 use super::pairing::Pairs;
-use super::place::{Placed, each};
+use super::place::{LocatedOp, each};
 use super::shape;
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Site};
@@ -98,7 +98,7 @@ pub(super) enum Verdict {
 
 /// What stands in the way of a verdict for all sizes.
 pub(super) struct Obstacle<'p> {
-    at: Option<Placed<'p>>,
+    at: Option<LocatedOp<'p>>,
     message: String,
     help: String,
 }
@@ -175,7 +175,7 @@ fn most_trips(rolled: &Rolled, size: u64, block: Option<u32>) -> u128 {
 
 /// The finding about thread blocks that wait for ever for chunks of so many grains, among them one at an operation. `None` if
 /// none does.
-fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<Placed>) -> Option<Diagnostic> {
+fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<LocatedOp>) -> Option<Diagnostic> {
     let view = rolled.view;
     let mut steps = 0_u128;
     each(view, &mut |at| {
@@ -187,13 +187,13 @@ fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<Placed>) -> Opt
     let mut finding = match model {
         Some(size) => {
             let model = Model::of(view, pairs, size);
-            let mut machine = Machine::new(&model);
+            let mut machine = AbstractMachine::new(&model);
             machine.run(&mut Nobody);
             deadlock::check(&machine)?
         }
         None => {
             let at = at?;
-            let message = format!("{} ({}) waits for ever", at.called(view.plan), at.agent());
+            let message = format!("{} ({}) waits for ever", at.display_name(view.plan), at.agent());
             Diagnostic::new(Code::Deadlock, at.site(view.plan), message)
         }
     };
@@ -212,13 +212,13 @@ fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<Placed>) -> Opt
 /// Looks away.
 struct Nobody;
 
-impl<'p> Watch<'p> for Nobody {
-    fn done(&mut self, _: &Model<'p>, _: usize, _: usize) {}
+impl<'p> Observer<'p> for Nobody {
+    fn on_step(&mut self, _: &Model<'p>, _: usize, _: usize) {}
 
-    fn met(&mut self, _: u32, _: &[usize]) {}
+    fn on_barrier(&mut self, _: u32, _: &[usize]) {}
 }
 
-fn too_many_combinations<'p>(at: Option<Placed<'p>>) -> Obstacle<'p> {
+fn too_many_combinations<'p>(at: Option<LocatedOp<'p>>) -> Obstacle<'p> {
     let message = "loops of its units and spans make too many different combinations of iterations before these repeat";
     let help = "take units and spans whose quotients have a small common multiple";
     Obstacle { at, message: message.to_owned(), help: help.to_owned() }

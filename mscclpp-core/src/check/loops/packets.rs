@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 use super::Obstacle;
 use super::rates::Rate;
 use super::rolled::Action;
-use crate::check::effect::effects;
-use crate::check::place::{Placed, each};
+use crate::check::access::accesses;
+use crate::check::place::{LocatedOp, each};
 use crate::check::shape::{Packets, demand};
 use crate::check::view::View;
 use crate::plan::{OpKind, PlanTree, Slice};
@@ -52,7 +52,7 @@ struct Range<'p> {
     by: Operation,
     /// Unit and rate of its loop.
     windows: Option<(u64, Rate)>,
-    at: Placed<'p>,
+    at: LocatedOp<'p>,
 }
 
 impl Range<'_> {
@@ -110,7 +110,7 @@ pub(super) fn links(view: View) -> Result<Links, Obstacle> {
                 (Some(_), Some(_)) => {
                     let how = format!(
                         "{} ({}), whose windows it meets at some sizes only",
-                        write.at.called(view.plan),
+                        write.at.display_name(view.plan),
                         write.at.agent()
                     );
                     return Err(obstacle(view.plan, read, &how));
@@ -128,7 +128,7 @@ pub(super) fn links(view: View) -> Result<Links, Obstacle> {
 fn obstacle<'p>(plan: &'p PlanTree, read: &Range<'p>, writers: &str) -> Obstacle<'p> {
     Obstacle {
         at: Some(read.at),
-        message: format!("{} ({}) reads packets of {writers}", read.at.called(plan), read.at.agent()),
+        message: format!("{} ({}) reads packets of {writers}", read.at.display_name(plan), read.at.agent()),
         help: "let packets be read in the ranges, slices and loops in which they are written".to_owned(),
     }
 }
@@ -151,7 +151,7 @@ fn ranges(view: View) -> Vec<Range> {
         let body = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref());
         let windows = body.map(|body| (body.unit, Rate::of(body, 1)));
         let waits = !(at.op.kind == OpKind::PutPackets && at.op.channel == Some(ChannelKind::Port));
-        effects(plan, &at, &mut |effect| {
+        accesses(plan, &at, &mut |effect| {
             if !effect.packets || !(effect.write || waits) {
                 return;
             }

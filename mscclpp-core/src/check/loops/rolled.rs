@@ -6,7 +6,7 @@ use super::packets::{self, Links};
 use super::rates::{ChunkSizes, Rate, Trips};
 use super::{Obstacle, too_many_combinations};
 use crate::check::pairing::{Pairs, signals, waits};
-use crate::check::place::Placed;
+use crate::check::place::LocatedOp;
 use crate::check::view::View;
 use crate::plan::{Op, OpKind};
 
@@ -130,15 +130,15 @@ impl<'p> Rolled<'p> {
     }
 
     /// The operation of an action.
-    pub(in crate::check) fn placed(&self, block: usize, position: usize) -> Option<Placed<'p>> {
+    pub(in crate::check) fn placed(&self, block: usize, position: usize) -> Option<LocatedOp<'p>> {
         placed(self.view, &self.blocks[block], position)
     }
 }
 
-fn placed<'p>(view: View<'p>, block: &Block, position: usize) -> Option<Placed<'p>> {
+fn placed<'p>(view: View<'p>, block: &Block, position: usize) -> Option<LocatedOp<'p>> {
     let &(index, inner) = block.operations.get(position)?;
     let op = view.ops(block.rank, block.block).get(index as usize)?;
-    let whole = Placed {
+    let whole = LocatedOp {
         rank: block.rank,
         block: block.block,
         index: index as usize,
@@ -148,7 +148,7 @@ fn placed<'p>(view: View<'p>, block: &Block, position: usize) -> Option<Placed<'
     };
     match (&op.body, inner) {
         (Some(body), Some(i)) => {
-            Some(Placed { inside: Some((i as usize, op)), op: body.ops.get(i as usize)?, ..whole })
+            Some(LocatedOp { inside: Some((i as usize, op)), op: body.ops.get(i as usize)?, ..whole })
         }
         _ => Some(whole),
     }
@@ -199,7 +199,7 @@ impl Build<'_, '_> {
         self.awaited = 0;
         let view = self.view;
         for (index, op) in view.ops(rank, block).iter().enumerate() {
-            let whole = Placed { rank, block, index, inside: None, op, instances: view.instances() };
+            let whole = LocatedOp { rank, block, index, inside: None, op, instances: view.instances() };
             let Some(body) = &op.body else {
                 self.add(&whole);
                 continue;
@@ -212,7 +212,7 @@ impl Build<'_, '_> {
             let number = self.loops.len() as u32;
             let begin = self.push(&whole, Action::Begin(number));
             for (i, inner) in body.ops.iter().enumerate() {
-                self.add(&Placed { inside: Some((i, op)), op: inner, ..whole });
+                self.add(&LocatedOp { inside: Some((i, op)), op: inner, ..whole });
             }
             let end = self.push(&whole, Action::Repeat(number));
             self.loops.push(Loop { block: self.blocks.len() as u32 - 1, begin, end, rate });
@@ -220,7 +220,7 @@ impl Build<'_, '_> {
     }
 
     /// The position of the last action.
-    fn push(&mut self, at: &Placed, action: Action) -> u32 {
+    fn push(&mut self, at: &LocatedOp, action: Action) -> u32 {
         // `add_block` has begun a block.
         let Some(block) = self.blocks.last_mut() else { return 0 };
         let awaited = match at.inside {
@@ -244,7 +244,7 @@ impl Build<'_, '_> {
         block.actions.len() as u32 - 1
     }
 
-    fn add(&mut self, at: &Placed) {
+    fn add(&mut self, at: &LocatedOp) {
         use OpKind as K;
         let (view, pairs, op) = (self.view, self.pairs, at.op);
         let number = (self.blocks.len() as u32 - 1, at.index as u32, at.inside.map(|(inner, _)| inner as u32));

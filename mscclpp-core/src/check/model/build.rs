@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::size::Window;
-use super::{Agent, Atoms, Effect, Model, NOTHING, Size, Space, Step, Traffic, atoms, traffic};
-use crate::check::effect::effects;
+use super::{Access, Atoms, Block, CounterUse, Model, NOTHING, Size, Space, Step, atoms, counter_use};
+use crate::check::access::accesses;
 use crate::check::pairing::{Pairs, signals, waits};
-use crate::check::place::{Placed, home};
+use crate::check::place::{LocatedOp, canonical_buffer};
 use crate::check::symmetry::Symmetry;
 use crate::check::view::View;
 use crate::plan::OpKind;
@@ -33,18 +33,18 @@ struct Build {
 impl<'p> Model<'p> {
     /// Spells out a plan that has passed the shape rule, for chunks of one size.
     pub(in crate::check) fn of(view: View<'p>, pairs: &'p Pairs, size: Size) -> Self {
-        Self::folded(view, pairs, size, None)
+        Self::reduced(view, pairs, size, None)
     }
 
     /// The same of a plan whose first ranks stand for all.
-    pub(in crate::check) fn folded(
+    pub(in crate::check) fn reduced(
         view: View<'p>,
         pairs: &'p Pairs,
         size: Size,
         symmetry: Option<&'p Symmetry>,
     ) -> Self {
         let plan = view.plan;
-        let ranks = symmetry.map_or(plan.ranks.len(), |symmetry| symmetry.own as usize);
+        let ranks = symmetry.map_or(plan.ranks.len(), |symmetry| symmetry.representatives as usize);
         let own = &plan.ranks[..ranks];
         let mut semaphores = Vec::with_capacity(ranks);
         let mut units = Vec::new();
@@ -78,8 +78,8 @@ impl<'p> Model<'p> {
             shifts: Vec::new(),
             effects: Vec::with_capacity(2 * operations),
             semaphores,
-            counters: vec![Traffic::NONE; pairs.counters()],
-            releases: vec![Traffic::NONE; units.len()],
+            counters: vec![CounterUse::NONE; pairs.counters()],
+            releases: vec![CounterUse::NONE; units.len()],
             units,
             barriers: Vec::new(),
             has_packets: false,
@@ -103,7 +103,7 @@ impl<'p> Model<'p> {
     fn add_block(&mut self, build: &mut Build, rank: usize, block: usize) {
         let (view, begin) = (self.view, self.steps.len());
         for (index, op) in view.ops(rank, block).iter().enumerate() {
-            let whole = Placed { rank, block, index, inside: None, op, instances: view.instances() };
+            let whole = LocatedOp { rank, block, index, inside: None, op, instances: view.instances() };
             let Some(body) = &op.body else {
                 self.add_step(build, &whole, None);
                 continue;
@@ -114,7 +114,7 @@ impl<'p> Model<'p> {
             for iteration in 0..trips {
                 build.next = next;
                 for (i, inner) in body.ops.iter().enumerate() {
-                    let at = Placed { inside: Some((i, op)), op: inner, ..whole };
+                    let at = LocatedOp { inside: Some((i, op)), op: inner, ..whole };
                     self.add_step(build, &at, Some(Window { iteration, trips, unit: body.unit }));
                 }
             }
@@ -123,7 +123,7 @@ impl<'p> Model<'p> {
         build.ports.dedup();
         self.ports += build.ports.len();
         build.ports.clear();
-        self.agents.push(Agent { rank, block, steps: begin..self.steps.len() });
+        self.agents.push(Block { rank, block, steps: begin..self.steps.len() });
     }
 
     /// What is known only when all steps are.
@@ -147,7 +147,7 @@ impl<'p> Model<'p> {
     }
 
     /// An operation, in an iteration of its loop.
-    fn add_step(&mut self, build: &mut Build, at: &Placed<'p>, window: Option<Window>) {
+    fn add_step(&mut self, build: &mut Build, at: &LocatedOp<'p>, window: Option<Window>) {
         use OpKind as K;
         let op = at.op;
         let port = op.channel == Some(ChannelKind::Port);
@@ -169,11 +169,11 @@ impl<'p> Model<'p> {
     }
 
     /// A thread of the block that is being added.
-    fn thread(&self, position: u32, epoch: u32) -> traffic::Thread {
-        traffic::Thread { agent: self.agents.len() as u32, position, epoch }
+    fn thread(&self, position: u32, epoch: u32) -> counter_use::Thread {
+        counter_use::Thread { agent: self.agents.len() as u32, position, epoch }
     }
 
-    fn add_semaphores(&mut self, epoch: u32, at: &Placed<'p>) {
+    fn add_semaphores(&mut self, epoch: u32, at: &LocatedOp<'p>) {
         let first = self.semaphores[at.rank] as u32;
         for (position, &id) in (0..).zip(&at.op.ids) {
             let (id, thread) = (first + at.number(id), self.thread(position, epoch));
@@ -186,7 +186,7 @@ impl<'p> Model<'p> {
         }
     }
 
-    fn add_barrier(&mut self, build: &mut Build, at: &Placed<'p>) {
+    fn add_barrier(&mut self, build: &mut Build, at: &LocatedOp<'p>) {
         let next = build.barriers.len() as u32;
         let number = at.number(at.op.ids.first().copied().unwrap_or(0));
         let barrier = *build.barriers.entry((at.rank, number)).or_insert(next);
@@ -194,7 +194,7 @@ impl<'p> Model<'p> {
         self.ids.push(barrier);
     }
 
-    fn add_waits(&mut self, build: &mut Build, epoch: u32, at: &Placed<'p>) {
+    fn add_waits(&mut self, build: &mut Build, epoch: u32, at: &LocatedOp<'p>) {
         let incoming = self.pairs.incoming(self.plan, at);
         for (position, &id) in (0..).zip(&at.op.ids) {
             let counter = incoming(id);
@@ -208,7 +208,7 @@ impl<'p> Model<'p> {
     }
 
     /// Signals, flushes, and whatever else is given to ports.
-    fn add_signals(&mut self, build: &mut Build, epoch: u32, at: &Placed<'p>) {
+    fn add_signals(&mut self, build: &mut Build, epoch: u32, at: &LocatedOp<'p>) {
         let outgoing = self.pairs.outgoing(self.plan, at);
         for (position, &id) in (0..).zip(&at.op.ids) {
             let (counter, shift) = match self.symmetry {
@@ -223,7 +223,7 @@ impl<'p> Model<'p> {
                 let (thread, all) = (self.thread(position, epoch), self.shifts());
                 // Those of shifted ranks have numbers of their own.
                 let agent = (all - shift) % all * build.blocks + thread.agent;
-                self.counters[counter].raise(traffic::Thread { agent, ..thread });
+                self.counters[counter].raise(counter_use::Thread { agent, ..thread });
             }
             let end = counter.map_or(NOTHING, |counter| counter as u32);
             self.ids.push(end);
@@ -237,15 +237,15 @@ impl<'p> Model<'p> {
         }
     }
 
-    fn add_effects(&mut self, build: &mut Build, at: &Placed<'p>, window: Option<Window>) {
+    fn add_effects(&mut self, build: &mut Build, at: &LocatedOp<'p>, window: Option<Window>) {
         let (plan, size, symmetry) = (self.plan, self.size, self.symmetry);
-        effects(plan, at, &mut |effect| {
-            let (buffer, mut index) = home(plan, effect.owner, effect.buffer, effect.range.index);
+        accesses(plan, at, &mut |effect| {
+            let (buffer, mut index) = canonical_buffer(plan, effect.owner, effect.buffer, effect.range.index);
             let memory = Space::of(buffer, effect.packets);
             let (mut owner, mut shift) = (effect.owner, 0);
             if let Some(symmetry) = symmetry {
                 index = symmetry.chunks[build.next.0];
-                (owner, shift) = (owner % symmetry.own, owner / symmetry.own);
+                (owner, shift) = (owner % symmetry.representatives, owner / symmetry.representatives);
                 build.next.0 += 1;
             }
             let window =
@@ -255,7 +255,7 @@ impl<'p> Model<'p> {
             build.ranges.push((atoms::number(owner, memory), range));
             self.has_packets |= effect.packets;
             self.has_plain_scratch |= memory == Space::Scratch;
-            self.effects.push(Effect { first: 0, end: 0, owner, shift, position, memory, write });
+            self.effects.push(Access { first: 0, end: 0, owner, shift, position, memory, write });
         });
     }
 }

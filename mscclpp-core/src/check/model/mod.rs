@@ -10,19 +10,19 @@
 
 mod atoms;
 mod build;
+mod counter_use;
 mod size;
 mod space;
-mod traffic;
 
 use std::ops::Range;
 
 pub(super) use atoms::{Atoms, number as memory_number};
-pub(super) use size::{Size, empty, example, rates, sizes, too_fine};
+pub(super) use counter_use::CounterUse;
+pub(super) use size::{Size, empty, example, rates, sizes, too_many_atoms};
 pub(super) use space::Space;
-pub(super) use traffic::Traffic;
 
 use super::pairing::Pairs;
-use super::place::Placed;
+use super::place::LocatedOp;
 use super::symmetry::Symmetry;
 use super::view::View;
 use crate::plan::{LoopBody, Op, OpKind, PlanTree, Slice};
@@ -38,7 +38,7 @@ pub(super) struct Model<'p> {
     /// How many ranks are looked at, the first ones. Where they stand for all, whatever is said of ranks here is said of these.
     pub(super) ranks: u32,
     pub(super) symmetry: Option<&'p Symmetry>,
-    pub(super) agents: Vec<Agent>,
+    pub(super) agents: Vec<Block>,
     /// Per rank, its agents.
     pub(super) agents_of: Vec<Range<usize>>,
     pub(super) atoms: Atoms,
@@ -47,14 +47,14 @@ pub(super) struct Model<'p> {
     ids: Vec<u32>,
     /// Where ranks stand for others: per id, by how much the rank is shifted that the signal goes to.
     shifts: Vec<u32>,
-    effects: Vec<Effect>,
+    effects: Vec<Access>,
     /// The first semaphore of each rank.
     semaphores: Vec<usize>,
     /// Initial values of all semaphores.
     pub(super) units: Vec<i64>,
     /// Per counter and per semaphore, who uses it.
-    pub(super) counters: Vec<Traffic>,
-    pub(super) releases: Vec<Traffic>,
+    pub(super) counters: Vec<CounterUse>,
+    pub(super) releases: Vec<CounterUse>,
     /// Barriers in use: rank and number.
     barriers: Vec<(usize, u32)>,
     has_packets: bool,
@@ -69,7 +69,7 @@ pub(super) struct Model<'p> {
 
 /// A thread block.
 #[derive(Clone, Debug)]
-pub(super) struct Agent {
+pub(super) struct Block {
     pub(super) rank: usize,
     pub(super) block: usize,
     /// Its steps.
@@ -92,7 +92,7 @@ pub(super) struct Step {
 
 /// What a step does to one range of one memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Effect {
+pub(super) struct Access {
     /// The atoms, none if the slice or window is empty.
     first: u32,
     end: u32,
@@ -105,7 +105,7 @@ pub(super) struct Effect {
     pub(super) write: bool,
 }
 
-impl Effect {
+impl Access {
     pub(super) fn atoms(&self) -> Range<usize> {
         self.first as usize..self.end as usize
     }
@@ -145,7 +145,7 @@ impl<'p> Model<'p> {
     }
 
     /// What a step does to memory, reads first, in the order of its references.
-    pub(super) fn effects(&self, step: usize) -> &[Effect] {
+    pub(super) fn effects(&self, step: usize) -> &[Access] {
         &self.effects[self.steps[step].first_effect as usize..self.steps[step + 1].first_effect as usize]
     }
 
@@ -166,7 +166,7 @@ impl<'p> Model<'p> {
 
     /// The chunk at which a range of so many begins that an effect covers, or the first window of the slice that it covers.
     /// Nothing of effects without atoms.
-    pub(super) fn first_chunk(&self, slice: Option<Slice>, chunks: u32, effect: &Effect) -> Option<u64> {
+    pub(super) fn first_chunk(&self, slice: Option<Slice>, chunks: u32, effect: &Access) -> Option<u64> {
         let before = self.size.range(slice, None, 0, chunks).start;
         let begin = self.range(effect).start.checked_sub(before).filter(|_| !effect.atoms().is_empty())?;
         Some(begin / self.size.chunk().max(1))
@@ -184,7 +184,7 @@ impl<'p> Model<'p> {
 
     /// The positions of all iterations' windows of an effect that no slice cuts, in a run that makes few of them. Nothing of steps
     /// outside of loops, and of other runs.
-    pub(super) fn windows(&self, agent: usize, step: usize, effect: &Effect) -> Option<Range<u64>> {
+    pub(super) fn windows(&self, agent: usize, step: usize, effect: &Access) -> Option<Range<u64>> {
         let (index, body) = self.loop_of(agent, step).filter(|_| self.in_loop(step) && self.size.makes_few())?;
         let length = self.size.range(None, None, 0, body.num_chunks).end;
         let is_inside = |step: &usize| *step >= self.agents[agent].steps.start && self.steps[*step].index == index;
@@ -231,14 +231,14 @@ impl<'p> Model<'p> {
     }
 
     /// The operation of a step and where it stands.
-    pub(super) fn placed(&self, agent: usize, step: usize) -> Placed<'p> {
-        let Agent { rank, block, .. } = self.agents[agent];
+    pub(super) fn placed(&self, agent: usize, step: usize) -> LocatedOp<'p> {
+        let Block { rank, block, .. } = self.agents[agent];
         let Step { index, inner, .. } = self.steps[step];
         let (index, instances) = (index as usize, self.view.instances());
         let op = &self.view.ops(rank, block)[index];
-        let whole = Placed { rank, block, index, inside: None, op, instances };
+        let whole = LocatedOp { rank, block, index, inside: None, op, instances };
         match (&op.body, inner.checked_sub(1)) {
-            (Some(body), Some(i)) => Placed { inside: Some((i as usize, op)), op: &body.ops[i as usize], ..whole },
+            (Some(body), Some(i)) => LocatedOp { inside: Some((i as usize, op)), op: &body.ops[i as usize], ..whole },
             _ => whole,
         }
     }
@@ -273,12 +273,12 @@ impl<'p> Model<'p> {
     }
 
     /// The positions that an effect covers.
-    pub(super) fn range(&self, effect: &Effect) -> Range<u64> {
+    pub(super) fn range(&self, effect: &Access) -> Range<u64> {
         self.atoms.start(effect.first as usize)..self.atoms.start(effect.end as usize)
     }
 
     /// How many positions an effect covers.
-    pub(super) fn length(&self, effect: &Effect) -> u64 {
+    pub(super) fn length(&self, effect: &Access) -> u64 {
         self.atoms.start(effect.end as usize) - self.atoms.start(effect.first as usize)
     }
 

@@ -122,7 +122,7 @@ pub(in super::super) fn rates(view: View) -> BTreeSet<Rate> {
 }
 
 /// The finding about a plan of which [`sizes`] knows none.
-pub(in super::super) fn too_fine(view: View) -> Diagnostic {
+pub(in super::super) fn too_many_atoms(view: View) -> Diagnostic {
     let mut site = Site::None;
     each(view, &mut |at| {
         if at.op.body.is_some() && site == Site::None {

@@ -13,26 +13,26 @@
 //! Sides whose numbers agree at every size though those of their loops do not one by one would be refused; none are known.
 
 mod advice;
+mod occurrence_count;
 mod pairs;
-mod times;
 
 use std::collections::BTreeMap;
 
 use super::MOST_FINDINGS;
-use super::place::{Placed, each};
+use super::place::{LocatedOp, each};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{OpKind, PlanTree};
+use occurrence_count::OccurrenceCount;
 use pairs::Direction;
 pub(super) use pairs::{Pairs, signals, waits};
-use times::Times;
 
 pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
     let plan = view.plan;
     let mut channels: Vec<Sides> = Vec::new();
     channels.resize_with(pairs.counters(), Sides::default);
     let mut semaphores: BTreeMap<(usize, u32), Sides> = BTreeMap::new();
-    let mut barriers: BTreeMap<(usize, u32), BTreeMap<usize, (Times, Placed)>> = BTreeMap::new();
+    let mut barriers: BTreeMap<(usize, u32), BTreeMap<usize, (OccurrenceCount, LocatedOp)>> = BTreeMap::new();
     each(view, &mut |at| {
         let (ids, kind) = (&at.op.ids, at.op.kind);
         if signals(kind) {
@@ -49,7 +49,7 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
             }
         } else if kind == OpKind::Barrier {
             let blocks = barriers.entry((at.rank, at.number(ids[0]))).or_default();
-            blocks.entry(at.block).or_insert((Times::default(), at)).0.add(&at);
+            blocks.entry(at.block).or_insert((OccurrenceCount::default(), at)).0.add(&at);
         }
     });
     let mut found = Diagnostics::default();
@@ -63,7 +63,7 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
     for (&(rank, id), sides) in unequal.take(MOST_FINDINGS) {
         found.extend(drift(plan, rank, id, sides));
     }
-    let mut out_of_step = barriers.iter().filter_map(|(&(_, id), blocks)| apart(plan, id, blocks));
+    let mut out_of_step = barriers.iter().filter_map(|(&(_, id), blocks)| barrier_mismatch(plan, id, blocks));
     found.extend(out_of_step.by_ref().take(MOST_FINDINGS));
     found
 }
@@ -71,14 +71,14 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
 /// Both sides of a counter, each with the first operation that touches it.
 #[derive(Default)]
 struct Sides<'p> {
-    up: Times,
-    down: Times,
-    first_up: Option<Placed<'p>>,
-    first_down: Option<Placed<'p>>,
+    up: OccurrenceCount,
+    down: OccurrenceCount,
+    first_up: Option<LocatedOp<'p>>,
+    first_down: Option<LocatedOp<'p>>,
 }
 
 impl<'p> Sides<'p> {
-    fn add(&mut self, at: Placed<'p>, up: bool) {
+    fn add(&mut self, at: LocatedOp<'p>, up: bool) {
         let (times, first) =
             if up { (&mut self.up, &mut self.first_up) } else { (&mut self.down, &mut self.first_down) };
         times.add(&at);
@@ -91,7 +91,7 @@ impl<'p> Sides<'p> {
 }
 
 /// "; for chunks of b bytes that is n of these and m of those", where the numbers alone do not show that they differ.
-fn example((one, these): (&Times, &str), (other, those): (&Times, &str)) -> String {
+fn example((one, these): (&OccurrenceCount, &str), (other, those): (&OccurrenceCount, &str)) -> String {
     let told = |count: u128, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let in_loops = one.units().chain(other.units()).next().is_some();
     match one.differs_at(other) {
@@ -139,7 +139,11 @@ fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnos
 }
 
 /// The finding about thread blocks that do not come to a barrier equally often.
-fn apart(plan: &PlanTree, id: u32, blocks: &BTreeMap<usize, (Times, Placed)>) -> Option<Diagnostic> {
+fn barrier_mismatch(
+    plan: &PlanTree,
+    id: u32,
+    blocks: &BTreeMap<usize, (OccurrenceCount, LocatedOp)>,
+) -> Option<Diagnostic> {
     let (one, (first, at)) = blocks.first_key_value()?;
     let (other, (times, place)) = blocks.iter().find(|(_, (times, _))| times != first)?;
     let message = format!(

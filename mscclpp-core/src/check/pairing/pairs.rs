@@ -1,6 +1,6 @@
 //! Which channel ends belong together, and the counters between them.
 
-use crate::check::place::Placed;
+use crate::check::place::LocatedOp;
 use crate::plan::{OpKind, PlanTree, RankPlan};
 use crate::types::ChannelKind;
 
@@ -85,7 +85,7 @@ impl Pairs {
     pub(in crate::check) fn outgoing<'a>(
         &self,
         plan: &'a PlanTree,
-        at: &Placed,
+        at: &LocatedOp,
     ) -> impl Fn(u32) -> Option<usize> + use<'a> {
         let kind = at.op.channel;
         let numbers = kind.map_or(&[][..], |kind| plan.ranks[at.rank].blocks[at.block].channels(kind));
@@ -98,7 +98,7 @@ impl Pairs {
     pub(in crate::check) fn incoming<'a>(
         &'a self,
         plan: &'a PlanTree,
-        at: &Placed,
+        at: &LocatedOp,
     ) -> impl Fn(u32) -> Option<usize> + use<'a> {
         let end = self.outgoing(plan, at);
         move |id| {

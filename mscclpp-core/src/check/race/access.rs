@@ -1,18 +1,18 @@
 //! Accesses to memory, and which earlier ones they collide with.
 
-use super::Races;
-use super::cells::{Access, First, Grain, NONE};
+use super::RaceDetector;
 use super::every::{Demand, asks};
-use super::story::{self, Known};
+use super::report::{self, Known};
+use super::shadow_memory::{First, NONE, RecordedAccess, ThreadMapping};
 use crate::check::MOST_FINDINGS;
-use crate::check::model::{Effect, Model};
+use crate::check::model::{Access, Model};
 use crate::plan::OpKind;
 
 /// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
 /// ranges belong to equal threads.
 const VECTOR_BYTES: u32 = 16;
 
-impl Races<'_, '_> {
+impl RaceDetector<'_, '_> {
     /// A data operation of a block, of which so many turns are over when it begins.
     pub(super) fn touch(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
@@ -22,7 +22,7 @@ impl Races<'_, '_> {
         }
         if model.has_packets() {
             // How much of a slice is left for a window depends on the size.
-            let length = |effect: &Effect| if self.is_mute(agent, step) { u64::MAX } else { model.length(effect) };
+            let length = |effect: &Access| if self.is_mute(agent, step) { u64::MAX } else { model.length(effect) };
             let longest = model.effects(step).iter().map(length).max().unwrap_or(0);
             let lengths = &mut self.agents[agent].lengths;
             if lengths.last().is_none_or(|(_, length)| longest > *length) {
@@ -32,7 +32,7 @@ impl Races<'_, '_> {
     }
 
     /// One access by `by`, in a step of the block `agent`, in a turn of `by`.
-    pub(super) fn access(&mut self, agent: usize, by: usize, step: usize, effect: &Effect, turn: u32) {
+    pub(super) fn access(&mut self, agent: usize, by: usize, step: usize, effect: &Access, turn: u32) {
         let atoms = effect.atoms();
         if atoms.is_empty() && self.skewed.is_empty() {
             return;
@@ -45,26 +45,26 @@ impl Races<'_, '_> {
         // Who has touched a memory is noted as its owner sees it.
         let (state, clocks, ring) = (&self.agents[by], &self.clocks, self.ring);
         let away = ring.places(effect.shift);
-        let mut access = Access {
+        let mut access = RecordedAccess {
             agent: ring.moved(by as u32, ring.back(effect.shift)),
             count: turn,
             step: step as u32,
             atoms: (atoms.start as u32, atoms.end as u32),
             owner: effect.owner,
-            grain: if block { self.grain(step) } else { Grain::Unknown },
+            grain: if block { self.grain(step) } else { ThreadMapping::Unknown },
             write: effect.write,
             in_loop: self.model.size.proves() && self.model.in_loop(step) && asks(Demand::Mapping),
             carries: NONE,
         };
         // A port's operations are in order; those of a block only across block syncs.
-        let epoch = if block { state.epoch } else { u32::MAX };
+        let epoch = if block { state.last_sync } else { u32::MAX };
         let packets = effect.packets();
         // Whether the thread of each element has read a packet that says that the old access of the element is over.
-        let heard_of = |old: &Access| {
+        let heard_of = |old: &RecordedAccess| {
             old.in_loop == access.in_loop
-                && old.grain == Grain::Packet
+                && old.grain == ThreadMapping::Packet
                 && old.atoms == access.atoms
-                && access.grain == Grain::Packet
+                && access.grain == ThreadMapping::Packet
                 && state.heard.iter().any(|heard| {
                     heard.length >= length && heard.of_element.over(clocks, ring.moved(old.agent, away)) > old.count
                 })
@@ -104,13 +104,13 @@ impl Races<'_, '_> {
                 // What an order of execution is worth for packets: those that were found by their flags have landed. Others
                 // may land after what is written over them.
                 let known = match packets && self.is_found(atom) {
-                    true => clocks.over(state.knows, ring.moved(old.agent, away)),
-                    false => clocks.seen(state.knows, ring.moved(old.agent, away)),
+                    true => clocks.ordered(state.knows, ring.moved(old.agent, away)),
+                    false => clocks.visible(state.knows, ring.moved(old.agent, away)),
                 };
                 if ordered(old, &access, epoch, known) || packets && heard_of(old) {
                     fine_write = write;
                 } else if race.is_none() && !full && !(packets && self.follows(old, &access, atom)) {
-                    let over = clocks.over(state.knows, ring.moved(old.agent, away));
+                    let over = clocks.ordered(state.knows, ring.moved(old.agent, away));
                     let known = if ordered(old, &access, epoch, over) {
                         Known::Over
                     } else if self.is_flushed(old, state.knows, away) {
@@ -124,7 +124,7 @@ impl Races<'_, '_> {
             if effect.write {
                 for read in self.cells.reads(atom) {
                     let old = &self.accesses[read as usize];
-                    let known = clocks.over(state.knows, ring.moved(old.agent, away));
+                    let known = clocks.ordered(state.knows, ring.moved(old.agent, away));
                     let told = || heard_of(old) || self.follows(old, &access, atom);
                     if race.is_none() && !full && !(ordered(old, &access, epoch, known) || told()) {
                         race = Some((read, atom, Known::Nothing));
@@ -137,7 +137,7 @@ impl Races<'_, '_> {
             && !full
         {
             let atom = if access.atoms.0 < access.atoms.1 { access.atoms.0 } else { old.atoms.0 };
-            self.found.push(story::race(
+            self.found.push(report::race(
                 self.model,
                 self.blocks,
                 (&old, &access),
@@ -151,10 +151,10 @@ impl Races<'_, '_> {
         if let Some((old, atom, known)) = race {
             let old = &self.accesses[old as usize];
             let vague = [&self.signals, &self.releases].iter().any(|words| words.are_vague(agent as u32));
-            self.found.push(story::race(self.model, self.blocks, (old, &access), atom, (known, vague)));
+            self.found.push(report::race(self.model, self.blocks, (old, &access), atom, (known, vague)));
         }
         if early && self.early.len() < MOST_FINDINGS {
-            self.early.push(story::early(self.model, &access));
+            self.early.push(report::early(self.model, &access));
         }
         if awaits {
             let mut awaited = std::mem::take(&mut self.awaited);
@@ -176,7 +176,7 @@ impl Races<'_, '_> {
     }
 
     /// Keeps an access for those that come after it, by an agent whose last block sync was at a turn.
-    fn keep(&mut self, access: Access, epoch: u32) {
+    fn keep(&mut self, access: RecordedAccess, epoch: u32) {
         let new = self.accesses.len() as u32;
         let (accesses, cells) = (&self.accesses, &mut self.cells);
         for atom in access.atoms.0 as usize..access.atoms.1 as usize {
@@ -194,15 +194,17 @@ impl Races<'_, '_> {
     }
 
     /// What the threads of a step take at a time.
-    pub(super) fn grain(&self, step: usize) -> Grain {
+    pub(super) fn grain(&self, step: usize) -> ThreadMapping {
         use OpKind as K;
         if !self.model.plan.buffer_alignment.is_multiple_of(VECTOR_BYTES) {
-            return Grain::Unknown;
+            return ThreadMapping::Unknown;
         }
         match self.model.step_at(step).kind {
-            K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => Grain::Vector,
-            K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast => Grain::Multicast,
-            _ => Grain::Packet,
+            K::Copy | K::Put | K::Get | K::Reduce | K::ReduceSend | K::ReadReduce | K::ReadReduceSend => {
+                ThreadMapping::Vector
+            }
+            K::SwitchReduce | K::SwitchReduceBroadcast | K::SwitchBroadcast => ThreadMapping::Multicast,
+            _ => ThreadMapping::Packet,
         }
     }
 }
@@ -215,7 +217,7 @@ pub(super) fn turns(model: &Model, step: usize) -> u32 {
 
 /// The turn of an effect in its step. Several pairs are moved one after the other; of all else a thread reads what belongs
 /// to an element, and then writes one destination after the other.
-fn turn(kind: OpKind, effect: &Effect) -> u32 {
+fn turn(kind: OpKind, effect: &Access) -> u32 {
     use OpKind as K;
     match kind {
         K::Put | K::Get | K::PutPackets => effect.position,
@@ -226,7 +228,7 @@ fn turn(kind: OpKind, effect: &Effect) -> u32 {
 
 /// Whether an earlier access is over, or happens in the same thread, when a later one begins that knows of so many steps
 /// of the earlier one's agent.
-fn ordered(old: &Access, new: &Access, epoch: u32, known: u32) -> bool {
+fn ordered(old: &RecordedAccess, new: &RecordedAccess, epoch: u32, known: u32) -> bool {
     if old.agent != new.agent {
         return known > old.count;
     }

@@ -8,8 +8,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::Races;
-use super::cells::{Access, Grain, NONE};
+use super::RaceDetector;
+use super::shadow_memory::{NONE, RecordedAccess, ThreadMapping};
 use crate::check::slices;
 use crate::plan::OpKind;
 
@@ -28,14 +28,14 @@ struct Elements {
     met: u64,
 }
 
-impl Races<'_, '_> {
+impl RaceDetector<'_, '_> {
     /// Whether an element's thread has read a packet that says that the old access of the element is over: the thread
     /// that wrote the packet was the one that made the old access before, or had itself read a packet that says so.
     ///
     /// Ranges need not be equal. Places in unequal slices that begin within chunks are equal at some sizes only, so nothing is
     /// concluded from them.
-    pub(super) fn follows(&self, old: &Access, new: &Access, atom: usize) -> bool {
-        if old.grain != Grain::Packet || new.grain != Grain::Packet || !new.write {
+    pub(super) fn follows(&self, old: &RecordedAccess, new: &RecordedAccess, atom: usize) -> bool {
+        if old.grain != ThreadMapping::Packet || new.grain != ThreadMapping::Packet || !new.write {
             return false;
         }
         // Not from rank to rank where some stand for others: then it takes a look at all of them.
@@ -55,12 +55,12 @@ impl Races<'_, '_> {
     }
 
     /// Where the range of an access begins in its memory.
-    fn begin(&self, access: &Access) -> u64 {
+    fn begin(&self, access: &RecordedAccess) -> u64 {
         self.model.atoms.range(access.atoms.0 as usize).start
     }
 
     /// Whether the threads of some elements have read of the old access in packets.
-    fn are_told(&self, elements: &Elements, old: &Access, left: &mut usize) -> bool {
+    fn are_told(&self, elements: &Elements, old: &RecordedAccess, left: &mut usize) -> bool {
         let Elements { agent, step, places, met } = elements;
         let first = self.model.agents[*agent].steps.start;
         for step in (first..=*step).rev() {
@@ -92,14 +92,14 @@ impl Races<'_, '_> {
     }
 
     /// Whether the threads that wrote some packets had made the old access before, or knew of it from packets.
-    fn tells(&self, atom: usize, packets: Range<u64>, met: u64, old: &Access, left: &mut usize) -> bool {
+    fn tells(&self, atom: usize, packets: Range<u64>, met: u64, old: &RecordedAccess, left: &mut usize) -> bool {
         let write = self.cells.write(atom);
         if write == NONE || self.rewritten.contains(&atom) {
             return false;
         }
         let writer = &self.accesses[write as usize];
         let step = writer.step as usize;
-        if writer.grain != Grain::Packet || self.is_window(step) || self.ignores_packets(step) {
+        if writer.grain != ThreadMapping::Packet || self.is_window(step) || self.ignores_packets(step) {
             return false;
         }
         let begin = self.begin(writer);
@@ -117,7 +117,7 @@ impl Races<'_, '_> {
     /// Whether each thread waits for the packets that a step reads at its places: a port moves whatever is there.
     fn awaits_packets(&self, step: usize) -> bool {
         let at = self.model.step_at(step);
-        self.grain(step) == Grain::Packet
+        self.grain(step) == ThreadMapping::Packet
             && (!at.port || at.kind == OpKind::ReadPutPackets)
             && !self.ignores_packets(step)
     }
@@ -145,7 +145,7 @@ impl Races<'_, '_> {
             }
             let agent = &self.model.agents[self.model.agent_of(writer.step as usize)];
             found.insert(agent.rank as u32);
-            if writer.grain != Grain::Packet {
+            if writer.grain != ThreadMapping::Packet {
                 continue;
             }
             let begin = self.begin(writer);

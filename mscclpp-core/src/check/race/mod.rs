@@ -1,7 +1,7 @@
 //! Rule 5: no two accesses collide that nothing orders.
 //!
 //! Two accesses collide if they touch the same bytes and one of them writes. The plan runs once in the abstract, and
-//! every agent keeps what it knows to be over, and what of it it can see ([`clock::Clocks`]):
+//! every agent keeps what it knows to be over, and what of it it can see ([`clock::ClockArena`]):
 //!
 //! 1. Operations of one block between two block syncs (`nop`, barrier) are in no order, since threads run ahead of each
 //!    other, unless both give the colliding elements to the same threads.
@@ -22,7 +22,7 @@
 //!    tell ([`elements`]).
 //! 6. The caller owns input and output between launches. What another rank does to them must come after some word from a
 //!    rank that has begun, and must be over when the owner's launch is (M0212, M0213).
-//! 7. Whatever the next launch does first to scratch comes after what this one did last ([`relaunch`], M0211).
+//! 7. Whatever the next launch does first to scratch comes after what this one did last ([`cross_launch`], M0211).
 //!
 //! 8. Of two that wait on one channel, or acquire one semaphore, one knows the other to be done, unless enough units are
 //!    there from the start (M0208).
@@ -30,7 +30,7 @@
 //! # Why this is sound
 //!
 //! A clock holds only what is over in every schedule. Where signals and waits of a counter come in one order, the nth
-//! wait gets the nth signal, whatever the schedule; elsewhere a wait learns what all schedules have in common ([`words`]). So the one order in which the plan runs here stands for all: if it shows no two accesses that are
+//! wait gets the nth signal, whatever the schedule; elsewhere a wait learns what all schedules have in common ([`release_queues`]). So the one order in which the plan runs here stands for all: if it shows no two accesses that are
 //! unordered by these clocks, no order does. Of the accesses to a piece of memory only the last write and the reads since
 //! are kept, since whatever comes after these comes after all before.
 //!
@@ -45,65 +45,65 @@
 
 mod access;
 mod agent;
-mod cells;
+mod agent_ids;
 mod clock;
+pub(super) mod cross_launch;
 mod elements;
 pub(super) mod every;
 mod packets;
 mod ports;
-pub(super) mod relaunch;
-mod ring;
-mod story;
-mod words;
+mod release_queues;
+mod report;
+mod shadow_memory;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::machine::Watch;
+use super::machine::Observer;
 use super::model::Model;
 use super::pairing::{signals, waits};
 use crate::diag::Diagnostics;
 use crate::plan::OpKind;
 use access::turns;
 use agent::Agent;
-use cells::{Access, Cells, First};
-use clock::{Clock, Clocks};
+use agent_ids::AgentIds;
+use clock::{ClockArena, VectorClock};
 use every::{Skewed, UnevenBarriers};
-use packets::{Carried, Told};
+use packets::{PacketClocks, WriterClock};
 use ports::Port;
-use ring::Ring;
-pub(super) use words::Disordered;
-use words::{Event, Word, Words};
+pub(super) use release_queues::Disordered;
+use release_queues::{Event, ReleaseQueues, ReleasedClock};
+use shadow_memory::{First, RecordedAccess, ShadowMemory};
 
 /// Accesses to pieces of memory, each of which is looked at and kept: far more than plans have that mean something, and half
 /// a gigabyte.
 const MOST_PIECE_ACCESSES: usize = 1 << 26;
 
 /// Looks on while a plan runs, and finds its races.
-pub(super) struct Races<'m, 'p> {
+pub(super) struct RaceDetector<'m, 'p> {
     model: &'m Model<'p>,
     /// Thread blocks in the order of the model's agents, then the ports that are used.
     agents: Vec<Agent>,
     blocks: usize,
-    ring: Ring,
+    ring: AgentIds,
     /// Per channel end, its port as the threads see it that use it.
     ports: BTreeMap<u32, Vec<Port>>,
     /// Atoms of packets that are written more than once.
     rewritten: BTreeSet<usize>,
     /// Writes of the packets that an access waits for.
     awaited: Vec<u32>,
-    cells: Cells,
+    cells: ShadowMemory,
     /// All accesses, by number.
-    accesses: Vec<Access>,
-    signals: Words,
-    releases: Words,
+    accesses: Vec<RecordedAccess>,
+    signals: ReleaseQueues,
+    releases: ReleaseQueues,
     /// What readers of packets learn.
-    carried: Vec<Carried>,
+    carried: Vec<PacketClocks>,
     /// Accesses of scratch that nothing in the launch precedes, and what their agents knew.
     firsts: Vec<First>,
-    knew: Vec<Clock>,
+    knew: Vec<VectorClock>,
     /// Threads that wait for the same as a step does, in no order.
     rivals: Vec<((u32, u32), usize)>,
-    clocks: Clocks,
+    clocks: ClockArena,
     skewed: Skewed,
     uneven_barriers: UnevenBarriers,
     found: Diagnostics,
@@ -111,8 +111,8 @@ pub(super) struct Races<'m, 'p> {
     early: Diagnostics,
 }
 
-impl<'p> Watch<'p> for Races<'_, 'p> {
-    fn done(&mut self, model: &Model<'p>, number: usize, step: usize) {
+impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
+    fn on_step(&mut self, model: &Model<'p>, number: usize, step: usize) {
         use OpKind as K;
         let &super::model::Step { kind, port, .. } = model.step_at(step);
         let by = number as u32;
@@ -122,17 +122,18 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
         if model.size.proves() && model.in_loop(step) {
             self.begin_iteration(number, step);
         }
-        let begun = self.agents[number].count;
-        self.agents[number].count += turns(model, step);
+        let begun = self.agents[number].time;
+        self.agents[number].time += turns(model, step);
         if waits(kind) || kind == K::SemaphoreAcquire {
-            self.agents[number].waited = self.agents[number].count;
+            self.agents[number].waited = self.agents[number].time;
         }
         match kind {
             K::Nop => self.agents[number].meet(&mut self.clocks),
             K::SemaphoreRelease => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let knows = self.agents[number].word(by, thread, &mut self.clocks);
-                    let (event, word) = (Event { by: (by, thread), turn: begun }, Word { knows, relaxed: false });
+                    let knows = self.agents[number].release_clock(by, thread, &mut self.clocks);
+                    let (event, word) =
+                        (Event { by: (by, thread), turn: begun }, ReleasedClock { knows, relaxed: false });
                     self.releases.send(id, (by, thread), event, word, &self.clocks);
                 }
             }
@@ -140,10 +141,10 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
                     let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
                     let event = Event { by: (by, thread), turn: begun };
-                    let rival = self.releases.rival(id, event, |other| agent.over(event.by, other, clocks));
+                    let rival = self.releases.competing_waiter(id, event, |other| agent.over(event.by, other, clocks));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
                     self.releases.receive(id, (by, thread), false, |thread, word| {
-                        agent.hear(thread, word.knows, word.relaxed, clocks);
+                        agent.acquire(thread, word.knows, word.relaxed, clocks);
                     });
                 }
             }
@@ -156,12 +157,12 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
             _ if kind.is_data() => self.touch(number, step, begun),
             _ if signals(kind) => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let mut knows = self.agents[number].word(by, thread, &mut self.clocks);
+                    let mut knows = self.agents[number].release_clock(by, thread, &mut self.clocks);
                     if port {
-                        knows = self.tell_port((id, by, thread), knows);
+                        knows = self.enqueue_on_port((id, by, thread), knows);
                     }
                     let relaxed = kind == K::RelaxedSignal;
-                    self.signal(id, (by, thread), step, begun, Word { knows, relaxed });
+                    self.signal(id, (by, thread), step, begun, ReleasedClock { knows, relaxed });
                 }
             }
             _ if waits(kind) => {
@@ -169,10 +170,10 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
                     let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
                     let relaxed = kind == K::RelaxedWait;
                     let event = Event { by: (by, thread), turn: begun };
-                    let rival = self.signals.rival(id, event, |other| agent.over(event.by, other, clocks));
+                    let rival = self.signals.competing_waiter(id, event, |other| agent.over(event.by, other, clocks));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
                     self.signals.receive(id, (by, thread), relaxed, |thread, word| {
-                        agent.hear(thread, word.knows, word.relaxed, clocks);
+                        agent.acquire(thread, word.knows, word.relaxed, clocks);
                     });
                 }
             }
@@ -188,23 +189,23 @@ impl<'p> Watch<'p> for Races<'_, 'p> {
         }
     }
 
-    fn met(&mut self, barrier: u32, agents: &[usize]) {
+    fn on_barrier(&mut self, barrier: u32, agents: &[usize]) {
         if self.uneven_barriers.contains(barrier) {
             return self.meet_unevenly(barrier, agents);
         }
         // The barrier itself counts when it is done, which is later.
-        agents.iter().for_each(|&number| self.agents[number].listen(&mut self.clocks));
+        agents.iter().for_each(|&number| self.agents[number].acquire_packets(&mut self.clocks));
         let parts = agents.iter().flat_map(|&number| self.agents[number].parts());
-        let turns = agents.iter().map(|&number| (number as u32, self.agents[number].count));
+        let turns = agents.iter().map(|&number| (number as u32, self.agents[number].time));
         let all = self.clocks.union_with(parts, turns);
         agents.iter().for_each(|&number| self.agents[number].go_on(all));
     }
 }
 
-impl<'m, 'p> Races<'m, 'p> {
+impl<'m, 'p> RaceDetector<'m, 'p> {
     /// Whether there are numbers for all agents, and room for all accesses to pieces of memory.
     pub(super) fn fits(model: &Model<'p>) -> bool {
-        Ring::of(model).is_some() && model.piece_accesses() <= MOST_PIECE_ACCESSES
+        AgentIds::of(model).is_some() && model.piece_accesses() <= MOST_PIECE_ACCESSES
     }
 
     /// About to look on while a plan runs that fits, of which some counters are known to be used in no order. `None` if its loops
@@ -212,10 +213,10 @@ impl<'m, 'p> Races<'m, 'p> {
     pub(super) fn new(model: &'m Model<'p>, disordered: &Disordered) -> Option<Self> {
         let skewed = Skewed::of(model)?;
         let blocks = model.agents.len();
-        let ring = Ring::of(model).unwrap_or_default();
-        let mut clocks = Clocks::new(ring);
-        let signals = Words::of_channels(model, disordered, &mut clocks);
-        let releases = Words::of_semaphores(model, disordered, &mut clocks);
+        let ring = AgentIds::of(model).unwrap_or_default();
+        let mut clocks = ClockArena::new(ring);
+        let signals = ReleaseQueues::of_channels(model, disordered, &mut clocks);
+        let releases = ReleaseQueues::of_semaphores(model, disordered, &mut clocks);
         let begun = |number| Agent { knows: clocks.of(number), ..Agent::default() };
         Some(Self {
             model,
@@ -225,7 +226,7 @@ impl<'m, 'p> Races<'m, 'p> {
             ports: BTreeMap::new(),
             rewritten: BTreeSet::new(),
             awaited: Vec::new(),
-            cells: Cells::new(model),
+            cells: ShadowMemory::new(model),
             accesses: Vec::with_capacity(model.effect_count()),
             signals,
             releases,

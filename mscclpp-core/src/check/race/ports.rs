@@ -11,10 +11,10 @@
 //! Besides, what one channel carries arrives in order, so a put needs no order with an earlier one of its channel, be it of
 //! an earlier launch.
 
-use super::cells::Access;
-use super::clock::Clock;
-use super::words::{Thread, Word};
-use super::{Agent, Races};
+use super::clock::VectorClock;
+use super::release_queues::{ReleasedClock, Thread};
+use super::shadow_memory::RecordedAccess;
+use super::{Agent, RaceDetector};
 use crate::check::pairing::signals;
 use crate::plan::OpKind;
 
@@ -50,10 +50,10 @@ pub(super) fn source_side(number: u32) -> u32 {
     number - 1
 }
 
-impl Races<'_, '_> {
+impl RaceDetector<'_, '_> {
     /// The port behind a channel end, as far as a thread knows what it does: what other threads gave it comes before what
     /// this one gives it now only if that is over. Returns it, and whether no other thread has used it.
-    fn port(&mut self, (end, agent, thread): (u32, u32, u32), word: Clock) -> (usize, bool) {
+    fn port(&mut self, (end, agent, thread): (u32, u32, u32), word: VectorClock) -> (usize, bool) {
         let ports = self.ports.entry(end).or_default();
         let own = ports.iter().position(|port| (port.agent, port.thread) == (agent, thread)).unwrap_or_else(|| {
             let number = self.agents.len();
@@ -65,14 +65,14 @@ impl Races<'_, '_> {
         });
         let mut knows = [word; 2];
         for other in ports.iter() {
-            if self.clocks.over(word, other.agent) > other.last {
+            if self.clocks.ordered(word, other.agent) > other.last {
                 for (side, knows) in other.sides().into_iter().zip(&mut knows) {
                     let its = self.agents[side].all_know(side as u32, &mut self.clocks);
                     *knows = self.clocks.join(*knows, its, false);
                 }
             }
         }
-        ports[own].last = self.agents[agent as usize].count - 1;
+        ports[own].last = self.agents[agent as usize].time - 1;
         let (number, alone) = (ports[own].number, ports.len() == 1);
         let source = &mut self.agents[number];
         source.knows = self.clocks.join(source.knows, knows[0], false);
@@ -84,7 +84,7 @@ impl Races<'_, '_> {
     /// The arrival side of a port learns something, given the number of the source side. All that the port is told, the source side is
     /// told first. If one thread alone has used the port, the arrival side knows what the source side knows and, beyond that, its own
     /// turns only. Then it takes the source side's clock, and adds its own turns when it tells something: that saves a join.
-    fn tell_arrival_side(&mut self, number: usize, alone: bool, knows: Clock) {
+    fn tell_arrival_side(&mut self, number: usize, alone: bool, knows: VectorClock) {
         let arrivals = &mut self.agents[arrival_side(number)];
         match alone {
             true => (arrivals.knows, arrivals.told) = (knows, 0),
@@ -104,7 +104,7 @@ impl Races<'_, '_> {
 
     /// A port hears from a thread that gives it something to do. Returns what its signals tell from then on: that all it was
     /// given has been read, and has arrived.
-    pub(super) fn tell_port(&mut self, end: (u32, u32, u32), word: Clock) -> Clock {
+    pub(super) fn enqueue_on_port(&mut self, end: (u32, u32, u32), word: VectorClock) -> VectorClock {
         let (number, alone) = self.port(end, word);
         let read = self.turn_of_port(number);
         self.tell_arrival_side(number, alone, read);
@@ -112,29 +112,29 @@ impl Races<'_, '_> {
     }
 
     /// A side of a port takes a turn; what it knows afterwards.
-    fn turn_of_port(&mut self, side: usize) -> Clock {
+    fn turn_of_port(&mut self, side: usize) -> VectorClock {
         let agent = &mut self.agents[side];
-        agent.count += 1;
+        agent.time += 1;
         agent.meet(&mut self.clocks);
         agent.all_know(side as u32, &mut self.clocks)
     }
 
     /// Whether an access is a put over a port channel of which it is known that its source was read, to one for whom the
     /// access's agent lies so many places further.
-    pub(super) fn is_flushed(&self, access: &Access, knows: Clock, places: u32) -> bool {
+    pub(super) fn is_flushed(&self, access: &RecordedAccess, knows: VectorClock, places: u32) -> bool {
         access.write && access.agent as usize >= self.blocks && {
             let source = source_side(self.ring.moved(access.agent, places));
-            self.clocks.over(knows, source) > access.count
+            self.clocks.ordered(knows, source) > access.count
         }
     }
 
     /// A thread waits until a port has read all that it was given to send.
     pub(super) fn flush(&mut self, (end, agent, thread): (u32, u32, u32)) {
-        let word = self.agents[agent as usize].word(agent, thread, &mut self.clocks);
+        let word = self.agents[agent as usize].release_clock(agent, thread, &mut self.clocks);
         let (number, _) = self.port((end, agent, thread), word);
         let port = &self.agents[number];
-        let word = self.clocks.learn(port.knows, number as u32, port.count);
-        self.agents[agent as usize].hear(thread, word, true, &mut self.clocks);
+        let word = self.clocks.advance(port.knows, number as u32, port.time);
+        self.agents[agent as usize].acquire(thread, word, true, &mut self.clocks);
     }
 
     /// A data operation that a block gives to ports, one pair of source and destination per channel.
@@ -150,16 +150,16 @@ impl Races<'_, '_> {
             self.agents[agent].meet(&mut self.clocks);
         }
         for (thread, &end) in (0..).zip(model.ids(step)) {
-            let word = self.agents[agent].word(agent as u32, thread, &mut self.clocks);
+            let word = self.agents[agent].release_clock(agent as u32, thread, &mut self.clocks);
             let end = (end, agent as u32, thread);
             let (port, _) = self.port(end, word);
             for effect in effects.iter().filter(|effect| effect.position == thread || forwards && !effect.write) {
                 let side = if effect.write { arrival_side(port) } else { port };
-                self.access(agent, side, step, effect, self.agents[side].count);
+                self.access(agent, side, step, effect, self.agents[side].time);
             }
-            let knows = self.tell_port(end, word);
+            let knows = self.enqueue_on_port(end, word);
             if signals(kind) {
-                self.signal(end.0, (agent as u32, thread), step, begun, Word { knows, relaxed: false });
+                self.signal(end.0, (agent as u32, thread), step, begun, ReleasedClock { knows, relaxed: false });
             }
             if kind == OpKind::PutWithSignalAndFlush {
                 self.flush(end);

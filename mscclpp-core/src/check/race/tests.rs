@@ -2,7 +2,7 @@
 
 use crate::check::Pairs;
 use crate::check::model::{self, Model};
-use crate::check::run::{Verdict, verdict};
+use crate::check::run::{RuleFindings, verdict};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::PlanTree;
@@ -10,7 +10,7 @@ use crate::testing::plan;
 
 /// Races within one launch.
 fn check(plan: &PlanTree) -> Diagnostics {
-    let Verdict { deadlocks, races, .. } = verdict(plan);
+    let RuleFindings { deadlocks, races, .. } = verdict(plan);
     let mut found = deadlocks;
     found.extend(races.into_iter().filter(|finding| finding.code == Code::Race));
     found
@@ -290,13 +290,13 @@ fn packets_of_an_element_tell_of_that_element() {
 /// All that the race rule finds, in the plan and with what is said to be in order turned into disorder.
 #[track_caller]
 fn all_fine(plan: &PlanTree) {
-    let Verdict { deadlocks, races, .. } = verdict(plan);
+    let RuleFindings { deadlocks, races, .. } = verdict(plan);
     assert!(deadlocks.is_empty() && races.is_empty(), "{deadlocks}{races}");
 }
 
 #[track_caller]
 fn refused(plan: &PlanTree) -> Code {
-    let Verdict { deadlocks, races, .. } = verdict(plan);
+    let RuleFindings { deadlocks, races, .. } = verdict(plan);
     deadlocks.iter().chain(races.iter()).next().expect("a finding").code
 }
 

@@ -25,7 +25,7 @@ pub(super) use operands::{Packets, demand};
 use std::collections::BTreeMap;
 
 use super::MOST_FINDINGS;
-use super::place::{Placed, each_of};
+use super::place::{LocatedOp, each_of};
 use super::view::View;
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
@@ -362,7 +362,7 @@ fn some(ranks: &[u32]) -> String {
 }
 
 /// Every barrier is used by as many blocks as it says.
-fn check_barriers(plan: &PlanTree, barriers: &[Placed], found: &mut Findings) {
+fn check_barriers(plan: &PlanTree, barriers: &[LocatedOp], found: &mut Findings) {
     let mut users: BTreeMap<(usize, u32), Vec<usize>> = BTreeMap::new();
     for at in barriers {
         let blocks = users.entry((at.rank, at.number(at.op.ids[0]))).or_default();

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use smallvec::SmallVec;
 
-use super::super::place::{Placed, remotes, switch};
+use super::super::place::{LocatedOp, remotes, switch};
 use super::operands::{Count, Ids, Packets, Side, demand};
 use super::{Findings, overlap};
 use crate::diag::{Code, Diagnostic};
@@ -12,7 +12,7 @@ use crate::plan::{BufferRef, Op, OpKind, Operand, PlanTree, RemoteBuffer};
 use crate::types::{BlockSync, BufferKind, ChannelKind};
 
 /// Files the first thing that is wrong with an operation.
-pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
+pub(super) fn check(plan: &PlanTree, at: &LocatedOp, found: &mut Findings) {
     if at.op.kind == OpKind::Nop && is_bare(at.op) {
         return;
     }
@@ -23,7 +23,7 @@ pub(super) fn check(plan: &PlanTree, at: &Placed, found: &mut Findings) {
         // What moves no data has no references, as counting them has shown.
         .and_then(|()| if at.op.kind.is_data() { data(plan, at) } else { Ok(()) });
     if let Err((code, message)) = verdict {
-        let message = format!("{} ({}) {message}", at.called(plan), at.agent());
+        let message = format!("{} ({}) {message}", at.display_name(plan), at.agent());
         found.push(Diagnostic::new(code, at.site(plan), message));
     }
 }
@@ -37,7 +37,7 @@ fn is_bare(op: &Op) -> bool {
         && op.body.is_none()
 }
 
-fn data(plan: &PlanTree, at: &Placed) -> Verdict {
+fn data(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     references(plan, at).and_then(|()| channels(plan, at)).and_then(|()| overlap::check(plan, at))
 }
 
@@ -48,7 +48,7 @@ pub(super) fn bad<T>(code: Code, message: String) -> Result<T, (Code, String)> {
 }
 
 /// Attributes that belong to some kinds only.
-fn kind(_: &PlanTree, at: &Placed) -> Verdict {
+fn kind(_: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     let demand = demand(op.kind);
     let fits = match op.channel {
@@ -81,7 +81,7 @@ fn kind(_: &PlanTree, at: &Placed) -> Verdict {
 }
 
 /// How many references there are, and where they point.
-fn counts(_: &PlanTree, at: &Placed) -> Verdict {
+fn counts(_: &PlanTree, at: &LocatedOp) -> Verdict {
     let demand = demand(at.op.kind);
     side("source", &at.op.srcs, &demand.srcs)?;
     side("destination", &at.op.dsts, &demand.dsts)?;
@@ -142,7 +142,7 @@ fn amount((least, most): Count) -> String {
 }
 
 /// Channels, semaphores, barriers: how many, and whether they exist.
-fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
+fn ids(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     let demand = demand(op.kind).ids;
     let expected = match demand {
@@ -209,7 +209,7 @@ fn ids(plan: &PlanTree, at: &Placed) -> Verdict {
     }
 }
 
-fn loops(plan: &PlanTree, at: &Placed) -> Verdict {
+fn loops(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     match (&op.body, op.kind) {
         (None, OpKind::Pipeline) => return bad(Code::BadLoop, "has no body".to_owned()),
@@ -243,7 +243,7 @@ fn loops(plan: &PlanTree, at: &Placed) -> Verdict {
 }
 
 /// Chunks lie in their buffers, packets in scratch, and the chunks of one operation are equally many.
-fn references(plan: &PlanTree, at: &Placed) -> Verdict {
+fn references(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     let demand = demand(op.kind);
     let port_packets = op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port);
@@ -289,7 +289,7 @@ fn references(plan: &PlanTree, at: &Placed) -> Verdict {
 
 fn reference<'p>(
     plan: &'p PlanTree,
-    at: &Placed,
+    at: &LocatedOp,
     remote: impl Fn(u32) -> Option<&'p RemoteBuffer>,
     range: &Operand,
     packets: bool,
@@ -330,7 +330,7 @@ fn reference<'p>(
 }
 
 /// Channels lead where the buffers are.
-fn channels(plan: &PlanTree, at: &Placed) -> Verdict {
+fn channels(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     if let ([Operand { place: BufferRef::Switch(a), .. }], [Operand { place: BufferRef::Switch(b), .. }]) =
         (&op.srcs[..], &op.dsts[..])

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::operation::{Verdict, bad};
-use crate::check::effect::effects;
-use crate::check::place::{Placed, home};
+use crate::check::access::accesses;
+use crate::check::place::{LocatedOp, canonical_buffer};
 use crate::diag::Code;
 use crate::plan::PlanTree;
 use crate::types::{BufferKind, ChannelKind};
@@ -14,7 +14,7 @@ const MOST_PAIRED: usize = 12;
 
 /// What an operation writes overlaps nothing else of it partly: threads move elements in no order, so that only of equal
 /// ranges each thread has the same elements. Ports are given their pairs by different threads, so nothing may overlap at all.
-pub(super) fn check(plan: &PlanTree, at: &Placed) -> Verdict {
+pub(super) fn check(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     // What has a single reference here and a single one on another rank, or in another buffer, is most of most plans.
     if let ([src], [dst]) = (&op.srcs[..], &op.dsts[..]) {
@@ -26,8 +26,8 @@ pub(super) fn check(plan: &PlanTree, at: &Placed) -> Verdict {
     }
     let port = op.channel == Some(ChannelKind::Port);
     let mut all: SmallVec<[Touched; MOST_PAIRED]> = SmallVec::new();
-    effects(plan, at, &mut |effect| {
-        let (buffer, start) = home(plan, effect.owner, effect.buffer, effect.range.index);
+    accesses(plan, at, &mut |effect| {
+        let (buffer, start) = canonical_buffer(plan, effect.owner, effect.buffer, effect.range.index);
         let end = u64::from(start) + u64::from(effect.range.size);
         let memory = (effect.owner, buffer, effect.packets);
         all.push(Touched { memory, start: start.into(), end, writes: effect.write });

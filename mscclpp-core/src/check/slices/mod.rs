@@ -155,7 +155,7 @@ pub(super) struct Uneven {
 /// # Errors
 /// They are too many, or too hard to find.
 pub(super) fn sizes(view: View, symmetry: Option<&Symmetry>) -> Result<Uneven, Box<Diagnostic>> {
-    let own = symmetry.map_or(view.plan.ranks.len(), |symmetry| symmetry.own as usize);
+    let own = symmetry.map_or(view.plan.ranks.len(), |symmetry| symmetry.representatives as usize);
     let mut uneven = false;
     each_of(view, 0..own, &mut |at| uneven |= at.op.slice.is_some() && uneven_cuts(at.op).any(|cut| cut.is_some()));
     if !uneven {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cut::{Component, Cut, Entry};
-use crate::check::effect::{Effect, effects};
+use crate::check::access::{Access, accesses};
 use crate::check::model::{Space, memory_number};
-use crate::check::place::{Placed, each_of, home};
+use crate::check::place::{LocatedOp, canonical_buffer, each_of};
 use crate::check::symmetry::Symmetry;
 use crate::check::view::View;
 use crate::collective::ChunkCounts;
@@ -96,7 +96,7 @@ impl Parts {
         let mut all = Self::default();
         let mut chunks = symmetry.map(|symmetry| symmetry.chunks.iter().copied());
         let (mut lengths, mut last, mut block) = (Vec::new(), BTreeMap::new(), (0, 0));
-        let mut touched: Vec<(Effect, Part)> = Vec::new();
+        let mut touched: Vec<(Access, Part)> = Vec::new();
         each_of(view, 0..own, &mut |at| {
             if block != (at.rank, at.block) {
                 all.lengths.push(once_each(std::mem::take(&mut lengths)));
@@ -104,8 +104,8 @@ impl Parts {
                 block = (at.rank, at.block);
             }
             touched.clear();
-            effects(plan, &at, &mut |effect| {
-                let (buffer, start) = home(plan, effect.owner, effect.buffer, effect.range.index);
+            accesses(plan, &at, &mut |effect| {
+                let (buffer, start) = canonical_buffer(plan, effect.owner, effect.buffer, effect.range.index);
                 let start = chunks.as_mut().map_or(Some(start), Iterator::next).unwrap_or(start);
                 let memory = memory_number(effect.owner % own as u32, Space::of(buffer, effect.packets));
                 let (cut, member, behind) = cut(at.op.slice, effect.range.size);
@@ -154,7 +154,7 @@ impl Parts {
         let mut boundaries: Vec<(usize, u64)> = Vec::new();
         for rank in 0..own as u32 {
             for promise in plan.collective.postconditions(extent, rank) {
-                let (buffer, first) = home(plan, rank, BufferKind::Output, promise.chunk);
+                let (buffer, first) = canonical_buffer(plan, rank, BufferKind::Output, promise.chunk);
                 let memory = memory_number(rank, Space::of(buffer, false));
                 let (first, len) = (u64::from(first), u64::from(promise.len));
                 boundaries.extend([(memory, first), (memory, first + len)]);
@@ -169,7 +169,7 @@ impl Parts {
     }
 
     /// What an operation touches.
-    fn add(&mut self, at: &Placed, touched: &[(Effect, Part)], last: &mut BTreeMap<(Cut, u32), Part>) {
+    fn add(&mut self, at: &LocatedOp, touched: &[(Access, Part)], last: &mut BTreeMap<(Cut, u32), Part>) {
         use OpKind as K;
         let body = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref()).map(|body| (body.unit, body.num_chunks));
         // Threads know each other by their places in equal slices.
@@ -182,8 +182,8 @@ impl Parts {
                 self.known.push(((known.memory, known.start), (part.memory, part.start), part.cut.len));
             }
         }
-        let touch = |(effect, part): &(Effect, Part)| {
-            let Effect { packets, write, .. } = *effect;
+        let touch = |(effect, part): &(Access, Part)| {
+            let Access { packets, write, .. } = *effect;
             Touch { part: *part, packets, write, body }
         };
         self.touches.extend(touched.iter().map(touch));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::cut::Cut;
 use super::sizes;
 use crate::check::model::{self, Model, Size};
-use crate::check::run::{Verdict, run};
+use crate::check::run::{RuleFindings, run};
 use crate::check::{Pairs, check};
 use crate::collective::{Collective, CollectiveKind};
 use crate::diag::{Code, Diagnostics};
@@ -29,7 +29,7 @@ fn found_at(plan: &PlanTree, units: impl Iterator<Item = u64>) -> Diagnostics {
     let pairs = Pairs::of(plan);
     let usual = model::sizes(plan.into()).expect("a plan of few pieces");
     let all = usual.into_iter().chain(units.map(|units| Size::uneven(plan, units, 16).expect("short chunks")));
-    let Verdict { deadlocks, races, results } = run(all.map(|size| Model::of(plan.into(), &pairs, size)));
+    let RuleFindings { deadlocks, races, results } = run(all.map(|size| Model::of(plan.into(), &pairs, size)));
     [deadlocks, races, results].into_iter().find(|found| !found.is_empty()).unwrap_or_default()
 }
 
@@ -230,7 +230,8 @@ fn found_conservatively(plan: &PlanTree) -> Option<Diagnostics> {
     let pairs = Pairs::of(plan);
     let usual = model::sizes(plan.into()).expect("a plan of few pieces");
     let all = sizes(plan.into(), None).ok()?.conservative(plan, &usual)?;
-    let Verdict { deadlocks, races, results } = run(all.into_iter().map(|size| Model::of(plan.into(), &pairs, size)));
+    let RuleFindings { deadlocks, races, results } =
+        run(all.into_iter().map(|size| Model::of(plan.into(), &pairs, size)));
     Some([deadlocks, races, results].into_iter().find(|found| !found.is_empty()).unwrap_or_default())
 }
 

@@ -1,7 +1,7 @@
 //! Which chunks of a rank's memory take the place of which of an own rank's.
 
 use super::super::model::Space;
-use super::programs::{Deed, NO_HEAP, Programs};
+use super::programs::{AccessShape, NO_HEAP, Programs};
 
 /// The chunks of one rank, by the number that the own rank of its kind gives them.
 #[derive(Default)]
@@ -19,11 +19,11 @@ pub(super) struct Chunks {
 }
 
 /// A deed of a rank to an own one's memory, or to that of a rank of its kind.
-pub(super) struct Done {
+pub(super) struct IncomingAccess {
     pub(super) by: u32,
     /// Its number among the deeds of `by`.
     pub(super) number: u32,
-    pub(super) deed: Deed,
+    pub(super) deed: AccessShape,
     /// The first chunk if the memory is that of the own rank.
     pub(super) chunk: u32,
 }
@@ -52,13 +52,13 @@ impl Chunks {
     pub(super) fn find(
         &mut self,
         programs: &Programs,
-        done: &[Done],
+        done: &[IncomingAccess],
         shift: u32,
         all: u32,
         chunks: [u32; 4],
     ) -> Option<()> {
         self.clear(chunks);
-        let chunk = |done: &Done| {
+        let chunk = |done: &IncomingAccess| {
             let by = (shift + all - done.deed.shift) % all;
             programs.chunks(done.by, by)[done.number as usize]
         };
@@ -106,8 +106,8 @@ impl Chunks {
 
     /// Whether what an operation combines are the chunks that the own rank's combines, in whatever order: those with `numbers`.
     /// Chunks that nobody has given a number take those that are left, in their order.
-    fn are_same(&mut self, heap: &[Done], numbers: &mut [Option<u32>], chunks: &[u32]) -> Option<()> {
-        let Deed { space, size, .. } = heap[0].deed;
+    fn are_same(&mut self, heap: &[IncomingAccess], numbers: &mut [Option<u32>], chunks: &[u32]) -> Option<()> {
+        let AccessShape { space, size, .. } = heap[0].deed;
         if heap.iter().any(|done| (done.deed.space, done.deed.size) != (space, size)) {
             return None;
         }

@@ -1,14 +1,14 @@
 //! Plans of which all ranks do the same, but for a shift: rank r + s does to rank p + s what rank r does to rank p.
 //!
-//! Let the first `own` ranks be called own ones, and let rank r + k `own` be the own rank r *shifted by k*, numbers taken modulo
-//! the number of ranks. A plan is symmetric if, for some `own`,
+//! Let the first `representatives` ranks be called own ones, and let rank r + k `representatives` be the own rank r *shifted by k*, numbers taken modulo
+//! the number of ranks. A plan is symmetric if, for some `representatives`,
 //!
 //! 1. a shifted rank has the thread blocks and operations of the own one, with channels and memory of ranks that are shifted as
 //!    far, up to the order of what has none: the sources that are combined, and what several threads give each to a port of its own
 //!    where the block does nothing else by single threads ([`programs`]);
 //! 2. for every rank the chunks of its memory can be numbered anew so that, of all that all ranks do to it, the numbers are those
 //!    at the own rank of its kind ([`chunks`]);
-//! 3. with these numbers it is promised what the own rank is promised ([`promises`]).
+//! 3. with these numbers it is promised what the own rank is promised ([`postconditions`]).
 //!
 //! # Why looking at own ranks is enough
 //!
@@ -22,21 +22,21 @@
 //! Of a plan in which this finds faults, all ranks are looked at as they are: what is told to people is told of them.
 
 mod chunks;
+mod postconditions;
 mod programs;
-mod promises;
 
 use super::model::Space;
 use super::pairing::Pairs;
 use super::view::View;
 use crate::plan::PlanTree;
-use chunks::{Chunks, Done};
+use chunks::{Chunks, IncomingAccess};
+use postconditions::Promises;
 use programs::Programs;
-use promises::Promises;
 
 /// What of a plan is looked at for all of it.
 pub(super) struct Symmetry {
     /// Ranks that stand for all.
-    pub(super) own: u32,
+    pub(super) representatives: u32,
     /// The chunks that their operations touch, one after the other, by the numbers at the own ranks; those of an operation that is
     /// repeated once.
     pub(super) chunks: Vec<u32>,
@@ -69,13 +69,13 @@ impl Symmetry {
         let mut names = Vec::with_capacity(programs.deeds.iter().map(Vec::len).sum());
         let mut counters = Vec::new();
         // What is done to the memory of each own rank, and to those of its kind.
-        let mut done: Vec<Vec<Done>> = Vec::new();
+        let mut done: Vec<Vec<IncomingAccess>> = Vec::new();
         done.resize_with(own as usize, Vec::new);
         for (by, deeds) in (0..own).zip(&programs.deeds) {
             for (number, deed) in (0..).zip(deeds) {
                 let chunk = programs.chunks(by, (all - deed.shift) % all)[number as usize];
                 names.push(chunk);
-                done[deed.owner as usize].push(Done { by, number, deed: *deed, chunk });
+                done[deed.owner as usize].push(IncomingAccess { by, number, deed: *deed, chunk });
             }
             let shifts = programs.shifts(by).enumerate();
             counters.extend(shifts.map(|(i, shift)| (programs.counters(by, (all - shift) % all)[i], shift)));
@@ -98,7 +98,7 @@ impl Symmetry {
                 promises.note(plan, &chunks, rank, rank + shift * own);
             }
         }
-        promises.hold(plan).then_some(Self { own, chunks: names, counters, inputs: promises })
+        promises.hold(plan).then_some(Self { representatives: own, chunks: names, counters, inputs: promises })
     }
 
     /// What a chunk of a rank's input is called.

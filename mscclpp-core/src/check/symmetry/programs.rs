@@ -2,10 +2,10 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::super::effect::effects;
+use super::super::access::accesses;
 use super::super::model::Space;
 use super::super::pairing::{Pairs, signals, waits};
-use super::super::place::{Placed, each_of, home};
+use super::super::place::{LocatedOp, canonical_buffer, each_of};
 use super::super::view::View;
 use crate::plan::{Op, OpKind, RankPlan};
 use crate::types::ChannelKind;
@@ -13,8 +13,8 @@ use crate::types::ChannelKind;
 /// What the programs of the first ranks do, and where those of the others do the same.
 pub(super) struct Programs {
     /// Per own rank, what its operations do to memory, in their order, and which channels they use.
-    pub(super) deeds: Vec<Vec<Deed>>,
-    ways: Vec<Vec<Way>>,
+    pub(super) deeds: Vec<Vec<AccessShape>>,
+    ways: Vec<Vec<ChannelUse>>,
     /// Per own rank and operation, the ends of its deeds and ways.
     ends: Vec<Vec<(u32, u32)>>,
     /// Per own rank, the first of its entries in `chunks` and in `counters`, and how many each rank of its kind has.
@@ -27,7 +27,7 @@ pub(super) struct Programs {
 
 /// What an operation does to a range of a memory, but for where the range begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Deed {
+pub(super) struct AccessShape {
     /// The owner of the memory: an own rank, and by how much it is shifted from there, seen from who does it.
     pub(super) owner: u32,
     pub(super) shift: u32,
@@ -46,13 +46,13 @@ pub(super) const NO_HEAP: u32 = u32::MAX;
 /// One operation.
 #[derive(Default)]
 struct Flat {
-    deeds: Vec<(Deed, u32)>,
+    deeds: Vec<(AccessShape, u32)>,
     /// Counters, and for each its direction as seen from the rank.
-    counters: Vec<(u32, Way)>,
+    counters: Vec<(u32, ChannelUse)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Way {
+struct ChannelUse {
     from: u32,
     to: u32,
     number: u32,
@@ -94,12 +94,12 @@ impl Programs {
             return true;
         }
         for (index, (op, like)) in view.ops(0, 0).iter().zip(view.ops(own as usize, 0)).enumerate() {
-            let one = Placed { rank: 0, block: 0, index, inside: None, op, instances: view.instances() };
-            let other = Placed { rank: own as usize, op: like, ..one };
+            let one = LocatedOp { rank: 0, block: 0, index, inside: None, op, instances: view.instances() };
+            let other = LocatedOp { rank: own as usize, op: like, ..one };
             if mine.fill(view, pairs, own, &one).is_none() || theirs.fill(view, pairs, own, &other).is_none() {
                 return false;
             }
-            let is_far = |deed: &Deed| (deed.owner, deed.shift) != (0, 0);
+            let is_far = |deed: &AccessShape| (deed.owner, deed.shift) != (0, 0);
             if mine.counters.is_empty() && !mine.deeds.iter().any(|(deed, _)| is_far(deed)) {
                 continue;
             }
@@ -166,12 +166,12 @@ impl Programs {
             }
             for (index, (op, like)) in list.iter().zip(others).enumerate() {
                 let instances = view.instances();
-                let at = Placed { rank: other as usize, block, index, inside: None, op: like, instances };
+                let at = LocatedOp { rank: other as usize, block, index, inside: None, op: like, instances };
                 self.hold(view, pairs, own, (one, number), op, &at, &mut flat, list)?;
                 number += 1;
                 let (Some(body), Some(likes)) = (&op.body, &like.body) else { continue };
                 for (i, (inner, other)) in body.ops.iter().zip(&likes.ops).enumerate() {
-                    let at = Placed { inside: Some((i, like)), op: other, ..at };
+                    let at = LocatedOp { inside: Some((i, like)), op: other, ..at };
                     self.hold(view, pairs, own, (one, number), inner, &at, &mut flat, list)?;
                     number += 1;
                 }
@@ -189,7 +189,7 @@ impl Programs {
         own: u32,
         (rank, number): (u32, usize),
         op: &Op,
-        at: &Placed,
+        at: &LocatedOp,
         theirs: &mut Flat,
         block: &[Op],
     ) -> Option<()> {
@@ -227,7 +227,7 @@ impl Programs {
         let mut taken: SmallVec<[u64; 4]> = smallvec![0; deeds.len().div_ceil(64)];
         for (i, deed) in deeds.iter().enumerate() {
             let position = place(deed.position as usize);
-            let wanted = Deed { position: position as u32, heap: NO_HEAP, ..*deed };
+            let wanted = AccessShape { position: position as u32, heap: NO_HEAP, ..*deed };
             let likely = i - deed.position as usize + position;
             let found = match theirs.deeds.get(likely) {
                 Some((other, _)) if *other == wanted => likely,
@@ -247,7 +247,7 @@ impl Programs {
 
 impl Flat {
     /// `None` if a channel is not there.
-    fn fill(&mut self, view: View, pairs: &Pairs, own: u32, at: &Placed) -> Option<()> {
+    fn fill(&mut self, view: View, pairs: &Pairs, own: u32, at: &LocatedOp) -> Option<()> {
         let plan = view.plan;
         let ranks = plan.ranks.len() as u32;
         let rank = at.rank as u32;
@@ -255,10 +255,10 @@ impl Flat {
         let seen = |other: u32| if other >= back { other - back } else { other + ranks - back };
         self.deeds.clear();
         self.counters.clear();
-        effects(plan, at, &mut |effect| {
-            let (buffer, index) = home(plan, effect.owner, effect.buffer, effect.range.index);
+        accesses(plan, at, &mut |effect| {
+            let (buffer, index) = canonical_buffer(plan, effect.owner, effect.buffer, effect.range.index);
             let (owner, position) = (seen(effect.owner), effect.position as u32);
-            let deed = Deed {
+            let deed = AccessShape {
                 owner: owner % own,
                 shift: owner / own,
                 space: Space::of(buffer, effect.packets),
@@ -275,8 +275,9 @@ impl Flat {
             for &id in &op.ids {
                 let counter = if waits { incoming(id) } else { outgoing(id) }?;
                 let way = pairs.direction(counter);
-                let way = Way { from: seen(way.from), to: seen(way.to), number: way.number, kind: way.kind, shift: 0 };
-                self.counters.push((counter as u32, Way { shift: way.to / own, ..way }));
+                let way =
+                    ChannelUse { from: seen(way.from), to: seen(way.to), number: way.number, kind: way.kind, shift: 0 };
+                self.counters.push((counter as u32, ChannelUse { shift: way.to / own, ..way }));
             }
         }
         Some(())
@@ -298,7 +299,7 @@ fn begin_alike(view: View, pairs: &Pairs, own: u32) -> bool {
             if op.kind.is_data() && op.channel == Some(ChannelKind::Port) {
                 return true;
             }
-            let at = |rank, op| Placed { rank, block, index, inside: None, op, instances: view.instances() };
+            let at = |rank, op| LocatedOp { rank, block, index, inside: None, op, instances: view.instances() };
             let all = are_alike(op, like)
                 && mine.fill(view, pairs, own, &at(one, op)).is_some()
                 && theirs.fill(view, pairs, own, &at(other, like)).is_some();

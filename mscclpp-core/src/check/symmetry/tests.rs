@@ -67,7 +67,7 @@ fn nodes(nodes: u32) -> PlanTree {
 
 fn own(plan: &PlanTree) -> Option<u32> {
     assert!(shape::check(plan.into()).is_empty());
-    Symmetry::of(plan.into(), &Pairs::of(plan)).map(|symmetry| symmetry.own)
+    Symmetry::of(plan.into(), &Pairs::of(plan)).map(|symmetry| symmetry.representatives)
 }
 
 /// Whether nothing is found where some ranks stand for all; nothing if none do.
@@ -81,7 +81,7 @@ fn folded(plan: &PlanTree) -> Option<bool> {
     Some(is_right(
         plan.into(),
         &pairs,
-        sizes.map(|size| model::Model::folded(plan.into(), &pairs, size, Some(&symmetry))),
+        sizes.map(|size| model::Model::reduced(plan.into(), &pairs, size, Some(&symmetry))),
     ))
 }
 

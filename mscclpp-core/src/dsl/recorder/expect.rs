@@ -10,7 +10,7 @@ impl Recorder {
     pub(in crate::dsl) fn expect(&mut self, output: ChunkValue, inputs: &[ChunkValue]) {
         if inputs.is_empty() {
             let message = format!("`expect` says nothing about {}", describe(output));
-            self.file(Code::EmptyList, message, "name the chunks of inputs that go into it");
+            self.report_error(Code::EmptyList, message, "name the chunks of inputs that go into it");
             return;
         }
         let known = !output.is_poison() && !inputs.iter().any(ChunkValue::is_poison);

@@ -8,7 +8,7 @@ mod switch;
 mod sync;
 mod tables;
 
-pub(super) use moves::{End, Move};
+pub(super) use moves::{End, Transfer};
 
 use std::collections::BTreeMap;
 use std::panic::Location;
@@ -39,7 +39,7 @@ const MAX_DIAGNOSTICS: usize = 200;
 pub(super) struct Recorder {
     trace: Trace,
     diagnostics: Diagnostics,
-    here: Here,
+    here: CallSite,
     /// Origins of native callers by the address of their location: a program has few places and many operations.
     callers: BTreeMap<usize, Origin>,
     /// The last one of these that was looked up.
@@ -52,7 +52,7 @@ pub(super) struct Recorder {
 }
 
 /// Where the current call was written.
-enum Here {
+enum CallSite {
     Unknown,
     /// A native caller.
     Caller(&'static Location<'static>),
@@ -72,7 +72,7 @@ impl Recorder {
                 origins: Default::default(),
             },
             diagnostics: Diagnostics::default(),
-            here: Here::Unknown,
+            here: CallSite::Unknown,
             callers: BTreeMap::new(),
             last_caller: (0, Origin::UNKNOWN),
             open_loop: None,
@@ -106,21 +106,21 @@ impl Recorder {
     }
 
     pub(super) fn set_location(&mut self, place: Option<SourceLocation>) {
-        self.here = place.map_or(Here::Unknown, |place| Here::Said(place, None));
+        self.here = place.map_or(CallSite::Unknown, |place| CallSite::Said(place, None));
     }
 
-    pub(super) fn mark(&mut self, caller: &'static Location<'static>) {
-        if !matches!(self.here, Here::Said(..)) {
-            self.here = Here::Caller(caller);
+    pub(super) fn set_caller_location(&mut self, caller: &'static Location<'static>) {
+        if !matches!(self.here, CallSite::Said(..)) {
+            self.here = CallSite::Caller(caller);
         }
     }
 
     /// The place of the current call, for a diagnostic.
     pub(super) fn site(&self) -> Site {
         match &self.here {
-            Here::Unknown => Site::None,
-            Here::Caller(caller) => Site::Source(SourceLocation::from(*caller)),
-            Here::Said(place, _) => Site::Source(place.clone()),
+            CallSite::Unknown => Site::None,
+            CallSite::Caller(caller) => Site::Source(SourceLocation::from(*caller)),
+            CallSite::Said(place, _) => Site::Source(place.clone()),
         }
     }
 
@@ -128,8 +128,8 @@ impl Recorder {
     fn origin(&mut self) -> Origin {
         let origins = &mut self.trace.origins;
         match &mut self.here {
-            Here::Unknown => Origin::UNKNOWN,
-            Here::Caller(caller) => {
+            CallSite::Unknown => Origin::UNKNOWN,
+            CallSite::Caller(caller) => {
                 let caller: &'static Location<'static> = caller;
                 let address = std::ptr::from_ref(caller).addr();
                 if self.last_caller.0 != address {
@@ -139,7 +139,7 @@ impl Recorder {
                 }
                 self.last_caller.1
             }
-            Here::Said(place, origin) => *origin.get_or_insert_with(|| origins.add(place.clone())),
+            CallSite::Said(place, origin) => *origin.get_or_insert_with(|| origins.add(place.clone())),
         }
     }
 
@@ -150,7 +150,7 @@ impl Recorder {
     }
 
     /// Files a finding at the place of the current call.
-    fn file(&mut self, code: Code, message: impl Into<String>, help: impl Into<String>) {
+    fn report_error(&mut self, code: Code, message: impl Into<String>, help: impl Into<String>) {
         self.file_at(self.site(), code, message, help);
     }
 
@@ -171,14 +171,14 @@ impl Recorder {
         let alignment = u64::from(self.spec().buffer_alignment.max(LEAST_LOOP_ALIGNMENT));
         let span = u32::try_from(num_chunks).unwrap_or(0);
         if unit == 0 || !unit.is_multiple_of(alignment) {
-            self.file(
+            self.report_error(
                 Code::BadPipeline,
                 format!("expected a unit that is a positive multiple of {alignment} bytes, found {unit} bytes"),
                 format!("write `{}`", unit.div_ceil(alignment).max(1).saturating_mul(alignment)),
             );
         }
         if span == 0 {
-            self.file(
+            self.report_error(
                 Code::BadPipeline,
                 format!("expected a loop over 1 chunk or more, found {num_chunks}"),
                 "give the number of chunks that each operation in the loop covers",
@@ -242,7 +242,11 @@ impl Recorder {
             return nothing;
         }
         if first >= u32::MAX as usize - 1 {
-            self.file(Code::TooLarge, "the program records more than 2^32 operations", "record fewer operations");
+            self.report_error(
+                Code::TooLarge,
+                "the program records more than 2^32 operations",
+                "record fewer operations",
+            );
             return nothing;
         }
         self.trace.ops.push(TracedOp { rank, block, in_loop, op });
@@ -258,7 +262,7 @@ impl Recorder {
         let Some(size) = sizes.find(|&size| size != span) else {
             return true;
         };
-        self.file(
+        self.report_error(
             Code::BadPipeline,
             format!("expected {} over {}, as many as its loop spans, found {size}", op.kind.functions(), chunks(span)),
             format!("give the loop {}, or the operation {}", chunks(size), chunks(span)),
@@ -271,7 +275,7 @@ impl Recorder {
         if (0..MAX_BLOCKS).contains(&block) {
             return u32::try_from(block).ok();
         }
-        self.file(
+        self.report_error(
             Code::BlockOutOfRange,
             format!("expected a thread block in 0..{MAX_BLOCKS}, found {block}"),
             "number thread blocks from 0",
@@ -285,7 +289,7 @@ impl Recorder {
             return false;
         }
         if chunk.rank != rank {
-            self.file(
+            self.report_error(
                 Code::WrongRank,
                 format!(
                     "`{call}` expects {role} on rank {rank}, found {} chunk {} of rank {}",
@@ -304,7 +308,7 @@ impl Recorder {
             return true;
         }
         let (a, b) = (describe(a), describe(b));
-        self.file(
+        self.report_error(
             Code::SizeMismatch,
             format!("`{call}` expects chunks of equal size, found {a} and {b}"),
             "give both the same number of chunks",
@@ -333,7 +337,7 @@ impl Recorder {
         }
         let what = what();
         if start > end {
-            self.file(
+            self.report_error(
                 Code::ReversedSlice,
                 format!("expected a range that starts before it ends, found {start}..{end} of {what}"),
                 format!("write `{end}..{start}`"),
@@ -343,7 +347,7 @@ impl Recorder {
                 1 => format!("chunk {start} lies"),
                 _ => format!("chunks {start}..{end} lie"),
             };
-            self.file(
+            self.report_error(
                 Code::ChunkOutOfRange,
                 format!("{found} outside {what}, which has {}", chunks(len)),
                 match len {
@@ -353,7 +357,7 @@ impl Recorder {
                 },
             );
         } else {
-            self.file(
+            self.report_error(
                 Code::EmptyChunk,
                 format!("the range {start}..{end} of {what} is empty"),
                 "leave the operation out, or select at least one chunk",

@@ -8,7 +8,7 @@ use crate::plan::{Op, OpKind};
 use crate::types::ChannelKind;
 
 /// A channel operation that moves one chunk: its name in the API, what it records, and which end the destination is.
-pub(in crate::dsl) struct Move {
+pub(in crate::dsl) struct Transfer {
     call: &'static str,
     kind: OpKind,
     dst: End,
@@ -21,7 +21,7 @@ pub(in crate::dsl) enum End {
     Remote,
 }
 
-impl Move {
+impl Transfer {
     pub(in crate::dsl) const fn new(call: &'static str, kind: OpKind, dst: End) -> Self {
         Self { call, kind, dst }
     }
@@ -45,7 +45,7 @@ impl Recorder {
         let disjoint =
             dst.index >= src.index.saturating_add(src.size) || src.index >= dst.index.saturating_add(dst.size);
         if dst.buffer == src.buffer && !disjoint {
-            self.file(
+            self.report_error(
                 Code::OverlappingCopy,
                 format!("`{call}` reads {} and writes {}, which overlap", describe(src), describe(dst)),
                 "use chunks that do not overlap, or copy through scratch",
@@ -61,7 +61,7 @@ impl Recorder {
     /// A move over a port channel by one thread block.
     pub(in crate::dsl) fn port_move(
         &mut self,
-        what: &Move,
+        what: &Transfer,
         channel: ChannelValue,
         dst: ChunkValue,
         src: ChunkValue,
@@ -73,7 +73,7 @@ impl Recorder {
     /// A move over a channel.
     pub(in crate::dsl) fn channel_move(
         &mut self,
-        what: &Move,
+        what: &Transfer,
         channel: ChannelValue,
         dst: ChunkValue,
         src: ChunkValue,
@@ -86,7 +86,7 @@ impl Recorder {
         let to_remote = what.dst == End::Remote;
         let (dst_rank, src_rank) = if to_remote { (peer, here) } else { (here, peer) };
         if (dst.rank, src.rank) == (src_rank, dst_rank) {
-            self.file(
+            self.report_error(
                 Code::WrongRank,
                 format!(
                     "`{}` expects its destination on rank {dst_rank} and its source on rank {src_rank}, found {} and {}",

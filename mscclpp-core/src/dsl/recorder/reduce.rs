@@ -63,7 +63,7 @@ impl Recorder {
         if acc.size != dst.size {
             let message =
                 format!("`to` expects {}, as many as the accumulator has, found {}", chunks(acc.size), describe(dst));
-            self.file(Code::SizeMismatch, message, "give both the same number of chunks");
+            self.report_error(Code::SizeMismatch, message, "give both the same number of chunks");
             return;
         }
         let dst = self.local(dst);
@@ -79,7 +79,7 @@ impl Recorder {
         others: &[ChunkValue],
     ) -> bool {
         if others.is_empty() {
-            self.file(
+            self.report_error(
                 Code::EmptyList,
                 format!("`{call}` has nothing to reduce with"),
                 "give at least one chunk, or leave the call out",

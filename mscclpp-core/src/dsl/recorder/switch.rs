@@ -18,7 +18,7 @@ impl Recorder {
             return SwitchValue { member: Some(rank), ..switch };
         }
         let members: Vec<_> = known.members.iter().map(|(member, _)| *member).collect();
-        self.file(
+        self.report_error(
             Code::NotAMember,
             format!("rank {rank} is not a member of the switch channel over ranks {members:?}"),
             format!("add rank {rank} to the channel, or use one of its members"),
@@ -66,7 +66,7 @@ impl Recorder {
     ) {
         let buffer = self.switches.get(switch.channel as usize).map(|known| known.buffer);
         if let Some(buffer) = buffer.filter(|buffer| *buffer != BufferKind::Scratch) {
-            self.file(
+            self.report_error(
                 Code::NotScratch,
                 format!("`broadcast_packets` expects a switch channel over scratch, found one over {buffer}"),
                 "make the channel with `BufferKind::Scratch`",
@@ -129,7 +129,7 @@ impl Recorder {
                 "`{call}` expects as many chunks locally as on the switch channel, found {} and {size}",
                 local.size
             );
-            self.file(Code::SizeMismatch, message, "give both the same number of chunks");
+            self.report_error(Code::SizeMismatch, message, "give both the same number of chunks");
             return None;
         }
         Some((rank, Operand { place: BufferRef::Switch(number), index, size }))

@@ -47,12 +47,12 @@ impl Recorder {
         members.sort_unstable();
         if let Some(pair) = members.windows(2).find(|pair| pair[0] == pair[1]) {
             let message = format!("thread block {} is named twice in a barrier of rank {rank}", pair[0]);
-            self.file(Code::BadBarrier, message, "name every thread block once");
+            self.report_error(Code::BadBarrier, message, "name every thread block once");
             return;
         }
         let count = members.len() as u32;
         if count == 0 {
-            self.file(
+            self.report_error(
                 Code::EmptyList,
                 format!("a barrier of rank {rank} has no thread blocks"),
                 "name the thread blocks that meet",

@@ -30,7 +30,7 @@ impl Recorder {
             Ok(POISON) => POISON,
             Ok(id) if id < ranks => id,
             _ => {
-                self.file(
+                self.report_error(
                     Code::RankOutOfRange,
                     format!("expected a rank in 0..{ranks}, found {id}"),
                     format!(
@@ -63,7 +63,7 @@ impl Recorder {
         };
         let start = table.scratch_chunks;
         if chunks == 0 {
-            self.file(
+            self.report_error(
                 Code::EmptyChunk,
                 format!("rank {rank} allocates 0 chunks of scratch"),
                 "allocate at least one chunk, or leave the allocation out",
@@ -77,7 +77,7 @@ impl Recorder {
                 BufferValue { rank, buffer, start, len: total - start }
             }
             None => {
-                self.file(
+                self.report_error(
                     Code::TooLarge,
                     format!(
                         "rank {rank} allocates {chunks} chunks of scratch behind {start}, times {instances} for the instances: more than 2^32 - 1"
@@ -115,7 +115,7 @@ impl Recorder {
             return ChannelValue { kind, src: POISON, dst, id: 0 };
         }
         if src == dst {
-            self.file(
+            self.report_error(
                 Code::SelfChannel,
                 format!("rank {src} makes a {kind} channel to itself"),
                 "leave the rank itself out, as in `.filter(|peer| *peer != rank)`; data that stays is copied with `rank.copy`",
@@ -152,7 +152,7 @@ impl Recorder {
 
     pub(in crate::dsl) fn semaphore(&mut self, rank: u32, initial: i64) -> u32 {
         if initial < 0 || initial > i64::from(i32::MAX) {
-            self.file(
+            self.report_error(
                 Code::BadSpec,
                 format!("expected a semaphore that starts at 0 to {}, found {initial}", i32::MAX),
                 "start it at the number of units that are free at first",
@@ -169,7 +169,11 @@ impl Recorder {
         let channel = self.switches.len() as u32;
         let mut members = Vec::new();
         if ranks.is_empty() {
-            self.file(Code::EmptyList, "a switch channel has no ranks", "name its members, such as `p.ranks()`");
+            self.report_error(
+                Code::EmptyList,
+                "a switch channel has no ranks",
+                "name its members, such as `p.ranks()`",
+            );
         }
         for &rank in ranks.iter().take(self.trace.ranks.len() + 1) {
             let rank = self.rank_number(rank);
@@ -177,7 +181,7 @@ impl Recorder {
                 continue;
             }
             if members.contains(&rank) {
-                self.file(
+                self.report_error(
                     Code::BadGroup,
                     format!("rank {rank} is named twice in a switch channel"),
                     "name every member once",
@@ -202,14 +206,14 @@ impl Recorder {
     pub(in crate::dsl) fn group(&mut self, blocks: &[i128]) -> GroupValue {
         let mut group = Vec::new();
         if blocks.is_empty() {
-            self.file(Code::EmptyList, "a thread-block group has no members", "name at least one thread block");
+            self.report_error(Code::EmptyList, "a thread-block group has no members", "name at least one thread block");
         }
         for &block in blocks {
             let Some(block) = self.block(block) else {
                 continue;
             };
             if group.contains(&block) {
-                self.file(
+                self.report_error(
                     Code::BadGroup,
                     format!("thread block {block} is named twice in a group"),
                     "name every thread block once",

@@ -3,9 +3,9 @@
 mod data;
 mod packets;
 mod parts;
-mod reach;
 mod switch;
 mod sync;
+mod target;
 
 use super::context::ProgramContext;
 use crate::diag::Code;

@@ -10,7 +10,7 @@ use crate::types::{BufferKind, ChannelKind};
 /// Only the last access is kept, so a read is forgotten when a later operation reads the chunk too; and a conflict
 /// drops what the conflicting operation itself had noted before. Input and output are always two memories here.
 #[derive(Default)]
-pub(super) struct Convention {
+pub(super) struct ReferenceRule {
     last: [Segments<Last>; BufferKind::ALL.len()],
 }
 
@@ -20,7 +20,7 @@ struct Last {
     write: bool,
 }
 
-impl Convention {
+impl ReferenceRule {
     pub(super) fn clear(&mut self) {
         self.last.iter_mut().for_each(Segments::clear);
     }

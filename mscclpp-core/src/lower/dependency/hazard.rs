@@ -11,7 +11,7 @@ use crate::types::{BufferKind, ChannelKind};
 /// Input and output of an in-place collective are one memory. Packets in scratch are a memory of their own: plain data
 /// and packets never share scratch, and a packet chunk's bytes are not those of the plain chunk of its number.
 #[derive(Default)]
-pub(super) struct Hazards {
+pub(super) struct HazardRule {
     memories: [Segments<Touched>; MEMORIES],
 }
 
@@ -58,7 +58,7 @@ struct Placed {
     by: By,
 }
 
-impl Hazards {
+impl HazardRule {
     pub(super) fn clear(&mut self) {
         self.memories.iter_mut().for_each(Segments::clear);
     }

@@ -4,9 +4,9 @@
 //! what an earlier one read, needs a `nop` between them. The pass marks such operations with [`BlockSync::Before`]; where the
 //! block is synchronised anyway, nothing needs to be. Two judges decide, and an operation is marked where either asks:
 //!
-//! * [`convention::Convention`] is the rule of the reference system, so that plans are equal wherever its plan is right.
+//! * [`convention::ReferenceRule`] is the rule of the reference system, so that plans are equal wherever its plan is right.
 //!   It looks at plain local chunks only and forgets some accesses.
-//! * [`hazard::Hazards`] looks at every access, and asks for a `nop` wherever different threads may touch one element.
+//! * [`hazard::HazardRule`] looks at every access, and asks for a `nop` wherever different threads may touch one element.
 //!
 //! Not covered, as nothing inside one block can settle it: other blocks, other ranks, and the iterations of a loop among
 //! each other.
@@ -18,8 +18,8 @@ mod segments;
 use crate::collective::Collective;
 use crate::plan::{Op, OpKind, PlanTree, RankPlan};
 use crate::types::{BlockSync, BufferKind};
-use convention::Convention;
-use hazard::Hazards;
+use convention::ReferenceRule;
+use hazard::HazardRule;
 
 /// What the pass knows of a whole plan.
 pub(super) struct Dependencies {
@@ -57,7 +57,7 @@ struct Scope<'a> {
 }
 
 fn separate(ops: &mut [Op], scope: &Scope) {
-    let mut judges = Judges::default();
+    let mut judges = SyncRules::default();
     // The first operation behind a sync is compared with nothing; it is only noted when another one follows.
     let mut alone: Option<usize> = None;
     for i in 0..ops.len() {
@@ -84,19 +84,19 @@ fn separate(ops: &mut [Op], scope: &Scope) {
 }
 
 /// Both judges and what they have seen since the last sync.
-struct Judges {
-    convention: Convention,
-    hazards: Hazards,
+struct SyncRules {
+    convention: ReferenceRule,
+    hazards: HazardRule,
     is_clear: bool,
 }
 
-impl Default for Judges {
+impl Default for SyncRules {
     fn default() -> Self {
-        Self { convention: Convention::default(), hazards: Hazards::default(), is_clear: true }
+        Self { convention: ReferenceRule::default(), hazards: HazardRule::default(), is_clear: true }
     }
 }
 
-impl Judges {
+impl SyncRules {
     fn clear(&mut self) {
         if !self.is_clear {
             self.convention.clear();

@@ -7,7 +7,7 @@ use crate::types::ChannelKind;
 /// Tries to put `b` into `a`; `true` if `b` is gone.
 ///
 /// The result does what both did, one after the other: a fusion that would change what memory holds is left out.
-pub(super) fn join(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
+pub(super) fn try_fuse(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
     use OpKind as K;
     if !a.kind.is_data()
         || !b.kind.is_data()

@@ -61,7 +61,7 @@ fn fold(ops: &mut Vec<Op>, scope: &Scope) {
     }
     ops.dedup_by(|next, current| {
         let was = current.kind;
-        let joined = sync::join(current, next) || data::join(current, next, scope);
+        let joined = sync::try_fuse(current, next) || data::try_fuse(current, next, scope);
         match joined {
             true if was != OpKind::Pipeline => fold_body(current, scope),
             true => {}

@@ -6,7 +6,7 @@ use crate::types::BlockSync;
 
 /// Tries to put `b` into `a`; `true` if `b` is gone. Otherwise each may have lost a sync attribute that the other, or a
 /// block sync between them, makes superfluous.
-pub(super) fn join(a: &mut Op, b: &mut Op) -> bool {
+pub(super) fn try_fuse(a: &mut Op, b: &mut Op) -> bool {
     use OpKind as K;
     if a.kind.is_sync() && a.kind == b.kind && unite(a, b) {
         return true;

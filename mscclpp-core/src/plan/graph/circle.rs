@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::f64::consts::{PI, TAU};
 use std::fmt::{self, Formatter};
 
-use super::moves::{Amount, Chunks, Moves, Way};
+use super::moves::{Amount, Chunks, Moves, TransferKind};
 use super::svg::{self, Escaped, Point, amount, text};
 use super::{LINE, legend, legend_height, said};
 use crate::plan::{PlanTree, RankPlan};
@@ -80,7 +80,7 @@ struct Arrow {
     /// How far it bends to its left, in pixels.
     bend: f64,
     between_ranks: bool,
-    way: Way,
+    way: TransferKind,
     amount: Amount,
     about: String,
 }
@@ -190,7 +190,7 @@ fn arrows(moves: &Moves, cards: &[Card<'_>], hub: Option<Point>) -> Vec<Arrow> {
     let by_rank: BTreeMap<u32, &Card<'_>> = cards.iter().map(|card| (card.rank, card)).collect();
     let between_ranks = moves.chunks.keys().all(|(from, to, _)| from.rank != to.rank);
     if moves.chunks.len() <= MOST_CHUNK_ARROWS && cards.len() <= 4 && between_ranks {
-        let arrow = |((from, to, way), amount): (&(Chunks, Chunks, Way), &Amount)| {
+        let arrow = |((from, to, way), amount): (&(Chunks, Chunks, TransferKind), &Amount)| {
             let ends = (by_rank.get(&from.rank)?.middle(from)?, by_rank.get(&to.rank)?.middle(to)?);
             let about = format!("{} from {} to {}", way.name(), called(from), called(to));
             let bend = ends.0.distance(ends.1) * 0.12;
@@ -199,7 +199,7 @@ fn arrows(moves: &Moves, cards: &[Card<'_>], hub: Option<Point>) -> Vec<Arrow> {
         return moves.chunks.iter().filter_map(arrow).collect();
     }
     let mut beside = BTreeMap::new();
-    let arrow = |((from, to, way), amount): (&(u32, u32, Way), &Amount)| {
+    let arrow = |((from, to, way), amount): (&(u32, u32, TransferKind), &Amount)| {
         let (source, target) = (*by_rank.get(from)?, *by_rank.get(to)?);
         let before: &mut u32 = beside.entry((*from, *to)).or_default();
         let length = source.centre().distance(target.centre());

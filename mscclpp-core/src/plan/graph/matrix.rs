@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Formatter};
 
-use super::moves::{Amount, Moves, Way};
+use super::moves::{Amount, Moves, TransferKind};
 use super::svg::{self, Point, amount, counted, text};
 use super::{LINE, legend, legend_height, said};
 use crate::plan::PlanTree;
@@ -20,11 +20,11 @@ const TOP: f64 = 96.0;
 #[derive(Default)]
 struct Cell {
     sum: Amount,
-    ways: BTreeMap<Way, Amount>,
+    ways: BTreeMap<TransferKind, Amount>,
 }
 
 impl Cell {
-    fn add(&mut self, way: Way, amount: Amount) {
+    fn add(&mut self, way: TransferKind, amount: Amount) {
         self.sum.add(amount);
         self.ways.entry(way).or_default().add(amount);
     }

@@ -8,7 +8,7 @@ mod svg;
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
 
-use self::moves::{Amount, Moves, Way};
+use self::moves::{Amount, Moves, TransferKind};
 use self::svg::{Escaped, Point, amount, counted, text};
 use super::PlanTree;
 
@@ -71,13 +71,13 @@ impl Graph<'_> {
 }
 
 /// The ways that data goes here, with how much goes each.
-fn totals(moves: &Moves) -> Vec<(Way, Amount)> {
-    let total = |way: Way| {
+fn totals(moves: &Moves) -> Vec<(TransferKind, Amount)> {
+    let total = |way: TransferKind| {
         let mut sum = Amount::default();
         moves.between.iter().filter(|((.., other), _)| *other == way).for_each(|(_, amount)| sum.add(*amount));
         (way, sum)
     };
-    Way::ALL.into_iter().map(total).filter(|(_, amount)| amount.transfers > 0).collect()
+    TransferKind::ALL.into_iter().map(total).filter(|(_, amount)| amount.transfers > 0).collect()
 }
 
 /// One line for each way; returns how high they are.

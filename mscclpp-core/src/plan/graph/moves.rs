@@ -11,7 +11,7 @@ use crate::types::{BufferKind, ChannelKind};
 
 /// How data gets from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
+pub(super) enum TransferKind {
     MemoryPut,
     MemoryRead,
     Packets,
@@ -21,7 +21,7 @@ pub(super) enum Way {
     SwitchStore,
 }
 
-impl Way {
+impl TransferKind {
     pub(super) const ALL: [Self; 7] = [
         Self::MemoryPut,
         Self::MemoryRead,
@@ -112,18 +112,18 @@ impl Chunks {
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     /// By source, destination and way. A multicast counts for each other member of its group.
-    pub(super) between: BTreeMap<(u32, u32, Way), Amount>,
+    pub(super) between: BTreeMap<(u32, u32, TransferKind), Amount>,
     /// The same by chunks. A multicast has one end only here: the executing rank's.
-    pub(super) chunks: BTreeMap<(Chunks, Chunks, Way), Amount>,
+    pub(super) chunks: BTreeMap<(Chunks, Chunks, TransferKind), Amount>,
     /// What ranks give to switches and get from them, by rank, whether to a switch, and way. What `between` says of
     /// switches, said another way.
-    pub(super) by_switch: BTreeMap<(u32, bool, Way), Amount>,
+    pub(super) by_switch: BTreeMap<(u32, bool, TransferKind), Amount>,
     /// By rank, what it moves and combines in its own buffers: operations by name.
     pub(super) local: BTreeMap<u32, BTreeMap<&'static str, u64>>,
 }
 
 /// What one rank moves through one of its switch channels one way.
-type Switched = (u32, u32, Way);
+type Switched = (u32, u32, TransferKind);
 
 /// Collects what moves.
 struct Visit<'a> {
@@ -181,7 +181,7 @@ impl Visit<'_> {
         for (write, refs, others) in [(false, &op.srcs, &op.dsts), (true, &op.dsts, &op.srcs)] {
             for (i, at) in refs.iter().enumerate() {
                 let amount = Amount { transfers: 1, chunks: f64::from(at.size) * part };
-                let way = Way::of(channel, write && writes_packets(op.kind, i), write);
+                let way = TransferKind::of(channel, write && writes_packets(op.kind, i), write);
                 // What a reduction sends is its result, which is where its first destination says; what others send is a
                 // source.
                 let own = if write && op.kind.is_reduce() { local(&op.dsts, 0) } else { local(others, i) };
@@ -228,7 +228,7 @@ impl Visit<'_> {
     /// Counts multicasts for each member of their groups.
     fn spread(&mut self) {
         for ((rank, number, way), amount) in std::mem::take(&mut self.switched) {
-            let write = way == Way::SwitchStore;
+            let write = way == TransferKind::SwitchStore;
             let Some(tables) = self.plan.ranks.get(rank as usize) else { continue };
             self.moves.by_switch.entry((rank, write, way)).or_default().add(amount);
             for member in BTreeSet::from_iter(members(tables, number)) {
@@ -242,7 +242,7 @@ impl Visit<'_> {
 }
 
 /// Source and destination of what a rank reads of another one, or writes to it.
-const fn ends(write: bool, rank: u32, other: u32, way: Way) -> (u32, u32, Way) {
+const fn ends(write: bool, rank: u32, other: u32, way: TransferKind) -> (u32, u32, TransferKind) {
     if write { (rank, other, way) } else { (other, rank, way) }
 }
 

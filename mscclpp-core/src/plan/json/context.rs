@@ -12,17 +12,17 @@ const MOST: usize = 64;
 
 /// One step of the way from the top of the file to a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step<'t> {
+pub(super) enum PathSegment<'t> {
     Key(&'t str),
     Index(usize),
 }
 
 /// The state of one reading.
 #[derive(Debug)]
-pub(super) struct Context<'t> {
+pub(super) struct ReadState<'t> {
     /// Where the text is being read.
     pub(super) json: Lexer<'t>,
-    path: Vec<Step<'t>>,
+    path: Vec<PathSegment<'t>>,
     strict: bool,
     errors: Vec<Diagnostic>,
     warnings: Vec<Diagnostic>,
@@ -47,7 +47,7 @@ struct SwitchBuffer {
     buffer: BufferKind,
 }
 
-impl<'t> Context<'t> {
+impl<'t> ReadState<'t> {
     pub(super) fn new(text: &'t str, strict: bool) -> Self {
         Self {
             json: Lexer::new(text),
@@ -64,7 +64,7 @@ impl<'t> Context<'t> {
     }
 
     #[inline]
-    pub(super) fn enter(&mut self, step: Step<'t>) {
+    pub(super) fn enter(&mut self, step: PathSegment<'t>) {
         self.path.push(step);
     }
 
@@ -76,7 +76,7 @@ impl<'t> Context<'t> {
     /// Position of the current value in the array around it.
     pub(super) fn position(&self) -> usize {
         match self.path.last() {
-            Some(Step::Index(index)) => *index,
+            Some(PathSegment::Index(index)) => *index,
             _ => 0,
         }
     }
@@ -86,11 +86,11 @@ impl<'t> Context<'t> {
         let mut text = String::new();
         for step in &self.path {
             let key = match step {
-                Step::Index(index) => {
+                PathSegment::Index(index) => {
                     _ = write!(text, "[{index}]");
                     continue;
                 }
-                Step::Key(key) => key,
+                PathSegment::Key(key) => key,
             };
             if !text.is_empty() {
                 text.push('.');
@@ -130,7 +130,7 @@ impl<'t> Context<'t> {
     /// A key that the format does not have here; an error in a strict reading.
     #[cold]
     pub(super) fn unknown_key(&mut self, key: &'t str, message: String) {
-        self.enter(Step::Key(key));
+        self.enter(PathSegment::Key(key));
         let diagnostic = Diagnostic::new(Code::UnknownKey, self.site(), message);
         self.leave();
         let list = if self.strict { &mut self.errors } else { &mut self.warnings };

@@ -1,6 +1,6 @@
 //! What a program says of its outputs.
 
-use super::context::Context;
+use super::context::ReadState;
 use super::lexer::Stop;
 use super::ops::objects;
 use super::value::{Fields, Read};

@@ -1,6 +1,6 @@
 //! The words of the format: each a string out of a short list.
 
-use super::context::{Context, quoted};
+use super::context::{ReadState, quoted};
 use super::value::Read;
 use crate::diag::Code;
 use crate::plan::OpKind;
@@ -16,7 +16,7 @@ macro_rules! names {
             }
 
             #[inline]
-            fn from_str(name: &str, context: &mut Context<'_>) -> Option<Self> {
+            fn from_str(name: &str, context: &mut ReadState<'_>) -> Option<Self> {
                 let found: Option<Self> = $find(name);
                 if found.is_none() {
                     let names: Vec<&str> = $all.iter().map(|one| one.$name()).collect();
@@ -48,7 +48,7 @@ impl Read for Name {
     }
 
     #[inline]
-    fn from_str(name: &str, context: &mut Context<'_>) -> Option<Self> {
+    fn from_str(name: &str, context: &mut ReadState<'_>) -> Option<Self> {
         let found = OpKind::from_name(name);
         if found.is_none() {
             let names: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.name()).collect();
@@ -60,7 +60,7 @@ impl Read for Name {
 
 /// A word that is not on its list.
 #[cold]
-pub(super) fn unknown(name: &str, what: &str, names: &[&str], context: &mut Context<'_>) {
+pub(super) fn unknown(name: &str, what: &str, names: &[&str], context: &mut ReadState<'_>) {
     let message = format!("{} is not the name of {what}", quoted(name));
     context.error_with_help(Code::UnknownName, message, Some(format!("use one of: {}", names.join(", "))));
 }

@@ -1,6 +1,6 @@
 //! Operations and references of a plan file.
 
-use super::context::Context;
+use super::context::ReadState;
 use super::lexer::Stop;
 use super::names::Name;
 use super::value::{Fields, Read};
@@ -84,7 +84,7 @@ struct Rare {
     barrier: u32,
     blocks: u32,
     semaphores: Ids,
-    window: Window,
+    window: IterContext,
     ops: Vec<Op>,
     buffer: Option<BufferKind>,
     offset: u32,
@@ -96,7 +96,7 @@ impl Fields for Raw<'_> {
     const KEYS: &'static [&'static str] = KEYS;
 
     #[inline]
-    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+    fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
         match key {
             0 => cx.read(&mut self.name)?,
             1 => cx.read(&mut self.op.srcs)?,
@@ -112,7 +112,7 @@ impl Fields for Raw<'_> {
 }
 
 impl Rare {
-    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+    fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
         match key {
             7 => cx.read(&mut self.barrier)?,
             8 => cx.read(&mut self.blocks)?,
@@ -144,7 +144,7 @@ impl Read for Op {
     }
 
     #[inline]
-    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         let mut raw = Raw { name: None, op: self, rare: None };
         let seen = cx.fields(&mut raw)?;
         let Raw { name, rare, .. } = raw;
@@ -171,7 +171,7 @@ impl Read for Op {
 
 impl Rare {
     /// Fills in what belongs to the operation's kind.
-    fn add_to(self, op: &mut Op, cx: &mut Context<'_>) {
+    fn add_to(self, op: &mut Op, cx: &mut ReadState<'_>) {
         match op.kind {
             OpKind::Barrier => {
                 op.ids.push(self.barrier);
@@ -179,7 +179,7 @@ impl Rare {
             }
             OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => op.ids = self.semaphores,
             OpKind::Pipeline => {
-                let Window { unit, num_chunks } = self.window;
+                let IterContext { unit, num_chunks } = self.window;
                 op.body = Some(Box::new(LoopBody { unit, num_chunks, ops: self.ops }));
             }
             OpKind::SwitchReduce => {
@@ -202,7 +202,7 @@ impl Rare {
 
 /// Takes away what other kinds of operations have.
 #[cold]
-fn drop_meaningless(op: &mut Op, kind: OpKind, keys: u32, cx: &mut Context<'_>) {
+fn drop_meaningless(op: &mut Op, kind: OpKind, keys: u32, cx: &mut ReadState<'_>) {
     for (i, key) in KEYS.iter().enumerate() {
         if keys & 1 << i != 0 {
             cx.unknown_key(key, format!("the key \"{key}\" means nothing on a {} and is ignored", kind.name()));
@@ -228,7 +228,7 @@ fn drop_meaningless(op: &mut Op, kind: OpKind, keys: u32, cx: &mut Context<'_>) 
 
 /// The `iter_context` of a pipeline.
 #[derive(Default)]
-struct Window {
+struct IterContext {
     unit: u64,
     num_chunks: u32,
 }
@@ -238,7 +238,7 @@ macro_rules! objects {
         impl Fields for $name {
             const KEYS: &'static [&'static str] = &[$($key),*];
 
-            fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+            fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
                 match Self::KEYS[key] {
                     $($key => cx.read(&mut self.$field)?,)*
                     _ => {}
@@ -254,7 +254,7 @@ macro_rules! objects {
                 $fallback
             }
 
-            fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+            fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
                 let seen = cx.fields(self)?;
                 cx.require(<Self as Fields>::KEYS, $required, seen, $what);
                 Ok(true)
@@ -265,7 +265,7 @@ macro_rules! objects {
 pub(super) use objects;
 
 objects! {
-    Window, "an object with \"unit_size\" and \"num_chunks\"", "iteration", 0b11, Self { unit: 0, num_chunks: 0 },
+    IterContext, "an object with \"unit_size\" and \"num_chunks\"", "iteration", 0b11, Self { unit: 0, num_chunks: 0 },
         { "unit_size" => unit, "num_chunks" => num_chunks, };
     Slice, "an object with \"tb_id\" and \"tbg_size\"", "thread-block group", 0b11, Self { index: 0, of: 1 },
         { "tb_id" => index, "tbg_size" => of, };
@@ -292,7 +292,7 @@ impl Fields for RawRef {
     const KEYS: &'static [&'static str] = &["type", "index", "size", "buffer_id", "switch_channel_id", "rank"];
 
     #[inline]
-    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+    fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
         match key {
             0 => cx.read(&mut self.buffer)?,
             1 => cx.read(&mut self.index)?,
@@ -313,7 +313,7 @@ impl Read for Operand {
     }
 
     #[inline]
-    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         let mut raw = RawRef::default();
         let seen = cx.fields(&mut raw)?;
         let place = match seen & (REF_LOCAL | REF_REMOTE | REF_SWITCH) {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::context::Context;
+use super::context::ReadState;
 use super::expectations::RawExpectation;
 use super::lexer::Stop;
 use super::names::unknown;
@@ -30,7 +30,7 @@ pub(super) enum Part {
 
 /// Reads a text.
 pub(super) fn read(text: &str, options: ReadOptions, part: Part) -> Result<(PlanTree, Vec<Diagnostic>), Diagnostics> {
-    let mut context = Context::new(text, options.strict);
+    let mut context = ReadState::new(text, options.strict);
     if let Part::Rank { rank, .. } = part {
         context.first_rank = rank as usize;
     }
@@ -81,7 +81,7 @@ impl Fields for File {
         "expectations",
     ];
 
-    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+    fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
         match key {
             0 => cx.read(&mut self.name)?,
             1 => {
@@ -133,7 +133,7 @@ impl Read for File {
         }
     }
 
-    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         let seen = cx.fields(self)?;
         cx.require(Self::KEYS, 0b10_1111, seen, "plan");
         Ok(true)
@@ -150,7 +150,7 @@ impl Read for Ranks {
         Self(Vec::new())
     }
 
-    fn read_array(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_array(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         cx.elements(cx.first_rank, &mut self.0)?;
         if self.0.is_empty() {
             cx.error(Code::WrongType, "expected at least one rank, found none");

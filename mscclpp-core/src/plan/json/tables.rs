@@ -1,6 +1,6 @@
 //! Ranks and thread blocks of a plan file.
 
-use super::context::Context;
+use super::context::ReadState;
 use super::lexer::Stop;
 use super::ops::objects;
 use super::value::{Fields, Read};
@@ -30,7 +30,7 @@ impl Fields for RawRank {
         "semaphores",
     ];
 
-    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+    fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
         match key {
             0 => cx.read(&mut self.id)?,
             1 => cx.read(&mut self.rank.input_chunks)?,
@@ -52,7 +52,7 @@ impl Read for RankPlan {
         Self::default()
     }
 
-    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         let position = cx.position();
         cx.rank = position as u32;
         let mut raw = RawRank::default();
@@ -102,7 +102,7 @@ impl RawChannels {
 impl Fields for RawChannels {
     const KEYS: &'static [&'static str] = &["channel_type", "connected_to", "buffer_type", "rank_groups"];
 
-    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+    fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
         match key {
             0 => cx.read(&mut self.kind)?,
             1 => cx.read(&mut self.peers)?,
@@ -120,7 +120,7 @@ impl Read for RawChannels {
         Self { kind: ChannelKind::Memory, peers: Vec::new(), buffer: BufferKind::Scratch, groups: Vec::new() }
     }
 
-    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         let seen = cx.fields(self)?;
         let (needs, what) = match self.kind {
             ChannelKind::Switch => (0b1101, "channel table of type switch"),
@@ -145,7 +145,7 @@ struct RawGroup {
 impl Fields for RawGroup {
     const KEYS: &'static [&'static str] = &["size", "ranks"];
 
-    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+    fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
         match key {
             0 => cx.read(&mut self.size)?,
             _ => cx.read(&mut self.ranks)?,
@@ -161,7 +161,7 @@ impl Read for RawGroup {
         Self { size: 0, ranks: Vec::new() }
     }
 
-    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         let seen = cx.fields(self)?;
         cx.require(Self::KEYS, 0b11, seen, "group");
         if seen == 0b11 && self.size as usize != self.ranks.len() {
@@ -199,7 +199,7 @@ impl Read for Access {
         Self(ChannelKind::Memory)
     }
 
-    fn from_str(name: &str, cx: &mut Context<'_>) -> Option<Self> {
+    fn from_str(name: &str, cx: &mut ReadState<'_>) -> Option<Self> {
         match ChannelKind::from_name(name) {
             Some(ChannelKind::Switch) | None => {
                 super::names::unknown(name, "a channel type for remote buffers", &["memory", "port"], cx);
@@ -251,7 +251,7 @@ objects! {
 impl Fields for RawBlock {
     const KEYS: &'static [&'static str] = &["id", "ops", "channels", "remote_buffer_refs"];
 
-    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop> {
+    fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop> {
         match key {
             0 => cx.read(&mut self.id)?,
             1 => cx.read(&mut self.ops)?,
@@ -269,7 +269,7 @@ impl Read for ThreadBlock {
         Self::default()
     }
 
-    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         let position = cx.position();
         cx.block = position;
         let mut raw = RawBlock { id: 0, ops: Vec::new(), channels: Vec::new(), remote_buffers: Vec::new() };

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::context::{Context, Step, quoted};
+use super::context::{PathSegment, ReadState, quoted};
 use super::lexer::{Number, Stop};
 use crate::diag::Code;
 use crate::plan::{Ids, Operand, Operands};
@@ -23,22 +23,22 @@ pub(super) trait Read: Sized {
         None
     }
 
-    fn from_str(_: &str, _: &mut Context<'_>) -> Option<Self> {
+    fn from_str(_: &str, _: &mut ReadState<'_>) -> Option<Self> {
         None
     }
 
     /// Reads the array that comes next, if the type is one.
-    fn read_array(&mut self, _: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_array(&mut self, _: &mut ReadState<'_>) -> Result<bool, Stop> {
         Ok(false)
     }
 
     /// Reads the object that comes next, if the type is one.
-    fn read_object(&mut self, _: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, _: &mut ReadState<'_>) -> Result<bool, Stop> {
         Ok(false)
     }
 }
 
-impl<'t> Context<'t> {
+impl<'t> ReadState<'t> {
     /// Reads the next value into a place that holds the type's fallback.
     #[inline]
     pub(super) fn read<T: Read>(&mut self, place: &mut T) -> Result<(), Stop> {
@@ -96,7 +96,7 @@ impl<'t> Context<'t> {
             if self.is_hopeless() {
                 list.clear();
             }
-            self.enter(Step::Index(index));
+            self.enter(PathSegment::Index(index));
             self.read(list.add(T::fallback()))?;
             self.leave();
             index += 1;
@@ -115,7 +115,7 @@ impl<'t> Context<'t> {
         while left {
             match self.key::<T>(next)? {
                 Ok(at) => {
-                    self.enter(Step::Key(T::KEYS[at]));
+                    self.enter(PathSegment::Key(T::KEYS[at]));
                     if seen & 1 << at == 0 {
                         (seen, next) = (seen | 1 << at, at + 1);
                         target.field(at, self)?;
@@ -190,7 +190,7 @@ pub(super) trait Fields {
     const KEYS: &'static [&'static str];
 
     /// Reads the value of `KEYS[key]`.
-    fn field(&mut self, key: usize, cx: &mut Context<'_>) -> Result<(), Stop>;
+    fn field(&mut self, key: usize, cx: &mut ReadState<'_>) -> Result<(), Stop>;
 }
 
 impl Read for u32 {
@@ -257,7 +257,7 @@ impl Read for String {
         Self::new()
     }
 
-    fn from_str(value: &str, _: &mut Context<'_>) -> Option<Self> {
+    fn from_str(value: &str, _: &mut ReadState<'_>) -> Option<Self> {
         Some(value.to_owned())
     }
 }
@@ -278,15 +278,15 @@ impl<T: Read> Read for Option<T> {
     }
 
     #[inline]
-    fn from_str(value: &str, cx: &mut Context<'_>) -> Option<Self> {
+    fn from_str(value: &str, cx: &mut ReadState<'_>) -> Option<Self> {
         T::from_str(value, cx).map(Some)
     }
 
-    fn read_array(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_array(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         self.insert(T::fallback()).read_array(cx)
     }
 
-    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         self.insert(T::fallback()).read_object(cx)
     }
 }
@@ -323,7 +323,7 @@ macro_rules! lists {
             }
 
             #[inline]
-            fn read_array(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+            fn read_array(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
                 cx.elements(0, self).map(|()| true)
             }
         }
@@ -343,12 +343,12 @@ impl Read for BTreeMap<String, i64> {
         Self::new()
     }
 
-    fn read_object(&mut self, cx: &mut Context<'_>) -> Result<bool, Stop> {
+    fn read_object(&mut self, cx: &mut ReadState<'_>) -> Result<bool, Stop> {
         let mut left = cx.json.open(b'{', b'}')?;
         while left {
             let key = cx.json.string()?;
             cx.json.expect(b':')?;
-            cx.enter(Step::Key(shown_key(&key)));
+            cx.enter(PathSegment::Key(shown_key(&key)));
             if self.contains_key(&*key) {
                 cx.error(Code::DuplicateKey, "the key is there twice");
             }

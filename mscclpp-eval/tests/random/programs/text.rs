@@ -109,7 +109,7 @@ fn stmt_text(stmt: &Stmt, out: &mut String) {
                 out,
                 "let (a, b) = (p.rank({}), p.rank({})); let c = a.{channel}_channel(b); \
                  c.put(b.output().chunk({}), a.input().chunk({}), {}); \
-                 match {} {{ 0 => {{ c.signal(0){relaxed}; }} 1 | 2 => {{ c.wait(1).sync(Sync::Both); }} _ => {{}} }}",
+                 match {} {{ 0 => {{ c.signal(0){relaxed}; }} 1 | 2 => {{ c.wait(1).sync(BlockSync::Both); }} _ => {{}} }}",
                 e(from),
                 e(to),
                 e(dst),

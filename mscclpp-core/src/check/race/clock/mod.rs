@@ -4,50 +4,50 @@
 //! thousands of agents know of each other has to be kept, and most of it is known by many alike: clocks that know much are
 //! [`tree`]s, which share what they have in common.
 
-mod gather;
-mod learn;
+mod advance;
+mod builder;
 mod tree;
 
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::packets::Told;
-use super::ring::Ring;
-use gather::Gather;
+use super::agent_ids::AgentIds;
+use super::packets::WriterClock;
+use builder::ClockBuilder;
 use tree::Trees;
 pub(super) use tree::WIDTH as LEAF;
 
 /// Per agent, how many of its turns are over, and of how many the writes can also be seen; or nothing. Whoever is known at all,
-/// even with no turn over, has begun its launch. A handle of something in [`Clocks`]; the default knows nothing.
+/// even with no turn over, has begun its launch. A handle of something in [`ClockArena`]; the default knows nothing.
 ///
 /// Relaxed signals and packets say that something is over, so that its memory may be overwritten; they do not make
 /// visible what it wrote. Whatever can be seen is over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in super::super) struct Clock(u32);
+pub(in super::super) struct VectorClock(u32);
 
 /// What is known of an agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Fact {
+struct ClockEntry {
     agent: u32,
-    over: u32,
-    seen: u32,
+    ordered: u32,
+    visible: u32,
 }
 
 /// All clocks of a run.
 #[derive(Default)]
-pub(in super::super) struct Clocks {
+pub(in super::super) struct ClockArena {
     /// By handle, where a list begins in `facts` and ends. The first one is empty.
     lists: Vec<(u32, u32)>,
     /// What lists say, each in ascending order of the agents.
-    facts: Vec<Fact>,
+    facts: Vec<ClockEntry>,
     trees: Trees,
-    gather: Gather,
-    ring: Ring,
+    gather: ClockBuilder,
+    ring: AgentIds,
     /// Clocks that were shifted of late, by a part of their hash: the clock, by how many places, and the result.
-    shifted: Vec<(Clock, u32, Clock)>,
+    shifted: Vec<(VectorClock, u32, VectorClock)>,
     /// What packets have told of late, by a part of its hash.
-    heard: Vec<(SmallVec<[Told; 2]>, Clock)>,
+    heard: Vec<(SmallVec<[WriterClock; 2]>, VectorClock)>,
 }
 
 /// Entries of what was shifted of late.
@@ -62,15 +62,15 @@ const MOST_FACTS: usize = 48;
 /// Facts of a list that are looked at one by one: where there are few, no search beats a look.
 const SHORT: usize = 8;
 
-impl Clock {
+impl VectorClock {
     fn tree(self) -> Option<u32> {
         (self.0 & TREE > 0).then_some(self.0 & !TREE)
     }
 }
 
-impl Clocks {
+impl ClockArena {
     /// No clocks yet, over so many agents at most.
-    pub(super) fn new(ring: Ring) -> Self {
+    pub(super) fn new(ring: AgentIds) -> Self {
         let agents = ring.span();
         let (lists, facts) = (Vec::with_capacity(2 * agents), Vec::with_capacity(4 * agents));
         let mut clocks = Self { lists, facts, trees: Trees::new(ring.len()), ring, ..Self::default() };
@@ -79,29 +79,29 @@ impl Clocks {
     }
 
     /// What an agent knows when it begins: that it has.
-    pub(super) fn of(&mut self, agent: u32) -> Clock {
-        self.facts.push(Fact { agent, over: 0, seen: 0 });
+    pub(super) fn of(&mut self, agent: u32) -> VectorClock {
+        self.facts.push(ClockEntry { agent, ordered: 0, visible: 0 });
         self.listed(self.facts.len() - 1)
     }
 
     /// The clock of the facts from a place on.
-    fn listed(&mut self, first: usize) -> Clock {
+    fn listed(&mut self, first: usize) -> VectorClock {
         if self.facts.len() - first > MOST_FACTS {
             let tree = self.trees.learn(0, &self.facts[first..], false);
             self.facts.truncate(first);
-            return Clock(tree | TREE);
+            return VectorClock(tree | TREE);
         }
         self.lists.push((first as u32, self.facts.len() as u32));
-        Clock(self.lists.len() as u32 - 1)
+        VectorClock(self.lists.len() as u32 - 1)
     }
 
     /// Where the facts of a list are.
-    fn list(&self, clock: Clock) -> Range<usize> {
+    fn list(&self, clock: VectorClock) -> Range<usize> {
         let (first, end) = self.lists[clock.0 as usize];
         first as usize..end as usize
     }
 
-    fn get(&self, clock: Clock, agent: u32) -> Option<&Fact> {
+    fn get(&self, clock: VectorClock, agent: u32) -> Option<&ClockEntry> {
         let list = &self.facts[self.list(clock)];
         if list.len() <= SHORT {
             return list.iter().find(|fact| fact.agent == agent);
@@ -110,23 +110,23 @@ impl Clocks {
     }
 
     /// How many turns of an agent are over.
-    pub(in super::super) fn over(&self, clock: Clock, agent: u32) -> u32 {
+    pub(in super::super) fn ordered(&self, clock: VectorClock, agent: u32) -> u32 {
         match clock.tree() {
             Some(tree) => self.trees.over(tree, agent),
-            None => self.get(clock, agent).map_or(0, |fact| fact.over),
+            None => self.get(clock, agent).map_or(0, |fact| fact.ordered),
         }
     }
 
     /// How many turns of an agent are over and can be seen.
-    pub(super) fn seen(&self, clock: Clock, agent: u32) -> u32 {
+    pub(super) fn visible(&self, clock: VectorClock, agent: u32) -> u32 {
         match clock.tree() {
             Some(tree) => self.trees.seen(tree, agent),
-            None => self.get(clock, agent).map_or(0, |fact| fact.seen),
+            None => self.get(clock, agent).map_or(0, |fact| fact.visible),
         }
     }
 
     /// Whether some of these agents is known to have begun.
-    pub(in super::super) fn knows_any(&self, clock: Clock, agents: &Range<usize>) -> bool {
+    pub(in super::super) fn knows_any(&self, clock: VectorClock, agents: &Range<usize>) -> bool {
         match clock.tree() {
             Some(tree) => self.trees.any(tree, agents, &mut |_| true),
             None => {
@@ -141,7 +141,7 @@ impl Clocks {
     }
 
     /// Whether something holds of an agent of which something is known; asked in ascending order, up to there.
-    pub(in super::super) fn any(&self, clock: Clock, holds: &mut impl FnMut(u32) -> bool) -> bool {
+    pub(in super::super) fn any(&self, clock: VectorClock, holds: &mut impl FnMut(u32) -> bool) -> bool {
         match clock.tree() {
             Some(tree) => self.trees.any(tree, &(0..usize::MAX), holds),
             None => self.facts[self.list(clock)].iter().any(|fact| holds(fact.agent)),
@@ -149,8 +149,8 @@ impl Clocks {
     }
 
     /// The same of all agents that lie so many places behind those of whom this clock tells.
-    pub(super) fn shifted(&mut self, clock: Clock, places: u32) -> Clock {
-        if places == 0 || clock == Clock::default() {
+    pub(super) fn shifted(&mut self, clock: VectorClock, places: u32) -> VectorClock {
+        if places == 0 || clock == VectorClock::default() {
             return clock;
         }
         if self.shifted.is_empty() {
@@ -164,7 +164,7 @@ impl Clocks {
         }
         let ring = self.ring;
         let result = match clock.tree() {
-            Some(tree) => Clock(self.trees.shifted(tree, ring, places) | TREE),
+            Some(tree) => VectorClock(self.trees.shifted(tree, ring, places) | TREE),
             None => {
                 let (list, first) = (self.list(clock), self.facts.len());
                 // What goes over the end comes first.
@@ -173,7 +173,7 @@ impl Clocks {
                 for range in [turn..list.end, list.start..turn] {
                     for place in range {
                         let fact = self.facts[place];
-                        self.facts.push(Fact { agent: ring.moved(fact.agent, places), ..fact });
+                        self.facts.push(ClockEntry { agent: ring.moved(fact.agent, places), ..fact });
                     }
                 }
                 self.listed(first)
@@ -184,9 +184,9 @@ impl Clocks {
     }
 
     /// What was told, of all agents that lie so many places further.
-    pub(super) fn shifted_told(&mut self, told: Told, places: u32) -> Told {
+    pub(super) fn shifted_told(&mut self, told: WriterClock, places: u32) -> WriterClock {
         let (agent, over) = told.own;
-        Told { knows: self.shifted(told.knows, places), own: (self.ring.moved(agent, places), over) }
+        WriterClock { knows: self.shifted(told.knows, places), own: (self.ring.moved(agent, places), over) }
     }
 }
 
@@ -196,7 +196,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Clock, Clocks, Fact, Ring, Told};
+    use super::{AgentIds, ClockArena, ClockEntry, VectorClock, WriterClock};
 
     /// Turns that are over, and that can be seen, by agent.
     type Facts = BTreeMap<u32, (u32, u32)>;
@@ -208,9 +208,10 @@ mod tests {
         })
     }
 
-    fn clock(clocks: &mut Clocks, facts: &Facts) -> Clock {
+    fn clock(clocks: &mut ClockArena, facts: &Facts) -> VectorClock {
         let all = facts.iter();
-        let all: Vec<Fact> = all.map(|(&agent, &(over, seen))| Fact { agent, over, seen }).collect();
+        let all: Vec<ClockEntry> =
+            all.map(|(&agent, &(over, seen))| ClockEntry { agent, ordered: over, visible: seen }).collect();
         let first = clocks.facts.len();
         clocks.facts.extend(all);
         clocks.listed(first)
@@ -225,10 +226,10 @@ mod tests {
         all
     }
 
-    fn same(clocks: &Clocks, clock: Clock, facts: &Facts, agents: u32) -> Result<(), TestCaseError> {
+    fn same(clocks: &ClockArena, clock: VectorClock, facts: &Facts, agents: u32) -> Result<(), TestCaseError> {
         for agent in 0..agents {
             let (over, seen) = facts.get(&agent).copied().unwrap_or_default();
-            prop_assert_eq!((clocks.over(clock, agent), clocks.seen(clock, agent)), (over, seen));
+            prop_assert_eq!((clocks.ordered(clock, agent), clocks.visible(clock, agent)), (over, seen));
             for end in [agent + 1, agent + 20, agents] {
                 let known = facts.range(agent..end.max(agent)).next().is_some();
                 prop_assert_eq!(clocks.knows_any(clock, &(agent as usize..end as usize)), known);
@@ -249,10 +250,10 @@ mod tests {
             (agents, all) in prop::sample::select(vec![9_u32, 16, 70, 400, 5000])
                 .prop_flat_map(|agents| (Just(agents), prop::collection::vec(facts(agents), 1..8))),
         ) {
-            let mut clocks = Clocks::new(Ring::plain(agents));
-            let each: Vec<Clock> = all.iter().map(|facts| clock(&mut clocks, facts)).collect();
+            let mut clocks = ClockArena::new(AgentIds::plain(agents));
+            let each: Vec<VectorClock> = all.iter().map(|facts| clock(&mut clocks, facts)).collect();
             for relaxed in [false, true] {
-                let (mut sum, mut clock) = (Facts::new(), Clock::default());
+                let (mut sum, mut clock) = (Facts::new(), VectorClock::default());
                 for (facts, other) in all.iter().zip(&each) {
                     (sum, clock) = (joined(&sum, facts, relaxed), clocks.join(clock, *other, relaxed));
                 }
@@ -262,11 +263,11 @@ mod tests {
                     same(&clocks, union, &sum, agents)?;
                     prop_assert_eq!(clocks.join(clock, each[0], false), clock);
                 }
-                let learned = clocks.learn(clock, agents / 2, 3);
+                let learned = clocks.advance(clock, agents / 2, 3);
                 same(&clocks, learned, &joined(&sum, &Facts::from([(agents / 2, (3, 3))]), false), agents)?;
             }
             // Agents that follow each other all around.
-            let ring = Ring::plain(agents);
+            let ring = AgentIds::plain(agents);
             let step = if agents.is_multiple_of(16) { 16 } else { agents };
             for places in [step % agents, agents - step] {
                 let sum = &all[0];
@@ -279,9 +280,9 @@ mod tests {
             }
             // Twice each, since what was heard of late is remembered.
             for (turns, count) in [(4, 1), (4, all.len()), (2, all.len()), (4, 1), (4, all.len()), (2, all.len())] {
-                let told = each[..count].iter().map(|knows| Told { knows: *knows, own: (3, turns) });
+                let told = each[..count].iter().map(|knows| WriterClock { knows: *knows, own: (3, turns) });
                 let sum = all[..count].iter().fold(Facts::new(), |sum, facts| joined(&sum, facts, false));
-                let heard = clocks.told(told, Clock::default());
+                let heard = clocks.told(told, VectorClock::default());
                 same(&clocks, heard, &joined(&sum, &Facts::from([(3, (turns, 0))]), false), agents)?;
             }
         }

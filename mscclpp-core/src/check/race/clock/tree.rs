@@ -5,8 +5,8 @@
 
 use std::ops::Range;
 
-use super::super::ring::Ring;
-use super::Fact;
+use super::super::agent_ids::AgentIds;
+use super::ClockEntry;
 
 /// Children of a node, and agents of a leaf.
 pub(in super::super) const WIDTH: usize = 16;
@@ -107,17 +107,17 @@ impl Trees {
     }
 
     /// The tree that also knows some facts, which are in ascending order of their agents; of relaxed ones, only what is over.
-    pub(super) fn learn(&mut self, tree: u32, facts: &[Fact], relaxed: bool) -> u32 {
+    pub(super) fn learn(&mut self, tree: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
         self.learn_at(self.nodes.len(), tree, facts, relaxed)
     }
 
-    fn learn_at(&mut self, level: usize, number: u32, facts: &[Fact], relaxed: bool) -> u32 {
+    fn learn_at(&mut self, level: usize, number: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
         let Some(below) = level.checked_sub(1) else {
             let mut leaf = *self.leaves.get(number);
             for fact in facts {
                 let place = slot(0, fact.agent);
-                leaf[place] = leaf[place].max(fact.over.saturating_add(1));
-                leaf[WIDTH + place] = leaf[WIDTH + place].max(if relaxed { 0 } else { fact.seen });
+                leaf[place] = leaf[place].max(fact.ordered.saturating_add(1));
+                leaf[WIDTH + place] = leaf[WIDTH + place].max(if relaxed { 0 } else { fact.visible });
             }
             return self.leaves.number(leaf);
         };
@@ -131,7 +131,7 @@ impl Trees {
 
     /// The tree that knows of all agents that lie so many places further what another one knows of those at hand. Places are a
     /// multiple of the width, so that leaves remain what they are.
-    pub(super) fn shifted(&mut self, tree: u32, ring: Ring, places: u32) -> u32 {
+    pub(super) fn shifted(&mut self, tree: u32, ring: AgentIds, places: u32) -> u32 {
         let mut leaves = Vec::new();
         self.leaves_of(self.nodes.len(), tree, 0, &mut leaves);
         // What goes over the end comes first.

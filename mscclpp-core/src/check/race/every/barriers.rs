@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::causal::{Course, Courses, Rates, Stand};
 use super::{Demand, asks};
 use crate::check::model::Model;
-use crate::check::race::Races;
-use crate::check::race::clock::Clock;
+use crate::check::race::RaceDetector;
+use crate::check::race::clock::VectorClock;
 use crate::plan::OpKind;
 
 /// Thread blocks of such a barrier that hear of each other; of more, none does.
@@ -25,7 +25,7 @@ pub(in crate::check::race) struct UnevenBarriers(BTreeMap<u32, BTreeMap<u32, Blo
 struct Block {
     course: Course,
     /// What it knew each time that it came.
-    words: Vec<Clock>,
+    words: Vec<VectorClock>,
     /// By other block, of how many of its words this one has heard.
     heard: BTreeMap<u32, usize>,
 }
@@ -58,7 +58,7 @@ impl UnevenBarriers {
     }
 
     /// Returns what a block that has come to a barrier hears of others and has not heard before.
-    fn news(&mut self, barrier: u32, agent: u32, stand: Stand) -> Vec<Clock> {
+    fn news(&mut self, barrier: u32, agent: u32, stand: Stand) -> Vec<VectorClock> {
         let mut news = Vec::new();
         let Some(blocks) = self.0.get_mut(&barrier).filter(|blocks| blocks.len() <= MOST_BLOCKS) else { return news };
         let others: BTreeSet<u32> = blocks.keys().copied().filter(|other| *other != agent).collect();
@@ -77,7 +77,7 @@ impl UnevenBarriers {
     }
 }
 
-impl Races<'_, '_> {
+impl RaceDetector<'_, '_> {
     /// The blocks of an uneven barrier have all come to it.
     pub(in crate::check::race) fn meet_unevenly(&mut self, barrier: u32, agents: &[usize]) {
         for &number in agents {

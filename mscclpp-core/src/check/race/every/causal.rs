@@ -7,7 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{Demand, asks};
 use crate::check::loops::rates::Rate;
 use crate::check::model::{self, Model};
-use crate::check::race::words::Thread;
+use crate::check::race::release_queues::Thread;
 use crate::plan::OpKind;
 
 /// By rate, events in one iteration of every loop of the rate.

@@ -1,7 +1,7 @@
 //! Counters that several threads use one after the other, some of them in loops.
 //!
 //! A run that proves something believes that all waits on such a counter come in one order, as do all signals, and looks for an event
-//! that does not know the one before it to be over, as it does outside of loops ([`words`](super::super::words)). Then the nth
+//! that does not know the one before it to be over, as it does outside of loops ([`release_queues`](super::super::words)). Then the nth
 //! wait hears the nth signal, if that is causal in the *merged* courses: those of all threads, in the order of the run.
 //!
 //! # Why this is sound
@@ -28,21 +28,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::causal::{Course, Courses, Stand};
-use crate::check::race::clock::Clock;
-use crate::check::race::words::{Event, Thread, Word};
+use crate::check::race::clock::VectorClock;
+use crate::check::race::release_queues::{Event, ReleasedClock, Thread};
 
 /// A counter whose waits are believed to come in one order, and whose signals, too.
 pub(in crate::check::race) struct Merged {
     courses: Courses,
     signals: Line,
     waits: Line,
-    sent: Vec<Word>,
+    sent: Vec<ReleasedClock>,
     /// Of the signals, how many some wait has heard.
     heard: usize,
     /// By waiting thread, the number of its last wait.
     last: BTreeMap<Thread, u64>,
     /// That the rank has begun whose threads signal.
-    begun: Clock,
+    begun: VectorClock,
 }
 
 /// The events of several threads in the order of the run.
@@ -76,7 +76,7 @@ impl Line {
 
 impl Merged {
     /// Of courses of which [one at most](Courses::is_one_per_rate) goes through loops of a rate.
-    pub(in crate::check::race) fn of(courses: Courses, begun: Clock) -> Self {
+    pub(in crate::check::race) fn of(courses: Courses, begun: VectorClock) -> Self {
         let line = || Line { course: Course::of_rates(courses.num_rates()), ..Line::default() };
         let (signals, waits) = (line(), line());
         Self { courses, signals, waits, sent: Vec::new(), heard: 0, last: BTreeMap::new(), begun }
@@ -87,7 +87,7 @@ impl Merged {
         &mut self,
         from: Thread,
         event: Event,
-        word: Word,
+        word: ReleasedClock,
         over: impl Fn(u32) -> u32,
     ) -> bool {
         self.sent.push(word);
@@ -102,17 +102,23 @@ impl Merged {
     }
 
     /// A thread has waited; calls `hear` with what it learns.
-    pub(in crate::check::race) fn receive(&mut self, initial: u64, by: Thread, mut hear: impl FnMut(Word)) {
+    pub(in crate::check::race) fn receive(&mut self, initial: u64, by: Thread, mut hear: impl FnMut(ReleasedClock)) {
         // Which wait is the first one beyond the initial units depends on the number of iterations.
         if initial == 0 && self.waits.counts.get(&by) == Some(&1) {
-            hear(Word { knows: self.begun, relaxed: true });
+            hear(ReleasedClock { knows: self.begun, relaxed: true });
         }
         self.news(initial, by, Stand::At, hear);
     }
 
     /// Calls `hear` with the words of which a thread is sure since its last wait, or since the end of the loop of that one, and of
     /// which no thread was sure before.
-    pub(in crate::check::race) fn news(&mut self, initial: u64, by: Thread, stand: Stand, hear: impl FnMut(Word)) {
+    pub(in crate::check::race) fn news(
+        &mut self,
+        initial: u64,
+        by: Thread,
+        stand: Stand,
+        hear: impl FnMut(ReleasedClock),
+    ) {
         let Some(&waits) = self.last.get(&by) else { return };
         let sure = usize::try_from(waits.saturating_sub(initial)).unwrap_or(usize::MAX).min(self.sent.len());
         let place = self.waits.course.stand(waits, stand);

@@ -80,10 +80,10 @@ pub(super) use causal::{Courses, Looped, Stand, looped};
 pub(super) use merged::Merged;
 pub(super) use skewed::Skewed;
 
-use super::Races;
-use super::cells::Access;
-use super::clock::Clock;
-use crate::check::model::Effect;
+use super::RaceDetector;
+use super::clock::VectorClock;
+use super::shadow_memory::RecordedAccess;
+use crate::check::model::Access;
 use crate::check::pairing::waits;
 use crate::plan::OpKind;
 
@@ -128,7 +128,7 @@ pub(in crate::check) fn asks(demand: Demand) -> bool {
     tests::WITHOUT.get() != Some(demand)
 }
 
-impl Races<'_, '_> {
+impl RaceDetector<'_, '_> {
     /// Whether a run proves something of a step that belongs to a loop.
     pub(super) fn is_window(&self, step: usize) -> bool {
         self.model.size.proves() && self.model.in_loop(step)
@@ -141,12 +141,12 @@ impl Races<'_, '_> {
 
     /// Whether all iterations of a step's loop read packets that an access wrote at once outside of loops, however many there are: what
     /// it wrote is all of a range, and holds the windows of all iterations, none of which is empty.
-    fn is_window_of(&self, by: usize, step: usize, old: &Access) -> bool {
+    fn is_window_of(&self, by: usize, step: usize, old: &RecordedAccess) -> bool {
         let model = self.model;
         let is_whole = |agent, step| model.op(agent, step).slice.is_none();
         let writer = old.step as usize;
         let mut reads = model.effects(step).iter().filter(|effect| !effect.write && effect.packets());
-        let covers = |effect: &Effect| {
+        let covers = |effect: &Access| {
             // What lies in another memory is not between the two ends.
             let (first, end) = (old.atoms.0 as usize, old.atoms.1 as usize);
             let written = first < end && (first..end).contains(&effect.atoms().start);
@@ -158,7 +158,7 @@ impl Races<'_, '_> {
     }
 
     /// Which windows of packets that an access wrote a block reads in a step.
-    pub(super) fn windows_of(&self, by: usize, step: usize, old: &Access) -> Windows {
+    pub(super) fn windows_of(&self, by: usize, step: usize, old: &RecordedAccess) -> Windows {
         let model = self.model;
         let writer = old.step as usize;
         match (self.is_window(writer), self.is_window(step)) {
@@ -202,7 +202,7 @@ impl Races<'_, '_> {
                     let relaxed = kind == OpKind::RelaxedWait || word.relaxed;
                     match synced {
                         true => agent.knows = clocks.join(agent.knows, word.knows, relaxed),
-                        false => agent.hear(thread, word.knows, relaxed, clocks),
+                        false => agent.acquire(thread, word.knows, relaxed, clocks),
                     }
                 });
             }
@@ -226,7 +226,7 @@ impl Races<'_, '_> {
         let meets = kinds().rposition(|kind| matches!(kind, OpKind::Nop | OpKind::Barrier));
         let last = kinds().rposition(|kind| waits(kind) || kind == OpKind::SemaphoreAcquire);
         let agent = &self.agents[number];
-        if last.is_some() && meets > last && agent.waited <= agent.epoch {
+        if last.is_some() && meets > last && agent.waited <= agent.last_sync {
             self.look_ahead(number, steps);
         }
     }
@@ -267,11 +267,11 @@ impl Races<'_, '_> {
     pub(super) fn meet_skewed(
         &mut self,
         (agent, by): (usize, usize),
-        effect: &Effect,
-        new: Access,
-        (knows, away): (Clock, u32),
+        effect: &Access,
+        new: RecordedAccess,
+        (knows, away): (VectorClock, u32),
         epoch: u32,
-    ) -> Option<Access> {
+    ) -> Option<RecordedAccess> {
         if self.skewed.is_empty() {
             return None;
         }
@@ -280,12 +280,12 @@ impl Races<'_, '_> {
         let once = || !(new.atoms.0..new.atoms.1).any(|atom| self.rewritten.contains(&(atom as usize)));
         let waits = packets && is_block && !new.write && once();
         let (clocks, ring) = (&self.clocks, self.ring);
-        let is_over = |old: &Access| {
+        let is_over = |old: &RecordedAccess| {
             let agent = ring.moved(old.agent, away);
             match old.agent == new.agent {
                 true => old.count < epoch,
-                false if old.write && !packets => clocks.seen(knows, agent) > old.count,
-                false => clocks.over(knows, agent) > old.count,
+                false if old.write && !packets => clocks.visible(knows, agent) > old.count,
+                false => clocks.ordered(knows, agent) > old.count,
             }
         };
         self.skewed.add(self.model, (agent, by as u32), effect, new, is_over).filter(|_| !waits)

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{Demand, asks};
-use crate::check::model::{Effect, Model};
-use crate::check::race::cells::Access;
+use crate::check::model::{Access, Model};
+use crate::check::race::shadow_memory::RecordedAccess;
 use crate::plan::Slice;
 
 /// A reference in a loop: its agent, the position of the loop, that in the loop, and which of the operation's effects it is.
@@ -39,7 +39,7 @@ struct Track {
     /// Iterations of its loop.
     trips: usize,
     /// By iteration.
-    accesses: Vec<Access>,
+    accesses: Vec<RecordedAccess>,
 }
 
 /// References of loops that meet others skewed, and what they have done.
@@ -115,10 +115,10 @@ impl Skewed {
         &mut self,
         model: &Model,
         (agent, by): (usize, u32),
-        effect: &Effect,
-        new: Access,
-        is_over: impl Fn(&Access) -> bool,
-    ) -> Option<Access> {
+        effect: &Access,
+        new: RecordedAccess,
+        is_over: impl Fn(&RecordedAccess) -> bool,
+    ) -> Option<RecordedAccess> {
         let step = new.step as usize;
         if !model.in_loop(step) {
             return None;
@@ -152,13 +152,13 @@ impl Skewed {
     }
 }
 
-fn reference(model: &Model, agent: u32, step: usize, effect: &Effect) -> Option<Reference> {
+fn reference(model: &Model, agent: u32, step: usize, effect: &Access) -> Option<Reference> {
     let number = model.effects(step).iter().position(|own| std::ptr::eq(own, effect))?;
     let (index, inner) = model.place_of(step);
     Some((agent, index, inner, number as u32))
 }
 
-fn class(model: &Model, agent: u32, step: usize, effect: &Effect) -> Option<Class> {
+fn class(model: &Model, agent: u32, step: usize, effect: &Access) -> Option<Class> {
     let at = model.placed(agent as usize, step);
     let body = at.inside?.1.body.as_deref()?;
     let slice = at.op.slice.unwrap_or(Slice { index: 0, of: 1 });

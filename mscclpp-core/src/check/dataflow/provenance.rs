@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::log::Logged;
-use super::memory::Piece;
-use super::story::Story;
+use super::history::Logged;
+use super::memory::ValueRange;
+use super::report::Reporter;
 use super::values::{Kind, Node};
-use crate::check::place::home;
+use crate::check::place::canonical_buffer;
 use crate::types::BufferKind;
 
 /// A place where an input once was, alone or as a part of something.
-pub(super) struct Holder {
+pub(super) struct Occurrence {
     pub(super) memory: usize,
     pub(super) position: u64,
     /// The step that wrote it there; 0 where it was from the start.
@@ -24,17 +24,17 @@ pub(super) struct Holder {
 /// Steps of a way that are told.
 const LONGEST_WAY: usize = 8;
 
-impl<'p> Story<'_, 'p> {
+impl<'p> Reporter<'_, 'p> {
     /// All places where an input was at some time, in the order in which it came there.
-    pub(super) fn trace(&self, (rank, at): (u32, u64)) -> Vec<Holder> {
+    pub(super) fn trace(&self, (rank, at): (u32, u64)) -> Vec<Occurrence> {
         if rank as usize >= self.plan.ranks.len() {
             return Vec::new();
         }
         let shifts = self.shifts(rank);
-        let (buffer, first) = home(self.plan, rank, BufferKind::Input, 0);
+        let (buffer, first) = canonical_buffer(self.plan, rank, BufferKind::Input, 0);
         let start = super::memory_of(rank, buffer, false);
         let position = u64::from(first) * self.chunk + at;
-        let mut holders = vec![Holder { memory: start, position, written: 0, read: false, gone: None }];
+        let mut holders = vec![Occurrence { memory: start, position, written: 0, read: false, gone: None }];
         // Where it is at the moment.
         let mut now = BTreeMap::from([((start, position), 0)]);
         let mut kept = Vec::new();
@@ -61,7 +61,7 @@ impl<'p> Story<'_, 'p> {
                         if inside < piece.len {
                             carried = true;
                             now.insert((spot.memory, start + inside), holders.len());
-                            holders.push(Holder {
+                            holders.push(Occurrence {
                                 memory: spot.memory,
                                 position: start + inside,
                                 written: step.number,
@@ -114,12 +114,13 @@ impl<'p> Story<'_, 'p> {
 
     /// The steps that brought a value to where it is, the first one first, and from where each took it. A single one goes
     /// without saying.
-    pub(super) fn way(&self, piece: &Piece) -> Vec<(&Logged<'p>, String)> {
+    pub(super) fn way(&self, piece: &ValueRange) -> Vec<(&Logged<'p>, String)> {
         let mut way = Vec::new();
         let mut by = piece.by;
         while let Some(step) = self.log.step(by).filter(|_| way.len() < LONGEST_WAY) {
-            let held =
-                |piece: &Piece, other: &Piece| piece.node == other.node && other.at.wrapping_sub(piece.at) < piece.len;
+            let held = |piece: &ValueRange, other: &ValueRange| {
+                piece.node == other.node && other.at.wrapping_sub(piece.at) < piece.len
+            };
             let from = step.reads.iter().find_map(|(spot, pieces)| {
                 let mut start = spot.range.start;
                 for other in pieces {

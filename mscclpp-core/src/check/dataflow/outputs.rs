@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use super::contents::Contents;
-use super::leaves::{Leaves, all_ranks, each_rank};
-use super::memory::Piece;
+use super::contributions::{Contributions, all_ranks, each_rank};
+use super::memory::ValueRange;
 use super::values::{How, Kind, Node};
-use crate::check::place::home;
+use crate::check::place::canonical_buffer;
 use crate::check::symmetry::Symmetry;
 use crate::collective::{ChunkCounts, CollectiveKind, OutputContent, Postcondition};
 use crate::origin::Origin;
@@ -15,7 +15,7 @@ use crate::types::BufferKind;
 
 /// A part of an output, or of an input, that does not hold what it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct OutputError {
     pub(super) rank: u32,
     pub(super) buffer: BufferKind,
     /// Chunk of that buffer.
@@ -37,13 +37,13 @@ pub(super) enum Found {
     /// Nothing that anybody wrote.
     Nothing,
     /// Other inputs, or a combination of inputs, or too few of them.
-    Inputs(Piece, Leaves),
+    Inputs(ValueRange, Contributions),
     /// What should be there, combined in another way than another output is.
-    Mixed(Piece, How, How),
+    Mixed(ValueRange, How, How),
 }
 
 /// Compares outputs with promises.
-pub(super) struct Judge<'a> {
+pub(super) struct OutputChecker<'a> {
     plan: &'a PlanTree,
     /// Why the outputs of some ranks stand for all.
     symmetry: Option<&'a Symmetry>,
@@ -61,7 +61,7 @@ pub(super) struct Judge<'a> {
     how: Option<How>,
     /// Terms that may be looked at where reductions are not plain sums over all ranks.
     budget: u64,
-    faults: Vec<Fault>,
+    faults: Vec<OutputError>,
     /// Faults found, of which not all are kept.
     pub(super) count: u64,
 }
@@ -98,7 +98,7 @@ const BUDGET: u64 = 1 << 24;
 /// Faults that are kept: each takes a while to explain.
 const MOST_FAULTS: usize = 64;
 
-impl<'a> Judge<'a> {
+impl<'a> OutputChecker<'a> {
     pub(super) fn new(plan: &'a PlanTree, symmetry: Option<&'a Symmetry>, contents: &'a Contents, chunk: u64) -> Self {
         let tables = plan.ranks.first();
         let mut extent = ChunkCounts {
@@ -127,10 +127,10 @@ impl<'a> Judge<'a> {
     }
 
     /// Everything that is not as it should be.
-    pub(super) fn faults(mut self) -> (Vec<Fault>, u64) {
+    pub(super) fn faults(mut self) -> (Vec<OutputError>, u64) {
         let collective = self.plan.collective;
         let renamed = self.symmetry.filter(|symmetry| !symmetry.keeps_inputs());
-        for rank in 0..self.symmetry.map_or(self.extent.ranks, |symmetry| symmetry.own) {
+        for rank in 0..self.symmetry.map_or(self.extent.ranks, |symmetry| symmetry.representatives) {
             for promise in collective.postconditions(self.extent, rank) {
                 match renamed {
                     None => self.promise(rank, promise),
@@ -148,7 +148,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Visits what the promised outputs of reductions hold, with the rank and the coordinate of the inputs.
-    pub(super) fn reductions(&self, mut visit: impl FnMut(u32, u64, Piece)) {
+    pub(super) fn reductions(&self, mut visit: impl FnMut(u32, u64, ValueRange)) {
         for rank in 0..self.extent.ranks {
             for promise in self.plan.collective.postconditions(self.extent, rank) {
                 if let OutputContent::Reduction { chunk } = promise.content {
@@ -166,7 +166,7 @@ impl<'a> Judge<'a> {
 
     /// Where chunks of an output lie.
     fn output(&self, rank: u32, chunk: u32, len: u32) -> (usize, Range<u64>) {
-        let (buffer, first) = home(self.plan, rank, BufferKind::Output, chunk);
+        let (buffer, first) = canonical_buffer(self.plan, rank, BufferKind::Output, chunk);
         let start = u64::from(first) * self.chunk;
         (super::memory_of(rank, buffer, false), start..start + u64::from(len) * self.chunk)
     }
@@ -259,8 +259,8 @@ impl<'a> Judge<'a> {
     }
 
     /// Whether a piece holds some inputs, in order, combined in one way.
-    fn combined(&mut self, piece: Piece, inputs: &[(u32, u64)]) -> Option<Wrong> {
-        let leaves = Leaves::within(&self.contents.values, piece.node, piece.at, &mut self.budget);
+    fn combined(&mut self, piece: ValueRange, inputs: &[(u32, u64)]) -> Option<Wrong> {
+        let leaves = Contributions::within(&self.contents.values, piece.node, piece.at, &mut self.budget);
         if self.budget > 0 && leaves.unknown {
             return None;
         }
@@ -283,7 +283,7 @@ impl<'a> Judge<'a> {
         first: u64,
         (memory, range): (usize, Range<u64>),
         demand: &Demand,
-        piece: Option<Piece>,
+        piece: Option<ValueRange>,
         wrong: &Wrong,
     ) {
         let len = range.end - range.start;
@@ -291,7 +291,7 @@ impl<'a> Judge<'a> {
         while done < len {
             let chunk = (first + done) / self.chunk;
             let to = ((chunk + 1) * self.chunk - first).min(len);
-            let same = |fault: &Fault| (fault.rank, fault.buffer, fault.chunk) == (rank, buffer, chunk);
+            let same = |fault: &OutputError| (fault.rank, fault.buffer, fault.chunk) == (rank, buffer, chunk);
             if let Some(known) = self.faults.last_mut().filter(|fault| same(fault)) {
                 known.len += to - done;
                 done = to;
@@ -306,8 +306,8 @@ impl<'a> Judge<'a> {
             let piece = piece.map(|piece| piece.part(done, to));
             let budget = &mut self.budget;
             let mut inputs_in =
-                |piece: Piece| Found::Inputs(piece, Leaves::within(values, piece.node, piece.at, budget));
-            self.faults.push(Fault {
+                |piece: ValueRange| Found::Inputs(piece, Contributions::within(values, piece.node, piece.at, budget));
+            self.faults.push(OutputError {
                 rank,
                 buffer,
                 chunk,
@@ -325,7 +325,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn copy(&self, piece: Piece, rank: u32, at: u64) -> Option<Wrong> {
+    fn copy(&self, piece: ValueRange, rank: u32, at: u64) -> Option<Wrong> {
         match self.contents.values.kind(piece.node) {
             // What comes from memory that was not written is told where it is read.
             Kind::Unknown => None,
@@ -334,7 +334,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn reduction(&mut self, piece: Piece, at: u64) -> Option<Wrong> {
+    fn reduction(&mut self, piece: ValueRange, at: u64) -> Option<Wrong> {
         let verdict = match self.verdicts[piece.node as usize] {
             Verdict::Open => {
                 let verdict = self.verdict(piece.node);
@@ -363,7 +363,7 @@ impl<'a> Judge<'a> {
             return Verdict::All(distance, how);
         }
         // The least of a number and itself is that number.
-        let leaves = Leaves::within(values, node, 0, &mut self.budget);
+        let leaves = Contributions::within(values, node, 0, &mut self.budget);
         let Some(how) = leaves.how.filter(|_| leaves.is_idempotent()) else { return Verdict::Other };
         let Some((_, at)) = leaves.counts.keys().next().copied() else { return Verdict::Other };
         let all = leaves.counts.len() == self.seen.len() && leaves.counts.keys().all(|(_, other)| *other == at);
@@ -394,7 +394,7 @@ impl<'a> Judge<'a> {
 /// How many ranks further a send-receive sends: what rank 0 has got says it. Plans send from group to group, too.
 fn distance(plan: &PlanTree, contents: &Contents) -> u32 {
     let ranks = plan.ranks.len() as u32;
-    let (buffer, _) = home(plan, 0, BufferKind::Output, 0);
+    let (buffer, _) = canonical_buffer(plan, 0, BufferKind::Output, 0);
     let mut sender = None;
     contents.memories.read(super::memory_of(0, buffer, false), 0..1, |_, piece| {
         if let Some(Kind::Input(rank)) = piece.map(|piece| contents.values.kind(piece.node)) {

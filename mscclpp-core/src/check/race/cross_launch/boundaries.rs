@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::super::boundaries::LaunchBoundaries;
 use super::super::super::model::Space;
-use super::super::cells::{Access, NONE};
-use super::super::{Agent, Races};
+use super::super::shadow_memory::{NONE, RecordedAccess};
+use super::super::{Agent, RaceDetector};
 use super::{Ends, Order, Want, follows, last_accesses};
 
 /// Pairs of accesses of a rank's scratch that are compared at most, over all ranks; a plan with more is not looked into.
 const MOST_PAIRS: usize = 1 << 18;
 
 /// The facts that a run has shown. A plan in which it has found races needs launch barriers everywhere.
-pub(in super::super::super) fn boundaries(mut races: Races) -> LaunchBoundaries {
+pub(in super::super::super) fn boundaries(mut races: RaceDetector) -> LaunchBoundaries {
     if !races.found.is_empty() || !races.rivals.is_empty() {
         return LaunchBoundaries::default();
     }
@@ -40,13 +40,13 @@ pub(in super::super::super) fn boundaries(mut races: Races) -> LaunchBoundaries 
 }
 
 /// What is wanted of an access of an atom that lies between it and a launch barrier's place.
-fn want(races: &Races, atom: usize, access: &Access) -> Want {
+fn want(races: &RaceDetector, atom: usize, access: &RecordedAccess) -> Want {
     let is_packet = races.model.atoms.memory(atom).1 == Space::Packets;
     if !access.write || is_packet && races.is_found(atom) { Want::Over } else { Want::Visible }
 }
 
 /// Whether a launch finds every piece of scratch as the previous one, or the last but one, has left it.
-fn scratch_is_free(races: &Races, ends: &Ends) -> bool {
+fn scratch_is_free(races: &RaceDetector, ends: &Ends) -> bool {
     let double = races.model.plan.double_scratch;
     races.firsts.iter().all(|first| {
         let (atom, new) = (first.atom as usize, &races.accesses[first.access as usize]);
@@ -59,7 +59,7 @@ fn scratch_is_free(races: &Races, ends: &Ends) -> bool {
 }
 
 /// Whether what others did to a rank's input and output is over and visible when the rank's blocks are done.
-fn callers_may_continue(races: &Races, ends: &Ends) -> bool {
+fn callers_may_continue(races: &RaceDetector, ends: &Ends) -> bool {
     (0..races.model.ranks).all(|rank| {
         let mut atoms = [Space::Input, Space::Output].into_iter().flat_map(|memory| races.model.atoms.of(rank, memory));
         atoms.all(|atom| {
@@ -74,7 +74,7 @@ fn callers_may_continue(races: &Races, ends: &Ends) -> bool {
 /// Whether all that a launch does to a rank's scratch comes after all that the previous one did there, or the last but one,
 /// whatever the sizes of the two. Plain data and packets in one scratch are not apart then: plain data of one size may be
 /// taken for a packet of another.
-fn all_scratch_is_free(races: &Races, ends: &Ends, double: bool) -> bool {
+fn all_scratch_is_free(races: &RaceDetector, ends: &Ends, double: bool) -> bool {
     let (model, mut left) = (races.model, MOST_PAIRS);
     (0..model.ranks).all(|rank| {
         let used = |memory| model.atoms.of(rank, memory).any(|atom| last_accesses(races, atom).next().is_some());
@@ -87,10 +87,10 @@ fn all_scratch_is_free(races: &Races, ends: &Ends, double: bool) -> bool {
     })
 }
 
-fn memory_is_free(races: &Races, ends: &Ends, memory: (u32, Space), double: bool, left: &mut usize) -> bool {
+fn memory_is_free(races: &RaceDetector, ends: &Ends, memory: (u32, Space), double: bool, left: &mut usize) -> bool {
     let atoms = races.model.atoms.of(memory.0, memory.1);
     // Of an agent's accesses that want the same, the last one comes after all others.
-    let mut olds: BTreeMap<(u32, bool, bool), &Access> = BTreeMap::new();
+    let mut olds: BTreeMap<(u32, bool, bool), &RecordedAccess> = BTreeMap::new();
     for atom in atoms.clone() {
         for old in last_accesses(races, atom) {
             let key = (old.agent, old.write, want(races, atom, old) == Want::Visible);
@@ -123,14 +123,14 @@ fn memory_is_free(races: &Races, ends: &Ends, memory: (u32, Space), double: bool
 }
 
 /// Whether all that ports put has arrived when the rank that it goes to is done.
-fn puts_arrive(races: &Races, ends: &Ends) -> bool {
+fn puts_arrive(races: &RaceDetector, ends: &Ends) -> bool {
     races.ports.iter().all(|(&end, ports)| {
         ports.iter().all(|port| {
             let [_, arrivals] = port.sides();
             let (rank, shift) = races.peer(end, port);
             let agent = ends.ring.moved(arrivals as u32, ends.ring.back(shift));
-            let Agent { count, .. } = races.agents[arrivals];
-            rank == NONE || ends.clocks.over(ends.known[rank as usize], agent) >= count
+            let Agent { time: count, .. } = races.agents[arrivals];
+            rank == NONE || ends.clocks.ordered(ends.known[rank as usize], agent) >= count
         })
     })
 }

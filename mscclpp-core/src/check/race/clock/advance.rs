@@ -1,28 +1,28 @@
 //! How clocks get to know more: from one, from another clock, from many.
 
-use super::{Clock, Clocks, Fact, TREE};
-use crate::check::race::packets::Told;
+use super::{ClockArena, ClockEntry, TREE, VectorClock};
+use crate::check::race::packets::WriterClock;
 
 /// Entries of what was heard of late.
 const HEARD: usize = 1 << 6;
 
-impl Clocks {
+impl ClockArena {
     /// Learns that so many turns of an agent are over, and can be seen.
-    pub(in crate::check::race) fn learn(&mut self, clock: Clock, agent: u32, count: u32) -> Clock {
-        let new = Fact { agent, over: count, seen: count };
+    pub(in crate::check::race) fn advance(&mut self, clock: VectorClock, agent: u32, count: u32) -> VectorClock {
+        let new = ClockEntry { agent, ordered: count, visible: count };
         if let Some(tree) = clock.tree() {
-            return Clock(self.trees.learn(tree, &[new], false) | TREE);
+            return VectorClock(self.trees.learn(tree, &[new], false) | TREE);
         }
         let list = self.list(clock);
         let place = list.start + self.facts[list.clone()].partition_point(|fact| fact.agent < agent);
         let known = self.facts[place..list.end].first().filter(|fact| fact.agent == agent).copied();
-        if known.is_some_and(|known| known.over >= count && known.seen >= count) {
+        if known.is_some_and(|known| known.ordered >= count && known.visible >= count) {
             return clock;
         }
         let first = self.facts.len();
         self.facts.extend_from_within(list.start..place);
         let known = known.map(|known| {
-            self.facts.push(Fact { agent, over: known.over.max(count), seen: known.seen.max(count) });
+            self.facts.push(ClockEntry { agent, ordered: known.ordered.max(count), visible: known.visible.max(count) });
         });
         if known.is_none() {
             self.facts.push(new);
@@ -32,25 +32,30 @@ impl Clocks {
     }
 
     /// What one knows who learns all that another one knows; of a relaxed word, only what is over.
-    pub(in crate::check::race) fn join(&mut self, mine: Clock, theirs: Clock, relaxed: bool) -> Clock {
+    pub(in crate::check::race) fn join(
+        &mut self,
+        mine: VectorClock,
+        theirs: VectorClock,
+        relaxed: bool,
+    ) -> VectorClock {
         if mine == theirs {
             return mine;
         }
-        if mine == Clock::default() && !relaxed {
+        if mine == VectorClock::default() && !relaxed {
             return theirs;
         }
         match (mine.tree(), theirs.tree()) {
             (None, None) => self.join_lists(mine, theirs, relaxed),
-            (Some(mine), None) => Clock(self.trees.learn(mine, &self.facts[self.list(theirs)], relaxed) | TREE),
+            (Some(mine), None) => VectorClock(self.trees.learn(mine, &self.facts[self.list(theirs)], relaxed) | TREE),
             (None, Some(theirs)) => {
                 let theirs = self.trees.join(0, theirs, relaxed);
-                Clock(self.trees.learn(theirs, &self.facts[self.list(mine)], false) | TREE)
+                VectorClock(self.trees.learn(theirs, &self.facts[self.list(mine)], false) | TREE)
             }
-            (Some(mine), Some(theirs)) => Clock(self.trees.join(mine, theirs, relaxed) | TREE),
+            (Some(mine), Some(theirs)) => VectorClock(self.trees.join(mine, theirs, relaxed) | TREE),
         }
     }
 
-    fn join_lists(&mut self, mine: Clock, theirs: Clock, relaxed: bool) -> Clock {
+    fn join_lists(&mut self, mine: VectorClock, theirs: VectorClock, relaxed: bool) -> VectorClock {
         let (a, b) = (self.list(mine), self.list(theirs));
         if within(&self.facts[b.clone()], &self.facts[a.clone()], relaxed) {
             return mine;
@@ -59,15 +64,15 @@ impl Clocks {
             return theirs;
         }
         let first = self.facts.len();
-        let told = |fact: Fact| Fact { seen: if relaxed { 0 } else { fact.seen }, ..fact };
+        let told = |fact: ClockEntry| ClockEntry { visible: if relaxed { 0 } else { fact.visible }, ..fact };
         let (mut i, mut j) = (a.start, b.start);
         while i < a.end && j < b.end {
             let (x, y) = (self.facts[i], told(self.facts[j]));
-            let (over, seen) = (x.over.max(y.over), x.seen.max(y.seen));
+            let (over, seen) = (x.ordered.max(y.ordered), x.visible.max(y.visible));
             self.facts.push(match x.agent.cmp(&y.agent) {
                 std::cmp::Ordering::Less => x,
                 std::cmp::Ordering::Greater => y,
-                std::cmp::Ordering::Equal => Fact { agent: x.agent, over, seen },
+                std::cmp::Ordering::Equal => ClockEntry { agent: x.agent, ordered: over, visible: seen },
             });
             i += usize::from(x.agent <= y.agent);
             j += usize::from(y.agent <= x.agent);
@@ -82,24 +87,28 @@ impl Clocks {
     /// All that any of several knows, and of some agents that so many turns are over and can be seen.
     pub(in crate::check::race) fn union_with(
         &mut self,
-        clocks: impl Iterator<Item = Clock> + Clone,
+        clocks: impl Iterator<Item = VectorClock> + Clone,
         turns: impl Iterator<Item = (u32, u32)>,
-    ) -> Clock {
-        self.gathered(clocks, turns.map(|(agent, count)| Fact { agent, over: count, seen: count }))
+    ) -> VectorClock {
+        self.gathered(clocks, turns.map(|(agent, count)| ClockEntry { agent, ordered: count, visible: count }))
     }
 
     /// All that any of several knows.
-    pub(in crate::check::race) fn union(&mut self, clocks: impl Iterator<Item = Clock> + Clone) -> Clock {
+    pub(in crate::check::race) fn union(&mut self, clocks: impl Iterator<Item = VectorClock> + Clone) -> VectorClock {
         self.gathered(clocks, std::iter::empty())
     }
 
     /// All that packets have told, and what else is known.
-    pub(in crate::check::race) fn told(&mut self, told: impl Iterator<Item = Told> + Clone, known: Clock) -> Clock {
+    pub(in crate::check::race) fn told(
+        &mut self,
+        told: impl Iterator<Item = WriterClock> + Clone,
+        known: VectorClock,
+    ) -> VectorClock {
         if told.clone().next().is_none() {
             return known;
         }
         // Thread blocks of a rank mostly read the same packets.
-        let hash = told.clone().fold(0u64, |hash, Told { knows, own: (agent, over) }| {
+        let hash = told.clone().fold(0u64, |hash, WriterClock { knows, own: (agent, over) }| {
             let number = u64::from(knows.0) << 32 ^ u64::from(agent) << 12 ^ u64::from(over);
             (hash.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
@@ -118,19 +127,24 @@ impl Clocks {
     }
 
     /// All that packets have told, where nobody else was told the same.
-    pub(in crate::check::race) fn told_once(&mut self, told: impl Iterator<Item = Told> + Clone) -> Clock {
-        let own = told.clone().map(|Told { own: (agent, over), .. }| Fact { agent, over, seen: 0 });
+    pub(in crate::check::race) fn told_once(&mut self, told: impl Iterator<Item = WriterClock> + Clone) -> VectorClock {
+        let own =
+            told.clone().map(|WriterClock { own: (agent, over), .. }| ClockEntry { agent, ordered: over, visible: 0 });
         self.gathered(told.map(|told| told.knows), own)
     }
 
-    fn gathered(&mut self, clocks: impl Iterator<Item = Clock> + Clone, own: impl Iterator<Item = Fact>) -> Clock {
+    fn gathered(
+        &mut self,
+        clocks: impl Iterator<Item = VectorClock> + Clone,
+        own: impl Iterator<Item = ClockEntry>,
+    ) -> VectorClock {
         let mut own = own.peekable();
         let first = clocks.clone().next().unwrap_or_default();
         if own.peek().is_none() && clocks.clone().all(|clock| clock == first) {
             return first;
         }
         // Neighbours mostly tell the same.
-        let mut last = Clock::default();
+        let mut last = VectorClock::default();
         for clock in clocks.clone().filter(|clock| clock.tree().is_none()) {
             if std::mem::replace(&mut last, clock) != clock {
                 self.facts[self.list(clock)].iter().for_each(|fact| self.gather.add(fact));
@@ -139,26 +153,26 @@ impl Clocks {
         own.for_each(|fact| self.gather.add(&fact));
         let first = self.facts.len();
         self.gather.take(&mut self.facts);
-        let trees = clocks.filter_map(Clock::tree);
+        let trees = clocks.filter_map(VectorClock::tree);
         if trees.clone().next().is_none() {
             return self.listed(first);
         }
         let all = self.trees.union(trees);
         let all = self.trees.learn(all, &self.facts[first..], false);
         self.facts.truncate(first);
-        Clock(all | TREE)
+        VectorClock(all | TREE)
     }
 }
 
 /// Whether everything that `a` says is also said by `b`.
-fn within(a: &[Fact], b: &[Fact], relaxed: bool) -> bool {
+fn within(a: &[ClockEntry], b: &[ClockEntry], relaxed: bool) -> bool {
     if a.len() > b.len() {
         return false;
     }
     let mut rest = b.iter();
     a.iter().all(|fact| {
         rest.find(|other| other.agent >= fact.agent).is_some_and(|other| {
-            other.agent == fact.agent && other.over >= fact.over && (relaxed || other.seen >= fact.seen)
+            other.agent == fact.agent && other.ordered >= fact.ordered && (relaxed || other.visible >= fact.visible)
         })
     })
 }

@@ -4,7 +4,7 @@ use super::super::model::Model;
 
 /// A read or write.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Access {
+pub(in super::super) struct RecordedAccess {
     /// The agent, and which of its turns.
     pub(in super::super) agent: u32,
     pub(in super::super) count: u32,
@@ -13,7 +13,7 @@ pub(in super::super) struct Access {
     pub(super) atoms: (u32, u32),
     pub(super) owner: u32,
     /// How its elements are given to threads.
-    pub(super) grain: Grain,
+    pub(super) grain: ThreadMapping,
     pub(in super::super) write: bool,
     /// Whether it is one of a loop of which a run proves something: others make other windows equal.
     pub(super) in_loop: bool,
@@ -21,7 +21,7 @@ pub(in super::super) struct Access {
     pub(super) carries: u32,
 }
 
-impl Access {
+impl RecordedAccess {
     /// Positions that it covers.
     pub(super) fn length(&self, model: &Model) -> u64 {
         let (first, end) = self.atoms;
@@ -34,7 +34,7 @@ impl Access {
     /// Whether both give each element to one thread, however many iterations there are.
     pub(super) fn is_mapped_as(&self, other: &Self) -> bool {
         self.in_loop == other.in_loop
-            && self.grain != Grain::Unknown
+            && self.grain != ThreadMapping::Unknown
             && self.grain == other.grain
             && self.atoms == other.atoms
     }
@@ -42,7 +42,7 @@ impl Access {
 
 /// What a thread takes at a time. Equal ranges are given to threads equally if what they take is equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Grain {
+pub(super) enum ThreadMapping {
     /// A vector of plain data.
     Vector,
     /// What multicast instructions take.
@@ -61,14 +61,14 @@ pub(in super::super) const NONE: u32 = u32::MAX;
 const MOST_LOOKS: usize = 32;
 
 /// The accesses of all atoms that later ones may collide with, by their numbers.
-pub(in super::super) struct Cells {
+pub(in super::super) struct ShadowMemory {
     /// Per atom, its last write and the first of its reads since in `links`.
     cells: Vec<(u32, u32)>,
     /// Reads, each with the next one.
     links: Vec<(u32, u32)>,
 }
 
-impl Cells {
+impl ShadowMemory {
     pub(super) fn new(model: &Model) -> Self {
         Self { cells: vec![(NONE, NONE); model.atoms.count()], links: Vec::with_capacity(model.effect_count()) }
     }

@@ -6,8 +6,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::rivals::Rivals;
 use super::unordered::census;
-use super::{ALL, Thread, Word};
-use crate::check::race::clock::{Clock, Clocks};
+use super::{ALL, ReleasedClock, Thread};
+use crate::check::race::clock::{ClockArena, VectorClock};
 use crate::check::race::every::{Courses, Stand};
 
 /// Signals and waits that loops touch, in a run that stands for every number of iterations.
@@ -15,8 +15,8 @@ pub(super) struct Looping {
     /// As in [`Unordered`].
     pub(super) totals: Vec<(u64, Thread)>,
     all: u64,
-    pub(super) sent: BTreeMap<Thread, Vec<Word>>,
-    begun: Clock,
+    pub(super) sent: BTreeMap<Thread, Vec<ReleasedClock>>,
+    begun: VectorClock,
     /// Whether one agent signals and one waits, each in one order.
     pub(super) one: bool,
     /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
@@ -29,7 +29,7 @@ pub(super) struct Looping {
 }
 
 impl Looping {
-    pub(super) fn new(totals: BTreeMap<Thread, u64>, one: bool, courses: Courses, clocks: &mut Clocks) -> Self {
+    pub(super) fn new(totals: BTreeMap<Thread, u64>, one: bool, courses: Courses, clocks: &mut ClockArena) -> Self {
         let (totals, all, begun) = census(totals, clocks);
         let (sent, waits, rivals) = (BTreeMap::new(), BTreeMap::new(), Rivals::default());
         Self { totals, all, sent, begun, one, waits, relaxed: BTreeSet::new(), courses, rivals }
@@ -44,18 +44,18 @@ impl Looping {
     }
 
     /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn.
-    pub(super) fn receive(&mut self, initial: u64, who: Thread, mut hear: impl FnMut(Word)) {
+    pub(super) fn receive(&mut self, initial: u64, who: Thread, mut hear: impl FnMut(ReleasedClock)) {
         let (waits, _) = self.waits.entry(who).or_default();
         *waits += 1;
         // Which wait is the first one beyond the initial units depends on the number of iterations.
         if *waits == 1 && initial == 0 {
-            hear(Word { knows: self.begun, relaxed: true });
+            hear(ReleasedClock { knows: self.begun, relaxed: true });
         }
         self.news(initial, who, Stand::At, hear);
     }
 
     /// Calls `hear` with the words that those who wait as one are sure of where they stand and were not before.
-    pub(super) fn news(&mut self, initial: u64, who: Thread, stand: Stand, mut hear: impl FnMut(Word)) {
+    pub(super) fn news(&mut self, initial: u64, who: Thread, stand: Stand, mut hear: impl FnMut(ReleasedClock)) {
         let Self { totals, all, sent, waits, courses, .. } = self;
         let Some((waits, heard)) = waits.get_mut(&who) else { return };
         for (total, thread) in &*totals {

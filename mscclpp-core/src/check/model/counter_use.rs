@@ -2,7 +2,7 @@
 
 /// What all steps of a plan do to one counter or semaphore.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Traffic {
+pub(in super::super) struct CounterUse {
     /// Signals or releases in one launch.
     pub(in super::super) up: u32,
     /// Waits or acquires in one launch.
@@ -43,7 +43,7 @@ impl Party {
     }
 }
 
-impl Traffic {
+impl CounterUse {
     pub(super) const NONE: Self =
         Self { up: 0, down: 0, is_lowered_in_loop: false, signaller: Party::Nobody, waiter: Party::Nobody };
 

@@ -28,21 +28,21 @@ use smallvec::SmallVec;
 
 use super::super::MOST_FINDINGS;
 use super::super::model::{Model, Space};
-use super::cells::{Access, First, Grain, NONE};
-use super::clock::{Clock, Clocks};
+use super::agent_ids::AgentIds;
+use super::clock::{ClockArena, VectorClock};
 use super::ports::source_side;
-use super::ring::Ring;
-use super::story::{self, Known};
-use super::{Races, Told};
+use super::report::{self, Known};
+use super::shadow_memory::{First, NONE, RecordedAccess, ThreadMapping};
+use super::{RaceDetector, WriterClock};
 pub(in super::super) use boundaries::boundaries;
 
 use crate::diag::Diagnostics;
 
 /// What a run has shown: races, and collisions with the caller and the next launch.
-pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
+pub(in super::super) fn findings(mut races: RaceDetector) -> Diagnostics {
     let mut found = std::mem::take(&mut races.found);
     for (rival, step) in races.rivals.iter().take(MOST_FINDINGS - found.len().min(MOST_FINDINGS)) {
-        found.push(story::rivals(races.model, rival.0 as usize, *step));
+        found.push(report::rivals(races.model, rival.0 as usize, *step));
     }
     if !found.is_empty() {
         return found;
@@ -60,9 +60,9 @@ pub(in super::super) fn findings(mut races: Races) -> Diagnostics {
 struct Ends<'m, 'p> {
     model: &'m Model<'p>,
     /// Per own rank; what others know is that, shifted.
-    known: Vec<Clock>,
-    clocks: Clocks,
-    ring: Ring,
+    known: Vec<VectorClock>,
+    clocks: ClockArena,
+    ring: AgentIds,
     /// Per agent of the own ranks, its rank.
     ranks: Vec<u32>,
     /// Per side of a port, its channel end and the rank it leads to, by the side's number behind the blocks.
@@ -101,21 +101,21 @@ const MOST_LENGTHS: usize = 8;
 type Rank = (u32, u32);
 
 impl<'m, 'p> Ends<'m, 'p> {
-    fn of(races: &mut Races<'m, 'p>) -> Self {
+    fn of(races: &mut RaceDetector<'m, 'p>) -> Self {
         let mut clocks = std::mem::take(&mut races.clocks);
         // Per rank, what its blocks know and have done.
-        let mut told: Vec<Vec<Told>> = Vec::with_capacity(races.model.agents_of.len());
+        let mut told: Vec<Vec<WriterClock>> = Vec::with_capacity(races.model.agents_of.len());
         for agents in &races.model.agents_of {
             let mut own = Vec::with_capacity(2 * agents.len());
             for (number, agent) in agents.clone().zip(&races.agents[agents.clone()]) {
-                let done = (number as u32, agent.count);
-                own.push(Told { knows: agent.knows, own: done });
-                own.extend(agent.threads.iter().map(|(_, clock)| Told { knows: *clock, own: done }));
+                let done = (number as u32, agent.time);
+                own.push(WriterClock { knows: agent.knows, own: done });
+                own.extend(agent.threads.iter().map(|(_, clock)| WriterClock { knows: *clock, own: done }));
             }
             told.push(own);
         }
         let mut threads = vec![Threads::new(); told.len()];
-        let mut last = (Clock::default(), Clock::default());
+        let mut last = (VectorClock::default(), VectorClock::default());
         // What a rank's blocks have read of some packets together tells as much as if one had read all.
         for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.carries != NONE) {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
@@ -123,11 +123,11 @@ impl<'m, 'p> Ends<'m, 'p> {
             if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
                 let carried = &races.carried[access.carries as usize];
                 // Packets make nothing visible but themselves. Neighbors mostly tell the same.
-                let Told { knows, own } = carried.by_all;
+                let WriterClock { knows, own } = carried.by_all;
                 if last.0 != knows {
-                    last = (knows, clocks.join(Clock::default(), knows, true));
+                    last = (knows, clocks.join(VectorClock::default(), knows, true));
                 }
-                told[access.owner as usize].push(Told { knows: last.1, own });
+                told[access.owner as usize].push(WriterClock { knows: last.1, own });
                 // An operation on longer ranges hides what the threads of shorter ones have done since the block sync.
                 let (agent, done) = carried.by_element.own;
                 if done > carried.by_all.own.1 {
@@ -164,21 +164,21 @@ impl<'m, 'p> Ends<'m, 'p> {
         Some((rank, shift))
     }
 
-    /// Whether an access, by an agent as `seen` from some own rank, is over when a rank is done; or visible to the rank, where
+    /// Whether an access, by an agent as `visible` from some own rank, is over when a rank is done; or visible to the rank, where
     /// that is wanted.
-    fn cover(&self, (rank, shift): Rank, seen: u32, access: &Access, want: Want) -> bool {
+    fn cover(&self, (rank, shift): Rank, seen: u32, access: &RecordedAccess, want: Want) -> bool {
         let (agent, known) = (self.ring.moved(seen, self.ring.back(shift)), self.known[rank as usize]);
         match want {
-            Want::Over => self.clocks.over(known, agent) > access.count || self.cover_threads(rank, agent, access),
+            Want::Over => self.clocks.ordered(known, agent) > access.count || self.cover_threads(rank, agent, access),
             // The rank's own kernel has ended.
-            Want::Visible => self.rank(agent) == Some((rank, 0)) || self.clocks.seen(known, agent) > access.count,
+            Want::Visible => self.rank(agent) == Some((rank, 0)) || self.clocks.visible(known, agent) > access.count,
         }
     }
 
-    /// What a rank knows when it is done of an access that is not over by then, by an agent as `seen` from some own rank.
-    fn known_of(&self, races: &Races, (rank, shift): Rank, seen: u32, access: &Access) -> Known {
+    /// What a rank knows when it is done of an access that is not over by then, by an agent as `visible` from some own rank.
+    fn known_of(&self, races: &RaceDetector, (rank, shift): Rank, seen: u32, access: &RecordedAccess) -> Known {
         let is_put = access.write && self.ring.own(seen).0 as usize >= races.blocks;
-        let read = |agent| self.clocks.over(self.known[rank as usize], source_side(agent)) > access.count;
+        let read = |agent| self.clocks.ordered(self.known[rank as usize], source_side(agent)) > access.count;
         match is_put && read(self.ring.moved(seen, self.ring.back(shift))) {
             true => Known::Flushed,
             false => Known::Nothing,
@@ -186,7 +186,7 @@ impl<'m, 'p> Ends<'m, 'p> {
     }
 
     /// Whether both are puts of one port channel, of which the later one arrives after the earlier one.
-    fn in_order(&self, blocks: usize, (seen, old): (u32, &Access), new: &Access) -> bool {
+    fn in_order(&self, blocks: usize, (seen, old): (u32, &RecordedAccess), new: &RecordedAccess) -> bool {
         let end = |agent: u32| {
             let (number, shift) = self.ring.own(agent);
             let (end, _) = self.ports.get((number as usize).checked_sub(blocks)?)?;
@@ -197,8 +197,8 @@ impl<'m, 'p> Ends<'m, 'p> {
     }
 
     /// Whether an access, by an agent as seen from an own rank, is over for all threads that have a part in it.
-    fn cover_threads(&self, rank: u32, agent: u32, access: &Access) -> bool {
-        let known = self.threads[rank as usize].get(&agent).filter(|_| access.grain != Grain::Unknown);
+    fn cover_threads(&self, rank: u32, agent: u32, access: &RecordedAccess) -> bool {
+        let known = self.threads[rank as usize].get(&agent).filter(|_| access.grain != ThreadMapping::Unknown);
         known.is_some_and(|known| {
             let length = access.length(self.model);
             known.iter().any(|(longest, turns)| length <= *longest && access.count < *turns)
@@ -206,7 +206,7 @@ impl<'m, 'p> Ends<'m, 'p> {
     }
 
     /// Whether something holds of a rank of which something is known.
-    fn any_begun(&self, clock: Clock, shift: u32, mut holds: impl FnMut(Rank) -> bool) -> bool {
+    fn any_begun(&self, clock: VectorClock, shift: u32, mut holds: impl FnMut(Rank) -> bool) -> bool {
         let mut last = None;
         let places = self.ring.places(shift);
         self.clocks.any(clock, &mut |agent| {
@@ -216,7 +216,7 @@ impl<'m, 'p> Ends<'m, 'p> {
     }
 }
 
-fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
+fn late(races: &RaceDetector, ends: &Ends, found: &mut Diagnostics) {
     let model = races.model;
     for rank in 0..model.ranks {
         for memory in [Space::Input, Space::Output] {
@@ -225,7 +225,7 @@ fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
                     let own = ends.rank(access.agent) == Some((rank, 0));
                     if !own && !ends.cover((rank, 0), access.agent, access, Want::Over) && found.len() < MOST_FINDINGS {
                         let known = ends.known_of(races, (rank, 0), access.agent, access);
-                        found.push(story::late(model, races.blocks, access, atom, known));
+                        found.push(report::late(model, races.blocks, access, atom, known));
                     }
                 }
             }
@@ -233,7 +233,7 @@ fn late(races: &Races, ends: &Ends, found: &mut Diagnostics) {
     }
 }
 
-fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
+fn again(races: &RaceDetector, ends: &Ends, found: &mut Diagnostics) {
     let mut told = (NONE, NONE);
     let order = Order { want: Want::Over, double: races.model.plan.double_scratch };
     for &First { atom, access, knew } in &races.firsts {
@@ -245,25 +245,32 @@ fn again(races: &Races, ends: &Ends, found: &mut Diagnostics) {
             if told != (old.step, new.step) && found.len() < MOST_FINDINGS {
                 told = (old.step, new.step);
                 let known = ends.known_of(races, (rank_of(races, new), 0), old.agent, old);
-                found.push(story::relaunch(races.model, races.blocks, old, new, atom as usize, known));
+                found.push(report::relaunch(races.model, races.blocks, old, new, atom as usize, known));
             }
         }
     }
 }
 
 /// The accesses of an atom after which no other access of the launch comes: its last write, and the reads since.
-fn last_accesses<'r>(races: &'r Races, atom: usize) -> impl Iterator<Item = &'r Access> {
+fn last_accesses<'r>(races: &'r RaceDetector, atom: usize) -> impl Iterator<Item = &'r RecordedAccess> {
     let write = Some(races.cells.write(atom)).filter(|write| *write != NONE);
     write.into_iter().chain(races.cells.reads(atom)).map(|access| &races.accesses[access as usize])
 }
 
 /// The own rank whose step an access is.
-fn rank_of(races: &Races, access: &Access) -> u32 {
+fn rank_of(races: &RaceDetector, access: &RecordedAccess) -> u32 {
     races.model.agents[races.model.agent_of(access.step as usize)].rank as u32
 }
 
 /// Whether an access of a launch comes after one of an earlier launch, given what its agent knew of its own launch.
-fn follows(races: &Races, ends: &Ends, old: &Access, new: &Access, knew: Clock, order: Order) -> bool {
+fn follows(
+    races: &RaceDetector,
+    ends: &Ends,
+    old: &RecordedAccess,
+    new: &RecordedAccess,
+    knew: VectorClock,
+    order: Order,
+) -> bool {
     let model = races.model;
     let (ring, clocks) = (ends.ring, &ends.clocks);
     // As the rank sees it whose step this is.

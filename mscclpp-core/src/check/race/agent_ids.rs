@@ -7,7 +7,7 @@ use crate::check::model::Model;
 /// The agents of the own ranks have numbers below `span`, those of the ranks shifted by k the same and k `span` more. Where ranks
 /// stand for themselves only, nothing is ever shifted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ring {
+pub(super) struct AgentIds {
     span: u32,
     all: u32,
 }
@@ -15,7 +15,7 @@ pub(super) struct Ring {
 /// Half of what numbers can count, so that sums of two of them are numbers.
 const MOST_AGENTS: usize = 1 << 30;
 
-impl Ring {
+impl AgentIds {
     /// Of agents that are thread blocks, and the two sides of ports as threads see them. `None` if they are more than can be
     /// numbered.
     pub(super) fn of(model: &Model) -> Option<Self> {

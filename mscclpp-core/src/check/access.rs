@@ -1,13 +1,13 @@
 //! What an operation does to memory, on whichever rank.
 
-use super::place::{Placed, remotes, switch};
+use super::place::{LocatedOp, remotes, switch};
 use super::shape::{Packets, demand};
 use crate::plan::{BufferRef, OpKind, Operand, PlanTree};
 use crate::types::{BufferKind, ChannelKind};
 
 /// One range of one rank's buffer that an operation reads or writes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Effect {
+pub(super) struct Access {
     pub(super) owner: u32,
     pub(super) buffer: BufferKind,
     /// Position of the reference on its side of the operation.
@@ -22,7 +22,7 @@ pub(super) struct Effect {
 /// Calls `visit` with every effect of an operation, reads first. A switch reference touches every member's buffer.
 ///
 /// The plan has passed the shape rule; what cannot be looked up is left out.
-pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effect)) {
+pub(super) fn accesses(plan: &PlanTree, at: &LocatedOp, visit: &mut impl FnMut(Access)) {
     let op = at.op;
     if !op.kind.is_data() {
         return;
@@ -48,7 +48,7 @@ pub(super) fn effects(plan: &PlanTree, at: &Placed, visit: &mut impl FnMut(Effec
             };
             let (range, packets) = (at.range(range), packets.at(position));
             for &owner in owners {
-                visit(Effect { owner, buffer, position, range, write, packets });
+                visit(Access { owner, buffer, position, range, write, packets });
             }
         }
     };

@@ -7,7 +7,7 @@ use crate::types::ReduceOp;
 
 /// The inputs in a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Leaves {
+pub(super) struct Contributions {
     /// How often each input is in it: its rank, and its coordinate.
     pub(super) counts: BTreeMap<(u32, u64), u64>,
     /// How they are combined, and another way if there are two.
@@ -17,7 +17,7 @@ pub(super) struct Leaves {
     pub(super) unknown: bool,
 }
 
-impl Leaves {
+impl Contributions {
     /// The inputs in a node that is read from a coordinate on. Counts saturate, and sub-expressions are visited once
     /// however often they occur, so that sums of sums of the same take no longer to count than to write.
     pub(super) fn of(values: &Values, node: Node, at: u64) -> Self {
@@ -58,7 +58,7 @@ impl Leaves {
     }
 }
 
-impl Leaves {
+impl Contributions {
     /// How often an input is in it.
     pub(super) fn count(&self, input: (u32, u64)) -> u64 {
         self.counts.get(&input).copied().unwrap_or(0)
@@ -163,7 +163,7 @@ mod tests {
         let (ab, at) = values.reduce(SUM, [(b, 4), (a, 4)].into_iter());
         let (abc, at) = values.reduce(SUM, [(c, 4), (ab, at)].into_iter());
         assert_eq!(all_ranks(&values, abc, &mut [0; 3], 1), Some((0, Some(SUM))));
-        let leaves = Leaves::of(&values, abc, at);
+        let leaves = Contributions::of(&values, abc, at);
         assert_eq!(leaves.counts, BTreeMap::from([((0, 4), 1), ((1, 4), 1), ((2, 4), 1)]));
         assert_eq!(all_ranks(&values, ab, &mut [0; 3], 1), None);
         let other = values.reduce(SUM, [(ab, 4), (c, 5)].into_iter()).0;
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(all_ranks(&values, twice, &mut [0; 3], 1), None);
         let mixed = values.reduce(How { op: ReduceOp::Max, switch: false }, [(ab, 4), (c, 4)].into_iter()).0;
         assert_eq!(all_ranks(&values, mixed, &mut [0; 3], 1), None);
-        assert!(Leaves::of(&values, mixed, 0).mixed.is_some());
+        assert!(Contributions::of(&values, mixed, 0).mixed.is_some());
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
             node = values.reduce(SUM, [(node, 0), (node, 0)].into_iter()).0;
         }
         assert_eq!(all_ranks(&values, node, &mut [0; 3], 1), None);
-        let leaves = Leaves::of(&values, node, 3);
+        let leaves = Contributions::of(&values, node, 3);
         assert_eq!(leaves.counts, BTreeMap::from([((0, 3), u64::MAX), ((1, 3), u64::MAX)]));
         assert_eq!(meeting(&values, node, 3, (1, 3)), Some((first + 1, 3)));
         assert_eq!(meeting(&values, first, 3, (1, 3)), None);

@@ -1,8 +1,8 @@
 //! What is heard and kept, with words in order and in none.
 
-use super::super::clock::{Clock, Clocks};
-use super::super::ring::Ring;
-use super::{Disordered, Event, Word, Words};
+use super::super::agent_ids::AgentIds;
+use super::super::clock::{ClockArena, VectorClock};
+use super::{Disordered, Event, ReleaseQueues, ReleasedClock};
 use crate::check::model::{Model, sizes};
 use crate::check::pairing::Pairs;
 use crate::plan::PlanTree;
@@ -22,12 +22,12 @@ fn shared(blocks: usize, times: usize, threads: usize) -> (usize, usize) {
     let size = sizes((&plan).into()).expect("few pieces")[..].first().copied();
     let size = size.expect("plans without loops have one size");
     let model = Model::of((&plan).into(), &pairs, size);
-    let mut clocks = Clocks::new(Ring::plain(blocks as u32 + 1));
+    let mut clocks = ClockArena::new(AgentIds::plain(blocks as u32 + 1));
     let all = Disordered { releases: [0].into(), ..Disordered::default() };
-    let mut words = Words::of_semaphores(&model, &all, &mut clocks);
+    let mut words = ReleaseQueues::of_semaphores(&model, &all, &mut clocks);
     for block in 1..=blocks as u32 {
         for turn in 0..times as u32 {
-            words.send(0, (block, 0), Event { by: (block, 0), turn }, Word::default(), &clocks);
+            words.send(0, (block, 0), Event { by: (block, 0), turn }, ReleasedClock::default(), &clocks);
         }
     }
     let mut heard = 0;
@@ -58,23 +58,23 @@ fn words_in_order_are_heard_one_by_one() {
     let plan = plan(&[&["signal.m#0; barrier#0=2", "barrier#0=2; signal.m#0"], &["wait.m#0; wait.m#0"]]);
     let pairs = Pairs::of(&plan);
     let model = Model::of((&plan).into(), &pairs, sizes((&plan).into()).expect("few pieces")[0]);
-    let mut clocks = Clocks::new(Ring::plain(3));
-    let mut words = Words::of_channels(&model, &Disordered::default(), &mut clocks);
+    let mut clocks = ClockArena::new(AgentIds::plain(3));
+    let mut words = ReleaseQueues::of_channels(&model, &Disordered::default(), &mut clocks);
     let counter = (0..).find(|id| model.counters[*id as usize].up == 2).expect("a counter");
-    let knows = |words: &mut Words| {
+    let knows = |words: &mut ReleaseQueues| {
         let mut heard = Vec::new();
         words.receive(counter, (2, 0), false, |_, word| heard.push(word.knows));
         heard
     };
     let first = clocks.of(0);
-    let second = clocks.learn(Clock::default(), 0, 1);
+    let second = clocks.advance(VectorClock::default(), 0, 1);
     for (block, word) in [(0, first), (1, second)] {
         let event = Event { by: (block, 0), turn: 0 };
-        words.send(counter, (block, 0), event, Word { knows: word, relaxed: false }, &clocks);
+        words.send(counter, (block, 0), event, ReleasedClock { knows: word, relaxed: false }, &clocks);
     }
     assert!(words.disordered.is_empty());
     assert_eq!((knows(&mut words), knows(&mut words)), (vec![first], vec![second]));
     // One that does not know the last one to be over.
-    words.send(counter, (0, 0), Event { by: (0, 0), turn: 5 }, Word { knows: first, relaxed: false }, &clocks);
+    words.send(counter, (0, 0), Event { by: (0, 0), turn: 5 }, ReleasedClock { knows: first, relaxed: false }, &clocks);
     assert_eq!(words.disordered, [counter].into());
 }

@@ -15,7 +15,7 @@
 //!
 //! Whether several threads are in order is known only from clocks, and clocks depend on what waits learn. So a run believes
 //! of each counter that it is in order and looks for a signal or a wait that does not know the one before it to be over
-//! ([`Words::disordered`]). If there is one, all that the run has shown is thrown away, and the next run does not believe
+//! ([`ReleaseQueues::disordered`]). If there is one, all that the run has shown is thrown away, and the next run does not believe
 //! it of that counter.
 //!
 //! A run without such a pair holds in every schedule. Suppose that some schedule contradicts what the clocks say, and take
@@ -51,23 +51,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use looping::Looping;
 use unordered::Unordered;
 
-use super::Races;
-use super::clock::{Clock, Clocks};
+use super::RaceDetector;
+use super::agent_ids::AgentIds;
+use super::clock::{ClockArena, VectorClock};
 use super::every::{Looped, Merged, Stand, looped};
-use super::ring::Ring;
-use crate::check::model::{Model, NOTHING, Traffic};
+use crate::check::model::{CounterUse, Model, NOTHING};
 use crate::check::pairing::{signals, waits};
 use crate::plan::OpKind;
 
 /// What a signal tells the thread that waits for it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Word {
-    pub(super) knows: Clock,
+pub(super) struct ReleasedClock {
+    pub(super) knows: VectorClock,
     /// Whether it makes nothing visible.
     pub(super) relaxed: bool,
 }
 
-impl Word {
+impl ReleasedClock {
     /// What a wait learns of it.
     fn heard(self, relaxed: bool) -> Self {
         Self { relaxed: self.relaxed || relaxed, ..self }
@@ -92,11 +92,11 @@ impl Event {
 }
 
 /// The words on all channels, or on all semaphores.
-pub(super) struct Words {
+pub(super) struct ReleaseQueues {
     /// Per counter, its first and its last word in `nodes`.
     queues: Vec<(u32, u32)>,
     /// Words, each with the next one.
-    nodes: Vec<(Word, u32)>,
+    nodes: Vec<(ReleasedClock, u32)>,
     free: Vec<u32>,
     shared: BTreeMap<u32, Shared>,
     /// Counters whose signals or waits are in no order, though they were believed to be.
@@ -145,7 +145,7 @@ impl Disordered {
 }
 
 /// Waits on a counter in a launch: any number of them if they are in a loop.
-fn most_downs(traffic: &Traffic) -> u64 {
+fn most_downs(traffic: &CounterUse) -> u64 {
     if traffic.is_lowered_in_loop { u64::MAX } else { traffic.down.into() }
 }
 
@@ -161,15 +161,15 @@ pub(in super::super) struct Disordered {
     releases: BTreeSet<u32>,
 }
 
-impl Words {
+impl ReleaseQueues {
     /// On channels.
-    pub(super) fn of_channels(model: &Model, disordered: &Disordered, clocks: &mut Clocks) -> Self {
+    pub(super) fn of_channels(model: &Model, disordered: &Disordered, clocks: &mut ClockArena) -> Self {
         let counters = model.counters.iter().map(|traffic| (traffic, 0));
         Self::new(model, counters, &disordered.signals, clocks, signals, waits)
     }
 
     /// On semaphores.
-    pub(super) fn of_semaphores(model: &Model, disordered: &Disordered, clocks: &mut Clocks) -> Self {
+    pub(super) fn of_semaphores(model: &Model, disordered: &Disordered, clocks: &mut ClockArena) -> Self {
         let initial = model.units.iter().map(|units| u64::try_from(*units).unwrap_or(0));
         let (raises, lowers) = (|kind| kind == OpKind::SemaphoreRelease, |kind| kind == OpKind::SemaphoreAcquire);
         Self::new(model, model.releases.iter().zip(initial), &disordered.releases, clocks, raises, lowers)
@@ -177,15 +177,15 @@ impl Words {
 
     fn new<'t>(
         model: &Model,
-        counters: impl ExactSizeIterator<Item = (&'t Traffic, u64)>,
+        counters: impl ExactSizeIterator<Item = (&'t CounterUse, u64)>,
         disordered: &BTreeSet<u32>,
-        clocks: &mut Clocks,
+        clocks: &mut ClockArena,
         raises: impl Fn(OpKind) -> bool,
         lowers: impl Fn(OpKind) -> bool,
     ) -> Self {
         let queues = vec![(NONE, NONE); counters.len()];
         let counters: Vec<_> = counters.collect();
-        let ring = Ring::of(model).unwrap_or_default();
+        let ring = AgentIds::of(model).unwrap_or_default();
         let sender = |agent: u32, step: usize, thread: u32, id: u32| {
             let agent = ring.moved(agent, ring.back(model.shift(step, thread as usize)));
             let is_private = counters.get(id as usize).is_some_and(|(traffic, _)| traffic.is_private());
@@ -231,7 +231,7 @@ impl Words {
 
     /// A thread signals, which is an event as the waiting rank sees it; so is `from`, a thread of a block even if a port
     /// executes it.
-    pub(super) fn send(&mut self, counter: u32, from: Thread, event: Event, word: Word, clocks: &Clocks) {
+    pub(super) fn send(&mut self, counter: u32, from: Thread, event: Event, word: ReleasedClock, clocks: &ClockArena) {
         if counter == NOTHING {
             return;
         }
@@ -242,13 +242,13 @@ impl Words {
                 return uses.sent.entry(from).or_default().push(word);
             }
             Some((_, Uses::Merged(uses))) => {
-                if !uses.send(from, event, word, |agent| clocks.over(word.knows, agent)) {
+                if !uses.send(from, event, word, |agent| clocks.ordered(word.knows, agent)) {
                     self.disordered.insert(counter);
                 }
                 return;
             }
             Some((initial, Uses::Ordered { signal, signals, wait, waits })) => {
-                let over = |agent| clocks.over(word.knows, agent);
+                let over = |agent| clocks.ordered(word.knows, agent);
                 // The wait that has got the last signal.
                 let wait = wait.filter(|_| *waits == initial.saturating_add(*signals));
                 let last = signal.replace(event);
@@ -264,9 +264,9 @@ impl Words {
         self.push(counter, word);
     }
 
-    fn push(&mut self, counter: u32, word: Word) {
+    fn push(&mut self, counter: u32, word: ReleasedClock) {
         let node = self.free.pop().unwrap_or_else(|| {
-            self.nodes.push((Word::default(), NONE));
+            self.nodes.push((ReleasedClock::default(), NONE));
             self.nodes.len() as u32 - 1
         });
         self.nodes[node as usize] = (word, NONE);
@@ -278,7 +278,7 @@ impl Words {
         *last = node;
     }
 
-    fn pop(&mut self, counter: u32) -> Option<Word> {
+    fn pop(&mut self, counter: u32) -> Option<ReleasedClock> {
         let (first, last) = self.queues.get_mut(counter as usize)?;
         let node = *first;
         let (word, next) = *self.nodes.get(node as usize)?;
@@ -291,8 +291,8 @@ impl Words {
     }
 
     /// Notes a wait that is about to end. Returns the thread of another wait for the same, if nothing orders the two and
-    /// either may get what comes first. `over` tells how many turns of an agent the waiting thread knows to be over.
-    pub(super) fn rival(&mut self, counter: u32, event: Event, over: impl Fn(u32) -> u32) -> Option<Thread> {
+    /// either may get what comes first. `ordered` tells how many turns of an agent the waiting thread knows to be over.
+    pub(super) fn competing_waiter(&mut self, counter: u32, event: Event, over: impl Fn(u32) -> u32) -> Option<Thread> {
         let shared = self.shared.get_mut(&counter)?;
         match &mut shared.uses {
             Uses::Ordered { wait, .. } => {
@@ -316,7 +316,13 @@ impl Words {
     }
 
     /// A thread has waited; calls `hear` with what it learns, and what all threads of its agent learn together.
-    pub(super) fn receive(&mut self, counter: u32, by: Thread, relaxed: bool, mut hear: impl FnMut(u32, Word)) {
+    pub(super) fn receive(
+        &mut self,
+        counter: u32,
+        by: Thread,
+        relaxed: bool,
+        mut hear: impl FnMut(u32, ReleasedClock),
+    ) {
         if let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) {
             match uses {
                 Uses::Ordered { waits, .. } => {
@@ -360,7 +366,7 @@ impl Words {
 
     /// Calls `hear` with what all threads of an agent know of a counter in the iteration in which they wait for it next, before they
     /// do so and after they have met.
-    pub(super) fn look_ahead(&mut self, counter: u32, agent: u32, mut hear: impl FnMut(Word)) {
+    pub(super) fn look_ahead(&mut self, counter: u32, agent: u32, mut hear: impl FnMut(ReleasedClock)) {
         let Some(Shared { initial, uses: Uses::Looping(uses), .. }) = self.shared.get_mut(&counter) else { return };
         let relaxed = uses.relaxed.contains(&agent);
         uses.news(*initial, (agent, ALL), Stand::Ahead, |word| hear(word.heard(relaxed)));
@@ -368,7 +374,7 @@ impl Words {
 
     /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its
     /// agent know together.
-    pub(super) fn leave_loop(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, Word)) {
+    pub(super) fn leave_loop(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, ReleasedClock)) {
         let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) else { return };
         match uses {
             Uses::Merged(uses) => uses.news(*initial, by, Stand::Behind, |word| hear(by.1, word)),
@@ -383,11 +389,11 @@ impl Words {
 }
 
 /// That the rank has begun whose threads signal.
-fn begun(totals: &BTreeMap<Thread, u64>, clocks: &mut Clocks) -> Clock {
+fn begun(totals: &BTreeMap<Thread, u64>, clocks: &mut ClockArena) -> VectorClock {
     totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default()
 }
 
-impl Races<'_, '_> {
+impl RaceDetector<'_, '_> {
     /// Counters that were believed to be in order and are not: if there are some, the run has shown nothing.
     pub(in super::super) fn disordered(&mut self) -> Disordered {
         let [signals, releases] =
@@ -396,19 +402,25 @@ impl Races<'_, '_> {
     }
 
     /// A thread of a block signals, in a step and a turn of its agent.
-    pub(super) fn signal(&mut self, id: u32, (by, thread): Thread, step: usize, turn: u32, word: Word) {
+    pub(super) fn signal(&mut self, id: u32, (by, thread): Thread, step: usize, turn: u32, word: ReleasedClock) {
         let port = self.ports.get(&id).filter(|_| self.model.step_at(step).port);
         let port = port.and_then(|ports| ports.iter().find(|port| port.is_of((by, thread))));
         let event = match port {
             // It has just done so.
-            Some(port) => Event { by: (port.number as u32, 0), turn: self.agents[port.number].count.saturating_sub(1) },
+            Some(port) => Event { by: (port.number as u32, 0), turn: self.agents[port.number].time.saturating_sub(1) },
             None => Event { by: (by, thread), turn },
         };
         // The waiting rank has its own view of all.
         let back = self.ring.back(self.model.shift(step, thread as usize));
         let knows = self.clocks.shifted(word.knows, back);
         let event = Event { by: (self.ring.moved(event.by.0, back), event.by.1), ..event };
-        self.signals.send(id, (self.ring.moved(by, back), thread), event, Word { knows, ..word }, &self.clocks);
+        self.signals.send(
+            id,
+            (self.ring.moved(by, back), thread),
+            event,
+            ReleasedClock { knows, ..word },
+            &self.clocks,
+        );
     }
 }
 

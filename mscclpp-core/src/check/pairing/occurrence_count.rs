@@ -2,18 +2,18 @@
 
 use smallvec::SmallVec;
 
-use crate::check::place::Placed;
+use crate::check::place::LocatedOp;
 
 /// How often something happens, by what repeats it: 1, or ⌈chunks of a loop × bytes of a chunk / unit⌉.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Times {
+pub(super) struct OccurrenceCount {
     /// By span and unit of the loop in lowest terms, which give the same number of iterations at every size; outside of
     /// loops (0, 0). In ascending order.
     by_loop: SmallVec<[((u64, u64), u64); 1]>,
 }
 
-impl Times {
-    pub(super) fn add(&mut self, at: &Placed) {
+impl OccurrenceCount {
+    pub(super) fn add(&mut self, at: &LocatedOp) {
         let repeated = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref());
         let key = repeated.map_or((0, 0), |body| lowest_terms(u64::from(body.num_chunks), body.unit));
         match self.by_loop.binary_search_by_key(&key, |(key, _)| *key) {
@@ -50,7 +50,7 @@ impl Times {
     }
 }
 
-impl std::fmt::Display for Times {
+impl std::fmt::Display for OccurrenceCount {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (i, ((span, unit), count)) in self.by_loop.iter().enumerate() {
             f.write_str(if i > 0 { " and " } else { "" })?;

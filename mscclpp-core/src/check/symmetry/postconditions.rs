@@ -1,7 +1,7 @@
 //! What is promised of shifted ranks against what is promised of the own ones.
 
 use super::super::model::Space;
-use super::super::place::home;
+use super::super::place::canonical_buffer;
 use super::chunks::Chunks;
 use crate::collective::{ChunkCounts, CollectiveKind, OutputContent};
 use crate::plan::PlanTree;
@@ -52,9 +52,9 @@ impl Promises {
         for (kind, count, names) in
             [(BufferKind::Input, input, &mut self.inputs), (BufferKind::Output, output, &mut self.outputs)]
         {
-            let (_, first) = home(plan, own, kind, 0);
+            let (_, first) = canonical_buffer(plan, own, kind, 0);
             for (chunk, name) in (0..count).zip(&mut names[rank as usize * count as usize..]) {
-                let (buffer, place) = home(plan, rank, kind, chunk);
+                let (buffer, place) = canonical_buffer(plan, rank, kind, chunk);
                 let number = chunks.get(Space::of(buffer, false), place);
                 *name =
                     number.and_then(|number| number.checked_sub(first)).filter(|name| *name < count).unwrap_or(UNKNOWN);

@@ -1,6 +1,6 @@
 //! What the next launch and the caller may collide with.
 
-use crate::check::run::{Verdict, verdict};
+use crate::check::run::{RuleFindings, verdict};
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic};
 use crate::dsl::Program;
@@ -11,14 +11,14 @@ use crate::types::BlockSync;
 
 #[track_caller]
 fn fine(plan: &PlanTree) {
-    let Verdict { deadlocks, races: found, .. } = verdict(plan);
+    let RuleFindings { deadlocks, races: found, .. } = verdict(plan);
     assert!(deadlocks.is_empty(), "{deadlocks}");
     assert!(found.is_empty(), "{found}");
 }
 
 #[track_caller]
 fn refused(plan: &PlanTree, code: Code) -> Diagnostic {
-    let Verdict { deadlocks, races: found, .. } = verdict(plan);
+    let RuleFindings { deadlocks, races: found, .. } = verdict(plan);
     assert!(deadlocks.is_empty(), "{deadlocks}");
     assert!(!found.is_empty() && found.iter().all(|finding| finding.code == code), "{found}");
     found.iter().next().unwrap().clone()

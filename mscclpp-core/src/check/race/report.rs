@@ -1,24 +1,24 @@
 //! What to say about accesses that nothing orders.
 
 use super::super::model::{Model, Space};
-use super::super::place::{Placed, each};
-use super::cells::Access;
+use super::super::place::{LocatedOp, each};
+use super::shadow_memory::RecordedAccess;
 use crate::diag::{Code, Diagnostic};
 use crate::plan::OpKind;
 
 /// An access in words.
 struct Told<'p> {
-    at: Placed<'p>,
+    at: LocatedOp<'p>,
     /// "`put` (rank 0, thread block 1)".
     who: String,
     name: String,
     does: &'static str,
 }
 
-fn told<'p>(model: &Model<'p>, access: &Access) -> Told<'p> {
+fn told<'p>(model: &Model<'p>, access: &RecordedAccess) -> Told<'p> {
     let step = access.step as usize;
     let at = model.placed(model.agent_of(step), step);
-    let name = at.called(model.plan);
+    let name = at.display_name(model.plan);
     Told { who: format!("{name} ({})", at.agent()), at, name, does: if access.write { "writes" } else { "reads" } }
 }
 
@@ -59,7 +59,7 @@ const HEAR_FROM_PORT: &str = "signal on the same port channel after the put and 
 pub(super) fn race(
     model: &Model,
     blocks: usize,
-    (old, new): (&Access, &Access),
+    (old, new): (&RecordedAccess, &RecordedAccess),
     atom: usize,
     (known, vague): (Known, bool),
 ) -> Diagnostic {
@@ -73,7 +73,7 @@ pub(super) fn race(
         first.does,
         known.note(),
     );
-    let by_port = |access: &Access| access.agent as usize >= blocks;
+    let by_port = |access: &RecordedAccess| access.agent as usize >= blocks;
     let is_packet = model.atoms.memory(atom).1 == Space::Packets;
     let help = if is_packet && old.write && new.write {
         "give the second packet scratch of its own: both carry the flag of the launch, so that a reader cannot tell them apart; \
@@ -117,7 +117,7 @@ pub(super) fn rivals(model: &Model, rival: usize, step: usize) -> Diagnostic {
     let message = format!(
         "{} ({}) waits for the same {what} as rank {}, thread block {}, in no order: either may take what comes first, and \
          leave the other waiting",
-        at.called(model.plan),
+        at.display_name(model.plan),
         at.agent(),
         other.rank,
         other.block,
@@ -127,7 +127,7 @@ pub(super) fn rivals(model: &Model, rival: usize, step: usize) -> Diagnostic {
 }
 
 /// The finding about an access of another rank's buffer before that rank is known to have begun.
-pub(super) fn early(model: &Model, access: &Access) -> Diagnostic {
+pub(super) fn early(model: &Model, access: &RecordedAccess) -> Diagnostic {
     let new = told(model, access);
     let atom = access.atoms.0 as usize;
     let (owner, memory) = model.atoms.memory(atom);
@@ -144,7 +144,7 @@ pub(super) fn early(model: &Model, access: &Access) -> Diagnostic {
 
 /// The finding about an access of another rank's buffer that nothing makes that rank wait for, given what that rank knows
 /// of it.
-pub(super) fn late(model: &Model, blocks: usize, access: &Access, atom: usize, known: Known) -> Diagnostic {
+pub(super) fn late(model: &Model, blocks: usize, access: &RecordedAccess, atom: usize, known: Known) -> Diagnostic {
     let old = told(model, access);
     let (owner, _) = model.atoms.memory(atom);
     let by_port = access.agent as usize >= blocks;
@@ -173,8 +173,8 @@ pub(super) fn late(model: &Model, blocks: usize, access: &Access, atom: usize, k
 pub(super) fn relaunch(
     model: &Model,
     blocks: usize,
-    old: &Access,
-    new: &Access,
+    old: &RecordedAccess,
+    new: &RecordedAccess,
     atom: usize,
     known: Known,
 ) -> Diagnostic {

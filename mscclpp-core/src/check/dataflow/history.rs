@@ -1,30 +1,30 @@
 //! What happened while a plan ran, for those who are to be told.
 
-use super::contents::{Contents, Spot};
-use super::memory::Piece;
-use crate::check::place::Placed;
+use super::contents::{Contents, MemoryRange};
+use super::memory::ValueRange;
+use crate::check::place::LocatedOp;
 
 /// What happened, step by step.
 #[derive(Default)]
-pub(super) struct Log<'p> {
+pub(super) struct History<'p> {
     pub(super) steps: Vec<Logged<'p>>,
 }
 
 /// What one step read and wrote.
 pub(super) struct Logged<'p> {
-    pub(super) at: Placed<'p>,
+    pub(super) at: LocatedOp<'p>,
     pub(super) number: u32,
-    pub(super) reads: Vec<(Spot, Vec<Piece>)>,
-    pub(super) writes: Vec<(Spot, Vec<Piece>)>,
+    pub(super) reads: Vec<(MemoryRange, Vec<ValueRange>)>,
+    pub(super) writes: Vec<(MemoryRange, Vec<ValueRange>)>,
 }
 
-impl<'p> Log<'p> {
-    pub(super) fn begin(&mut self, at: &Placed<'p>, number: u32, contents: &Contents, reads: &[Spot]) {
+impl<'p> History<'p> {
+    pub(super) fn begin(&mut self, at: &LocatedOp<'p>, number: u32, contents: &Contents, reads: &[MemoryRange]) {
         let reads = reads.iter().map(|spot| (spot.clone(), held(contents, spot))).collect();
         self.steps.push(Logged { at: *at, number, reads, writes: Vec::new() });
     }
 
-    pub(super) fn end(&mut self, contents: &Contents, writes: &[Spot]) {
+    pub(super) fn end(&mut self, contents: &Contents, writes: &[MemoryRange]) {
         if let Some(step) = self.steps.last_mut() {
             step.writes = writes.iter().map(|spot| (spot.clone(), held(contents, spot))).collect();
         }
@@ -36,13 +36,13 @@ impl<'p> Log<'p> {
 }
 
 /// What a range holds, without gaps' places.
-fn held(contents: &Contents, spot: &Spot) -> Vec<Piece> {
+fn held(contents: &Contents, spot: &MemoryRange) -> Vec<ValueRange> {
     let mut pieces = Vec::new();
     if spot.range.is_empty() {
         return pieces;
     }
     contents.memories.read_from(spot.cell, spot.range.clone(), |range, piece| {
-        let gap = Piece { len: range.end - range.start, node: super::values::UNKNOWN, at: 0, by: 0 };
+        let gap = ValueRange { len: range.end - range.start, node: super::values::UNKNOWN, at: 0, by: 0 };
         pieces.push(piece.unwrap_or(gap));
     });
     pieces

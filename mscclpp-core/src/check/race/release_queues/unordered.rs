@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use super::rivals::Rivals;
-use super::{Thread, Word, begun};
-use crate::check::race::clock::{Clock, Clocks};
+use super::{ReleasedClock, Thread, begun};
+use crate::check::race::clock::{ClockArena, VectorClock};
 
 /// Signals and waits in no order.
 #[derive(Default)]
@@ -14,16 +14,16 @@ pub(super) struct Unordered {
     pub(super) totals: Vec<(u64, Thread)>,
     all: u64,
     /// By signalling thread, what it has sent.
-    pub(super) sent: BTreeMap<Thread, Vec<Word>>,
+    pub(super) sent: BTreeMap<Thread, Vec<ReleasedClock>>,
     /// That the rank has begun whose threads signal.
-    begun: Clock,
+    begun: VectorClock,
     /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited.
     pub(super) waits: BTreeMap<Thread, u64>,
     pub(super) rivals: Rivals,
 }
 
 /// Signals in a launch by signalling thread, the most first, with all of them, and that the rank has begun whose threads signal.
-pub(super) fn census(totals: BTreeMap<Thread, u64>, clocks: &mut Clocks) -> (Vec<(u64, Thread)>, u64, Clock) {
+pub(super) fn census(totals: BTreeMap<Thread, u64>, clocks: &mut ClockArena) -> (Vec<(u64, Thread)>, u64, VectorClock) {
     let begun = begun(&totals, clocks);
     let mut totals: Vec<_> = totals.into_iter().map(|(thread, total)| (total, thread)).collect();
     totals.sort_unstable_by_key(|&(total, thread)| (Reverse(total), thread));
@@ -32,18 +32,23 @@ pub(super) fn census(totals: BTreeMap<Thread, u64>, clocks: &mut Clocks) -> (Vec
 }
 
 impl Unordered {
-    pub(super) fn new(totals: BTreeMap<Thread, u64>, clocks: &mut Clocks) -> Self {
+    pub(super) fn new(totals: BTreeMap<Thread, u64>, clocks: &mut ClockArena) -> Self {
         let (totals, all, begun) = census(totals, clocks);
         Self { totals, all, begun, ..Self::default() }
     }
 
     /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn.
-    pub(super) fn receive(&mut self, initial: u64, (who, relaxed): (Thread, bool), mut hear: impl FnMut(Word)) {
+    pub(super) fn receive(
+        &mut self,
+        initial: u64,
+        (who, relaxed): (Thread, bool),
+        mut hear: impl FnMut(ReleasedClock),
+    ) {
         let waits = self.waits.entry(who).or_default();
         *waits += 1;
         let taken = waits.saturating_sub(initial);
         if taken == 1 {
-            hear(Word { knows: self.begun, relaxed: true });
+            hear(ReleasedClock { knows: self.begun, relaxed: true });
         }
         for (total, thread) in &self.totals {
             // Signals that are not this thread's may have come first.

@@ -1,12 +1,12 @@
 //! What to say about a plan that does not compute what it promises.
 
-use super::judge::{Fault, Found};
-use super::leaves::{Leaves, meeting};
-use super::log::{Log, Logged};
-use super::memory::Piece;
+use super::contributions::{Contributions, meeting};
+use super::history::{History, Logged};
+use super::memory::ValueRange;
+use super::outputs::{Found, OutputError};
 use super::values::{How, Values};
-use super::{Dataflow, Misread};
-use crate::check::place::Placed;
+use super::{Dataflow, UninitializedRead};
+use crate::check::place::LocatedOp;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::PlanTree;
 use crate::types::BufferKind;
@@ -20,8 +20,8 @@ pub(super) fn too_intricate() -> Diagnostic {
 /// The findings about a plan that has run with a log.
 pub(super) fn tell(watch: &Dataflow) -> Diagnostics {
     let mut found = Diagnostics::default();
-    let log = Log::default();
-    let story = Story {
+    let log = History::default();
+    let story = Reporter {
         plan: watch.plan,
         values: &watch.contents.values,
         chunk: watch.chunk,
@@ -54,18 +54,18 @@ pub(super) fn tell(watch: &Dataflow) -> Diagnostics {
     found
 }
 
-pub(super) struct Story<'a, 'p> {
+pub(super) struct Reporter<'a, 'p> {
     pub(super) plan: &'p PlanTree,
     pub(super) values: &'a Values,
     /// Positions of a chunk.
     pub(super) chunk: u64,
-    pub(super) log: &'a Log<'p>,
+    pub(super) log: &'a History<'p>,
 }
 
-impl<'p> Story<'_, 'p> {
+impl<'p> Reporter<'_, 'p> {
     /// `` `copy` (rank 0, thread block 1) ``
-    fn actor(&self, at: &Placed) -> String {
-        format!("{} ({})", at.called(self.plan), at.agent())
+    fn actor(&self, at: &LocatedOp) -> String {
+        format!("{} ({})", at.display_name(self.plan), at.agent())
     }
 
     /// `scratch chunk 7 of rank 1`
@@ -83,8 +83,8 @@ impl<'p> Story<'_, 'p> {
         format!("input chunk {} of rank {rank}", at / self.chunk)
     }
 
-    fn misread(&self, misread: &Misread) -> Diagnostic {
-        let Misread { at, memory, range } = misread;
+    fn misread(&self, misread: &UninitializedRead) -> Diagnostic {
+        let UninitializedRead { at, memory, range } = misread;
         let place = self.place(*memory, range.start);
         let message = format!("{} reads {place}, which nothing has written before", self.actor(at));
         let writes = |step: &&Logged| {
@@ -101,7 +101,7 @@ impl<'p> Story<'_, 'p> {
         }
     }
 
-    fn fault(&self, fault: &Fault) -> Diagnostic {
+    fn fault(&self, fault: &OutputError) -> Diagnostic {
         let finding = self.about_fault(fault);
         match fault.demanded.and_then(|origin| self.plan.origins.get(origin)) {
             Some(place) => finding.note("it is expected", Site::Source(place.clone())),
@@ -109,7 +109,7 @@ impl<'p> Story<'_, 'p> {
         }
     }
 
-    fn about_fault(&self, fault: &Fault) -> Diagnostic {
+    fn about_fault(&self, fault: &OutputError) -> Diagnostic {
         match &fault.found {
             Found::Nothing => self.missing(fault),
             Found::Inputs(piece, _) if fault.buffer == BufferKind::Input => self.clobbered(fault, piece),
@@ -123,18 +123,18 @@ impl<'p> Story<'_, 'p> {
     }
 
     /// `output chunk 5 of rank 3`
-    fn output(&self, fault: &Fault) -> String {
+    fn output(&self, fault: &OutputError) -> String {
         let part = if fault.len < self.chunk { "a part of " } else { "" };
         format!("{part}{} chunk {} of rank {}", fault.buffer, fault.chunk, fault.rank)
     }
 
     /// A finding about what the step that wrote a piece did.
-    fn about(&self, code: Code, piece: &Piece, message: String) -> Diagnostic {
+    fn about(&self, code: Code, piece: &ValueRange, message: String) -> Diagnostic {
         let site = self.log.step(piece.by).map_or(Site::None, |step| step.at.site(self.plan));
         Diagnostic::new(code, site, message)
     }
 
-    fn missing(&self, fault: &Fault) -> Diagnostic {
+    fn missing(&self, fault: &OutputError) -> Diagnostic {
         let expected = match fault.expected[..] {
             [input] => self.input(input),
             [_, ..] if fault.demanded.is_some() => self.combination(&fault.expected, None),
@@ -155,14 +155,14 @@ impl<'p> Story<'_, 'p> {
         finding.help(format!("bring it to {}, too", self.output(fault)))
     }
 
-    fn clobbered(&self, fault: &Fault, piece: &Piece) -> Diagnostic {
+    fn clobbered(&self, fault: &OutputError, piece: &ValueRange) -> Diagnostic {
         let by = self.log.step(piece.by).map_or("something".to_owned(), |step| self.actor(&step.at));
         let message = format!("{by} overwrites {}, and the plan is not in place", self.output(fault));
         self.about(Code::ClobberedInput, piece, message)
             .help("write to output or scratch instead; or allow it, and callers must not need their inputs any more")
     }
 
-    fn wrong(&self, fault: &Fault, piece: &Piece, leaves: &Leaves) -> Diagnostic {
+    fn wrong(&self, fault: &OutputError, piece: &ValueRange, leaves: &Contributions) -> Diagnostic {
         let output = self.output(fault);
         let count = |input| leaves.count(input);
         let due = |input| fault.expected.iter().filter(|expected| **expected == input).count() as u64;
@@ -207,7 +207,7 @@ impl<'p> Story<'_, 'p> {
     }
 
     /// What a value is, in words.
-    fn describe(&self, leaves: &Leaves) -> String {
+    fn describe(&self, leaves: &Contributions) -> String {
         let inputs: Vec<_> = leaves.counts.keys().copied().collect();
         match (leaves.how, &inputs[..]) {
             (None, [input]) => self.input(*input),
@@ -229,8 +229,8 @@ impl<'p> Story<'_, 'p> {
 
     fn lacks(
         &self,
-        fault: &Fault,
-        piece: &Piece,
+        fault: &OutputError,
+        piece: &ValueRange,
         input: (u32, u64),
         more: usize,
         alien: Option<(u32, u64)>,
@@ -283,7 +283,7 @@ impl<'p> Story<'_, 'p> {
         })
     }
 
-    fn twice(&self, fault: &Fault, piece: &Piece, input: (u32, u64), count: u64) -> Diagnostic {
+    fn twice(&self, fault: &OutputError, piece: &ValueRange, input: (u32, u64), count: u64) -> Diagnostic {
         let times = if count == 2 { "twice".to_owned() } else { format!("{count} times") };
         let mut message = format!("{} holds {} {times}", self.output(fault), self.input(input));
         let meeting = meeting(self.values, piece.node, piece.at, input);
@@ -295,7 +295,7 @@ impl<'p> Story<'_, 'p> {
             let mut start = 0;
             for piece in pieces {
                 if (start..start + piece.len).contains(&offset) {
-                    let leaves = Leaves::of(self.values, piece.node, piece.at.wrapping_add(offset - start));
+                    let leaves = Contributions::of(self.values, piece.node, piece.at.wrapping_add(offset - start));
                     if leaves.counts.contains_key(&input) {
                         operands.push((self.place(spot.memory, spot.range.start + offset), piece.by));
                     }

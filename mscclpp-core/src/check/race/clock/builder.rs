@@ -1,9 +1,9 @@
 //! Facts that are being put together.
 
-use super::Fact;
+use super::ClockEntry;
 
 /// Facts by agent, each the most that was said of it.
-pub(super) struct Gather {
+pub(super) struct ClockBuilder {
     /// What is over and what is seen, of those that are marked; zeros of all others.
     facts: Vec<(u32, u32)>,
     marks: Vec<u64>,
@@ -12,19 +12,19 @@ pub(super) struct Gather {
     end: usize,
 }
 
-impl Default for Gather {
+impl Default for ClockBuilder {
     fn default() -> Self {
         Self { facts: Vec::new(), marks: Vec::new(), first: usize::MAX, end: 0 }
     }
 }
 
-impl Gather {
+impl ClockBuilder {
     #[inline]
-    pub(super) fn add(&mut self, fact: &Fact) {
+    pub(super) fn add(&mut self, fact: &ClockEntry) {
         let (agent, place) = (fact.agent as usize, fact.agent as usize / 64);
         let Some((over, seen)) = self.facts.get_mut(agent) else { return self.grow(fact) };
-        *over = fact.over.max(*over);
-        *seen = fact.seen.max(*seen);
+        *over = fact.ordered.max(*over);
+        *seen = fact.visible.max(*seen);
         self.marks[place] |= 1 << (agent % 64);
         self.first = self.first.min(place);
         self.end = self.end.max(place + 1);
@@ -32,7 +32,7 @@ impl Gather {
 
     /// Adds the fact of an agent that there is no room for yet.
     #[cold]
-    fn grow(&mut self, fact: &Fact) {
+    fn grow(&mut self, fact: &ClockEntry) {
         let marks = fact.agent as usize / 64 + 1;
         self.facts.resize(64 * marks, (0, 0));
         self.marks.resize(marks, 0);
@@ -40,13 +40,13 @@ impl Gather {
     }
 
     /// Appends all facts in ascending order, and is empty again.
-    pub(super) fn take(&mut self, out: &mut Vec<Fact>) {
+    pub(super) fn take(&mut self, out: &mut Vec<ClockEntry>) {
         for place in std::mem::replace(&mut self.first, usize::MAX)..std::mem::take(&mut self.end) {
             let mut marks = std::mem::take(&mut self.marks[place]);
             while marks > 0 {
                 let agent = place * 64 + marks.trailing_zeros() as usize;
                 let (over, seen) = std::mem::take(&mut self.facts[agent]);
-                out.push(Fact { agent: agent as u32, over, seen });
+                out.push(ClockEntry { agent: agent as u32, ordered: over, visible: seen });
                 marks &= marks - 1;
             }
         }
