@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use mscclpp::bootstrap::Error::NotInEnvironment;
+use mscclpp::bootstrap::Error::MissingVariable;
 use mscclpp::exec::group;
 use mscclpp::exec::verify::Verifier;
 use mscclpp::prelude::*;
@@ -65,7 +65,7 @@ pub fn on_ranks(
             // Rank 0 passes on what others say at the end, so nobody leaves first.
             Ok(group.barrier()?)
         }
-        Err(group::Error::Bootstrap(NotInEnvironment { .. })) => std::thread::scope(|scope| {
+        Err(group::Error::Bootstrap(MissingVariable { .. })) => std::thread::scope(|scope| {
             let body = &body;
             let start = |mut group| scope.spawn(move || body(&mut group));
             let threads: Vec<_> = Group::local(ranks)?.into_iter().map(start).collect();

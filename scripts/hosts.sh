@@ -43,7 +43,7 @@ ip -n b address add 10.77.0.2/24 dev cable
 ip -n a link set cable up
 ip -n b link set cable up
 
-export MSCCLPP_LIVENESS=$LIVENESS MSCCLPP_TIMEOUT=$TIMEOUT
+export MSCCLPP_HEARTBEAT_TIMEOUT=$LIVENESS MSCCLPP_TIMEOUT=$TIMEOUT
 MSCCLPP_SECRET=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n')
 export MSCCLPP_SECRET
 

@@ -191,7 +191,7 @@ impl FromStr for Address {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let unreadable = || Error::Unreadable {
+        let unreadable = || Error::InvalidText {
             what: "address".into(),
             text: super::env::shortened(text),
             expected:

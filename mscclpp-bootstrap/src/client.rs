@@ -4,49 +4,49 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::acceptor::{Acceptor, AuthenticatedPeer};
 use super::conn::Conn;
 use super::error::Error;
 use super::frame::{Frame, Malformed};
-use super::gate::{Gate, Visitor};
+use super::heartbeat::Heartbeat;
 use super::inbox::Inbox;
-use super::member::Member;
 use super::options::Options;
 use super::outbox::Outbox;
 use super::poll::{self, Interest};
-use super::pulse::Pulse;
-use super::tcp::GOODBYE;
+use super::rank_info::RankInfo;
+use super::tcp::SHUTDOWN_TIMEOUT;
 
 /// Most bytes that may wait for the connection; what comes after them stays in the outbox.
 const QUEUED_BYTES: usize = 4 << 20;
 
-/// A connection to rank 0, and a gate for streams.
+/// A connection to rank 0, and a acceptor for streams.
 #[derive(Debug)]
 pub(super) struct Client {
     rank: u32,
     conn: Conn,
-    gate: Gate,
+    acceptor: Acceptor,
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     /// When this rank said goodbye.
     leaving: Option<Instant>,
     /// Rank 0 has said goodbye.
     root_left: bool,
-    root: Member,
+    root: RankInfo,
 }
 
 impl Client {
     pub(super) fn new(
         rank: u32,
         conn: Conn,
-        gate: Gate,
+        acceptor: Acceptor,
         inbox: Arc<Inbox>,
         outbox: Arc<Outbox>,
         options: Options,
     ) -> Self {
-        let root = Member { rank: 0, ..Member::unknown() };
-        let pulse = Pulse::new(options.liveness);
-        Self { rank, conn, gate, inbox, outbox, pulse, leaving: None, root_left: false, root }
+        let root = RankInfo { rank: 0, ..RankInfo::unknown() };
+        let heartbeat = Heartbeat::new(options.heartbeat_timeout);
+        Self { rank, conn, acceptor, inbox, outbox, heartbeat, leaving: None, root_left: false, root }
     }
 
     /// Serves until this rank has said goodbye or rank 0 is gone.
@@ -62,7 +62,7 @@ impl Client {
             Some(error) => _ = self.inbox.deliver(Frame::Failed(error)),
             None => {
                 let (who, call) = (Box::new(self.root.clone()), "a call that goes through it".into());
-                self.inbox.close(Error::Left { who, waiting: self.rank, call });
+                self.inbox.close(Error::RankLeft { who, waiting: self.rank, call });
             }
         }
         self.outbox.settle();
@@ -72,26 +72,26 @@ impl Client {
     /// admission is here already. `false` when all is said.
     fn turn(&mut self) -> Result<bool, Error> {
         let now = Instant::now();
-        self.pulse.woke(now);
+        self.heartbeat.woke(now);
         self.send(now);
         if self.inbox.failure().is_some() {
-            self.gate.close();
+            self.acceptor.close();
         }
-        for Visitor { purpose, conn } in self.gate.attend(now) {
+        for AuthenticatedPeer { purpose, conn } in self.acceptor.poll(now) {
             self.inbox.welcome(purpose, conn);
         }
         let open = self.conn.read();
         while let Some(frame) = self.conn.next().map_err(|malformed| malformed.of(&self.root))? {
             match frame {
-                Frame::Seen if self.leaving.is_some() => return Ok(false),
-                Frame::Left { rank: 0 } => {
+                Frame::LeaveAck if self.leaving.is_some() => return Ok(false),
+                Frame::Leave { rank: 0 } => {
                     self.root_left = true;
-                    self.inbox.deliver(Frame::Left { rank: 0 });
-                    self.conn.push(&Frame::Seen);
+                    self.inbox.deliver(Frame::Leave { rank: 0 });
+                    self.conn.push(&Frame::LeaveAck);
                 }
                 Frame::Roster(members) => {
                     let (me, way) = (self.rank, self.conn.peer.ip());
-                    let seen = |one: Member| if one.rank == me { one } else { one.seen_by_way_of(way) };
+                    let seen = |one: RankInfo| if one.rank == me { one } else { one.seen_by_way_of(way) };
                     let mut members: Vec<_> = members.into_iter().map(seen).collect();
                     if let Some(root) = members.first_mut() {
                         // Where it was found, which may be another address than it knows of.
@@ -100,12 +100,12 @@ impl Client {
                     }
                     self.inbox.deliver(Frame::Roster(members));
                 }
-                Frame::Message { .. } | Frame::Gathered { .. } | Frame::Failed(_) | Frame::Left { .. } => {
+                Frame::Message { .. } | Frame::Gathered { .. } | Frame::Failed(_) | Frame::Leave { .. } => {
                     if let Some(error) = self.inbox.deliver(frame) {
                         self.conn.push(&Frame::Failed(error));
                     }
                 }
-                Frame::Beat | Frame::Seen => {}
+                Frame::Heartbeat | Frame::LeaveAck => {}
                 _ => return Err(Malformed::Unexpected("a message").of(&self.root)),
             }
         }
@@ -119,27 +119,27 @@ impl Client {
             Some(how) => return Err(Error::Died { who: Box::new(self.root.clone()), how }),
             None => {}
         }
-        if self.leaving.is_some_and(|since| now >= since + GOODBYE) {
+        if self.leaving.is_some_and(|since| now >= since + SHUTDOWN_TIMEOUT) {
             return Ok(false);
         }
-        if self.pulse.is_due(self.conn.spoke, now) {
-            self.conn.push(&Frame::Beat);
+        if self.heartbeat.is_send_due(self.conn.spoke, now) {
+            self.conn.push(&Frame::Heartbeat);
         }
-        match self.pulse.silence(self.conn.heard, now) {
-            Some(silent) if !self.root_left => Err(Error::Silent { who: Box::new(self.root.clone()), silent }),
+        match self.heartbeat.silence(self.conn.heard, now) {
+            Some(silent) if !self.root_left => Err(Error::Unresponsive { who: Box::new(self.root.clone()), silent }),
             _ => self.wait().map(|()| true),
         }
     }
 
     fn wait(&self) -> Result<(), Error> {
         let own = [(self.conn.as_fd(), self.conn.interest()), (self.outbox.waker().as_fd(), Interest::Read)];
-        let sockets: Vec<_> = own.into_iter().chain(self.gate.sockets()).collect();
+        let sockets: Vec<_> = own.into_iter().chain(self.acceptor.sockets()).collect();
         let next = self
-            .pulse
+            .heartbeat
             .next(self.conn.spoke, Some(self.conn.heard).filter(|_| !self.root_left))
             .into_iter()
-            .chain(self.gate.next_expiry())
-            .chain(self.leaving.map(|since| since + GOODBYE))
+            .chain(self.acceptor.next_expiry())
+            .chain(self.leaving.map(|since| since + SHUTDOWN_TIMEOUT))
             .min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
         // Room that was made meanwhile does not show at the connection.
@@ -154,7 +154,7 @@ impl Client {
         self.conn.flush();
         while self.conn.queued() < QUEUED_BYTES {
             let Some(frame) = self.outbox.take_if(|_| true) else { return };
-            if let Frame::Left { .. } = frame {
+            if let Frame::Leave { .. } = frame {
                 self.leaving = Some(now);
             }
             self.conn.push(&frame);

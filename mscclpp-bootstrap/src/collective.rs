@@ -10,7 +10,7 @@ use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, MESSAGE_BYTES};
 use super::group::Bootstrap;
 use super::inbox::State;
-use super::member::Member;
+use super::rank_info::RankInfo;
 
 /// How much longer than the deadline a rank waits for rank 0 to say who is missing.
 const GRACE: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl Bootstrap {
     /// # Errors
     /// As [`all_gather`](Self::all_gather), and [`Error::NoSuchRank`].
     pub fn broadcast(&self, root: u32, bytes: &[u8]) -> Result<Vec<u8>, Error> {
-        self.member(root)?;
+        self.rank_info(root)?;
         let bytes = if root == self.rank { bytes } else { &[] };
         let mut parts = self.gather(Call::Broadcast { root }, bytes)?;
         Ok(parts.swap_remove(root as usize).into_vec())
@@ -56,7 +56,7 @@ impl Bootstrap {
     /// Compares named values between all ranks. Names and their order have to be equal as well.
     ///
     /// # Errors
-    /// [`Error::Differs`] on all ranks, with the first difference to rank 0 and both values; otherwise as
+    /// [`Error::ConfigMismatch`] on all ranks, with the first difference to rank 0 and both values; otherwise as
     /// [`all_gather`](Self::all_gather).
     pub fn agree(&self, values: &[(&str, &str)]) -> Result<(), Error> {
         let bytes = postcard::to_allocvec(values).map_err(|error| Error::System {
@@ -75,7 +75,7 @@ impl Bootstrap {
         let Some(difference) = first_difference(&lists) else { return Ok(()) };
         let who = |rank: usize| Box::new(self.world[self.group[rank] as usize].clone());
         // All ranks find the same difference; one of them telling the others would come too late to matter.
-        Err(self.fail(Error::Differs {
+        Err(self.fail(Error::ConfigMismatch {
             name: difference.name,
             first: who(0),
             first_value: difference.first,
@@ -90,7 +90,7 @@ impl Bootstrap {
     /// # Errors
     /// [`Error::NoSuchRank`]; [`Error::TooLarge`] for more than 16 MiB; why the group is finished.
     pub fn send(&self, peer: u32, tag: u64, bytes: &[u8]) -> Result<(), Error> {
-        let to = self.member(peer)?.rank;
+        let to = self.rank_info(peer)?.rank;
         if bytes.len() > MESSAGE_BYTES {
             let (bytes, limit) = (bytes.len() as u64, MESSAGE_BYTES as u64);
             return Err(Error::TooLarge { call: format!("message to rank {peer}"), bytes, limit });
@@ -104,9 +104,9 @@ impl Bootstrap {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`]. Otherwise the group is finished: [`Error::Timeout`] if no message comes before the deadline,
-    /// [`Error::Left`] if the rank has left without sending one, and the other errors who died.
+    /// [`Error::RankLeft`] if the rank has left without sending one, and the other errors who died.
     pub fn recv(&self, peer: u32, tag: u64) -> Result<Vec<u8>, Error> {
-        let from = self.member(peer)?.rank;
+        let from = self.rank_info(peer)?.rank;
         let key = (self.context, from, tag);
         self.await_from(peer, || format!("message with tag {tag}"), |state| state.take_message(key))
     }
@@ -120,7 +120,7 @@ impl Bootstrap {
     /// [`Error::NoSuchRank`] for this rank itself and ranks that do not exist; otherwise as [`recv`](Self::recv), and
     /// [`Error::Unreachable`] if the other's host cannot be reached, which ends the group as well.
     pub fn stream(&self, peer: u32, id: u64) -> Result<TcpStream, Error> {
-        let member = self.member(peer)?;
+        let member = self.rank_info(peer)?;
         if peer == self.rank {
             return Err(Error::NoSuchRank { rank: peer, ranks: self.num_ranks() });
         }
@@ -133,8 +133,8 @@ impl Bootstrap {
             None if self.has_left(peer)? => Err(self.left(member, &format!("stream {id}"))),
             None => Ok(()),
         };
-        let time = self.options().deadline;
-        let stream = go_on().and_then(|()| self.link.dial(member, self.context, id, time, &go_on));
+        let time = self.options().timeout;
+        let stream = go_on().and_then(|()| self.link.connect(member, self.context, id, time, &go_on));
         stream.map_err(|error| match error {
             // A connection that breaks is a consequence, of which rank 0 is about to say the cause.
             Error::System { .. } => self.failure_within(HEARSAY).unwrap_or_else(|| self.fail(error)),
@@ -143,9 +143,9 @@ impl Bootstrap {
     }
 
     /// Why a wait for a rank that has left ends.
-    fn left(&self, who: &Member, call: &str) -> Error {
+    fn left(&self, who: &RankInfo, call: &str) -> Error {
         let waiting = self.group[self.rank as usize];
-        Error::Left { who: Box::new(who.clone()), waiting, call: format!("the wait for a {call}") }
+        Error::RankLeft { who: Box::new(who.clone()), waiting, call: format!("the wait for a {call}") }
     }
 
     /// Waits for something that only `peer` can send.
@@ -155,8 +155,8 @@ impl Bootstrap {
         call: impl Fn() -> String,
         mut take: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, Error> {
-        let who = Box::new(self.member(peer)?.clone());
-        let waited = self.options().deadline;
+        let who = Box::new(self.rank_info(peer)?.clone());
+        let waited = self.options().timeout;
         let world_rank = self.group[self.rank as usize];
         let found = self.link.inbox().wait(waited, |state| match take(state) {
             Some(found) => Some(Ok(found)),
@@ -189,8 +189,8 @@ impl Bootstrap {
         let whole = self.group.len() == self.world.len() && self.context == 0;
         let group = if whole { Vec::new() } else { self.group.to_vec() };
         let context = self.context;
-        self.link.post(Frame::Arrive { context, sequence, call, group, bytes: ByteBuf::from(bytes) })?;
-        let deadline = self.options().deadline;
+        self.link.post(Frame::EnterCollective { context, sequence, call, group, bytes: ByteBuf::from(bytes) })?;
+        let deadline = self.options().timeout;
         let key = (context, sequence);
         for time in [deadline, GRACE] {
             if let Some(parts) = self.link.inbox().wait(time, |state| state.take_gathered(key))? {

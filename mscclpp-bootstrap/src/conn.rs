@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::error::Error;
-use super::frame::{BODY_BYTES, DOOR_BYTES, Frame, Malformed};
+use super::frame::{BODY_BYTES, Frame, MAX_UNAUTHENTICATED_BYTES, Malformed};
 use super::poll::{self, Interest};
 
 /// Most bytes that are read in one turn, so that no connection keeps the others waiting.
@@ -51,7 +51,7 @@ impl Conn {
             outgoing: VecDeque::new(),
             written: 0,
             queued: 0,
-            limit: DOOR_BYTES,
+            limit: MAX_UNAUTHENTICATED_BYTES,
             heard: now,
             spoke: now,
         })
@@ -73,7 +73,7 @@ impl Conn {
     /// A broken connection.
     pub(crate) fn read(&mut self) -> io::Result<bool> {
         self.incoming.drain(..std::mem::take(&mut self.taken));
-        if self.limit != DOOR_BYTES {
+        if self.limit != MAX_UNAUTHENTICATED_BYTES {
             return self.read_turn(TURN_BYTES);
         }
         // At the door only what the next frame needs is taken: memory stays small, and what follows the last frame of a

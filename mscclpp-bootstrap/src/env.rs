@@ -98,10 +98,10 @@ impl Display for Environment {
             write!(f, ", rank 0 at {address} ({from})")?;
         }
         write!(f, ", secret from {}", self.secret_from)?;
-        write!(f, ", deadline {} s", self.options.deadline.as_secs_f64())?;
-        match self.options.liveness {
-            Some(liveness) => write!(f, ", liveness {} s", liveness.as_secs_f64()),
-            None => f.write_str(", no liveness"),
+        write!(f, ", deadline {} s", self.options.timeout.as_secs_f64())?;
+        match self.options.heartbeat_timeout {
+            Some(heartbeat_timeout) => write!(f, ", heartbeat_timeout {} s", heartbeat_timeout.as_secs_f64()),
+            None => f.write_str(", no heartbeat_timeout"),
         }
     }
 }
@@ -142,10 +142,10 @@ impl Bootstrap {
         }
         let options = options.bounded();
         if rank == 0 {
-            let listener = address.listen(options.deadline, FREEING.min(options.deadline), several_hosts)?;
+            let listener = address.listen(options.timeout, FREEING.min(options.timeout), several_hosts)?;
             return super::tcp::host(listener, ranks, secret.clone(), options);
         }
-        let addresses = address.resolve(options.deadline)?;
+        let addresses = address.resolve(options.timeout)?;
         super::tcp::join(&addresses, rank, ranks, secret.clone(), options, address.own(&addresses, several_hosts)?)
     }
 }

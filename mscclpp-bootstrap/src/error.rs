@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::member::Member;
+use super::rank_info::RankInfo;
 
 /// Why a group of ranks could not come together, or cannot go on.
 ///
@@ -17,7 +17,7 @@ use super::member::Member;
 pub enum Error {
     /// No launcher's names in the environment, or only some of them.
     #[error("the environment does not say {what}: {looked_for} is not set")]
-    NotInEnvironment {
+    MissingVariable {
         /// What is wanted: `which rank this is`.
         what: String,
         /// The variables that could have said it.
@@ -25,7 +25,7 @@ pub enum Error {
     },
     /// A variable that cannot be read.
     #[error("{variable}={value}: expected {expected}")]
-    Environment {
+    InvalidVariable {
         /// The variable.
         variable: String,
         /// What it holds; shortened if it is long.
@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// Two variables that contradict each other.
     #[error("{first} and {second} contradict each other: {why}")]
-    Contradiction {
+    ConflictingVariables {
         /// The one, with its value.
         first: String,
         /// The other, with its value.
@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// An address, a unique id or a secret in text that cannot be read.
     #[error("cannot read {what} `{text}`: expected {expected}")]
-    Unreadable {
+    InvalidText {
         /// What the text should be.
         what: String,
         /// The text; shortened if it is long, left out if it is a secret.
@@ -95,23 +95,23 @@ pub enum Error {
     },
     /// Two secrets.
     #[error("{peer} has another secret: it belongs to another job, or MSCCLPP_SECRET differs between the ranks")]
-    WrongSecret {
+    AuthenticationFailed {
         /// Address of the other end.
         peer: String,
     },
     /// Two processes with one rank.
     #[error("two processes say that they are rank {}: {} and {}", .first.rank, .first.place(), .second.place())]
-    Duplicate {
+    DuplicateRank {
         /// Who came first.
-        first: Box<Member>,
+        first: Box<RankInfo>,
         /// Who came second.
-        second: Box<Member>,
+        second: Box<RankInfo>,
     },
     /// Two ideas of how many ranks there are.
     #[error("{} expects {theirs} ranks, rank 0 expects {ours} ranks", who)]
     WorldSize {
         /// Who differs from rank 0.
-        who: Box<Member>,
+        who: Box<RankInfo>,
         /// The size that it expects.
         theirs: u32,
         /// The size that rank 0 expects.
@@ -134,38 +134,38 @@ pub enum Error {
         limit: u32,
     },
     /// Ranks that did not come before the deadline.
-    #[error("{} did not come within {}{}", Ranks(missing), Seconds(*waited), Strangers(strangers))]
-    Missing {
+    #[error("{} did not come within {}{}", Ranks(missing), Seconds(*waited), Rejections(rejections))]
+    JoinTimeout {
         /// Who did not come.
         missing: Vec<u32>,
         /// How long rank 0 waited for them.
         waited: Duration,
         /// Who came in their place and was turned away, and why; the first few.
-        strangers: Vec<String>,
+        rejections: Vec<String>,
     },
     /// A rank whose connection closed without a goodbye, or whose thread panicked.
     #[error("{who} died: {how}")]
     Died {
         /// Who.
-        who: Box<Member>,
+        who: Box<RankInfo>,
         /// How it was noticed.
         how: String,
     },
     /// A rank whose process runs no more, though its connection is open.
     #[error("{who} has been silent for {}: its process is stopped or its host is cut off", Seconds(*silent))]
-    Silent {
+    Unresponsive {
         /// Who.
-        who: Box<Member>,
+        who: Box<RankInfo>,
         /// For how long.
         silent: Duration,
     },
     /// Ranks that did not come to a collective call.
     #[error("{} did not come to {call} within {}; {} waited", Members(missing), Seconds(*waited), Ranks(waiting))]
-    Absent {
+    CollectiveTimeout {
         /// The call: `barrier (call 5)`.
         call: String,
         /// Who did not come.
-        missing: Vec<Member>,
+        missing: Vec<RankInfo>,
         /// Who did.
         waiting: Vec<u32>,
         /// How long the first of them waited.
@@ -175,19 +175,19 @@ pub enum Error {
     #[error("ranks make different calls: {first} calls {first_call}, {second} calls {second_call}")]
     Mismatch {
         /// The one.
-        first: Box<Member>,
+        first: Box<RankInfo>,
         /// Its call.
         first_call: String,
         /// The other.
-        second: Box<Member>,
+        second: Box<RankInfo>,
         /// Its call.
         second_call: String,
     },
     /// A rank that ended in order, while others still want something of it.
     #[error("{who} has left the group, but rank {waiting} waits for it in {call}")]
-    Left {
+    RankLeft {
         /// Who left.
-        who: Box<Member>,
+        who: Box<RankInfo>,
         /// Who waits.
         waiting: u32,
         /// In which call.
@@ -199,7 +199,7 @@ pub enum Error {
         /// Who waited.
         rank: u32,
         /// From whom.
-        from: Box<Member>,
+        from: Box<RankInfo>,
         /// For what: `message with tag 7`.
         call: String,
         /// How long.
@@ -207,15 +207,15 @@ pub enum Error {
     },
     /// Ranks that were built or configured differently.
     #[error("{name} differs: {first} has `{first_value}`, {second} has `{second_value}`")]
-    Differs {
+    ConfigMismatch {
         /// What differs: `version`.
         name: String,
         /// The one.
-        first: Box<Member>,
+        first: Box<RankInfo>,
         /// Its value.
         first_value: String,
         /// The other.
-        second: Box<Member>,
+        second: Box<RankInfo>,
         /// Its value.
         second_value: String,
     },
@@ -223,7 +223,7 @@ pub enum Error {
     #[error("{who} aborted: {reason}")]
     Aborted {
         /// Who.
-        who: Box<Member>,
+        who: Box<RankInfo>,
         /// Its words.
         reason: String,
     },
@@ -259,12 +259,15 @@ impl Error {
     /// None if nobody is gone.
     pub fn lost(&self) -> Vec<u32> {
         match self {
-            Self::Died { who, .. } | Self::Silent { who, .. } | Self::Left { who, .. } | Self::Aborted { who, .. } => {
+            Self::Died { who, .. }
+            | Self::Unresponsive { who, .. }
+            | Self::RankLeft { who, .. }
+            | Self::Aborted { who, .. } => {
                 vec![who.rank]
             }
             Self::Timeout { from, .. } => vec![from.rank],
-            Self::Absent { missing, .. } => missing.iter().map(|member| member.rank).collect(),
-            Self::Missing { missing, .. } => missing.clone(),
+            Self::CollectiveTimeout { missing, .. } => missing.iter().map(|member| member.rank).collect(),
+            Self::JoinTimeout { missing, .. } => missing.clone(),
             _ => Vec::new(),
         }
     }
@@ -272,7 +275,7 @@ impl Error {
     /// What to do about it, where there is something to say.
     pub fn help(&self) -> Option<&'static str> {
         Some(match self {
-            Self::NotInEnvironment { .. } => {
+            Self::MissingVariable { .. } => {
                 "start the program with `mscclpp launch`, torchrun, mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"
             }
             Self::Bind { .. } => {
@@ -284,16 +287,18 @@ impl Error {
             Self::Unreachable { .. } => {
                 "see that the hosts of the ranks reach each other there; MSCCLPP_MASTER_ADDR=interface:host:port names the interface to use"
             }
-            Self::WrongSecret { .. } => {
+            Self::AuthenticationFailed { .. } => {
                 "give all ranks of a job the same MSCCLPP_SECRET and each job a port of its own"
             }
-            Self::Missing { .. } | Self::Absent { .. } | Self::Timeout { .. } => {
+            Self::JoinTimeout { .. } | Self::CollectiveTimeout { .. } | Self::Timeout { .. } => {
                 "MSCCLPP_TIMEOUT sets the number of seconds that ranks wait for each other"
             }
-            Self::Silent { .. } => {
-                "MSCCLPP_LIVENESS sets the number of seconds after which a silent rank counts as dead; 0 is never"
+            Self::Unresponsive { .. } => {
+                "MSCCLPP_HEARTBEAT_TIMEOUT sets the number of seconds after which a silent rank counts as dead; 0 is never"
             }
-            Self::Version { .. } | Self::Differs { .. } => "run the same build with the same settings on all ranks",
+            Self::Version { .. } | Self::ConfigMismatch { .. } => {
+                "run the same build with the same settings on all ranks"
+            }
             _ => return None,
         })
     }
@@ -336,7 +341,7 @@ impl Display for Ranks<'_> {
 }
 
 /// Members as people list them.
-struct Members<'a>(&'a [Member]);
+struct Members<'a>(&'a [RankInfo]);
 
 impl Display for Members<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -351,9 +356,9 @@ impl Display for Members<'_> {
 }
 
 /// Who else was at the door.
-struct Strangers<'a>(&'a [String]);
+struct Rejections<'a>(&'a [String]);
 
-impl Display for Strangers<'_> {
+impl Display for Rejections<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if !self.0.is_empty() {
             write!(f, "; turned away: ")?;
@@ -386,10 +391,10 @@ mod tests {
 
     #[test]
     fn a_missing_rank_is_named_with_who_came_instead() {
-        let error = Error::Missing {
+        let error = Error::JoinTimeout {
             missing: vec![3],
             waited: Duration::from_secs(30),
-            strangers: vec!["10.0.0.7:4242 (rank 3, wrong secret)".into()],
+            rejections: vec!["10.0.0.7:4242 (rank 3, wrong secret)".into()],
         };
         assert_eq!(
             error.to_string(),

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::error::Error;
-use super::member::Member;
+use super::rank_info::RankInfo;
 use super::secret::{Nonce, Proof};
 
 /// The version of the protocol. Changes with every change of [`Frame`].
 pub(crate) const VERSION: u16 = 2;
 /// Longest body of a frame before the other end has proved that it knows the secret, in bytes.
-pub(crate) const DOOR_BYTES: usize = 4 << 10;
+pub(crate) const MAX_UNAUTHENTICATED_BYTES: usize = 4 << 10;
 /// Longest body of any frame, in bytes.
 pub(crate) const BODY_BYTES: usize = 64 << 20;
 /// Longest message, in bytes.
@@ -38,19 +38,19 @@ pub(crate) enum Frame {
     /// The answer, and a question back.
     Challenge { nonce: Nonce, proof: Proof },
     /// The answer to that.
-    Answer { proof: Proof },
+    Response { proof: Proof },
     /// A closed door, and why.
-    Refused(Error),
+    Rejected(Error),
     /// An open door.
-    Welcome,
+    StreamAccepted,
     /// The right door, but not yet: the old group has not noticed its end.
-    Later,
+    Retry,
     /// Who comes to the group.
-    Join(Member),
+    Join(RankInfo),
     /// Rank 0 takes a rank in: how long it still waits for the others, and the deadlines that hold from now on.
-    Admitted { remaining: Duration, deadline: Duration, liveness: Option<Duration> },
+    Admitted { remaining: Duration, deadline: Duration, heartbeat_timeout: Option<Duration> },
     /// All ranks have come: who they are.
-    Roster(Vec<Member>),
+    Roster(Vec<RankInfo>),
     /// A message from one rank to another.
     Message {
         from: u32,
@@ -61,17 +61,17 @@ pub(crate) enum Frame {
         bytes: Vec<u8>,
     },
     /// A rank has come to a collective call. `group` lists its ranks; none stands for all.
-    Arrive { context: u64, sequence: u64, call: Call, group: Vec<u32>, bytes: ByteBuf },
+    EnterCollective { context: u64, sequence: u64, call: Call, group: Vec<u32>, bytes: ByteBuf },
     /// All ranks have come to a collective call: what each brought.
     Gathered { context: u64, sequence: u64, parts: Vec<ByteBuf> },
     /// The group is finished.
     Failed(Error),
     /// A rank has ended in order.
-    Left { rank: u32 },
-    /// Everything up to the other end's `Left` has come.
-    Seen,
+    Leave { rank: u32 },
+    /// Everything up to the other end's `Leave` has come.
+    LeaveAck,
     /// A sign of life.
-    Beat,
+    Heartbeat,
 }
 
 /// Why somebody connects.
@@ -223,16 +223,16 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Frame::decode(&bytes, DOOR_BYTES);
+            let _ = Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES);
         }
 
         #[test]
         fn any_body_behind_a_right_header_is_read_or_refused(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut bytes = Frame::Beat.encode();
+            let mut bytes = Frame::Heartbeat.encode();
             bytes.truncate(8);
             bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
             bytes.extend_from_slice(&body);
-            if let Ok(found) = Frame::decode(&bytes, DOOR_BYTES) {
+            if let Ok(found) = Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES) {
                 prop_assert_eq!(found.map(|(_, taken)| taken), Some(bytes.len()));
             }
         }
@@ -241,11 +241,11 @@ mod tests {
         fn frames_come_back_from_a_stream_cut_anywhere(
             first in proptest::collection::vec(any::<u8>(), 0..50), cut in 0usize..200,
         ) {
-            let frames = [message(first), Frame::Left { rank: 9 }, Frame::Beat];
+            let frames = [message(first), Frame::Leave { rank: 9 }, Frame::Heartbeat];
             let stream: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
             let (mut seen, mut at) = (Vec::new(), 0);
             for end in [cut.min(stream.len()), stream.len()] {
-                while let Some((frame, taken)) = Frame::decode(&stream[at..end], DOOR_BYTES).unwrap() {
+                while let Some((frame, taken)) = Frame::decode(&stream[at..end], MAX_UNAUTHENTICATED_BYTES).unwrap() {
                     seen.push(frame);
                     at += taken;
                 }
@@ -258,29 +258,32 @@ mod tests {
             let mut stream = message(bytes).encode();
             let bit = bit.index(stream.len() * 8);
             stream[bit / 8] ^= 1 << (bit % 8);
-            let _ = Frame::decode(&stream, DOOR_BYTES);
+            let _ = Frame::decode(&stream, MAX_UNAUTHENTICATED_BYTES);
         }
     }
 
     #[test]
     fn a_long_frame_is_refused_by_its_header() {
-        let mut bytes = message(vec![0; DOOR_BYTES + 1]).encode();
+        let mut bytes = message(vec![0; MAX_UNAUTHENTICATED_BYTES + 1]).encode();
         bytes.truncate(HEADER_BYTES);
-        assert!(matches!(Frame::decode(&bytes, DOOR_BYTES), Err(Malformed::Length { limit: DOOR_BYTES, .. })));
+        assert!(matches!(
+            Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES),
+            Err(Malformed::Length { limit: MAX_UNAUTHENTICATED_BYTES, .. })
+        ));
         assert_eq!(Frame::decode(&bytes, BODY_BYTES), Ok(None));
     }
 
     #[test]
     fn another_version_is_named() {
-        let mut bytes = Frame::Beat.encode();
+        let mut bytes = Frame::Heartbeat.encode();
         bytes[4] = 7;
-        let error = Frame::decode(&bytes, DOOR_BYTES).unwrap_err().of("rank 3");
+        let error = Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES).unwrap_err().of("rank 3");
         assert_eq!(error, Error::Version { peer: "rank 3".into(), ours: VERSION, theirs: 7 });
     }
 
     #[test]
     fn a_web_browser_is_told_from_a_rank() {
-        let error = Frame::decode(b"GET / HTTP/1.1\r\n\r\n", DOOR_BYTES).unwrap_err().of("10.0.0.1:80");
+        let error = Frame::decode(b"GET / HTTP/1.1\r\n\r\n", MAX_UNAUTHENTICATED_BYTES).unwrap_err().of("10.0.0.1:80");
         assert!(error.to_string().contains("begin with `GET `"), "{error}");
     }
 }

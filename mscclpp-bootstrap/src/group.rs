@@ -7,8 +7,8 @@ use super::error::Error;
 use super::frame::{Frame, MAX_RANKS};
 use super::link::Link;
 use super::local;
-use super::member::{self, Member};
 use super::options::Options;
+use super::rank_info::{self, RankInfo};
 
 /// A connected group of ranks: processes of one job, or threads of one process.
 ///
@@ -42,7 +42,7 @@ use super::options::Options;
 pub struct Bootstrap {
     pub(super) link: Arc<dyn Link>,
     /// All ranks of the job.
-    pub(super) world: Arc<[Member]>,
+    pub(super) world: Arc<[RankInfo]>,
     /// This group's ranks, as ranks of the job.
     pub(super) group: Arc<[u32]>,
     /// This rank, in this group.
@@ -78,15 +78,21 @@ impl Bootstrap {
     }
 
     /// The group of all ranks of a job.
-    pub(super) fn whole(rank: u32, link: Arc<dyn Link>, world: Arc<[Member]>) -> Self {
+    pub(super) fn whole(rank: u32, link: Arc<dyn Link>, world: Arc<[RankInfo]>) -> Self {
         let group = (0..world.len() as u32).collect();
         Self::part(rank, link, world, group, 0)
     }
 
     /// A group of some of the job's ranks.
-    pub(super) fn part(rank: u32, link: Arc<dyn Link>, world: Arc<[Member]>, group: Arc<[u32]>, context: u64) -> Self {
+    pub(super) fn part(
+        rank: u32,
+        link: Arc<dyn Link>,
+        world: Arc<[RankInfo]>,
+        group: Arc<[u32]>,
+        context: u64,
+    ) -> Self {
         let members: Vec<_> = group.iter().map(|rank| world[*rank as usize].clone()).collect();
-        let nodes = member::nodes(&members);
+        let nodes = rank_info::nodes(&members);
         Self { link, world, group, rank, nodes, context, sequence: Mutex::new(0) }
     }
 
@@ -114,7 +120,7 @@ impl Bootstrap {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].
-    pub fn member(&self, rank: u32) -> Result<&Member, Error> {
+    pub fn rank_info(&self, rank: u32) -> Result<&RankInfo, Error> {
         self.group.get(rank as usize).map(|world| &self.world[*world as usize]).ok_or_else(|| self.no_such(rank))
     }
 
@@ -134,7 +140,7 @@ impl Bootstrap {
     /// How many ranks each node has, if all have as many and the ranks of a node follow one another. Otherwise 1, as if
     /// each rank were a node of its own: what is planned for that runs on any placement.
     pub fn ranks_per_node(&self) -> u32 {
-        member::ranks_per_node(&self.nodes)
+        rank_info::ranks_per_node(&self.nodes)
     }
 
     /// The deadlines that hold for the group: rank 0's.
@@ -160,7 +166,7 @@ impl Bootstrap {
     /// # Errors
     /// [`Error::NoSuchRank`].
     pub fn has_left(&self, rank: u32) -> Result<bool, Error> {
-        let world = self.member(rank)?.rank;
+        let world = self.rank_info(rank)?.rank;
         Ok(self.link.inbox().wait(Duration::ZERO, |state| Some(state.has_left(world)))?.unwrap_or(false))
     }
 

@@ -11,7 +11,7 @@ use serde_bytes::ByteBuf;
 use super::conn::Conn;
 use super::error::Error;
 use super::frame::{Frame, Purpose};
-use super::member::Member;
+use super::rank_info::RankInfo;
 use crate::timeout::ActiveTimeout;
 
 /// Most bytes of messages that may wait to be received.
@@ -38,7 +38,7 @@ pub(crate) struct State {
     gathered: BTreeMap<(u64, u64), Vec<ByteBuf>>,
     streams: BTreeMap<StreamKey, TcpStream>,
     left: BTreeSet<u32>,
-    roster: Option<Arc<[Member]>>,
+    roster: Option<Arc<[RankInfo]>>,
     failure: Option<Error>,
     /// Nothing comes any more, for this reason, which is an error for who still waits.
     closed: Option<Error>,
@@ -68,7 +68,7 @@ impl Inbox {
                 state.gathered.insert((context, sequence), parts);
             }
             Frame::Failed(error) => self.fail(&mut state, error),
-            Frame::Left { rank } => {
+            Frame::Leave { rank } => {
                 state.left.insert(rank);
             }
             Frame::Roster(members) => state.roster = Some(members.into()),
@@ -99,9 +99,9 @@ impl Inbox {
     /// Takes in a visitor that opens a stream.
     pub(crate) fn welcome(&self, purpose: Purpose, mut conn: Conn) {
         let Purpose::Stream { from, context, id } = purpose else {
-            return conn.push(&Frame::Later);
+            return conn.push(&Frame::Retry);
         };
-        conn.push(&Frame::Welcome);
+        conn.push(&Frame::StreamAccepted);
         // The other end says nothing before it has read its welcome; if it does, its stream breaks there.
         if let Ok(stream) = conn.into_stream() {
             self.deliver_stream((context, from, id), stream);
@@ -193,7 +193,7 @@ impl State {
     }
 
     /// Who the ranks are, once all have come.
-    pub(crate) fn roster(&self) -> Option<Arc<[Member]>> {
+    pub(crate) fn roster(&self) -> Option<Arc<[RankInfo]>> {
         self.roster.clone()
     }
 

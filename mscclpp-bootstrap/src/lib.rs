@@ -5,29 +5,29 @@
 //! to each other open a [stream](Bootstrap::stream) of their own.
 #![forbid(unsafe_code)]
 
+mod acceptor;
 mod address;
 mod client;
 mod collective;
 mod conn;
-mod dial;
+mod connect;
 mod env;
 mod error;
 mod frame;
-mod gate;
 mod group;
+mod heartbeat;
 mod inbox;
 mod link;
 mod local;
-mod member;
 mod options;
 mod outbox;
 mod poll;
-mod pulse;
+mod rank_info;
 mod root;
 mod router;
 mod secret;
+mod shrink;
 mod split;
-mod survive;
 mod tcp;
 mod timeout;
 mod unique_id;
@@ -36,8 +36,8 @@ pub use address::{Address, interfaces};
 pub use env::Environment;
 pub use error::Error;
 pub use group::Bootstrap;
-pub use member::Member;
 pub use options::{MAX_TIMEOUT, Options};
+pub use rank_info::RankInfo;
 pub use secret::Secret;
 pub use timeout::ActiveTimeout;
-pub use unique_id::{Host, UniqueId};
+pub use unique_id::{RootListener, UniqueId};

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::error::Error;
 use super::frame::Frame;
 use super::inbox::Inbox;
-use super::member::Member;
 use super::options::Options;
+use super::rank_info::RankInfo;
 use super::secret::Secret;
 
 /// Whether there is still a reason to wait: an error if not.
@@ -40,5 +40,5 @@ pub(crate) trait Link: Debug + Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be opened in so much time, and what `go_on` says.
-    fn dial(&self, peer: &Member, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error>;
+    fn connect(&self, peer: &RankInfo, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error>;
 }

@@ -9,8 +9,8 @@ use super::error::Error;
 use super::frame::Frame;
 use super::inbox::Inbox;
 use super::link::{GoOn, Link};
-use super::member::Member;
 use super::options::Options;
+use super::rank_info::RankInfo;
 use super::router::{Delivery, Router};
 
 /// What the ranks share.
@@ -24,15 +24,15 @@ struct Hub {
 #[derive(Debug)]
 pub(crate) struct LocalLink {
     hub: Arc<Hub>,
-    members: Arc<[Member]>,
+    members: Arc<[RankInfo]>,
     rank: u32,
     options: Options,
 }
 
 /// One link for each of `ranks` ranks.
-pub(crate) fn links(ranks: u32, options: Options) -> (Arc<[Member]>, Vec<LocalLink>) {
-    let members: Arc<[Member]> = (0..ranks).map(|rank| Member::this(rank, None)).collect();
-    let router = Mutex::new(Router::new(members.clone(), options.deadline));
+pub(crate) fn links(ranks: u32, options: Options) -> (Arc<[RankInfo]>, Vec<LocalLink>) {
+    let members: Arc<[RankInfo]> = (0..ranks).map(|rank| RankInfo::this(rank, None)).collect();
+    let router = Mutex::new(Router::new(members.clone(), options.timeout));
     let hub = Arc::new(Hub { router, inboxes: members.iter().map(|_| Inbox::default()).collect() });
     let link = |rank| LocalLink { hub: hub.clone(), members: members.clone(), rank, options };
     let links = (0..ranks).map(link).collect();
@@ -83,7 +83,7 @@ impl Link for LocalLink {
     }
 
     /// A pair of sockets of this machine; the other end finds its half in its inbox.
-    fn dial(&self, peer: &Member, context: u64, id: u64, _: Duration, _: GoOn) -> Result<TcpStream, Error> {
+    fn connect(&self, peer: &RankInfo, context: u64, id: u64, _: Duration, _: GoOn) -> Result<TcpStream, Error> {
         let pair = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let ours = TcpStream::connect(listener.local_addr()?)?;
@@ -113,7 +113,7 @@ impl Drop for LocalLink {
                 let who = Box::new(self.members[self.rank as usize].clone());
                 router.fail(Error::Died { who, how: "its thread panicked".into() }, out);
             }
-            router.route(self.rank, Frame::Left { rank: self.rank }, Instant::now(), out);
+            router.route(self.rank, Frame::Leave { rank: self.rank }, Instant::now(), out);
         });
         self.inbox().abandon();
     }

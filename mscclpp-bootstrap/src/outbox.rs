@@ -118,7 +118,7 @@ impl Outbox {
 fn weight(frame: &Frame) -> usize {
     match frame {
         Frame::Message { bytes, .. } => bytes.len(),
-        Frame::Arrive { bytes, .. } => bytes.len(),
+        Frame::EnterCollective { bytes, .. } => bytes.len(),
         _ => 0,
     }
 }
@@ -134,9 +134,9 @@ mod tests {
         let failed = Frame::Failed(Error::NoSuchRank { rank: 0, ranks: 0 });
         assert!(outbox.put(message(), now));
         assert!(!outbox.put(message(), now));
-        assert!(outbox.put(Frame::Left { rank: 0 }, now) && outbox.put(failed.clone(), now));
+        assert!(outbox.put(Frame::Leave { rank: 0 }, now) && outbox.put(failed.clone(), now));
         assert_eq!(outbox.take_if(|_| false), None);
         let order: Vec<_> = std::iter::from_fn(|| outbox.take_if(|_| true)).collect();
-        assert!(order.len() == 3 && order[0] == failed && order[2] == Frame::Left { rank: 0 });
+        assert!(order.len() == 3 && order[0] == failed && order[2] == Frame::Leave { rank: 0 });
     }
 }

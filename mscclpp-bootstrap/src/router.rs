@@ -11,7 +11,7 @@ use serde_bytes::ByteBuf;
 
 use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, Malformed};
-use super::member::Member;
+use super::rank_info::RankInfo;
 
 /// A frame, and who gets it.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Delivery {
 /// The state of all groups of one job.
 #[derive(Debug)]
 pub(crate) struct Router {
-    members: Arc<[Member]>,
+    members: Arc<[RankInfo]>,
     deadline: Duration,
     left: BTreeSet<u32>,
     /// By group and number of the call.
@@ -50,7 +50,7 @@ struct Gather {
 
 impl Router {
     /// A router for `members`, of which none waits longer than `deadline` for the others.
-    pub(crate) fn new(members: Arc<[Member]>, deadline: Duration) -> Self {
+    pub(crate) fn new(members: Arc<[RankInfo]>, deadline: Duration) -> Self {
         Self { members, deadline, left: BTreeSet::new(), gathers: BTreeMap::new(), failed: false }
     }
 
@@ -63,7 +63,7 @@ impl Router {
                     out.push(Delivery { to: vec![to], frame: Frame::Message { from, to, context, tag, bytes } });
                 }
             }
-            Frame::Arrive { context, sequence, call, group, bytes } => {
+            Frame::EnterCollective { context, sequence, call, group, bytes } => {
                 let arrived = self.arrive(from, (context, sequence), call, group, bytes, now);
                 match arrived {
                     Ok(Some(delivery)) => out.push(delivery),
@@ -71,9 +71,9 @@ impl Router {
                     Err(error) => self.fail(error, out),
                 }
             }
-            Frame::Left { .. } => self.leave(from, out),
+            Frame::Leave { .. } => self.leave(from, out),
             Frame::Failed(error) => self.fail(error, out),
-            Frame::Beat | Frame::Seen => {}
+            Frame::Heartbeat | Frame::LeaveAck => {}
             _ => self.fail(Malformed::Unexpected("a message or a call").of(&self.members[from as usize]), out),
         }
     }
@@ -98,7 +98,7 @@ impl Router {
             let missing = gather.absent().map(|rank| self.members[rank as usize].clone()).collect();
             let waiting = gather.present().collect();
             let call = gather.name();
-            self.fail(Error::Absent { call, missing, waiting, waited: self.deadline }, out);
+            self.fail(Error::CollectiveTimeout { call, missing, waiting, waited: self.deadline }, out);
         }
     }
 
@@ -113,14 +113,14 @@ impl Router {
         }
         let waits = self.gathers.values().find(|gather| gather.absent().any(|absent| absent == rank));
         let error = waits.map(|gather| self.left_behind(rank, gather.first, gather.name()));
-        out.push(Delivery { to: self.present(Some(rank)), frame: Frame::Left { rank } });
+        out.push(Delivery { to: self.present(Some(rank)), frame: Frame::Leave { rank } });
         if let Some(error) = error {
             self.fail(error, out);
         }
     }
 
     fn left_behind(&self, rank: u32, waiting: u32, call: String) -> Error {
-        Error::Left { who: Box::new(self.members[rank as usize].clone()), waiting, call }
+        Error::RankLeft { who: Box::new(self.members[rank as usize].clone()), waiting, call }
     }
 
     /// Everybody who has not left, but for `rank`.
@@ -216,12 +216,12 @@ mod tests {
     use super::*;
 
     fn router(ranks: u32) -> Router {
-        let members: Vec<_> = (0..ranks).map(|rank| Member::this(rank, None)).collect();
+        let members: Vec<_> = (0..ranks).map(|rank| RankInfo::this(rank, None)).collect();
         Router::new(members.into(), Duration::from_secs(1))
     }
 
     fn arrive(call: Call, bytes: &[u8]) -> Frame {
-        Frame::Arrive { context: 0, sequence: 0, call, group: Vec::new(), bytes: ByteBuf::from(bytes) }
+        Frame::EnterCollective { context: 0, sequence: 0, call, group: Vec::new(), bytes: ByteBuf::from(bytes) }
     }
 
     fn failure(out: &[Delivery]) -> &Error {
@@ -253,7 +253,7 @@ mod tests {
         assert!(out.is_empty());
         router.expire(now + Duration::from_secs(1), &mut out);
         match failure(&out) {
-            Error::Absent { missing, waiting, .. } => {
+            Error::CollectiveTimeout { missing, waiting, .. } => {
                 assert_eq!(missing.iter().map(|member| member.rank).collect::<Vec<_>>(), [1]);
                 assert_eq!(waiting[..], [0, 2]);
             }
@@ -274,13 +274,13 @@ mod tests {
     fn waiting_for_who_has_left_ends_in_both_orders() {
         for left_first in [true, false] {
             let (mut router, mut out, now) = (router(2), Vec::new(), Instant::now());
-            let steps = [(1, Frame::Left { rank: 1 }), (0, arrive(Call::Barrier, &[]))];
+            let steps = [(1, Frame::Leave { rank: 1 }), (0, arrive(Call::Barrier, &[]))];
             let order = if left_first { [0, 1] } else { [1, 0] };
             for step in order {
                 let (from, frame) = steps[step].clone();
                 router.route(from, frame, now, &mut out);
             }
-            assert!(matches!(failure(&out), Error::Left { who, waiting: 0, .. } if who.rank == 1));
+            assert!(matches!(failure(&out), Error::RankLeft { who, waiting: 0, .. } if who.rank == 1));
         }
     }
 
@@ -297,8 +297,20 @@ mod tests {
         let strange = [
             Frame::Message { from: 0, to: 9, context: 0, tag: 0, bytes: vec![] },
             Frame::Roster(vec![]),
-            Frame::Arrive { context: 1, sequence: 0, call: Call::Barrier, group: vec![7], bytes: ByteBuf::new() },
-            Frame::Arrive { context: 1, sequence: 0, call: Call::Barrier, group: vec![1], bytes: ByteBuf::new() },
+            Frame::EnterCollective {
+                context: 1,
+                sequence: 0,
+                call: Call::Barrier,
+                group: vec![7],
+                bytes: ByteBuf::new(),
+            },
+            Frame::EnterCollective {
+                context: 1,
+                sequence: 0,
+                call: Call::Barrier,
+                group: vec![1],
+                bytes: ByteBuf::new(),
+            },
         ];
         for frame in strange {
             let (mut router, mut out) = (router(2), Vec::new());

@@ -19,17 +19,17 @@ pub(crate) type Proof = [u8; 32];
 
 /// What the processes of one job know and others do not: 128 bits.
 ///
-/// It keeps strangers and other jobs out; it is never sent. What the ranks say to each other afterwards is not encrypted.
+/// It keeps rejections and other jobs out; it is never sent. What the ranks say to each other afterwards is not encrypted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; BYTES]);
 
 /// The two ends of a connection, which prove different things, so that neither can hand the other's proof back.
 #[derive(Clone, Copy)]
-pub(crate) enum End {
+pub(crate) enum Role {
     /// Who connects.
-    Caller,
+    Initiator,
     /// Who listens.
-    Listener,
+    Responder,
 }
 
 impl Secret {
@@ -64,16 +64,16 @@ impl Secret {
     }
 
     /// What `end` of a connection must show.
-    pub(crate) fn prove(&self, end: End, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Proof {
+    pub(crate) fn response(&self, end: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Proof {
         self.mac(end, purpose, caller, listener).finalize().into_bytes().into()
     }
 
     /// Whether that is what was shown, in a time that does not depend on where they differ.
-    pub(crate) fn accepts(&self, end: End, purpose: &Purpose, caller: &Nonce, listener: &Nonce, proof: &Proof) -> bool {
+    pub(crate) fn verify(&self, end: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce, proof: &Proof) -> bool {
         self.mac(end, purpose, caller, listener).verify_slice(proof).is_ok()
     }
 
-    fn mac(&self, end: End, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Hmac<Sha256> {
+    fn mac(&self, end: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Hmac<Sha256> {
         // A fixed layout: every field has a fixed length, so no two questions have one answer.
         let (kind, a, b, c) = match *purpose {
             Purpose::Join { rank, ranks } => (0u8, u64::from(rank), u64::from(ranks), 0),
@@ -121,7 +121,7 @@ impl FromStr for Secret {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let unreadable = || Error::Unreadable {
+        let unreadable = || Error::InvalidText {
             what: "a secret".into(),
             text: "…".into(),
             expected: format!("{} hexadecimal digits, as `openssl rand -hex {BYTES}` prints them", 2 * BYTES),
@@ -164,13 +164,13 @@ mod tests {
     #[test]
     fn a_proof_is_for_one_end_one_purpose_and_one_pair_of_questions() {
         let (secret, a, b) = (Secret([7; 16]), [1; 16], [2; 16]);
-        let proof = secret.prove(End::Caller, &JOIN, &a, &b);
-        assert!(secret.accepts(End::Caller, &JOIN, &a, &b, &proof));
-        assert!(!secret.accepts(End::Listener, &JOIN, &a, &b, &proof));
-        assert!(!secret.accepts(End::Caller, &JOIN, &b, &a, &proof));
-        assert!(!secret.accepts(End::Caller, &Purpose::Join { rank: 2, ranks: 4 }, &a, &b, &proof));
-        assert!(!secret.accepts(End::Caller, &Purpose::Stream { from: 1, context: 4, id: 0 }, &a, &b, &proof));
-        assert!(!Secret([8; 16]).accepts(End::Caller, &JOIN, &a, &b, &proof));
+        let proof = secret.response(Role::Initiator, &JOIN, &a, &b);
+        assert!(secret.verify(Role::Initiator, &JOIN, &a, &b, &proof));
+        assert!(!secret.verify(Role::Responder, &JOIN, &a, &b, &proof));
+        assert!(!secret.verify(Role::Initiator, &JOIN, &b, &a, &proof));
+        assert!(!secret.verify(Role::Initiator, &Purpose::Join { rank: 2, ranks: 4 }, &a, &b, &proof));
+        assert!(!secret.verify(Role::Initiator, &Purpose::Stream { from: 1, context: 4, id: 0 }, &a, &b, &proof));
+        assert!(!Secret([8; 16]).verify(Role::Initiator, &JOIN, &a, &b, &proof));
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Bootstrap {
     /// [`all_gather`](Self::all_gather).
     pub fn subgroup(&self, ranks: &[u32]) -> Result<Option<Self>, Error> {
         for (index, rank) in ranks.iter().enumerate() {
-            self.member(*rank)?;
+            self.rank_info(*rank)?;
             if ranks[..index].contains(rank) {
                 return Err(Error::NoSuchRank { rank: *rank, ranks: self.num_ranks() });
             }

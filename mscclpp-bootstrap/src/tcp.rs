@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::acceptor::Acceptor;
 use super::client::Client;
-use super::dial;
+use super::connect;
 use super::error::Error;
 use super::frame::{Frame, Malformed, Purpose};
-use super::gate::Gate;
 use super::group::Bootstrap;
 use super::inbox::Inbox;
 use super::link::{GoOn, Link};
-use super::member::Member;
 use super::options::{MAX_TIMEOUT, Options};
 use super::outbox::Outbox;
+use super::rank_info::RankInfo;
 use super::root::Root;
 use super::secret::Secret;
 use crate::timeout::ActiveTimeout;
 
 /// How long a goodbye may take.
-pub(super) const GOODBYE: Duration = Duration::from_secs(1);
+pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much longer than rank 0 the others wait for what it says.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -39,13 +39,13 @@ struct TcpLink {
 pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: Options) -> Result<Bootstrap, Error> {
     let options = options.bounded();
     let address = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
-    let gate = Gate::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
+    let acceptor = Acceptor::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
-    let me = Member::this(0, Some(address));
-    let root = Root::new(me, ranks, gate, inbox.clone(), outbox.clone(), options);
+    let me = RankInfo::this(0, Some(address));
+    let root = Root::new(me, ranks, acceptor, inbox.clone(), outbox.clone(), options);
     start("mscclpp rank 0", move || root.run())?;
     let link = TcpLink { rank: 0, inbox, outbox, secret, options };
-    come_together(link, options.deadline + GRACE)
+    come_together(link, options.timeout + GRACE)
 }
 
 /// Joins the group that rank 0 brings together at one of `addresses`. This rank listens at `listen`, or where it reaches rank
@@ -59,36 +59,41 @@ pub(super) fn join(
     listen: Option<IpAddr>,
 ) -> Result<Bootstrap, Error> {
     let options = options.bounded();
-    let mut timeout = ActiveTimeout::new(options.deadline);
+    let mut timeout = ActiveTimeout::new(options.timeout);
     let purpose = Purpose::Join { rank, ranks };
-    let (conn, gate, remaining, options) = loop {
-        let mut conn = dial::dial(addresses, 0, purpose, &secret, &mut timeout, &|| Ok(()))?;
+    let (conn, acceptor, remaining, options) = loop {
+        let mut conn = connect::connect(addresses, 0, purpose, &secret, &mut timeout, &|| Ok(()))?;
         // The others reach this host the way rank 0 does.
         let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?.ip();
         let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
         let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
         let listens = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
-        let gate = Gate::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
+        let acceptor = Acceptor::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
         conn.trust();
-        conn.push(&Frame::Join(Member::this(rank, Some(listens))));
-        match dial::wait_frame(&mut conn, &mut timeout, &|| Ok(()))? {
-            Some(Frame::Admitted { remaining, deadline, liveness }) => {
-                break (conn, gate, remaining, Options { deadline, liveness }.bounded());
+        conn.push(&Frame::Join(RankInfo::this(rank, Some(listens))));
+        match connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()))? {
+            Some(Frame::Admitted { remaining, deadline, heartbeat_timeout }) => {
+                break (
+                    conn,
+                    acceptor,
+                    remaining,
+                    Options { timeout: deadline, heartbeat_timeout: heartbeat_timeout }.bounded(),
+                );
             }
-            Some(Frame::Refused(error) | Frame::Failed(error)) => return Err(error),
-            Some(Frame::Later) => thread::sleep(AGAIN),
+            Some(Frame::Rejected(error) | Frame::Failed(error)) => return Err(error),
+            Some(Frame::Retry) => thread::sleep(AGAIN),
             // Closed before it was answered: whoever listens there now may be another, or nobody, which calling again shows.
             None if timeout.update() > AGAIN => thread::sleep(AGAIN),
             Some(_) => return Err(Malformed::Unexpected("an admission").of("rank 0")),
             None => {
                 let reason = "the connection was taken, but rank 0 did not answer".into();
-                let (address, waited) = (conn.peer, options.deadline);
+                let (address, waited) = (conn.peer, options.timeout);
                 return Err(Error::Unreachable { rank, peer: 0, address, waited, reason });
             }
         }
     };
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
-    let client = Client::new(rank, conn, gate, inbox.clone(), outbox.clone(), options);
+    let client = Client::new(rank, conn, acceptor, inbox.clone(), outbox.clone(), options);
     start(&format!("mscclpp rank {rank}"), move || client.run())?;
     let link = TcpLink { rank, inbox, outbox, secret, options };
     come_together(link, remaining.min(MAX_TIMEOUT) + GRACE)
@@ -108,7 +113,7 @@ fn come_together(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
         }
         None => Err(Error::Timeout {
             rank: link.rank,
-            from: Box::new(Member { rank: 0, ..Member::unknown() }),
+            from: Box::new(RankInfo { rank: 0, ..RankInfo::unknown() }),
             call: "list of all ranks".into(),
             waited: start.elapsed(),
         }),
@@ -135,7 +140,7 @@ impl Link for TcpLink {
     }
 
     fn post(&self, frame: Frame) -> Result<(), Error> {
-        if self.outbox.put(frame, self.options.deadline) {
+        if self.outbox.put(frame, self.options.timeout) {
             return Ok(());
         }
         // Whatever ended the connections has ended the group as well.
@@ -147,15 +152,15 @@ impl Link for TcpLink {
         Some(self.secret.clone())
     }
 
-    fn dial(&self, peer: &Member, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error> {
+    fn connect(&self, peer: &RankInfo, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error> {
         let broken = |reason: String| Error::System { what: format!("cannot open a stream to {peer}"), reason };
         let address = peer.listens.ok_or_else(|| broken("it listens nowhere".into()))?;
         let purpose = Purpose::Stream { from: self.rank, context, id };
         let mut timeout = ActiveTimeout::new(time);
-        let mut conn = dial::dial(&[address], peer.rank, purpose, &self.secret, &mut timeout, go_on)?;
-        match dial::wait_frame(&mut conn, &mut timeout, go_on)? {
-            Some(Frame::Welcome) => conn.into_stream().map_err(|error| broken(error.to_string())),
-            Some(Frame::Refused(error)) => Err(error),
+        let mut conn = connect::connect(&[address], peer.rank, purpose, &self.secret, &mut timeout, go_on)?;
+        match connect::wait_frame(&mut conn, &mut timeout, go_on)? {
+            Some(Frame::StreamAccepted) => conn.into_stream().map_err(|error| broken(error.to_string())),
+            Some(Frame::Rejected(error)) => Err(error),
             _ => Err(broken("it did not answer".into())),
         }
     }
@@ -166,12 +171,12 @@ impl Drop for TcpLink {
         if thread::panicking() {
             // Said by who knows it; the rank is not recorded as gone in order.
             let how = "its thread panicked".into();
-            let who = Box::new(Member::this(self.rank, None));
+            let who = Box::new(RankInfo::this(self.rank, None));
             self.outbox.put(Frame::Failed(Error::Died { who, how }), Duration::ZERO);
         }
         self.inbox.abandon();
-        if self.outbox.put(Frame::Left { rank: self.rank }, GOODBYE) {
-            self.outbox.wait_settled(GOODBYE);
+        if self.outbox.put(Frame::Leave { rank: self.rank }, SHUTDOWN_TIMEOUT) {
+            self.outbox.wait_settled(SHUTDOWN_TIMEOUT);
         }
     }
 }
@@ -184,7 +189,7 @@ mod tests {
 
     use super::super::conn::Conn;
     use super::super::frame::Call;
-    use super::super::secret::End;
+    use super::super::secret::Role;
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -198,7 +203,7 @@ mod tests {
     fn hosted(deadline: Duration, caller: impl FnOnce(SocketAddr) + Send) -> Result<Bootstrap, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
-        let options = Options::default().deadline(deadline);
+        let options = Options::default().timeout(deadline);
         thread::scope(|scope| {
             scope.spawn(move || caller(at));
             host(listener, 2, secret(), options)
@@ -208,14 +213,14 @@ mod tests {
     /// Hosts a job that a stranger comes to, with a longer deadline if he comes too late for it.
     fn noticed(host: impl Fn(Duration) -> Result<Bootstrap, Error>) -> Result<Bootstrap, Error> {
         let in_time = |ended: &Result<Bootstrap, Error>| match ended {
-            Err(Error::Missing { strangers, .. }) => !strangers.is_empty(),
+            Err(Error::JoinTimeout { rejections, .. }) => !rejections.is_empty(),
             _ => true,
         };
         [300, 3_000].into_iter().map(|ms| host(Duration::from_millis(ms))).find(in_time).unwrap_or_else(|| host(MINUTE))
     }
 
     /// The first `steps` steps of joining, one after the other; then the connection closes.
-    fn steps(at: SocketAddr, steps: u32, member: Member) {
+    fn steps(at: SocketAddr, steps: u32, member: RankInfo) {
         let until = Instant::now() + MINUTE;
         // Who comes too late finds nobody.
         let Ok(stream) = TcpStream::connect(at) else { return };
@@ -228,7 +233,7 @@ mod tests {
             let Some(Frame::Challenge { nonce: theirs, .. }) = conn.wait_frame(until).unwrap() else {
                 panic!("no challenge")
             };
-            conn.push(&Frame::Answer { proof: secret().prove(End::Caller, &JOIN, &nonce, &theirs) });
+            conn.push(&Frame::Response { proof: secret().response(Role::Initiator, &JOIN, &nonce, &theirs) });
         }
         if steps >= 3 {
             conn.push(&Frame::Join(member));
@@ -242,13 +247,13 @@ mod tests {
     #[test]
     fn who_leaves_after_each_step_is_missed_or_dead() {
         for closed_after in 0..=4 {
-            let host = |deadline| hosted(deadline, |at| steps(at, closed_after, Member::this(1, None)));
+            let host = |deadline| hosted(deadline, |at| steps(at, closed_after, RankInfo::this(1, None)));
             // The caller is missed at the end of the deadline, or dead at once.
             let ended = if closed_after < 2 { noticed(host) } else { host(MINUTE) };
             match (closed_after, ended) {
                 // Somebody who has proved nothing is nobody.
-                (0..2, Err(Error::Missing { missing, strangers, .. })) => {
-                    assert_eq!((&missing[..], strangers.len()), (&[1][..], 1));
+                (0..2, Err(Error::JoinTimeout { missing, rejections, .. })) => {
+                    assert_eq!((&missing[..], rejections.len()), (&[1][..], 1));
                 }
                 // In the last steps it is missed in the first call of all, which compares versions.
                 (2.., Err(Error::Died { who, .. })) => assert_eq!(who.rank, 1),
@@ -267,8 +272,8 @@ mod tests {
             let Ok(Some(Frame::Challenge { nonce: theirs, .. })) = conn.wait_frame(until) else {
                 panic!("no challenge")
             };
-            conn.push(&Frame::Answer { proof: secret().prove(End::Caller, &JOIN, &nonce, &theirs) });
-            conn.push(&Frame::Join(Member::this(0, None)));
+            conn.push(&Frame::Response { proof: secret().response(Role::Initiator, &JOIN, &nonce, &theirs) });
+            conn.push(&Frame::Join(RankInfo::this(0, None)));
             let _ = conn.wait_frame(until);
         });
         assert!(matches!(&error, Err(Error::Died { who, .. }) if who.rank == 1), "{error:?}");
@@ -285,15 +290,15 @@ mod tests {
             conn.push(&Frame::Hello { purpose: JOIN, nonce: [5; 16] });
             if let Ok(Some(Frame::Challenge { proof, .. })) = conn.wait_frame(until) {
                 // The only proof that a stranger can get is the listener's own.
-                conn.push(&Frame::Answer { proof });
+                conn.push(&Frame::Response { proof });
                 *refused.lock().unwrap() = conn.wait_frame(until).unwrap_or(None);
             }
         };
         let error = noticed(|deadline| hosted(deadline, replay));
         let refused = refused.into_inner().unwrap();
-        assert!(matches!(refused, Some(Frame::Refused(Error::WrongSecret { .. }))), "{refused:?}");
+        assert!(matches!(refused, Some(Frame::Rejected(Error::AuthenticationFailed { .. }))), "{refused:?}");
         assert!(
-            matches!(&error, Err(Error::Missing { strangers, .. }) if strangers[0].contains("another secret")),
+            matches!(&error, Err(Error::JoinTimeout { rejections, .. }) if rejections[0].contains("another secret")),
             "{error:?}"
         );
     }
@@ -304,7 +309,7 @@ mod tests {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()));
         let everywhere = Some(Ipv4Addr::UNSPECIFIED.into());
         let body = |group: Bootstrap| {
-            let own = group.member(group.rank()).unwrap().listens.unwrap();
+            let own = group.rank_info(group.rank()).unwrap().listens.unwrap();
             assert!(own.ip().is_unspecified(), "{own}");
             let meet = |group: &Bootstrap| {
                 let others = (0..group.num_ranks()).filter(|peer| *peer != group.rank());
@@ -316,7 +321,7 @@ mod tests {
                 return group.abort("on purpose");
             }
             let lost = group.barrier().unwrap_err().lost();
-            meet(&group.survive(&lost).unwrap());
+            meet(&group.shrink(&lost).unwrap());
         };
         thread::scope(|scope| {
             for rank in 1..4 {
@@ -332,7 +337,7 @@ mod tests {
         const MESSAGES: usize = 64;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
-        let options = Options::default().liveness(None);
+        let options = Options::default().heartbeat_timeout(None);
         let long = vec![7; 1 << 20];
         let send_all = |group: Bootstrap| {
             (0..MESSAGES).for_each(|_| group.send(1, 0, &long).unwrap());
@@ -344,14 +349,14 @@ mod tests {
             let until = Instant::now() + MINUTE;
             let purpose = Purpose::Join { rank: 1, ranks: 3 };
             let mut conn =
-                dial::dial(&[at], 0, purpose, &secret(), &mut ActiveTimeout::new(MINUTE), &|| Ok(())).unwrap();
+                connect::connect(&[at], 0, purpose, &secret(), &mut ActiveTimeout::new(MINUTE), &|| Ok(())).unwrap();
             conn.trust();
-            conn.push(&Frame::Join(Member::this(1, None)));
+            conn.push(&Frame::Join(RankInfo::this(1, None)));
             let mut next = || conn.wait_frame(until).unwrap().expect("rank 0 is there");
             assert!(matches!(next(), Frame::Admitted { .. }) && matches!(next(), Frame::Roster(_)));
             let arrive = |sequence, call, bytes: Vec<u8>| {
                 let bytes = serde_bytes::ByteBuf::from(bytes);
-                Frame::Arrive { context: 0, sequence, call, group: vec![], bytes }
+                Frame::EnterCollective { context: 0, sequence, call, group: vec![], bytes }
             };
             let version = postcard::to_allocvec(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))][..]).unwrap();
             conn.push(&arrive(0, Call::Agree, version));
@@ -366,11 +371,11 @@ mod tests {
                         messages[from as usize] += 1;
                     }
                     Frame::Gathered { .. } => calls += 1,
-                    Frame::Beat => {}
+                    Frame::Heartbeat => {}
                     other => panic!("{other:?}"),
                 }
             }
-            conn.push(&Frame::Left { rank: 1 });
+            conn.push(&Frame::Leave { rank: 1 });
         });
     }
 
@@ -392,9 +397,9 @@ mod tests {
             };
             // The settings of a socket belong to all its handles.
             stream.set_nonblocking(false).unwrap();
-            let proof = secret().prove(End::Caller, &JOIN, &[5; 16], &theirs);
-            dribble(&mut stream, Frame::Answer { proof });
-            dribble(&mut stream, Frame::Join(Member::this(1, None)));
+            let proof = secret().response(Role::Initiator, &JOIN, &[5; 16], &theirs);
+            dribble(&mut stream, Frame::Response { proof });
+            dribble(&mut stream, Frame::Join(RankInfo::this(1, None)));
             stream.set_nonblocking(true).unwrap();
             assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Admitted { .. }))));
         });

@@ -16,7 +16,7 @@ const PREFIX: &str = "mscclpp1";
 
 /// What ranks need to find each other: rank 0's address and the job's secret.
 ///
-/// [`Host`] makes one. It travels as text, over whatever the processes have: a file, a pipe, another library. Whoever
+/// [`RootListener`] makes one. It travels as text, over whatever the processes have: a file, a pipe, another library. Whoever
 /// reads it can join the job.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UniqueId {
@@ -26,26 +26,26 @@ pub struct UniqueId {
 
 /// A process that will be rank 0, and listens already: whoever gets its [id](Self::unique_id) can join.
 #[derive(Debug)]
-pub struct Host {
+pub struct RootListener {
     listener: TcpListener,
     id: UniqueId,
 }
 
-impl Host {
+impl RootListener {
     /// Listens on a free port of an address that other hosts may reach; on a machine without network, of this machine's
     /// own.
     ///
     /// # Errors
     /// [`Error::Bind`], and [`Error::System`] without random numbers.
     pub fn new() -> Result<Self, Error> {
-        Self::on(address::reachable())
+        Self::bind(address::reachable())
     }
 
     /// Listens on a free port of `ip`.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn on(ip: IpAddr) -> Result<Self, Error> {
+    pub fn bind(ip: IpAddr) -> Result<Self, Error> {
         let bind = |error: std::io::Error| Error::Bind { address: ip.to_string(), reason: error.to_string() };
         let listener = TcpListener::bind((ip, 0)).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
@@ -69,7 +69,7 @@ impl Host {
 }
 
 impl UniqueId {
-    /// Joins the job of this id as `rank`, which is not 0: that is the [`Host`].
+    /// Joins the job of this id as `rank`, which is not 0: that is the [`RootListener`].
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] for rank 0 and ranks that do not exist; otherwise as [`Bootstrap::connect`].
@@ -99,7 +99,7 @@ impl FromStr for UniqueId {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let unreadable = || Error::Unreadable {
+        let unreadable = || Error::InvalidText {
             what: "unique id".into(),
             text: "…".into(),
             expected: format!("{PREFIX}/address:port/secret, as rank 0 prints it"),
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn text_comes_back_and_logs_do_not_tell() {
-        let host = Host::on([127, 0, 0, 1].into()).unwrap();
+        let host = RootListener::bind([127, 0, 0, 1].into()).unwrap();
         let text = host.unique_id().to_string();
         assert_eq!(&text.parse::<UniqueId>().unwrap(), host.unique_id());
         let secret = text.rsplit('/').next().unwrap();

@@ -100,7 +100,7 @@ fn a_stream_to_who_leaves_ends() {
     drop(first);
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
     let error = second.stream(0, 6).unwrap_err();
-    assert!(matches!(&error, Error::Left { who, waiting: 1, .. } if who.rank == 0), "{error}");
+    assert!(matches!(&error, Error::RankLeft { who, waiting: 1, .. } if who.rank == 0), "{error}");
     assert_eq!(second.check_alive(), Err(error));
 }
 
@@ -117,7 +117,7 @@ fn messages_that_nobody_receives_end_the_group_for_all() {
 
 #[test]
 fn times_without_end_are_long_enough() {
-    let forever = Options::default().deadline(Duration::MAX).liveness(Some(Duration::MAX));
+    let forever = Options::default().timeout(Duration::MAX).heartbeat_timeout(Some(Duration::MAX));
     on_all(Bootstrap::local_with(2, forever).unwrap(), |group| group.barrier().unwrap());
 }
 
@@ -125,7 +125,7 @@ fn times_without_end_are_long_enough() {
 fn ranks_that_do_not_come_are_named_on_all() {
     // Somebody else may be late on a busy machine: then again, with a longer deadline.
     let errors = [200, 2_000, 20_000].into_iter().find_map(|ms| {
-        let short = Options::default().deadline(Duration::from_millis(ms));
+        let short = Options::default().timeout(Duration::from_millis(ms));
         let errors = on_all(Bootstrap::local_with(4, short).unwrap(), |group| match group.rank() {
             2 => {
                 // Stays, but does not come: the others' failure is how it learns of it.
@@ -133,14 +133,14 @@ fn ranks_that_do_not_come_are_named_on_all() {
             }
             _ => group.barrier().unwrap_err(),
         });
-        let late = |error: &Error| matches!(error, Error::Absent { missing, .. } if missing.len() > 1);
+        let late = |error: &Error| matches!(error, Error::CollectiveTimeout { missing, .. } if missing.len() > 1);
         (!errors.iter().any(late)).then_some(errors)
     });
     let errors = errors.expect("nobody is late for long");
     for error in &errors {
         // Rank 2's own deadline may end first; then its wait is what everybody hears of.
         match error {
-            Error::Absent { missing, waiting, .. } => {
+            Error::CollectiveTimeout { missing, waiting, .. } => {
                 assert_eq!((missing[0].rank, missing.len(), &waiting[..]), (2, 1, &[0, 1, 3][..]));
             }
             Error::Timeout { rank: 2, .. } => {}
@@ -155,7 +155,7 @@ fn a_rank_that_leaves_or_panics_ends_the_waiting_of_the_others() {
     let mut groups = Bootstrap::local(3).unwrap();
     drop(groups.pop());
     for error in on_all(groups, |group| group.barrier().unwrap_err()) {
-        assert!(matches!(&error, Error::Left { who, .. } if who.rank == 2), "{error}");
+        assert!(matches!(&error, Error::RankLeft { who, .. } if who.rank == 2), "{error}");
     }
 
     let mut groups = Bootstrap::local(3).unwrap();
@@ -192,7 +192,7 @@ fn an_abort_and_different_calls_and_values_reach_all() {
     });
     for error in errors {
         assert!(error.to_string().starts_with("table differs: rank 0"), "{error}");
-        assert!(matches!(error, Error::Differs { second, .. } if second.rank == 2));
+        assert!(matches!(error, Error::ConfigMismatch { second, .. } if second.rank == 2));
     }
 }
 

@@ -8,23 +8,23 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mscclpp_bootstrap::{Address, Bootstrap, Error, Host, Options, Secret, UniqueId};
+use mscclpp_bootstrap::{Address, Bootstrap, Error, Options, RootListener, Secret, UniqueId};
 use port::Port;
 
 /// Longer than anybody may be without a processor.
 fn options() -> Options {
-    Options::default().deadline(Duration::from_secs(60)).liveness(Some(Duration::from_secs(30)))
+    Options::default().timeout(Duration::from_secs(60)).heartbeat_timeout(Some(Duration::from_secs(30)))
 }
 
 /// Runs what is to end by the deadline with a short one, and with longer ones as long as somebody comes too late for
 /// it: `None`.
 fn by_a_deadline<T>(run: impl Fn(Options) -> Option<T>) -> T {
-    let found = [300, 3_000, 30_000].into_iter().find_map(|ms| run(options().deadline(Duration::from_millis(ms))));
+    let found = [300, 3_000, 30_000].into_iter().find_map(|ms| run(options().timeout(Duration::from_millis(ms))));
     found.expect("nobody is late for half a minute")
 }
 
-fn host() -> Host {
-    Host::on(Ipv4Addr::LOCALHOST.into()).unwrap()
+fn host() -> RootListener {
+    RootListener::bind(Ipv4Addr::LOCALHOST.into()).unwrap()
 }
 
 /// Brings `ranks` ranks together over connections and runs `body` on each; what each returned, by rank.
@@ -146,10 +146,10 @@ fn a_job_of_one_rank_is_together_at_once() {
 
 #[test]
 fn times_without_end_are_long_enough() {
-    let forever = Options::default().deadline(Duration::MAX).liveness(Some(Duration::MAX));
+    let forever = Options::default().timeout(Duration::MAX).heartbeat_timeout(Some(Duration::MAX));
     on_all(2, forever, |group| {
         let year = Duration::from_secs(365 * 86400);
-        assert_eq!((group.options().deadline, group.options().liveness), (year, Some(year)));
+        assert_eq!((group.options().timeout, group.options().heartbeat_timeout), (year, Some(year)));
         let peer = 1 - group.rank();
         group.send(peer, 0, &[]).unwrap();
         assert_eq!(group.recv(peer, 0), Ok(vec![]));
@@ -187,7 +187,7 @@ fn a_stream_to_who_is_gone_ends_at_once_and_for_all() {
         for error in [&errors[0], &errors[2]] {
             match error {
                 Some(Error::Died { who, .. }) if dies => assert_eq!(who.rank, 1),
-                Some(Error::Left { who, waiting: 2, .. }) if !dies => assert_eq!(who.rank, 1),
+                Some(Error::RankLeft { who, waiting: 2, .. }) if !dies => assert_eq!(who.rank, 1),
                 other => panic!("{other:?}"),
             }
         }
@@ -196,7 +196,7 @@ fn a_stream_to_who_is_gone_ends_at_once_and_for_all() {
 
 #[test]
 fn messages_that_nobody_receives_end_the_group_for_all() {
-    let errors = on_all(3, Options::default().liveness(None), |group| match group.rank() {
+    let errors = on_all(3, Options::default().heartbeat_timeout(None), |group| match group.rank() {
         0 => {
             let long = vec![0; 16 << 20];
             (0..17).find_map(|_| group.send(1, 0, &long).err()).unwrap_or_else(|| group.recv(1, 0).unwrap_err())
@@ -217,7 +217,7 @@ fn leaving_and_absence_are_named_on_all() {
     .into_iter()
     .take(2)
     {
-        assert!(matches!(&error, Some(Error::Left { who, .. }) if who.rank == 2), "{error:?}");
+        assert!(matches!(&error, Some(Error::RankLeft { who, .. }) if who.rank == 2), "{error:?}");
     }
 }
 
@@ -234,14 +234,14 @@ fn who_does_not_come_to_a_call_is_named_on_all() {
             _ => group.barrier().unwrap_err(),
         });
         let late = |error: &Error| match error {
-            Error::Missing { .. } | Error::Unreachable { .. } => true,
-            Error::Absent { missing, .. } => missing.len() > 1 || missing[0].rank != 1,
+            Error::JoinTimeout { .. } | Error::Unreachable { .. } => true,
+            Error::CollectiveTimeout { missing, .. } => missing.len() > 1 || missing[0].rank != 1,
             _ => false,
         };
         (!errors.iter().any(late)).then_some(errors)
     });
     for error in errors {
-        assert!(matches!(&error, Error::Absent { missing, .. } if missing[0].rank == 1), "{error}");
+        assert!(matches!(&error, Error::CollectiveTimeout { missing, .. } if missing[0].rank == 1), "{error}");
     }
 }
 
@@ -285,16 +285,16 @@ fn ranks_that_do_not_come_are_named_on_all_who_came() {
             |address| Bootstrap::connect(address, 0, 4, &secret(), short).unwrap_err(),
             |address| Bootstrap::connect(address, 2, 4, &secret(), short).unwrap_err(),
         );
-        let late = matches!(&first, Error::Missing { missing, .. } if missing.contains(&2));
+        let late = matches!(&first, Error::JoinTimeout { missing, .. } if missing.contains(&2));
         (!late).then_some((first, second))
     });
-    assert!(matches!(&first, Error::Missing { missing, .. } if missing[..] == [1, 3]), "{first}");
+    assert!(matches!(&first, Error::JoinTimeout { missing, .. } if missing[..] == [1, 3]), "{first}");
     assert_eq!(first, second);
 }
 
 #[test]
 fn without_rank_0_the_others_say_where_they_looked() {
-    let short = options().deadline(Duration::from_millis(200));
+    let short = options().timeout(Duration::from_millis(200));
     let port = Port::new();
     let address = address(&port);
     let error = Bootstrap::connect(&address, 1, 2, &secret(), short).unwrap_err();
@@ -312,7 +312,7 @@ fn duplicates_and_other_sizes_are_named_on_all() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     for error in errors {
-        assert!(matches!(&error, Error::Duplicate { first, .. } if first.rank == 1), "{error}");
+        assert!(matches!(&error, Error::DuplicateRank { first, .. } if first.rank == 1), "{error}");
     }
     let (first, second) = two(
         |address| Bootstrap::connect(address, 0, 3, &secret(), options()).unwrap_err(),
@@ -329,10 +329,10 @@ fn another_secret_is_refused_at_once_and_remembered() {
             |address| Bootstrap::connect(address, 0, 2, &secret(), short).unwrap_err(),
             |address| Bootstrap::connect(address, 1, 2, &Secret::random().unwrap(), short).unwrap_err(),
         );
-        let late = matches!(&first, Error::Missing { strangers, .. } if strangers.is_empty());
+        let late = matches!(&first, Error::JoinTimeout { rejections, .. } if rejections.is_empty());
         (!late).then_some((first, second))
     });
-    assert!(matches!(second, Error::WrongSecret { .. }), "{second}");
+    assert!(matches!(second, Error::AuthenticationFailed { .. }), "{second}");
     let text = first.to_string();
     assert!(
         text.starts_with("rank 1 did not come") && text.contains("says it is rank 1 of 2, but has another"),
@@ -349,7 +349,7 @@ fn who_comes_too_late_does_not_disturb_the_job() {
         let first = host.connect(2, options()).unwrap();
         let second = joined.join().unwrap();
         let late = id.join(1, 2, options()).unwrap_err();
-        assert!(matches!(late, Error::Duplicate { .. }), "{late}");
+        assert!(matches!(late, Error::DuplicateRank { .. }), "{late}");
         let both = [scope.spawn(move || first.barrier()), scope.spawn(move || second.barrier())];
         assert!(both.into_iter().all(|thread| thread.join().unwrap().is_ok()));
     });
@@ -365,11 +365,11 @@ fn strangers_at_the_door_neither_stop_nor_slow_the_ranks() {
     let half = *b"MSCB\x02\x00";
     let long = *b"MSCB\x02\x00\x00\x00\xff\xff\xff\xff";
     let words: [&[u8]; 4] = [b"GET / HTTP/1.1\r\n\r\n", &half, &long, &[]];
-    let mut strangers: Vec<TcpStream> = Vec::new();
+    let mut rejections: Vec<TcpStream> = Vec::new();
     for round in 0..100 {
         let mut stranger = TcpStream::connect(&at).unwrap();
         stranger.write_all(words[round % words.len()]).unwrap();
-        strangers.push(stranger);
+        rejections.push(stranger);
     }
     let start = Instant::now();
     thread::scope(|scope| {
@@ -378,7 +378,7 @@ fn strangers_at_the_door_neither_stop_nor_slow_the_ranks() {
         first.barrier().unwrap();
         second.join().unwrap().unwrap();
     });
-    assert!(start.elapsed() < options().deadline);
+    assert!(start.elapsed() < options().timeout);
 }
 
 #[test]
@@ -406,7 +406,7 @@ fn survivors_keep_their_order_and_those_who_are_lost_stay_out() {
         }
         let failure = group.barrier().unwrap_err();
         assert_eq!(failure.lost(), [1]);
-        let survivors = group.survive(&failure.lost());
+        let survivors = group.shrink(&failure.lost());
         if lost {
             assert!(matches!(survivors, Err(Error::NoSuchRank { rank: 1, ranks: 4 })));
             return None;
@@ -432,9 +432,9 @@ fn the_last_of_two_goes_on_alone_and_parts_of_a_job_do_not() {
         match group.rank() {
             0 => {
                 let failure = group.barrier().unwrap_err();
-                let error = part.survive(&failure.lost()).unwrap_err();
+                let error = part.shrink(&failure.lost()).unwrap_err();
                 assert!(error.to_string().contains("is a part of the job"), "{error}");
-                let alone = group.survive(&failure.lost()).unwrap();
+                let alone = group.shrink(&failure.lost()).unwrap();
                 assert_eq!((alone.num_ranks(), alone.all_gather(&[7])), (1, Ok(vec![vec![7]])));
             }
             _ => group.abort("on purpose"),
@@ -448,7 +448,7 @@ fn a_version_that_is_not_ours_is_named() {
     let text = host.unique_id().to_string();
     let mut stranger = TcpStream::connect(text.split('/').nth(1).unwrap()).unwrap();
     stranger.write_all(b"MSCB\x63\x00\x00\x00\x00\x00\x00\x00").unwrap();
-    let short = options().deadline(Duration::from_millis(300));
+    let short = options().timeout(Duration::from_millis(300));
     let error = host.connect(2, short).unwrap_err().to_string();
     assert!(error.contains("version 99 of the bootstrap protocol"), "{error}");
 }

@@ -13,7 +13,7 @@ use crate::memory;
 pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) -> Result<R> + Sync) -> Result<R> {
     let Some(ranks) = ranks else {
         let mut group = Group::from_env().map_err(|error| match error {
-            group::Error::Bootstrap(absent @ mscclpp_bootstrap::Error::NotInEnvironment { .. }) => Error::Usage(
+            group::Error::Bootstrap(absent @ mscclpp_bootstrap::Error::MissingVariable { .. }) => Error::Usage(
                 format!("{absent}; start it with `mscclpp launch`, or give --ranks for ranks in this process"),
             ),
             error => error.into(),

@@ -389,7 +389,7 @@ fn each_with_driver(
 
     use mscclpp_bootstrap as bootstrap;
     use mscclpp_bootstrap::Bootstrap;
-    let deadline = bootstrap::Options::default().deadline(Duration::from_secs(120));
+    let deadline = bootstrap::Options::default().timeout(Duration::from_secs(120));
     let groups = Bootstrap::local_with(ranks, deadline)?;
     Ok(std::thread::scope(|scope| {
         let start = |(rank, group): (u32, Bootstrap)| {

@@ -27,10 +27,10 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
     let (ranks_name, ranks) = ranks(lookup, launcher)?;
     let said = |name: &str, value: u32| format!("{name}={value}");
     let contradiction =
-        |first: String, second: String, why: &str| Error::Contradiction { first, second, why: why.into() };
+        |first: String, second: String, why: &str| Error::ConflictingVariables { first, second, why: why.into() };
     if ranks == 0 || ranks > MAX_RANKS {
         let expected = format!("a number of ranks from 1 to {MAX_RANKS}");
-        return Err(Error::Environment { variable: ranks_name.into(), value: ranks.to_string(), expected });
+        return Err(Error::InvalidVariable { variable: ranks_name.into(), value: ranks.to_string(), expected });
     }
     if rank >= ranks {
         let why = "ranks count from 0 to one less than their number";
@@ -76,7 +76,7 @@ pub(super) fn find(lookup: Lookup) -> Result<&'static Launcher, Error> {
     };
     launcher::ALL.iter().find(says).ok_or_else(|| {
         let names: Vec<_> = launcher::ALL.iter().map(|launcher| launcher.rank).collect();
-        Error::NotInEnvironment { what: "which rank this is".into(), looked_for: names.join(", nor ") }
+        Error::MissingVariable { what: "which rank this is".into(), looked_for: names.join(", nor ") }
     })
 }
 
@@ -87,7 +87,7 @@ fn ranks(lookup: Lookup, launcher: &Launcher) -> Result<(&'static str, u32), Err
         }
     }
     let looked_for = format!("{} is set, but {}", launcher.rank, launcher.ranks.join(", nor "));
-    Err(Error::NotInEnvironment { what: "how many ranks there are".into(), looked_for })
+    Err(Error::MissingVariable { what: "how many ranks there are".into(), looked_for })
 }
 
 /// What names the job; empty if nothing does.
@@ -98,7 +98,7 @@ fn job(lookup: Lookup, launcher: &Launcher) -> String {
 
 fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Result<(Address, String), Error> {
     let missing =
-        |what: &str, looked_for: &str| Error::NotInEnvironment { what: what.into(), looked_for: looked_for.into() };
+        |what: &str, looked_for: &str| Error::MissingVariable { what: what.into(), looked_for: looked_for.into() };
     let set = |names: [&'static str; 2]| names.into_iter().find_map(|name| Some((name, lookup(name)?)));
     let port = match set(["MSCCLPP_MASTER_PORT", "MASTER_PORT"]) {
         Some((name, text)) => Some((name, port(name, &text)?)),
@@ -111,7 +111,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
             let looked_for = "MSCCLPP_MASTER_ADDR, nor MASTER_ADDR, nor SLURM_STEP_NODELIST";
             let (name, list) = set(["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"])
                 .ok_or_else(|| missing("where rank 0 is", looked_for))?;
-            let host = slurm::first_host(&list).ok_or_else(|| Error::Environment {
+            let host = slurm::first_host(&list).ok_or_else(|| Error::InvalidVariable {
                 variable: name.into(),
                 value: shortened(&list),
                 expected: "a list of hosts, such as node[001-004]".into(),
@@ -125,15 +125,17 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
     if let Some(whole) = whole {
         // Only the variable of the same launcher can contradict it.
         return match port {
-            Some((name, port)) if name == "MSCCLPP_MASTER_PORT" && port != whole.port() => Err(Error::Contradiction {
-                first: format!("{host_name}={whole}"),
-                second: format!("{name}={port}"),
-                why: "there are two ports".into(),
-            }),
+            Some((name, port)) if name == "MSCCLPP_MASTER_PORT" && port != whole.port() => {
+                Err(Error::ConflictingVariables {
+                    first: format!("{host_name}={whole}"),
+                    second: format!("{name}={port}"),
+                    why: "there are two ports".into(),
+                })
+            }
             _ => Ok((whole, host_name)),
         };
     }
-    let unreadable = || Error::Environment {
+    let unreadable = || Error::InvalidVariable {
         variable: host_name.clone(),
         value: shortened(&host),
         expected: "the name or address of rank 0's host, or host:port or interface:host:port with a port from 1".into(),
@@ -153,7 +155,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
 }
 
 fn port(variable: &str, text: &str) -> Result<u16, Error> {
-    text.trim().parse().ok().filter(|port| *port != 0).ok_or_else(|| Error::Environment {
+    text.trim().parse().ok().filter(|port| *port != 0).ok_or_else(|| Error::InvalidVariable {
         variable: variable.into(),
         value: shortened(text),
         expected: "a port from 1 to 65535".into(),
@@ -176,8 +178,8 @@ fn secret(
         return match text.parse() {
             Ok(secret) => Ok((secret, "MSCCLPP_SECRET")),
             // Never with its value.
-            Err(Error::Unreadable { text: value, expected, .. }) => {
-                Err(Error::Environment { variable: "MSCCLPP_SECRET".into(), value, expected })
+            Err(Error::InvalidText { text: value, expected, .. }) => {
+                Err(Error::InvalidVariable { variable: "MSCCLPP_SECRET".into(), value, expected })
             }
             Err(other) => Err(other),
         };
@@ -191,10 +193,10 @@ fn secret(
 fn options(lookup: Lookup) -> Result<Options, Error> {
     let mut options = Options::default();
     if let Some(seconds) = seconds(lookup, "MSCCLPP_TIMEOUT", 0.001)? {
-        options.deadline = seconds;
+        options.timeout = seconds;
     }
-    if let Some(seconds) = seconds(lookup, "MSCCLPP_LIVENESS", 0.0)? {
-        options.liveness = (!seconds.is_zero()).then_some(seconds);
+    if let Some(seconds) = seconds(lookup, "MSCCLPP_HEARTBEAT_TIMEOUT", 0.0)? {
+        options.heartbeat_timeout = (!seconds.is_zero()).then_some(seconds);
     }
     Ok(options.bounded())
 }
@@ -203,7 +205,7 @@ fn seconds(lookup: Lookup, name: &str, least: f64) -> Result<Option<Duration>, E
     let Some(text) = lookup(name) else { return Ok(None) };
     let longest = MAX_TIMEOUT.as_secs_f64();
     let value = text.trim().parse::<f64>().ok().filter(|value| (least..=longest).contains(value));
-    value.map(|value| Some(Duration::from_secs_f64(value))).ok_or_else(|| Error::Environment {
+    value.map(|value| Some(Duration::from_secs_f64(value))).ok_or_else(|| Error::InvalidVariable {
         variable: name.into(),
         value: shortened(&text),
         expected: format!("a number of seconds from {least} to {longest}"),
@@ -212,12 +214,12 @@ fn seconds(lookup: Lookup, name: &str, least: f64) -> Result<Option<Duration>, E
 
 fn required(lookup: Lookup, name: &'static str) -> Result<u32, Error> {
     number(lookup, name)?
-        .ok_or_else(|| Error::NotInEnvironment { what: "which rank this is".into(), looked_for: name.into() })
+        .ok_or_else(|| Error::MissingVariable { what: "which rank this is".into(), looked_for: name.into() })
 }
 
 fn number(lookup: Lookup, name: &str) -> Result<Option<u32>, Error> {
     let Some(text) = lookup(name) else { return Ok(None) };
-    text.trim().parse().map(Some).map_err(|_| Error::Environment {
+    text.trim().parse().map(Some).map_err(|_| Error::InvalidVariable {
         variable: name.into(),
         value: shortened(&text),
         expected: "a whole number".into(),
@@ -360,10 +362,10 @@ mod tests {
     }
 
     #[test]
-    fn liveness_can_be_switched_off() {
-        assert_eq!(read(&with(&[("MSCCLPP_LIVENESS", "0")])).unwrap().options.liveness, None);
+    fn heartbeat_timeout_can_be_switched_off() {
+        assert_eq!(read(&with(&[("MSCCLPP_HEARTBEAT_TIMEOUT", "0")])).unwrap().options.heartbeat_timeout, None);
         let half = Some(Duration::from_millis(500));
-        assert_eq!(read(&with(&[("MSCCLPP_LIVENESS", "0.5")])).unwrap().options.liveness, half);
+        assert_eq!(read(&with(&[("MSCCLPP_HEARTBEAT_TIMEOUT", "0.5")])).unwrap().options.heartbeat_timeout, half);
     }
 
     /// All names that are ever looked up.
@@ -378,7 +380,7 @@ mod tests {
         "MSCCLPP_MASTER_PORT",
         "MSCCLPP_SECRET",
         "MSCCLPP_TIMEOUT",
-        "MSCCLPP_LIVENESS",
+        "MSCCLPP_HEARTBEAT_TIMEOUT",
         "OMPI_COMM_WORLD_RANK",
         "OMPI_COMM_WORLD_SIZE",
         "OMPI_COMM_WORLD_LOCAL_RANK",

@@ -12,7 +12,7 @@ impl Root {
         let counted = self.counted();
         self.outbox.waker().clear();
         while let Some(frame) = self.outbox.take_if(|frame| self.has_room(frame)) {
-            if let Frame::Left { .. } = frame {
+            if let Frame::Leave { .. } = frame {
                 self.leaving = Some(now);
             }
             match &mut self.phase {
@@ -24,7 +24,7 @@ impl Root {
                 // Before all have come, all that rank 0 can say is that it gives up.
                 _ => match frame {
                     Frame::Failed(error) => self.fail(error),
-                    Frame::Left { .. } => self.push_to_all(&frame),
+                    Frame::Leave { .. } => self.push_to_all(&frame),
                     _ => {}
                 },
             }
@@ -33,11 +33,11 @@ impl Root {
 
     /// Listens to a rank.
     pub(super) fn hear(&mut self, rank: u32, now: Instant) {
-        let Some(seat) = &mut self.seats[rank as usize] else { return };
+        let Some(seat) = &mut self.peers[rank as usize] else { return };
         seat.conn.flush();
         let open = if seat.held.is_some() { Ok(true) } else { seat.conn.read() };
         loop {
-            let Some(seat) = &mut self.seats[rank as usize] else { return };
+            let Some(seat) = &mut self.peers[rank as usize] else { return };
             let next = match seat.held.take() {
                 Some(held) => {
                     // Nobody has listened to it meanwhile.
@@ -51,23 +51,23 @@ impl Root {
                 Ok(None) => break,
                 Err(malformed) => {
                     let error = malformed.of(self.name(rank));
-                    self.seats[rank as usize] = None;
+                    self.peers[rank as usize] = None;
                     return self.fail(error);
                 }
             };
             let has_room = self.has_room(&frame);
-            let Some(seat) = &mut self.seats[rank as usize] else { return };
+            let Some(seat) = &mut self.peers[rank as usize] else { return };
             match frame {
-                Frame::Seen => seat.seen = true,
-                Frame::Beat => {}
+                Frame::LeaveAck => seat.seen = true,
+                Frame::Heartbeat => {}
                 frame if !has_room => {
                     seat.held = Some(frame);
                     return;
                 }
                 frame => {
-                    if let Frame::Left { .. } = frame {
+                    if let Frame::Leave { .. } = frame {
                         seat.left = true;
-                        seat.conn.push(&Frame::Seen);
+                        seat.conn.push(&Frame::LeaveAck);
                     }
                     self.route(rank, frame);
                 }
@@ -78,7 +78,7 @@ impl Root {
             Ok(false) => "its connection closed without a goodbye".to_owned(),
             Err(error) => format!("its connection broke: {error}"),
         };
-        let left = self.seats[rank as usize].take().is_none_or(|seat| seat.left);
+        let left = self.peers[rank as usize].take().is_none_or(|seat| seat.left);
         if !left {
             self.fail(Error::Died { who: Box::new(self.name(rank)), how });
         }
@@ -93,7 +93,7 @@ impl Root {
                 self.deliver(out);
             }
             (_, Frame::Failed(error)) => self.fail(error),
-            (Phase::Gathering, Frame::Left { .. }) => {
+            (Phase::Gathering, Frame::Leave { .. }) => {
                 let who = Box::new(self.name(rank));
                 self.fail(Error::Died { who, how: "it gave up before all ranks had come".into() });
             }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dtype::Element;
 use crate::process::{SharedBuffer, Transport};
-use mscclpp_bootstrap::{Address, Bootstrap, Error, Host, Options, Secret, UniqueId};
+use mscclpp_bootstrap::{Address, Bootstrap, Error, Options, RootListener, Secret, UniqueId};
 
 /// One rank's handle to a group of ranks. Cloning it is cheap, and all clones are the same rank.
 ///
@@ -53,8 +53,8 @@ impl Communicator {
     /// Brings `size` ranks together, as rank 0, whose [id](Host::unique_id) the others have.
     ///
     /// # Errors
-    /// As [`Host::connect`].
-    pub fn host(host: Host, size: u32, options: Options) -> Result<Self, Error> {
+    /// As [`RootListener::connect`].
+    pub fn from_listener(host: RootListener, size: u32, options: Options) -> Result<Self, Error> {
         Ok(host.connect(size, options)?.into())
     }
 
@@ -118,12 +118,12 @@ impl Communicator {
         self.bootstrap.all_gather(bytes)
     }
 
-    /// A communicator of the ranks that are left when a group has failed; see [`Bootstrap::survive`].
+    /// A communicator of the ranks that are left when a group has failed; see [`Bootstrap::shrink`].
     ///
     /// # Errors
-    /// As [`Bootstrap::survive`].
-    pub fn survive(&self, lost: &[u32]) -> Result<Self, Error> {
-        Ok(self.bootstrap.survive(lost)?.into())
+    /// As [`Bootstrap::shrink`].
+    pub fn shrink(&self, lost: &[u32]) -> Result<Self, Error> {
+        Ok(self.bootstrap.shrink(lost)?.into())
     }
 
     /// Divides the ranks: those with one `colour` become a communicator, ordered by `key` and then by rank. A rank without

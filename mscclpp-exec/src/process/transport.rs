@@ -53,7 +53,7 @@ impl Transport {
     /// [`Error::Group`] if the ranks cannot tell each other where they are; [`Error::Lost`] names a rank of this node that did
     /// not come before the deadline; [`Error::System`], [`Error::NoMemory`].
     pub fn new(bootstrap: Arc<Bootstrap>) -> Result<Self, Error> {
-        let options = Options::default().deadline(bootstrap.options().deadline);
+        let options = Options::default().deadline(bootstrap.options().timeout);
         Self::with_options(bootstrap, options)
     }
 
@@ -68,7 +68,7 @@ impl Transport {
         Ok(Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap }) })
     }
 
-    /// Another deadline for the calls that this rank makes from now on; the others keep theirs. See [`Options::deadline`].
+    /// Another deadline for the calls that this rank makes from now on; the others keep theirs. See [`Options::timeout`].
     ///
     /// # Errors
     /// [`Error::Busy`] while another thread is in a call.

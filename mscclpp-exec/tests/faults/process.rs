@@ -40,7 +40,7 @@ impl Process {
             .env("MASTER_PORT", round.port.number.to_string())
             .env("MSCCLPP_SECRET", &round.secret)
             .env("MSCCLPP_TIMEOUT", round.timeout.as_secs().to_string())
-            .env("MSCCLPP_LIVENESS", round.liveness.as_secs().to_string())
+            .env("MSCCLPP_HEARTBEAT_TIMEOUT", round.liveness.as_secs().to_string())
             .env("FAULT_WORK", work)
             .env("FAULT_CALLS", calls.to_string())
             .env("RUST_BACKTRACE", "0")

@@ -103,7 +103,7 @@ fn survive() -> Result<(), Error> {
     let group = Bootstrap::from_env()?;
     say("connected");
     let Err(Error::Bootstrap(failure)) = talk(&group, FOREVER) else { unreachable!("the calls go on until they fail") };
-    let survivors = group.survive(&failure.lost())?;
+    let survivors = group.shrink(&failure.lost())?;
     assert_eq!(survivors.num_ranks() + 1, group.num_ranks());
     drop(group);
     talk(&survivors, rounds())

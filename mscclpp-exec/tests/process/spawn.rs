@@ -43,7 +43,7 @@ impl Job {
             command.env("LOCAL_RANK", (rank % per_node).to_string()).env("LOCAL_WORLD_SIZE", per_node.to_string());
             command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.number.to_string());
             // Who is stopped is missed by the deadline of calls.
-            command.env("MSCCLPP_TIMEOUT", DEADLINE.to_string()).env("MSCCLPP_LIVENESS", DEADLINE.to_string());
+            command.env("MSCCLPP_TIMEOUT", DEADLINE.to_string()).env("MSCCLPP_HEARTBEAT_TIMEOUT", DEADLINE.to_string());
             command.env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node));
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process")
         };

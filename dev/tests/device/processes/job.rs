@@ -32,7 +32,7 @@ impl Job {
                 .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", number.to_string())])
                 .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "120".to_owned())])
                 .env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node))
-                .env("MSCCLPP_LIVENESS", if role == "stopped" { "6" } else { "60" })
+                .env("MSCCLPP_HEARTBEAT_TIMEOUT", if role == "stopped" { "6" } else { "60" })
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
                 .spawn()?;

@@ -64,7 +64,7 @@ fn each_on(
     options: cuda::Options,
     run: impl Fn(&World, &Device, u32) -> Result<(), Error> + Sync,
 ) -> Result<Vec<Result<(), Error>>, Failed> {
-    let deadline = bootstrap::Options::default().deadline(Duration::from_secs(120));
+    let deadline = bootstrap::Options::default().timeout(Duration::from_secs(120));
     let groups = Bootstrap::local_with(ranks, deadline)?;
     Ok(thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)

@@ -72,7 +72,7 @@ struct Times {
 }
 
 fn report(group: &Bootstrap, times: &Times, json: bool) -> Result<()> {
-    let members = (0..group.num_ranks()).map(|rank| Ok((group.member(rank)?, group.node_of(rank)?)));
+    let members = (0..group.num_ranks()).map(|rank| Ok((group.rank_info(rank)?, group.node_of(rank)?)));
     let members = members.collect::<std::result::Result<Vec<_>, bootstrap::Error>>()?;
     let (ms, us) = (times.together.as_secs_f64() * 1e3, times.barrier.as_secs_f64() * 1e6);
     let stream = (times.slowest < f64::MAX).then_some(times.slowest / 1e9);
@@ -139,7 +139,7 @@ fn pairs(group: &Bootstrap) -> Result<()> {
     for peer in (0..ranks).filter(|peer| *peer != rank) {
         // Beside the numbers of the streams below.
         let stream = group.stream(peer, u64::from(ranks))?;
-        let found = exchange(stream, rank.to_le_bytes().into(), group.options().deadline)
+        let found = exchange(stream, rank.to_le_bytes().into(), group.options().timeout)
             .map_err(|error| Error::Broken { rank: peer, reason: error.to_string() })?;
         if found != peer.to_le_bytes() {
             return Err(garbled("a stream", peer));
@@ -163,7 +163,7 @@ fn streams(group: &Bootstrap) -> Result<f64> {
         let (ours, theirs) = (pattern(rank, 0, BYTES), pattern(peer, 0, BYTES));
         let stream = group.stream(peer, u64::from(first))?;
         let start = Instant::now();
-        let found = exchange(stream, ours, group.options().deadline)
+        let found = exchange(stream, ours, group.options().timeout)
             .map_err(|error| Error::Broken { rank: peer, reason: error.to_string() })?;
         slowest = slowest.min(BYTES as f64 / start.elapsed().as_secs_f64());
         if found != theirs {

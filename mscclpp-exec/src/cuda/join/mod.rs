@@ -55,7 +55,7 @@ pub(super) struct Group {
 impl Group {
     /// Lets the ranks of a group know one another.
     pub(super) fn new(bootstrap: &Arc<Bootstrap>, device: &Device) -> Result<Self, Error> {
-        let options = Options::default().deadline(bootstrap.options().deadline);
+        let options = Options::default().deadline(bootstrap.options().timeout);
         let mut session = Session::new(Arc::clone(bootstrap), options)?;
         let properties = device.properties();
         let own = Member {

@@ -131,8 +131,10 @@ mod tests {
     fn told(then: impl Fn(Transport) + Sync) -> (bootstrap::Error, Error) {
         let group: [Bootstrap; 2] = Bootstrap::local(2).unwrap().try_into().unwrap();
         let [zero, one] = group.map(Arc::new);
-        let cause =
-            bootstrap::Error::Silent { who: Box::new(one.member(0).unwrap().clone()), silent: Duration::from_secs(5) };
+        let cause = bootstrap::Error::Unresponsive {
+            who: Box::new(one.rank_info(0).unwrap().clone()),
+            silent: Duration::from_secs(5),
+        };
         let (met, then) = (Barrier::new(2), &then);
         let error = thread::scope(|scope| {
             scope.spawn(|| {

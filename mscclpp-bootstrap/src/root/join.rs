@@ -2,17 +2,17 @@
 
 use std::net::Ipv4Addr;
 
-use super::{Phase, Root, Seat};
+use super::{PeerState, Phase, Root};
+use crate::acceptor::AuthenticatedPeer;
 use crate::conn::Conn;
 use crate::error::Error;
 use crate::frame::{Frame, Purpose};
-use crate::gate::Visitor;
-use crate::member::Member;
 use crate::options::Options;
+use crate::rank_info::RankInfo;
 use crate::router::Router;
 
 impl Root {
-    pub(super) fn visit(&mut self, Visitor { purpose, conn }: Visitor) {
+    pub(super) fn visit(&mut self, AuthenticatedPeer { purpose, conn }: AuthenticatedPeer) {
         match purpose {
             Purpose::Join { rank, ranks } => self.joining.push((rank, ranks, conn)),
             Purpose::Stream { .. } => self.inbox.welcome(purpose, conn),
@@ -30,7 +30,7 @@ impl Root {
                 Ok(None) if open => self.joining.push((rank, ranks, conn)),
                 // It knew the secret, so it was one of us.
                 _ if matches!(self.phase, Phase::Gathering) && rank < self.ranks => {
-                    let who = Box::new(Member { rank, ..Member::unknown() });
+                    let who = Box::new(RankInfo { rank, ..RankInfo::unknown() });
                     self.fail(Error::Died { who, how: "its connection closed before it said who it is".into() });
                 }
                 _ => {}
@@ -38,10 +38,10 @@ impl Root {
         }
     }
 
-    fn take_in(&mut self, member: Member, ranks: u32, mut conn: Conn) {
+    fn take_in(&mut self, member: RankInfo, ranks: u32, mut conn: Conn) {
         let rank = member.rank as usize;
         if let Phase::Failed(error) = &self.phase {
-            conn.push(&Frame::Refused(error.clone()));
+            conn.push(&Frame::Rejected(error.clone()));
             // Whoever it is, it has heard.
             if let Some(place @ None) = self.members.get_mut(rank) {
                 *place = Some(member);
@@ -49,7 +49,7 @@ impl Root {
             return;
         }
         if matches!(&self.phase, Phase::Together(router) if router.has_failed()) {
-            return conn.push(&Frame::Later);
+            return conn.push(&Frame::Retry);
         }
         let wrong = if ranks != self.ranks {
             Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, ours: self.ranks })
@@ -57,36 +57,36 @@ impl Root {
             match self.members.get(rank) {
                 None => Some(Error::NoSuchRank { rank: member.rank, ranks: self.ranks }),
                 Some(Some(first)) => {
-                    Some(Error::Duplicate { first: Box::new(first.clone()), second: Box::new(member.clone()) })
+                    Some(Error::DuplicateRank { first: Box::new(first.clone()), second: Box::new(member.clone()) })
                 }
                 Some(None) => None,
             }
         };
         if let Some(error) = wrong {
-            conn.push(&Frame::Refused(error.clone()));
+            conn.push(&Frame::Rejected(error.clone()));
             // A job that runs is not ended by who comes too late.
             if matches!(self.phase, Phase::Gathering) {
                 self.fail(error);
             }
             return;
         }
-        let Options { deadline, liveness } = self.options;
+        let Options { timeout: deadline, heartbeat_timeout } = self.options;
         let remaining = self.clock.remaining();
         conn.trust();
-        conn.push(&Frame::Admitted { remaining, deadline, liveness });
+        conn.push(&Frame::Admitted { remaining, deadline, heartbeat_timeout });
         self.members[rank] = Some(member);
-        self.seats[rank] = Some(Seat { conn, held: None, left: false, seen: false });
-        self.come_together();
+        self.peers[rank] = Some(PeerState { conn, held: None, left: false, seen: false });
+        self.complete_join();
     }
 
     /// Tells all who they are, if all are there.
-    pub(super) fn come_together(&mut self) {
+    pub(super) fn complete_join(&mut self) {
         if let Some(members) = self.members.iter().cloned().collect::<Option<Vec<_>>>() {
-            let router = Router::new(members.clone().into(), self.options.deadline);
+            let router = Router::new(members.clone().into(), self.options.timeout);
             self.phase = Phase::Together(router);
             self.push_to_all(&Frame::Roster(members.clone()));
             let here = Ipv4Addr::LOCALHOST.into();
-            let seen = |one: Member| if one.rank == 0 { one } else { one.seen_by_way_of(here) };
+            let seen = |one: RankInfo| if one.rank == 0 { one } else { one.seen_by_way_of(here) };
             self.inbox.deliver(Frame::Roster(members.into_iter().map(seen).collect()));
         }
     }

@@ -12,29 +12,29 @@ use super::conn::Conn;
 use super::error::Error;
 use super::frame::{Frame, Purpose};
 use super::poll::Interest;
-use super::secret::{self, End, Nonce, Secret};
+use super::secret::{self, Nonce, Role, Secret};
 
 /// How long somebody may stand at the door.
-const PATIENCE: Duration = Duration::from_secs(5);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a door is held open for who was refused to read why.
 const LINGER: Duration = Duration::from_secs(1);
 /// How many may stand there at once, beside one for each rank; the longest-standing has to go.
-const CROWD: usize = 256;
+const MAX_PENDING_CONNECTIONS: usize = 256;
 /// How many of those turned away are remembered.
-const REMEMBERED: usize = 8;
+const MAX_REJECTIONS: usize = 8;
 /// How long to wait after the system had no file descriptor for a visitor.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A listening socket and who stands before it.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Acceptor {
     /// `None` once nobody is let in any more.
     listener: Option<TcpListener>,
     at: SocketAddr,
     secret: Secret,
     crowd: usize,
     pending: Vec<Pending>,
-    turned_away: Vec<String>,
+    rejections: Vec<String>,
     /// Not before then is the listener asked again.
     paused: Option<Instant>,
 }
@@ -58,23 +58,23 @@ enum Stage {
 
 /// Somebody who has proved to belong to the job.
 #[derive(Debug)]
-pub(crate) struct Visitor {
+pub(crate) struct AuthenticatedPeer {
     /// What it wants.
     pub(crate) purpose: Purpose,
     /// Its connection.
     pub(crate) conn: Conn,
 }
 
-impl Gate {
-    /// A gate for a job of `ranks` ranks.
+impl Acceptor {
+    /// A acceptor for a job of `ranks` ranks.
     ///
     /// # Errors
     /// What the system says about the socket.
     pub(crate) fn new(listener: TcpListener, secret: Secret, ranks: u32) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         let (at, listener) = (listener.local_addr()?, Some(listener));
-        let crowd = CROWD + ranks as usize;
-        Ok(Self { listener, at, secret, crowd, pending: Vec::new(), turned_away: Vec::new(), paused: None })
+        let crowd = MAX_PENDING_CONNECTIONS + ranks as usize;
+        Ok(Self { listener, at, secret, crowd, pending: Vec::new(), rejections: Vec::new(), paused: None })
     }
 
     /// The sockets to wait for: the listener first.
@@ -96,21 +96,21 @@ impl Gate {
     }
 
     /// Who was turned away, and why; the first few.
-    pub(crate) fn turned_away(&self) -> &[String] {
-        &self.turned_away
+    pub(crate) fn rejections(&self) -> &[String] {
+        &self.rejections
     }
 
     /// Goes on with everybody who stands there, as far as that goes without waiting. Hands out who has proved itself.
-    pub(crate) fn attend(&mut self, now: Instant) -> Vec<Visitor> {
+    pub(crate) fn poll(&mut self, now: Instant) -> Vec<AuthenticatedPeer> {
         self.accept(now);
         let mut visitors = Vec::new();
         for mut pending in std::mem::take(&mut self.pending) {
-            match self.hear(&mut pending, now) {
-                Heard::Waits => self.pending.push(pending),
-                Heard::Proved(purpose) => {
-                    visitors.push(Visitor { purpose, conn: pending.conn });
+            match self.advance_handshake(&mut pending, now) {
+                HandshakeProgress::Waits => self.pending.push(pending),
+                HandshakeProgress::Proved(purpose) => {
+                    visitors.push(AuthenticatedPeer { purpose, conn: pending.conn });
                 }
-                Heard::Gone => {}
+                HandshakeProgress::Gone => {}
             }
         }
         visitors
@@ -129,7 +129,7 @@ impl Gate {
                 // Somebody who left before he was let in.
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(_) => {
-                    self.paused = Some(now + PAUSE);
+                    self.paused = Some(now + ACCEPT_RETRY_DELAY);
                     return;
                 }
             }
@@ -139,32 +139,32 @@ impl Gate {
     fn admit(&mut self, stream: TcpStream, from: SocketAddr, now: Instant) {
         if self.pending.len() >= self.crowd {
             let oldest = self.pending.remove(0);
-            self.turn_away(oldest.conn.peer, "too many at the door");
+            self.reject(oldest.conn.peer, "too many at the door");
         }
         match Conn::new(stream) {
-            Ok(conn) => self.pending.push(Pending { conn, stage: Stage::Hello, until: now + PATIENCE }),
-            Err(error) => self.turn_away(from, &error.to_string()),
+            Ok(conn) => self.pending.push(Pending { conn, stage: Stage::Hello, until: now + HANDSHAKE_TIMEOUT }),
+            Err(error) => self.reject(from, &error.to_string()),
         }
     }
 
     /// Listens to one who stands there.
-    fn hear(&mut self, pending: &mut Pending, now: Instant) -> Heard {
+    fn advance_handshake(&mut self, pending: &mut Pending, now: Instant) -> HandshakeProgress {
         let open = pending.conn.read().unwrap_or(false);
         pending.conn.flush();
         if let Stage::Refused = pending.stage {
             // What it still says is thrown away, so that it can read to the end.
             pending.conn.discard();
-            return if open && now < pending.until { Heard::Waits } else { Heard::Gone };
+            return if open && now < pending.until { HandshakeProgress::Waits } else { HandshakeProgress::Gone };
         }
         loop {
             let said = match pending.conn.next() {
                 Ok(Some(frame)) => frame,
-                Ok(None) if open && now < pending.until => return Heard::Waits,
+                Ok(None) if open && now < pending.until => return HandshakeProgress::Waits,
                 Ok(None) if open => return self.gone(pending, "said nothing for too long"),
                 Ok(None) => return self.gone(pending, "closed the connection"),
                 Err(malformed) => {
                     let error = malformed.of("the caller");
-                    self.turn_away(pending.conn.peer, &error.to_string());
+                    self.reject(pending.conn.peer, &error.to_string());
                     return self.refuse(pending, error, now);
                 }
             };
@@ -175,16 +175,16 @@ impl Gate {
                         Err(error) => return self.refuse(pending, error, now),
                     }
                 }
-                (Stage::Answer { purpose, caller, listener }, Frame::Answer { proof }) => {
-                    if self.secret.accepts(End::Caller, purpose, caller, listener, &proof) {
-                        return Heard::Proved(*purpose);
+                (Stage::Answer { purpose, caller, listener }, Frame::Response { proof }) => {
+                    if self.secret.verify(Role::Initiator, purpose, caller, listener, &proof) {
+                        return HandshakeProgress::Proved(*purpose);
                     }
                     let who = format!("says it is {}, but has another secret", claim(purpose));
-                    self.turn_away(pending.conn.peer, &who);
-                    return self.refuse(pending, Error::WrongSecret { peer: self.at.to_string() }, now);
+                    self.reject(pending.conn.peer, &who);
+                    return self.refuse(pending, Error::AuthenticationFailed { peer: self.at.to_string() }, now);
                 }
                 // The caller has looked at our proof and does not believe it.
-                (Stage::Answer { purpose, .. }, Frame::Refused(_)) => {
+                (Stage::Answer { purpose, .. }, Frame::Rejected(_)) => {
                     let who = format!("says it is {}, but has another secret", claim(purpose));
                     return self.gone(pending, &who);
                 }
@@ -195,33 +195,33 @@ impl Gate {
 
     fn challenge(&self, pending: &mut Pending, purpose: Purpose, caller: Nonce) -> Result<(), Error> {
         let listener = secret::random()?;
-        let proof = self.secret.prove(End::Listener, &purpose, &caller, &listener);
+        let proof = self.secret.response(Role::Responder, &purpose, &caller, &listener);
         pending.conn.push(&Frame::Challenge { nonce: listener, proof });
         pending.stage = Stage::Answer { purpose, caller, listener };
         Ok(())
     }
 
-    fn refuse(&self, pending: &mut Pending, error: Error, now: Instant) -> Heard {
-        pending.conn.push(&Frame::Refused(error));
+    fn refuse(&self, pending: &mut Pending, error: Error, now: Instant) -> HandshakeProgress {
+        pending.conn.push(&Frame::Rejected(error));
         pending.stage = Stage::Refused;
         pending.until = now + LINGER;
-        Heard::Waits
+        HandshakeProgress::Waits
     }
 
-    fn gone(&mut self, pending: &Pending, why: &str) -> Heard {
-        self.turn_away(pending.conn.peer, why);
-        Heard::Gone
+    fn gone(&mut self, pending: &Pending, why: &str) -> HandshakeProgress {
+        self.reject(pending.conn.peer, why);
+        HandshakeProgress::Gone
     }
 
-    fn turn_away(&mut self, from: SocketAddr, why: &str) {
-        if self.turned_away.len() < REMEMBERED {
-            self.turned_away.push(format!("{from} ({why})"));
+    fn reject(&mut self, from: SocketAddr, why: &str) {
+        if self.rejections.len() < MAX_REJECTIONS {
+            self.rejections.push(format!("{from} ({why})"));
         }
     }
 }
 
 /// What came of listening to one.
-enum Heard {
+enum HandshakeProgress {
     Waits,
     Proved(Purpose),
     Gone,

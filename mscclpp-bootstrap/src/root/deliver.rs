@@ -18,13 +18,13 @@ impl Root {
     pub(super) fn has_room(&self, frame: &Frame) -> bool {
         let Frame::Message { to, .. } = frame else { return true };
         let Phase::Together(router) = &self.phase else { return true };
-        let seat = self.seats.get(*to as usize).and_then(Option::as_ref);
+        let seat = self.peers.get(*to as usize).and_then(Option::as_ref);
         router.has_failed() || seat.is_none_or(|seat| seat.conn.queued() <= FULL_BYTES)
     }
 
     /// Whether something that waited for room has it.
     pub(super) fn could_go_on(&self) -> bool {
-        let mut held = self.seats.iter().flatten().filter_map(|seat| seat.held.as_ref());
+        let mut held = self.peers.iter().flatten().filter_map(|seat| seat.held.as_ref());
         held.any(|frame| self.has_room(frame)) || self.outbox.is_next(|frame| self.has_room(frame))
     }
 
@@ -34,7 +34,7 @@ impl Root {
         for Delivery { to, frame } in out {
             let bytes: Arc<[u8]> = frame.encode().into();
             for rank in to {
-                let Some(seat) = &mut self.seats[rank as usize] else {
+                let Some(seat) = &mut self.peers[rank as usize] else {
                     if rank == 0 {
                         failures.extend(self.inbox.deliver(frame.clone()));
                     }
@@ -42,7 +42,7 @@ impl Root {
                 };
                 seat.conn.push_bytes(bytes.clone());
                 if seat.conn.queued() > QUEUED_BYTES {
-                    self.seats[rank as usize] = None;
+                    self.peers[rank as usize] = None;
                     let (who, how) = (Box::new(self.name(rank)), "it takes none of its messages".into());
                     failures.push(Error::Died { who, how });
                 }
@@ -67,6 +67,6 @@ impl Root {
 
     pub(super) fn push_to_all(&mut self, frame: &Frame) {
         let bytes: Arc<[u8]> = frame.encode().into();
-        self.seats.iter_mut().flatten().for_each(|seat| seat.conn.push_bytes(bytes.clone()));
+        self.peers.iter_mut().flatten().for_each(|seat| seat.conn.push_bytes(bytes.clone()));
     }
 }

@@ -5,26 +5,26 @@ use std::time::Instant;
 use super::{Phase, Root};
 use crate::error::Error;
 use crate::frame::Frame;
-use crate::tcp::GOODBYE;
+use crate::tcp::SHUTDOWN_TIMEOUT;
 
 impl Root {
     /// Deadlines and signs of life.
-    pub(super) fn look_at_the_clock(&mut self, now: Instant) {
+    pub(super) fn check_timers(&mut self, now: Instant) {
         let mut silent = None;
-        for (rank, seat) in self.seats.iter_mut().enumerate() {
+        for (rank, seat) in self.peers.iter_mut().enumerate() {
             let Some(seat) = seat else { continue };
-            if self.pulse.is_due(seat.conn.spoke, now) {
-                seat.conn.push(&Frame::Beat);
+            if self.heartbeat.is_send_due(seat.conn.spoke, now) {
+                seat.conn.push(&Frame::Heartbeat);
             }
-            if let Some(time) = self.pulse.silence(seat.conn.heard, now).filter(|_| !seat.left) {
+            if let Some(time) = self.heartbeat.silence(seat.conn.heard, now).filter(|_| !seat.left) {
                 silent.get_or_insert((rank as u32, time));
             }
         }
         if let Some((rank, silent)) = silent {
             let who = Box::new(self.name(rank));
-            self.fail(Error::Silent { who, silent });
+            self.fail(Error::Unresponsive { who, silent });
             // It is not missed a second time; if it wakes up, it finds out how the group ended.
-            if let Some(seat) = &mut self.seats[rank as usize] {
+            if let Some(seat) = &mut self.peers[rank as usize] {
                 seat.left = true;
             }
         }
@@ -32,8 +32,8 @@ impl Root {
         match &mut self.phase {
             Phase::Gathering if self.clock.remaining().is_zero() => {
                 let missing = (0..self.ranks).filter(|rank| self.members[*rank as usize].is_none()).collect();
-                let strangers = self.gate.turned_away().to_vec();
-                self.fail(Error::Missing { missing, waited: self.options.deadline, strangers });
+                let rejections = self.acceptor.rejections().to_vec();
+                self.fail(Error::JoinTimeout { missing, waited: self.options.timeout, rejections });
             }
             Phase::Together(router) => {
                 let mut out = Vec::new();
@@ -51,15 +51,15 @@ impl Root {
 
     /// Whether rank 0 is still needed. Once it has said goodbye, it passes on frames until the others are done too, unless
     /// the group has failed.
-    pub(super) fn goes_on(&self, now: Instant) -> bool {
+    pub(super) fn must_keep_serving(&self, now: Instant) -> bool {
         let Some(since) = self.leaving else { return true };
         // Ranks that are still on their way are to hear what went wrong, instead of finding nobody.
         let told = match &self.phase {
             Phase::Failed(_) => self.members.iter().all(Option::is_some),
             _ => true,
         };
-        let seen = self.seats.iter().flatten().all(|seat| seat.seen);
-        let settled = (told && seen) || now >= since + GOODBYE;
+        let seen = self.peers.iter().flatten().all(|seat| seat.seen);
+        let settled = (told && seen) || now >= since + SHUTDOWN_TIMEOUT;
         if settled {
             self.outbox.settle();
         }
@@ -67,7 +67,7 @@ impl Root {
             Phase::Gathering | Phase::Failed(_) => true,
             Phase::Together(router) => router.has_failed(),
         };
-        let alone = self.seats.iter().all(Option::is_none);
+        let alone = self.peers.iter().all(Option::is_none);
         !(settled && (failed || alone))
     }
 }

@@ -1,4 +1,4 @@
-//! Connecting to a gate.
+//! Connecting to a acceptor.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -9,7 +9,7 @@ use super::conn::Conn;
 use super::error::Error;
 use super::frame::{Frame, Malformed, Purpose};
 use super::link::GoOn;
-use super::secret::{self, End, Secret};
+use super::secret::{self, Role, Secret};
 use crate::timeout::ActiveTimeout;
 
 /// Longest wait for one attempt to connect: a host that is not there does not say so.
@@ -27,7 +27,7 @@ const PART: u32 = 8;
 /// # Errors
 /// [`Error::Unreachable`] if nobody answers in time; at once if somebody answers who has another secret, another version
 /// or another protocol, and what `go_on` says.
-pub(crate) fn dial(
+pub(crate) fn connect(
     addresses: &[SocketAddr],
     peer: u32,
     purpose: Purpose,
@@ -84,16 +84,16 @@ fn attempt(
     conn.push(&Frame::Hello { purpose, nonce: caller });
     match wait_frame(&mut conn, timeout, go_on)? {
         Some(Frame::Challenge { nonce: listener, proof }) => {
-            if !secret.accepts(End::Listener, &purpose, &caller, &listener, &proof) {
-                let error = Error::WrongSecret { peer: address.to_string() };
-                conn.push(&Frame::Refused(error.clone()));
+            if !secret.verify(Role::Responder, &purpose, &caller, &listener, &proof) {
+                let error = Error::AuthenticationFailed { peer: address.to_string() };
+                conn.push(&Frame::Rejected(error.clone()));
                 return Err(error);
             }
-            let proof = secret.prove(End::Caller, &purpose, &caller, &listener);
-            conn.push(&Frame::Answer { proof });
+            let proof = secret.response(Role::Initiator, &purpose, &caller, &listener);
+            conn.push(&Frame::Response { proof });
             Ok(Ok(conn))
         }
-        Some(Frame::Refused(error)) => Err(error),
+        Some(Frame::Rejected(error)) => Err(error),
         Some(_) => Err(Malformed::Unexpected("a challenge").of(address)),
         // A forwarder closes where nobody listens behind it yet.
         None => Ok(Err("the connection was taken, but nobody answered".into())),
@@ -136,7 +136,7 @@ mod tests {
     fn whoever_is_not_there_is_named() {
         let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let (secret, mut timeout) = (Secret::derived(&[]), ActiveTimeout::new(Duration::from_millis(50)));
-        let error = dial(&[closed], 1, STREAM, &secret, &mut timeout, &|| Ok(())).unwrap_err();
+        let error = connect(&[closed], 1, STREAM, &secret, &mut timeout, &|| Ok(())).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with(&format!("rank 2 did not reach rank 1 at {closed} within")), "{text}");
         assert!(!error.help().unwrap().contains("rank 0"));
@@ -154,7 +154,7 @@ mod tests {
                 if looks.get() < 5 { Ok(()) } else { Err(Error::NoSuchRank { rank: 7, ranks: 7 }) }
             };
             let mut timeout = ActiveTimeout::new(Duration::from_secs(600));
-            let error = dial(&[address], 1, STREAM, &Secret::derived(&[]), &mut timeout, &go_on).unwrap_err();
+            let error = connect(&[address], 1, STREAM, &Secret::derived(&[]), &mut timeout, &go_on).unwrap_err();
             assert_eq!(error, Error::NoSuchRank { rank: 7, ranks: 7 });
         }
     }

@@ -11,7 +11,7 @@ const NAME_BYTES: usize = 255;
 
 /// One rank of a group.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct RankInfo {
     /// Its rank in the whole job.
     pub rank: u32,
     /// Its process.
@@ -25,7 +25,7 @@ pub struct Member {
     pub listens: Option<SocketAddr>,
 }
 
-impl Member {
+impl RankInfo {
     /// This process as `rank`.
     pub(crate) fn this(rank: u32, listens: Option<SocketAddr>) -> Self {
         Self { rank, pid: std::process::id(), hostname: hostname(), host: host_identity(), listens }
@@ -55,7 +55,7 @@ impl Member {
     }
 }
 
-impl Display for Member {
+impl Display for RankInfo {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.pid {
             0 => write!(f, "rank {}", self.rank),
@@ -96,7 +96,7 @@ fn cut(mut text: String, bytes: usize) -> String {
 }
 
 /// Which node each rank is on: nodes are counted in the order in which their first rank comes.
-pub(crate) fn nodes(members: &[Member]) -> Vec<u32> {
+pub(crate) fn nodes(members: &[RankInfo]) -> Vec<u32> {
     let mut hosts: Vec<&str> = Vec::new();
     members
         .iter()
@@ -124,14 +124,15 @@ mod tests {
 
     #[test]
     fn nodes_are_counted_by_their_first_rank() {
-        let on = |host: &str| Member { host: host.into(), ..Member::this(0, None) };
+        let on = |host: &str| RankInfo { host: host.into(), ..RankInfo::this(0, None) };
         assert_eq!(nodes(&[on("b"), on("a"), on("b")]), [0, 1, 0]);
     }
 
     #[test]
     fn who_listens_everywhere_is_where_rank_0_is() {
-        let at =
-            |at: &str| Member::this(1, Some(at.parse().unwrap())).seen_by_way_of([10, 0, 0, 1].into()).listens.unwrap();
+        let at = |at: &str| {
+            RankInfo::this(1, Some(at.parse().unwrap())).seen_by_way_of([10, 0, 0, 1].into()).listens.unwrap()
+        };
         assert_eq!(at("0.0.0.0:7"), "10.0.0.1:7".parse().unwrap());
         assert_eq!(at("[::]:7"), "10.0.0.1:7".parse().unwrap());
         assert_eq!(at("10.0.0.2:7"), "10.0.0.2:7".parse().unwrap());
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn this_process_is_on_its_own_host() {
-        assert_eq!(Member::this(0, None).host, Member::this(1, None).host);
-        assert!(Member::this(0, None).is_sane());
+        assert_eq!(RankInfo::this(0, None).host, RankInfo::this(1, None).host);
+        assert!(RankInfo::this(0, None).is_sane());
     }
 }

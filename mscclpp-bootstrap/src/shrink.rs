@@ -19,7 +19,7 @@ impl Bootstrap {
     /// threads of one process, which have nothing to come together at. As [`connect`](Self::connect), and
     /// [`Error::Differs`] if ranks have different lists: more ranks may be lost than one failure says, and then those who
     /// are left try again without them.
-    pub fn survive(&self, lost: &[u32]) -> Result<Self, Error> {
+    pub fn shrink(&self, lost: &[u32]) -> Result<Self, Error> {
         let cannot =
             |reason: &str| Error::System { what: "cannot bring the survivors together".into(), reason: reason.into() };
         if self.context != 0 {
@@ -46,7 +46,7 @@ impl Bootstrap {
 
     /// The port that the failed group has given back, or is about to.
     fn listener_at(&self, address: std::net::SocketAddr) -> Result<TcpListener, Error> {
-        let deadline = self.options().deadline;
+        let deadline = self.options().timeout;
         Address::new(&address.ip().to_string(), address.port()).listen(deadline, deadline, false)
     }
 }
