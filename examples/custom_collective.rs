@@ -38,7 +38,7 @@ fn main() -> mscclpp::Result<()> {
         let inputs: Vec<Vec<i32>> =
             (0..ranks).map(|rank| (0..32).map(|i| (100 * rank + i / 8) as i32).collect()).collect();
         let mut outputs = vec![vec![0; 16]; ranks];
-        World::new(ranks as u32).run(plan, &inputs, &mut outputs)?;
+        Executor::new(ranks as u32).run(plan, &inputs, &mut outputs)?;
         let mut wrong = 0;
         for (rank, output) in outputs.iter().enumerate() {
             let from_left = 100 * ((rank + ranks - 1) % ranks) as i32 + 3;

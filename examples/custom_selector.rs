@@ -31,7 +31,7 @@ fn main() -> mscclpp::Result<()> {
     examples::on_ranks(4, |group| {
         // All ranks build their registry alike; the function is compiled for other numbers of ranks when they ask.
         let registry = group.registry_mut();
-        registry.add(Algorithm::compiled(through_rank_0::algorithm())).expect("a new name");
+        registry.add(Algorithm::on_demand(through_rank_0::algorithm())).expect("a new name");
         // A choice may depend on what the request says, for that is what all ranks know.
         registry.set_selector(|request, candidates| {
             let central = candidates.iter().find(|algorithm| algorithm.tag("central").is_some())?;
@@ -41,8 +41,8 @@ fn main() -> mscclpp::Result<()> {
 
         for len in [16, 1024, 1 << 18] {
             let mut x = vec![group.rank() + 1; len];
-            group.all_reduce(&mut x, ReduceOp::Sum)?;
-            let expected = group.size() * (group.size() + 1) / 2;
+            group.all_reduce_in_place(&mut x, ReduceOp::Sum)?;
+            let expected = group.num_ranks() * (group.num_ranks() + 1) / 2;
             assert!(x.iter().all(|sum| *sum == expected));
         }
         if group.rank() == 0 {

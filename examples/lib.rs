@@ -28,7 +28,7 @@ pub fn demonstrate(plan: &Plan, sizes: &[u64]) -> mscclpp::Result<()> {
         plan.image().len()
     );
     println!("{:>12} {:>12} {:>12} {:>8}", "bytes", "time us", "GB/s", "wrong");
-    let world = World::new(ranks);
+    let world = Executor::new(ranks);
     for &bytes in sizes {
         let mut run = world.prepare(plan, Message::new(DataType::F32, bytes / 4))?;
         let mut buffers = run.buffers()?;

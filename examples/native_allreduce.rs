@@ -6,7 +6,7 @@
 use mscclpp::algorithms::BufferMode;
 use mscclpp::exec::cuda::jit::{Function, Source};
 use mscclpp::exec::cuda::native::{NativeAlgorithm, NativeError};
-use mscclpp::exec::cuda::{Device, DeviceBuffer, DeviceSlice, Stream, World as CudaWorld};
+use mscclpp::exec::cuda::{Device, DeviceBuffer, DeviceSlice, Executor as CudaWorld, Stream};
 use mscclpp::exec::select::{Algorithm, Backend, Registry, Request};
 use mscclpp::prelude::*;
 
@@ -58,9 +58,9 @@ impl NativeAlgorithm for OneKernel {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut registry = Registry::shipped();
+    let mut registry = Registry::builtin();
     let ours = Algorithm::kernels("native_allreduce", CollectiveKind::AllReduce, OneKernel);
-    registry.add(ours.constrained(|limits| {
+    registry.add(ours.with_constraints(|limits| {
         limits.dtypes = Some(vec![DataType::F32]);
         limits.ops = Some(vec![ReduceOp::Sum]);
         limits.ranks = 1..=16;
@@ -121,6 +121,6 @@ fn on_cpu(
     let decision = registry.select(request)?;
     println!("{request}: `{}`, since {}", decision.algorithm.name(), decision.why);
     let mut outputs = vec![vec![0_f32; COUNT]; inputs.len()];
-    World::new(RANKS).run(&registry.plan(request, &decision)?, inputs, &mut outputs)?;
+    Executor::new(RANKS).run(&registry.plan(request, &decision)?, inputs, &mut outputs)?;
     Ok(outputs)
 }

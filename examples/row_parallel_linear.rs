@@ -36,10 +36,10 @@ fn linear(features: std::ops::Range<usize>) -> Vec<f32> {
 
 fn main() -> mscclpp::Result<()> {
     examples::on_ranks(4, |group| {
-        let (rank, ranks) = (group.rank() as usize, group.size() as usize);
+        let (rank, ranks) = (group.rank() as usize, group.num_ranks() as usize);
         // The features of this rank; ranks need not divide them.
         let mut y = linear(IN * rank / ranks..IN * (rank + 1) / ranks);
-        group.all_reduce(&mut y, ReduceOp::Sum)?;
+        group.all_reduce_in_place(&mut y, ReduceOp::Sum)?;
 
         assert_eq!(y, linear(0..IN), "rank {rank} has what a single one computes");
         if rank == 0 {

@@ -8,7 +8,7 @@
 //! The command `mscclpp tune` does the same for all collectives and sizes, and `MSCCLPP_TUNING_TABLE` names its file.
 
 use mscclpp::exec::select::Request;
-use mscclpp::exec::tune::{Table, Tuner};
+use mscclpp::exec::tune::{Tuner, TuningTable};
 use mscclpp::prelude::*;
 
 fn main() -> mscclpp::Result<()> {
@@ -38,7 +38,7 @@ fn main() -> mscclpp::Result<()> {
             // A file that people can read.
             let path = std::env::temp_dir().join(format!("tuning-{}.toml", std::process::id()));
             table.save(&path).map_err(mscclpp::exec::group::Error::from)?;
-            assert_eq!(Table::load(&path).map_err(mscclpp::exec::group::Error::from)?, table);
+            assert_eq!(TuningTable::load(&path).map_err(mscclpp::exec::group::Error::from)?, table);
             println!("\n{}", table.text().lines().take(24).collect::<Vec<_>>().join("\n"));
             _ = std::fs::remove_file(path);
         }
@@ -46,10 +46,10 @@ fn main() -> mscclpp::Result<()> {
         // From now on calls follow it: 3000 elements are rounded up to 16 KiB.
         group.registry_mut().set_table(Some(table.clone()));
         let mut x = vec![1.0_f32; 3000];
-        group.all_reduce(&mut x, ReduceOp::Sum)?;
-        assert!(x.iter().all(|sum| *sum == group.size() as f32));
+        group.all_reduce_in_place(&mut x, ReduceOp::Sum)?;
+        assert!(x.iter().all(|sum| *sum == group.num_ranks() as f32));
         let request = Request { in_place: true, ..group.request::<f32>(CollectiveKind::AllReduce, x.len()) };
-        let tuned = table.get_tuned(&request).expect("an entry for every size up to the largest");
+        let tuned = table.lookup(&request).expect("an entry for every size up to the largest");
         assert_eq!(group.registry().explain(&request).chosen(), Some(tuned.fastest.algorithm.as_str()));
         Ok(())
     })

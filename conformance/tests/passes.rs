@@ -29,7 +29,7 @@ fn reference_plans_run_as_proved() {
             for sharing in [Sharing::Registered, Sharing::Staged, Sharing::Lasting] {
                 match validate_processes(&plan, &ProcessLaunch::new(ranks, node, sharing)) {
                     Ok(()) => validated += 1,
-                    Err(Invalid::Plan(Error::OtherNode { .. })) => break,
+                    Err(Invalid::Plan(Error::CrossNodeAccess { .. })) => break,
                     Err(invalid) => wrong.push(format!("{name}, {node} per node, {sharing:?}: {invalid}")),
                 }
             }
@@ -64,7 +64,7 @@ fn reference_plans_run_as_proved_on_devices() {
         for launch in launches {
             match validate_devices(&plan, &launch) {
                 Ok(()) => right += 1,
-                Err(Invalid::Plan(Error::OtherNode { .. })) => continue,
+                Err(Invalid::Plan(Error::CrossNodeAccess { .. })) => continue,
                 Err(invalid) => wrong.push(format!("{name}, {launch}: {invalid}")),
             }
             if right == most {

@@ -2,7 +2,7 @@
 
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::json::{self, ReadOptions};
-use mscclpp_exec::cpu::{Options, Schedule, World};
+use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::verify::Verifier;
 use mscclpp_exec::{DataType, Error, Message};
 use serde_json::Value;
@@ -30,7 +30,7 @@ fn counts(ranks: u64) -> [u64; 3] {
     if ranks <= 4 { [ranks, ranks * 1237, ranks * 2048] } else { [ranks, ranks * 137, ranks * 256] }
 }
 
-fn run(plan: &Plan, world: &World, message: Message, launches: u64) -> Result<String, String> {
+fn run(plan: &Plan, world: &Executor, message: Message, launches: u64) -> Result<String, String> {
     let mut run = world.prepare(plan, message.any_size()).map_err(|error| error.to_string())?;
     let mut buffers = run.buffers().map_err(|error| error.to_string())?;
     let mut text = String::new();
@@ -59,7 +59,7 @@ fn reference_plans_give_right_results() {
         let plan = plan(slug);
         let ranks = plan.num_ranks();
         for schedule in [Schedule::RoundRobin, Schedule::Seeded(11)] {
-            let world = World::with_options(ranks, Options { schedule, workers: Some(2), ..Options::default() });
+            let world = Executor::with_options(ranks, Options { schedule, workers: Some(2), ..Options::default() });
             for count in counts(ranks.into()) {
                 match run(&plan, &world, Message::new(DataType::F32, count), 2) {
                     Ok(report) if report != "not verified" => right += 1,
@@ -82,7 +82,7 @@ fn fragments_load_and_run_or_say_what_they_wait_for() {
             continue;
         }
         let plan = plan(slug);
-        let world = World::new(plan.num_ranks());
+        let world = Executor::new(plan.num_ranks());
         for count in counts(plan.num_ranks().into()) {
             let mut run = world.prepare(&plan, Message::new(DataType::F32, count).any_size()).expect(slug);
             let mut buffers = run.buffers().expect(slug);

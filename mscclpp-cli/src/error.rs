@@ -153,7 +153,7 @@ pub(crate) enum Error {
     Signals(io::Error),
     /// A dump that cannot be read.
     #[error(transparent)]
-    Dump(#[from] mscclpp_exec::dump::DumpError),
+    Dump(#[from] mscclpp_exec::flight_recorder::DumpError),
     /// A collective call that failed, or ranks that did not come together.
     #[error(transparent)]
     Call(Box<group::Error>),
@@ -177,18 +177,18 @@ impl Error {
         use mscclpp_exec::Error as Exec;
         let (what, code) = match error {
             Exec::Stalled(_) => ("the run stalled", exit::NO),
-            Exec::Plan { .. } => ("the plan cannot be run", exit::NO),
+            Exec::InvalidPlan { .. } => ("the plan cannot be run", exit::NO),
             Exec::TooLarge { .. }
-            | Exec::Memory { .. }
-            | Exec::NoMemory { .. }
-            | Exec::Workers(_)
+            | Exec::ScratchLimit { .. }
+            | Exec::OutOfMemory { .. }
+            | Exec::SpawnThread(_)
             | Exec::NoDevice(_)
             | Exec::Driver(_)
-            | Exec::NotResident { .. }
+            | Exec::NotCoResident { .. }
             | Exec::System { .. }
             | Exec::Internal(_) => ("the run is not possible here", exit::UNABLE),
-            Exec::Mismatch { .. } => ("ranks call different things", exit::NO),
-            Exec::Interrupted(_) | Exec::Lost { .. } | Exec::Broken { .. } | Exec::Group(_) => {
+            Exec::CallMismatch { .. } => ("ranks call different things", exit::NO),
+            Exec::Interrupted(_) | Exec::RankLost { .. } | Exec::CommunicatorFailed { .. } | Exec::Group(_) => {
                 ("ranks are missing", exit::UNABLE)
             }
             _ => ("the plan cannot be run as asked", exit::UNREADABLE),
@@ -202,7 +202,7 @@ impl Error {
             Exec::FixedReduction { .. } => {
                 finding = finding.help("leave --op out, or use a plan of sums, which takes any")
             }
-            Exec::Accumulator { .. } => {
+            Exec::UnsupportedAccumulator { .. } => {
                 finding = finding.help("leave --accumulate out; floats take f64, those of at most 32 bits f32")
             }
             _ => {}

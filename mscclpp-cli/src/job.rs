@@ -28,7 +28,8 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) ->
         let body = &body;
         let start = |mut group| std::thread::Builder::new().spawn_scoped(scope, move || body(&mut group));
         let threads: std::result::Result<Vec<_>, _> = groups.into_iter().map(start).collect();
-        let threads = threads.map_err(|error| group::Error::from(mscclpp_exec::Error::Workers(error.to_string())))?;
+        let threads =
+            threads.map_err(|error| group::Error::from(mscclpp_exec::Error::SpawnThread(error.to_string())))?;
         let join = |thread: std::thread::ScopedJoinHandle<'_, Result<R>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -51,7 +52,7 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) ->
 pub(crate) fn require_memory(group: &Group, what: impl FnOnce() -> String, each: u64) -> Result<()> {
     let bootstrap = group.communicator().bootstrap();
     let node = bootstrap.node_of(group.rank())?;
-    let here = (0..group.size()).filter(|&rank| bootstrap.node_of(rank).is_ok_and(|other| other == node)).count();
+    let here = (0..group.num_ranks()).filter(|&rank| bootstrap.node_of(rank).is_ok_and(|other| other == node)).count();
     memory::require(what, each.saturating_mul(here as u64))?;
     Ok(group.communicator().barrier().map_err(group::Error::from)?)
 }

@@ -88,12 +88,12 @@ pub(crate) fn report(error: &Error) {
     let _ = writeln!(err, "{ERROR}error{ERROR:#}: {error}");
 }
 
-/// Writes a whole file: all of it, or nothing; see [`file::replace`].
+/// Writes a whole file: all of it, or nothing; see [`file::write_atomic`].
 ///
 /// # Errors
 /// [`Error::Write`] with what the system said; the old file is then untouched.
 pub(crate) fn write_file(path: &Path, text: &[u8]) -> Result<()> {
-    file::replace(path, text).map_err(|source| Error::Write { path: path.to_owned(), source })
+    file::write_atomic(path, text).map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
 /// Whether [`write_file`] will be possible, as far as that shows beforehand.
@@ -101,5 +101,5 @@ pub(crate) fn write_file(path: &Path, text: &[u8]) -> Result<()> {
 /// # Errors
 /// [`Error::Write`] with what the system said.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
-    file::replaceable(path).map_err(|source| Error::Write { path: path.to_owned(), source })
+    file::check_writable(path).map_err(|source| Error::Write { path: path.to_owned(), source })
 }

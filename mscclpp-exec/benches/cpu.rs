@@ -15,7 +15,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cpu::{Options, World};
+use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_exec::verify::Verifier;
 use mscclpp_exec::{DataType, Message};
 
@@ -49,10 +49,10 @@ fn fastest<const N: usize>(rounds: usize, mut contenders: [&mut dyn FnMut(); N])
     best
 }
 
-fn run(plan: &Plan, bytes: usize, workers: usize) -> (mscclpp_exec::cpu::Run, mscclpp_exec::cpu::Buffers) {
+fn run(plan: &Plan, bytes: usize, workers: usize) -> (mscclpp_exec::cpu::PreparedPlan, mscclpp_exec::cpu::Buffers) {
     let options = Options { workers: Some(workers), ..Options::default() };
     let count = (bytes / 4).next_multiple_of(plan.num_ranks() as usize) as u64;
-    let run = World::with_options(plan.num_ranks(), options)
+    let run = Executor::with_options(plan.num_ranks(), options)
         .prepare(plan, Message::new(DataType::F32, count).any_size())
         .expect("a message of any size");
     let buffers = run.buffers().expect("memory");
@@ -162,9 +162,9 @@ fn prepare(criterion: &mut Criterion) {
         println!("prepare/{name}, {ranks} ranks: {} operations", operations(&plan));
         let message = |k: u64| Message::new(DataType::F32, u64::from(ranks) * (64 + k)).any_size();
         group.bench_function(format!("{name}/{ranks} ranks/first"), |bencher| {
-            bencher.iter(|| World::new(ranks).prepare(black_box(&plan), message(0)).expect(name));
+            bencher.iter(|| Executor::new(ranks).prepare(black_box(&plan), message(0)).expect(name));
         });
-        let world = World::new(ranks);
+        let world = Executor::new(ranks);
         world.prepare(&plan, message(64)).expect(name);
         let mut k = 0;
         group.bench_function(format!("{name}/{ranks} ranks/another size"), |bencher| {

@@ -107,18 +107,18 @@ impl fmt::Display for DataType {
 }
 
 impl FromStr for DataType {
-    type Err = UnknownDataType;
+    type Err = ParseDataTypeError;
 
-    fn from_str(name: &str) -> Result<Self, UnknownDataType> {
-        Self::from_name(name).ok_or_else(|| UnknownDataType(name.to_owned()))
+    fn from_str(name: &str) -> Result<Self, ParseDataTypeError> {
+        Self::from_name(name).ok_or_else(|| ParseDataTypeError(name.to_owned()))
     }
 }
 
 /// A name that is none of a data type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownDataType(String);
+pub struct ParseDataTypeError(String);
 
-impl fmt::Display for UnknownDataType {
+impl fmt::Display for ParseDataTypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "there is no data type `{}`; there are", self.0)?;
         for (i, dtype) in DataType::ALL.iter().enumerate() {
@@ -128,7 +128,7 @@ impl fmt::Display for UnknownDataType {
     }
 }
 
-impl std::error::Error for UnknownDataType {}
+impl std::error::Error for ParseDataTypeError {}
 
 mod sealed {
     pub trait Sealed {}

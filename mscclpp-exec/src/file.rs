@@ -30,19 +30,19 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
 ///
 /// # Errors
 /// What the system says; the old file is then untouched.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let Some((path, mut file)) = beside(path)? else { return fs::write(path, bytes) };
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// Whether [`replace`] can write a file there, as far as that shows beforehand: for who works long until it has something
+/// Whether [`write_atomic`] can write a file there, as far as that shows beforehand: for who works long until it has something
 /// to write. Nothing is left behind.
 ///
 /// # Errors
 /// What the system says.
-pub fn replaceable(path: &Path) -> io::Result<()> {
+pub fn check_writable(path: &Path) -> io::Result<()> {
     beside(path).map(drop)
 }
 
@@ -84,10 +84,10 @@ mod tests {
     fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("plan.json");
-        replaceable(&path).expect("it can be written");
+        check_writable(&path).expect("it can be written");
         assert!(!path.exists());
-        replace(&path, b"one").expect("it can be written");
-        replace(&path, b"two").expect("it can be written");
+        write_atomic(&path, b"one").expect("it can be written");
+        write_atomic(&path, b"two").expect("it can be written");
         assert_eq!(fs::read(&path).expect("it is there"), b"two");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
     }
@@ -96,8 +96,8 @@ mod tests {
     fn a_folder_and_a_missing_folder_are_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         for path in [folder.path().to_owned(), folder.path().join("no/such"), PathBuf::from("/")] {
-            assert!(replace(&path, b"").is_err(), "{}", path.display());
-            assert!(replaceable(&path).is_err(), "{}", path.display());
+            assert!(write_atomic(&path, b"").is_err(), "{}", path.display());
+            assert!(check_writable(&path).is_err(), "{}", path.display());
         }
     }
 
@@ -110,7 +110,7 @@ mod tests {
         fs::write(&file, b"old").expect("it can be written");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o660)).expect("it is ours");
         std::os::unix::fs::symlink(&file, &link).expect("a link");
-        replace(&link, b"new").expect("it can be written");
+        write_atomic(&link, b"new").expect("it can be written");
         assert!(fs::symlink_metadata(&link).expect("it is there").is_symlink());
         assert_eq!(fs::read(&file).expect("it is there"), b"new");
         assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o660);
@@ -118,8 +118,8 @@ mod tests {
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from(0o600)).expect("a pipe");
         // Whoever opens both ends waits for nobody.
         let mut end = File::options().read(true).write(true).open(&pipe).expect("it is there");
-        replaceable(&pipe).expect("it can be written");
-        replace(&pipe, b"new").expect("it can be written");
+        check_writable(&pipe).expect("it can be written");
+        write_atomic(&pipe, b"new").expect("it can be written");
         assert!(fs::metadata(&pipe).expect("it is there").file_type().is_fifo());
         let mut found = [0; 3];
         end.read_exact(&mut found).expect("what was written");

@@ -62,7 +62,7 @@ pub(crate) struct View {
 
 /// A piece of a [`View`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct ByteRun {
     /// First byte in the buffer.
     pub(crate) at: u64,
     /// Bytes in the buffer; what is missing from `run` is padding.
@@ -101,15 +101,15 @@ impl View {
 
     /// The piece that begins at padded byte `at` and stands for `1..=len` bytes (0 if `len` is 0).
     #[inline(always)]
-    pub(crate) fn piece(&self, at: u64, len: u64) -> Piece {
+    pub(crate) fn piece(&self, at: u64, len: u64) -> ByteRun {
         if !self.is_split() {
-            return Piece { at, len: self.len.saturating_sub(at).min(len), run: len };
+            return ByteRun { at, len: self.len.saturating_sub(at).min(len), run: len };
         }
         let (number, inside) = (at / self.padded, at % self.padded);
         let run = len.min(self.padded - inside);
         let start = number * self.part + inside.min(self.part);
         let end = self.part.saturating_sub(inside).min(self.len.saturating_sub(start));
-        Piece { at: start, len: end.min(run), run }
+        ByteRun { at: start, len: end.min(run), run }
     }
 }
 
@@ -117,7 +117,7 @@ impl Layout {
     /// The layout of a message.
     ///
     /// # Errors
-    /// [`Error::UnequalParts`], [`Error::TooLarge`], [`Error::Plan`] if the plan's chunk counts do not fit its collective.
+    /// [`Error::UnequalParts`], [`Error::TooLarge`], [`Error::InvalidPlan`] if the plan's chunk counts do not fit its collective.
     pub(crate) fn new(shape: &Shape, message: &Message) -> Result<Self, Error> {
         let size = message.dtype.size() as u64;
         let too_large = || Error::TooLarge { count: message.count, dtype: message.dtype };
@@ -213,7 +213,7 @@ fn part_chunks(shape: &Shape) -> Result<(Side, Side), Error> {
     let side = |what: &str, parts: u64, chunks: u32| {
         let fits = u64::from(chunks).is_multiple_of(parts);
         let side = Side { parts, per_part: (u64::from(chunks) / parts) as u32 };
-        fits.then_some(side).ok_or_else(|| Error::Plan {
+        fits.then_some(side).ok_or_else(|| Error::InvalidPlan {
             place: "the whole plan".into(),
             what: format!("{chunks} {what} chunks for {parts} ranks, expected a multiple of {parts}"),
         })
@@ -227,7 +227,7 @@ fn part_chunks(shape: &Shape) -> Result<(Side, Side), Error> {
             (chunks, 0) => output.per_part = chunks,
             (left, right) if left == right => {}
             (left, right) => {
-                return Err(Error::Plan {
+                return Err(Error::InvalidPlan {
                     place: "the whole plan".into(),
                     what: format!("{left} chunks per part of the input and {right} of the output, expected equal ones"),
                 });
@@ -282,7 +282,7 @@ mod tests {
     fn even_messages_have_the_reference_boundaries() {
         let layout = layout(&shape(CollectiveKind::AllReduce, 8, 2), 16 * 64, DataType::F32);
         assert_eq!((layout.stride, layout.unit), (256, 16));
-        assert_eq!(layout.input.piece(3 * 256, 512), Piece { at: 768, len: 512, run: 512 });
+        assert_eq!(layout.input.piece(3 * 256, 512), ByteRun { at: 768, len: 512, run: 512 });
         // 5 units in 3 slices: 2, 2, 1.
         assert_eq!([0, 1, 2].map(|i| layout.slice(80, i, 3)), [(0, 32), (32, 32), (64, 16)]);
         assert_eq!(layout.trips(2, 100), 6);
@@ -313,9 +313,9 @@ mod tests {
             assert!(matches!(new(&reduce, count, DataType::F64), Err(Error::TooLarge { .. })), "{count}");
         }
         let odd = Shape { output: 6, ..gather };
-        assert!(matches!(new(&odd, 8, DataType::U8), Err(Error::Plan { .. })));
+        assert!(matches!(new(&odd, 8, DataType::U8), Err(Error::InvalidPlan { .. })));
         let unequal = Shape { input: 2, ..gather };
-        assert!(matches!(new(&unequal, 8, DataType::U8), Err(Error::Plan { .. })));
+        assert!(matches!(new(&unequal, 8, DataType::U8), Err(Error::InvalidPlan { .. })));
     }
 
     #[test]

@@ -29,7 +29,7 @@
 //! | [`cuda`] | CUDA devices |
 //! | [`message`], [`dtype`], [`numeric`] | what is sent: sizes, element types, how they are combined |
 //! | [`verify`] | whether results are right |
-//! | [`dump`] | what ranks leave behind when a call fails |
+//! | [`flight_recorder`] | what ranks leave behind when a call fails |
 //! | [`mod@file`], [`error`] | files that are replaced as a whole; what can go wrong |
 #![deny(unsafe_code)]
 
@@ -39,9 +39,9 @@ pub mod cpu;
 #[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]
 pub mod cuda;
 pub mod dtype;
-pub mod dump;
 pub mod error;
 pub mod file;
+pub mod flight_recorder;
 pub mod group;
 mod interpret;
 mod layout;
@@ -61,5 +61,5 @@ pub mod verify;
 pub use dtype::{DataType, Element};
 pub use error::Error;
 pub use memory::available_memory;
-pub use message::{Message, Packet};
-pub use numeric::Accumulate;
+pub use message::{Message, PacketType};
+pub use numeric::AccumType;

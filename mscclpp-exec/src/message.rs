@@ -3,7 +3,7 @@
 use mscclpp_core::types::ReduceOp;
 
 use crate::dtype::{DataType, Element};
-use crate::numeric::Accumulate;
+use crate::numeric::AccumType;
 
 /// A message: how many elements of which type, and how to combine them.
 ///
@@ -24,16 +24,16 @@ pub struct Message {
     /// The reduction; `None` for what the plan says. A plan whose reductions are all sums takes any, other plans only theirs.
     pub op: Option<ReduceOp>,
     /// The type in which an operation combines its sources.
-    pub accumulate: Accumulate,
+    pub accumulate: AccumType,
     /// Whether packets carry 4 bytes or 8.
-    pub packet: Packet,
+    pub packet: PacketType,
     /// Whether the plan's range of message sizes is ignored.
     pub any_size: bool,
 }
 
 /// How much a packet carries. Packets of both kinds look the same in memory: 4 bytes of data, then 4 of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Packet {
+pub enum PacketType {
     /// 8 bytes: data, flag, data, flag. Read and written together.
     #[default]
     LL16,
@@ -44,7 +44,7 @@ pub enum Packet {
 impl Message {
     /// A message with the plan's own reduction, combined in the elements' type, in packets of 16 bytes.
     pub const fn new(dtype: DataType, count: u64) -> Self {
-        Self { count, dtype, op: None, accumulate: Accumulate::Native, packet: Packet::LL16, any_size: false }
+        Self { count, dtype, op: None, accumulate: AccumType::Native, packet: PacketType::LL16, any_size: false }
     }
 
     /// A message of elements of a Rust type.
@@ -61,14 +61,14 @@ impl Message {
 
     /// Sets the type in which sources are combined.
     #[must_use]
-    pub const fn accumulate(mut self, accumulate: Accumulate) -> Self {
+    pub const fn accumulate(mut self, accumulate: AccumType) -> Self {
         self.accumulate = accumulate;
         self
     }
 
     /// Sets the kind of packets.
     #[must_use]
-    pub const fn packet(mut self, packet: Packet) -> Self {
+    pub const fn packet(mut self, packet: PacketType) -> Self {
         self.packet = packet;
         self
     }

@@ -5,7 +5,7 @@ use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Plan, PlanTree};
-use mscclpp_exec::cpu::{Options, Schedule, World};
+use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::{DataType, Message};
 
 /// Ranks and ranks per node.
@@ -67,7 +67,7 @@ fn expected(
 fn verify(name: &str, plan: &PlanTree, count: u64, schedule: Schedule) {
     let (ranks, collective) = (plan.ranks.len() as u32, plan.collective);
     let what = format!("{name} on {ranks} ranks, {count} elements, {collective:?}, {schedule:?}");
-    let world = World::with_options(ranks, Options { schedule, ..Options::default() });
+    let world = Executor::with_options(ranks, Options { schedule, ..Options::default() });
     let message = Message::new(DataType::I32, count).any_size();
     let mut run = world.prepare(&Plan::new(plan), message).unwrap_or_else(|error| panic!("{what}: {error}"));
     let mut buffers = run.buffers().expect("little memory");

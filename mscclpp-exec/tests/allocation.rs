@@ -8,7 +8,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::Message;
-use mscclpp_exec::cpu::{Options, World};
+use mscclpp_exec::cpu::{Executor, Options};
 
 struct Counting;
 
@@ -44,7 +44,7 @@ fn launches_do_not_allocate() {
         for parallel_from in [0, u64::MAX] {
             let options = Options { workers: Some(3), parallel_from, ..Options::default() };
             let message = Message::of::<f32>(8 * 1000).any_size();
-            let mut run = World::with_options(8, options).prepare(&plan, message).expect(name);
+            let mut run = Executor::with_options(8, options).prepare(&plan, message).expect(name);
             let mut buffers = run.buffers().expect("memory");
             let mut allocations = |launches: u32| {
                 let before = ALLOCATIONS.load(SeqCst);

@@ -6,7 +6,7 @@ use mscclpp_core::diag::Code;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{BufferRef, Op, Plan, PlanTree};
 use mscclpp_core::types::BufferKind;
-use mscclpp_exec::cpu::{Options, Schedule, World};
+use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::verify::Verifier;
 use mscclpp_exec::{DataType, Message};
 use proptest::prelude::*;
@@ -106,7 +106,7 @@ fn runs_right(tree: &PlanTree) -> bool {
         .into_iter()
         .all(|(schedule, count)| {
             let options = Options { schedule, workers: Some(2), ..Options::default() };
-            let world = World::with_options(plan.num_ranks(), options);
+            let world = Executor::with_options(plan.num_ranks(), options);
             let message = Message::new(DataType::I32, count).any_size();
             let Ok(mut run) = world.prepare(&plan, message) else { return false };
             let Ok(mut buffers) = run.buffers() else { return false };

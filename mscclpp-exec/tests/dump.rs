@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use mscclpp_exec::dump::{CallRecord, Dump, FailureRecord, Findings, OpRecord, RankRecord, WaitRecord, join};
+use mscclpp_exec::flight_recorder::{
+    Analysis, CallRecord, Dump, FailureRecord, OpRecord, RankRecord, WaitRecord, analyze,
+};
 use proptest::prelude::*;
 
 fn call(number: u64, request: &str) -> CallRecord {
@@ -27,8 +29,8 @@ fn dump(rank: u32, calls: Vec<CallRecord>, waits: Vec<WaitRecord>) -> Dump {
 }
 
 /// What the dumps of one group say.
-fn joined(dumps: &[Dump]) -> Findings {
-    let mut groups = join(dumps);
+fn joined(dumps: &[Dump]) -> Analysis {
+    let mut groups = analyze(dumps);
     assert_eq!(groups.len(), 1);
     groups.remove(0)
 }
@@ -92,7 +94,7 @@ fn circles_and_ends_are_told_apart() {
     let (culprit, why) = end.culprit.expect("one");
     assert_eq!(culprit, 2);
     assert!(why.starts_with("no operation that was still to come would release rank 2 / thread block 0"), "{why}");
-    assert_eq!(join(&[]), []);
+    assert_eq!(analyze(&[]), []);
 }
 
 #[test]
@@ -135,7 +137,7 @@ proptest! {
         let index = at.index(mutant.len());
         mutant[index] = junk;
         if let Ok(read) = Dump::parse(Path::new("d"), &mutant) {
-            for found in join(&[read, good]) {
+            for found in analyze(&[read, good]) {
                 _ = found.to_string();
             }
         }

@@ -7,8 +7,8 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::cpu::{Options, World};
-use mscclpp_exec::{Accumulate, Error, Message};
+use mscclpp_exec::cpu::{Executor, Options};
+use mscclpp_exec::{AccumType, Error, Message};
 
 /// A plan as it is lowered, checked by nobody.
 fn tree(spec: AlgoSpec, body: impl FnOnce(&Program)) -> PlanTree {
@@ -48,20 +48,20 @@ fn told(error: &Error, code: Code, parts: &[&str]) {
     }
 }
 
-fn prepare(world: &World, plan: &Plan, message: Message) -> Error {
+fn prepare(world: &Executor, plan: &Plan, message: Message) -> Error {
     world.prepare(plan, message).map(|_| ()).expect_err("a message that cannot be")
 }
 
 #[test]
 fn a_plan_that_stalls() {
     let waits = plan(all_reduce(), |p| _ = p.rank(1).memory_channel(0).wait(0));
-    let error = World::new(2).run(&waits, &[[0_i32; 2]; 2], &mut [[0; 2]; 2]).expect_err("nobody signals");
+    let error = Executor::new(2).run(&waits, &[[0_i32; 2]; 2], &mut [[0; 2]; 2]).expect_err("nobody signals");
     told(&error, Code::Stalled, &["rank 1", "wait", "errors.rs"]);
 }
 
 #[test]
 fn a_world_of_another_size() {
-    let error = prepare(&World::new(3), &plan(all_reduce(), copy), Message::of::<f32>(6));
+    let error = prepare(&Executor::new(3), &plan(all_reduce(), copy), Message::of::<f32>(6));
     told(&error, Code::WrongNumberOfRanks, &["`plan` is for 2 ranks", "found a world of 3 ranks", "help"]);
 }
 
@@ -69,14 +69,14 @@ fn a_world_of_another_size() {
 fn a_plan_whose_indexes_lead_nowhere() {
     let mut damaged = tree(all_reduce(), |p| _ = p.rank(0).memory_channel(1).signal(0));
     damaged.ranks[0].blocks[0].channels[0].1[0] = 7;
-    let error = prepare(&World::new(2), &Plan::new(&damaged), Message::of::<f32>(6));
+    let error = prepare(&Executor::new(2), &Plan::new(&damaged), Message::of::<f32>(6));
     told(&error, Code::MalformedPlan, &["rank 0 / thread block 0", "7"]);
 }
 
 #[test]
 fn a_message_outside_of_the_range() {
     let spec = AlgoSpec { min_message_size: 64, max_message_size: 128, ..all_reduce() };
-    let (world, plan) = (World::new(2), plan(spec, copy));
+    let (world, plan) = (Executor::new(2), plan(spec, copy));
     told(&prepare(&world, &plan, Message::of::<f32>(8)), Code::MessageOutOfRange, &["32 bytes", "64 to 128 bytes"]);
     told(&prepare(&world, &plan, Message::of::<f32>(40)), Code::MessageOutOfRange, &["160 bytes", "any_size"]);
     assert!(world.prepare(&plan, Message::of::<f32>(40).any_size()).is_ok());
@@ -86,13 +86,13 @@ fn a_message_outside_of_the_range() {
 fn parts_that_are_not_equal() {
     let spec = AlgoSpec::new("plan", CollectiveKind::AllGather, 2);
     let plan = plan(spec, |p| p.rank(0).copy(p.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0));
-    let error = prepare(&World::new(2), &plan, Message::of::<i8>(7));
+    let error = prepare(&Executor::new(2), &plan, Message::of::<i8>(7));
     told(&error, Code::UnequalParts, &["7 elements", "2 equal parts", "allgather", "send 8 elements"]);
 }
 
 #[test]
 fn a_message_without_addresses() {
-    let error = prepare(&World::new(2), &plan(all_reduce(), copy), Message::of::<f64>(usize::MAX));
+    let error = prepare(&Executor::new(2), &plan(all_reduce(), copy), Message::of::<f64>(usize::MAX));
     told(&error, Code::MessageTooLarge, &["18446744073709551615 elements of f64"]);
 }
 
@@ -102,22 +102,22 @@ fn a_reduction_that_the_plan_does_not_do() {
         let rank = p.rank(0);
         rank.reduce(rank.output().chunk(0), rank.input().chunk(0), 0).op(ReduceOp::Max);
     });
-    let error = prepare(&World::new(2), &plan, Message::of::<f32>(2).op(ReduceOp::Min));
+    let error = prepare(&Executor::new(2), &plan, Message::of::<f32>(2).op(ReduceOp::Min));
     told(&error, Code::FixedReduction, &["reduces by max", "request for min", "help"]);
 }
 
 #[test]
 fn a_type_that_cannot_be_added_up_so() {
     let plan = plan(all_reduce(), copy);
-    let error = prepare(&World::new(2), &plan, Message::of::<i32>(2).accumulate(Accumulate::F64));
+    let error = prepare(&Executor::new(2), &plan, Message::of::<i32>(2).accumulate(AccumType::F64));
     told(&error, Code::NoSuchReduction, &["i32", "`Native`"]);
-    let error = prepare(&World::new(2), &plan, Message::of::<f64>(2).accumulate(Accumulate::F32));
+    let error = prepare(&Executor::new(2), &plan, Message::of::<f64>(2).accumulate(AccumType::F32));
     told(&error, Code::NoSuchReduction, &["f64", "`F64`"]);
 }
 
 #[test]
 fn buffers_that_do_not_fit() {
-    let world = World::new(2);
+    let world = Executor::new(2);
     let plan = plan(all_reduce(), copy);
     let mut run = world.prepare(&plan, Message::of::<i32>(4)).expect("a right message");
     let error = run.launch(&[[0_i32; 4], [0; 4]], &mut [[0; 4]]).expect_err("an output is missing");
@@ -131,7 +131,7 @@ fn buffers_that_do_not_fit() {
 #[test]
 fn two_buffers_for_one_and_one_for_two() {
     let mut spec = all_reduce();
-    let world = World::new(2);
+    let world = Executor::new(2);
     let apart = plan(spec.clone(), copy);
     let error = world.run_in_place(&apart, &mut [[0_i32; 4]; 2]).expect_err("an out-of-place plan");
     told(&error, Code::WrongPlace, &["out of place", "launch with inputs and outputs"]);
@@ -144,7 +144,8 @@ fn two_buffers_for_one_and_one_for_two() {
 #[test]
 fn inputs_that_are_only_lent_for_reading() {
     let overwrites = plan(all_reduce(), |p| p.rank(0).copy(p.rank(0).input().chunk(0), p.rank(0).output().chunk(0), 0));
-    let error = World::new(2).run(&overwrites, &[[0_i32; 4]; 2], &mut [[0; 4]; 2]).expect_err("inputs are overwritten");
+    let error =
+        Executor::new(2).run(&overwrites, &[[0_i32; 4]; 2], &mut [[0; 4]; 2]).expect_err("inputs are overwritten");
     told(&error, Code::ReadOnlyInput, &["overwrites its inputs", "`Buffers`"]);
 }
 
@@ -155,7 +156,7 @@ fn more_scratch_than_is_allowed() {
         let rank = p.rank(0);
         rank.copy(rank.scratch(1000).chunk(0), rank.input().chunk(0), 0);
     });
-    let error = prepare(&World::with_options(2, options), &greedy, Message::of::<i32>(4096));
+    let error = prepare(&Executor::with_options(2, options), &greedy, Message::of::<i32>(4096));
     told(&error, Code::OutOfResources, &["bytes of scratch", "limit is 1024 bytes", "`Options::scratch_limit`"]);
 }
 
@@ -178,7 +179,7 @@ fn padding_costs_no_time() {
     });
     let started = std::time::Instant::now();
     let mut outputs = [[0_i32; 3]; 2];
-    World::new(2).run(&plan, &[[1; 3], [2; 3]], &mut outputs).expect("a plan that runs");
+    Executor::new(2).run(&plan, &[[1; 3], [2; 3]], &mut outputs).expect("a plan that runs");
     assert_eq!(outputs, [[3; 3]; 2]);
     // 4 GiB of zeros per rank take a minute to add, on a machine that does nothing else.
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
@@ -186,7 +187,7 @@ fn padding_costs_no_time() {
 
 #[test]
 fn buffers_larger_than_the_machine() {
-    let world = World::new(2);
+    let world = Executor::new(2);
     let run =
         world.prepare(&plan(all_reduce(), copy), Message::of::<f64>(1 << 40)).expect("sizes alone take no memory");
     let error = run.buffers().map(|_| ()).expect_err("32 TiB");

@@ -42,13 +42,13 @@ where
         let own = me * part..(me + 1) * part;
 
         let mut x = mine();
-        group.all_reduce(&mut x, ReduceOp::Sum).expect("all_reduce");
+        group.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
         assert_eq!(x, sums);
         let mut y = blank(whole);
-        group.all_reduce_to(&mine(), &mut y, ReduceOp::Sum).expect("all_reduce_to");
+        group.all_reduce(&mine(), &mut y, ReduceOp::Sum).expect("all_reduce_to");
         assert_eq!(y, sums);
         let mut largest = mine();
-        group.all_reduce(&mut largest, ReduceOp::Max).expect("all_reduce");
+        group.all_reduce_in_place(&mut largest, ReduceOp::Max).expect("all_reduce");
         let maximum = |index| (0..ranks).map(|rank| element::<T>(rank, index)).reduce(|a, b| if b > a { b } else { a });
         assert_eq!(largest, (0..whole).map(|index| maximum(index).expect("ranks")).collect::<Vec<_>>());
 
@@ -77,17 +77,17 @@ where
         assert_eq!(x, exchanged);
 
         let mut x = mine();
-        group.broadcast(&mut x, root).expect("broadcast");
+        group.broadcast_in_place(&mut x, root).expect("broadcast");
         assert_eq!(x, input::<T>(root, whole));
         let mut y = blank(whole);
-        group.broadcast_to(&mine(), &mut y, root).expect("broadcast_to");
+        group.broadcast(&mine(), &mut y, root).expect("broadcast_to");
         assert_eq!(y, input::<T>(root, whole));
 
         let mut x = mine();
-        group.reduce(&mut x, ReduceOp::Sum, root).expect("reduce");
+        group.reduce_in_place(&mut x, ReduceOp::Sum, root).expect("reduce");
         assert_eq!(x, if rank == root { sums.clone() } else { mine() });
         let mut y = blank(whole);
-        group.reduce_to(&mine(), &mut y, ReduceOp::Sum, root).expect("reduce_to");
+        group.reduce(&mine(), &mut y, ReduceOp::Sum, root).expect("reduce_to");
         assert_eq!(y, if rank == root { sums.clone() } else { blank(whole) });
 
         let received = input::<T>((rank + ranks - 1) % ranks, whole);
@@ -119,7 +119,7 @@ fn every_type_is_taken() {
     on_ranks(2, |group| {
         fn sum<T: Element>(group: &mut Group, one: T, two: T) -> bool {
             let mut x = [one; 5];
-            group.all_reduce(&mut x, ReduceOp::Sum).expect("all_reduce");
+            group.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
             x.iter().all(|found| bytemuck::bytes_of(found) == bytemuck::bytes_of(&two))
         }
         assert!(sum(group, 1_i8, 2));
@@ -148,7 +148,7 @@ proptest! {
             let found = group.all_to_all_v(&input, &own).expect("all_to_all_v");
             for from in 0..ranks {
                 assert_eq!(found.counts[from as usize], count(from, me));
-                assert_eq!(found.of(from), part(from, me));
+                assert_eq!(found.from_rank(from), part(from, me));
             }
             assert_eq!(found.elements.len(), found.counts.iter().sum::<usize>());
         });
@@ -165,7 +165,7 @@ fn equal_parts_need_no_rounds() {
             assert_eq!(found.counts, [len; 3]);
             for from in 0..3 {
                 let sent = (0..len as u32).map(|index| index + me * len as u32 + 10_000 * from);
-                assert!(found.of(from).iter().copied().eq(sent));
+                assert!(found.from_rank(from).iter().copied().eq(sent));
             }
         }
         // Counts, extremes and parts, each time.
@@ -213,10 +213,13 @@ fn lengths_that_do_not_fit_are_named_before_anybody_waits() {
             "all_to_all_in_place of rank 1: the buffer has 4 elements, expected a multiple of 3, a part for each rank"
         );
         assert_eq!(
-            text(group.all_reduce_to(&[0_i8; 4], &mut [0; 5], op)),
+            text(group.all_reduce(&[0_i8; 4], &mut [0; 5], op)),
             "all_reduce_to of rank 1: the output has 5 elements, expected 4, as many as the input"
         );
-        assert_eq!(text(group.broadcast(&mut [0_i8], 3)), "broadcast of rank 1: root 3 is none of the ranks 0 to 2");
+        assert_eq!(
+            text(group.broadcast_in_place(&mut [0_i8], 3)),
+            "broadcast of rank 1: root 3 is none of the ranks 0 to 2"
+        );
         let error = group.all_to_all_v(&[0_i8; 4], &[1, 2]).expect_err("two counts").to_string();
         assert_eq!(error, "all_to_all_v of rank 1: the list of counts has 2 elements, expected 3, one for each rank");
         let error = group.all_to_all_v(&[0_i8; 4], &[1, 2, usize::MAX]).expect_err("too many").to_string();
@@ -249,7 +252,7 @@ fn selectors_and_native_algorithms_are_used_and_counted() {
             let own = [group.rank() * 2 + 1, 5];
             group.all_gather(&own, &mut y).expect("all_gather");
             assert_eq!(y, [1_u32, 5, 3, 5]);
-            group.all_reduce(&mut [1_u32; 9], ReduceOp::Sum).expect("all_reduce");
+            group.all_reduce_in_place(&mut [1_u32; 9], ReduceOp::Sum).expect("all_reduce");
         }
         assert_eq!(calls.load(Ordering::Relaxed), 3);
         assert_eq!(group.registry().calls(), [("allreduce_ring", 3), ("by_hand", 3)]);
@@ -265,11 +268,11 @@ fn who_cannot_choose_or_build_says_which_rank_and_call_it_is() {
         let rank = group.rank();
         let request = "allreduce of 8 bytes i64, sum, in place, 2 ranks on 1 node";
         let config = Config { blocks: Some(0), threads: None };
-        group.insist(Some((CollectiveKind::AllReduce, Choice { config, ..Choice::named("allreduce_ring") })));
-        let error = group.all_reduce(&mut [1_i64], ReduceOp::Sum).expect_err("no blocks").to_string();
+        group.force_algorithm(Some((CollectiveKind::AllReduce, Choice { config, ..Choice::named("allreduce_ring") })));
+        let error = group.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no blocks").to_string();
         assert_eq!(error, format!("rank {rank}, {request}: `allreduce_ring` takes 1 to 1024 blocks, found 0"));
-        group.insist(Some((CollectiveKind::AllReduce, Choice::named("allgather_ring"))));
-        let error = group.all_reduce(&mut [1_i64], ReduceOp::Sum).expect_err("no such name").to_string();
+        group.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named("allgather_ring"))));
+        let error = group.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no such name").to_string();
         assert!(error.starts_with(&format!("rank {rank}: ")) && error.contains(request), "{error}");
     });
 }
@@ -280,7 +283,7 @@ fn ranks_with_different_algorithms_do_not_come_together() {
     std::thread::scope(|scope| {
         for communicator in communicators {
             scope.spawn(|| {
-                let mut registry = Registry::shipped();
+                let mut registry = Registry::builtin();
                 if communicator.rank() == 2 {
                     registry.remove("allreduce_ring");
                 }
@@ -297,7 +300,7 @@ fn what_is_prepared_is_forgotten_in_order_and_made_again() {
         for round in 0..2 {
             for len in 1..300_usize {
                 let mut x = vec![1_i32; len];
-                group.all_reduce(&mut x, ReduceOp::Sum).expect("all_reduce");
+                group.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
                 assert!(x.iter().all(|value| *value == 2), "round {round}, {len} elements");
             }
         }
@@ -335,11 +338,11 @@ fn packets_of_one_call_are_not_taken_for_those_of_another() {
                 let mut x = vec![round + group.rank(); len];
                 match kind {
                     0 => {
-                        group.all_reduce(&mut x, ReduceOp::Max).expect("all_reduce");
+                        group.all_reduce_in_place(&mut x, ReduceOp::Max).expect("all_reduce");
                         assert_eq!(x, vec![round + ranks - 1; len], "round {round}");
                     }
                     1 => {
-                        group.reduce(&mut x, ReduceOp::Sum, 1).expect("reduce");
+                        group.reduce_in_place(&mut x, ReduceOp::Sum, 1).expect("reduce");
                         let sum = (0..ranks).map(|rank| round + rank).sum();
                         assert_eq!(x[len - 1], if group.rank() == 1 { sum } else { round + group.rank() });
                     }

@@ -9,8 +9,8 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::jit::{Cache, Compiler, Image, JitError, Nvrtc, Source, compile};
-use mscclpp_exec::cuda::{NotSpecialised, specialised_source};
-use mscclpp_exec::{Accumulate, DataType, Error, Message};
+use mscclpp_exec::cuda::{NotSpecialized, specialized_source};
+use mscclpp_exec::{AccumType, DataType, Error, Message};
 
 /// Compute capabilities of data centres' devices: A100, H100 and H200, B200.
 const DEVICES: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
@@ -62,7 +62,7 @@ fn the_interpreter_compiles() -> Result<(), Failed> {
     for device in DEVICES {
         let compiler = Nvrtc::new(device)?;
         for dtype in [DataType::F32, DataType::BF16, DataType::U8] {
-            let source = Source::executor(dtype, Accumulate::Native).ok_or("a type accumulates as itself")?;
+            let source = Source::executor(dtype, AccumType::Native).ok_or("a type accumulates as itself")?;
             let image = image(&compiler, &source)?;
             assert_eq!(image.code[..4], *b"\x7fELF", "machine code");
             let used = image.log.lines().skip_while(|line| !line.contains("'mscclpp_execute'"));
@@ -85,17 +85,17 @@ fn the_example_compiles() -> Result<(), Failed> {
 }
 
 /// Types and accumulators that need most of a kernel's registers, each in its own way.
-const TYPES: [(DataType, Accumulate); 5] = [
-    (DataType::F32, Accumulate::Native),
-    (DataType::BF16, Accumulate::Native),
-    (DataType::BF16, Accumulate::F32),
-    (DataType::U8, Accumulate::Native),
-    (DataType::F8E4M3, Accumulate::Native),
+const TYPES: [(DataType, AccumType); 5] = [
+    (DataType::F32, AccumType::Native),
+    (DataType::BF16, AccumType::Native),
+    (DataType::BF16, AccumType::F32),
+    (DataType::U8, AccumType::Native),
+    (DataType::F8E4M3, AccumType::Native),
 ];
 
 /// Registers of a thread: a multiprocessor has 65 536 for 1 024 threads, or for 512 that combine in a wider type.
-fn registers_of(accumulate: Accumulate) -> u32 {
-    if accumulate == Accumulate::Native { 64 } else { 128 }
+fn registers_of(accumulate: AccumType) -> u32 {
+    if accumulate == AccumType::Native { 64 } else { 128 }
 }
 
 /// An algorithm of each kind in these types, and some of the others, every day different ones; all on all devices if `MSCCLPP_ALL` is
@@ -120,8 +120,8 @@ fn specialised_plans_compile() -> Result<(), Failed> {
                 continue;
             }
             let message = Message::new(dtype, 8 << 10).accumulate(accumulate).any_size();
-            let source = match specialised_source(&plan, message) {
-                Err(NotSpecialised::TooLarge { .. }) => continue,
+            let source = match specialized_source(&plan, message) {
+                Err(NotSpecialized::TooLarge { .. }) => continue,
                 source => source?,
             };
             for (turn, device) in DEVICES.into_iter().enumerate() {
@@ -141,7 +141,7 @@ fn specialised_switches_compile() -> Result<(), Failed> {
     let plan = Plan::new(&algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?);
     for (dtype, accumulate) in TYPES {
         let message = Message::new(dtype, 8 << 10).accumulate(accumulate).any_size();
-        let source = specialised_source(&plan, message)?;
+        let source = specialized_source(&plan, message)?;
         let (before, call) = source.text().split_once("  reduce_even<").ok_or("a reduction")?;
         let text = format!("{before}  reduce_by_switch_even<{}", call.replacen(">(", ">(launch, ", 1));
         let name = format!("by switch, {dtype} in {accumulate}");

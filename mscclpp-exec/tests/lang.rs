@@ -4,7 +4,7 @@ use mscclpp_core::lang::ChannelType::{Proxy, Sm};
 use mscclpp_core::lang::{Buffer, Collective, MscclppProgram, PacketOptions, ProgramContext, Protocol};
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::Message;
-use mscclpp_exec::cpu::{Options, Schedule, World};
+use mscclpp_exec::cpu::{Executor, Options, Schedule};
 
 /// What every rank must have in the end: element `i` of rank `r` from the inputs of all ranks.
 type Expected = fn(inputs: &[Vec<i64>], rank: usize, i: usize) -> i64;
@@ -31,14 +31,14 @@ fn run(program: MscclppProgram, body: impl FnOnce(&ProgramContext<'_>), expected
     let plan = program.compile(body).unwrap_or_else(|error| panic!("{error}"));
     for seed in 0..4 {
         let schedule = if seed == 0 { Schedule::RoundRobin } else { Schedule::Seeded(seed) };
-        let world = World::with_options(plan.num_ranks(), Options { schedule, ..Options::default() });
+        let world = Executor::with_options(plan.num_ranks(), Options { schedule, ..Options::default() });
         for count in [1, 997, 4096] {
             check(&plan, &world, count * plan.num_ranks() as usize, expected);
         }
     }
 }
 
-fn check(plan: &Plan, world: &World, count: usize, expected: Expected) {
+fn check(plan: &Plan, world: &Executor, count: usize, expected: Expected) {
     let ranks = plan.num_ranks();
     let mut run = world.prepare(plan, Message::of::<i64>(count)).unwrap_or_else(|error| panic!("{error}"));
     let mut buffers = run.buffers().expect("memory");

@@ -4,7 +4,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{BufferRef, Op, OpKind, Plan, PlanTree, Slice};
 use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
-use mscclpp_exec::cpu::{Options, Schedule, World};
+use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::{DataType, Error, Message};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -155,7 +155,7 @@ proptest! {
                 scratch_limit: 1 << 24,
                 ..Options::default()
             };
-            let world = World::with_options(plan.num_ranks(), options);
+            let world = Executor::with_options(plan.num_ranks(), options);
             let mut run = match world.prepare(&plan, message) {
                 Ok(run) => run,
                 Err(Error::Internal(text)) => panic!("{text}"),

@@ -10,9 +10,9 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::{BlockSync, ReduceOp};
-use mscclpp_exec::cpu::{Options, Schedule, World};
+use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::verify::{Pattern, Verifier};
-use mscclpp_exec::{Accumulate, DataType, Message, Packet};
+use mscclpp_exec::{AccumType, DataType, Message, PacketType};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
@@ -71,13 +71,13 @@ fn custom_collectives_do_what_their_programs_say() {
                 [(0, Pattern::Exact), (1, Pattern::Exact), (7, Pattern::Real), (1001, Pattern::Exact)]
             {
                 let message = Message::new(dtype, count).op(op);
-                let mut run = World::new(2).prepare(&plan, message).expect("a message that fits");
+                let mut run = Executor::new(2).prepare(&plan, message).expect("a message that fits");
                 let mut buffers = run.buffers().expect("little memory");
                 let verifier = Verifier::with_pattern(&run, count, pattern);
                 verifier.fill(&mut buffers);
                 run.launch_buffers(&mut buffers).expect("it ends");
                 assert!(verifier.check(&buffers).is_unverified(), "nobody says what is promised");
-                let verifier = verifier.expecting(&tree.expectations);
+                let verifier = verifier.with_expectations(&tree.expectations);
                 let report = verifier.check(&buffers);
                 assert!(report.is_correct(), "{dtype} {op} {count}: {report}");
                 assert_eq!(report.is_unverified(), count == 0, "{dtype} {op} {count}");
@@ -85,7 +85,7 @@ fn custom_collectives_do_what_their_programs_say() {
                 let mut other = tree.expectations.clone();
                 other.iter_mut().flat_map(|one| &mut one.inputs).for_each(|input| input.1 = (input.1 + 1) % 2);
                 if count == 1001 {
-                    assert!(verifier.expecting(&other).check(&buffers).wrong > 0, "{dtype} {op}");
+                    assert!(verifier.with_expectations(&other).check(&buffers).wrong > 0, "{dtype} {op}");
                 }
             }
         }
@@ -106,8 +106,8 @@ proptest! {
     fn results_are_right(
         algorithm in any::<Index>(), ranks in 2..9_u32, in_place: bool, part in prop_oneof![0..40_u64, 0..3000_u64],
         odd in 0..5_u64, dtype in select(DataType::ALL), op in select(ReduceOp::ALL.to_vec()),
-        accumulate in select(vec![Accumulate::Native, Accumulate::F32, Accumulate::F64]),
-        packet in select(vec![Packet::LL16, Packet::LL8]), pattern in select(vec![Pattern::Exact, Pattern::Real]),
+        accumulate in select(vec![AccumType::Native, AccumType::F32, AccumType::F64]),
+        packet in select(vec![PacketType::LL16, PacketType::LL8]), pattern in select(vec![Pattern::Exact, Pattern::Real]),
         (schedule, workers, parallel_from) in schedules(), seed: u64,
     ) {
         let algorithm = algorithm.get(algorithms::all());
@@ -115,10 +115,10 @@ proptest! {
         // Where parts need not be equal, any count.
         let free = matches!(algorithm.kind(), CollectiveKind::AllReduce | CollectiveKind::SendRecv);
         let count = part * u64::from(ranks) + if free { odd } else { 0 };
-        let accumulate = if accumulate.supports(dtype) { accumulate } else { Accumulate::Native };
+        let accumulate = if accumulate.supports(dtype) { accumulate } else { AccumType::Native };
         let message = Message { packet, accumulate, ..Message::new(dtype, count).op(op).any_size() };
         let options = Options { schedule, workers: Some(workers), parallel_from, ..Options::default() };
-        let mut run = World::with_options(ranks, options).prepare(&plan, message).expect("a message that fits");
+        let mut run = Executor::with_options(ranks, options).prepare(&plan, message).expect("a message that fits");
         let mut buffers = run.buffers().expect("little memory");
         for launch in 0..2 {
             let verifier = Verifier::with_pattern(&run, seed.wrapping_add(launch), pattern);
@@ -136,7 +136,7 @@ fn the_oracle_notices_a_wrong_element() {
     let algorithm = algorithms::find("allreduce_ring").expect("a ring");
     let plan = build(algorithm, 4, true).expect("four ranks");
     for &dtype in DataType::ALL {
-        let mut run = World::new(4).prepare(&plan, Message::new(dtype, 1001).any_size()).expect("a plan");
+        let mut run = Executor::new(4).prepare(&plan, Message::new(dtype, 1001).any_size()).expect("a plan");
         let mut buffers = run.buffers().expect("memory");
         let verifier = Verifier::new(&run, 5);
         verifier.fill(&mut buffers);

@@ -5,10 +5,10 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{Plan, json};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::select::{
-    Algorithm, Backend, Choice, Config, LoadError, Outcome, PlanError, Refusal, Registry, RegistryError, Request,
-    SelectError, Why,
+    Algorithm, Backend, Choice, Config, DecidedBy, LoadError, Outcome, PlanError, Registry, RegistryError, Rejection,
+    Request, SelectError,
 };
-use mscclpp_exec::{DataType, cpu::World};
+use mscclpp_exec::{DataType, cpu::Executor};
 
 fn all_reduce(ranks: u32, bytes: u64) -> Request {
     Request::new(CollectiveKind::AllReduce, ranks, DataType::F32, bytes)
@@ -21,10 +21,10 @@ fn ring(ranks: u32) -> Plan {
 
 #[test]
 fn the_library_decides_by_size_and_machine() {
-    let registry = Registry::shipped();
+    let registry = Registry::builtin();
     let chosen = |request: Request| {
         let decision = registry.select(&request).expect("there is one");
-        assert!(matches!(decision.why, Why::Rule(_)), "{request}: {}", decision.why);
+        assert!(matches!(decision.why, DecidedBy::Rule(_)), "{request}: {}", decision.why);
         decision.algorithm.name().to_owned()
     };
     assert_eq!(chosen(all_reduce(2, 1024)), "allreduce_one_shot");
@@ -43,14 +43,14 @@ fn the_library_decides_by_size_and_machine() {
 
 #[test]
 fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
-    let mut registry = Registry::shipped();
+    let mut registry = Registry::builtin();
     registry.set_selector(|request, candidates| {
-        assert!(candidates.iter().all(|algorithm| algorithm.admit(request).is_ok()));
+        assert!(candidates.iter().all(|algorithm| algorithm.check_request(request).is_ok()));
         let name = if request.bytes > 1 << 20 { "allreduce_switch" } else { "allreduce_ring" };
         (request.bytes > 0).then(|| Choice { config: Config { blocks: Some(2), threads: None }, ..Choice::named(name) })
     });
     let decision = registry.select(&all_reduce(4, 64)).expect("a ring");
-    assert_eq!((decision.algorithm.name(), decision.why), ("allreduce_ring", Why::Selector));
+    assert_eq!((decision.algorithm.name(), decision.why), ("allreduce_ring", DecidedBy::Selector));
     let plan = registry.plan(&all_reduce(4, 64), &decision).expect("it builds");
     assert_eq!(plan.tree().ranks[0].blocks.len(), 2);
 
@@ -63,8 +63,8 @@ fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
     assert_eq!((usual(Backend::Cpu), usual(Backend::Cuda)), (1, 8));
 
     // There is no multicast hardware, so the switch is refused.
-    assert_ne!(registry.select(&all_reduce(4, 1 << 21)).expect("another one").why, Why::Selector);
-    assert_ne!(registry.select(&all_reduce(4, 0)).expect("another one").why, Why::Selector);
+    assert_ne!(registry.select(&all_reduce(4, 1 << 21)).expect("another one").why, DecidedBy::Selector);
+    assert_ne!(registry.select(&all_reduce(4, 0)).expect("another one").why, DecidedBy::Selector);
     registry.set_strict(true);
     let error = registry.select(&all_reduce(4, 1 << 21)).expect_err("it is strict");
     assert!(matches!(&error, SelectError::BadChoice { name, .. } if name == "allreduce_switch"), "{error}");
@@ -77,9 +77,9 @@ fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
 
 #[test]
 fn added_plans_go_before_the_library_where_they_fit_the_narrowest_first() {
-    let mut registry = Registry::shipped();
-    registry.add(Algorithm::plan(ring(4)).named("wide").tagged("own", 7)).expect("a new name");
-    let narrow = Algorithm::plan(ring(4)).named("narrow").constrained(|limits| limits.bytes = 0..=4096);
+    let mut registry = Registry::builtin();
+    registry.add(Algorithm::plan(ring(4)).with_name("wide").with_tag("own", 7)).expect("a new name");
+    let narrow = Algorithm::plan(ring(4)).with_name("narrow").with_constraints(|limits| limits.bytes = 0..=4096);
     registry.add(narrow).expect("a new name");
     let name = |request: &Request| registry.select(request).expect("there is one").algorithm.name().to_owned();
     assert_eq!(name(&all_reduce(4, 4096)), "narrow");
@@ -87,7 +87,7 @@ fn added_plans_go_before_the_library_where_they_fit_the_narrowest_first() {
     assert!(name(&all_reduce(5, 64)).starts_with("allreduce_"));
     assert_eq!(registry.find("wide").expect("it was added").tag("own"), Some(7));
 
-    let error = registry.add(Algorithm::plan(ring(2)).named("wide")).expect_err("taken");
+    let error = registry.add(Algorithm::plan(ring(2)).with_name("wide")).expect_err("taken");
     assert_eq!(error, RegistryError::Duplicate { name: "wide".into() });
     assert!(registry.remove("narrow") && !registry.remove("narrow"));
 }
@@ -111,14 +111,14 @@ fn plans_of_one_algorithm_may_reduce_in_different_ways() {
         (4, ReduceOp::Min, true),
         (4, ReduceOp::Prod, true),
     ] {
-        let expected = if does { Ok(()) } else { Err(Refusal::Op { found: op }) };
-        assert_eq!(algorithm.admit(&with(ranks, op)), expected, "{op} on {ranks}");
+        let expected = if does { Ok(()) } else { Err(Rejection::Op { found: op }) };
+        assert_eq!(algorithm.check_request(&with(ranks, op)), expected, "{op} on {ranks}");
     }
 }
 
 #[test]
 fn nothing_is_built_with_very_many_blocks() {
-    let registry = Registry::shipped();
+    let registry = Registry::builtin();
     let request = all_reduce(8, 1 << 20);
     for name in ["allreduce_all_pairs", "allreduce_ring", "allreduce_packets"] {
         for blocks in [0, Config::MAX_BLOCKS + 1, 50_000_000, u32::MAX] {
@@ -137,23 +137,23 @@ fn plans_of_files_are_checked_and_serve_what_they_are_for() {
     let tree = ring(3).tree();
     std::fs::write(&path, json::write(&tree, json::Style::Compact)).expect("it can be written");
     let mut registry = Registry::empty();
-    registry.add(Algorithm::load(&path).expect("it is right").named("mine")).expect("a new name");
+    registry.add(Algorithm::load(&path).expect("it is right").with_name("mine")).expect("a new name");
     let request = all_reduce(3, 36);
     let decision = registry.select(&request).expect("it fits");
-    assert_eq!(decision.why, Why::Added);
+    assert_eq!(decision.why, DecidedBy::Added);
     let plan = registry.plan(&request, &decision).expect("it is there");
     let (inputs, mut outputs) = ([[1.0_f32; 9]; 3], [[0.0; 9]; 3]);
-    World::new(3).run(&plan, &inputs, &mut outputs).expect("it runs");
+    Executor::new(3).run(&plan, &inputs, &mut outputs).expect("it runs");
     assert_eq!(outputs, [[3.0; 9]; 3]);
 
     let refused = |request| match registry.select(&request) {
         Err(SelectError::NoAlgorithm { refusals, .. }) => refusals[0].1.clone(),
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(all_reduce(4, 36)), Refusal::Ranks { expected: "3 ranks".into(), found: 4 });
-    assert_eq!(refused(Request { in_place: true, ..request }), Refusal::BufferMode { in_place: false });
-    assert_eq!(refused(Request { root: 1, ..request }), Refusal::Root { found: 1 });
-    assert!(matches!(refused(Request { ranks_per_node: 1, ..request }), Refusal::Nodes { .. }));
+    assert_eq!(refused(all_reduce(4, 36)), Rejection::Ranks { expected: "3 ranks".into(), found: 4 });
+    assert_eq!(refused(Request { in_place: true, ..request }), Rejection::BufferMode { in_place: false });
+    assert_eq!(refused(Request { root: 1, ..request }), Rejection::Root { found: 1 });
+    assert!(matches!(refused(Request { ranks_per_node: 1, ..request }), Rejection::Nodes { .. }));
     let gather = Request::new(CollectiveKind::AllGather, 3, DataType::F32, 36);
     assert!(
         registry.select(&gather).expect_err("none").to_string().ends_with("the registry has none of this collective")
@@ -170,12 +170,12 @@ fn plans_of_files_are_checked_and_serve_what_they_are_for() {
 #[test]
 fn user_functions_are_baked_or_compiled_for_any_machine() {
     let function = algorithms::allreduce_ring::algorithm();
-    let baked = Algorithm::baked(function).expect("it has plans");
-    assert_eq!(baked.admit(&all_reduce(8, 64)), Ok(()));
-    let refusal = baked.admit(&all_reduce(6, 64)).expect_err("it was not built for six");
+    let baked = Algorithm::embedded(function).expect("it has plans");
+    assert_eq!(baked.check_request(&all_reduce(8, 64)), Ok(()));
+    let refusal = baked.check_request(&all_reduce(6, 64)).expect_err("it was not built for six");
     assert_eq!(refusal.to_string(), "for 2, 4, 8 ranks, found 6");
 
-    let compiled = Algorithm::compiled(function);
+    let compiled = Algorithm::on_demand(function);
     assert_eq!(compiled.build(&all_reduce(6, 64), &Config::default()).expect("it builds").num_ranks(), 6);
     // A function that is not written for a machine panics or has findings, and both are errors.
     let lonely = compiled.build(&all_reduce(1, 64), &Config::default()).expect_err("a ring of one");
@@ -186,14 +186,14 @@ fn user_functions_are_baked_or_compiled_for_any_machine() {
 
 #[test]
 fn explanations_name_every_algorithm_and_one_that_is_chosen() {
-    let registry = Registry::shipped();
+    let registry = Registry::builtin();
     let request = all_reduce(8, 1 << 20);
     let explanation = registry.explain(&request);
     assert_eq!(explanation.chosen(), Some(registry.select(&request).expect("one").algorithm.name()));
     let of_kind = algorithms::all().iter().filter(|one| one.kind() == CollectiveKind::AllReduce).count();
     // One more for a rank that is alone.
-    assert_eq!(explanation.verdicts.len(), of_kind + 1);
-    let chosen = explanation.verdicts.iter().filter(|one| matches!(one.outcome, Outcome::Chosen { .. })).count();
+    assert_eq!(explanation.candidates.len(), of_kind + 1);
+    let chosen = explanation.candidates.iter().filter(|one| matches!(one.outcome, Outcome::Selected { .. })).count();
     assert_eq!(chosen, 1);
     let text = explanation.to_string();
     assert!(text.starts_with("allreduce of 1 MiB f32, sum, out of place, 8 ranks on 1 node\n"), "{text}");
@@ -206,7 +206,7 @@ fn explanations_name_every_algorithm_and_one_that_is_chosen() {
 
 #[test]
 fn launches_are_counted_by_algorithm() {
-    let registry = Registry::shipped();
+    let registry = Registry::builtin();
     assert_eq!(registry.calls(), []);
     let ring = registry.find("allreduce_ring").expect("a ring");
     ring.count();

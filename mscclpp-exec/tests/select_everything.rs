@@ -7,7 +7,7 @@ use mscclpp_core::check::reduction_order;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
-use mscclpp_exec::cpu::World;
+use mscclpp_exec::cpu::Executor;
 use mscclpp_exec::select::{CALLS, Config, Decision, Registry, Request};
 use mscclpp_exec::verify::Verifier;
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn select_one(registry: &Registry, request: &Request) -> Decision {
 #[test]
 fn there_is_always_one_and_the_same_on_all_ranks() {
     // Two ranks that know nothing of each other.
-    let registries = [Registry::shipped(), Registry::shipped()];
+    let registries = [Registry::builtin(), Registry::builtin()];
     for ranks in 1..=64 {
         for request in requests(ranks) {
             let [one, other] = registries.each_ref().map(|registry| select_one(registry, &request));
@@ -51,7 +51,7 @@ fn there_is_always_one_and_the_same_on_all_ranks() {
 
 #[test]
 fn all_types_and_reductions_are_served() {
-    let registry = Registry::shipped();
+    let registry = Registry::builtin();
     for (_, kind) in CALLS {
         for &dtype in DataType::ALL {
             for op in ReduceOp::ALL {
@@ -69,7 +69,7 @@ fn all_types_and_reductions_are_served() {
 
 /// What is selected for some rank, once for every plan.
 fn selected(ranks: u32) -> Vec<(Request, Decision)> {
-    let registry = Registry::shipped();
+    let registry = Registry::builtin();
     let mut found = BTreeMap::new();
     for request in requests(ranks) {
         let decision = select_one(&registry, &request);
@@ -81,7 +81,7 @@ fn selected(ranks: u32) -> Vec<(Request, Decision)> {
 
 /// Builds and checks everything that is selected for so many ranks.
 fn build_all(ranks: u32) {
-    let registry = Registry::shipped();
+    let registry = Registry::builtin();
     for (request, decision) in selected(ranks) {
         if decision.algorithm.is_native() {
             continue;
@@ -92,7 +92,7 @@ fn build_all(ranks: u32) {
         // The CPU has few cores, so one block per rank is usual.
         let name = decision.algorithm.name();
         if request.collective == CollectiveKind::AllReduce && ranks <= 16 {
-            let own_order = decision.algorithm.constraints().own_order;
+            let own_order = decision.algorithm.constraints().order_varies_across;
             let order = reduction_order(&plan.tree()).expect("it reduces");
             assert!(own_order.is_some() || order.is_same_on_all_ranks(), "{name} for {request}: {order:?}");
             if own_order == Some(OrderScope::FirstTwo) {
@@ -138,11 +138,11 @@ proptest! {
             in_place,
             ..request
         };
-        let registry = Registry::shipped();
+        let registry = Registry::builtin();
         let mut decision = select_one(&registry, &request);
         decision.config = Config { blocks: Some(blocks), threads: None };
         let plan = registry.plan(&request, &decision).unwrap_or_else(|error| panic!("{request}: {error}"));
-        let mut run = World::new(ranks).prepare(&plan, request.message()).unwrap_or_else(|error| panic!("{error}"));
+        let mut run = Executor::new(ranks).prepare(&plan, request.message()).unwrap_or_else(|error| panic!("{error}"));
         let mut buffers = run.buffers().expect("little memory");
         for launch in 0..2 {
             let verifier = Verifier::new(&run, seed.wrapping_add(launch));

@@ -32,16 +32,18 @@ fn soak(calls: u64) -> (u64, u64) {
                 let me = group.rank() as f32;
                 let mut x = vec![me; len];
                 match (dice >> 33) % 6 {
-                    0 => group.all_reduce(&mut x, ReduceOp::Sum).map(|()| assert_eq!(x[len - 1], 6.0)),
-                    1 => group.broadcast(&mut x, 2).map(|()| assert_eq!(x[0], 2.0)),
+                    0 => group.all_reduce_in_place(&mut x, ReduceOp::Sum).map(|()| assert_eq!(x[len - 1], 6.0)),
+                    1 => group.broadcast_in_place(&mut x, 2).map(|()| assert_eq!(x[0], 2.0)),
                     2 => group.all_to_all_in_place(&mut x).map(|()| assert_eq!(x[len - 1], 3.0)),
-                    3 => group.reduce(&mut x, ReduceOp::Max, 1).map(|()| assert!(me != 1.0 || x[0] == 3.0)),
+                    3 => group.reduce_in_place(&mut x, ReduceOp::Max, 1).map(|()| assert!(me != 1.0 || x[0] == 3.0)),
                     4 => group
                         .all_to_all_v(&x, &[len, 0, 0, 0])
                         .map(|got| assert_eq!(got.elements.len(), if me == 0.0 { 4 * len } else { 0 })),
                     _ => {
                         shared[..len].fill(me);
-                        group.all_reduce(&mut shared[..len], ReduceOp::Sum).map(|()| assert_eq!(shared[0], 6.0))
+                        group
+                            .all_reduce_in_place(&mut shared[..len], ReduceOp::Sum)
+                            .map(|()| assert_eq!(shared[0], 6.0))
                     }
                 }
                 .unwrap_or_else(|error| panic!("call {call}: {error}"));

@@ -6,8 +6,8 @@ use common::{With, at, barrier, i, o, op, pipeline, s, signal, tree, wait, world
 use mscclpp_core::plan::OpKind::{self, *};
 use mscclpp_core::plan::{Op, Plan, PlanTree};
 use mscclpp_core::types::ChannelKind;
-use mscclpp_exec::cpu::{Options, Schedule, World};
-use mscclpp_exec::error::{Blocked, Released, Stall, WaitsFor};
+use mscclpp_exec::cpu::{Executor, Options, Schedule};
+use mscclpp_exec::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 use mscclpp_exec::{DataType, Error, Message};
 
 /// The report of a plan, the same under every schedule and in a second launch.
@@ -41,7 +41,7 @@ fn stall(tree: &PlanTree) -> Stall {
 /// The report of a plan in which it depends on the schedule who waits for what.
 #[track_caller]
 fn one_stall(tree: &PlanTree) -> Stall {
-    let world = World::new(tree.ranks.len() as u32);
+    let world = Executor::new(tree.ranks.len() as u32);
     let mut run = world.prepare(&Plan::new(tree), Message::of::<i32>(40)).expect("a plan that can be prepared");
     match run.launch_buffers(&mut run.buffers().expect("memory")) {
         Err(Error::Stalled(stall)) => *stall,
@@ -49,8 +49,8 @@ fn one_stall(tree: &PlanTree) -> Stall {
     }
 }
 
-fn by(rank: u32, block: u32, op: u32, kind: OpKind) -> Released {
-    Released::By { rank, block, op, kind, place: None }
+fn by(rank: u32, block: u32, op: u32, kind: OpKind) -> UnblockedBy {
+    UnblockedBy::By { rank, block, op, kind, place: None }
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_circle_of_waits() {
     let plan = tree(2, [1, 1, 0], |rank| vec![vec![wait(rank, &[1 - rank]), signal(rank, &[1 - rank])]]);
     let stall = stall(&plan);
     assert_eq!((stall.plan.as_str(), stall.blocks, stall.blocked.len()), ("by hand", 2, 2));
-    let expected = Blocked {
+    let expected = BlockedThreadBlock {
         rank: 0,
         block: 0,
         op: 0,
@@ -89,7 +89,7 @@ fn the_one_that_nobody_releases_comes_first() {
     });
     let stall = stall(&plan);
     let found: Vec<_> = stall.blocked.iter().map(|blocked| (blocked.rank, &blocked.released)).collect();
-    assert_eq!(found, [(1, &Released::ByNothing), (0, &by(1, 0, 1, Signal))]);
+    assert_eq!(found, [(1, &UnblockedBy::ByNothing), (0, &by(1, 0, 1, Signal))]);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn semaphores_and_barriers() {
     assert_eq!(waits(0).waits_for, WaitsFor::Semaphore { id: 0, value: 0 });
     assert_eq!(waits(0).released, by(0, 1, 1, SemaphoreRelease));
     assert_eq!(waits(1).waits_for, WaitsFor::Semaphore { id: 1, value: 0 });
-    assert_eq!(waits(1).released, Released::ByNothing);
+    assert_eq!(waits(1).released, UnblockedBy::ByNothing);
     assert_eq!(waits(2).waits_for, WaitsFor::Barrier { id: 5, arrived: 1, expected: 2 });
     assert_eq!(waits(2).released, by(0, 0, 1, Barrier));
 }
@@ -157,7 +157,7 @@ fn crossed_channels() {
     }
     let stall = stall(&plan);
     assert_eq!(stall.blocked.len(), 2);
-    assert!(stall.blocked.iter().all(|blocked| blocked.released == Released::ByNothing));
+    assert!(stall.blocked.iter().all(|blocked| blocked.released == UnblockedBy::ByNothing));
 }
 
 #[test]
@@ -192,7 +192,8 @@ fn ring(ranks: u32, starts: bool) -> PlanTree {
 #[test]
 fn no_schedule_takes_a_long_chain_for_a_stall() {
     for workers in [1, 2, 3, 4] {
-        let world = World::with_options(40, Options { workers: Some(workers), parallel_from: 0, ..Options::default() });
+        let world =
+            Executor::with_options(40, Options { workers: Some(workers), parallel_from: 0, ..Options::default() });
         for (starts, launches) in [(true, 400), (false, 20), (true, 50)] {
             let mut run = world.prepare(&Plan::new(&ring(40, starts)), Message::of::<i32>(1)).expect("a plan");
             let mut buffers = run.buffers().expect("memory");
@@ -209,7 +210,7 @@ fn no_schedule_takes_a_long_chain_for_a_stall() {
 
 #[test]
 fn a_stall_leaves_other_plans_alone() {
-    let world = World::with_options(2, Options { schedule: Schedule::Seeded(3), ..Options::default() });
+    let world = Executor::with_options(2, Options { schedule: Schedule::Seeded(3), ..Options::default() });
     let message = Message::new(DataType::F32, 64);
     let mut good = world.prepare(&Plan::new(&ring(2, true)), message).expect("a plan");
     let mut bad = world.prepare(&Plan::new(&ring(2, false)), message).expect("a plan");

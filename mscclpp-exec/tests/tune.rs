@@ -8,22 +8,24 @@ use std::path::Path;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
-use mscclpp_exec::select::{CALLS, Registry, Request, SelectError, Why};
-use mscclpp_exec::tune::{Entry, Machine, Measuring, Table, TableError, Timed, Tuner, measure};
+use mscclpp_exec::select::{CALLS, DecidedBy, Registry, Request, SelectError};
+use mscclpp_exec::tune::{
+    CandidateTime, MachineInfo, MeasureOptions, TableError, Tuner, TuningEntry, TuningTable, measure,
+};
 use proptest::prelude::*;
 use ranks::on_ranks;
 
-fn timed(algorithm: &str, blocks: Option<u32>, time_us: f64) -> Timed {
-    Timed { algorithm: algorithm.into(), blocks, threads: None, time_us }
+fn timed(algorithm: &str, blocks: Option<u32>, time_us: f64) -> CandidateTime {
+    CandidateTime { algorithm: algorithm.into(), blocks, threads: None, time_us }
 }
 
-fn entry(bytes: u64, algorithm: &str) -> Entry {
+fn entry(bytes: u64, algorithm: &str) -> TuningEntry {
     let request = Request::new(CollectiveKind::AllReduce, 4, DataType::F32, bytes);
-    Entry::new(&request, timed(algorithm, Some(2), 1.25), vec![timed("allreduce_all_pairs", None, 2.5)])
+    TuningEntry::new(&request, timed(algorithm, Some(2), 1.25), vec![timed("allreduce_all_pairs", None, 2.5)])
 }
 
-fn table(entries: Vec<Entry>) -> Table {
-    let mut table = Table::new(Machine::here());
+fn table(entries: Vec<TuningEntry>) -> TuningTable {
+    let mut table = TuningTable::new(MachineInfo::current());
     table.entries = entries;
     table
 }
@@ -48,13 +50,13 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
         assert_eq!(told, table.entries.len());
         // The registry decides itself again, and follows the table when it is told to.
         let request = group.request_of(CollectiveKind::AllReduce, DataType::F32, 1500);
-        assert!(matches!(group.registry().select(&request).expect("one").why, Why::Rule(_)));
+        assert!(matches!(group.registry().select(&request).expect("one").why, DecidedBy::Rule(_)));
         group.registry_mut().set_table(Some(table.clone()));
         let tuned = group.registry().select(&request).expect("one");
-        assert_eq!(tuned.why, Why::Table(2048));
-        assert_eq!(tuned.algorithm.name(), table.get_tuned(&request).expect("an entry").fastest.algorithm);
+        assert_eq!(tuned.why, DecidedBy::Table(2048));
+        assert_eq!(tuned.algorithm.name(), table.lookup(&request).expect("an entry").fastest.algorithm);
         let mut x = [1.0_f32; 375];
-        group.all_reduce(&mut x, ReduceOp::Sum).expect("all_reduce");
+        group.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
         assert_eq!(x, [3.0; 375]);
         table
     });
@@ -64,9 +66,9 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
     for entry in entries {
         let request =
             Request { in_place: entry.in_place, ..Request::new(entry.collective, 3, DataType::F32, entry.bytes) };
-        let registry = Registry::shipped();
+        let registry = Registry::builtin();
         let admitted =
-            registry.iter().filter(|one| one.collective() == entry.collective && one.admit(&request).is_ok());
+            registry.iter().filter(|one| one.collective() == entry.collective && one.check_request(&request).is_ok());
         let candidates: usize = admitted.map(|one| one.blocks(request.backend).len()).sum();
         assert_eq!(1 + entry.others.len(), candidates, "{entry:?}");
         assert!(entry.others.iter().all(|other| other.time_us >= entry.fastest.time_us));
@@ -76,7 +78,7 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
 #[test]
 fn a_measurement_notices_wrong_results() {
     on_ranks(2, |group| {
-        let measuring = Measuring { iterations: 4, warmup: 1, check: 1 };
+        let measuring = MeasureOptions { iterations: 4, warmup: 1, check: 1 };
         for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::SendRecv] {
             for dtype in [DataType::BF16, DataType::I64] {
                 let request = group.request_of(kind, dtype, 4096);
@@ -92,7 +94,7 @@ fn a_measurement_notices_wrong_results() {
         // Zeros happen to be right in a few places.
         assert!(measured.wrong.expect("it was compared") > 4 * 2 * 900, "{measured:?}");
         // Who is not asked does not say.
-        let measured = measure(group, &request, Measuring { check: 0, ..measuring }).expect("it does nothing");
+        let measured = measure(group, &request, MeasureOptions { check: 0, ..measuring }).expect("it does nothing");
         assert_eq!(measured.wrong, None);
     });
 }
@@ -101,7 +103,7 @@ fn a_measurement_notices_wrong_results() {
 fn sizes_are_rounded_up_to_powers_of_two_within_limits() {
     let sizes = [1 << 10, 1 << 11, 1 << 20, 1 << 28];
     let table = table(sizes.iter().map(|&bytes| entry(bytes, "allreduce_ring")).collect());
-    let tuned = |bytes| table.get_tuned(&all_reduce(bytes)).map(|entry| entry.bytes);
+    let tuned = |bytes| table.lookup(&all_reduce(bytes)).map(|entry| entry.bytes);
     assert_eq!(tuned(0), Some(1 << 10));
     assert_eq!(tuned(1024), Some(1 << 10));
     assert_eq!(tuned(1025), Some(1 << 11));
@@ -110,14 +112,14 @@ fn sizes_are_rounded_up_to_powers_of_two_within_limits() {
     assert_eq!(tuned(u64::MAX), Some(1 << 28));
     // Another type or reduction of the same size does; another machine does not.
     let other = Request { op: Some(ReduceOp::Max), dtype: DataType::F16, ..all_reduce(1024) };
-    assert!(table.get_tuned(&other).is_some());
+    assert!(table.lookup(&other).is_some());
     for elsewhere in [
         Request { ranks: 8, ranks_per_node: 8, ..all_reduce(1024) },
         Request { ranks_per_node: 2, ..all_reduce(1024) },
         Request { in_place: true, ..all_reduce(1024) },
         Request { registered: true, ..all_reduce(1024) },
     ] {
-        assert!(table.get_tuned(&elsewhere).is_none(), "{elsewhere}");
+        assert!(table.lookup(&elsewhere).is_none(), "{elsewhere}");
     }
 }
 
@@ -128,10 +130,10 @@ fn tables_survive_their_file_and_nothing_is_left_beside_it() {
     let written = table(vec![entry(1024, "allreduce_ring"), entry(2048, "allreduce_packets")]);
     table(Vec::new()).save(&path).expect("it can be written");
     written.save(&path).expect("it can be replaced");
-    assert_eq!(Table::load(&path).expect("it is right"), written);
+    assert_eq!(TuningTable::load(&path).expect("it is right"), written);
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 1);
     assert!(matches!(written.save(folder.path().join("no/such")), Err(TableError::Write { .. })));
-    assert!(matches!(Table::load(folder.path().join("none")), Err(TableError::Read { .. })));
+    assert!(matches!(TuningTable::load(folder.path().join("none")), Err(TableError::Read { .. })));
 }
 
 #[test]
@@ -140,7 +142,7 @@ fn bad_files_are_named_with_the_place() {
     let message = |from: &str, to: &str| {
         let bad = good.replacen(from, to, 1);
         assert_ne!(bad, good, "{from}");
-        Table::parse(Path::new("t.toml"), &bad).expect_err(to).to_string()
+        TuningTable::parse(Path::new("t.toml"), &bad).expect_err(to).to_string()
     };
     let error = message("collective = \"allreduce\"", "collective = \"allreduse\"");
     assert!(
@@ -162,11 +164,11 @@ fn bad_files_are_named_with_the_place() {
 
 #[test]
 fn another_machine_is_named_with_both_values() {
-    let mut elsewhere = Machine::here();
-    assert_eq!(elsewhere.differences(&Machine::here()), []);
+    let mut elsewhere = MachineInfo::current();
+    assert_eq!(elsewhere.differences(&MachineInfo::current()), []);
     elsewhere.processors = 1 << 40;
     elsewhere.version = "0.0.0".into();
-    let differences = elsewhere.differences(&Machine::here());
+    let differences = elsewhere.differences(&MachineInfo::current());
     let texts: Vec<_> = differences.iter().map(ToString::to_string).collect();
     assert_eq!(texts.len(), 2, "{texts:?}");
     assert!(texts[0].starts_with("version of mscclpp: the table was measured with 0.0.0, here it is "), "{texts:?}");
@@ -175,10 +177,10 @@ fn another_machine_is_named_with_both_values() {
 
 #[test]
 fn entries_that_cannot_be_used_are_errors_only_if_strict() {
-    let mut registry = Registry::shipped();
+    let mut registry = Registry::builtin();
     registry.set_table(Some(table(vec![entry(1024, "allreduce_switch"), entry(2048, "allreduce_best")])));
-    assert!(matches!(registry.select(&all_reduce(1024)).expect("another one").why, Why::Rule(_)));
-    assert!(matches!(registry.select(&all_reduce(2048)).expect("another one").why, Why::Rule(_)));
+    assert!(matches!(registry.select(&all_reduce(1024)).expect("another one").why, DecidedBy::Rule(_)));
+    assert!(matches!(registry.select(&all_reduce(2048)).expect("another one").why, DecidedBy::Rule(_)));
     registry.set_strict(true);
     let error = registry.select(&all_reduce(2048)).expect_err("it is strict");
     assert!(matches!(&error, SelectError::BadChoice { by: "tuning table", name, .. } if name == "allreduce_best"));
@@ -189,11 +191,11 @@ fn entries_that_cannot_be_used_are_errors_only_if_strict() {
 #[test]
 fn registries_with_different_tables_have_different_fingerprints() {
     let fingerprint = |entries| {
-        let mut registry = Registry::shipped();
+        let mut registry = Registry::builtin();
         registry.set_table(Some(table(entries)));
         registry.fingerprint()
     };
-    assert_ne!(fingerprint(vec![]), Registry::shipped().fingerprint());
+    assert_ne!(fingerprint(vec![]), Registry::builtin().fingerprint());
     assert_ne!(fingerprint(vec![]), fingerprint(vec![entry(1024, "allreduce_ring")]));
     assert_eq!(fingerprint(vec![]), fingerprint(vec![]));
 }
@@ -201,19 +203,19 @@ fn registries_with_different_tables_have_different_fingerprints() {
 proptest! {
     #[test]
     fn any_text_is_a_table_or_an_error_with_a_place(text in "(.|\n){0,60}", at in any::<prop::sample::Index>(), junk: char) {
-        let place = |result: Result<Table, TableError>, text: &str| match result {
+        let place = |result: Result<TuningTable, TableError>, text: &str| match result {
             Ok(_) => {}
             Err(TableError::Malformed { line, column, .. }) => {
                 assert!(line >= 1 && column >= 1 && line <= text.matches('\n').count() + 1);
             }
             Err(other) => panic!("{other}"),
         };
-        place(Table::parse(Path::new("t"), &text), &text);
+        place(TuningTable::parse(Path::new("t"), &text), &text);
         let mut mutant: Vec<char> = table(vec![entry(1024, "allreduce_ring")]).text().chars().collect();
         let index = at.index(mutant.len());
         mutant[index] = junk;
         let mutant: String = mutant.into_iter().collect();
-        place(Table::parse(Path::new("t"), &mutant), &mutant);
+        place(TuningTable::parse(Path::new("t"), &mutant), &mutant);
     }
 }
 
@@ -239,7 +241,7 @@ proptest! {
                     registered,
                     ..request
                 };
-                let measuring = Measuring { iterations: 2, warmup: 1, check: 1 };
+                let measuring = MeasureOptions { iterations: 2, warmup: 1, check: 1 };
                 let measured = measure(group, &request, measuring).unwrap_or_else(|error| panic!("{request}: {error}"));
                 assert_eq!(measured.wrong, Some(0), "{request}");
             }

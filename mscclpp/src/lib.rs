@@ -2,7 +2,7 @@
 //!
 //! Put [`collective`] on a function over a [`Program`](prelude::Program): it is evaluated while the crate compiles, turned into
 //! an execution plan, checked, and embedded in the binary. What is wrong with it is a compile error on your own line. Run the
-//! plan with a [`World`](prelude::World) on the CPU, or, with the feature `cuda`, with an `exec::cuda::World` on a CUDA device: the same bytes,
+//! plan with a [`Executor`](prelude::World) on the CPU, or, with the feature `cuda`, with an `exec::cuda::Executor` on a CUDA device: the same bytes,
 //! the same results.
 //!
 //! ```
@@ -60,7 +60,7 @@ pub mod prelude {
     pub use mscclpp_core::plan::Plan;
     pub use mscclpp_core::spec::AlgoSpec;
     pub use mscclpp_core::types::{BlockSync, BufferKind, Protocol, ReduceOp, Replication};
-    pub use mscclpp_exec::cpu::World;
+    pub use mscclpp_exec::cpu::Executor;
     pub use mscclpp_exec::group::Group;
     pub use mscclpp_exec::{DataType, Message};
 
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn error_from_main_is_printed_as_finding() {
-        let ranks = || mscclpp_exec::Error::Ranks { plan: "ring".into(), expected: 8, found: 4 };
+        let ranks = || mscclpp_exec::Error::RankCountMismatch { plan: "ring".into(), expected: 8, found: 4 };
         let finding = ranks().diagnostic().to_string();
         assert!(finding.contains("plan `ring` is for 8 ranks"), "{finding}");
         for error in [Error::from(ranks()), Error::from(group::Error::from(ranks()))] {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use mscclpp::exec::cpu::Run;
+use mscclpp::exec::cpu::PreparedPlan;
 use mscclpp::exec::{comm, cpu, cuda, select, tune};
 use mscclpp::prelude::*;
 use mscclpp::{algorithms, bootstrap};
@@ -34,9 +34,9 @@ fn names() -> BTreeSet<&'static str> {
     let names = names! {
         "Program::new" => Program::new;
         "cuda::Device::is_nvls_supported" => cuda::Device::is_nvls_supported;
-        "cuda::Run::switches" => cuda::Run::switches;
-        "cuda::World::alloc" => cuda::World::alloc;
-        "cuda::World::join" => cuda::World::join;
+        "cuda::Run::switches" => cuda::PreparedPlan::switches;
+        "cuda::World::alloc" => cuda::Executor::alloc;
+        "cuda::World::join" => cuda::Executor::connect;
         "cuda::dlpack::export" => cuda::dlpack::export;
         "cuda::native::NativeAlgorithm" => { fn _there<T: cuda::native::NativeAlgorithm>() {} };
         "Program::pipeline" => |p: &Program| p.pipeline(16, 1, || ());
@@ -56,21 +56,21 @@ fn names() -> BTreeSet<&'static str> {
         "DataType" => DataType::ALL;
         "Message::of" => Message::of::<f32>;
         "Message::op" => Message::op;
-        "World::new" => World::new;
-        "World::prepare" => cpu::World::prepare;
-        "Run::launch" => |run: &mut Run| run.launch(&[[0_i32]], &mut [[0_i32]]);
+        "World::new" => Executor::new;
+        "World::prepare" => cpu::Executor::prepare;
+        "Run::launch" => |run: &mut PreparedPlan| run.launch(&[[0_i32]], &mut [[0_i32]]);
         "algorithms::all" => algorithms::all;
         "algorithms::find" => algorithms::find;
         "algorithms::REFERENCE_NAMES" => algorithms::REFERENCE_NAMES;
         "algorithms::BuiltinAlgorithm::kind" => algorithms::BuiltinAlgorithm::kind;
         "algorithms::BuiltinAlgorithm::name" => algorithms::BuiltinAlgorithm::name;
-        "Group::all_reduce" => Group::all_reduce::<f32>;
+        "Group::all_reduce" => Group::all_reduce_in_place::<f32>;
         "Group::alloc" => Group::alloc::<f32>;
         "Group::registry_mut" => Group::registry_mut;
         "comm::Communicator::connect" => comm::Communicator::connect;
         "comm::Communicator::from_env" => comm::Communicator::from_env;
         "comm::Communicator::rank" => comm::Communicator::rank;
-        "comm::Communicator::size" => comm::Communicator::size;
+        "comm::Communicator::size" => comm::Communicator::num_ranks;
         "bootstrap::Address" => |text: &str| text.parse::<bootstrap::Address>();
         "bootstrap::Bootstrap::ranks_per_node" => bootstrap::Bootstrap::ranks_per_node;
         "select::Algorithm::native" => |f: fn(select::Call<'_>) -> _| select::Algorithm::native("", CollectiveKind::AllReduce, f);
@@ -84,9 +84,9 @@ fn names() -> BTreeSet<&'static str> {
         "select::Registry::explain" => select::Registry::explain;
         "select::Registry::select" => select::Registry::select;
         "select::Registry::set_selector" => |r: &mut select::Registry| r.set_selector(|_, _| None);
-        "select::Registry::shipped" => select::Registry::shipped;
+        "select::Registry::shipped" => select::Registry::builtin;
         "select::Request" => select::Request::new;
-        "tune::Table::get_tuned" => tune::Table::get_tuned;
+        "tune::Table::get_tuned" => tune::TuningTable::lookup;
         "tune::Tuner::run" => |t: &tune::Tuner, group: &mut Group| _ = t.run(group, |_| ());
         "lang::MscclppProgram::new" => |c: lang::Collective| _ = lang::MscclppProgram::new("", c, 1, 1);
         "lang::MscclppProgram::record" => |p: lang::MscclppProgram| p.record(|_| ());

@@ -4,9 +4,11 @@ use std::cell::{OnceCell, RefCell};
 use std::fmt::Display;
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::cuda::{Buffers, Device, Graph, Prepare, Run, Stream, Times, World, time, time_launches};
+use mscclpp_exec::cuda::{
+    Buffers, Device, Executor, Graph, LaunchTimes, PrepareOptions, PreparedPlan, Stream, time, time_launches,
+};
 use mscclpp_exec::select::{Backend, Choice, Config, Registry, Request};
-use mscclpp_exec::verify::Cycle;
+use mscclpp_exec::verify::PeriodicInputs;
 use mscclpp_exec::{DataType, Error};
 
 use crate::compare::Line;
@@ -31,7 +33,7 @@ pub(crate) struct Bench<'a> {
 /// A collective of virtual ranks, ready to be launched.
 pub(crate) struct Subject {
     pub(crate) name: String,
-    pub(crate) run: Run,
+    pub(crate) run: PreparedPlan,
     request: Request,
     buffers: Buffers,
 }
@@ -41,7 +43,7 @@ const LARGE: u64 = 16 << 20;
 
 impl<'a> Bench<'a> {
     pub(crate) fn new(device: &'a Device, fresh: &'a dyn Fn() -> Outcome<Device>) -> Self {
-        let (registry, compared) = (Registry::shipped(), OnceCell::new());
+        let (registry, compared) = (Registry::builtin(), OnceCell::new());
         Self { device, fresh, registry, compared, quiet: false, only: Vec::new(), rehearsal: false }
     }
 
@@ -57,13 +59,13 @@ impl<'a> Bench<'a> {
         &self,
         launch: impl FnMut(&Stream) -> Result<(), Error>,
         done: impl Fn(&Stream) -> Result<(), Error>,
-    ) -> Outcome<Times> {
+    ) -> Outcome<LaunchTimes> {
         Ok(time_launches(&self.device.stream()?, self.rehearsal.then_some(1), launch, done)?)
     }
 
     /// Whether to specialise: not, and if there is a compiler, also.
-    pub(crate) fn ways(&self) -> &'static [Prepare] {
-        const WAYS: [Prepare; 2] = [Prepare { specialise: false }, Prepare { specialise: true }];
+    pub(crate) fn ways(&self) -> &'static [PrepareOptions] {
+        const WAYS: [PrepareOptions; 2] = [PrepareOptions { specialize: false }, PrepareOptions { specialize: true }];
         if self.device.compiler().is_ok() { &WAYS } else { &WAYS[..1] }
     }
 
@@ -79,13 +81,18 @@ impl<'a> Bench<'a> {
 
     /// An algorithm for a request; `None` if it does not serve that, not all of its thread blocks run at once, or there is not so
     /// much memory as it needs.
-    pub(crate) fn subject(&self, request: &Request, choice: &Choice, prepare: Prepare) -> Outcome<Option<Subject>> {
+    pub(crate) fn subject(
+        &self,
+        request: &Request,
+        choice: &Choice,
+        prepare: PrepareOptions,
+    ) -> Outcome<Option<Subject>> {
         let Ok(decision) = self.registry.decision(request, choice) else { return Ok(None) };
         let plan = self.registry.plan(request, &decision)?;
-        let world = World::new(self.device, request.ranks);
+        let world = Executor::new(self.device, request.ranks);
         let made = world.prepare_with(&plan, request.message(), prepare).and_then(|run| Ok((run.buffers()?, run)));
         let (buffers, run) = match made {
-            Err(Error::NotResident { .. }) => return Ok(None),
+            Err(Error::NotCoResident { .. }) => return Ok(None),
             Err(error) if is_of_memory(&error) => {
                 self.say(format_args!("{}: skipped: {error}", choice.name));
                 return Ok(None);
@@ -99,7 +106,7 @@ impl<'a> Bench<'a> {
     }
 
     /// The same with the usual number of thread blocks, or half as many, and so on, until they run at once.
-    pub(crate) fn usual(&self, request: &Request, name: &str, prepare: Prepare) -> Outcome<Subject> {
+    pub(crate) fn usual(&self, request: &Request, name: &str, prepare: PrepareOptions) -> Outcome<Subject> {
         for blocks in [None, Some(16), Some(8), Some(4), Some(2), Some(1)] {
             let choice = Choice { name: name.to_owned(), config: Config { blocks, threads: None } };
             if let Some(subject) = self.subject(request, &choice, prepare)? {
@@ -113,8 +120,8 @@ impl<'a> Bench<'a> {
     pub(crate) fn choices(&self, request: &Request) -> Vec<Choice> {
         let serves = self.registry.iter().filter(|algorithm| {
             let is_wanted = self.only.is_empty() || self.only.iter().any(|name| name == algorithm.name());
-            let serves = algorithm.collective() == request.collective && algorithm.admit(request).is_ok();
-            is_wanted && serves && algorithm.is_shipped()
+            let serves = algorithm.collective() == request.collective && algorithm.check_request(request).is_ok();
+            is_wanted && serves && algorithm.is_builtin()
         });
         let all = serves.flat_map(|algorithm| {
             let blocks = if self.rehearsal { vec![None] } else { algorithm.blocks(Backend::Cuda) };
@@ -132,7 +139,11 @@ impl<'a> Bench<'a> {
 
     /// The fastest of all choices in a graph. They are told apart by a few launches each, and by one if that takes twice as long as
     /// with the best so far; the winner is measured with new inputs, and its outputs are compared.
-    pub(crate) fn fastest(&self, request: &Request, prepare: Prepare) -> Outcome<Option<(Subject, Times)>> {
+    pub(crate) fn fastest(
+        &self,
+        request: &Request,
+        prepare: PrepareOptions,
+    ) -> Outcome<Option<(Subject, LaunchTimes)>> {
         let mut best: Option<(f64, Choice)> = None;
         let mut least = f64::INFINITY;
         for choice in self.choices(request) {
@@ -173,7 +184,7 @@ impl Subject {
     }
 
     /// Times of launches: inputs are written anew before each of a few turns, and every output is compared after it.
-    pub(crate) fn measure(&mut self, bench: &Bench<'_>) -> Outcome<Times> {
+    pub(crate) fn measure(&mut self, bench: &Bench<'_>) -> Outcome<LaunchTimes> {
         let turns = if bench.rehearsal || self.request.bytes > LARGE { 1 } else { 3 };
         let mut all = Vec::with_capacity(turns);
         for turn in 0..turns as u64 {
@@ -198,9 +209,9 @@ impl Subject {
         Ok(stream.capture(|stream| (0..launches).try_for_each(|_| run.launch_buffers(buffers, stream)))?)
     }
 
-    fn cycle(&self, rank: u32) -> Cycle {
+    fn cycle(&self, rank: u32) -> PeriodicInputs {
         let Request { dtype, op, ranks, .. } = self.request;
-        Cycle::new(self.run.collective(), dtype, op, ranks, rank)
+        PeriodicInputs::new(self.run.collective(), dtype, op, ranks, rank)
     }
 
     fn fill(&mut self, turn: u64) -> Outcome<()> {
@@ -228,7 +239,7 @@ impl Subject {
 /// Whether an algorithm needs more memory than there is, or than it may have.
 pub(crate) fn is_of_memory(error: &Error) -> bool {
     match error {
-        Error::Memory { .. } | Error::NoMemory { .. } | Error::TooLarge { .. } => true,
+        Error::ScratchLimit { .. } | Error::OutOfMemory { .. } | Error::TooLarge { .. } => true,
         Error::Driver(error) => error.name == "CUDA_ERROR_OUT_OF_MEMORY",
         _ => false,
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::World;
+use mscclpp_exec::cuda::Executor;
 use mscclpp_exec::{DataType, Message};
 
 use crate::bench::Bench;
@@ -52,14 +52,14 @@ pub(crate) fn measure(bench: &Bench<'_>, name: &str) -> Outcome<Calls> {
     let (most, rounds) = if bench.rehearsal { (1 << 10, 2) } else { (1 << 16, 25) };
     let message = |count: u64| Message::new(DataType::F32, count).any_size();
     // The kernels of the type are loaded, as they are after the first call of any plan; memory is at hand.
-    let mut largest = World::new(bench.device, RANKS).prepare(&plan, message(most))?;
+    let mut largest = Executor::new(bench.device, RANKS).prepare(&plan, message(most))?;
     let mut memory = largest.buffers()?;
     largest.launch_buffers(&mut memory, &stream)?;
     largest.synchronize(&stream)?;
     let (mut first, mut change) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         // A world that has not seen the plan.
-        let world = World::new(bench.device, RANKS);
+        let world = Executor::new(bench.device, RANKS);
         let mut buffers = world.prepare(&other, message(most))?.buffers()?;
         let clock = Instant::now();
         let mut run = world.prepare(&plan, message(most))?;

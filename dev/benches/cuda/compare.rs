@@ -1,7 +1,7 @@
 //! The interpreter and the kernel that is written for the plan beside one that was written by hand.
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::cuda::{Prepare, Stream};
+use mscclpp_exec::cuda::{PrepareOptions, Stream};
 use mscclpp_exec::select::Request;
 
 use crate::bench::{Bench, is_of_memory};
@@ -65,7 +65,7 @@ fn line(bench: &Bench<'_>, kernel: &str, name: &str, bytes: u64) -> Outcome<Line
     let mut times = [0.0; 2];
     let mut facts = (0, 0);
     for (time, specialise) in times.iter_mut().zip([false, true]) {
-        let mut subject = bench.usual(&request, name, Prepare { specialise })?;
+        let mut subject = bench.usual(&request, name, PrepareOptions { specialize: specialise })?;
         if let (true, Err(reason)) = (specialise, subject.run.specialised()) {
             return Err(format!("{name}: not specialised: {reason}").into());
         }

@@ -37,9 +37,9 @@ impl HandWritten {
     ) -> Result<Self, Error> {
         let source = Source::new("hand_written.cu", include_str!("hand_written.cu")).define("RANKS", ranks.to_string());
         let kernel = device.module(&source)?.function(name)?;
-        let fit = kernel.blocks_at_once(threads)?;
+        let fit = kernel.max_resident_blocks(threads)?;
         if blocks > fit {
-            return Err(Error::NotResident { plan: name.into(), device: "the device".into(), blocks, threads, fit });
+            return Err(Error::NotCoResident { plan: name.into(), device: "the device".into(), blocks, threads, fit });
         }
         let memory = |bytes| (0..ranks).map(|_| DeviceBuffer::new(device, bytes)).collect::<Result<Vec<_>, _>>();
         let buffers = memory(bytes)?;

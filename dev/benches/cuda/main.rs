@@ -24,7 +24,7 @@ mod stamps;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{Device, World};
+use mscclpp_exec::cuda::{Device, Executor};
 use mscclpp_exec::{DataType, Error, Message};
 
 use bench::Bench;
@@ -92,10 +92,10 @@ fn collectives(bench: &Bench<'_>) -> Outcome<()> {
 fn line(bench: &Bench<'_>, name: &str, ranks: u32, bytes: u64) -> Outcome<()> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?);
-    let world = World::new(bench.device, ranks);
+    let world = Executor::new(bench.device, ranks);
     let message = Message::new(DataType::F32, bytes / 4).any_size();
     let mut run = match world.prepare(&plan, message) {
-        Err(Error::NotResident { blocks, fit, .. }) => {
+        Err(Error::NotCoResident { blocks, fit, .. }) => {
             println!("{name:<36} {ranks:>5} {bytes:>12} {blocks} thread blocks, {fit} fit");
             return Ok(());
         }

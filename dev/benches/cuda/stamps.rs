@@ -4,8 +4,8 @@
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::jit::Source;
-use mscclpp_exec::cuda::{Device, DeviceBuffer, Prepare};
-use mscclpp_exec::{Accumulate, DataType};
+use mscclpp_exec::cuda::{Device, DeviceBuffer, PrepareOptions};
+use mscclpp_exec::{AccumType, DataType};
 
 use crate::bench::Bench;
 use crate::calls::NAMES;
@@ -47,8 +47,11 @@ pub(crate) fn say(bench: &Bench<'_>, row: &str) -> Outcome<()> {
     ));
     for name in *names {
         for &bytes in bench.sizes(sizes) {
-            let mut subject =
-                stamped.usual(&bench.request(CollectiveKind::AllReduce, RANKS, bytes), name, Prepare::default())?;
+            let mut subject = stamped.usual(
+                &bench.request(CollectiveKind::AllReduce, RANKS, bytes),
+                name,
+                PrepareOptions::default(),
+            )?;
             subject.measure(&stamped)?;
             let stream = device.stream()?;
             let graph = subject.graph(&stream, if bench.rehearsal { 3 } else { LAUNCHES })?;
@@ -79,7 +82,7 @@ fn stamped(bench: &Bench<'_>) -> Outcome<(Device, DeviceBuffer)> {
     unsafe { set_stamps.launch(&stream, 1, 1, &memory.as_slice().address)? };
     stream.synchronize()?;
     // SAFETY: the interpreter's kernels, which access stamps besides; the caller uses the device only while it has these.
-    unsafe { device.replace_kernels(DataType::F32, Accumulate::Native, &source)? };
+    unsafe { device.replace_kernels(DataType::F32, AccumType::Native, &source)? };
     Ok((device, memory))
 }
 

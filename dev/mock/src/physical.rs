@@ -73,7 +73,7 @@ fn change(address: u64, change: impl FnOnce(&mut Physical) -> Result<(), Code>) 
         let gone = all.remove(&address);
         drop(all);
         if let Some(Physical { driver, mapping, .. }) = gone {
-            driver.close(mapping).map_err(said)?;
+            driver.unmap(mapping).map_err(said)?;
         }
     }
     Ok(())

@@ -47,7 +47,7 @@ impl Memory for Simulator {
         done
     }
 
-    fn zero(&self, address: u64, bytes: u64) -> Result<()> {
+    fn memset(&self, address: u64, bytes: u64) -> Result<()> {
         self.called("cuMemsetD8")?;
         self.machine.check("cuMemsetD8", address, bytes)?;
         let _held = self.machine.memory();
@@ -56,7 +56,7 @@ impl Memory for Simulator {
         Ok(())
     }
 
-    fn upload(&self, to: u64, from: &[u8]) -> Result<()> {
+    fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()> {
         self.called("cuMemcpyHtoD")?;
         self.machine.check("cuMemcpyHtoD", to, from.len() as u64)?;
         let _held = self.machine.memory();
@@ -65,11 +65,11 @@ impl Memory for Simulator {
         Ok(())
     }
 
-    fn download(&self, to: &mut [u8], from: u64) -> Result<()> {
+    fn memcpy_to_host(&self, to: &mut [u8], from: u64) -> Result<()> {
         self.called("cuMemcpyDtoH")?;
         self.machine.check("cuMemcpyDtoH", from, to.len() as u64)?;
         let _held = self.machine.memory();
-        // SAFETY: as in `upload`.
+        // SAFETY: as in `memcpy_to_device`.
         unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from as *const u8, to.len()) };
         Ok(())
     }

@@ -29,7 +29,7 @@ impl Simulator {
 }
 
 impl calls::Multicast for Simulator {
-    fn multicast_unit(&self, _: u32, _: u64) -> Result<u64> {
+    fn multicast_granularity(&self, _: u32, _: u64) -> Result<u64> {
         self.called("cuMulticastGetGranularity")?;
         Ok(multicast::UNIT)
     }
@@ -58,7 +58,7 @@ impl calls::Multicast for Simulator {
         object.map_or_else(|| error(CALL, Code::InvalidValue, "no object"), |object| Ok(self.add_multicast(object)))
     }
 
-    fn join_multicast(&self, object: Handle) -> Result<()> {
+    fn multicast_add_device(&self, object: Handle) -> Result<()> {
         const CALL: &str = "cuMulticastAddDevice";
         self.called(CALL)?;
         let added = self.properties.multicast && self.multicast(CALL, object)?.add(self.number());

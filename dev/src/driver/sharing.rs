@@ -2,14 +2,14 @@
 
 use std::os::fd::AsFd;
 
-use mscclpp_exec::cuda::calls::Sharing;
+use mscclpp_exec::cuda::calls::IpcMemory;
 use mscclpp_exec::cuda::{Allocation, Export, Mapping, Properties};
 
 use super::Simulator;
 use crate::alloc::{from_handle, to_handle};
 use crate::machine::{Code, Result, error};
 
-impl Sharing for Simulator {
+impl IpcMemory for Simulator {
     fn allocation(&self, address: u64) -> Result<Allocation> {
         self.called("cuMemGetAddressRange")?;
         self.called("cuPointerGetAttribute")?;
@@ -64,7 +64,7 @@ impl Sharing for Simulator {
         mapping.map_or_else(|| error(CALL, Code::OutOfMemory, format!("{bytes} bytes")), Ok)
     }
 
-    fn close(&self, import: Mapping) -> Result<()> {
+    fn unmap(&self, import: Mapping) -> Result<()> {
         const CALL: &str = "cuIpcCloseMemHandle";
         let done = self.finish_work();
         self.called(CALL)?;

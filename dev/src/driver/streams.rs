@@ -38,7 +38,7 @@ impl Streams for Simulator {
         self.machine.put(CALL, stream, Work::Copy { to, from, bytes })
     }
 
-    fn zero_on(&self, to: u64, bytes: u64, stream: Handle) -> Result<()> {
+    fn memset_async(&self, to: u64, bytes: u64, stream: Handle) -> Result<()> {
         const CALL: &str = "cuMemsetD8Async";
         self.called(CALL)?;
         self.machine.check(CALL, to, bytes)?;

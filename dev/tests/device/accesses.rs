@@ -15,7 +15,7 @@ use libtest_mimic::{Failed, Trial};
 use mscclpp_core::plan::{Op, Plan, PlanTree, ThreadBlock};
 use mscclpp_dev::{Access, AccessKind, AccessLog, Options, access_bugs, simulator, specialised_bugs};
 use mscclpp_exec::cuda::jit::Cache;
-use mscclpp_exec::cuda::{Device, Prepare, Run, World};
+use mscclpp_exec::cuda::{Device, Executor, PrepareOptions, PreparedPlan};
 use mscclpp_exec::{DataType, Message};
 
 use super::bits::Pair;
@@ -73,8 +73,8 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
         let plan = algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?;
         if RIGHT_RESULTS.contains(&bug) {
             let message = Message::new(DataType::F32, u64::from(ranks) * 512).any_size();
-            let world = World::new(&device, ranks);
-            let pair = Pair::with(&world, &Plan::new(&plan), message, Prepare { specialise: true })?;
+            let world = Executor::new(&device, ranks);
+            let pair = Pair::with(&world, &Plan::new(&plan), message, PrepareOptions { specialize: true })?;
             pair.ok_or("too many thread blocks")?.check(2)?;
         }
         if let Some(difference) = compare(&device, log, &plan, &whole_in_window(&plan), DataType::F32)? {
@@ -99,12 +99,12 @@ fn compare(
     let tables = plan.ranks.first().ok_or("a plan without ranks")?;
     let chunks = u64::from(tables.input_chunks.max(tables.output_chunks));
     let message = Message::new(dtype, chunks * CHUNK / dtype.size() as u64).any_size();
-    let world = World::new(device, image.num_ranks());
-    let mut specialised = world.prepare_with(&image, message, Prepare { specialise: true })?;
+    let world = Executor::new(device, image.num_ranks());
+    let mut specialised = world.prepare_with(&image, message, PrepareOptions { specialize: true })?;
     specialised.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
     let mut interpreted = world.prepare(&image, message)?;
     let (mut buffers, stream) = (interpreted.buffers()?, world.stream()?);
-    let mut launch = |run: &mut Run| -> Result<_, Failed> {
+    let mut launch = |run: &mut PreparedPlan| -> Result<_, Failed> {
         for rank in 0..run.num_ranks() {
             let bytes = |len: u64| vec![rank as u8 + 1; len as usize];
             let (input, output) = (buffers.input(rank).bytes, buffers.output(rank).bytes);

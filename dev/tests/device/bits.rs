@@ -6,17 +6,17 @@ use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::json::{self, ReadOptions};
 use mscclpp_core::plan::{LoopBody, Op, OpKind, Plan};
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Graph, Prepare, Stream, World};
+use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Executor, Graph, PrepareOptions, Stream};
 use mscclpp_exec::verify::{Pattern, Verifier};
-use mscclpp_exec::{Accumulate, DataType, Error, Message, cpu, cuda};
+use mscclpp_exec::{AccumType, DataType, Error, Message, cpu, cuda};
 
 use super::{Rig, Test, at};
 
 /// A plan and message on both executors.
 pub(crate) struct Pair {
-    pub(crate) run: cuda::Run,
+    pub(crate) run: cuda::PreparedPlan,
     pub(crate) buffers: cuda::Buffers,
-    cpu: cpu::Run,
+    cpu: cpu::PreparedPlan,
     cpu_buffers: cpu::Buffers,
     stream: Stream,
     seed: u64,
@@ -24,17 +24,22 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// `None` if the device cannot run so many thread blocks at once.
-    pub(crate) fn new(world: &World, plan: &Plan, message: Message) -> Result<Option<Self>, Failed> {
-        Self::with(world, plan, message, Prepare::default())
+    pub(crate) fn new(world: &Executor, plan: &Plan, message: Message) -> Result<Option<Self>, Failed> {
+        Self::with(world, plan, message, PrepareOptions::default())
     }
 
     /// The same, prepared in a certain way.
-    pub(crate) fn with(world: &World, plan: &Plan, message: Message, prepare: Prepare) -> Result<Option<Self>, Failed> {
+    pub(crate) fn with(
+        world: &Executor,
+        plan: &Plan,
+        message: Message,
+        prepare: PrepareOptions,
+    ) -> Result<Option<Self>, Failed> {
         let run = match world.prepare_with(plan, message, prepare) {
-            Err(Error::NotResident { .. }) => return Ok(None),
+            Err(Error::NotCoResident { .. }) => return Ok(None),
             run => run?,
         };
-        let cpu = cpu::World::new(plan.num_ranks()).prepare(plan, message)?;
+        let cpu = cpu::Executor::new(plan.num_ranks()).prepare(plan, message)?;
         let (buffers, cpu_buffers) = (run.buffers()?, cpu.buffers()?);
         Ok(Some(Self { run, buffers, cpu, cpu_buffers, stream: world.stream()?, seed: 1 }))
     }
@@ -132,9 +137,9 @@ pub(crate) fn tests() -> Vec<Test> {
 fn every_type_and_operation(rig: &Rig) -> Result<(), Failed> {
     for name in ["allreduce_all_pairs", "allreduce_packets"] {
         let plan = shipped(name, 3)?;
-        let world = World::new(&rig.device, 3);
+        let world = Executor::new(&rig.device, 3);
         for &dtype in DataType::ALL {
-            for accumulate in [Accumulate::Native, Accumulate::F32, Accumulate::F64] {
+            for accumulate in [AccumType::Native, AccumType::F32, AccumType::F64] {
                 if !accumulate.supports(dtype) {
                     continue;
                 }
@@ -156,7 +161,7 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
     for name in ["allreduce_all_pairs", "allreduce_ring", "allgather_ring", "alltoall_direct", "reducescatter_packets"]
     {
         let plan = shipped(name, 3)?;
-        let world = World::new(&rig.device, 3);
+        let world = Executor::new(&rig.device, 3);
         let long: &[u64] = if rig.small { &[127] } else { &[127, 128, 129, 1023, 4095, 65537] };
         for count in (0..if rig.small { 20 } else { 70 }).chain(long.iter().copied()) {
             for dtype in [DataType::U8, DataType::F16, DataType::F32] {
@@ -173,7 +178,7 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
 
 /// Sizes that cannot even be rounded up are refused, like those that are too large.
 fn more_memory_than_there_is(rig: &Rig) -> Result<(), Failed> {
-    let world = World::new(&rig.device, 1);
+    let world = Executor::new(&rig.device, 1);
     for bytes in [1 << 50, u64::MAX - 1, u64::MAX] {
         if !matches!(world.alloc(0, bytes), Err(Error::Driver(_))) {
             return Err(format!("{bytes} bytes were not refused").into());
@@ -187,7 +192,7 @@ fn plans_without_operations(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(2, 2), &algorithm.arguments([])?)?;
     tree.ranks.iter_mut().for_each(|rank| rank.blocks.clear());
-    let world = World::new(&rig.device, 2);
+    let world = Executor::new(&rig.device, 2);
     let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 100).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
     buffers.write_output(1, &[7; 400])?;
@@ -217,11 +222,11 @@ const STALE: &str = r#"{"name": "stale", "collective": "allgather", "protocol": 
 fn scrambled_scratch_is_noticed(rig: &Rig) -> Result<(), Failed> {
     const COUNT: u64 = 100;
     let stale = Plan::new(&json::read(STALE, ReadOptions::default())?.0);
-    let world = World::new(&rig.device, 1);
+    let world = Executor::new(&rig.device, 1);
     let mut run = world.prepare(&stale, Message::new(DataType::U8, COUNT).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
     buffers.write_input(0, &[7; COUNT as usize])?;
-    let mut launch = |run: &mut cuda::Run| -> Result<[u8; COUNT as usize], Error> {
+    let mut launch = |run: &mut cuda::PreparedPlan| -> Result<[u8; COUNT as usize], Error> {
         run.launch_buffers(&mut buffers, &stream)?;
         run.synchronize(&stream)?;
         let mut found = [0; COUNT as usize];
@@ -233,7 +238,7 @@ fn scrambled_scratch_is_noticed(rig: &Rig) -> Result<(), Failed> {
     run.scramble_scratch(1)?;
     let found = launch(&mut run)?;
     assert!(found.iter().filter(|&&byte| byte == 7).count() < 10, "{found:?}");
-    let world = World::new(&rig.device, 3);
+    let world = Executor::new(&rig.device, 3);
     let message = Message::new(DataType::F32, 300).any_size();
     for name in ["allreduce_packets", "allreduce_ring", "allreduce_ring_ports"] {
         let mut pair = Pair::new(&world, &shipped(name, 3)?, message)?.ok_or("too many thread blocks")?;
@@ -250,7 +255,7 @@ fn scrambled_scratch_is_noticed(rig: &Rig) -> Result<(), Failed> {
 fn long_messages(rig: &Rig) -> Result<(), Failed> {
     for name in ["reduce_gather", "allreduce_all_pairs"] {
         let message = Message::new(DataType::F32, if rig.small { 16_400 } else { 1_000_003 }).any_size();
-        let world = World::new(&rig.device, 2);
+        let world = Executor::new(&rig.device, 2);
         Pair::new(&world, &shipped(name, 2)?, message)?.ok_or("too many thread blocks")?.check(1)?;
     }
     Ok(())
@@ -261,7 +266,7 @@ fn averages_of_one_rank(rig: &Rig) -> Result<(), Failed> {
     for ranks in [3, 33] {
         let plan = shipped("reduce_packets", ranks)?;
         let message = Message::new(DataType::F32, 41).op(ReduceOp::Avg).any_size();
-        Pair::new(&World::new(&rig.device, ranks), &plan, message)?.ok_or("too many thread blocks")?.check(2)?;
+        Pair::new(&Executor::new(&rig.device, ranks), &plan, message)?.ok_or("too many thread blocks")?.check(2)?;
     }
     Ok(())
 }
@@ -275,7 +280,7 @@ fn empty_pipelines(rig: &Rig) -> Result<(), Failed> {
         block.ops.insert(0, Op { body, ..Op::new(OpKind::Pipeline, Origin::UNKNOWN) });
     }
     let message = Message::new(DataType::F32, 300).any_size();
-    Pair::new(&World::new(&rig.device, 3), &Plan::new(&tree), message)?.ok_or("too many thread blocks")?.check(2)
+    Pair::new(&Executor::new(&rig.device, 3), &Plan::new(&tree), message)?.ok_or("too many thread blocks")?.check(2)
 }
 
 /// Pipelines whose bodies do not fit into the window of operations, nor their headers beside them.
@@ -292,7 +297,7 @@ fn long_pipelines(rig: &Rig) -> Result<(), Failed> {
             }
         }
         let message = Message::new(DataType::F32, 300).any_size();
-        Pair::new(&World::new(&rig.device, 3), &Plan::new(&tree), message)?
+        Pair::new(&Executor::new(&rig.device, 3), &Plan::new(&tree), message)?
             .ok_or("too many thread blocks")?
             .check(2)?;
     }
@@ -310,7 +315,7 @@ fn slices_anywhere(rig: &Rig) -> Result<(), Failed> {
         spec.collective.in_place = false;
         let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
         let message = Message::new(dtype, 3 * (31 + 17 * turn)).any_size();
-        anywhere(&World::new(&rig.device, 3), &plan, message, Prepare::default(), turn)
+        anywhere(&Executor::new(&rig.device, 3), &plan, message, PrepareOptions::default(), turn)
             .map_err(|failed| at(name, &failed))?;
     }
     Ok(())
@@ -319,20 +324,20 @@ fn slices_anywhere(rig: &Rig) -> Result<(), Failed> {
 /// One launch on slices that begin at any element, another one for each turn, rank and side, with bytes around them that nothing
 /// may touch. Plans that do not fit on the device are left out.
 pub(crate) fn anywhere(
-    world: &World,
+    world: &Executor,
     plan: &Plan,
     message: Message,
-    prepare: Prepare,
+    prepare: PrepareOptions,
     turn: u64,
 ) -> Result<(), Failed> {
     const AROUND: usize = 48;
     const CANARY: u8 = 0x77;
     let ranks = plan.num_ranks();
     let mut run = match world.prepare_with(plan, message, prepare) {
-        Err(Error::NotResident { .. }) => return Ok(()),
+        Err(Error::NotCoResident { .. }) => return Ok(()),
         run => run?,
     };
-    let mut cpu = cpu::World::new(ranks).prepare(plan, message)?;
+    let mut cpu = cpu::Executor::new(ranks).prepare(plan, message)?;
     let mut expected = cpu.buffers()?;
     Verifier::with_pattern(&cpu, turn, Pattern::Real).fill(&mut expected);
     let in_place = run.collective().in_place;
@@ -412,7 +417,7 @@ fn more_than_four_gigabytes(rig: &Rig) -> Result<(), Failed> {
         return Ok(());
     }
     let plan = shipped("allgather_all_pairs", 2)?;
-    let world = World::new(&rig.device, 2);
+    let world = Executor::new(&rig.device, 2);
     let mut run = world.prepare(&plan, Message::new(DataType::F64, (5 << 30) / 8).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, rig.device.stream()?);
     let bytes = buffers.input(0).bytes as usize;

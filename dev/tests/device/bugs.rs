@@ -7,15 +7,15 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_dev::{Options, bugs, simulator, specialised_bugs};
 use mscclpp_exec::cuda::jit::Cache;
-use mscclpp_exec::cuda::{self, Device, Prepare, World};
+use mscclpp_exec::cuda::{self, Device, Executor, PrepareOptions};
 use mscclpp_exec::{DataType, Message};
 
 use super::CACHE;
 use super::bits::Pair;
 
 pub(crate) fn tests() -> Vec<Trial> {
-    let interpreted = bugs().map(|bug| (bug, Prepare::default()));
-    let specialised = specialised_bugs().map(|bug| (bug, Prepare { specialise: true }));
+    let interpreted = bugs().map(|bug| (bug, PrepareOptions::default()));
+    let specialised = specialised_bugs().map(|bug| (bug, PrepareOptions { specialize: true }));
     let trial = |(bug, prepare)| Trial::test(format!("bugs::{bug}"), move || is_found(bug, prepare));
     interpreted.chain(specialised).map(trial).collect()
 }
@@ -23,7 +23,7 @@ pub(crate) fn tests() -> Vec<Trial> {
 /// Seeds in which a bug must show.
 const SEEDS: u64 = 30;
 
-fn is_found(bug: &'static str, prepare: Prepare) -> Result<(), Failed> {
+fn is_found(bug: &'static str, prepare: PrepareOptions) -> Result<(), Failed> {
     for seed in 1..=SEEDS {
         let options =
             Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], bug: Some(bug), ..Options::default() };
@@ -36,7 +36,7 @@ fn is_found(bug: &'static str, prepare: Prepare) -> Result<(), Failed> {
 }
 
 /// Plans that use all of the device code between them.
-fn run(device: &Device, prepare: Prepare) -> Result<(), Failed> {
+fn run(device: &Device, prepare: PrepareOptions) -> Result<(), Failed> {
     let short = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
     /// Name, ranks and ranks per node, arguments.
     type Case = (&'static str, (u32, u32), &'static [(&'static str, usize)]);
@@ -54,11 +54,11 @@ fn run(device: &Device, prepare: Prepare) -> Result<(), Failed> {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
         let arguments = algorithm.arguments(given.iter().copied())?;
         let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks_per_node), &arguments)?);
-        let world = World::with_options(device, ranks, short);
+        let world = Executor::with_options(device, ranks, short);
         for count in [20, 37, 64].map(|each| each * u64::from(ranks)) {
             let message = Message::new(DataType::F32, count).any_size();
             let mut pair = Pair::with(&world, &plan, message, prepare)?.ok_or("too many thread blocks")?;
-            assert_eq!(pair.run.specialised().is_ok(), prepare.specialise, "{:?}", pair.run.specialised());
+            assert_eq!(pair.run.specialised().is_ok(), prepare.specialize, "{:?}", pair.run.specialised());
             pair.check(3)?;
         }
     }

@@ -10,7 +10,7 @@ use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, machine};
 use mscclpp_exec::cuda::jit::Cache;
-use mscclpp_exec::cuda::{self, Device, World};
+use mscclpp_exec::cuda::{self, Device, Executor};
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::bits::{Pair, shipped};
@@ -59,10 +59,10 @@ fn devices(seed: u64, count: u32, options: Options) -> Result<Vec<Device>, Faile
 }
 
 /// A world whose ranks lie on the devices of these numbers.
-fn world(seed: u64, map: &[usize]) -> Result<World, Failed> {
+fn world(seed: u64, map: &[usize]) -> Result<Executor, Failed> {
     let devices = devices(seed, map.iter().max().map_or(0, |&last| last as u32 + 1), Options::default())?;
     let ranks: Vec<_> = map.iter().map(|&number| devices[number].clone()).collect();
-    Ok(World::across(&ranks, cuda::Options::default())?)
+    Ok(Executor::with_devices(&ranks, cuda::Options::default())?)
 }
 
 /// Each device has a kernel for its own thread blocks.
@@ -71,7 +71,7 @@ fn specialised_kernels(seed: u64) -> Result<(), Failed> {
         let world = world(seed, &[0, 1, 0])?;
         for count in [64, 37] {
             let message = Message::new(DataType::F32, 3 * count).any_size();
-            let prepare = cuda::Prepare { specialise: true };
+            let prepare = cuda::PrepareOptions { specialize: true };
             let mut pair = Pair::with(&world, &shipped(name, 3)?, message, prepare)?.ok_or("too many thread blocks")?;
             pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
             pair.check(2).map_err(|failed| at(name, &failed))?;
@@ -143,13 +143,13 @@ fn lost_waits_are_found() -> Result<(), Failed> {
 fn in_turns(seed: u64, options: Options) -> Result<(), Failed> {
     // With port channels and without: where threads of the host serve devices, nothing counts as stuck before its time.
     for names in [["allreduce_all_pairs", "allreduce_ring"], ["allreduce_all_pairs", "allreduce_ring_ports"]] {
-        let world = World::across(&devices(seed, 3, options)?, cuda::Options::default())?;
+        let world = Executor::with_devices(&devices(seed, 3, options)?, cuda::Options::default())?;
         plans_in_turns(&world, names).map_err(|failed| at(names.join(" and "), &failed))?;
     }
     Ok(())
 }
 
-fn plans_in_turns(world: &World, names: [&str; 2]) -> Result<(), Failed> {
+fn plans_in_turns(world: &Executor, names: [&str; 2]) -> Result<(), Failed> {
     const TURNS: u32 = 4;
     const COUNT: u32 = 30;
     let streams = [world.stream()?, world.stream()?];
@@ -194,7 +194,7 @@ fn a_launch_ends_on_all_devices(seed: u64) -> Result<(), Failed> {
     const RANKS: usize = 3;
     let slow = Some(seed as u32 % RANKS as u32);
     let devices = devices(seed, RANKS as u32, Options { slow, ..Options::default() })?;
-    let world = World::across(&devices, cuda::Options::default())?;
+    let world = Executor::with_devices(&devices, cuda::Options::default())?;
     let algorithm = algorithms::find("alltoall_direct").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(RANKS as u32, RANKS as u32), &algorithm.arguments([])?)?;
     for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
@@ -255,7 +255,7 @@ fn memory_that_is_made_to_be_shared(seed: u64) -> Result<(), Failed> {
         assert_eq!(found, std::array::from_fn(|at| at as u8 / 50 + 1));
     }
     match world.alloc(2, 1) {
-        Err(Error::NotHere { rank: 2 }) => Ok(()),
+        Err(Error::NotLocalRank { rank: 2 }) => Ok(()),
         _ => Err("memory of a rank that is not there".into()),
     }
 }
@@ -304,18 +304,19 @@ fn averages_of_many_ranks(seed: u64) -> Result<(), Failed> {
 fn a_missing_signal_is_named(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 3, Options::default())?;
     let options = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
-    let world = World::across(&devices, options)?;
+    let world = Executor::with_devices(&devices, options)?;
     let tree = stalls::without("allreduce_ring", 3, 1, OpKind::Signal)?;
     stalls::in_world(&world, &tree, |waits_for| matches!(waits_for, mscclpp_exec::error::WaitsFor::Signal { .. }))
 }
 
 fn a_stream_of_one_device_is_refused(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 2, Options::default())?;
-    let world = World::across(&devices, cuda::Options::default())?;
+    let world = Executor::with_devices(&devices, cuda::Options::default())?;
     let mut run = world.prepare(&shipped("allreduce_ring", 2)?, Message::new(DataType::F32, 10).any_size())?;
     let mut buffers = run.buffers()?;
     match run.launch_buffers(&mut buffers, &devices[0].stream()?) {
-        Err(error @ Error::NoStream { .. }) if error.to_string().contains("device 1 (simulated device)") => {}
+        Err(error @ Error::StreamDeviceMismatch { .. })
+            if error.to_string().contains("device 1 (simulated device)") => {}
         other => return Err(format!("{other:?}").into()),
     }
     // Both queues together are one.
@@ -326,7 +327,7 @@ fn a_stream_of_one_device_is_refused(seed: u64) -> Result<(), Failed> {
 
 fn devices_that_are_not_connected_are_refused(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 2, Options { apart: true, ..Options::default() })?;
-    match World::across(&devices, cuda::Options::default()) {
+    match Executor::with_devices(&devices, cuda::Options::default()) {
         Err(error @ Error::NoPeerAccess { .. }) if error.code() == Code::NoPeerAccess => {
             let expected = "device 0 (simulated device) cannot reach the memory of device 1 (simulated device)";
             if error.to_string() == expected { Ok(()) } else { Err(error.to_string().into()) }

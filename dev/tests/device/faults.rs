@@ -12,7 +12,7 @@ use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
 use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::jit::Cache;
-use mscclpp_exec::cuda::{self, Device, DriverError, Unavailable, World};
+use mscclpp_exec::cuda::{self, CudaUnavailable, Device, DriverError, Executor};
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::bits::{Pair, shipped};
@@ -44,8 +44,8 @@ fn what_does_not_fit_is_refused() -> Result<(), Failed> {
     let mut spec = algorithm.spec(16, 16);
     spec.instances = 16;
     let plan = Plan::new(&algorithm.compile(spec, &[])?);
-    match World::new(&device, 16).prepare(&plan, Message::new(DataType::F32, 1600)) {
-        Err(error @ Error::NotResident { .. }) if error.code() == Code::NotResident => {
+    match Executor::new(&device, 16).prepare(&plan, Message::new(DataType::F32, 1600)) {
+        Err(error @ Error::NotCoResident { .. }) if error.code() == Code::NotResident => {
             let text = error.to_string();
             if text.contains(
                 "has 256 thread blocks of 1024 threads on device 0 (simulated device), which runs 132 of them at once",
@@ -65,7 +65,7 @@ fn an_old_driver_gets_kernels_of_its_own() -> Result<(), Failed> {
     let device = Device::with_cache(driver, Cache::at(CACHE));
     let plan = shipped("allreduce_ring", 2)?;
     let message = Message::new(DataType::F32, 64).any_size();
-    Pair::new(&World::new(&device, 2), &plan, message)?.ok_or("too many thread blocks")?.check(2)?;
+    Pair::new(&Executor::new(&device, 2), &plan, message)?.ok_or("too many thread blocks")?.check(2)?;
     let refused = DriverError {
         call: "cuModuleLoadData",
         code: 209,
@@ -74,8 +74,13 @@ fn an_old_driver_gets_kernels_of_its_own() -> Result<(), Failed> {
     };
     assert!(refused.is_of_an_image());
     let (device, none) = ("device 0 (NVIDIA H200)".into(), "no run-time compiler".into());
-    let error =
-        Error::from(Unavailable::Kernels { device, driver: 12_080, toolkit: 13_000, refused: refused.into(), none });
+    let error = Error::from(CudaUnavailable::Kernels {
+        device,
+        driver: 12_080,
+        toolkit: 13_000,
+        refused: refused.into(),
+        none,
+    });
     assert_eq!(error.code(), Code::NoDevice);
     assert_eq!(
         error.to_string(),
@@ -87,7 +92,7 @@ fn an_old_driver_gets_kernels_of_its_own() -> Result<(), Failed> {
 }
 
 /// All that a program does with a world of two ranks, with port channels.
-fn program(world: &World) -> Result<(), Error> {
+fn program(world: &Executor) -> Result<(), Error> {
     let plan = shipped("allreduce_ring_ports", 2).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
     let mut run = world.prepare(&plan, Message::new(DataType::F32, 41).any_size())?;
     let (mut buffers, stream, other) = (run.buffers()?, world.stream()?, world.stream()?);
@@ -190,7 +195,7 @@ fn no_call_is_left_out() -> Result<(), Failed> {
 }
 
 fn every_call_fails_once() -> Result<(), Failed> {
-    each_fails(&HEARD, &UNHEARD, |options| Ok(program(&World::new(&Device::with_driver(simulator(options)?), 2))))
+    each_fails(&HEARD, &UNHEARD, |options| Ok(program(&Executor::new(&Device::with_driver(simulator(options)?), 2))))
 }
 
 fn every_call_fails_once_on_two_devices() -> Result<(), Failed> {
@@ -199,7 +204,7 @@ fn every_call_fails_once_on_two_devices() -> Result<(), Failed> {
     let unheard: Vec<&str> = UNHEARD.into_iter().chain(["cuCtxSynchronize"]).collect();
     each_fails(&heard, &unheard, |options| {
         let devices: Vec<_> = machine(options, 2)?.into_iter().map(Device::with_driver).collect();
-        Ok(World::across(&devices, cuda::Options::default()).and_then(|world| program(&world)))
+        Ok(Executor::with_devices(&devices, cuda::Options::default()).and_then(|world| program(&world)))
     })
 }
 
@@ -209,7 +214,7 @@ fn after_an_illegal_address() -> Result<(), Failed> {
     for call in HEARD {
         for nth in 1..=40 {
             let options = Options { failing: Some((call, nth)), sticky: true, ..Options::default() };
-            match program(&World::new(&Device::with_driver(simulator(options)?), 2)) {
+            match program(&Executor::new(&Device::with_driver(simulator(options)?), 2)) {
                 Err(Error::Driver(error)) if error.code == 700 => {}
                 Ok(()) if nth > 1 => break,
                 other => return Err(at(format!("call {nth} of {call}"), &format!("{other:?}").into())),
@@ -220,7 +225,7 @@ fn after_an_illegal_address() -> Result<(), Failed> {
 }
 
 /// Memory that is made to be shared.
-fn shared_memory(world: &World) -> Result<(), Error> {
+fn shared_memory(world: &Executor) -> Result<(), Error> {
     let mut memory = world.alloc(0, 100)?;
     memory.write(&[1; 100])?;
     memory.read(&mut [0; 100])
@@ -246,7 +251,7 @@ fn the_callers_context_stays(mock: &'static mock::Driver) -> Result<(), Failed> 
     theirs.bind_to_thread()?;
     let before = current()?;
     assert!(before.is_some());
-    program(&World::across(&rig.devices[1..], cuda::Options::default())?)?;
+    program(&Executor::with_devices(&rig.devices[1..], cuda::Options::default())?)?;
     assert_eq!(current()?, before);
     Ok(())
 }
@@ -262,14 +267,14 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4
         Trial::test("mock::faults::every_call_fails_once", move || {
             let mock = one?;
             each_fails(&heard, &UNHEARD, |options| match mock.devices(options, 1) {
-                Ok(rig) => Ok(program(&World::new(&rig.devices[0], 2))),
+                Ok(rig) => Ok(program(&Executor::new(&rig.devices[0], 2))),
                 Err(reason) => Ok(Err(reason.into())),
             })
         }),
         Trial::test("mock::faults::every_call_of_shared_memory_fails_once", move || {
             let mock = shared?;
             each_fails(&HEARD_OF_SHARED, &UNHEARD_OF_SHARED, |options| match mock.devices(options, 1) {
-                Ok(rig) => Ok(shared_memory(&World::new(&rig.devices[0], 1))),
+                Ok(rig) => Ok(shared_memory(&Executor::new(&rig.devices[0], 1))),
                 Err(reason) => Ok(Err(reason.into())),
             })
         }),
@@ -277,7 +282,7 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4
             let mock = two?;
             each_fails(&heard_of_two, &UNHEARD, |options| match mock.devices(options, 2) {
                 Ok(rig) => {
-                    let world = World::across(&rig.devices, cuda::Options::default());
+                    let world = Executor::with_devices(&rig.devices, cuda::Options::default());
                     Ok(world.and_then(|world| program(&world)))
                 }
                 Err(reason) => Ok(Err(reason.into())),
@@ -306,7 +311,7 @@ fn each_fails(
                 }
             }
             match result {
-                Err(Error::NoDevice(Unavailable::Driver(error))) if error.call == call => {}
+                Err(Error::NoDevice(CudaUnavailable::Driver(error))) if error.call == call => {}
                 Err(Error::Driver(error)) => {
                     assert_eq!(Error::from((*error).clone()).code(), Code::DriverFailed);
                     if error.call != call {

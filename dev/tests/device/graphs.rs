@@ -4,7 +4,7 @@ use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{DeviceBuffer, World, time};
+use mscclpp_exec::cuda::{DeviceBuffer, Executor, time};
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::bits::{Pair, shipped};
@@ -23,7 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
 fn replays_between_eager_launches(rig: &Rig) -> Result<(), Failed> {
     for name in ["allreduce_packets", "allreduce_one_shot_packets", "allreduce_all_pairs", "alltoall_packets"] {
         let plan = shipped(name, 4)?;
-        let world = World::new(&rig.device, 4);
+        let world = Executor::new(&rig.device, 4);
         // The first launch of all is captured: nothing needs to be warmed up.
         let mut pair = Pair::new(&world, &plan, Message::new(DataType::F32, 4 * 33).any_size())?
             .ok_or("too many thread blocks")?;
@@ -41,7 +41,7 @@ fn replays_between_eager_launches(rig: &Rig) -> Result<(), Failed> {
 fn timed(rig: &Rig) -> Result<(), Failed> {
     let plan = shipped("allreduce_packets", 2)?;
     let message = Message::new(DataType::F32, 50).any_size();
-    let mut pair = Pair::new(&World::new(&rig.device, 2), &plan, message)?.ok_or("too many thread blocks")?;
+    let mut pair = Pair::new(&Executor::new(&rig.device, 2), &plan, message)?.ok_or("too many thread blocks")?;
     let stream = rig.device.stream()?;
     let times = time(&mut pair.run, &mut pair.buffers, &stream, rig.small.then_some(10))?;
     if times.host.is_zero() || !rig.small && (times.graph.is_zero() || times.eager < times.graph / 2) {
@@ -53,7 +53,7 @@ fn timed(rig: &Rig) -> Result<(), Failed> {
 fn ten_thousand_replays(rig: &Rig) -> Result<(), Failed> {
     let ranks = if rig.small { 3 } else { 8 };
     let plan = shipped("allreduce_packets", ranks)?;
-    let world = World::new(&rig.device, ranks);
+    let world = Executor::new(&rig.device, ranks);
     let mut pair =
         Pair::new(&world, &plan, Message::new(DataType::F32, if rig.small { 100 } else { 1000 }).any_size())?
             .ok_or("too many thread blocks")?;
@@ -81,7 +81,7 @@ fn ten_thousand_replays(rig: &Rig) -> Result<(), Failed> {
 /// Whatever must be done before a capture says so in one, by a typed error; nothing is lost but that capture.
 fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
     let (plan, message) = (shipped("allreduce_packets", 2)?, Message::new(DataType::F32, 50).any_size());
-    let world = World::new(&rig.device, 2);
+    let world = Executor::new(&rig.device, 2);
     let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
     let (stream, slice) = (world.stream()?, pair.buffers.input(0));
     type Call<'a> = (&'a str, &'a dyn Fn(&Pair) -> Result<(), Error>);
@@ -121,7 +121,7 @@ fn of_more_ranks_than_arguments_hold(rig: &Rig) -> Result<(), Failed> {
     spec.collective.in_place = false;
     let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
     let message = Message::new(DataType::U8, 33 * 16).any_size();
-    let world = World::new(&rig.device, 33);
+    let world = Executor::new(&rig.device, 33);
     let mut run = world.prepare(&plan, message)?;
     let stream = world.stream()?;
     let mut all = [run.buffers()?, run.buffers()?, run.buffers()?];

@@ -3,7 +3,7 @@
 use libtest_mimic::{Failed, Trial};
 use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::Error;
-use mscclpp_exec::cuda::{self, Device, World};
+use mscclpp_exec::cuda::{self, Device, Executor};
 
 use super::worlds::{prepared, refused};
 
@@ -25,17 +25,17 @@ pub(crate) fn tests() -> Vec<Trial> {
 }
 
 fn streams(own: &Device, other: &Device) -> Result<(), Failed> {
-    let (mut run, mut buffers) = prepared(&World::new(own, 2))?;
+    let (mut run, mut buffers) = prepared(&Executor::new(own, 2))?;
     let (stream, foreign) = (own.stream()?, other.stream()?);
     match run.launch_buffers(&mut buffers, &foreign) {
-        Err(Error::NoStream { .. }) => {}
+        Err(Error::StreamDeviceMismatch { .. }) => {}
         other => return Err(format!("a stream of another device: {other:?}").into()),
     }
     match stream.event()?.microseconds_since(&foreign.event()?) {
-        Err(Error::NoStream { .. }) => {}
+        Err(Error::StreamDeviceMismatch { .. }) => {}
         other => return Err(format!("an event of another device: {other:?}").into()),
     }
-    match World::across(&[own.clone(), other.clone()], cuda::Options::default()) {
+    match Executor::with_devices(&[own.clone(), other.clone()], cuda::Options::default()) {
         Err(Error::NoPeerAccess { .. }) => Ok(()),
         other => Err(format!("a world of devices of two machines: {other:?}").into()),
     }

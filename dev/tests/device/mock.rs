@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 
 use libloading::os::unix::{Library, Symbol};
 use mscclpp_dev::Options;
-use mscclpp_exec::cuda::{Device, Unavailable};
+use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 /// `mock_cuda_options`: first device, number of devices, seed, one stop in so many accesses, whether other machines take part,
 /// the call that fails and which of them, how many devices have multicast objects, the patience in milliseconds.
@@ -63,7 +63,7 @@ impl Driver {
     ///
     /// # Errors
     /// As [`Device::new`]. While the call that fails is one of those that open a device, that is the one.
-    pub(crate) fn devices(&'static self, options: Options, count: usize) -> Result<Mock, Unavailable> {
+    pub(crate) fn devices(&'static self, options: Options, count: usize) -> Result<Mock, CudaUnavailable> {
         let numbers = {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
             let first = loop {

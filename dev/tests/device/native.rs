@@ -8,7 +8,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::DataType;
 use mscclpp_exec::cuda::jit::{Function, Source};
 use mscclpp_exec::cuda::native::{NativeAlgorithm, NativeError};
-use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Stream, World};
+use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Executor, Stream};
 use mscclpp_exec::select::{Algorithm, Backend, Registry, Request};
 
 use super::{Rig, Test};
@@ -44,12 +44,12 @@ impl NativeAlgorithm for Counted {
     type Kernels = Function;
     type Context = u32;
 
-    fn init(&self, world: &World) -> Result<Function, NativeError> {
+    fn init(&self, world: &Executor) -> Result<Function, NativeError> {
         self.calls[0].fetch_add(1, Ordering::Relaxed);
         Ok(world.devices()[0].module(&Source::new("sum.cu", self.text))?.function("native_allreduce")?)
     }
 
-    fn context(&self, _: &Function, _: &World, request: &Request) -> Result<u32, NativeError> {
+    fn context(&self, _: &Function, _: &Executor, request: &Request) -> Result<u32, NativeError> {
         self.calls[1].fetch_add(1, Ordering::Relaxed);
         Ok(request.bytes.div_ceil(1024).max(1) as u32)
     }
@@ -76,11 +76,11 @@ type Calls = Arc<[AtomicU32; 2]>;
 
 fn registry(text: &'static str) -> Result<(Registry, Calls), Failed> {
     let calls = Calls::default();
-    let mut registry = Registry::shipped();
+    let mut registry = Registry::builtin();
     let counted = Counted { text, calls: calls.clone() };
     registry.add(
         Algorithm::kernels("ours", CollectiveKind::AllReduce, counted)
-            .constrained(|limits| limits.dtypes = Some(vec![DataType::F32])),
+            .with_constraints(|limits| limits.dtypes = Some(vec![DataType::F32])),
     )?;
     Ok((registry, calls))
 }
@@ -91,7 +91,7 @@ fn request(ranks: u32, count: u64) -> Request {
 
 fn the_example_sums(rig: &Rig) -> Result<(), Failed> {
     let (registry, calls) = registry(EXAMPLE)?;
-    let world = World::new(&rig.device, 4);
+    let world = Executor::new(&rig.device, 4);
     for (number, count) in (1..).zip([1_u64, 4, 37, 1000, 1003]) {
         let request = request(4, count);
         let decision = registry.select(&request)?;
@@ -129,7 +129,7 @@ fn the_example_sums(rig: &Rig) -> Result<(), Failed> {
 
 fn what_does_not_compile_is_said(rig: &Rig) -> Result<(), Failed> {
     let (registry, _) = registry("#include \"reduce.h\"\n\nint native_allreduce = no_such_thing;\n")?;
-    let world = World::new(&rig.device, 4);
+    let world = Executor::new(&rig.device, 4);
     let request = request(4, 4);
     let failed =
         registry.select(&request)?.algorithm.prepare_on(&world, &request).err().ok_or("it does not compile")?;
@@ -143,7 +143,7 @@ fn what_does_not_compile_is_said(rig: &Rig) -> Result<(), Failed> {
 
 fn what_does_not_fit_is_refused(rig: &Rig) -> Result<(), Failed> {
     let (registry, calls) = registry(EXAMPLE)?;
-    let (world, request) = (World::new(&rig.device, 4), request(4, 100));
+    let (world, request) = (Executor::new(&rig.device, 4), request(4, 100));
     let ours = registry.find("ours").ok_or("it was added")?;
     let expect = |what: &str, found: Option<mscclpp_exec::select::CallError>| {
         let text = found.map_or("nothing".to_owned(), |error| error.to_string());
@@ -153,7 +153,7 @@ fn what_does_not_fit_is_refused(rig: &Rig) -> Result<(), Failed> {
     expect("cuda only", ours.prepare_on(&world, &Request { backend: Backend::Cpu, ..request }).err())?;
     expect(
         "4 ranks",
-        ours.prepare_on(&World::new(&rig.device, 4), &Request { ranks: 3, ranks_per_node: 3, ..request }).err(),
+        ours.prepare_on(&Executor::new(&rig.device, 4), &Request { ranks: 3, ranks_per_node: 3, ..request }).err(),
     )?;
     let ring = registry.find("allreduce_ring").ok_or("it is in the library")?;
     expect("prepare its plan", ring.prepare_on(&world, &request).err())?;

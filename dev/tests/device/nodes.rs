@@ -9,8 +9,8 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_dev::Options;
-use mscclpp_exec::cuda::{self, Buffers, Prepare, Run, World};
-use mscclpp_exec::error::{Blocked, Cause, LateData, WaitsFor};
+use mscclpp_exec::cuda::{self, Buffers, Executor, PrepareOptions, PreparedPlan};
+use mscclpp_exec::error::{AbortCause, BlockedThreadBlock, LateData, WaitsFor};
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::devices::with_seeds;
@@ -91,7 +91,7 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
         _ if role.starts_with("news_") => 10_000,
         _ => 120_000,
     });
-    let world = World::join(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
+    let world = Executor::connect(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
     match role {
         "one_link" => one_link(&world, player),
         "memory_that_comes_and_goes" => files_and_handles(&world, &device, rank, "allgather_ring_ports"),
@@ -126,7 +126,7 @@ fn shipped(name: &str, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
 }
 
 /// Two ranks, all through ports, by the interpreter and by kernels written for the plan.
-fn one_link(world: &World, player: &Player) -> Result<(), Failed> {
+fn one_link(world: &Executor, player: &Player) -> Result<(), Failed> {
     for name in ["allgather_ring_ports", "allreduce_ring_ports"] {
         let plan = shipped(name, 2, 1)?;
         // Longer ones need more scratch than those before.
@@ -134,7 +134,7 @@ fn one_link(world: &World, player: &Player) -> Result<(), Failed> {
             let work = Work::new(plan.clone(), Message::new(dtype, count).any_size(), 3)?;
             work.run(world, player.group.rank())?;
             if player.compiles() && dtype == DataType::F32 {
-                work.run_as(world, player.group.rank(), Prepare { specialise: true })?;
+                work.run_as(world, player.group.rank(), PrepareOptions { specialize: true })?;
             }
         }
     }
@@ -154,7 +154,7 @@ const ACROSS: [&str; 8] = [
 ];
 
 /// Every shipped algorithm, unless it reaches memory across nodes.
-fn two_nodes(world: &World, player: &Player) -> Result<(), Failed> {
+fn two_nodes(world: &Executor, player: &Player) -> Result<(), Failed> {
     let rank = player.group.rank();
     let mut ran = Vec::new();
     for (number, algorithm) in (player.seed..).zip(algorithms::all()) {
@@ -168,7 +168,7 @@ fn two_nodes(world: &World, player: &Player) -> Result<(), Failed> {
             let work = Work::new(plan.clone(), Message::new(dtype, count).any_size(), 2)?;
             match work.run(world, rank) {
                 Ok(()) => ran.push(name),
-                Err(Error::OtherNode { node, other, .. }) if node != other => {}
+                Err(Error::CrossNodeAccess { node, other, .. }) if node != other => {}
                 Err(error) => return Err(format!("{name}, {count} {dtype}: {error}").into()),
             }
         }
@@ -180,7 +180,7 @@ fn two_nodes(world: &World, player: &Player) -> Result<(), Failed> {
 }
 
 /// Launches until one fails, which must name rank 1; says `ready` after some.
-fn launches_until_an_error(world: &World, rank: u32) -> Result<(), Failed> {
+fn launches_until_an_error(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring_ports", world.num_ranks(), 2)?;
     let mut run = world.prepare(&plan, Message::new(DataType::F32, 400).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
@@ -194,7 +194,7 @@ fn launches_until_an_error(world: &World, rank: u32) -> Result<(), Failed> {
         }
     }
     match run.launch_buffers(&mut buffers, &stream) {
-        Err(Error::Broken { .. }) => Ok(()),
+        Err(Error::CommunicatorFailed { .. }) => Ok(()),
         other => Err(format!("after an error: {other:?}").into()),
     }
 }
@@ -221,7 +221,7 @@ fn without_first(seed: u64, role: &str, happens: fn(&mut Job, usize) -> Result<(
 }
 
 /// Long enough for several pieces on their way at once, and a rest.
-fn long_messages(world: &World, rank: u32) -> Result<(), Failed> {
+fn long_messages(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allgather_ring_ports", 2, 1)?;
     for (dtype, count) in
         [(DataType::F32, 2 * ((5 << 18) + 13)), (DataType::U8, 2 * (1 << 20)), (DataType::U8, 2 * 777)]
@@ -232,7 +232,7 @@ fn long_messages(world: &World, rank: u32) -> Result<(), Failed> {
 }
 
 /// Results of one step go into the next one.
-fn reductions(world: &World, rank: u32) -> Result<(), Failed> {
+fn reductions(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring_ports", 2, 1)?;
     Ok(Work::new(plan, Message::new(DataType::F32, 1000).any_size(), 4)?.run(world, rank)?)
 }
@@ -250,7 +250,7 @@ fn a_bug_is_found(bug: &str) -> Result<(), Failed> {
 }
 
 /// Graphs of which the host knows nothing, between eager launches, while the ranks are at different ones.
-fn graphs(world: &World, rank: u32) -> Result<(), Failed> {
+fn graphs(world: &Executor, rank: u32) -> Result<(), Failed> {
     let message = Message::new(DataType::F32, 2 * 33).any_size();
     let mut run = world.prepare(&shipped("allreduce_ring_ports", 2, 1)?, message)?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
@@ -281,7 +281,7 @@ fn graphs(world: &World, rank: u32) -> Result<(), Failed> {
 }
 
 /// What a rank hands in is its own until it launches, also if the others have begun long ago.
-fn ranks_that_are_late(world: &World, rank: u32) -> Result<(), Failed> {
+fn ranks_that_are_late(world: &Executor, rank: u32) -> Result<(), Failed> {
     let algorithm = algorithms::find("allgather_two_nodes").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(2, 1), &algorithm.arguments([])?)?;
     // Nobody asks whether the other one is there.
@@ -323,9 +323,9 @@ fn ranks_that_are_late(world: &World, rank: u32) -> Result<(), Failed> {
 
 /// A launch after which `receiver` must have what rank `from` handed in.
 fn launch_bytes(
-    run: &mut Run,
+    run: &mut PreparedPlan,
     buffers: &mut Buffers,
-    world: &World,
+    world: &Executor,
     rank: u32,
     (from, receiver): (u32, u32),
     number: u8,
@@ -348,7 +348,7 @@ fn launch_bytes(
 
 /// A plan that takes a flush for the arrival ends in an error that names both ranks, on all of them; no launch is wrong.
 /// `is_late`: whether the data comes behind the news for sure; otherwise all launches may be right.
-fn data_is_late(world: &World, rank: u32, news: News, is_late: bool) -> Result<(), Failed> {
+fn data_is_late(world: &Executor, rank: u32, news: News, is_late: bool) -> Result<(), Failed> {
     let mut run = world.prepare(&flushed(news), Message::new(DataType::U8, 5 << 20).any_size())?;
     let mut buffers = run.buffers()?;
     let mut launch = |number: u8| launch_bytes(&mut run, &mut buffers, world, rank, (0, 2), number % 15).err();
@@ -365,7 +365,7 @@ fn data_is_late(world: &World, rank: u32, news: News, is_late: bool) -> Result<(
 }
 
 /// Puts to scratch without a wait delay no rank, and no launch finds the data of another launch there.
-fn what_nobody_waits_for(world: &World, rank: u32) -> Result<(), Failed> {
+fn what_nobody_waits_for(world: &Executor, rank: u32) -> Result<(), Failed> {
     let prepare = |plan: &Plan, bytes| -> Result<_, Error> {
         let run = world.prepare(plan, Message::new(DataType::U8, bytes).any_size())?;
         let buffers = run.buffers()?;
@@ -388,11 +388,11 @@ fn what_nobody_waits_for(world: &World, rank: u32) -> Result<(), Failed> {
 }
 
 /// A plan that reaches over nodes otherwise is refused by all, with what and how to mend it; the next one runs.
-fn refused(world: &World, rank: u32) -> Result<(), Failed> {
+fn refused(world: &Executor, rank: u32) -> Result<(), Failed> {
     let message = Message::new(DataType::F32, 400).any_size();
     for name in ["allreduce_all_pairs", "allreduce_packets", "allreduce_switch"] {
         match world.prepare(&shipped(name, 4, 4)?, message) {
-            Err(error @ Error::OtherNode { node: 0, other: 1, .. }) => {
+            Err(error @ Error::CrossNodeAccess { node: 0, other: 1, .. }) => {
                 let text = error.diagnostic().to_string();
                 let says = |words: &str| text.contains(words);
                 if !says("on node 0 reaches the memory of rank") || !says("use a port channel") || !says("operation") {
@@ -406,17 +406,17 @@ fn refused(world: &World, rank: u32) -> Result<(), Failed> {
 }
 
 /// Ranks that prepare different sizes are told, on both nodes.
-fn ranks_that_differ(world: &World, rank: u32) -> Result<(), Failed> {
+fn ranks_that_differ(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring_ports", 4, 2)?;
     let message = Message::new(DataType::F32, 400 + 4 * u64::from(rank / 2)).any_size();
     match world.prepare(&plan, message) {
-        Err(Error::Mismatch { call, other, .. }) if call != other => Ok(()),
+        Err(Error::CallMismatch { call, other, .. }) if call != other => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
 }
 
 /// Rank 1 leaves out what rank 2 waits for: all give up sooner or later, and say why.
-fn stalled(world: &World, player: &Player) -> Result<(), Failed> {
+fn stalled(world: &Executor, player: &Player) -> Result<(), Failed> {
     let tree = stalls::without("allreduce_ring_ports", 4, 1, OpKind::PutWithSignal)?;
     let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 400).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
@@ -433,20 +433,21 @@ fn stalled(world: &World, player: &Player) -> Result<(), Failed> {
     // Nobody leaves before all have seen it.
     player.group.barrier()?;
     let is_second = player.group.rank() == 2;
-    let is_for_first = |blocked: &Blocked| matches!(blocked.waits_for, WaitsFor::Signal { peer: 1, .. });
+    let is_for_first = |blocked: &BlockedThreadBlock| matches!(blocked.waits_for, WaitsFor::Signal { peer: 1, .. });
     match error {
         Error::Stalled(stall) if !is_second || stall.blocked.iter().any(is_for_first) => {}
-        Error::Interrupted(interrupted) if matches!(interrupted.cause, Cause::GaveUp { .. } | Cause::Gone { .. }) => {}
+        Error::Interrupted(interrupted)
+            if matches!(interrupted.cause, AbortCause::PeerAborted { .. } | AbortCause::PeerLost { .. }) => {}
         other => return Err(format!("{other:?}").into()),
     }
     match run.launch_buffers(&mut buffers, &stream) {
-        Err(Error::Broken { .. }) => Ok(()),
+        Err(Error::CommunicatorFailed { .. }) => Ok(()),
         other => Err(format!("after a stall: {other:?}").into()),
     }
 }
 
 /// A launch that one rank's caller ends is over for the other one too, long before it would have waited for long enough.
-fn aborted(world: &World, rank: u32) -> Result<(), Failed> {
+fn aborted(world: &Executor, rank: u32) -> Result<(), Failed> {
     let mut run =
         world.prepare(&shipped("allreduce_ring_ports", 2, 1)?, Message::new(DataType::F32, 400).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
@@ -457,7 +458,8 @@ fn aborted(world: &World, rank: u32) -> Result<(), Failed> {
         let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
         match (launch, rank, launched) {
             (0 | 1, _, Ok(())) | (2, 1, Err(Error::Stalled(_))) => {}
-            (2, 0, Err(Error::Interrupted(interrupted))) if interrupted.cause == (Cause::GaveUp { peer: 1 }) => {}
+            (2, 0, Err(Error::Interrupted(interrupted)))
+                if interrupted.cause == (AbortCause::PeerAborted { peer: 1 }) => {}
             (.., other) => return Err(format!("launch {launch}: {other:?}").into()),
         }
     }
@@ -500,7 +502,8 @@ fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed
             let run = |patience: Duration, timeout: Duration| -> Result<(), Error> {
                 let options = Options { failing, patience, late: false, ..options };
                 let (device, _rig) = player.device(options).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
-                let world = World::join(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
+                let world =
+                    Executor::connect(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
                 let mut run = world.prepare(&plan, Message::new(DataType::F32, 40).any_size())?;
                 let (mut buffers, stream) = (run.buffers()?, world.stream()?);
                 run.launch_buffers(&mut buffers, &stream)?;
@@ -527,7 +530,7 @@ fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed
             }
             match (rank, &result) {
                 (1, Err(Error::Driver(error))) if error.call == call => {}
-                (0, Err(Error::Lost { peer: 1, .. } | Error::Interrupted(_) | Error::Stalled(_))) => {}
+                (0, Err(Error::RankLost { peer: 1, .. } | Error::Interrupted(_) | Error::Stalled(_))) => {}
                 (_, Ok(())) => {}
                 _ => return Err(format!("call {nth} of {call}: {result:?}").into()),
             }

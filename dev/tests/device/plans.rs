@@ -7,7 +7,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::plan::Plan;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::cuda::{Prepare, World};
+use mscclpp_exec::cuda::{Executor, PrepareOptions};
 use mscclpp_exec::{DataType, Message};
 
 use super::bits::{Pair, anywhere};
@@ -47,12 +47,12 @@ fn messages(rig: &Rig, ranks: u32) -> Vec<Message> {
 }
 
 fn check(rig: &Rig, plan: &Plan) -> Result<(), Failed> {
-    let world = World::new(&rig.device, plan.num_ranks());
+    let world = Executor::new(&rig.device, plan.num_ranks());
     for (turn, message) in (rig.seed..).zip(messages(rig, plan.num_ranks())) {
         match Pair::new(&world, plan, message) {
             Ok(Some(mut pair)) => {
                 pair.check(if rig.small { 2 } else { 3 })?;
-                anywhere(&world, plan, message, Prepare::default(), turn)?;
+                anywhere(&world, plan, message, PrepareOptions::default(), turn)?;
             }
             // More thread blocks than the device runs at once.
             Ok(None) => {}

@@ -3,7 +3,7 @@
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_exec::cuda::jit::Source;
-use mscclpp_exec::cuda::{Device, DeviceBuffer, Unavailable};
+use mscclpp_exec::cuda::{CudaUnavailable, Device, DeviceBuffer};
 
 const SOURCE: &str = r#"
     struct Words { unsigned long long address; };
@@ -27,7 +27,7 @@ struct Words {
     address: u64,
 }
 
-pub(crate) fn tests(device: &Result<Device, Unavailable>) -> Vec<Trial> {
+pub(crate) fn tests(device: &Result<Device, CudaUnavailable>) -> Vec<Trial> {
     let trial = |name: &'static str| {
         let device = device.clone();
         Trial::test(format!("planted::{name}"), move || launch(&device.map_err(|reason| reason.to_string())?, name))

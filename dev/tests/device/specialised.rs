@@ -9,15 +9,15 @@ use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{Op, OpKind, Plan, PlanTree};
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::cuda::{NotSpecialised, Options, Prepare, World, specialised_source};
-use mscclpp_exec::{Accumulate, DataType, Error, Message};
+use mscclpp_exec::cuda::{Executor, NotSpecialized, Options, PrepareOptions, specialized_source};
+use mscclpp_exec::{AccumType, DataType, Error, Message};
 
 use super::bits::{Pair, anywhere, shipped};
 use super::plans::plan_files;
 use super::stalls::without_first_signal;
 use super::{Rig, Test, at};
 
-const SPECIALISE: Prepare = Prepare { specialise: true };
+const SPECIALISE: PrepareOptions = PrepareOptions { specialize: true };
 
 pub(crate) fn tests() -> Vec<Test> {
     let files = plan_files().into_iter().map(|file| {
@@ -55,7 +55,7 @@ pub(crate) fn sampled(seed: u64, number: usize) -> bool {
 /// Messages that divide into vectors everywhere, and that do not.
 fn check(rig: &Rig, plan: &Plan, dtype: DataType, op: Option<ReduceOp>) -> Result<(), Failed> {
     let ranks = plan.num_ranks();
-    let world = World::new(&rig.device, ranks);
+    let world = Executor::new(&rig.device, ranks);
     let counts: &[u64] = if rig.small { &[64, 37, 512] } else { &[64, 37, 4096, 50_001] };
     for &count in counts {
         let mut message = Message::new(dtype, u64::from(ranks) * count).any_size();
@@ -97,9 +97,9 @@ fn types_and_operations(rig: &Rig) -> Result<(), Failed> {
     let mut number = 0;
     for name in ["allreduce_all_pairs", "allreduce_packets"] {
         let plan = shipped(name, 3)?;
-        let world = World::new(&rig.device, 3);
+        let world = Executor::new(&rig.device, 3);
         for &dtype in DataType::ALL {
-            for accumulate in [Accumulate::Native, Accumulate::F32, Accumulate::F64] {
+            for accumulate in [AccumType::Native, AccumType::F32, AccumType::F64] {
                 for op in ReduceOp::ALL.into_iter().filter(|_| accumulate.supports(dtype)) {
                     number += 1;
                     if !takes(rig, number, 40) {
@@ -123,7 +123,7 @@ fn types_and_operations(rig: &Rig) -> Result<(), Failed> {
 fn any_length(rig: &Rig) -> Result<(), Failed> {
     for name in ["allreduce_all_pairs", "allreduce_packets", "allgather_ring", "reducescatter_packets"] {
         let plan = shipped(name, 3)?;
-        let world = World::new(&rig.device, 3);
+        let world = Executor::new(&rig.device, 3);
         for count in (0..24).chain([64, 128, 192, 1023, 1024]) {
             let message = Message::new(DataType::F32, 3 * count).any_size();
             let mut pair = Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
@@ -138,7 +138,7 @@ fn any_length(rig: &Rig) -> Result<(), Failed> {
 fn any_address(rig: &Rig) -> Result<(), Failed> {
     for name in ["allreduce_all_pairs", "allreduce_packets", "reducescatter_packets"] {
         let plan = shipped(name, 3)?;
-        let world = World::new(&rig.device, 3);
+        let world = Executor::new(&rig.device, 3);
         for turn in 0..8 {
             let message = Message::new(DataType::F32, 3 * 64).any_size();
             anywhere(&world, &plan, message, SPECIALISE, turn)
@@ -153,13 +153,13 @@ fn wide_operations(rig: &Rig) -> Result<(), Failed> {
     for (name, ranks) in [("allreduce_one_shot_packets", 11), ("allreduce_all_pairs", 18), ("allgather_packets", 18)] {
         let plan = shipped(name, ranks)?;
         let message = Message::new(DataType::F32, u64::from(ranks) * 16).any_size();
-        let world = World::new(&rig.device, ranks);
+        let world = Executor::new(&rig.device, ranks);
         let Some(mut pair) = Pair::with(&world, &plan, message, SPECIALISE)? else { continue };
         pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
         pair.check(1).map_err(|failed| at(format_args!("{name}, {ranks} ranks"), &failed))?;
     }
-    match specialised_source(&shipped("allreduce_one_shot_packets", 66)?, Message::new(DataType::F32, 66 * 4)) {
-        Err(NotSpecialised::TooWide { sources, destinations, most }) if sources.max(destinations) > most => Ok(()),
+    match specialized_source(&shipped("allreduce_one_shot_packets", 66)?, Message::new(DataType::F32, 66 * 4)) {
+        Err(NotSpecialized::TooWide { sources, destinations, most }) if sources.max(destinations) > most => Ok(()),
         other => Err(format!("{:?}", other.map(drop)).into()),
     }
 }
@@ -168,12 +168,12 @@ fn wide_operations(rig: &Rig) -> Result<(), Failed> {
 fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
     for name in ["allreduce_packets", "allreduce_ring", "alltoall_packets"] {
         let plan = shipped(name, 4)?;
-        let world = World::new(&rig.device, 4);
+        let world = Executor::new(&rig.device, 4);
         let message = Message::new(DataType::F32, 4 * 64).any_size();
         let mut specialised = Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
         let mut interpreted = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
         specialised.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
-        if interpreted.run.specialised() != Err(&NotSpecialised::NotAsked) {
+        if interpreted.run.specialised() != Err(&NotSpecialized::NotAsked) {
             return Err("specialised without being asked".into());
         }
         let stream = rig.device.stream()?;
@@ -199,12 +199,12 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
 fn stalls_are_reported_alike(rig: &Rig) -> Result<(), Failed> {
     let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
     let plan = Plan::new(&without_first_signal("allreduce_ring", 3)?);
-    let world = World::with_options(&rig.device, 3, options);
+    let world = Executor::with_options(&rig.device, 3, options);
     let message = Message::new(DataType::F32, 3 * 64).any_size();
     let mut reports = Vec::new();
-    for prepare in [SPECIALISE, Prepare::default()] {
+    for prepare in [SPECIALISE, PrepareOptions::default()] {
         let mut run = world.prepare_with(&plan, message, prepare)?;
-        if prepare.specialise {
+        if prepare.specialize {
             run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
         }
         let (mut buffers, stream) = (run.buffers()?, rig.device.stream()?);
@@ -250,7 +250,7 @@ fn windows_of_operations(rig: &Rig) -> Result<(), Failed> {
             }
         }
         let plan = Plan::new(&tree);
-        let world = World::new(&rig.device, 3);
+        let world = Executor::new(&rig.device, 3);
         for count in [3 * 128, 300] {
             let message = Message::new(DataType::F32, count).any_size();
             let mut pair = Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
@@ -270,11 +270,11 @@ fn large_plans_are_interpreted(rig: &Rig) -> Result<(), Failed> {
         let sync = Op::new(OpKind::Nop, origin);
         rank.blocks[0].ops.extend(std::iter::repeat_n(sync, 3000));
     }
-    let world = World::new(&rig.device, 2);
+    let world = Executor::new(&rig.device, 2);
     let message = Message::new(DataType::F32, 128).any_size();
     let mut pair = Pair::with(&world, &Plan::new(&tree), message, SPECIALISE)?.ok_or("too many thread blocks")?;
     match pair.run.specialised() {
-        Err(NotSpecialised::TooLarge { operations, most, .. }) if operations > most && *operations > 3000 => {}
+        Err(NotSpecialized::TooLarge { operations, most, .. }) if operations > most && *operations > 3000 => {}
         other => return Err(format!("{other:?}").into()),
     }
     pair.check(2)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{OpKind, Plan, PlanTree};
-use mscclpp_exec::cuda::{Options, World};
+use mscclpp_exec::cuda::{Executor, Options};
 use mscclpp_exec::error::{Stall, WaitsFor};
 use mscclpp_exec::{DataType, Error, Message, cpu};
 
@@ -49,11 +49,15 @@ pub(crate) fn without_first_signal(name: &str, ranks: u32) -> Result<PlanTree, F
 
 fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -> Result<(), Failed> {
     let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
-    in_world(&World::with_options(&rig.device, tree.ranks.len() as u32, options), tree, is_expected)
+    in_world(&Executor::with_options(&rig.device, tree.ranks.len() as u32, options), tree, is_expected)
 }
 
 /// That a broken plan stalls as expected, again and again, and that a right one is not disturbed.
-pub(crate) fn in_world(world: &World, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -> Result<(), Failed> {
+pub(crate) fn in_world(
+    world: &Executor,
+    tree: &PlanTree,
+    is_expected: impl Fn(&WaitsFor) -> bool,
+) -> Result<(), Failed> {
     let ranks = tree.ranks.len() as u32;
     let message = Message::new(DataType::F32, 1000).any_size();
     let broken = Plan::new(tree);
@@ -99,13 +103,13 @@ fn reports_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
     for (name, kind) in broken {
         let plan = Plan::new(&without(name, 3, 1, kind).map_err(|failed| at(name, &failed))?);
         let message = Message::new(DataType::F32, 300).any_size();
-        let mut cpu = cpu::World::new(3).prepare(&plan, message)?;
+        let mut cpu = cpu::Executor::new(3).prepare(&plan, message)?;
         let mut buffers = cpu.buffers()?;
         let Err(Error::Stalled(expected)) = cpu.launch_buffers(&mut buffers) else {
             return Err(format!("{name}: a launch on the CPU that cannot finish did").into());
         };
         let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
-        let world = World::with_options(&rig.device, 3, options);
+        let world = Executor::with_options(&rig.device, 3, options);
         let mut run = world.prepare(&plan, message)?;
         let (mut buffers, stream) = (run.buffers()?, world.stream()?);
         run.launch_buffers(&mut buffers, &stream)?;
@@ -137,7 +141,7 @@ fn reports_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
 /// A launch that was told to give up does so long before its time, and the next ones are right.
 fn an_aborted_launch_is_forgotten(rig: &Rig) -> Result<(), Failed> {
     let options = Options { timeout: Duration::from_secs(3600), ..Options::default() };
-    let world = World::with_options(&rig.device, 3, options);
+    let world = Executor::with_options(&rig.device, 3, options);
     let message = Message::new(DataType::F32, 1000).any_size();
     let mut run = world.prepare(&Plan::new(&without_first_signal("allreduce_ring", 3)?), message)?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);

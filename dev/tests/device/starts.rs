@@ -12,7 +12,9 @@ use mscclpp_core::check::check;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{OpKind, Plan, PlanTree};
 use mscclpp_dev::{Options, barrier_bugs, machine, simulator};
-use mscclpp_exec::cuda::{self, Buffers, Device, DeviceBuffer, DeviceSlice, Handle, Run, SharedDriver, Stream, World};
+use mscclpp_exec::cuda::{
+    self, Buffers, Device, DeviceBuffer, DeviceSlice, Executor, Handle, PreparedPlan, SharedDriver, Stream,
+};
 use mscclpp_exec::error::WaitsFor;
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{DataType, Error, Message, cpu};
@@ -47,7 +49,7 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: std::
         let mock = mock?;
         for seed in seeds {
             let rig = mock.devices(options(seed, 3, None), 3)?;
-            let world = World::across(&rig.devices, cuda::Options::default())?;
+            let world = Executor::with_devices(&rig.devices, cuda::Options::default())?;
             for algorithm in algorithms::all().iter().filter(|algorithm| algorithm.supports(3, 3)) {
                 let plan = plan_of(algorithm, 3, 3)?;
                 let pair = |count: u64| -> Result<Pair, Failed> {
@@ -85,7 +87,7 @@ impl Sequence {
         let mut launches = Vec::new();
         for (seed, count) in (1..).zip(COUNTS) {
             let message = Message::new(DataType::F32, count * u64::from(ranks)).any_size();
-            let mut run = cpu::World::new(ranks).prepare(&plan, message)?;
+            let mut run = cpu::Executor::new(ranks).prepare(&plan, message)?;
             let mut buffers = run.buffers()?;
             (0..ranks).for_each(|rank| buffers.output_mut(rank).fill(0xa5));
             Verifier::with_pattern(&run, seed, Pattern::Real).fill(&mut buffers);
@@ -129,14 +131,14 @@ impl Caller {
 
 /// Does the launches, and compares all outputs. `pause`: before each of them.
 fn run(
-    world: &World,
+    world: &Executor,
     stream: &Stream,
     callers: &[Caller],
     sequence: &Sequence,
     mut pause: impl FnMut(),
 ) -> Result<(), Error> {
     // Launches of a size share buffers, so those that follow one another meet in them.
-    let mut bound: Vec<(u64, Run, Buffers)> = Vec::new();
+    let mut bound: Vec<(u64, PreparedPlan, Buffers)> = Vec::new();
     for (message, _) in &sequence.launches {
         if bound.iter().all(|(count, ..)| *count != message.count) {
             let run = world.prepare(&sequence.plan, *message)?;
@@ -194,7 +196,7 @@ fn on_devices(options: Options, map: &[usize], sequence: &Sequence) -> Result<()
     let streams = drivers.iter().map(|driver| driver.create_stream()).collect::<Result<Vec<_>, _>>()?;
     let ranks: Vec<Device> = map.iter().map(|&number| devices[number].clone()).collect();
     let done = (|| {
-        let world = World::across(&ranks, cuda::Options::default())?;
+        let world = Executor::with_devices(&ranks, cuda::Options::default())?;
         // SAFETY: streams of these devices, which are destroyed after the world.
         let lane = |(device, stream): (&Device, &Handle)| unsafe { Stream::from_raw(device, stream.0) };
         let stream = Stream::join(devices.iter().zip(&streams).map(lane));
@@ -238,7 +240,7 @@ fn in_one_process(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed>
 /// Replays of launches of two sizes and plans, all before anybody waits: what is recorded does not depend on what comes before it.
 fn graphs_of_several_sizes(seed: u64) -> Result<(), Failed> {
     let devices = machine(options(seed, 3, None), 3)?.into_iter().map(Device::with_driver).collect::<Vec<_>>();
-    let world = World::across(&devices, cuda::Options::default())?;
+    let world = Executor::with_devices(&devices, cuda::Options::default())?;
     let mut pairs = Vec::new();
     for (name, count) in [("allreduce_packets", 159), ("allreduce_all_pairs", 48), ("allreduce_packets", 21)] {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
@@ -383,7 +385,7 @@ fn absent_rank_is_named(seed: u64) -> Result<(), Failed> {
 fn each_with_driver(
     seed: u64,
     ranks: u32,
-    run: impl Fn(&World, &SharedDriver, &Device, u32) -> Result<(), Error> + Sync,
+    run: impl Fn(&Executor, &SharedDriver, &Device, u32) -> Result<(), Error> + Sync,
 ) -> Result<Vec<Result<(), Error>>, Failed> {
     use std::sync::Arc;
 
@@ -397,7 +399,7 @@ fn each_with_driver(
             scope.spawn(move || {
                 let driver = simulator(machine_options(seed, rank, false)).map_err(Error::Internal)?;
                 let device = Device::with_driver(driver.clone());
-                let world = World::join(&Arc::new(group), &device, cuda::Options::default())?;
+                let world = Executor::connect(&Arc::new(group), &device, cuda::Options::default())?;
                 run(&world, &driver, &device, rank)
             })
         };

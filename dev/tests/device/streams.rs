@@ -4,7 +4,7 @@ use cudarc::driver::{CudaContext, CudaSlice, sys};
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{DeviceSlice, Stream, World};
+use mscclpp_exec::cuda::{DeviceSlice, Executor, Stream};
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::{Rig, Test};
@@ -28,7 +28,7 @@ fn of_cudarc(Rig { device, .. }: &Rig) -> Result<(), Failed> {
     let mut spec = algorithm.spec(2, 2);
     spec.collective.in_place = false;
     let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
-    let mut run = World::new(device, 2).prepare(&plan, Message::new(DataType::F32, 100).any_size())?;
+    let mut run = Executor::new(device, 2).prepare(&plan, Message::new(DataType::F32, 100).any_size())?;
     let mut inputs: Vec<CudaSlice<f32>> =
         (0..2).map(|rank| theirs.clone_htod(&input(rank, 0))).collect::<Result<_, _>>()?;
     let outputs: Vec<CudaSlice<f32>> = (0..2).map(|_| theirs.alloc_zeros(100)).collect::<Result<_, _>>()?;

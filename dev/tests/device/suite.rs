@@ -2,7 +2,7 @@
 //! and behind the mock.
 
 use libtest_mimic::{Failed, Trial};
-use mscclpp_exec::cuda::{Device, Unavailable};
+use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 use super::{bits, graphs, native, plans, specialised, stalls, streams, worlds};
 
@@ -68,7 +68,7 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 /// The tests on a real device; ignored if there is none.
-pub(crate) fn on_device(device: &Result<Device, Unavailable>, seed: u64) -> Vec<Trial> {
+pub(crate) fn on_device(device: &Result<Device, CudaUnavailable>, seed: u64) -> Vec<Trial> {
     let small = std::env::var_os("MSCCLPP_SMALL").is_some();
     let no_compiler = device.as_ref().is_ok_and(|device| device.compiler().is_err());
     let on_device = tests().into_iter().map(|test| {

@@ -10,7 +10,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::dlpack::{ManagedTensor, RawTensor, Tensor, TensorDevice, TensorType, export};
-use mscclpp_exec::cuda::{Device, DeviceBuffer, DeviceSlice, World};
+use mscclpp_exec::cuda::{Device, DeviceBuffer, DeviceSlice, Executor};
 use mscclpp_exec::{DataType, Error, Message};
 
 pub(crate) fn tests() -> Vec<Trial> {
@@ -33,7 +33,7 @@ fn launches_on_tensors() -> Result<(), Failed> {
     let mut spec = algorithm.spec(2, 2);
     spec.collective.in_place = false;
     let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
-    let world = World::new(&device, 2);
+    let world = Executor::new(&device, 2);
     let mut run = world.prepare(&plan, Message::new(DataType::F32, 30).any_size())?;
     let mut tensors = Vec::new();
     for rank in 0..2_u8 {

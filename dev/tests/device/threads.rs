@@ -12,7 +12,7 @@ use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_dev::{Options, Threaded, simulator};
-use mscclpp_exec::cuda::{self, Device, World};
+use mscclpp_exec::cuda::{self, Device, Executor};
 use mscclpp_exec::{DataType, Message};
 
 use super::bits::Pair;
@@ -58,7 +58,7 @@ fn run(case: &str, library: &Path) -> Result<(), Failed> {
     let arguments = algorithm.arguments([("group", 2)]).or_else(|_| algorithm.arguments([]))?;
     let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, node), &arguments)?);
     let options = cuda::Options { timeout: Duration::from_secs(120), ..cuda::Options::default() };
-    let world = World::with_options(&device, ranks, options);
+    let world = Executor::with_options(&device, ranks, options);
     let types: &[DataType] = if bug.is_some() { &[DataType::F32] } else { &[DataType::F32, DataType::U8] };
     for &dtype in types {
         for each in [40, 17] {

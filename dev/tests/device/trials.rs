@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use libtest_mimic::Trial;
 use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::jit::Cache;
-use mscclpp_exec::cuda::{Device, Unavailable};
+use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 use super::{
     CACHE, Rig, accesses, at, bugs, deadlocks, devices, faults, machines, mock, nodes, planted, processes, rehearsal,
@@ -40,7 +40,7 @@ pub(crate) fn all() -> Vec<Trial> {
     }
     // Not beside a driver: a process has one.
     let mock = match (&device, &no_simulator) {
-        (Err(Unavailable::NoDriver), None) => mock::driver(),
+        (Err(CudaUnavailable::NoDriver), None) => mock::driver(),
         (_, Some(reason)) => Err(reason.clone()),
         _ => Err("there is a driver".into()),
     };

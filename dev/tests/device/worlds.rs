@@ -2,7 +2,7 @@
 
 use libtest_mimic::Failed;
 use mscclpp_core::diag::Code;
-use mscclpp_exec::cuda::{self, Device, World, time};
+use mscclpp_exec::cuda::{self, Device, Executor, time};
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::bits::shipped;
@@ -15,7 +15,7 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 /// A run of two ranks, and buffers for it.
-pub(crate) fn prepared(world: &World) -> Result<(cuda::Run, cuda::Buffers), Failed> {
+pub(crate) fn prepared(world: &Executor) -> Result<(cuda::PreparedPlan, cuda::Buffers), Failed> {
     let run = world.prepare(&shipped("allreduce_all_pairs", 2)?, Message::new(DataType::F32, 100).any_size())?;
     let buffers = run.buffers()?;
     Ok((run, buffers))
@@ -23,7 +23,7 @@ pub(crate) fn prepared(world: &World) -> Result<(cuda::Run, cuda::Buffers), Fail
 
 /// That a world of one device takes no buffers of a world of another one, and its own afterwards.
 pub(crate) fn refused(own: &Device, other: &Device) -> Result<(), Failed> {
-    let (own, other) = (World::new(own, 2), World::new(other, 2));
+    let (own, other) = (Executor::new(own, 2), Executor::new(other, 2));
     let ((mut run, mut buffers), (theirs, mut foreign)) = (prepared(&own)?, prepared(&other)?);
     let stream = own.stream()?;
     let binding = theirs.bind((0..2).map(|rank| [foreign.input(rank), cuda::DeviceSlice::EMPTY]))?;

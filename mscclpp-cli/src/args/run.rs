@@ -2,7 +2,7 @@
 
 use clap::Args;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::{Accumulate, DataType};
+use mscclpp_exec::{AccumType, DataType};
 
 use super::{AllowArgs, SourceArgs, reduce_op};
 use crate::commands::runner::Backend;
@@ -46,7 +46,7 @@ pub(crate) struct RunArgs {
     pub(crate) op: Option<ReduceOp>,
     /// Type in which an operation combines its sources: native (that of the elements), f32 or f64
     #[arg(long, value_name = "TYPE", default_value = "native", value_parser = accumulation)]
-    pub(crate) accumulate: Accumulate,
+    pub(crate) accumulate: AccumType,
     /// What runs the plan: cpu, or cuda (all ranks on device 0)
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
     pub(crate) backend: Backend,
@@ -90,10 +90,10 @@ pub(super) fn data_type(text: &str) -> std::result::Result<DataType, String> {
 }
 
 /// Reads the name of an accumulation type.
-fn accumulation(text: &str) -> std::result::Result<Accumulate, String> {
-    let all = [Accumulate::Native, Accumulate::F32, Accumulate::F64];
+fn accumulation(text: &str) -> std::result::Result<AccumType, String> {
+    let all = [AccumType::Native, AccumType::F32, AccumType::F64];
     let found = all.into_iter().find(|one| one.name() == text.to_ascii_lowercase());
-    found.ok_or_else(|| format!("expected one of {}", all.map(Accumulate::name).join(", ")))
+    found.ok_or_else(|| format!("expected one of {}", all.map(AccumType::name).join(", ")))
 }
 
 impl RunArgs {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use mscclpp_exec::dump::{Dump, join};
+use mscclpp_exec::flight_recorder::{Dump, analyze as analyze_dumps};
 use serde_json::json;
 
 use crate::args::AnalyzeArgs;
@@ -25,7 +25,7 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
         return Err(Error::Usage("there is no dump: expected files that end in .jsonl".into()));
     }
     let dumps: std::result::Result<Vec<_>, _> = files.iter().map(Dump::load).collect();
-    let groups = join(&dumps?);
+    let groups = analyze_dumps(&dumps?);
     if args.json {
         print_json(&json!({ "groups": groups }))?;
     } else {

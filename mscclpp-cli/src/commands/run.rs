@@ -10,7 +10,7 @@ use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::plan::{Expectation, Plan, PlanTree};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::Options;
-use mscclpp_exec::{Accumulate, DataType, Message};
+use mscclpp_exec::{AccumType, DataType, Message};
 use serde_json::{Value, json};
 
 use super::runner::Ranks;
@@ -27,7 +27,7 @@ use crate::{exit, memory, source};
 /// Runs a plan at every size asked for and reports each as soon as it is done; JSON comes at the end.
 ///
 /// # Errors
-/// What loading brings; findings of the check; [`Error::Memory`] before anything runs if the largest size does not fit;
+/// What loading brings; findings of the check; [`Error::ScratchLimit`] before anything runs if the largest size does not fit;
 /// [`Error::Run`] if a launch fails; failures of standard output.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let (bench, counts) = match prepare(args) {
@@ -176,7 +176,7 @@ struct Bench {
     kind: CollectiveKind,
     dtype: DataType,
     op: Option<ReduceOp>,
-    accumulate: Accumulate,
+    accumulate: AccumType,
     any_size: bool,
     header: Header,
 }
@@ -252,7 +252,7 @@ impl Bench {
             progress.step();
         }
         // The verified launch finds nothing that an earlier one computed: neither inputs nor outputs nor scratch.
-        let verifier = runner.verifier(seed).expecting(&self.expectations);
+        let verifier = runner.verifier(seed).with_expectations(&self.expectations);
         runner.fill(&verifier).map_err(failed)?;
         runner.scramble_scratch(seed).map_err(failed)?;
         runner.launch().map_err(failed)?;
@@ -291,7 +291,7 @@ fn reduction(plan: &PlanTree, asked: Option<ReduceOp>) -> &'static str {
 
 fn failed(error: mscclpp_exec::Error) -> Error {
     match error {
-        mscclpp_exec::Error::Memory { plan, bytes, limit } => {
+        mscclpp_exec::Error::ScratchLimit { plan, bytes, limit } => {
             Error::Memory { what: format!("the scratch of `{plan}`"), needed: bytes, available: limit }
         }
         error => Error::run(&error),

@@ -2,7 +2,7 @@
 
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::{self, Device};
-use mscclpp_exec::verify::{Report, Verifier};
+use mscclpp_exec::verify::{Verifier, VerifyReport};
 use mscclpp_exec::{Error, Message, cpu};
 
 /// What runs plans.
@@ -37,19 +37,19 @@ impl Backend {
 /// Ranks on a backend.
 pub(crate) struct Ranks {
     /// Of the CPU: on a device it says what results must be.
-    cpu: cpu::World,
-    cuda: Option<cuda::World>,
+    cpu: cpu::Executor,
+    cuda: Option<cuda::Executor>,
 }
 
 /// A plan bound to a message, with buffers.
 pub(crate) struct Runner {
-    run: cpu::Run,
+    run: cpu::PreparedPlan,
     buffers: cpu::Buffers,
     cuda: Option<OnDevice>,
 }
 
 struct OnDevice {
-    run: cuda::Run,
+    run: cuda::PreparedPlan,
     buffers: cuda::Buffers,
     stream: cuda::Stream,
 }
@@ -62,10 +62,10 @@ impl Ranks {
             Backend::Cpu => None,
             Backend::Cuda => {
                 let own = cuda::Options { scratch_limit: options.scratch_limit, ..cuda::Options::default() };
-                Some(cuda::World::with_options(&Device::new(0)?, ranks, own))
+                Some(cuda::Executor::with_options(&Device::new(0)?, ranks, own))
             }
         };
-        Ok(Self { cpu: cpu::World::with_options(ranks, options), cuda })
+        Ok(Self { cpu: cpu::Executor::with_options(ranks, options), cuda })
     }
 
     /// # Errors
@@ -123,7 +123,7 @@ impl Runner {
     }
 
     /// Compares every output with what it must be.
-    pub(crate) fn check(&mut self, verifier: &Verifier) -> Result<Report, Error> {
+    pub(crate) fn check(&mut self, verifier: &Verifier) -> Result<VerifyReport, Error> {
         if let Some(OnDevice { buffers, .. }) = &self.cuda {
             for rank in 0..self.buffers.num_ranks() {
                 buffers.read_output(rank, self.buffers.output_mut(rank))?;

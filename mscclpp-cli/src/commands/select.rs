@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use mscclpp_exec::group;
 use mscclpp_exec::select::{Outcome, Registry, Request};
-use mscclpp_exec::tune::Table;
+use mscclpp_exec::tune::TuningTable;
 use serde_json::json;
 
 use crate::args::SelectArgs;
@@ -21,8 +21,8 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
     let registry = match &args.table {
         None => Registry::from_env().map_err(group::Error::from)?,
         Some(path) => {
-            let table = Table::load(path).map_err(group::Error::from)?;
-            let mut registry = Registry::shipped();
+            let table = TuningTable::load(path).map_err(group::Error::from)?;
+            let mut registry = Registry::builtin();
             registry.set_table(Some(table));
             registry
         }
@@ -38,11 +38,11 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
     })?;
     let explanation = registry.explain(&request);
     if args.json {
-        let algorithms = explanation.verdicts.iter().map(|verdict| {
+        let algorithms = explanation.candidates.iter().map(|verdict| {
             let outcome = match verdict.outcome {
-                Outcome::Chosen { .. } => "chosen",
-                Outcome::Possible => "possible",
-                Outcome::Refused(_) => "refused",
+                Outcome::Selected { .. } => "chosen",
+                Outcome::Eligible => "possible",
+                Outcome::Rejected(_) => "refused",
             };
             json!({ "name": verdict.name, "outcome": outcome, "reason": verdict.outcome.to_string() })
         });

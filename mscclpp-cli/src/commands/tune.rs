@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use mscclpp_exec::tune::{Entry, Timed, Tuner};
+use mscclpp_exec::tune::{CandidateTime, Tuner, TuningEntry};
 
 use crate::args::TuneArgs;
 use crate::error::{Error, Result};
@@ -43,7 +43,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
         require_memory(group, || format!("a call of {largest} bytes per rank"), 4 * largest)?;
         let progress = talks.then(|| Progress::new(tuner.len() as u64));
         let failed = Mutex::new(None);
-        let told = |entry: &Entry| {
+        let told = |entry: &TuningEntry| {
             if let Some(progress) = &progress {
                 progress.step();
                 if let Err(error) = progress.aside(|| print(line(entry))) {
@@ -65,9 +65,9 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(exit::DONE))
 }
 
-fn line(entry: &Entry) -> String {
+fn line(entry: &TuningEntry) -> String {
     let fastest = &entry.fastest;
-    let name = |timed: &Timed| match timed.blocks {
+    let name = |timed: &CandidateTime| match timed.blocks {
         Some(blocks) => format!("{}, blocks {blocks}", timed.algorithm),
         None => timed.algorithm.clone(),
     };

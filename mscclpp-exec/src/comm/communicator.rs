@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dtype::Element;
-use crate::process::{SharedBuffer, Transport};
+use crate::process::{Executor, SharedBuffer};
 use mscclpp_bootstrap::{Address, Bootstrap, Error, Options, RootListener, Secret, UniqueId};
 
 /// One rank's handle to a group of ranks. Cloning it is cheap, and all clones are the same rank.
@@ -13,7 +13,7 @@ use mscclpp_bootstrap::{Address, Bootstrap, Error, Options, RootListener, Secret
 #[derive(Clone, Debug)]
 pub struct Communicator {
     bootstrap: Arc<Bootstrap>,
-    transport: Arc<Mutex<Option<Transport>>>,
+    executor: Arc<Mutex<Option<Executor>>>,
 }
 
 impl Communicator {
@@ -42,7 +42,7 @@ impl Communicator {
         Ok(Bootstrap::from_env()?.into())
     }
 
-    /// Joins the job of `size` ranks as `rank`. Rank 0 listens at `address`, the others look for it there.
+    /// Joins the job of `num_ranks` ranks as `rank`. Rank 0 listens at `address`, the others look for it there.
     ///
     /// # Errors
     /// As [`Bootstrap::connect`].
@@ -50,7 +50,7 @@ impl Communicator {
         Ok(Bootstrap::connect(address, rank, size, secret, options)?.into())
     }
 
-    /// Brings `size` ranks together, as rank 0, whose [id](Host::unique_id) the others have.
+    /// Brings `num_ranks` ranks together, as rank 0, whose [id](Host::unique_id) the others have.
     ///
     /// # Errors
     /// As [`RootListener::connect`].
@@ -72,7 +72,7 @@ impl Communicator {
     }
 
     /// Number of ranks.
-    pub fn size(&self) -> u32 {
+    pub fn num_ranks(&self) -> u32 {
         self.bootstrap.num_ranks()
     }
 
@@ -84,22 +84,22 @@ impl Communicator {
     /// The way to the other ranks' memory. The first call connects the ranks of each node, so all ranks make it.
     ///
     /// # Errors
-    /// As [`Transport::new`].
-    pub fn transport(&self) -> Result<Transport, crate::Error> {
-        let mut transport = self.transport.lock().unwrap_or_else(PoisonError::into_inner);
+    /// As [`Executor::new`].
+    pub fn executor(&self) -> Result<Executor, crate::Error> {
+        let mut transport = self.executor.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(transport) = &*transport {
             return Ok(transport.clone());
         }
-        let new = Transport::new(Arc::clone(&self.bootstrap))?;
+        let new = Executor::new(Arc::clone(&self.bootstrap))?;
         Ok(transport.insert(new).clone())
     }
 
     /// A buffer of `len` elements, zero at first, that launches use without copies. A call of all ranks; lengths may differ.
     ///
     /// # Errors
-    /// As [`Transport::alloc`].
+    /// As [`Executor::alloc`].
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, crate::Error> {
-        self.transport()?.alloc(len)
+        self.executor()?.alloc(len)
     }
 
     /// Waits until all ranks have come here.
@@ -146,7 +146,7 @@ impl Communicator {
 
 impl From<Bootstrap> for Communicator {
     fn from(bootstrap: Bootstrap) -> Self {
-        Self { bootstrap: Arc::new(bootstrap), transport: Arc::default() }
+        Self { bootstrap: Arc::new(bootstrap), executor: Arc::default() }
     }
 }
 

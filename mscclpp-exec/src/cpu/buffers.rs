@@ -135,7 +135,7 @@ pub(super) fn zeroed_lines(bytes: u64, purpose: &'static str) -> Result<Vec<Line
     let lines = usize::try_from(bytes.div_ceil(LINE as u64)).ok();
     let memory = lines.and_then(|lines| bytemuck::allocation::try_zeroed_vec(lines).ok());
     let mut memory =
-        memory.ok_or_else(|| Error::NoMemory { purpose, bytes, available: available_memory().unwrap_or(0) })?;
+        memory.ok_or_else(|| Error::OutOfMemory { purpose, bytes, available: available_memory().unwrap_or(0) })?;
     prefer_huge_pages(&mut memory);
     Ok(memory)
 }

@@ -11,14 +11,14 @@
 //! | agents run until all are done or none can go on | `schedule`, `interpret::launch` | every launch |
 
 mod buffers;
-mod context;
+mod executor;
+mod plan_state;
 mod pool;
-mod run;
+mod prepared_plan;
 mod schedule;
-mod world;
 
 pub use buffers::Buffers;
-pub use run::Run;
+pub use executor::{Executor, Options};
+pub use prepared_plan::PreparedPlan;
 pub(crate) use schedule::Random;
 pub use schedule::Schedule;
-pub use world::{Options, World};

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::context::{Context, Outcome};
-use super::schedule::{Schedule, Turn};
+use super::plan_state::{Outcome, PlanState};
+use super::schedule::{LaunchSchedule, Schedule};
 use crate::error::Error;
 use crate::interpret::{Launch, Params, Worker};
 use crate::memory::Table;
@@ -13,7 +13,7 @@ use crate::memory::Table;
 /// A launch, for whoever works on it.
 #[derive(Clone)]
 pub(super) struct Job {
-    pub(super) context: Arc<Context>,
+    pub(super) context: Arc<PlanState>,
     pub(super) params: Arc<Params>,
     pub(super) table: Arc<Table>,
     pub(super) number: u64,
@@ -34,7 +34,7 @@ impl Job {
         })
     }
 
-    pub(super) fn turn<'a>(&'a self, memory: crate::memory::Memory<'a>) -> Turn<'a> {
+    pub(super) fn turn<'a>(&'a self, memory: crate::memory::LentSlices<'a>) -> LaunchSchedule<'a> {
         let launch = Launch {
             counters: &self.context.counters,
             program: &self.context.program,
@@ -44,11 +44,11 @@ impl Job {
             flag: self.flag,
             // A launch begins when all ranks are through with the last one, so any order of halves will do.
             second_half: self.flag.is_multiple_of(2),
-            alone: self.workers == 1,
+            exclusive: self.workers == 1,
             remote: None,
-            closed: false,
+            peer_buffers_blocked: false,
         };
-        Turn { context: &self.context, launch }
+        LaunchSchedule { context: &self.context, launch }
     }
 }
 
@@ -82,13 +82,14 @@ struct Slot {
 
 impl Pool {
     /// # Errors
-    /// [`Error::Workers`] if the system gives no thread.
+    /// [`Error::SpawnThread`] if the system gives no thread.
     pub(super) fn new(helpers: usize) -> Result<Self, Error> {
         let mut pool = Self { shared: Arc::default(), threads: Vec::new() };
         for helper in 0..helpers {
             let shared = Arc::clone(&pool.shared);
             let thread = std::thread::Builder::new().name(format!("mscclpp-{helper}"));
-            let thread = thread.spawn(move || shared.help()).map_err(|error| Error::Workers(error.to_string()))?;
+            let thread =
+                thread.spawn(move || shared.worker_main()).map_err(|error| Error::SpawnThread(error.to_string()))?;
             pool.threads.push(thread);
         }
         Ok(pool)
@@ -129,7 +130,7 @@ impl Shared {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn help(&self) {
+    fn worker_main(&self) {
         let mut worker = Box::<Worker>::default();
         let mut seen = 0;
         let mut slot = self.slot();

@@ -14,9 +14,9 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::{PoisonError, TryLockError};
 
-use super::context::{Context, Outcome};
+use super::plan_state::{Outcome, PlanState};
 use crate::error::Stall;
-use crate::interpret::{Launch, State, Step, Worker};
+use crate::interpret::{AgentState, Launch, Progress, Worker};
 use crate::numeric::{LINE, LINES};
 
 /// The order in which agents are visited.
@@ -43,15 +43,15 @@ struct Round {
 const SPINS: u32 = 20;
 
 /// A launch in which agents take turns on workers.
-pub(super) struct Turn<'a> {
-    pub(super) context: &'a Context,
+pub(super) struct LaunchSchedule<'a> {
+    pub(super) context: &'a PlanState,
     pub(super) launch: Launch<'a>,
 }
 
-impl Turn<'_> {
+impl LaunchSchedule<'_> {
     /// The report of a stall; all workers have left.
     pub(super) fn stall(&self) -> Stall {
-        let waiting: Vec<(u32, State)> = (0..self.launch.program.agents.len() as u32)
+        let waiting: Vec<(u32, AgentState)> = (0..self.launch.program.agents.len() as u32)
             .zip(&self.context.agents)
             .filter(|(_, agent)| agent.finished.load(Relaxed) != self.launch.number)
             .map(|(number, agent)| (number, *agent.state.lock().unwrap_or_else(PoisonError::into_inner)))
@@ -156,7 +156,7 @@ impl Turn<'_> {
         }
         if state.launch != self.launch.number {
             let start = self.launch.program.agents.get(number).map_or(0, |code| code.start);
-            *state = State::begin(self.launch.number, start);
+            *state = AgentState::begin(self.launch.number, start);
         }
         let before = state.at;
         let progress = &self.context.progress;
@@ -164,15 +164,15 @@ impl Turn<'_> {
             Some(code) => self.launch.run(worker, code, &mut state),
             None => self.launch.serve(worker, number - self.launch.program.agents.len(), &mut state),
         };
-        if step == Step::Next {
+        if step == Progress::Next {
             progress.remaining.fetch_sub(1, AcqRel);
         }
-        if state.at != before || step == Step::Next {
+        if state.at != before || step == Progress::Next {
             round.progress = true;
             self.launch.count(&progress.events, AcqRel);
         }
         // Last: a worker that passes a finished agent by must know of the progress, or it takes the launch for stalled.
-        if step == Step::Next {
+        if step == Progress::Next {
             agent.finished.store(self.launch.number, Release);
         }
     }

@@ -4,9 +4,9 @@
 //! written again.
 
 use super::driver;
+use super::executor::Inner;
 use super::memory::DeviceMemory;
 use super::stream::Stream;
-use super::world::Inner;
 use crate::error::Error;
 
 /// The tables of a run.
@@ -56,7 +56,7 @@ impl Tables {
         let table = &mut self.all[at];
         table.bases.clear();
         for (device, memory) in world.devices.iter().zip(&table.memories) {
-            device.driver().upload(memory.address(), words)?;
+            device.driver().memcpy_to_device(memory.address(), words)?;
         }
         table.bases.extend(bases);
         Ok(at)

@@ -4,15 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::abi;
-use super::context::Context;
 use super::device::Device;
 use super::driver::SharedDriver;
-use super::join::Memory;
+use super::executor::Inner;
+use super::ipc::PeerMemory;
 use super::memory::Storage;
-use super::run::Switches;
-use super::stream::outside_of_captures;
-use super::switch::{Multicasts, Switch};
-use super::world::Inner;
+use super::plan_state::PlanState;
+use super::prepared_plan::Switches;
+use super::stream::refuse_in_capture;
+use super::switch::{Multicasts, SwitchPath};
 use crate::dtype::DataType;
 use crate::error::Error;
 
@@ -53,7 +53,7 @@ impl DeviceBuffer {
     /// # Errors
     /// [`Error::Driver`] if the device does not have so much; [`Error::Capturing`].
     pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
-        outside_of_captures("cannot allocate memory")?;
+        refuse_in_capture("cannot allocate memory")?;
         let driver = device.driver().clone();
         Ok(Self { memory: Storage::zeroed(&driver, bytes)?, driver, bytes })
     }
@@ -87,7 +87,7 @@ impl DeviceBuffer {
     /// [`Error::DeviceCopy`] if there are more or fewer bytes, [`Error::Driver`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.check(bytes.len())?;
-        Ok(self.driver.upload(self.memory.address(), bytes)?)
+        Ok(self.driver.memcpy_to_device(self.memory.address(), bytes)?)
     }
 
     /// Reads all of it. Waits for nothing: first synchronize the stream.
@@ -96,7 +96,7 @@ impl DeviceBuffer {
     /// As [`write`](Self::write).
     pub fn read(&self, bytes: &mut [u8]) -> Result<(), Error> {
         self.check(bytes.len())?;
-        Ok(self.driver.download(bytes, self.memory.address())?)
+        Ok(self.driver.memcpy_to_host(bytes, self.memory.address())?)
     }
 
     fn check(&self, found: usize) -> Result<(), Error> {
@@ -113,9 +113,9 @@ pub struct Binding {
     multicasts: Multicasts,
     pub(super) world: Arc<Inner>,
     /// The plan whose switch channels `multicasts` are about.
-    context: Arc<Context>,
+    context: Arc<PlanState>,
     /// What was mapped for it.
-    _peers: Vec<Memory>,
+    _peers: Vec<PeerMemory>,
 }
 
 impl Binding {
@@ -150,13 +150,13 @@ impl Binding {
 
     /// The switch channels over input and output, and how their members reach one another. Those over scratch are
     /// [`Run::switches`](super::Run::switches).
-    pub fn switches(&self) -> &[Switch] {
+    pub fn switches(&self) -> &[SwitchPath] {
         &self.multicasts.switches
     }
 
     /// By device, the distances to the multicast addresses of a plan's switch channels; `None` for another plan than it was made
     /// for, whose channels have other members.
-    pub(super) fn distances(&self, context: &Arc<Context>) -> Option<&[[u64; 2 * abi::GROUPS]]> {
+    pub(super) fn distances(&self, context: &Arc<PlanState>) -> Option<&[[u64; 2 * abi::GROUPS]]> {
         Arc::ptr_eq(&self.context, context).then_some(&self.multicasts.distances)
     }
 }
@@ -211,7 +211,7 @@ impl Buffers {
     }
 
     /// The switch channels over input and output, and how their members reach one another.
-    pub fn switches(&self) -> &[Switch] {
+    pub fn switches(&self) -> &[SwitchPath] {
         self.binding.switches()
     }
 
@@ -241,10 +241,10 @@ impl Buffers {
     /// Writes a rank's input. Done when this returns; nothing that uses it may be under way.
     ///
     /// # Errors
-    /// [`Error::BufferSize`] if it has another length, [`Error::NotHere`] if it is no rank of this process, [`Error::Driver`].
+    /// [`Error::BufferSize`] if it has another length, [`Error::NotLocalRank`] if it is no rank of this process, [`Error::Driver`].
     pub fn write_input(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
         let (driver, slice) = self.checked(rank, 0, bytes.len())?;
-        Ok(driver.upload(slice.address, bytes)?)
+        Ok(driver.memcpy_to_device(slice.address, bytes)?)
     }
 
     /// Writes a rank's output, so that a test can see what a launch left alone.
@@ -253,7 +253,7 @@ impl Buffers {
     /// As [`write_input`](Self::write_input).
     pub fn write_output(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
         let (driver, slice) = self.checked(rank, 1, bytes.len())?;
-        Ok(driver.upload(slice.address, bytes)?)
+        Ok(driver.memcpy_to_device(slice.address, bytes)?)
     }
 
     /// Reads a rank's output. Waits for nothing: first synchronize the stream.
@@ -262,7 +262,7 @@ impl Buffers {
     /// As [`write_input`](Self::write_input).
     pub fn read_output(&self, rank: u32, bytes: &mut [u8]) -> Result<(), Error> {
         let (driver, slice) = self.checked(rank, 1, bytes.len())?;
-        Ok(driver.download(bytes, slice.address)?)
+        Ok(driver.memcpy_to_host(bytes, slice.address)?)
     }
 
     /// Of a rank of this process.
@@ -271,7 +271,7 @@ impl Buffers {
     }
 
     fn checked(&self, rank: u32, side: usize, found: usize) -> Result<(&SharedDriver, DeviceSlice), Error> {
-        let driver = self.driver(rank).ok_or(Error::NotHere { rank })?;
+        let driver = self.driver(rank).ok_or(Error::NotLocalRank { rank })?;
         let (slice, found) = (self.slice(rank, side), found as u64);
         if slice.bytes == found {
             return Ok((driver, slice));

@@ -7,13 +7,13 @@ use super::abi;
 use super::driver::{Handle, Properties, SharedDriver};
 use super::images::{CAPABILITY, TOOLKIT, image};
 use super::jit::{self, Cache, Module, Source};
+use super::libcuda::{self, Cuda};
 use super::memory::DeviceMemory;
-use super::real::{self, Cuda};
 use super::stream::Stream;
-use super::unavailable::Unavailable;
+use super::unavailable::CudaUnavailable;
 use crate::dtype::DataType;
 use crate::error::Error;
-use crate::numeric::Accumulate;
+use crate::numeric::AccumType;
 
 /// A CUDA device. Cheap to clone; clones are the same device.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub struct Device {
 struct Inner {
     driver: SharedDriver,
     /// Modules that were loaded; few, so a list does.
-    kernels: Mutex<Vec<(DataType, Accumulate, Kernels)>>,
+    kernels: Mutex<Vec<(DataType, AccumType, Kernels)>>,
     /// Images that were compiled at run time.
     cache: Cache,
     /// Modules that were, by their source. They stay: work under way may use them.
@@ -43,21 +43,21 @@ pub(super) struct Kernels {
 /// Number of CUDA devices.
 ///
 /// # Errors
-/// [`Unavailable`] if there is no driver, or none that works. Never panics.
-pub fn device_count() -> Result<u32, Unavailable> {
-    real::count()
+/// [`CudaUnavailable`] if there is no driver, or none that works. Never panics.
+pub fn device_count() -> Result<u32, CudaUnavailable> {
+    libcuda::count()
 }
 
 impl Device {
     /// The device of a number, counted from 0.
     ///
     /// # Errors
-    /// [`Unavailable`], also for devices before compute capability 8.0. Never panics.
-    pub fn new(ordinal: u32) -> Result<Self, Unavailable> {
+    /// [`CudaUnavailable`], also for devices before compute capability 8.0. Never panics.
+    pub fn new(ordinal: u32) -> Result<Self, CudaUnavailable> {
         let device = Self::with_driver(Arc::new(Cuda::new(ordinal)?));
         let Properties { name, capability, .. } = device.properties();
         if *capability < (8, 0) {
-            return Err(Unavailable::TooOld { name: name.clone(), capability: *capability });
+            return Err(CudaUnavailable::TooOld { name: name.clone(), capability: *capability });
         }
         Ok(device)
     }
@@ -137,7 +137,7 @@ impl Device {
     }
 
     /// The kernels of a type, loaded when they are first asked for.
-    pub(super) fn kernels(&self, dtype: DataType, accumulate: Accumulate) -> Result<Kernels, Error> {
+    pub(super) fn kernels(&self, dtype: DataType, accumulate: AccumType) -> Result<Kernels, Error> {
         let mut kernels = self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., found)) = kernels.iter().find(|(d, a, _)| (*d, *a) == (dtype, accumulate)) {
             return Ok(*found);
@@ -164,12 +164,7 @@ impl Device {
     /// # Safety
     /// The kernels have the names and arguments of those of [`Source::executor`], and access the same memory in the same order, or
     /// such as is there as long as the device.
-    pub unsafe fn replace_kernels(
-        &self,
-        dtype: DataType,
-        accumulate: Accumulate,
-        source: &Source,
-    ) -> Result<(), Error> {
+    pub unsafe fn replace_kernels(&self, dtype: DataType, accumulate: AccumType, source: &Source) -> Result<(), Error> {
         let module = self.module(source)?;
         let opened = self.open_kernels(None, |name| Ok(module.function(name)?.handle))?;
         let mut kernels = self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner);
@@ -190,11 +185,12 @@ impl Device {
 
     /// Loads the kernels that were built beforehand; or, on a device for which that is only text, and behind a driver that is older
     /// than what built them, those that NVRTC makes for exactly this device, if it can.
-    fn load_kernels(&self, dtype: DataType, accumulate: Accumulate) -> Result<Handle, Error> {
-        let (name, prebuilt) = image(dtype, accumulate).ok_or(Error::Accumulator { dtype, accumulate })?;
+    fn load_kernels(&self, dtype: DataType, accumulate: AccumType) -> Result<Handle, Error> {
+        let (name, prebuilt) = image(dtype, accumulate).ok_or(Error::UnsupportedAccumulator { dtype, accumulate })?;
         let driver = self.driver();
         let exact = || -> Result<Handle, Error> {
-            let source = Source::executor(dtype, accumulate).ok_or(Error::Accumulator { dtype, accumulate })?;
+            let source =
+                Source::executor(dtype, accumulate).ok_or(Error::UnsupportedAccumulator { dtype, accumulate })?;
             let image = jit::compile(driver.compiler()?, &self.inner.cache, &source)?;
             Ok(driver.load(name, &image.code)?)
         };
@@ -220,7 +216,7 @@ impl Device {
             Err(error) => error.to_string(),
         };
         let (device, driver) = (self.label(), self.properties().driver);
-        Err(Unavailable::Kernels { device, driver, toolkit: TOOLKIT, refused: Box::new(refused), none }.into())
+        Err(CudaUnavailable::Kernels { device, driver, toolkit: TOOLKIT, refused: Box::new(refused), none }.into())
     }
 
     /// Asks the kernels what they believe about shared structs.
@@ -232,7 +228,7 @@ impl Device {
         unsafe { driver.launch(function, 1, 1, stream.on(driver)?.handle(), &answer.address().to_le_bytes())? };
         stream.synchronize()?;
         let mut hash = [0; 8];
-        driver.download(&mut hash, answer.address())?;
+        driver.memcpy_to_host(&mut hash, answer.address())?;
         let (expected, found) = (abi::HASH, u64::from_le_bytes(hash));
         if expected == found {
             return Ok(());

@@ -114,7 +114,7 @@ pub struct Properties {
 /// address is valid and aligned to 64 bytes for as many bytes as asked for, and zeroed.
 pub unsafe trait Driver:
     calls::Memory
-    + calls::Sharing
+    + calls::IpcMemory
     + calls::Multicast
     + calls::Kernels
     + calls::Streams

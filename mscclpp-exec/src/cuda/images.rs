@@ -1,21 +1,21 @@
 //! Which prebuilt image serves a data type and accumulator.
 
 use crate::dtype::DataType;
-use crate::numeric::Accumulate;
+use crate::numeric::AccumType;
 
 pub(super) use mscclpp_kernels::{CAPABILITY, TOOLKIT};
 
-/// Name and code of the kernels of a type and accumulator; `None` if that is not a pair that [`Accumulate::supports`].
-pub(super) fn image(dtype: DataType, accumulate: Accumulate) -> Option<(&'static str, &'static [u8])> {
+/// Name and code of the kernels of a type and accumulator; `None` if that is not a pair that [`AccumType::supports`].
+pub(super) fn image(dtype: DataType, accumulate: AccumType) -> Option<(&'static str, &'static [u8])> {
     let name = name(dtype, accumulate)?;
     Some((name, mscclpp_kernels::image(name)?))
 }
 
-fn name(dtype: DataType, accumulate: Accumulate) -> Option<&'static str> {
+fn name(dtype: DataType, accumulate: AccumType) -> Option<&'static str> {
     macro_rules! images {
         ($($dtype:ident $accumulate:ident = $file:literal,)*) => {
             match (dtype, accumulate) {
-                $((DataType::$dtype, Accumulate::$accumulate) => Some($file),)*
+                $((DataType::$dtype, AccumType::$accumulate) => Some($file),)*
                 _ => None,
             }
         };

@@ -31,12 +31,12 @@ impl DeviceMemory {
     pub(super) fn holding<T: bytemuck::Pod>(driver: &SharedDriver, values: &[T]) -> Result<Self> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let memory = Self::new(driver, bytes.len() as u64)?;
-        driver.upload(memory.address, bytes)?;
+        driver.memcpy_to_device(memory.address, bytes)?;
         Ok(memory)
     }
 
     pub(super) fn clear(&self) -> Result<()> {
-        self.driver.zero(self.address, self.bytes)
+        self.driver.memset(self.address, self.bytes)
     }
 
     pub(super) fn address(&self) -> u64 {
@@ -69,7 +69,7 @@ impl RemoteMemory {
     /// Own memory of zeros, which the devices of these numbers reach too.
     pub(super) fn shared(driver: &SharedDriver, bytes: u64, peers: &[u32]) -> Result<Self> {
         let memory = Self { mapping: driver.alloc_shared(bytes, peers)?, driver: driver.clone() };
-        driver.zero(memory.mapping.address, memory.mapping.bytes)?;
+        driver.memset(memory.mapping.address, memory.mapping.bytes)?;
         Ok(memory)
     }
 
@@ -99,7 +99,7 @@ impl Storage {
             return Self::zeroed(driver, bytes);
         }
         // So much that all of it can lie behind a multicast object.
-        let unit = if multicast { driver.multicast_unit(2, bytes.max(1)).unwrap_or(1) } else { 1 };
+        let unit = if multicast { driver.multicast_granularity(2, bytes.max(1)).unwrap_or(1) } else { 1 };
         let bytes = bytes.max(1).checked_next_multiple_of(unit.max(1)).unwrap_or(bytes);
         RemoteMemory::shared(driver, bytes, peers).map(Self::Shared)
     }
@@ -107,7 +107,7 @@ impl Storage {
     pub(super) fn clear(&self) -> Result<()> {
         match self {
             Self::Plain(memory) => memory.clear(),
-            Self::Shared(RemoteMemory { driver, mapping }) => driver.zero(mapping.address, mapping.bytes),
+            Self::Shared(RemoteMemory { driver, mapping }) => driver.memset(mapping.address, mapping.bytes),
         }
     }
 
@@ -121,7 +121,7 @@ impl Storage {
         let step = pattern.len();
         (0..bytes).step_by(step).try_for_each(|at| {
             let len = (bytes - at).min(step as u64) as usize;
-            driver.upload(address + at, &pattern[..len])
+            driver.memcpy_to_device(address + at, &pattern[..len])
         })
     }
 
@@ -147,7 +147,7 @@ impl Storage {
 impl Drop for RemoteMemory {
     fn drop(&mut self) {
         // A failure cannot be mended here.
-        let _ = self.driver.close(self.mapping);
+        let _ = self.driver.unmap(self.mapping);
     }
 }
 

@@ -12,13 +12,13 @@ use thiserror::Error;
 
 use super::buffers::DeviceSlice;
 use super::driver::{DriverError, Handle, SharedDriver};
-use super::world::Inner;
+use super::executor::Inner;
 use crate::error::Error;
 
 /// Why a switch channel reads and writes its members' memories one by one.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
-pub enum NotMulticast {
+pub enum MulticastUnavailable {
     /// Nobody wants it.
     #[error("switched off by `Options::multicast`")]
     Off,
@@ -74,14 +74,14 @@ pub enum NotMulticast {
     },
 }
 
-impl NotMulticast {
+impl MulticastUnavailable {
     fn failed(rank: u32, error: &DriverError) -> Self {
         Self::Failed { rank, why: error.to_string() }
     }
 }
 
 /// A multicast object, as one process has it. Whoever drops it sees to it that no device uses it any more.
-pub(super) struct Object {
+pub(super) struct MulticastObject {
     /// Of the first member of this process.
     driver: SharedDriver,
     handle: Handle,
@@ -93,14 +93,14 @@ pub(super) struct Object {
     offset: u64,
 }
 
-impl Object {
+impl MulticastObject {
     /// From a member's slice to the multicast address of the same bytes.
     pub(super) fn distance(&self, member: u64) -> u64 {
         self.address.map_or(0, |address| address.wrapping_add(self.offset).wrapping_sub(member))
     }
 }
 
-impl Drop for Object {
+impl Drop for MulticastObject {
     fn drop(&mut self) {
         // A failure cannot be mended here.
         if let Some(address) = self.address {
@@ -123,7 +123,7 @@ pub(super) struct Request {
 }
 
 /// What a member says of its memory: its first byte in the allocation, and bytes of the allocation.
-type Facts = Result<(u64, u64), NotMulticast>;
+type Facts = Result<(u64, u64), MulticastUnavailable>;
 
 /// Objects for requests, of which all ranks make the same in the same order; `None` if no member of one is in this process.
 ///
@@ -133,13 +133,13 @@ pub(super) fn make(
     world: &Inner,
     text: &str,
     requests: &[Request],
-) -> Result<Vec<Result<Option<Object>, NotMulticast>>, Error> {
+) -> Result<Vec<Result<Option<MulticastObject>, MulticastUnavailable>>, Error> {
     if requests.is_empty() {
         return Ok(Vec::new());
     }
     let driver = |rank: u32| world.device(rank).map(|device| device.driver().clone());
     let facts = gather(world, &format!("memory of {text}"), &facts(world, requests), &[])?;
-    let mut states: Vec<Result<Option<Object>, NotMulticast>> = Vec::with_capacity(requests.len());
+    let mut states: Vec<Result<Option<MulticastObject>, MulticastUnavailable>> = Vec::with_capacity(requests.len());
     let mut sizes = Vec::with_capacity(requests.len());
     let mut files = Vec::new();
     for (number, request) in requests.iter().enumerate() {
@@ -186,18 +186,19 @@ pub(super) fn make(
             (Ok(None), Some(Err(why)), _) => *state = Err(why),
             (Ok(None), Some(Ok(bytes)), Some(&(rank, _))) => {
                 let imported = file.zip(driver(rank)).map(|(file, driver)| {
-                    let handle = driver.import_multicast(file).map_err(|error| NotMulticast::failed(rank, &error))?;
+                    let handle =
+                        driver.import_multicast(file).map_err(|error| MulticastUnavailable::failed(rank, &error))?;
                     let offset = sizes[number].1;
-                    Ok(Some(Object { driver, handle, bytes, bound: Vec::new(), address: None, offset }))
+                    Ok(Some(MulticastObject { driver, handle, bytes, bound: Vec::new(), address: None, offset }))
                 });
-                let missing = || Err(NotMulticast::Failed { rank, why: "an object without a handle".into() });
+                let missing = || Err(MulticastUnavailable::Failed { rank, why: "an object without a handle".into() });
                 *state = imported.unwrap_or_else(missing);
             }
             _ => {}
         }
     }
     // All devices are added before any memory is bound, and all memory is bound before anybody uses it.
-    each(world, &mut states, requests, |object, driver, _| driver.join_multicast(object.handle));
+    each(world, &mut states, requests, |object, driver, _| driver.multicast_add_device(object.handle));
     agree(world, &format!("devices of {text}"), &mut states)?;
     each(world, &mut states, requests, |object, driver, slice| {
         // Only memory that was made to be shared can be bound.
@@ -214,7 +215,7 @@ pub(super) fn make(
         match object.driver.map_multicast(object.handle, object.bytes, &devices[1..]) {
             Ok(address) => object.address = Some(address),
             Err(error) => {
-                let failed = Err(NotMulticast::failed(request.own[0].0, &error));
+                let failed = Err(MulticastUnavailable::failed(request.own[0].0, &error));
                 unmapped.push(std::mem::replace(state, failed));
             }
         }
@@ -229,36 +230,36 @@ pub(super) fn make(
 fn facts(world: &Inner, requests: &[Request]) -> Vec<Vec<(u32, Facts)>> {
     let fact = |&(rank, slice): &(u32, DeviceSlice)| {
         let driver = world.device(rank)?.driver();
-        let found = driver.allocation(slice.address).map_err(|error| NotMulticast::failed(rank, &error));
+        let found = driver.allocation(slice.address).map_err(|error| MulticastUnavailable::failed(rank, &error));
         Some((rank, found.map(|found| (slice.address - found.base, found.bytes))))
     };
     requests.iter().map(|request| request.own.iter().filter_map(fact).collect()).collect()
 }
 
 /// Where the members' slices begin, and bytes of the shortest allocation and whose it is.
-struct Place {
+struct SliceLayout {
     offset: u64,
     room: (u64, u32),
 }
 
-fn place(request: &Request, facts: Vec<(u32, Facts)>) -> Result<Place, NotMulticast> {
-    let mut place: Option<Place> = None;
+fn place(request: &Request, facts: Vec<(u32, Facts)>) -> Result<SliceLayout, MulticastUnavailable> {
+    let mut place: Option<SliceLayout> = None;
     for &rank in &request.members {
-        let unknown = || NotMulticast::Failed { rank, why: "it says nothing of its memory".into() };
+        let unknown = || MulticastUnavailable::Failed { rank, why: "it says nothing of its memory".into() };
         let (_, fact) = facts.iter().find(|(of, _)| *of == rank).ok_or_else(unknown)?;
         let (found, bytes) = fact.clone()?;
         match &mut place {
-            None => place = Some(Place { offset: found, room: (bytes, rank) }),
-            Some(Place { offset, room }) => {
+            None => place = Some(SliceLayout { offset: found, room: (bytes, rank) }),
+            Some(SliceLayout { offset, room }) => {
                 if *offset != found {
                     let (other, expected) = (request.members[0], *offset);
-                    return Err(NotMulticast::Places { rank, found, other, expected });
+                    return Err(MulticastUnavailable::Places { rank, found, other, expected });
                 }
                 *room = (*room).min((bytes, rank));
             }
         }
     }
-    place.ok_or(NotMulticast::Failed { rank: 0, why: "no members".into() })
+    place.ok_or(MulticastUnavailable::Failed { rank: 0, why: "no members".into() })
 }
 
 /// A new object, and its file for others.
@@ -266,19 +267,19 @@ fn create(
     driver: &SharedDriver,
     rank: u32,
     request: &Request,
-    place: &Place,
+    place: &SliceLayout,
     shared: bool,
-) -> Result<(Object, Option<OwnedFd>), NotMulticast> {
-    let failed = |error: DriverError| NotMulticast::failed(rank, &error);
+) -> Result<(MulticastObject, Option<OwnedFd>), MulticastUnavailable> {
+    let failed = |error: DriverError| MulticastUnavailable::failed(rank, &error);
     let (devices, wanted) = (request.members.len() as u32, place.offset + request.bytes);
-    let unit = driver.multicast_unit(devices, wanted).map_err(failed)?;
+    let unit = driver.multicast_granularity(devices, wanted).map_err(failed)?;
     let bytes = wanted.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
     if bytes > place.room.0 {
-        return Err(NotMulticast::Room { rank: place.room.1, found: place.room.0, expected: bytes });
+        return Err(MulticastUnavailable::Room { rank: place.room.1, found: place.room.0, expected: bytes });
     }
     let handle = driver.create_multicast(devices, bytes).map_err(failed)?;
     let (driver, bound, offset) = (driver.clone(), Vec::new(), place.offset);
-    let object = Object { driver, handle, bytes, bound, address: None, offset };
+    let object = MulticastObject { driver, handle, bytes, bound, address: None, offset };
     let file = shared.then(|| object.driver.export_multicast(handle)).transpose().map_err(failed)?;
     Ok((object, file))
 }
@@ -286,23 +287,27 @@ fn create(
 /// Does something with each object and each member of this process.
 fn each(
     world: &Inner,
-    states: &mut [Result<Option<Object>, NotMulticast>],
+    states: &mut [Result<Option<MulticastObject>, MulticastUnavailable>],
     requests: &[Request],
-    act: impl Fn(&mut Object, &SharedDriver, DeviceSlice) -> Result<(), DriverError>,
+    act: impl Fn(&mut MulticastObject, &SharedDriver, DeviceSlice) -> Result<(), DriverError>,
 ) {
     for (state, request) in states.iter_mut().zip(requests) {
         for &(rank, slice) in &request.own {
             let (Ok(Some(object)), Some(device)) = (&mut *state, world.device(rank)) else { continue };
             if let Err(error) = act(object, device.driver(), slice) {
-                *state = Err(NotMulticast::failed(rank, &error));
+                *state = Err(MulticastUnavailable::failed(rank, &error));
             }
         }
     }
 }
 
 /// All do without an object of which one has nothing.
-fn agree(world: &Inner, text: &str, states: &mut [Result<Option<Object>, NotMulticast>]) -> Result<(), Error> {
-    let own: Vec<Option<NotMulticast>> = states.iter().map(|state| state.as_ref().err().cloned()).collect();
+fn agree(
+    world: &Inner,
+    text: &str,
+    states: &mut [Result<Option<MulticastObject>, MulticastUnavailable>],
+) -> Result<(), Error> {
+    let own: Vec<Option<MulticastUnavailable>> = states.iter().map(|state| state.as_ref().err().cloned()).collect();
     for (others, _) in gather(world, text, &own, &[])? {
         for (state, other) in states.iter_mut().zip(others) {
             if let (Ok(_), Some(why)) = (&state, other) {

@@ -1,10 +1,10 @@
 //! From what the device reported to who waits for what.
 
 use super::abi;
-use crate::error::{Blocked, Released, Stall, WaitsFor};
-use crate::interpret::program::{Code, Program};
+use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
+use crate::interpret::program::{Block, ResolvedPlan};
 use crate::interpret::report::{Key, Releases, released_by};
-use crate::interpret::{Params, State};
+use crate::interpret::{AgentState, Params};
 
 /// Numbers of `kernels/wait.h`'s `Awaited`.
 mod awaited {
@@ -18,28 +18,29 @@ mod awaited {
 ///
 /// `absent`: ranks that have not begun the launch. What operations wait for that no known operation would release is due to these:
 /// the rank that an operation names may itself wait for one of them.
-pub(super) fn stall(program: &Program, params: &Params, reports: &[(u32, abi::Report)], absent: &[u32]) -> Stall {
-    let states: Vec<(u32, State)> =
+pub(super) fn stall(program: &ResolvedPlan, params: &Params, reports: &[(u32, abi::Report)], absent: &[u32]) -> Stall {
+    let states: Vec<(u32, AgentState)> =
         reports.iter().map(|(agent, report)| (*agent, state(program, params, *agent, report))).collect();
     let releases = Releases::new(program, states.iter());
-    let mut blocked: Vec<Blocked> = reports
+    let mut blocked: Vec<BlockedThreadBlock> = reports
         .iter()
         .zip(&states)
         .map(|((agent, report), (_, state))| blocked(program, *agent, report, state, &releases))
         .collect();
-    for blocked in blocked.iter_mut().filter(|blocked| !absent.is_empty() && blocked.released == Released::ByNothing) {
+    for blocked in blocked.iter_mut().filter(|blocked| !absent.is_empty() && blocked.released == UnblockedBy::ByNothing)
+    {
         blocked.waits_for = WaitsFor::Peers { ranks: absent.to_vec() };
-        blocked.released = Released::ByBeginning;
+        blocked.released = UnblockedBy::PeerStart;
     }
-    blocked.sort_by_key(|blocked| matches!(blocked.released, Released::By { .. }));
+    blocked.sort_by_key(|blocked| matches!(blocked.released, UnblockedBy::By { .. }));
     let launch = reports.iter().map(|(_, report)| report.launch).min().unwrap_or(0);
     Stall { plan: program.plan.name().to_owned(), launch, blocks: program.agents.len(), blocked }
 }
 
 /// Where a thread block stands.
-fn state(program: &Program, params: &Params, agent: u32, report: &abi::Report) -> State {
+fn state(program: &ResolvedPlan, params: &Params, agent: u32, report: &abi::Report) -> AgentState {
     let code = &program.agents[agent as usize];
-    let mut state = State::default();
+    let mut state = AgentState::default();
     state.at.instr = report.instr.clamp(code.start, code.end - 1);
     state.at.iteration = report.iteration;
     let around = program.loops.iter().find(|&&at| {
@@ -55,8 +56,14 @@ fn state(program: &Program, params: &Params, agent: u32, report: &abi::Report) -
     state
 }
 
-fn blocked(program: &Program, agent: u32, report: &abi::Report, state: &State, releases: &Releases) -> Blocked {
-    let Code { rank, block, .. } = program.agents[agent as usize];
+fn blocked(
+    program: &ResolvedPlan,
+    agent: u32,
+    report: &abi::Report,
+    state: &AgentState,
+    releases: &Releases,
+) -> BlockedThreadBlock {
+    let Block { rank, block, .. } = program.agents[agent as usize];
     let instr = &program.instrs[state.at.instr as usize];
     let ids = program.ids(instr);
     let (waits_for, released) = match report.what {
@@ -98,7 +105,7 @@ fn blocked(program: &Program, agent: u32, report: &abi::Report, state: &State, r
         },
         _ => (WaitsFor::Proxy, None),
     };
-    Blocked {
+    BlockedThreadBlock {
         rank,
         block,
         op: instr.op,

@@ -57,12 +57,12 @@ impl Stream {
     /// Its part on a device.
     ///
     /// # Errors
-    /// [`Error::NoStream`].
+    /// [`Error::StreamDeviceMismatch`].
     pub(super) fn on(&self, device: &SharedDriver) -> Result<&Arc<Lane>, Error> {
         let properties = device.properties();
         // Not by number: another driver's device may have the same, and its streams are no handles of this one.
         let lane = self.lanes.iter().find(|lane| lane.driver.properties().uuid == properties.uuid);
-        lane.ok_or_else(|| Error::NoStream { device: properties.label() })
+        lane.ok_or_else(|| Error::StreamDeviceMismatch { device: properties.label() })
     }
 
     /// Waits until everything on it is done. Says nothing about collectives that gave up: [`Run::synchronize`] does.
@@ -83,7 +83,7 @@ impl Stream {
     /// # Errors
     /// What `record` gives: [`Error::Capturing`] for what must be done before; and [`Error::Driver`].
     pub fn capture(&self, record: impl FnOnce(&Self) -> Result<(), Error>) -> Result<Graph, Error> {
-        let (mut begun, _recording) = (0, Recording::begin());
+        let (mut begun, _recording) = (0, CaptureGuard::begin());
         let begin = |lane: &Arc<Lane>| lane.driver.begin_capture(lane.handle).inspect(|()| begun += 1);
         let recorded = self.lanes.iter().try_for_each(begin).map_err(Error::from).and_then(|()| record(self));
         // Each that was begun is ended in any case.
@@ -108,9 +108,9 @@ impl Stream {
     /// Puts an event on it that keeps time; on that of the first device, if there are several.
     ///
     /// # Errors
-    /// [`Error::Driver`]; [`Error::NoStream`] if it is a queue of no device.
+    /// [`Error::Driver`]; [`Error::StreamDeviceMismatch`] if it is a queue of no device.
     pub fn event(&self) -> Result<Event, Error> {
-        let lane = self.lanes.first().ok_or_else(|| Error::NoStream { device: "any device".into() })?;
+        let lane = self.lanes.first().ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
         let event = Event { driver: lane.driver.clone(), handle: lane.driver.create_event()? };
         lane.driver.record(event.handle, lane.handle)?;
         Ok(event)
@@ -123,16 +123,16 @@ thread_local! {
 }
 
 /// A [`Stream::capture`] of this thread.
-struct Recording;
+struct CaptureGuard;
 
-impl Recording {
+impl CaptureGuard {
     fn begin() -> Self {
         RECORDINGS.set(RECORDINGS.get() + 1);
         Self
     }
 }
 
-impl Drop for Recording {
+impl Drop for CaptureGuard {
     fn drop(&mut self) {
         RECORDINGS.set(RECORDINGS.get() - 1);
     }
@@ -143,7 +143,7 @@ impl Drop for Recording {
 ///
 /// # Errors
 /// [`Error::Capturing`].
-pub(super) fn outside_of_captures(what: &str) -> Result<(), Error> {
+pub(super) fn refuse_in_capture(what: &str) -> Result<(), Error> {
     if RECORDINGS.get() == 0 { Ok(()) } else { Err(Error::Capturing { what: what.to_owned() }) }
 }
 
@@ -199,7 +199,7 @@ impl Graph {
     /// Does what was recorded, in the order of a stream.
     ///
     /// # Errors
-    /// [`Error::NoStream`] if it was recorded from a stream on more devices; [`Error::Driver`].
+    /// [`Error::StreamDeviceMismatch`] if it was recorded from a stream on more devices; [`Error::Driver`].
     ///
     /// # Safety
     /// All buffers and runs whose launches were recorded are still there, until the stream is done with it. Nothing else of their
@@ -231,11 +231,11 @@ impl Event {
     /// Microseconds from an earlier event to this one; both must be done.
     ///
     /// # Errors
-    /// [`Error::NoStream`] if the other one is of another device; [`Error::Driver`].
+    /// [`Error::StreamDeviceMismatch`] if the other one is of another device; [`Error::Driver`].
     pub fn microseconds_since(&self, earlier: &Self) -> Result<f64, Error> {
         let (own, other) = (self.driver.properties(), earlier.driver.properties());
         if own.uuid != other.uuid {
-            return Err(Error::NoStream { device: own.label() });
+            return Err(Error::StreamDeviceMismatch { device: own.label() });
         }
         Ok(self.driver.elapsed_us(earlier.handle, self.handle)?)
     }

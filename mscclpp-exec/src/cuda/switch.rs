@@ -5,17 +5,17 @@ use mscclpp_core::types::{BufferKind, ReduceOp};
 
 use super::abi;
 use super::buffers::DeviceSlice;
-use super::multicast::{self, NotMulticast, Object, Request};
+use super::executor::Inner;
+use super::multicast::{self, MulticastObject, MulticastUnavailable, Request};
 use super::tables::by_switch;
-use super::world::Inner;
 use crate::dtype::DataType;
 use crate::error::Error;
-use crate::interpret::program::{Instr, Operand, Program, Space};
-use crate::numeric::Accumulate;
+use crate::interpret::program::{Instr, Operand, ResolvedPlan, Space};
+use crate::numeric::AccumType;
 
 /// How the members of a switch channel reach one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Switch {
+pub struct SwitchPath {
     /// Its ranks.
     pub members: Vec<u32>,
     /// The buffer that it is over.
@@ -23,7 +23,7 @@ pub struct Switch {
     /// Whether stores go to all members at once, by multicast addresses, and loads that switches combine to the same bits or that
     /// [`Options::float_sums_by_switch`](super::Options::float_sums_by_switch) leaves to them; or why the members' memories are read and
     /// written one by one.
-    pub path: Result<(), NotMulticast>,
+    pub path: Result<(), MulticastUnavailable>,
 }
 
 /// Groups of ranks that switch channels are over.
@@ -39,20 +39,20 @@ struct Group {
     /// Which spaces are reached through it.
     spaces: [bool; 4],
     /// Why there can be no object.
-    refused: Option<NotMulticast>,
+    refused: Option<MulticastUnavailable>,
 }
 
 /// A group's memory of one space.
 #[derive(Clone)]
-pub(super) struct Window {
+pub(super) struct MulticastBuffer {
     group: usize,
     pub(super) members: Vec<u32>,
     pub(super) space: Space,
-    refused: Option<NotMulticast>,
+    refused: Option<MulticastUnavailable>,
 }
 
 impl Groups {
-    pub(super) fn new(program: &Program, world: &Inner) -> Self {
+    pub(super) fn new(program: &ResolvedPlan, world: &Inner) -> Self {
         let mut groups: Vec<Group> = Vec::new();
         let mut number = |operands: &[Operand], is_switch: bool| -> u32 {
             let Some(members) = members(operands).filter(|_| is_switch) else { return 0 };
@@ -75,7 +75,7 @@ impl Groups {
         // A launch has room for so many groups of each device.
         for &device in &world.device_of {
             for group in all.on(world, device).skip(abi::GROUPS).collect::<Vec<_>>() {
-                all.groups[group].refused = Some(NotMulticast::TooMany { most: abi::GROUPS });
+                all.groups[group].refused = Some(MulticastUnavailable::TooMany { most: abi::GROUPS });
             }
         }
         all
@@ -113,11 +113,11 @@ impl Groups {
     }
 
     /// The memories that these spaces are.
-    pub(super) fn windows(&self, spaces: [Space; 2]) -> Vec<Window> {
+    pub(super) fn windows(&self, spaces: [Space; 2]) -> Vec<MulticastBuffer> {
         let of = |(group, of): (usize, &Group)| {
             let used = spaces.into_iter().filter(|&space| of.spaces[space as usize]);
             let (members, refused) = (of.members.clone(), of.refused.clone());
-            used.map(|space| Window { group, members: members.clone(), space, refused: refused.clone() })
+            used.map(|space| MulticastBuffer { group, members: members.clone(), space, refused: refused.clone() })
                 .collect::<Vec<_>>()
         };
         self.groups.iter().enumerate().flat_map(of).collect()
@@ -135,14 +135,14 @@ impl Groups {
     }
 }
 
-impl Window {
+impl MulticastBuffer {
     /// Whether there may be an object.
     pub(super) fn is_open(&self) -> bool {
         self.refused.is_none()
     }
 
     /// The same, closed for a reason.
-    pub(super) fn refuse(&mut self, why: NotMulticast) {
+    pub(super) fn refuse(&mut self, why: MulticastUnavailable) {
         self.refused.get_or_insert(why);
     }
 }
@@ -159,9 +159,9 @@ fn members(operands: &[Operand]) -> Option<Vec<u32>> {
 }
 
 /// Why these ranks can have no object, whatever memory it is about.
-fn refusal(world: &Inner, members: &[u32]) -> Result<(), NotMulticast> {
+fn refusal(world: &Inner, members: &[u32]) -> Result<(), MulticastUnavailable> {
     if !world.options.multicast {
-        return Err(NotMulticast::Off);
+        return Err(MulticastUnavailable::Off);
     }
     for (number, &rank) in members.iter().enumerate() {
         let (device, multicast) = match (&world.group, world.device(rank)) {
@@ -170,14 +170,14 @@ fn refusal(world: &Inner, members: &[u32]) -> Result<(), NotMulticast> {
             (None, None) => (String::new(), false),
         };
         if !multicast {
-            return Err(NotMulticast::NoHardware { rank, device });
+            return Err(MulticastUnavailable::NoHardware { rank, device });
         }
         let same = |&&other: &&u32| match &world.group {
             Some(group) => group.on_one_device(other, rank),
             None => world.device_of[other as usize] == world.device_of[rank as usize],
         };
         if let Some(&other) = members[..number].iter().find(same) {
-            return Err(NotMulticast::OneDevice { ranks: [other, rank] });
+            return Err(MulticastUnavailable::OneDevice { ranks: [other, rank] });
         }
     }
     Ok(())
@@ -188,8 +188,8 @@ fn refusal(world: &Inner, members: &[u32]) -> Result<(), NotMulticast> {
 pub(super) struct Multicasts {
     /// By device of this process.
     pub(super) distances: Vec<[u64; 2 * abi::GROUPS]>,
-    pub(super) switches: Vec<Switch>,
-    _objects: Vec<Object>,
+    pub(super) switches: Vec<SwitchPath>,
+    _objects: Vec<MulticastObject>,
 }
 
 impl Multicasts {
@@ -202,11 +202,11 @@ impl Multicasts {
         world: &Inner,
         groups: &Groups,
         text: &str,
-        windows: &[Window],
-        slice: impl Fn(&Window, u32) -> DeviceSlice,
+        windows: &[MulticastBuffer],
+        slice: impl Fn(&MulticastBuffer, u32) -> DeviceSlice,
     ) -> Result<Self, Error> {
-        let open: Vec<&Window> = windows.iter().filter(|window| window.is_open()).collect();
-        let request = |window: &&Window| {
+        let open: Vec<&MulticastBuffer> = windows.iter().filter(|window| window.is_open()).collect();
+        let request = |window: &&MulticastBuffer| {
             let here = window.members.iter().filter(|&&rank| world.device(rank).is_some());
             Request {
                 members: window.members.clone(),
@@ -238,7 +238,7 @@ impl Multicasts {
                     window.members
                 );
             }
-            switches.push(Switch { members: window.members.clone(), buffer, path });
+            switches.push(SwitchPath { members: window.members.clone(), buffer, path });
         }
         let distances = world.numbers.iter().map(|&device| groups.distances(world, device, &distances)).collect();
         Ok(Self { distances, switches, _objects: objects })
@@ -246,15 +246,15 @@ impl Multicasts {
 }
 
 /// Whether a switch gives a reduction: as in `kernels/switch.h`.
-pub(super) fn combines(dtype: DataType, accumulate: Accumulate, op: ReduceOp, float_sums: bool) -> bool {
+pub(super) fn combines(dtype: DataType, accumulate: AccumType, op: ReduceOp, float_sums: bool) -> bool {
     use DataType::*;
     match dtype {
         I32 | U32 | I64 | U64 => op != ReduceOp::Prod,
         F32 | F64 | F16 | BF16 => {
             let wide_enough = match accumulate {
-                Accumulate::Native => true,
-                Accumulate::F32 => dtype != F64,
-                Accumulate::F64 => dtype == F64,
+                AccumType::Native => true,
+                AccumType::F32 => dtype != F64,
+                AccumType::F64 => dtype == F64,
             };
             float_sums && wide_enough && matches!(op, ReduceOp::Sum | ReduceOp::Avg)
         }

@@ -1,7 +1,7 @@
 //! A plan's program as the device reads it. Nothing here depends on a message's size: it is uploaded once.
 
 use super::abi;
-use crate::interpret::program::{Action, Instr, NOWHERE, Program, Space};
+use crate::interpret::program::{Instr, Opcode, ResolvedPlan, Space, UNPAIRED};
 
 /// Bytes from one counter to the next, so that signals of different channels do not meet in one sector.
 const SPACING: u64 = 64;
@@ -45,7 +45,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    pub(super) fn new(program: &Program) -> Self {
+    pub(super) fn new(program: &ResolvedPlan) -> Self {
         Self {
             channels: program.channels.len() as u64,
             semaphores: program.semaphores.len() as u64,
@@ -60,7 +60,7 @@ impl Counters {
 
     /// Signals that arrived at a channel; where a channel has no pair, a counter that nobody looks at.
     pub(super) fn inbound(&self, channel: u32) -> u64 {
-        if channel == NOWHERE { self.bytes() - SPACING } else { u64::from(channel) * SPACING }
+        if channel == UNPAIRED { self.bytes() - SPACING } else { u64::from(channel) * SPACING }
     }
 
     /// Waits begun at a channel.
@@ -77,7 +77,7 @@ impl Counters {
     }
 
     /// The counters before the first launch.
-    pub(super) fn initial(&self, program: &Program) -> Vec<u64> {
+    pub(super) fn initial(&self, program: &ResolvedPlan) -> Vec<u64> {
         let mut values = vec![0_u64; (self.bytes() / 8) as usize];
         for (number, semaphore) in program.semaphores.iter().enumerate() {
             values[(self.semaphore(number as u32) / 8) as usize] = semaphore.initial.cast_unsigned();
@@ -94,7 +94,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    pub(super) fn new(program: &Program) -> Self {
+    pub(super) fn new(program: &ResolvedPlan) -> Self {
         let operands = program.operands.iter().map(|operand| abi::Operand {
             rank: operand.rank,
             index: operand.index,
@@ -106,7 +106,7 @@ impl Tables {
 
     /// Thread blocks of a device, by their numbers in the program, ascending; and behind them where the tables end.
     /// `queues`: the ranks that have a queue there to the host's proxy.
-    pub(super) fn agents(program: &Program, numbers: &[u32], queues: &[u32]) -> Vec<abi::Agent> {
+    pub(super) fn agents(program: &ResolvedPlan, numbers: &[u32], queues: &[u32]) -> Vec<abi::Agent> {
         let agents = numbers.iter().map(|&number| {
             let code = &program.agents[number as usize];
             let first = &program.instrs[code.start as usize];
@@ -133,7 +133,7 @@ impl Tables {
     /// counters are, `of`: where those of a rank are, both as addresses of that device.
     pub(super) fn ids(
         &self,
-        program: &Program,
+        program: &ResolvedPlan,
         counters: &Counters,
         numbers: &[u32],
         own: u64,
@@ -157,10 +157,10 @@ impl Tables {
 }
 
 /// The channel at whose end a signal arrives; `None` if the operation signals nothing, or nobody.
-fn signalled(program: &Program, instr: &Instr, id: u32) -> Option<u32> {
+fn signalled(program: &ResolvedPlan, instr: &Instr, id: u32) -> Option<u32> {
     match instr.action {
-        Action::Acquire | Action::Release | Action::Barrier | Action::Wait { .. } => None,
-        _ => Some(program.channels[id as usize].pair).filter(|&pair| pair != NOWHERE),
+        Opcode::Acquire | Opcode::Release | Opcode::Barrier | Opcode::Wait { .. } => None,
+        _ => Some(program.channels[id as usize].pair).filter(|&pair| pair != UNPAIRED),
     }
 }
 
@@ -170,7 +170,7 @@ pub(super) fn by_switch(action: u8) -> u8 {
 }
 
 /// All operations, each with the loop around it.
-fn instrs(program: &Program) -> Vec<abi::Instr> {
+fn instrs(program: &ResolvedPlan) -> Vec<abi::Instr> {
     let mut instrs: Vec<_> = program.instrs.iter().map(|instr| lower(program, instr)).collect();
     for header in 0..instrs.len() {
         if instrs[header].action == action::LOOP {
@@ -182,27 +182,27 @@ fn instrs(program: &Program) -> Vec<abi::Instr> {
 }
 
 /// An operation as the device reads it, but for the loop around it.
-pub(super) fn lower(program: &Program, instr: &Instr) -> abi::Instr {
+pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
     let (action, flags) = match instr.action {
-        Action::Nop => (action::NOP, 0),
-        Action::Copy => (action::COPY, 0),
-        Action::Pack => (action::PACK, 0),
-        Action::Unpack => (action::UNPACK, 0),
-        Action::Forward => (action::FORWARD, 0),
-        Action::Reduce => (action::REDUCE, 0),
-        Action::Port { signal, flush } => {
+        Opcode::Nop => (action::NOP, 0),
+        Opcode::Copy => (action::COPY, 0),
+        Opcode::Pack => (action::PACK, 0),
+        Opcode::Unpack => (action::UNPACK, 0),
+        Opcode::Forward => (action::FORWARD, 0),
+        Opcode::Reduce => (action::REDUCE, 0),
+        Opcode::Port { signal, flush } => {
             let then = |set: bool, flag| if set { flag } else { 0 };
             (action::PORT, then(signal, flag::THEN_SIGNAL) | then(flush, flag::THEN_FLUSH))
         }
-        Action::PortForward => (action::PORT_FORWARD, 0),
-        Action::Signal { relaxed } => (action::SIGNAL, if relaxed { flag::RELAXED } else { 0 }),
-        Action::PortSignal => (action::PORT_SIGNAL, 0),
-        Action::Wait { .. } => (action::WAIT, 0),
-        Action::Flush => (action::FLUSH, 0),
-        Action::Acquire => (action::ACQUIRE, 0),
-        Action::Release => (action::RELEASE, 0),
-        Action::Barrier => (action::MEET, 0),
-        Action::Loop => (action::LOOP, 0),
+        Opcode::PortForward => (action::PORT_FORWARD, 0),
+        Opcode::Signal { relaxed } => (action::SIGNAL, if relaxed { flag::RELAXED } else { 0 }),
+        Opcode::PortSignal => (action::PORT_SIGNAL, 0),
+        Opcode::Wait { .. } => (action::WAIT, 0),
+        Opcode::Flush => (action::FLUSH, 0),
+        Opcode::Acquire => (action::ACQUIRE, 0),
+        Opcode::Release => (action::RELEASE, 0),
+        Opcode::Barrier => (action::MEET, 0),
+        Opcode::Loop => (action::LOOP, 0),
     };
     let mut operands = program.srcs(instr).iter().chain(program.dsts(instr));
     let packets = operands.any(|operand| operand.space == Space::Packets);
@@ -230,7 +230,7 @@ pub(super) fn lower(program: &Program, instr: &Instr) -> abi::Instr {
 }
 
 fn id_of(
-    program: &Program,
+    program: &ResolvedPlan,
     counters: &Counters,
     (own, base): (u64, u64),
     instr: &Instr,
@@ -238,9 +238,9 @@ fn id_of(
     (per_launch, ordinal): (u32, u32),
 ) -> abi::Id {
     let (counter, expected, number) = match instr.action {
-        Action::Acquire | Action::Release => (counters.semaphore(id), 0, program.semaphores[id as usize].id),
-        Action::Barrier => (counters.barrier(id), 0, program.barriers[id as usize].id),
-        Action::Wait { .. } => (counters.inbound(id), own + counters.expected(id), id),
+        Opcode::Acquire | Opcode::Release => (counters.semaphore(id), 0, program.semaphores[id as usize].id),
+        Opcode::Barrier => (counters.barrier(id), 0, program.barriers[id as usize].id),
+        Opcode::Wait { .. } => (counters.inbound(id), own + counters.expected(id), id),
         // Signals go to the other end.
         _ => (counters.inbound(program.channels[id as usize].pair), 0, id),
     };
@@ -257,24 +257,24 @@ struct Waits {
 }
 
 impl Waits {
-    fn new(program: &Program) -> Self {
+    fn new(program: &ResolvedPlan) -> Self {
         let channels = program.channels.len();
         let mut waits = Self { per_launch: vec![0; channels], ordinals: vec![0; program.ids.len()] };
-        let mut owner = vec![NOWHERE; channels];
+        let mut owner = vec![UNPAIRED; channels];
         let mut counted = vec![false; channels];
         for (agent, code) in program.agents.iter().enumerate() {
             let mut loop_end = code.start;
             for at in code.start..code.end {
                 let instr = &program.instrs[at as usize];
-                if instr.action == Action::Loop {
+                if instr.action == Opcode::Loop {
                     loop_end = at + 1 + instr.body;
                 }
-                if !matches!(instr.action, Action::Wait { .. }) {
+                if !matches!(instr.action, Opcode::Wait { .. }) {
                     continue;
                 }
                 for (number, &id) in program.ids(instr).iter().enumerate() {
                     let channel = id as usize;
-                    counted[channel] |= at < loop_end || owner[channel] != NOWHERE && owner[channel] != agent as u32;
+                    counted[channel] |= at < loop_end || owner[channel] != UNPAIRED && owner[channel] != agent as u32;
                     owner[channel] = agent as u32;
                     waits.per_launch[channel] += 1;
                     waits.ordinals[instr.first_id as usize + number] = waits.per_launch[channel];

@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use super::buffers::Buffers;
-use super::run::Run;
+use super::prepared_plan::PreparedPlan;
 use super::stream::Stream;
 use crate::error::Error;
 
 /// What a launch takes; medians of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
+pub struct LaunchTimes {
     /// In a graph of several, one after the other.
     pub graph: Duration,
     /// Launched one by one, until the device is done with the last.
@@ -28,8 +28,13 @@ const EACH: u32 = 10;
 /// Times launches of a run, as [`time_launches`] does. The buffers hold anything after it.
 ///
 /// # Errors
-/// Those of [`Run::launch_buffers`] and [`Run::synchronize`].
-pub fn time(run: &mut Run, buffers: &mut Buffers, stream: &Stream, launches: Option<u32>) -> Result<Times, Error> {
+/// Those of [`PreparedPlan::launch_buffers`] and [`PreparedPlan::synchronize`].
+pub fn time(
+    run: &mut PreparedPlan,
+    buffers: &mut Buffers,
+    stream: &Stream,
+    launches: Option<u32>,
+) -> Result<LaunchTimes, Error> {
     let run = RefCell::new(run);
     let launch = |stream: &Stream| run.borrow_mut().launch_buffers(buffers, stream);
     time_launches(stream, launches, launch, |stream| run.borrow().synchronize(stream))
@@ -45,7 +50,7 @@ pub fn time_launches(
     launches: Option<u32>,
     mut launch: impl FnMut(&Stream) -> Result<(), Error>,
     done: impl Fn(&Stream) -> Result<(), Error>,
-) -> Result<Times, Error> {
+) -> Result<LaunchTimes, Error> {
     let graph = stream.capture(|stream| (0..EACH).try_for_each(|_| launch(stream)))?;
     // SAFETY: what was recorded outlives the graph, which is dropped when its last launch is done.
     let replay = || unsafe { graph.launch(stream) };
@@ -78,5 +83,5 @@ pub fn time_launches(
         times.sort_by(f64::total_cmp);
         Duration::from_secs_f64(times[ROUNDS / 2].max(0.0) / 1e6)
     });
-    Ok(Times { graph, eager, host })
+    Ok(LaunchTimes { graph, eager, host })
 }

@@ -7,7 +7,7 @@ use super::driver::DriverError;
 /// Why CUDA cannot be used here.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Unavailable {
+pub enum CudaUnavailable {
     /// No driver library was found.
     #[error("no CUDA driver: `libcuda.so.1` was not found; install the vendor's driver, or use the CPU")]
     NoDriver,

@@ -3,18 +3,18 @@
 mod peers;
 mod stall;
 
-pub use peers::{Cause, Interrupted, LateData};
+pub use peers::{AbortCause, LateData, LaunchAborted};
 pub(crate) use stall::path;
-pub use stall::{Blocked, Released, Stall, WaitsFor};
+pub use stall::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::types::ReduceOp;
 use thiserror::Error;
 
 #[cfg(feature = "cuda")]
-use crate::cuda::{DriverError, Unavailable, jit::JitError};
+use crate::cuda::{CudaUnavailable, DriverError, jit::JitError};
 use crate::dtype::DataType;
-use crate::numeric::Accumulate;
+use crate::numeric::AccumType;
 
 /// Why a plan could not be prepared or did not finish.
 #[derive(Clone, PartialEq, Eq, Error)]
@@ -25,7 +25,7 @@ pub enum Error {
     Stalled(Box<Stall>),
     /// A world of another size.
     #[error("plan `{plan}` is for {expected} ranks, found a world of {found} ranks")]
-    Ranks {
+    RankCountMismatch {
         /// The plan.
         plan: String,
         /// Ranks of the plan.
@@ -35,7 +35,7 @@ pub enum Error {
     },
     /// A plan that cannot be run: an index outside of its table, an operation without what it needs.
     #[error("{place}: {what}")]
-    Plan {
+    InvalidPlan {
         /// `rank 3 / thread block 0 / operation 5 (put)`.
         place: String,
         /// What is wrong there.
@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// An operation that reaches memory of a rank on another node.
     #[error("{place}: rank {rank} on node {node} reaches the memory of rank {peer}, which is on node {other}")]
-    OtherNode {
+    CrossNodeAccess {
         /// `rank 3 / thread block 0 / operation 5 (put)`.
         place: String,
         /// The rank.
@@ -97,11 +97,11 @@ pub enum Error {
     },
     /// A type that cannot be combined as asked.
     #[error("elements of {dtype} cannot be accumulated as {accumulate}")]
-    Accumulator {
+    UnsupportedAccumulator {
         /// The elements' type.
         dtype: DataType,
         /// The accumulator that was asked for.
-        accumulate: Accumulate,
+        accumulate: AccumType,
     },
     /// A buffer of another length.
     #[error("{buffer} of rank {rank} has {found} bytes, expected {expected} bytes")]
@@ -143,7 +143,7 @@ pub enum Error {
     },
     /// An in-place plan with two buffers, or the other way round.
     #[error("plan `{plan}` works {}, found {}", if *.in_place { "in place" } else { "out of place" }, if *.in_place { "separate inputs and outputs" } else { "one buffer per rank" })]
-    InPlace {
+    BufferModeMismatch {
         /// The plan.
         plan: String,
         /// Whether the plan is in place.
@@ -157,7 +157,7 @@ pub enum Error {
     },
     /// More scratch than the world allows.
     #[error("plan `{plan}` needs {bytes} bytes of scratch for this message, the limit is {limit} bytes")]
-    Memory {
+    ScratchLimit {
         /// The plan.
         plan: String,
         /// Bytes of all ranks together; `u64::MAX` if that is not even a number of bytes.
@@ -167,7 +167,7 @@ pub enum Error {
     },
     /// Memory that cannot be had.
     #[error("{bytes} bytes of {purpose} are needed, {available} bytes are available")]
-    NoMemory {
+    OutOfMemory {
         /// What for.
         purpose: &'static str,
         /// Bytes of all ranks together.
@@ -179,7 +179,7 @@ pub enum Error {
     #[error(
         "plan `{plan}` has {blocks} thread blocks of {threads} threads on {device}, which runs {fit} of them at once"
     )]
-    NotResident {
+    NotCoResident {
         /// The plan.
         plan: String,
         /// The device.
@@ -202,7 +202,7 @@ pub enum Error {
     /// Memory of another process that cannot be mapped.
     #[cfg(feature = "cuda")]
     #[error("rank {rank} on {device} cannot map the memory of rank {peer} on {other}: {error}")]
-    NotMapped {
+    MapFailed {
         /// This rank.
         rank: u32,
         /// Its device.
@@ -224,13 +224,13 @@ pub enum Error {
     },
     /// A buffer that only another process can read and write.
     #[error("rank {rank} is not one of this process")]
-    NotHere {
+    NotLocalRank {
         /// The rank.
         rank: u32,
     },
     /// A stream without a queue on a device.
     #[error("the stream has no queue on {device}, where ranks of the launch are")]
-    NoStream {
+    StreamDeviceMismatch {
         /// The device.
         device: String,
     },
@@ -245,7 +245,7 @@ pub enum Error {
     /// No CUDA device can be used.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
-    NoDevice(#[from] Unavailable),
+    NoDevice(#[from] CudaUnavailable),
     /// Something that cannot be recorded, asked for while a stream is captured.
     #[error("{what} while a stream records a graph")]
     Capturing {
@@ -262,16 +262,16 @@ pub enum Error {
     Jit(Box<JitError>),
     /// A worker thread could not be started.
     #[error("cannot start a worker thread: {0}")]
-    Workers(String),
+    SpawnThread(String),
     /// A launch between processes that could not be finished.
     #[error(transparent)]
-    Interrupted(Box<Interrupted>),
+    Interrupted(Box<LaunchAborted>),
     /// A plan that does not wait for what a rank of another node sends.
     #[error(transparent)]
     LateData(Box<LateData>),
     /// Ranks that call different things at the same time.
     #[error("call {number} of the group differs: rank {rank} calls {call}, rank {peer} calls {other}")]
-    Mismatch {
+    CallMismatch {
         /// Which call, counted from 1.
         number: u64,
         /// This rank.
@@ -285,7 +285,7 @@ pub enum Error {
     },
     /// A rank that is no longer there.
     #[error("rank {peer} is gone: {why}")]
-    Lost {
+    RankLost {
         /// The rank.
         peer: u32,
         /// How this was noticed.
@@ -293,7 +293,7 @@ pub enum Error {
     },
     /// A group of which an earlier call failed.
     #[error("this group of ranks cannot go on: {why}")]
-    Broken {
+    CommunicatorFailed {
         /// What went wrong first.
         why: String,
     },
@@ -356,7 +356,7 @@ impl Error {
         match self {
             Self::Group(error) => Some(error),
             Self::Interrupted(interrupted) => match &interrupted.cause {
-                Cause::Group(error) => Some(error),
+                AbortCause::Group(error) => Some(error),
                 _ => None,
             },
             _ => None,
@@ -367,36 +367,38 @@ impl Error {
     pub const fn code(&self) -> Code {
         match self {
             Self::Stalled(_) => Code::Stalled,
-            Self::Ranks { .. } => Code::WrongNumberOfRanks,
-            Self::Plan { .. } | Self::OtherNode { .. } => Code::MalformedPlan,
+            Self::RankCountMismatch { .. } => Code::WrongNumberOfRanks,
+            Self::InvalidPlan { .. } | Self::CrossNodeAccess { .. } => Code::MalformedPlan,
             Self::MessageSize { .. } => Code::MessageOutOfRange,
             Self::UnequalParts { .. } => Code::UnequalParts,
             Self::TooLarge { .. } => Code::MessageTooLarge,
             Self::FixedReduction { .. } => Code::FixedReduction,
-            Self::Accumulator { .. } => Code::NoSuchReduction,
+            Self::UnsupportedAccumulator { .. } => Code::NoSuchReduction,
             Self::BufferSize { .. }
             | Self::BufferCount { .. }
             | Self::ElementType { .. }
             | Self::OtherWorld { .. }
             | Self::DeviceCopy { .. }
             | Self::Tensor { .. }
-            | Self::NotHere { .. }
-            | Self::NoStream { .. } => Code::WrongBuffers,
-            Self::InPlace { .. } => Code::WrongPlace,
+            | Self::NotLocalRank { .. }
+            | Self::StreamDeviceMismatch { .. } => Code::WrongBuffers,
+            Self::BufferModeMismatch { .. } => Code::WrongPlace,
             Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
-            Self::Memory { .. } | Self::NoMemory { .. } | Self::Workers(_) | Self::System { .. } => {
+            Self::ScratchLimit { .. } | Self::OutOfMemory { .. } | Self::SpawnThread(_) | Self::System { .. } => {
                 Code::OutOfResources
             }
-            Self::Interrupted(_) | Self::Lost { .. } | Self::Broken { .. } | Self::Group(_) => Code::LostRank,
+            Self::Interrupted(_) | Self::RankLost { .. } | Self::CommunicatorFailed { .. } | Self::Group(_) => {
+                Code::LostRank
+            }
             Self::LateData(_) => Code::OpenEnd,
-            Self::Mismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
-            Self::NotResident { .. } => Code::NotResident,
+            Self::CallMismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
+            Self::NotCoResident { .. } => Code::NotResident,
             Self::NoPeerAccess { .. } => Code::NoPeerAccess,
             #[cfg(feature = "cuda")]
             Self::NoDevice(_) => Code::NoDevice,
             Self::Capturing { .. } => Code::Capturing,
             #[cfg(feature = "cuda")]
-            Self::Driver(_) | Self::NotMapped { .. } => Code::DriverFailed,
+            Self::Driver(_) | Self::MapFailed { .. } => Code::DriverFailed,
             #[cfg(feature = "cuda")]
             Self::Jit(_) => Code::NotCompiled,
             Self::Internal(_) => Code::ExecutorFault,
@@ -406,8 +408,8 @@ impl Error {
     /// What to do about it.
     fn help(&self) -> Option<String> {
         Some(match self {
-            Self::Ranks { expected, .. } => format!("make a world of {expected} ranks, or a plan for this one"),
-            Self::OtherNode { .. } => {
+            Self::RankCountMismatch { expected, .. } => format!("make a world of {expected} ranks, or a plan for this one"),
+            Self::CrossNodeAccess { .. } => {
                 "use a port channel between nodes, or a plan for so many ranks per node as there are".into()
             }
             Self::MessageSize { .. } => "choose another plan, or `Message::any_size` to run it all the same".into(),
@@ -420,20 +422,20 @@ impl Error {
                     "leave the reduction of the message out to reduce by {fixed}, or use a plan of sums, which takes any"
                 )
             }
-            Self::Accumulator { dtype, .. } if dtype.is_integer() => "integers accumulate as `Native`".into(),
-            Self::Accumulator { .. } => "accumulate as `F64`".into(),
+            Self::UnsupportedAccumulator { dtype, .. } if dtype.is_integer() => "integers accumulate as `Native`".into(),
+            Self::UnsupportedAccumulator { .. } => "accumulate as `F64`".into(),
             Self::OtherWorld { .. } => "make the buffers with `Run::buffers` or `Run::bind` of a run of the same world".into(),
-            Self::InPlace { in_place: true, .. } => "launch with `launch_in_place`".into(),
-            Self::InPlace { .. } => "launch with inputs and outputs".into(),
+            Self::BufferModeMismatch { in_place: true, .. } => "launch with `launch_in_place`".into(),
+            Self::BufferModeMismatch { .. } => "launch with inputs and outputs".into(),
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
-            Self::NotResident { .. } => {
+            Self::NotCoResident { .. } => {
                 "use fewer ranks, or a plan with fewer thread blocks or threads per block".into()
             }
             Self::NoPeerAccess { .. } => {
                 "use devices that are connected (`nvidia-smi topo -m`), or one of them for all ranks".into()
             }
             #[cfg(feature = "cuda")]
-            Self::NotMapped { .. } => {
+            Self::MapFailed { .. } => {
                 "let every process see the devices of all (`CUDA_VISIBLE_DEVICES`), on which `nvidia-smi topo -p2p r` says OK".into()
             }
             #[cfg(feature = "cuda")]
@@ -441,14 +443,14 @@ impl Error {
                 "bind memory of `World::alloc`, or of `cuMemAlloc`: that of pools, and what was made for one process, cannot be shared"
                     .into()
             }
-            Self::NoStream { .. } => "launch on a stream of the world, from `World::stream`".into(),
-            Self::Memory { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
-            Self::NoMemory { .. } => "send smaller messages, or use fewer ranks".into(),
+            Self::StreamDeviceMismatch { .. } => "launch on a stream of the world, from `World::stream`".into(),
+            Self::ScratchLimit { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
+            Self::OutOfMemory { .. } => "send smaller messages, or use fewer ranks".into(),
             Self::LateData(late) => format!(
                 "a flush frees the source and says nothing of the destination: let rank {} wait for a signal that rank {} sends over the same port channel behind the put",
                 late.rank, late.peer
             ),
-            Self::Mismatch { .. } => "make the same calls in the same order on all ranks".into(),
+            Self::CallMismatch { .. } => "make the same calls in the same order on all ranks".into(),
             Self::Busy => "give each thread a group of its own, or let one thread make all calls".into(),
             Self::DroppedBuffer { .. } => "drop shared buffers on all ranks at the same place".into(),
             Self::Capturing { .. } => {
@@ -458,7 +460,7 @@ impl Error {
             Self::Driver(error) if error.name == "CUDA_ERROR_OUT_OF_MEMORY" => {
                 "send smaller messages, use fewer ranks, or free memory of the device".into()
             }
-            Self::Broken { .. } | Self::Lost { .. } => "make a new group of the ranks that are left".into(),
+            Self::CommunicatorFailed { .. } | Self::RankLost { .. } => "make a new group of the ranks that are left".into(),
             _ => return None,
         })
     }
@@ -468,7 +470,7 @@ impl Error {
         let mut diagnostic = match self {
             Self::Stalled(stall) => stall.diagnostic(Code::Stalled, None),
             Self::Interrupted(interrupted) => interrupted.diagnostic(),
-            Self::Plan { place, what } => Diagnostic::new(self.code(), Site::Path(place.clone()), what.clone()),
+            Self::InvalidPlan { place, what } => Diagnostic::new(self.code(), Site::Path(place.clone()), what.clone()),
             other => Diagnostic::new(self.code(), Site::None, other.to_string()),
         };
         if let Some(help) = self.help() {

@@ -9,34 +9,34 @@ use super::Stall;
 
 /// A launch that a rank gave up, because a peer was gone or nothing happened for too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interrupted {
+pub struct LaunchAborted {
     /// The rank that gave up.
     pub rank: u32,
     /// Why.
-    pub cause: Cause,
+    pub cause: AbortCause,
     /// Where its thread blocks were, and those of its peers as far as they said.
     pub stall: Stall,
 }
 
 /// Why a rank gives a launch up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cause {
+pub enum AbortCause {
     /// A peer's process has ended, or its part of the group was dropped.
-    Gone {
+    PeerLost {
         /// The rank.
         peer: u32,
     },
     /// Nothing happened until the deadline.
-    Deadline {
+    Timeout {
         /// How long.
         after: Duration,
         /// Ranks that have not begun this launch.
-        absent: Vec<u32>,
+        not_started: Vec<u32>,
         /// Ranks that are in this launch and have not said where: stopped, or at work for longer than the deadline.
-        silent: Vec<u32>,
+        unresponsive: Vec<u32>,
     },
     /// A peer gave up first, for its own reason.
-    GaveUp {
+    PeerAborted {
         /// The rank.
         peer: u32,
     },
@@ -44,11 +44,11 @@ pub enum Cause {
     Group(Box<mscclpp_bootstrap::Error>),
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for AbortCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gone { peer } => write!(f, "rank {peer} is gone: its connection was closed"),
-            Self::Deadline { after, absent, silent } => {
+            Self::PeerLost { peer } => write!(f, "rank {peer} is gone: its connection was closed"),
+            Self::Timeout { after, not_started: absent, unresponsive: silent } => {
                 write!(f, "nothing has happened for {after:?}")?;
                 for (ranks, what) in [(absent, "has not begun this launch"), (silent, "does not say where it is")] {
                     for rank in ranks {
@@ -57,25 +57,25 @@ impl fmt::Display for Cause {
                 }
                 Ok(())
             }
-            Self::GaveUp { peer } => write!(f, "rank {peer} has given this launch up"),
+            Self::PeerAborted { peer } => write!(f, "rank {peer} has given this launch up"),
             Self::Group(error) => error.fmt(f),
         }
     }
 }
 
-impl Interrupted {
+impl LaunchAborted {
     pub(super) fn diagnostic(&self) -> Diagnostic {
         self.stall.diagnostic(Code::LostRank, Some(format!("rank {}: {}", self.rank, self.cause)))
     }
 }
 
-impl fmt::Display for Interrupted {
+impl fmt::Display for LaunchAborted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {}: {}\n{}", self.rank, self.cause, self.stall)
     }
 }
 
-impl std::error::Error for Interrupted {}
+impl std::error::Error for LaunchAborted {}
 
 /// Data that a rank of another node put where no operation of the receiver waited for it, and that came when these had ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -17,12 +17,12 @@ pub struct Stall {
     /// Thread blocks of all ranks.
     pub blocks: usize,
     /// Those that wait, the ones that nobody will release first, then by rank and block.
-    pub blocked: Vec<Blocked>,
+    pub blocked: Vec<BlockedThreadBlock>,
 }
 
 /// One waiting thread block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Blocked {
+pub struct BlockedThreadBlock {
     /// Its rank.
     pub rank: u32,
     /// Its number in the rank.
@@ -38,7 +38,7 @@ pub struct Blocked {
     /// What it waits for.
     pub waits_for: WaitsFor,
     /// What would have released it.
-    pub released: Released,
+    pub released: UnblockedBy,
 }
 
 /// What a thread block waits for.
@@ -95,7 +95,7 @@ pub enum WaitsFor {
 
 /// What would have released a waiting thread block.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Released {
+pub enum UnblockedBy {
     /// An operation that was not reached.
     By {
         /// Its rank.
@@ -110,12 +110,12 @@ pub enum Released {
         place: Option<SourceLocation>,
     },
     /// The beginning of the ranks that it waits for.
-    ByBeginning,
+    PeerStart,
     /// Nothing that was still to come.
     ByNothing,
 }
 
-impl Blocked {
+impl BlockedThreadBlock {
     /// `rank 3 / thread block 0 / operation 5 (wait)`.
     pub fn path(&self) -> String {
         path(self.rank, self.block, self.op, self.kind)
@@ -155,7 +155,7 @@ impl fmt::Display for WaitsFor {
     }
 }
 
-impl fmt::Display for Blocked {
+impl fmt::Display for BlockedThreadBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path())?;
         if let Some(place) = &self.place {
@@ -166,15 +166,15 @@ impl fmt::Display for Blocked {
         }
         write!(f, " waits for {}", self.waits_for)?;
         match &self.released {
-            Released::By { rank, block, op, kind, place } => {
+            UnblockedBy::By { rank, block, op, kind, place } => {
                 write!(f, "; {} would release it but is not reached", path(*rank, *block, *op, *kind))?;
                 if let Some(place) = place {
                     write!(f, ", at {place}")?;
                 }
                 Ok(())
             }
-            Released::ByBeginning => Ok(()),
-            Released::ByNothing => f.write_str("; no operation that is still to come would release it"),
+            UnblockedBy::PeerStart => Ok(()),
+            UnblockedBy::ByNothing => f.write_str("; no operation that is still to come would release it"),
         }
     }
 }
@@ -201,7 +201,7 @@ impl Stall {
 
     /// As a finding under `code`; `cause` comes first, if there is one.
     pub(super) fn diagnostic(&self, code: Code, cause: Option<String>) -> Diagnostic {
-        let site = self.blocked.first().map_or(Site::None, Blocked::site);
+        let site = self.blocked.first().map_or(Site::None, BlockedThreadBlock::site);
         let mut message = cause.map_or_else(|| self.summary(), |cause| format!("{cause}; {}", self.summary()));
         if let Some(first) = self.blocked.first() {
             message += &format!(": {first}");

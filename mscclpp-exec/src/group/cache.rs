@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::process::Executable;
+use crate::process::PreparedPlan;
 use crate::select::{Algorithm, Request};
 
 /// Most requests that are kept prepared.
@@ -12,7 +12,7 @@ const KEPT: usize = 256;
 /// How a request is served.
 pub(super) enum Serving {
     /// A plan, bound to the message.
-    Plan(Box<Executable>),
+    Plan(Box<PreparedPlan>),
     /// A function.
     Native,
 }

@@ -14,7 +14,7 @@ impl Group {
     /// # Errors
     /// See [`Group`].
     #[track_caller]
-    pub fn all_reduce<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp) -> Result<(), Error> {
+    pub fn all_reduce_in_place<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp) -> Result<(), Error> {
         let request = reducing(self.request::<T>(CollectiveKind::AllReduce, buffer.len()), op);
         self.in_place(request, buffer)
     }
@@ -24,7 +24,7 @@ impl Group {
     /// # Errors
     /// See [`Group`].
     #[track_caller]
-    pub fn all_reduce_to<T: Element>(&mut self, input: &[T], output: &mut [T], op: ReduceOp) -> Result<(), Error> {
+    pub fn all_reduce<T: Element>(&mut self, input: &[T], output: &mut [T], op: ReduceOp) -> Result<(), Error> {
         self.equal("all_reduce_to", input.len(), output.len())?;
         let request = reducing(self.request::<T>(CollectiveKind::AllReduce, input.len()), op);
         self.serve(request, Typed::Separate(input, output))
@@ -104,7 +104,7 @@ impl Group {
     /// # Errors
     /// See [`Group`].
     #[track_caller]
-    pub fn broadcast<T: Element>(&mut self, buffer: &mut [T], root: u32) -> Result<(), Error> {
+    pub fn broadcast_in_place<T: Element>(&mut self, buffer: &mut [T], root: u32) -> Result<(), Error> {
         let request = self.rooted("broadcast", self.request::<T>(CollectiveKind::Broadcast, buffer.len()), root)?;
         self.in_place(request, buffer)
     }
@@ -114,7 +114,7 @@ impl Group {
     /// # Errors
     /// See [`Group`].
     #[track_caller]
-    pub fn broadcast_to<T: Element>(&mut self, input: &[T], output: &mut [T], root: u32) -> Result<(), Error> {
+    pub fn broadcast<T: Element>(&mut self, input: &[T], output: &mut [T], root: u32) -> Result<(), Error> {
         self.equal("broadcast_to", input.len(), output.len())?;
         let request = self.rooted("broadcast_to", self.request::<T>(CollectiveKind::Broadcast, input.len()), root)?;
         self.serve(request, Typed::Separate(input, output))
@@ -125,7 +125,7 @@ impl Group {
     /// # Errors
     /// See [`Group`].
     #[track_caller]
-    pub fn reduce<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp, root: u32) -> Result<(), Error> {
+    pub fn reduce_in_place<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp, root: u32) -> Result<(), Error> {
         let request = self.rooted("reduce", self.request::<T>(CollectiveKind::Reduce, buffer.len()), root)?;
         self.in_place(reducing(request, op), buffer)
     }
@@ -136,13 +136,7 @@ impl Group {
     /// # Errors
     /// See [`Group`].
     #[track_caller]
-    pub fn reduce_to<T: Element>(
-        &mut self,
-        input: &[T],
-        output: &mut [T],
-        op: ReduceOp,
-        root: u32,
-    ) -> Result<(), Error> {
+    pub fn reduce<T: Element>(&mut self, input: &[T], output: &mut [T], op: ReduceOp, root: u32) -> Result<(), Error> {
         self.equal("reduce_to", input.len(), output.len())?;
         let request = self.rooted("reduce_to", self.request::<T>(CollectiveKind::Reduce, input.len()), root)?;
         self.serve(reducing(request, op), Typed::Separate(input, output))
@@ -175,7 +169,7 @@ impl Group {
     /// See [`Group`].
     #[track_caller]
     pub fn barrier(&mut self) -> Result<(), Error> {
-        self.recorded(None, |group| Ok(group.transport.barrier()?))
+        self.recorded(None, |group| Ok(group.executor.barrier()?))
     }
 
     #[track_caller]
@@ -199,7 +193,7 @@ impl Group {
         part: &'static str,
         one: usize,
     ) -> Result<(), Error> {
-        let size = self.size() as usize;
+        let size = self.num_ranks() as usize;
         if one.checked_mul(size) == Some(all) {
             return Ok(());
         }
@@ -208,17 +202,17 @@ impl Group {
     }
 
     fn divisible(&self, call: &'static str, what: &'static str, found: usize) -> Result<(), Error> {
-        if found.is_multiple_of(self.size() as usize) {
+        if found.is_multiple_of(self.num_ranks() as usize) {
             return Ok(());
         }
-        let expected = format!("a multiple of {}, a part for each rank", self.size());
+        let expected = format!("a multiple of {}, a part for each rank", self.num_ranks());
         Err(Error::Length { call, rank: self.rank(), what, expected, found })
     }
 
     fn rooted(&self, call: &'static str, request: Request, root: u32) -> Result<Request, Error> {
-        if root < self.size() {
+        if root < self.num_ranks() {
             return Ok(Request { root, ..request });
         }
-        Err(Error::Root { call, rank: self.rank(), root, ranks: self.size() })
+        Err(Error::Root { call, rank: self.rank(), root, ranks: self.num_ranks() })
     }
 }

@@ -10,19 +10,19 @@ const ROUND: usize = 16 << 20;
 
 /// What [`Group::all_to_all_v`] brings back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exchanged<T> {
+pub struct AllToAllVOutput<T> {
     /// What the ranks sent, in the order of ranks, without gaps.
     pub elements: Vec<T>,
     /// How many elements each of them sent.
     pub counts: Vec<usize>,
 }
 
-impl<T> Exchanged<T> {
+impl<T> AllToAllVOutput<T> {
     /// What a rank sent.
     ///
     /// # Panics
     /// If there is no such rank.
-    pub fn of(&self, rank: u32) -> &[T] {
+    pub fn from_rank(&self, rank: u32) -> &[T] {
         let begin: usize = self.counts[..rank as usize].iter().sum();
         &self.elements[begin..begin + self.counts[rank as usize]]
     }
@@ -41,9 +41,9 @@ impl Group {
     /// # Errors
     /// See [`Group`]; [`Error::NoMemory`] if what arrives does not fit into a rank's memory, on all ranks.
     #[track_caller]
-    pub fn all_to_all_v<T: Element>(&mut self, input: &[T], counts: &[usize]) -> Result<Exchanged<T>, Error> {
+    pub fn all_to_all_v<T: Element>(&mut self, input: &[T], counts: &[usize]) -> Result<AllToAllVOutput<T>, Error> {
         const CALL: &str = "all_to_all_v";
-        let (rank, ranks) = (self.rank(), self.size() as usize);
+        let (rank, ranks) = (self.rank(), self.num_ranks() as usize);
         let length = |what, expected, found| Error::Length { call: CALL, rank, what, expected, found };
         if counts.len() != ranks {
             return Err(length("the list of counts", format!("{ranks}, one for each rank"), counts.len()));
@@ -66,12 +66,12 @@ impl Group {
         let longest = mine.iter().copied().max().unwrap_or(0);
         let short_of = u64::MAX - mine.iter().copied().min().unwrap_or(0);
         let mut all = [longest, short_of, if lacks { u64::from(rank) + 1 } else { 0 }];
-        self.all_reduce(&mut all, ReduceOp::Max)?;
+        self.all_reduce_in_place(&mut all, ReduceOp::Max)?;
         let [longest, short_of, lacking] = all;
         if let Some(peer) = lacking.checked_sub(1) {
             // The others do not know yet how much that is.
             let mut count = [if u64::from(rank) == peer { arriving as u64 } else { 0 }];
-            self.all_reduce(&mut count, ReduceOp::Max)?;
+            self.all_reduce_in_place(&mut count, ReduceOp::Max)?;
             return Err(Error::NoMemory { call: CALL, rank: peer as u32, count: count[0], bytes: size_of::<T>() });
         }
         elements.resize(arriving, T::zeroed());
@@ -81,7 +81,7 @@ impl Group {
         } else {
             self.exchange_in_rounds(input, counts, &mut elements, &received, longest)?;
         }
-        Ok(Exchanged { elements, counts: received })
+        Ok(AllToAllVOutput { elements, counts: received })
     }
 
     /// Sends pieces of one length, as often as the longest part needs.

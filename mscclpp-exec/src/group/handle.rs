@@ -11,8 +11,8 @@ use super::cache::{Cache, Serving};
 use super::error::Error;
 use crate::comm::Communicator;
 use crate::dtype::{DataType, Element};
-use crate::dump::Recorder;
-use crate::process::{SharedBuffer, Transport};
+use crate::flight_recorder::Recorder;
+use crate::process::{Executor, SharedBuffer};
 use crate::select::{Buffers, Call, Choice, Registry, Request};
 
 /// A rank among others, with which it makes collective calls.
@@ -28,7 +28,7 @@ use crate::select::{Buffers, Call, Choice, Registry, Request};
 /// selection, preparation and launch say. [`Error`] names them.
 pub struct Group {
     communicator: Communicator,
-    pub(super) transport: Transport,
+    pub(super) executor: Executor,
     registry: Registry,
     pub(super) cache: Cache,
     registered: bool,
@@ -57,7 +57,7 @@ impl Group {
             let new = |communicator| std::thread::Builder::new().spawn_scoped(scope, || Self::new(communicator));
             // Where one cannot be started those before it are told: the ranks behind it are dropped.
             let threads: Result<Vec<_>, _> = communicators.into_iter().map(new).collect();
-            let threads = threads.map_err(|error| crate::Error::Workers(error.to_string()))?;
+            let threads = threads.map_err(|error| crate::Error::SpawnThread(error.to_string()))?;
             let join = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
@@ -82,10 +82,10 @@ impl Group {
         let algorithms = registry.fingerprint();
         let values = [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("algorithms", &algorithms)];
         communicator.bootstrap().agree(&values)?;
-        let transport = Transport::new(Arc::clone(communicator.bootstrap()))?;
+        let transport = Executor::new(Arc::clone(communicator.bootstrap()))?;
         Ok(Self {
             communicator,
-            transport,
+            executor: transport,
             registry,
             cache: Cache::default(),
             registered: false,
@@ -101,8 +101,8 @@ impl Group {
     }
 
     /// Number of ranks.
-    pub fn size(&self) -> u32 {
-        self.communicator.size()
+    pub fn num_ranks(&self) -> u32 {
+        self.communicator.num_ranks()
     }
 
     /// The communicator.
@@ -124,13 +124,13 @@ impl Group {
 
     /// Promises, on all ranks alike, that all buffers of the calls to come are registered. A promise is taken into account
     /// when algorithms are selected; registered buffers are used without copies also without it.
-    pub fn promise_registered(&mut self, registered: bool) {
+    pub fn assume_registered(&mut self, registered: bool) {
         self.registered = registered;
     }
 
     /// Lets one algorithm serve all calls of its collective from now on, or the registry decide again. For measuring; all
     /// ranks must do it alike. Calls that the algorithm does not serve fail.
-    pub fn insist(&mut self, choice: Option<(CollectiveKind, Choice)>) {
+    pub fn force_algorithm(&mut self, choice: Option<(CollectiveKind, Choice)>) {
         self.cache.clear();
         self.insisted = choice;
     }
@@ -141,7 +141,7 @@ impl Group {
     /// # Errors
     /// [`Error::Run`] if the machine does not have so much.
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, Error> {
-        Ok(self.transport.alloc(len)?)
+        Ok(self.executor.alloc(len)?)
     }
 
     /// The request of a call: what an algorithm is selected for.
@@ -154,7 +154,7 @@ impl Group {
         Request {
             ranks_per_node: self.communicator.bootstrap().ranks_per_node(),
             registered: self.registered,
-            ..Request::new(collective, self.size(), dtype, bytes)
+            ..Request::new(collective, self.num_ranks(), dtype, bytes)
         }
     }
 
@@ -200,7 +200,7 @@ impl Group {
     }
 
     fn launch<T: Element>(&mut self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
-        let Self { communicator, transport, registry, cache, insisted, .. } = self;
+        let Self { communicator, executor: transport, registry, cache, insisted, .. } = self;
         let rank = communicator.rank();
         let select = |source| Error::Select { rank, source };
         let prepared = cache.get(&request, || {
@@ -264,7 +264,7 @@ impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Group")
             .field("rank", &self.rank())
-            .field("size", &self.size())
+            .field("size", &self.num_ranks())
             .field("registry", &self.registry)
             .finish_non_exhaustive()
     }

@@ -40,5 +40,5 @@ mod exchange;
 mod handle;
 
 pub use error::Error;
-pub use exchange::Exchanged;
+pub use exchange::AllToAllVOutput;
 pub use handle::Group;

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use super::fifo::Fifo;
-use super::program::Program;
-use crate::shm::Cells;
+use super::program::ResolvedPlan;
+use crate::shm::SharedCacheLines;
 
 /// Counters of a plan. All but the signals belong to one process.
 pub(crate) struct Counters {
@@ -25,7 +25,7 @@ enum Inbound {
     /// In this process.
     Own(Box<[AtomicU64]>),
     /// In memory that processes share, one per line.
-    Shared(Cells),
+    Shared(SharedCacheLines),
 }
 
 impl Counters {
@@ -39,16 +39,16 @@ impl Counters {
     }
 
     /// Counters of all ranks in this process.
-    pub(crate) fn new(program: &Program) -> Self {
+    pub(crate) fn new(program: &ResolvedPlan) -> Self {
         Self::with_inbound(program, Inbound::Own(zeros(program.channels.len())))
     }
 
     /// Counters of a process that shares its signals with others: line `c` of `cells` is channel `c`'s.
-    pub(crate) fn shared(program: &Program, cells: Cells) -> Self {
+    pub(crate) fn shared(program: &ResolvedPlan, cells: SharedCacheLines) -> Self {
         Self::with_inbound(program, Inbound::Shared(cells))
     }
 
-    fn with_inbound(program: &Program, inbound: Inbound) -> Self {
+    fn with_inbound(program: &ResolvedPlan, inbound: Inbound) -> Self {
         let counters = Self {
             inbound,
             expected: zeros(program.channels.len()),
@@ -61,7 +61,7 @@ impl Counters {
     }
 
     /// All counters and queues of this process as before the first launch.
-    pub(crate) fn reset(&self, program: &Program) {
+    pub(crate) fn reset(&self, program: &ResolvedPlan) {
         if let Inbound::Own(counters) = &self.inbound {
             counters.iter().for_each(|counter| counter.store(0, Relaxed));
         }

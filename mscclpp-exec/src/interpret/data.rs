@@ -2,11 +2,11 @@
 
 use smallvec::SmallVec;
 
-use super::launch::{Launch, Step, Window, Worker};
+use super::launch::{Launch, Progress, Window, Worker};
 use super::program::{Instr, Operand, Space};
-use super::state::State;
+use super::state::AgentState;
 use crate::memory::{Lines, Span, copy_lines};
-use crate::numeric::{Block, LINE, LINES, Line};
+use crate::numeric::{LINE, LINES, Line, Tile};
 
 /// Bytes of a block.
 const BLOCK: u64 = (LINE * LINES) as u64;
@@ -20,9 +20,9 @@ impl<'a> Launch<'a> {
         &self,
         worker: &mut Worker,
         instr: &Instr,
-        state: &mut State,
+        state: &mut AgentState,
         mut step: impl FnMut(&mut Worker, Span<'a>, Span<'a>, u64) -> u64,
-    ) -> Step {
+    ) -> Progress {
         let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
         while let (Some(src), Some(dst)) = (srcs.get(state.at.number as usize), dsts.get(state.at.number as usize)) {
             let Window { start, len } = self.window(instr, src.size, state);
@@ -41,26 +41,26 @@ impl<'a> Launch<'a> {
                 let done = step(worker, from, to, wanted);
                 state.at.done += done;
                 if done < wanted {
-                    return Step::Blocked;
+                    return Progress::Blocked;
                 }
-                if worker.is_tired() {
-                    return Step::Paused;
+                if worker.consume_fuel() {
+                    return Progress::Yielded;
                 }
             }
             state.at.number += 1;
             state.at.done = 0;
         }
-        Step::Next
+        Progress::Next
     }
 
-    pub(crate) fn copy(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn copy(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         self.each_pair(worker, instr, state, |_, from, to, len| {
             copy(from, to, len);
             len
         })
     }
 
-    pub(crate) fn pack(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn pack(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         self.each_pair(worker, instr, state, |worker, from, to, len| {
             for at in (0..len).step_by(BLOCK as usize) {
                 let n = BLOCK.min(len - at);
@@ -71,7 +71,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    pub(crate) fn unpack(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn unpack(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         self.each_pair(worker, instr, state, |worker, from, to, len| {
             let mut at = 0;
             while at < len {
@@ -87,7 +87,7 @@ impl<'a> Launch<'a> {
         })
     }
 
-    pub(crate) fn forward(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn forward(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         let (src, dsts) = (&self.program.srcs(instr)[0], self.program.dsts(instr));
         let Window { start, len } = self.window(instr, src.size, state);
         while state.at.done < len {
@@ -100,16 +100,16 @@ impl<'a> Launch<'a> {
             }
             state.at.done += n;
             if n < run {
-                return Step::Blocked;
+                return Progress::Blocked;
             }
-            if worker.is_tired() {
-                return Step::Paused;
+            if worker.consume_fuel() {
+                return Progress::Yielded;
             }
         }
-        Step::Next
+        Progress::Next
     }
 
-    pub(crate) fn reduce(&self, worker: &mut Worker, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn reduce(&self, worker: &mut Worker, instr: &Instr, state: &mut AgentState) -> Progress {
         let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
         let Window { start, len } = self.window(instr, srcs[0].size, state);
         while state.at.done < len {
@@ -143,19 +143,19 @@ impl<'a> Launch<'a> {
                 offset += n;
                 state.at.done += n;
                 if n < wanted {
-                    return Step::Blocked;
+                    return Progress::Blocked;
                 }
             }
-            if worker.is_tired() {
-                return Step::Paused;
+            if worker.consume_fuel() {
+                return Progress::Yielded;
             }
         }
-        Step::Next
+        Progress::Next
     }
 
     /// Loads packets' payload into a block up to the first one that is not there; returns its bytes, in whole grains
     /// unless all are there.
-    pub(crate) fn load_packets(&self, block: &mut Block, from: Span<'_>, at: u64, n: u64) -> u64 {
+    pub(crate) fn load_packets(&self, block: &mut Tile, from: Span<'_>, at: u64, n: u64) -> u64 {
         let payload: &mut [u32] = bytemuck::cast_slice_mut(block);
         let found = from.load_packets(at as usize / 4, self.flag, &mut payload[..n as usize / 4]);
         self.whole_grains(4 * found as u64, n)
@@ -324,7 +324,7 @@ fn lines_of(n: u64) -> usize {
     (n as usize).div_ceil(LINE)
 }
 
-fn load(block: &mut Block, from: Span<'_>, at: u64, n: u64) {
+fn load(block: &mut Tile, from: Span<'_>, at: u64, n: u64) {
     let (at, n) = (at as usize, n as usize);
     for (i, line) in block.iter_mut().enumerate().take(n.div_ceil(LINE)) {
         *line = from.load(at + i * LINE, LINE.min(n - i * LINE));

@@ -2,19 +2,19 @@
 
 use super::counters::Counters;
 use super::params::Params;
-use super::program::{Action, Code, Instr, Operand, Program, Space};
+use super::program::{Block, Instr, Opcode, Operand, ResolvedPlan, Space};
 use super::remote::Remote;
-use super::state::{Position, State};
-use crate::memory::{Memory, Span};
-use crate::numeric::{Accumulator, Block, zeroed};
+use super::state::{AgentState, Position};
+use crate::memory::{LentSlices, Span};
+use crate::numeric::{Accumulator, Tile, zeroed};
 
 /// What is common to all agents of a launch.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch<'a> {
     pub(crate) counters: &'a Counters,
-    pub(crate) program: &'a Program,
+    pub(crate) program: &'a ResolvedPlan,
     pub(crate) params: &'a Params,
-    pub(crate) memory: Memory<'a>,
+    pub(crate) memory: LentSlices<'a>,
     /// Counted from 1.
     pub(crate) number: u64,
     /// What this launch's packets carry; never 0.
@@ -22,16 +22,16 @@ pub(crate) struct Launch<'a> {
     /// Whether a plan with double scratch uses the second half of it: in every other of its launches.
     pub(crate) second_half: bool,
     /// Whether each counter is written by one thread only, so that counters need no locked instructions.
-    pub(crate) alone: bool,
+    pub(crate) exclusive: bool,
     /// The way to ranks on other nodes.
     pub(crate) remote: Option<&'a dyn Remote>,
     /// Whether operations must wait that access what other ranks' callers have handed in.
-    pub(crate) closed: bool,
+    pub(crate) peer_buffers_blocked: bool,
 }
 
 /// A worker's own memory, and how far it goes with an agent before it turns to the next.
 pub(crate) struct Worker {
-    pub(crate) block: Block,
+    pub(crate) block: Tile,
     pub(crate) acc: Accumulator,
     /// Steps left in this visit.
     pub(crate) fuel: u64,
@@ -47,7 +47,7 @@ impl Default for Worker {
 
 impl Worker {
     /// Takes a step; whether it was the last one of this visit.
-    pub(crate) fn is_tired(&mut self) -> bool {
+    pub(crate) fn consume_fuel(&mut self) -> bool {
         self.fuel = self.fuel.saturating_sub(1);
         self.fuel == 0
     }
@@ -55,13 +55,13 @@ impl Worker {
 
 /// How an operation came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Progress {
     /// It is done.
     Next,
     /// It waits for another agent.
     Blocked,
     /// The worker's turn is over.
-    Paused,
+    Yielded,
 }
 
 /// The bytes of an operation's references that it works on now.
@@ -84,42 +84,42 @@ pub(super) struct Extent {
 
 impl<'a> Launch<'a> {
     /// Runs a thread block until it is done, blocked, or the worker's turn is over.
-    pub(crate) fn run(&self, worker: &mut Worker, code: &Code, state: &mut State) -> Step {
+    pub(crate) fn run(&self, worker: &mut Worker, code: &Block, state: &mut AgentState) -> Progress {
         while state.at.instr < code.end {
             let instr = &self.program.instrs[state.at.instr as usize];
-            if self.closed && instr.visits {
-                return Step::Blocked;
+            if self.peer_buffers_blocked && instr.accesses_peer_buffers {
+                return Progress::Blocked;
             }
             match self.execute(worker, code, instr, state) {
-                Step::Next => state.advance(),
+                Progress::Next => state.advance(),
                 other => return other,
             }
-            if worker.is_tired() {
-                return Step::Paused;
+            if worker.consume_fuel() {
+                return Progress::Yielded;
             }
         }
-        Step::Next
+        Progress::Next
     }
 
-    fn execute(&self, worker: &mut Worker, code: &Code, instr: &Instr, state: &mut State) -> Step {
+    fn execute(&self, worker: &mut Worker, code: &Block, instr: &Instr, state: &mut AgentState) -> Progress {
         match instr.action {
             // The threads of a block are one agent.
-            Action::Nop => Step::Next,
-            Action::Copy => self.copy(worker, instr, state),
-            Action::Pack => self.pack(worker, instr, state),
-            Action::Unpack => self.unpack(worker, instr, state),
-            Action::Forward => self.forward(worker, instr, state),
-            Action::Reduce => self.reduce(worker, instr, state),
-            Action::Port { flush, .. } => self.port(code, instr, state, flush),
-            Action::PortForward => self.port_forward(worker, code, instr, state),
-            Action::PortSignal => self.port_sync(code, instr, state, false),
-            Action::Flush => self.port_sync(code, instr, state, true),
-            Action::Signal { .. } => self.signal(instr),
-            Action::Wait { .. } => self.wait(instr, state),
-            Action::Acquire => self.acquire(instr, state),
-            Action::Release => self.release(instr),
-            Action::Barrier => self.barrier(instr, state),
-            Action::Loop => {
+            Opcode::Nop => Progress::Next,
+            Opcode::Copy => self.copy(worker, instr, state),
+            Opcode::Pack => self.pack(worker, instr, state),
+            Opcode::Unpack => self.unpack(worker, instr, state),
+            Opcode::Forward => self.forward(worker, instr, state),
+            Opcode::Reduce => self.reduce(worker, instr, state),
+            Opcode::Port { flush, .. } => self.port(code, instr, state, flush),
+            Opcode::PortForward => self.port_forward(worker, code, instr, state),
+            Opcode::PortSignal => self.port_sync(code, instr, state, false),
+            Opcode::Flush => self.port_sync(code, instr, state, true),
+            Opcode::Signal { .. } => self.signal(instr),
+            Opcode::Wait { .. } => self.wait(instr, state),
+            Opcode::Acquire => self.acquire(instr, state),
+            Opcode::Release => self.release(instr),
+            Opcode::Barrier => self.barrier(instr, state),
+            Opcode::Loop => {
                 state.unit = self.params.layout.window(instr.unit);
                 state.loop_start = state.at.instr + 1;
                 state.loop_end = state.loop_start + instr.body;
@@ -129,13 +129,13 @@ impl<'a> Launch<'a> {
                     state.at.instr = state.loop_end - 1;
                     state.at.iteration = state.trips;
                 }
-                Step::Next
+                Progress::Next
             }
         }
     }
 
     /// What an operation on references of `size` chunks works on: its slice, and of that the loop's window.
-    pub(crate) fn window(&self, instr: &Instr, size: u32, state: &State) -> Window {
+    pub(crate) fn window(&self, instr: &Instr, size: u32, state: &AgentState) -> Window {
         let layout = &self.params.layout;
         let (index, of) = instr.slice;
         let (start, len) = layout.slice(u64::from(size) * layout.stride, index, of);
@@ -171,7 +171,7 @@ impl<'a> Launch<'a> {
     }
 }
 
-impl State {
+impl AgentState {
     /// Goes on to the next operation, or around the loop.
     fn advance(&mut self) {
         self.at = Position { instr: self.at.instr + 1, iteration: self.at.iteration, ..Position::default() };

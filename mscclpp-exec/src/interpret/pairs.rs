@@ -31,11 +31,11 @@ mod tests {
     use mscclpp_core::types::ChannelKind::{self, Memory, Port};
 
     use super::*;
-    use crate::interpret::program::NOWHERE;
+    use crate::interpret::program::UNPAIRED;
 
     #[test]
     fn the_k_th_channels_pair_up() {
-        let channel = |rank, kind: ChannelKind, id, peer| Channel { rank, kind, id, peer, pair: NOWHERE };
+        let channel = |rank, kind: ChannelKind, id, peer| Channel { rank, kind, id, peer, pair: UNPAIRED };
         let mut channels = [
             channel(0, Memory, 0, 1),
             channel(0, Memory, 1, 2),
@@ -48,6 +48,6 @@ mod tests {
             channel(1, Memory, 2, 0),
         ];
         pair_channels(&mut channels);
-        assert_eq!(channels.map(|c| c.pair), [4, NOWHERE, 7, 6, 0, NOWHERE, 3, 2, NOWHERE]);
+        assert_eq!(channels.map(|c| c.pair), [4, UNPAIRED, 7, 6, 0, UNPAIRED, 3, 2, UNPAIRED]);
     }
 }

@@ -4,10 +4,10 @@ use mscclpp_core::check::may_wrap_scratch;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
-use super::program::{Program, Reductions, SPACES, Space};
+use super::program::{Reductions, ResolvedPlan, SPACES, Space};
 use crate::error::Error;
 use crate::layout::{Layout, View};
-use crate::message::{Message, Packet};
+use crate::message::{Message, PacketType};
 use crate::numeric::{Divider, Reducer, divider};
 
 /// A message bound to a plan. Holds no memory, so it serves any number of launches.
@@ -48,14 +48,14 @@ pub(crate) const SLICES: u32 = 4;
 
 impl Params {
     /// # Errors
-    /// What [`Layout::new`] gives, [`Error::MessageSize`], [`Error::FixedReduction`], [`Error::Accumulator`], [`Error::Memory`].
-    pub(crate) fn new(program: &Program, message: Message, scratch_limit: u64, pool: u64) -> Result<Self, Error> {
+    /// What [`Layout::new`] gives, [`Error::MessageSize`], [`Error::FixedReduction`], [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`].
+    pub(crate) fn new(program: &ResolvedPlan, message: Message, scratch_limit: u64, pool: u64) -> Result<Self, Error> {
         let layout = Layout::new(&program.shape, &message)?;
         check_size(program, &message, &layout)?;
         check_loops(program, &layout)?;
         let op = reduction(program, &message)?;
         let reducer = |op| Reducer::new(message.dtype, op, message.accumulate);
-        let no_reducer = || Error::Accumulator { dtype: message.dtype, accumulate: message.accumulate };
+        let no_reducer = || Error::UnsupportedAccumulator { dtype: message.dtype, accumulate: message.accumulate };
         let mut reducers = [reducer(ReduceOp::Sum).ok_or_else(no_reducer)?; 5];
         for (slot, own) in reducers.iter_mut().zip(ReduceOp::ALL) {
             // A plan of sums means whatever the message asks for.
@@ -63,7 +63,7 @@ impl Params {
         }
         let reduces = program.reductions != Reductions::None;
         let scratch = Scratch::new(program, &layout, scratch_limit, pool)?;
-        let packet = if message.packet == Packet::LL8 { 4 } else { 8 };
+        let packet = if message.packet == PacketType::LL8 { 4 } else { 8 };
         Ok(Self {
             message,
             layout,
@@ -81,20 +81,20 @@ impl Params {
     }
 
     /// Bytes of the two buffers that a rank hands in; of the one buffer and none if the plan is in place.
-    pub(crate) fn buffers(&self, program: &Program) -> [u64; 2] {
+    pub(crate) fn buffers(&self, program: &ResolvedPlan) -> [u64; 2] {
         let (input, output) = (self.layout.input.len, self.layout.output.len);
         if program.shape.collective.in_place { [input.max(output), 0] } else { [input, output] }
     }
 
     /// Where a rank's result lies that an average divides; `None` if it has none.
-    pub(crate) fn result(&self, program: &Program, rank: u32) -> Option<&Area> {
+    pub(crate) fn result(&self, program: &ResolvedPlan, rank: u32) -> Option<&Area> {
         let collective = program.shape.collective;
         let has_result = collective.kind != CollectiveKind::Reduce || collective.root == rank;
         has_result.then(|| self.area(rank, Space::Output))
     }
 }
 
-fn check_size(program: &Program, message: &Message, layout: &Layout) -> Result<(), Error> {
+fn check_size(program: &ResolvedPlan, message: &Message, layout: &Layout) -> Result<(), Error> {
     let plan = &program.plan;
     let gathers = program.shape.collective.kind == CollectiveKind::AllGather;
     let bytes = if gathers { layout.output.len } else { layout.input.len };
@@ -109,20 +109,20 @@ fn check_size(program: &Program, message: &Message, layout: &Layout) -> Result<(
 /// 1 KiB are a quarter of it.
 const MOST_TRIPS: u64 = 1 << 28;
 
-fn check_loops(program: &Program, layout: &Layout) -> Result<(), Error> {
+fn check_loops(program: &ResolvedPlan, layout: &Layout) -> Result<(), Error> {
     for &at in &program.loops {
         let instr = &program.instrs[at as usize];
         let trips = layout.trips(instr.count, layout.window(instr.unit));
         if trips > MOST_TRIPS {
             let what = format!("{trips} iterations with this message, expected at most {MOST_TRIPS}");
-            return Err(Error::Plan { place: program.path(at), what });
+            return Err(Error::InvalidPlan { place: program.path(at), what });
         }
     }
     Ok(())
 }
 
 /// The reduction of a launch.
-fn reduction(program: &Program, message: &Message) -> Result<ReduceOp, Error> {
+fn reduction(program: &ResolvedPlan, message: &Message) -> Result<ReduceOp, Error> {
     let fixed = |fixed: &str, asked| {
         Err(Error::FixedReduction { plan: program.plan.name().to_owned(), fixed: fixed.to_owned(), asked })
     };
@@ -147,8 +147,8 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new(program: &Program, layout: &Layout, limit: u64, pool: u64) -> Result<Self, Error> {
-        let memory = |bytes| Error::Memory { plan: program.plan.name().to_owned(), bytes, limit };
+    fn new(program: &ResolvedPlan, layout: &Layout, limit: u64, pool: u64) -> Result<Self, Error> {
+        let memory = |bytes| Error::ScratchLimit { plan: program.plan.name().to_owned(), bytes, limit };
         let chunks = program.shape.scratch;
         let half = layout.scratch(chunks).ok_or_else(|| memory(u64::MAX))?;
         let (mut plain_half, mut wrap) = (half, 0);
@@ -172,7 +172,7 @@ impl Scratch {
     }
 }
 
-fn places(program: &Program, layout: &Layout, scratch: &Scratch) -> Vec<[Area; SPACES]> {
+fn places(program: &ResolvedPlan, layout: &Layout, scratch: &Scratch) -> Vec<[Area; SPACES]> {
     let collective = program.shape.collective;
     let double = |bytes: u64| if program.double_scratch { bytes } else { 0 };
     let area = |rank: u32, slot: u32, base: u64, view: View| Area {

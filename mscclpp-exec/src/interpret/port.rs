@@ -2,25 +2,31 @@
 
 use super::data::copy;
 use super::fifo::Trigger;
-use super::launch::{Launch, Step, Window, Worker};
-use super::program::{Action, Channel, Code, Instr, NOWHERE, Space};
-use super::state::State;
+use super::launch::{Launch, Progress, Window, Worker};
+use super::program::{Block, Channel, Instr, Opcode, Space, UNPAIRED};
+use super::state::AgentState;
 use crate::numeric::{LINE, LINES};
 
 impl Launch<'_> {
     /// Queues the transfers of an operation, and waits for them if it flushes.
-    pub(crate) fn port(&self, code: &Code, instr: &Instr, state: &mut State, flush: bool) -> Step {
+    pub(crate) fn port(&self, code: &Block, instr: &Instr, state: &mut AgentState, flush: bool) -> Progress {
         while state.at.number < instr.srcs {
             let size = self.program.srcs(instr)[state.at.number as usize].size;
             if !self.post(code, state, self.window(instr, size, state)) {
-                return Step::Blocked;
+                return Progress::Blocked;
             }
         }
         self.flushed(code, state, flush)
     }
 
     /// Waits until the packets of the source are all there, then queues a transfer to each destination.
-    pub(crate) fn port_forward(&self, worker: &mut Worker, code: &Code, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn port_forward(
+        &self,
+        worker: &mut Worker,
+        code: &Block,
+        instr: &Instr,
+        state: &mut AgentState,
+    ) -> Progress {
         let src = &self.program.srcs(instr)[0];
         let window = self.window(instr, src.size, state);
         while state.at.done < window.len {
@@ -29,32 +35,32 @@ impl Launch<'_> {
             let n = self.load_packets(&mut worker.block, from, 0, run);
             state.at.done += n;
             if n < run {
-                return Step::Blocked;
+                return Progress::Blocked;
             }
-            if worker.is_tired() {
-                return Step::Paused;
+            if worker.consume_fuel() {
+                return Progress::Yielded;
             }
         }
         while state.at.number < instr.dsts {
             if !self.post(code, state, window) {
-                return Step::Blocked;
+                return Progress::Blocked;
             }
         }
-        Step::Next
+        Progress::Next
     }
 
     /// Queues a signal, or a flush and waits for it, on each channel.
-    pub(crate) fn port_sync(&self, code: &Code, instr: &Instr, state: &mut State, flush: bool) -> Step {
+    pub(crate) fn port_sync(&self, code: &Block, instr: &Instr, state: &mut AgentState, flush: bool) -> Progress {
         while state.at.number < instr.ids {
             if !self.post(code, state, Window { start: 0, len: 0 }) {
-                return Step::Blocked;
+                return Progress::Blocked;
             }
         }
         self.flushed(code, state, flush)
     }
 
     /// Queues the next trigger of the operation at hand; whether there was room.
-    fn post(&self, code: &Code, state: &mut State, window: Window) -> bool {
+    fn post(&self, code: &Block, state: &mut AgentState, window: Window) -> bool {
         let Window { start: at, len } = window;
         let trigger = Trigger { instr: state.at.instr, number: state.at.number, at, len };
         let Some(position) = self.counters.fifos[code.proxy as usize].push(trigger) else {
@@ -66,17 +72,17 @@ impl Launch<'_> {
     }
 
     /// A queue is served in order, so waiting for the last trigger is waiting for all.
-    fn flushed(&self, code: &Code, state: &State, flush: bool) -> Step {
+    fn flushed(&self, code: &Block, state: &AgentState, flush: bool) -> Progress {
         let waits = flush && state.at.number > 0;
         if waits && !self.counters.fifos[code.proxy as usize].is_handled(state.ticket) {
-            Step::Blocked
+            Progress::Blocked
         } else {
-            Step::Next
+            Progress::Next
         }
     }
 
     /// Serves a queue until it is empty or the worker's turn is over.
-    pub(crate) fn serve(&self, worker: &mut Worker, proxy: usize, state: &mut State) -> Step {
+    pub(crate) fn serve(&self, worker: &mut Worker, proxy: usize, state: &mut AgentState) -> Progress {
         let fifo = &self.counters.fifos[proxy];
         loop {
             if state.trigger.is_none() {
@@ -84,17 +90,17 @@ impl Launch<'_> {
                 state.at.done = 0;
             }
             let Some(trigger) = state.trigger else {
-                return Step::Blocked;
+                return Progress::Blocked;
             };
             let instr = &self.program.instrs[trigger.instr as usize];
-            if self.transfer(worker, instr, &trigger, state) == Step::Paused {
-                return Step::Paused;
+            if self.transfer(worker, instr, &trigger, state) == Progress::Yielded {
+                return Progress::Yielded;
             }
-            if matches!(instr.action, Action::Port { signal: true, .. } | Action::PortSignal) {
+            if matches!(instr.action, Opcode::Port { signal: true, .. } | Opcode::PortSignal) {
                 let channel = self.program.ids(instr)[trigger.number as usize];
                 let Channel { peer, pair, .. } = self.program.channels[channel as usize];
                 match self.remote(peer) {
-                    Some(remote) if pair != NOWHERE => remote.signal(peer, pair),
+                    Some(remote) if pair != UNPAIRED => remote.signal(peer, pair),
                     Some(_) => {}
                     None => self.deliver(channel),
                 }
@@ -103,28 +109,28 @@ impl Launch<'_> {
             // Counts as getting on even where nothing was transferred.
             state.at.number = state.at.number.wrapping_add(1);
             fifo.complete();
-            if worker.is_tired() {
-                return Step::Paused;
+            if worker.consume_fuel() {
+                return Progress::Yielded;
             }
         }
     }
 
     /// Copies what a trigger says; packets as they are, flags and all.
-    fn transfer(&self, worker: &mut Worker, instr: &Instr, trigger: &Trigger, state: &mut State) -> Step {
+    fn transfer(&self, worker: &mut Worker, instr: &Instr, trigger: &Trigger, state: &mut AgentState) -> Progress {
         let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
         let number = trigger.number as usize;
-        let from = if instr.action == Action::PortForward { 0 } else { number };
+        let from = if instr.action == Opcode::PortForward { 0 } else { number };
         let (Some(src), Some(dst)) = (srcs.get(from), dsts.get(number)) else {
-            return Step::Next;
+            return Progress::Next;
         };
         if let Some(remote) = self.remote(dst.rank) {
             while state.at.done < trigger.len {
                 match self.send(remote, src, dst, trigger, state.at.done) {
-                    0 => return Step::Paused,
+                    0 => return Progress::Yielded,
                     n => state.at.done += n,
                 }
             }
-            return Step::Next;
+            return Progress::Next;
         }
         while state.at.done < trigger.len {
             let at = trigger.at + state.at.done;
@@ -136,10 +142,10 @@ impl Launch<'_> {
             let n = if useful == 0 { run } else { useful.min(worker.quantum) };
             copy(from, to, scale * n);
             state.at.done += n;
-            if state.at.done < trigger.len && worker.is_tired() {
-                return Step::Paused;
+            if state.at.done < trigger.len && worker.consume_fuel() {
+                return Progress::Yielded;
             }
         }
-        Step::Next
+        Progress::Next
     }
 }

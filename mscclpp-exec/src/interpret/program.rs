@@ -7,7 +7,7 @@ use crate::error::path;
 use crate::layout::Shape;
 
 /// A plan made ready for launches of any size.
-pub(crate) struct Program {
+pub(crate) struct ResolvedPlan {
     /// For names and source places.
     pub(crate) plan: Plan,
     pub(crate) shape: Shape,
@@ -21,7 +21,7 @@ pub(crate) struct Program {
     /// Whether all of a plan's plain scratch traffic is inside of pipelines; the largest window, in bytes.
     pub(crate) windowed_scratch: Option<u64>,
     /// Thread blocks that have operations, by rank and block.
-    pub(crate) agents: Vec<Code>,
+    pub(crate) agents: Vec<Block>,
     pub(crate) instrs: Vec<Instr>,
     pub(crate) operands: Vec<Operand>,
     /// Channels, semaphores and barriers of instructions, as indexes of the tables below.
@@ -50,19 +50,19 @@ pub(crate) enum Reductions {
 
 /// The operations of one thread block.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Code {
+pub(crate) struct Block {
     pub(crate) rank: u32,
     pub(crate) block: u32,
-    /// Range of [`Program::instrs`].
+    /// Range of [`ResolvedPlan::instrs`].
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Position of its rank in [`Program::proxies`], if it uses port channels.
+    /// Position of its rank in [`ResolvedPlan::proxies`], if it uses port channels.
     pub(crate) proxy: u32,
 }
 
 /// How an instruction is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum Opcode {
     Nop,
     /// Plain source i to plain destination i.
     Copy,
@@ -95,7 +95,7 @@ pub(crate) enum Action {
     Loop,
 }
 
-impl Action {
+impl Opcode {
     /// Whether it goes through the proxy.
     pub(crate) fn is_port(self) -> bool {
         self.is_port_send() || self == Self::Flush
@@ -111,15 +111,15 @@ impl Action {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instr {
     pub(crate) kind: OpKind,
-    pub(crate) action: Action,
+    pub(crate) action: Opcode,
     pub(crate) reduce: ReduceOp,
     /// Flat index in its thread block.
     pub(crate) op: u32,
-    /// First of [`Program::operands`]: sources, then destinations.
+    /// First of [`ResolvedPlan::operands`]: sources, then destinations.
     pub(crate) operands: u32,
     pub(crate) srcs: u32,
     pub(crate) dsts: u32,
-    /// First of [`Program::ids`].
+    /// First of [`ResolvedPlan::ids`].
     pub(crate) first_id: u32,
     pub(crate) ids: u32,
     /// The part of every reference: index and number of parts.
@@ -131,7 +131,7 @@ pub(crate) struct Instr {
     /// Loops: bytes of a window.
     pub(crate) unit: u64,
     /// Whether it accesses what another rank's caller has handed in.
-    pub(crate) visits: bool,
+    pub(crate) accesses_peer_buffers: bool,
     /// Whether no other rank touches what it accesses, in any way that matters.
     pub(crate) alone: bool,
 }
@@ -140,7 +140,7 @@ impl Instr {
     /// An operation that does nothing.
     pub(crate) const NOTHING: Self = Self {
         kind: OpKind::Nop,
-        action: Action::Nop,
+        action: Opcode::Nop,
         reduce: ReduceOp::Sum,
         op: 0,
         operands: 0,
@@ -152,7 +152,7 @@ impl Instr {
         count: 0,
         body: 0,
         unit: 0,
-        visits: false,
+        accesses_peer_buffers: false,
         alone: false,
     };
 }
@@ -208,13 +208,13 @@ pub(crate) struct Channel {
     /// Number on its rank.
     pub(crate) id: u32,
     pub(crate) peer: u32,
-    /// The peer's channel that a signal on this one goes to, as index of [`Program::channels`]; [`NOWHERE`] if the peer has
+    /// The peer's channel that a signal on this one goes to, as index of [`ResolvedPlan::channels`]; [`UNPAIRED`] if the peer has
     /// no such channel.
     pub(crate) pair: u32,
 }
 
 /// The pair of a channel that has none.
-pub(crate) const NOWHERE: u32 = u32::MAX;
+pub(crate) const UNPAIRED: u32 = u32::MAX;
 
 /// A semaphore of a rank. A unit can be taken while its value is positive, so one that starts at -1 needs two releases.
 #[derive(Clone, Copy, Debug)]
@@ -229,7 +229,7 @@ pub(crate) struct Barrier {
     pub(crate) id: u32,
 }
 
-impl Program {
+impl ResolvedPlan {
     pub(crate) fn srcs(&self, instr: &Instr) -> &[Operand] {
         &self.operands[instr.operands as usize..][..instr.srcs as usize]
     }

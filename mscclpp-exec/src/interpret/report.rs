@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::launch::Launch;
-use super::program::{Action, Code, Instr, NOWHERE, Operand, Program, Space};
-use super::state::State;
-use crate::error::{Blocked, Released, Stall, WaitsFor};
-use crate::message::Packet;
+use super::program::{Block, Instr, Opcode, Operand, ResolvedPlan, Space, UNPAIRED};
+use super::state::AgentState;
+use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
+use crate::message::PacketType;
 
 impl Launch<'_> {
     /// The report of a stall.
@@ -15,11 +15,11 @@ impl Launch<'_> {
     /// `waiting`: thread blocks that have not finished, by their number in the program, and where they stand. `others`:
     /// thread blocks of which is not known where they stand, with where they may stand at the earliest. `absent`: ranks that
     /// have not begun the launch.
-    pub(crate) fn stall(&self, waiting: &[(u32, State)], others: &[(u32, State)], absent: &[u32]) -> Stall {
+    pub(crate) fn stall(&self, waiting: &[(u32, AgentState)], others: &[(u32, AgentState)], absent: &[u32]) -> Stall {
         let releases = Releases::new(self.program, waiting.iter().chain(others));
-        let mut blocked: Vec<Blocked> =
+        let mut blocked: Vec<BlockedThreadBlock> =
             waiting.iter().map(|(agent, state)| self.blocked(*agent, state, &releases, absent)).collect();
-        blocked.sort_by_key(|blocked| blocked.released != Released::ByNothing);
+        blocked.sort_by_key(|blocked| blocked.released != UnblockedBy::ByNothing);
         Stall {
             plan: self.program.plan.name().to_owned(),
             launch: self.number,
@@ -28,14 +28,14 @@ impl Launch<'_> {
         }
     }
 
-    fn blocked(&self, agent: u32, state: &State, releases: &Releases, absent: &[u32]) -> Blocked {
-        let Code { rank, block, end, .. } = self.program.agents[agent as usize];
+    fn blocked(&self, agent: u32, state: &AgentState, releases: &Releases, absent: &[u32]) -> BlockedThreadBlock {
+        let Block { rank, block, end, .. } = self.program.agents[agent as usize];
         let instr = &self.program.instrs[state.at.instr.min(end - 1) as usize];
         let (waits_for, released) = match self.waits_for(agent, instr, state, releases) {
             Some((waits_for, released)) => (waits_for, released_by(self.program, released)),
-            None => (WaitsFor::Peers { ranks: absent.to_vec() }, Released::ByBeginning),
+            None => (WaitsFor::Peers { ranks: absent.to_vec() }, UnblockedBy::PeerStart),
         };
-        Blocked {
+        BlockedThreadBlock {
             rank,
             block,
             op: instr.op,
@@ -52,15 +52,15 @@ impl Launch<'_> {
         &self,
         agent: u32,
         instr: &Instr,
-        state: &State,
+        state: &AgentState,
         releases: &Releases,
     ) -> Option<(WaitsFor, Option<Op>)> {
         let id = self.program.ids(instr).get(state.at.number as usize).copied().unwrap_or_default();
         let found = match instr.action {
-            _ if self.closed && instr.visits => return None,
+            _ if self.peer_buffers_blocked && instr.accesses_peer_buffers => return None,
             // It has not even begun to wait.
-            Action::Wait { .. } | Action::Barrier if !state.at.waiting => return None,
-            Action::Wait { .. } => {
+            Opcode::Wait { .. } | Opcode::Barrier if !state.at.waiting => return None,
+            Opcode::Wait { .. } => {
                 let channel = &self.program.channels[id as usize];
                 let waits_for = WaitsFor::Signal {
                     channel: channel.kind,
@@ -71,12 +71,12 @@ impl Launch<'_> {
                 };
                 (waits_for, releases.by(Key::Channel(id), agent))
             }
-            Action::Acquire => {
+            Opcode::Acquire => {
                 let (number, value) = (self.program.semaphores[id as usize].id, &self.counters.semaphores[id as usize]);
                 let waits_for = WaitsFor::Semaphore { id: number, value: value.load(Relaxed) };
                 (waits_for, releases.by(Key::Semaphore(id), agent))
             }
-            Action::Barrier => {
+            Opcode::Barrier => {
                 let id = self.program.ids(instr)[0];
                 let round = state.ticket.saturating_sub(u64::from(instr.count));
                 let arrived = self.counters.barriers[id as usize].load(Relaxed).saturating_sub(round) as u32;
@@ -94,16 +94,16 @@ impl Launch<'_> {
     }
 
     /// The first packet that an operation still waits for.
-    fn missing_packet(&self, instr: &Instr, state: &State) -> Option<(Operand, WaitsFor)> {
+    fn missing_packet(&self, instr: &Instr, state: &AgentState) -> Option<(Operand, WaitsFor)> {
         let srcs = self.program.srcs(instr);
-        let one = matches!(instr.action, Action::Unpack);
+        let one = matches!(instr.action, Opcode::Unpack);
         let srcs = if one { srcs.get(state.at.number as usize..=state.at.number as usize)? } else { srcs };
         srcs.iter().filter(|src| src.space == Space::Packets).find_map(|src| {
             let window = self.window(instr, src.size, state);
             let at = window.start + state.at.done.min(window.len);
             let (span, _) = self.span(src, at, self.params.grain);
             let missing = (0..span.len() / 8).find(|&i| span.flag(i) != self.flag)?;
-            let bytes = if self.params.message.packet == Packet::LL8 { 4 } else { 8 };
+            let bytes = if self.params.message.packet == PacketType::LL8 { 4 } else { 8 };
             let waits_for = WaitsFor::Packet {
                 chunk: src.index,
                 packet: (at + 4 * missing as u64) / bytes,
@@ -116,11 +116,11 @@ impl Launch<'_> {
 }
 
 /// An operation that would have released somebody, as people see it.
-pub(crate) fn released_by(program: &Program, op: Option<Op>) -> Released {
-    op.map_or(Released::ByNothing, |(agent, at)| {
-        let (Code { rank, block, .. }, instr) = (program.agents[agent as usize], &program.instrs[at as usize]);
+pub(crate) fn released_by(program: &ResolvedPlan, op: Option<Op>) -> UnblockedBy {
+    op.map_or(UnblockedBy::ByNothing, |(agent, at)| {
+        let (Block { rank, block, .. }, instr) = (program.agents[agent as usize], &program.instrs[at as usize]);
         let place = program.plan.location(rank, block, instr.op);
-        Released::By { rank, block, op: instr.op, kind: instr.kind, place }
+        UnblockedBy::By { rank, block, op: instr.op, kind: instr.kind, place }
     })
 }
 
@@ -147,7 +147,7 @@ const KEPT: usize = 2;
 
 impl Releases {
     /// Of the thread blocks that have not finished, and where they stand.
-    pub(crate) fn new<'s>(program: &Program, waiting: impl Iterator<Item = &'s (u32, State)>) -> Self {
+    pub(crate) fn new<'s>(program: &ResolvedPlan, waiting: impl Iterator<Item = &'s (u32, AgentState)>) -> Self {
         let mut releases = Self { ops: BTreeMap::new(), packets: Vec::new() };
         for (agent, state) in waiting {
             let code = &program.agents[*agent as usize];
@@ -165,15 +165,15 @@ impl Releases {
                 };
                 let signals = matches!(
                     instr.action,
-                    Action::Signal { .. } | Action::PortSignal | Action::Port { signal: true, .. }
+                    Opcode::Signal { .. } | Opcode::PortSignal | Opcode::Port { signal: true, .. }
                 );
                 for &id in program.ids(instr) {
-                    let pair = program.channels.get(id as usize).map_or(NOWHERE, |channel| channel.pair);
+                    let pair = program.channels.get(id as usize).map_or(UNPAIRED, |channel| channel.pair);
                     match instr.action {
-                        _ if signals && pair != NOWHERE => add(Key::Channel(pair)),
-                        Action::Release => add(Key::Semaphore(id)),
+                        _ if signals && pair != UNPAIRED => add(Key::Channel(pair)),
+                        Opcode::Release => add(Key::Semaphore(id)),
                         // One that has arrived does not arrive again.
-                        Action::Barrier if !begun => add(Key::Barrier(id)),
+                        Opcode::Barrier if !begun => add(Key::Barrier(id)),
                         _ => {}
                     }
                 }

@@ -4,7 +4,7 @@ use super::fifo::Trigger;
 
 /// Where an agent stands.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct AgentState {
     /// The launch that this is about.
     pub(crate) launch: u64,
     pub(crate) at: Position,
@@ -35,7 +35,7 @@ pub(crate) struct Position {
     pub(crate) iteration: u64,
 }
 
-impl State {
+impl AgentState {
     /// The beginning of a launch, at a thread block's first instruction.
     pub(crate) fn begin(launch: u64, instr: u32) -> Self {
         Self { launch, at: Position { instr, ..Position::default() }, ..Self::default() }

@@ -3,15 +3,15 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
-use super::launch::{Launch, Step};
-use super::program::{Instr, NOWHERE};
-use super::state::State;
+use super::launch::{Launch, Progress};
+use super::program::{Instr, UNPAIRED};
+use super::state::AgentState;
 
 impl Launch<'_> {
     /// Adds one to a counter and returns what it was.
     #[inline]
     pub(crate) fn count(&self, counter: &AtomicU64, order: Ordering) -> u64 {
-        if !self.alone {
+        if !self.exclusive {
             return counter.fetch_add(1, order);
         }
         let value = counter.load(Relaxed);
@@ -23,55 +23,55 @@ impl Launch<'_> {
     /// Adds one to the counter at the other end of a channel.
     pub(crate) fn deliver(&self, channel: u32) {
         let pair = self.program.channels[channel as usize].pair;
-        if pair != NOWHERE {
+        if pair != UNPAIRED {
             self.count(self.counters.inbound(pair), Release);
         }
     }
 
     /// Signals. A relaxed signal publishes as well, which costs nothing here: a plan that ends with relaxed signals relies on
     /// the end of a kernel to make its writes visible, and there is no kernel.
-    pub(crate) fn signal(&self, instr: &Instr) -> Step {
+    pub(crate) fn signal(&self, instr: &Instr) -> Progress {
         for &channel in self.program.ids(instr) {
             self.deliver(channel);
         }
-        Step::Next
+        Progress::Next
     }
 
     /// One channel after the other: all must have come anyway. A relaxed wait sees what was published, as any other.
-    pub(crate) fn wait(&self, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn wait(&self, instr: &Instr, state: &mut AgentState) -> Progress {
         while let Some(&channel) = self.program.ids(instr).get(state.at.number as usize) {
             if !state.at.waiting {
                 state.ticket = self.count(&self.counters.expected[channel as usize], Relaxed) + 1;
                 state.at.waiting = true;
             }
             if self.counters.inbound(channel).load(Acquire) < state.ticket {
-                return Step::Blocked;
+                return Progress::Blocked;
             }
             state.at.number += 1;
             state.at.waiting = false;
         }
-        Step::Next
+        Progress::Next
     }
 
-    pub(crate) fn acquire(&self, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn acquire(&self, instr: &Instr, state: &mut AgentState) -> Progress {
         while let Some(&id) = self.program.ids(instr).get(state.at.number as usize) {
             let take = |units: i64| (units > 0).then(|| units - 1);
             if self.counters.semaphores[id as usize].fetch_update(Acquire, Relaxed, take).is_err() {
-                return Step::Blocked;
+                return Progress::Blocked;
             }
             state.at.number += 1;
         }
-        Step::Next
+        Progress::Next
     }
 
-    pub(crate) fn release(&self, instr: &Instr) -> Step {
+    pub(crate) fn release(&self, instr: &Instr) -> Progress {
         for &id in self.program.ids(instr) {
             self.counters.semaphores[id as usize].fetch_add(1, Release);
         }
-        Step::Next
+        Progress::Next
     }
 
-    pub(crate) fn barrier(&self, instr: &Instr, state: &mut State) -> Step {
+    pub(crate) fn barrier(&self, instr: &Instr, state: &mut AgentState) -> Progress {
         let (id, blocks) = (self.program.ids(instr)[0], u64::from(instr.count));
         let arrivals = &self.counters.barriers[id as usize];
         if !state.at.waiting {
@@ -79,6 +79,6 @@ impl Launch<'_> {
             state.ticket = (arrivals.fetch_add(1, AcqRel) / blocks + 1) * blocks;
             state.at.waiting = true;
         }
-        if arrivals.load(Acquire) < state.ticket { Step::Blocked } else { Step::Next }
+        if arrivals.load(Acquire) < state.ticket { Progress::Blocked } else { Progress::Next }
     }
 }

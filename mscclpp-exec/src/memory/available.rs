@@ -7,12 +7,12 @@ use crate::error::Error;
 /// Refuses what the machine does not have. Systems promise more memory than that and kill a process that uses it.
 ///
 /// # Errors
-/// [`Error::NoMemory`].
+/// [`Error::OutOfMemory`].
 pub(crate) fn check_available(bytes: u64, purpose: &'static str) -> Result<(), Error> {
     // Not worth a look into a file.
     const SMALL: u64 = 1 << 28;
     match if bytes > SMALL { available_memory() } else { None } {
-        Some(available) if bytes > available => Err(Error::NoMemory { purpose, bytes, available }),
+        Some(available) if bytes > available => Err(Error::OutOfMemory { purpose, bytes, available }),
         _ => Ok(()),
     }
 }

@@ -30,5 +30,5 @@ pub(crate) use available::check_available;
 pub(crate) use fused::{copy_lines, fuse};
 pub(crate) use huge::prefer_huge_pages;
 pub(crate) use span::{Lines, Span};
-pub(crate) use table::{Memory, Table};
+pub(crate) use table::{LentSlices, Table};
 pub(crate) use views::{Loan, Views};

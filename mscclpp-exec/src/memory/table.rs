@@ -25,7 +25,7 @@ impl Lent {
     pub(super) const NOTHING: Self = Self { base: std::ptr::dangling_mut::<u64>().cast(), len: 0, shared: true };
 }
 
-// SAFETY: the pointer is only used through `Memory`, in atomic units (see the module), which any thread may do at any time.
+// SAFETY: the pointer is only used through `LentSlices`, in atomic units (see the module), which any thread may do at any time.
 unsafe impl Send for Lent {}
 // SAFETY: as above.
 unsafe impl Sync for Lent {}
@@ -50,7 +50,7 @@ impl<'a> Lender<'_, 'a> {
 
 impl Table {
     /// Lends slices while `run` runs. When this returns nobody can reach them through the table any more; a worker that
-    /// still holds [`Memory`] is waited for.
+    /// still holds [`LentSlices`] is waited for.
     pub(crate) fn lend<'a, R>(&self, fill: impl FnOnce(&mut Lender<'_, 'a>), run: impl FnOnce() -> R) -> R {
         /// Takes the slices back, on a panic too.
         struct TakeBack<'t>(&'t Table);
@@ -80,18 +80,18 @@ pub(crate) struct Held<'t>(RwLockReadGuard<'t, Vec<Lent>>);
 
 impl Held<'_> {
     /// Access to the slices.
-    pub(crate) fn memory(&self) -> Memory<'_> {
+    pub(crate) fn memory(&self) -> LentSlices<'_> {
         // The slices live for `'a` of `lend`, so at least until it returns, and it does not return before this guard is
         // dropped. During that time their owner has lent them away and does not touch them.
-        Memory(&self.0)
+        LentSlices(&self.0)
     }
 }
 
 /// Access to lent slices.
 #[derive(Clone, Copy)]
-pub(crate) struct Memory<'t>(pub(super) &'t [Lent]);
+pub(crate) struct LentSlices<'t>(pub(super) &'t [Lent]);
 
-impl<'t> Memory<'t> {
+impl<'t> LentSlices<'t> {
     /// A lent slice; an empty one if there is none of that number.
     #[inline]
     pub(crate) fn slice(&self, number: usize) -> Span<'t> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::table::{Lent, Memory};
+use super::table::{Lent, LentSlices};
 use crate::shm::Segment;
 
 /// Slices by number, as in a [`Table`](super::Table): parts of segments that stay, and loans for the time of a launch.
@@ -85,9 +85,9 @@ impl Views {
     }
 
     /// Access to the slices.
-    pub(crate) fn memory(&self) -> Memory<'_> {
+    pub(crate) fn memory(&self) -> LentSlices<'_> {
         // A part of a segment stays mapped while `kept` holds it; a loan lives until `lend` returns, which takes it back, and
         // the result cannot outlive the borrow that `lend` hands to its closure.
-        Memory(&self.list)
+        LentSlices(&self.list)
     }
 }

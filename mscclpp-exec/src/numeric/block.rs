@@ -14,7 +14,7 @@ pub(crate) const LINES: usize = 16;
 pub(crate) struct Line(pub(crate) [u64; LINE / 8]);
 
 /// As many lines as stay in registers and the nearest cache while sources are combined.
-pub(crate) type Block = [Line; LINES];
+pub(crate) type Tile = [Line; LINES];
 
 /// Room for a block's elements in the widest accumulator: 1-byte elements as f64.
 pub(crate) type Accumulator = [Line; LINES * 8];

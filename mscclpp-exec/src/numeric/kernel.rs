@@ -6,7 +6,7 @@ use mscclpp_core::types::ReduceOp;
 use super::fp8::{E4m3, E5m2};
 use super::number::{MAX, MIN, Number, PROD, SUM, combine};
 use super::small::Via;
-use super::{Accumulate, Accumulator, Block, LINE, LINES, Line, zeroed};
+use super::{AccumType, Accumulator, LINE, LINES, Line, Tile, zeroed};
 use crate::dtype::DataType;
 use crate::memory::{Lines, fuse};
 
@@ -14,10 +14,10 @@ use crate::memory::{Lines, fuse};
 /// caller's last block holds are computed as well and mean nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Reducer {
-    pub(crate) start: fn(&mut Accumulator, &Block, usize),
-    pub(crate) add: fn(&mut Accumulator, &Block, usize),
+    pub(crate) start: fn(&mut Accumulator, &Tile, usize),
+    pub(crate) add: fn(&mut Accumulator, &Tile, usize),
     /// `None` if the accumulator's first lines are the result as they are.
-    pub(crate) finish: Option<fn(&Accumulator, &mut Block, usize)>,
+    pub(crate) finish: Option<fn(&Accumulator, &mut Tile, usize)>,
     /// All at once, from memory to memory, for types that compute themselves: see [`fuse`].
     pub(crate) fuse: Option<Fuse>,
 }
@@ -26,15 +26,15 @@ pub(crate) struct Reducer {
 pub(crate) type Fuse = fn(&[Lines<'_>], &[Lines<'_>]);
 
 /// Divides the elements of a block by the number of ranks.
-pub(crate) type Divider = fn(&mut Block, u32);
+pub(crate) type Divider = fn(&mut Tile, u32);
 
 impl Reducer {
     /// The functions for a type; `None` if it cannot be combined in that accumulator. An average is added up.
-    pub(crate) fn new(dtype: DataType, op: ReduceOp, accumulate: Accumulate) -> Option<Self> {
+    pub(crate) fn new(dtype: DataType, op: ReduceOp, accumulate: AccumType) -> Option<Self> {
         if !accumulate.supports(dtype) {
             return None;
         }
-        let wide = accumulate == Accumulate::F64;
+        let wide = accumulate == AccumType::F64;
         Some(match dtype {
             DataType::I8 => native::<i8>(op),
             DataType::U8 => native::<u8>(op),
@@ -89,11 +89,11 @@ fn native<T: Number>(op: ReduceOp) -> Reducer {
 }
 
 /// Types that compute in a wider one.
-fn small<T: Via<f32> + Via<f64>>(op: ReduceOp, accumulate: Accumulate) -> Reducer {
+fn small<T: Via<f32> + Via<f64>>(op: ReduceOp, accumulate: AccumType) -> Reducer {
     match accumulate {
-        Accumulate::Native => Reducer { start, add: by_op!(op, add_rounding::<T>), finish: None, fuse: None },
-        Accumulate::F32 => via::<T, f32>(op),
-        Accumulate::F64 => via::<T, f64>(op),
+        AccumType::Native => Reducer { start, add: by_op!(op, add_rounding::<T>), finish: None, fuse: None },
+        AccumType::F32 => via::<T, f32>(op),
+        AccumType::F64 => via::<T, f64>(op),
     }
 }
 
@@ -109,11 +109,11 @@ fn elements_mut<T: bytemuck::Pod>(lines: &mut [Line]) -> &mut [T] {
     bytemuck::cast_slice_mut(lines)
 }
 
-fn start(acc: &mut Accumulator, block: &Block, lines: usize) {
+fn start(acc: &mut Accumulator, block: &Tile, lines: usize) {
     acc[..lines].copy_from_slice(&block[..lines]);
 }
 
-fn add<T: Number, const OP: u8>(acc: &mut Accumulator, block: &Block, lines: usize) {
+fn add<T: Number, const OP: u8>(acc: &mut Accumulator, block: &Tile, lines: usize) {
     for (acc, line) in acc.iter_mut().zip(&block[..lines]) {
         let acc = elements_mut::<T>(std::slice::from_mut(acc));
         for (acc, &value) in acc.iter_mut().zip(elements::<T>(std::slice::from_ref(line))) {
@@ -123,7 +123,7 @@ fn add<T: Number, const OP: u8>(acc: &mut Accumulator, block: &Block, lines: usi
 }
 
 /// Every step in f32 and back.
-fn add_rounding<T: Via<f32>, const OP: u8>(acc: &mut Accumulator, block: &Block, lines: usize) {
+fn add_rounding<T: Via<f32>, const OP: u8>(acc: &mut Accumulator, block: &Tile, lines: usize) {
     for (acc, line) in acc.iter_mut().zip(&block[..lines]) {
         let acc = elements_mut::<T>(std::slice::from_mut(acc));
         let (mut left, mut right) = ([0.0; LINE], [0.0; LINE]);
@@ -142,11 +142,11 @@ fn widened<T, A>(lines: usize) -> usize {
     lines * size_of::<A>() / size_of::<T>()
 }
 
-fn start_via<T: Via<A>, A: Number>(acc: &mut Accumulator, block: &Block, lines: usize) {
+fn start_via<T: Via<A>, A: Number>(acc: &mut Accumulator, block: &Tile, lines: usize) {
     T::widen(elements(&block[..lines]), elements_mut(&mut acc[..widened::<T, A>(lines)]));
 }
 
-fn add_via<T: Via<A>, A: Number, const OP: u8>(acc: &mut Accumulator, block: &Block, lines: usize) {
+fn add_via<T: Via<A>, A: Number, const OP: u8>(acc: &mut Accumulator, block: &Tile, lines: usize) {
     let each = widened::<T, A>(1);
     for (acc, line) in acc.chunks_exact_mut(each).zip(&block[..lines]) {
         let mut wide = zeroed::<LINES>();
@@ -158,17 +158,17 @@ fn add_via<T: Via<A>, A: Number, const OP: u8>(acc: &mut Accumulator, block: &Bl
     }
 }
 
-fn finish_via<T: Via<A>, A: Number>(acc: &Accumulator, block: &mut Block, lines: usize) {
+fn finish_via<T: Via<A>, A: Number>(acc: &Accumulator, block: &mut Tile, lines: usize) {
     T::narrow(elements(&acc[..widened::<T, A>(lines)]), elements_mut(&mut block[..lines]));
 }
 
-fn divide<T: Number>(block: &mut Block, ranks: u32) {
+fn divide<T: Number>(block: &mut Tile, ranks: u32) {
     for value in elements_mut::<T>(block) {
         *value = value.over(ranks);
     }
 }
 
-fn divide_small<T: Via<f32>>(block: &mut Block, ranks: u32) {
+fn divide_small<T: Via<f32>>(block: &mut Tile, ranks: u32) {
     for line in block {
         let line = elements_mut::<T>(std::slice::from_mut(line));
         let mut wide = [0.0; LINE];
@@ -184,13 +184,13 @@ mod tests {
     use super::*;
     use crate::dtype::Element;
 
-    fn block<T: Element>(value: impl Fn(usize) -> T) -> Block {
+    fn block<T: Element>(value: impl Fn(usize) -> T) -> Tile {
         let mut block = zeroed();
         elements_mut(&mut block).iter_mut().enumerate().for_each(|(i, element)| *element = value(i));
         block
     }
 
-    fn reduce<T: Element>(op: ReduceOp, accumulate: Accumulate, sources: &[Block]) -> Vec<T> {
+    fn reduce<T: Element>(op: ReduceOp, accumulate: AccumType, sources: &[Tile]) -> Vec<T> {
         let reducer = Reducer::new(T::TYPE, op, accumulate).unwrap();
         let (mut acc, mut out) = (zeroed(), zeroed());
         (reducer.start)(&mut acc, &sources[0], LINES);
@@ -208,7 +208,7 @@ mod tests {
             // Three values whose sum and product stay exact in every type.
             let values = |i: usize| [[1, 2, 0], [2, 1, 2], [0, 3, 1], [2, 2, 2]][i % 4];
             let sources: Vec<_> = (0..3).map(|s| block(|i| of(values(i)[s]))).collect();
-            for accumulate in [Accumulate::Native, Accumulate::F32, Accumulate::F64] {
+            for accumulate in [AccumType::Native, AccumType::F32, AccumType::F64] {
                 for op in ReduceOp::ALL {
                     let Some(_) = Reducer::new(T::TYPE, op, accumulate) else {
                         assert!(!accumulate.supports(T::TYPE));
@@ -247,9 +247,9 @@ mod tests {
     fn a_wider_accumulator_rounds_once() {
         // 2048 + 1 + 1: in f16 each addition of 1 is lost, in f32 their sum is not.
         let sources = [2048.0, 1.0, 1.0].map(|value| block(|_| f16::from_f32(value)));
-        assert_eq!(reduce::<f16>(ReduceOp::Sum, Accumulate::Native, &sources)[0].to_f32(), 2048.0);
-        assert_eq!(reduce::<f16>(ReduceOp::Sum, Accumulate::F32, &sources)[0].to_f32(), 2050.0);
-        assert_eq!(reduce::<f16>(ReduceOp::Sum, Accumulate::F64, &sources)[0].to_f32(), 2050.0);
+        assert_eq!(reduce::<f16>(ReduceOp::Sum, AccumType::Native, &sources)[0].to_f32(), 2048.0);
+        assert_eq!(reduce::<f16>(ReduceOp::Sum, AccumType::F32, &sources)[0].to_f32(), 2050.0);
+        assert_eq!(reduce::<f16>(ReduceOp::Sum, AccumType::F64, &sources)[0].to_f32(), 2050.0);
     }
 
     #[test]

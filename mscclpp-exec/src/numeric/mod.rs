@@ -11,7 +11,7 @@ mod kernel;
 mod number;
 mod small;
 
-pub(crate) use block::{Accumulator, Block, LINE, LINES, Line, zeroed};
+pub(crate) use block::{Accumulator, LINE, LINES, Line, Tile, zeroed};
 pub(crate) use kernel::{Divider, Reducer, divider};
 pub(crate) use number::{Number, SUM, combine};
 
@@ -24,7 +24,7 @@ use crate::dtype::DataType;
 /// An operation loads one element of each source, combines them from left to right in this type, and rounds the result
 /// to the message's type once. Between two operations a value is always in the message's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Accumulate {
+pub enum AccumType {
     /// The message's own type: every step rounds, as on the device. The only one for integers.
     #[default]
     Native,
@@ -34,7 +34,7 @@ pub enum Accumulate {
     F64,
 }
 
-impl Accumulate {
+impl AccumType {
     /// The name used in messages.
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,7 +64,7 @@ impl Accumulate {
     }
 }
 
-impl fmt::Display for Accumulate {
+impl fmt::Display for AccumType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

@@ -35,7 +35,7 @@
 
 use mscclpp_core::types::ChannelKind;
 
-use crate::interpret::{Action, Code, Program};
+use crate::interpret::{Block, Opcode, ResolvedPlan};
 
 /// What the launch protocol must establish instead of the dropped signals.
 pub(crate) struct Elided {
@@ -48,7 +48,7 @@ pub(crate) struct Elided {
 }
 
 /// Drops the handshakes from a program that rank `me` executes. `together`: whether two ranks are on one node.
-pub(crate) fn elide_handshakes(program: &mut Program, me: u32, together: impl Fn(u32, u32) -> bool) -> Elided {
+pub(crate) fn elide_handshakes(program: &mut ResolvedPlan, me: u32, together: impl Fn(u32, u32) -> bool) -> Elided {
     let ranks = program.shape.ranks as usize;
     let mut elided = Elided {
         started: vec![false; ranks],
@@ -60,7 +60,7 @@ pub(crate) fn elide_handshakes(program: &mut Program, me: u32, together: impl Fn
     for (agent, &n) in front.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            note(program, code.start..code.start + n, Action::is_wait, &mut elided.started);
+            note(program, code.start..code.start + n, Opcode::is_wait, &mut elided.started);
         }
         program.agents[agent].start += n;
     }
@@ -68,7 +68,7 @@ pub(crate) fn elide_handshakes(program: &mut Program, me: u32, together: impl Fn
     for (agent, &n) in back.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            note(program, code.end - n..code.end, Action::is_wait, &mut elided.finished);
+            note(program, code.end - n..code.end, Opcode::is_wait, &mut elided.finished);
             let left_out = &program.instrs[(code.end - n) as usize..code.end as usize];
             elided.signalled[agent] = left_out.iter().any(|instr| instr.action.is_signal());
         }
@@ -79,7 +79,7 @@ pub(crate) fn elide_handshakes(program: &mut Program, me: u32, together: impl Fn
             // Nothing is done before all are there but what is nobody else's business.
             let code = &mut program.instrs[code.start as usize..code.end as usize];
             if let Some(first) = code.iter_mut().find(|instr| !instr.alone) {
-                first.visits = true;
+                first.accesses_peer_buffers = true;
             }
         }
     }
@@ -93,7 +93,7 @@ enum End {
     Back,
 }
 
-impl Action {
+impl Opcode {
     fn is_signal(self) -> bool {
         matches!(self, Self::Signal { .. })
     }
@@ -104,14 +104,14 @@ impl Action {
 }
 
 /// By channel: whether signals that arrive there may be left out.
-fn usable(program: &Program, together: impl Fn(u32, u32) -> bool) -> Vec<bool> {
+fn usable(program: &ResolvedPlan, together: impl Fn(u32, u32) -> bool) -> Vec<bool> {
     let (mut signals, mut waits) = (vec![0_u64; program.channels.len()], vec![0_u64; program.channels.len()]);
     let mut looped = vec![false; program.channels.len()];
     for code in &program.agents {
         let mut loop_end = 0;
         for at in code.start..code.end {
             let instr = &program.instrs[at as usize];
-            if instr.action == Action::Loop {
+            if instr.action == Opcode::Loop {
                 loop_end = at + 1 + instr.body;
             }
             for &channel in program.ids(instr) {
@@ -141,8 +141,8 @@ fn usable(program: &Program, together: impl Fn(u32, u32) -> bool) -> Vec<bool> {
 }
 
 /// By thread block: how many operations at an end can be left out.
-fn settle(program: &Program, usable: &[bool], end: End) -> Vec<u32> {
-    let outside_loops = |code: &Code| match end {
+fn settle(program: &ResolvedPlan, usable: &[bool], end: End) -> Vec<u32> {
+    let outside_loops = |code: &Block| match end {
         // A loop is not left out itself, and hides all that follows.
         End::Front => code.end - code.start,
         End::Back => code.end - after_loops(program, code),
@@ -156,10 +156,10 @@ fn settle(program: &Program, usable: &[bool], end: End) -> Vec<u32> {
             let fits = |at: u32| {
                 let instr = &program.instrs[at as usize];
                 let arrives = |channel: u32| match instr.action {
-                    Action::Signal { .. } => program.channels[channel as usize].pair as usize,
+                    Opcode::Signal { .. } => program.channels[channel as usize].pair as usize,
                     _ => channel as usize,
                 };
-                let known = matches!(instr.action, Action::Nop | Action::Signal { .. } | Action::Wait { .. });
+                let known = matches!(instr.action, Opcode::Nop | Opcode::Signal { .. } | Opcode::Wait { .. });
                 known
                     && program.ids(instr).iter().all(|&channel| {
                         let at = arrives(channel);
@@ -176,8 +176,8 @@ fn settle(program: &Program, usable: &[bool], end: End) -> Vec<u32> {
             for instr in &program.instrs[range.start as usize..range.end as usize] {
                 for &channel in program.ids(instr) {
                     match instr.action {
-                        Action::Signal { .. } => signals[program.channels[channel as usize].pair as usize] += 1,
-                        Action::Wait { .. } => waits[channel as usize] += 1,
+                        Opcode::Signal { .. } => signals[program.channels[channel as usize].pair as usize] += 1,
+                        Opcode::Wait { .. } => waits[channel as usize] += 1,
                         _ => {}
                     }
                 }
@@ -193,14 +193,14 @@ fn settle(program: &Program, usable: &[bool], end: End) -> Vec<u32> {
 }
 
 /// Where the operations begin that come after all loops of a thread block.
-fn after_loops(program: &Program, code: &Code) -> u32 {
+fn after_loops(program: &ResolvedPlan, code: &Block) -> u32 {
     let mut instrs = (code.start..code.end).map(|at| (at, &program.instrs[at as usize]));
-    let last = instrs.rfind(|(_, instr)| instr.action == Action::Loop);
+    let last = instrs.rfind(|(_, instr)| instr.action == Opcode::Loop);
     last.map_or(code.start, |(at, instr)| at + 1 + instr.body)
 }
 
 /// Notes the peers of the operations of one kind.
-fn note(program: &Program, range: std::ops::Range<u32>, kind: impl Fn(Action) -> bool, peers: &mut [bool]) {
+fn note(program: &ResolvedPlan, range: std::ops::Range<u32>, kind: impl Fn(Opcode) -> bool, peers: &mut [bool]) {
     for instr in &program.instrs[range.start as usize..range.end as usize] {
         for &channel in program.ids(instr).iter().filter(|_| kind(instr.action)) {
             peers[program.channels[channel as usize].peer as usize] = true;
@@ -216,17 +216,17 @@ mod tests {
     use mscclpp_core::spec::AlgoSpec;
 
     use super::*;
-    use crate::interpret::lower;
+    use crate::interpret::resolve;
     use mscclpp_algorithms as algorithms;
 
-    fn shipped(name: &str) -> Program {
+    fn shipped(name: &str) -> ResolvedPlan {
         let algorithm = algorithms::find(name).expect("it is in the library");
         let tree = algorithm.compile(algorithm.spec(3, 3), &[]).expect("it compiles");
-        lower(&Plan::new(&tree)).expect("it can be run")
+        resolve(&Plan::new(&tree)).expect("it can be run")
     }
 
     /// Signals and waits of all ranks.
-    fn syncs(program: &Program) -> usize {
+    fn syncs(program: &ResolvedPlan) -> usize {
         let codes = program.agents.iter();
         let instrs = codes.flat_map(|code| &program.instrs[code.start as usize..code.end as usize]);
         instrs.filter(|instr| instr.action.is_signal() || instr.action.is_wait()).count()
@@ -251,7 +251,10 @@ mod tests {
             crate::passes::place_in_caller_memory::place_in_caller_memory(&mut program, 1);
             elide_handshakes(&mut program, 1, |_, _| true);
             let code = program.agents.iter().find(|code| code.rank == 1).expect("a thread block");
-            program.instrs[code.start as usize..code.end as usize].iter().map(|instr| instr.visits).collect()
+            program.instrs[code.start as usize..code.end as usize]
+                .iter()
+                .map(|instr| instr.accesses_peer_buffers)
+                .collect()
         };
         // The own chunk is copied to where nobody looks; then two peers' chunks are read.
         assert_eq!(visits("allgather_pull")[..2], [false, true]);
@@ -280,7 +283,7 @@ mod tests {
         channels[1].wait(0);
         channels[1].wait(0);
         let tree = mscclpp_core::lower::lower(&program.finish().expect("a program")).expect("a plan");
-        let mut program = lower(&Plan::new(&tree)).expect("it can be run");
+        let mut program = resolve(&Plan::new(&tree)).expect("it can be run");
         let before = syncs(&program);
         elide_handshakes(&mut program, 0, |_, _| true);
         assert_eq!(syncs(&program), before);

@@ -74,7 +74,7 @@ use mscclpp_core::check::launch_boundaries;
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::types::ChannelKind;
 
-use crate::interpret::program::{Action, Barrier, Channel, Code, Instr, NOWHERE, Program};
+use crate::interpret::program::{Barrier, Block, Channel, Instr, Opcode, ResolvedPlan, UNPAIRED};
 
 /// Which devices take part in a program's launches.
 pub(crate) struct Placement<'a> {
@@ -88,12 +88,12 @@ pub(crate) struct Placement<'a> {
 
 /// By device: the channels that it signals to its own proxy when it begins a launch and when it has finished its part, if its
 /// ranks have to do with other nodes.
-pub(crate) type Marks = Vec<Option<[u32; 2]>>;
+pub(crate) type LaunchMarkers = Vec<Option<[u32; 2]>>;
 
 /// Channels of the launch barriers of a plan.
 #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only the CUDA executor reads them"))]
 pub(crate) struct LaunchBarriers {
-    pub(crate) marks: Marks,
+    pub(crate) marks: LaunchMarkers,
     /// By device, the channels on which it hears that the other ones of its node have begun, where launches begin without a
     /// barrier; otherwise none.
     pub(crate) begins: Vec<Vec<u32>>,
@@ -103,7 +103,7 @@ pub(crate) struct LaunchBarriers {
 ///
 /// # Cost
 /// That of a check.
-pub(crate) fn begins_without_barrier(program: &Program, placement: &Placement<'_>) -> bool {
+pub(crate) fn begins_without_barrier(program: &ResolvedPlan, placement: &Placement<'_>) -> bool {
     placement.far.is_empty() && {
         let facts = launch_boundaries(&program.plan.tree());
         facts.accesses_follow_begin && facts.puts_arrive_in_launch
@@ -112,7 +112,7 @@ pub(crate) fn begins_without_barrier(program: &Program, placement: &Placement<'_
 
 /// Inserts the launch barriers of a plan: at the end of launches, and at the beginning if `at_begin`.
 pub(crate) fn insert_launch_barriers(
-    program: &mut Program,
+    program: &mut ResolvedPlan,
     placement: &Placement<'_>,
     at_begin: bool,
 ) -> LaunchBarriers {
@@ -145,23 +145,23 @@ pub(crate) fn insert_launch_barriers(
         let signal = |writer: &mut Writer, operands, relaxed| {
             if leads && !ways.is_empty() {
                 let kind = if relaxed { OpKind::RelaxedSignal } else { OpKind::Signal };
-                writer.push(added(kind, Action::Signal { relaxed }, operands), ways.iter().copied());
+                writer.push(added(kind, Opcode::Signal { relaxed }, operands), ways.iter().copied());
             }
         };
         // For as many signals from each device.
         let wait = |writer: &mut Writer, operands, signals| {
             if leads && !ways.is_empty() {
                 let ways = std::iter::repeat_n(ways, signals).flatten().copied();
-                writer.push(added(OpKind::Wait, Action::Wait { relaxed: false }, operands), ways);
+                writer.push(added(OpKind::Wait, Opcode::Wait { relaxed: false }, operands), ways);
             }
         };
         let say = |writer: &mut Writer, operands, mark: Option<u32>| {
             if let Some(mark) = mark.filter(|_| leads) {
-                writer.push(added(OpKind::Signal, Action::PortSignal, operands), [mark]);
+                writer.push(added(OpKind::Signal, Opcode::PortSignal, operands), [mark]);
             }
         };
         let barrier = |writer: &mut Writer, operands| {
-            let barrier = Instr { count, ..added(OpKind::Barrier, Action::Barrier, operands) };
+            let barrier = Instr { count, ..added(OpKind::Barrier, Opcode::Barrier, operands) };
             writer.push(barrier, [first_barrier + device]);
         };
         // The first and the last thing, so that the proxy looks for those whom the device waits for.
@@ -172,7 +172,7 @@ pub(crate) fn insert_launch_barriers(
             barrier(&mut writer, operand);
         }
         for instr in body {
-            if instr.action == Action::Loop {
+            if instr.action == Opcode::Loop {
                 loops.push(writer.instrs.len() as u32);
             }
             writer.push(*instr, program.ids(instr).iter().copied());
@@ -184,7 +184,7 @@ pub(crate) fn insert_launch_barriers(
         say(&mut writer, operand, mark.map(|[_, end]| end));
         if let Some([_, end]) = mark.filter(|_| leads) {
             // What is sent has been read when the launch is over, whether the plan flushes or not.
-            writer.push(added(OpKind::Flush, Action::Flush, operand), [end]);
+            writer.push(added(OpKind::Flush, Opcode::Flush, operand), [end]);
         }
         code.end = writer.instrs.len() as u32;
         program.agents.push(code);
@@ -194,7 +194,7 @@ pub(crate) fn insert_launch_barriers(
 }
 
 /// Sees to it that ranks have a proxy that have to do with other nodes: also those to which others send only.
-fn add_proxies(program: &mut Program, far: &[u32]) {
+fn add_proxies(program: &mut ResolvedPlan, far: &[u32]) {
     program.proxies.extend(far);
     program.proxies.sort_unstable();
     program.proxies.dedup();
@@ -204,13 +204,13 @@ fn add_proxies(program: &mut Program, far: &[u32]) {
 }
 
 /// Rank and thread block.
-fn key(code: &Code) -> (u32, u32) {
+fn key(code: &Block) -> (u32, u32) {
     (code.rank, code.block)
 }
 
 /// Takes a program's thread blocks, and adds one without operations for each device that has none: what its ranks hand in may
 /// be used by others all the same.
-fn with_every_device(program: &mut Program, device_of: &[u32]) -> Vec<Code> {
+fn with_every_device(program: &mut ResolvedPlan, device_of: &[u32]) -> Vec<Block> {
     let mut agents = std::mem::take(&mut program.agents);
     let mut seen: Vec<u32> = agents.iter().map(|code| device_of[code.rank as usize]).collect();
     for (rank, &device) in (0..).zip(device_of) {
@@ -220,19 +220,19 @@ fn with_every_device(program: &mut Program, device_of: &[u32]) -> Vec<Code> {
             let at = agents.partition_point(|code| code.rank < rank);
             let start = at.checked_sub(1).map_or(0, |before| agents[before].end);
             let proxy = program.proxies.partition_point(|&other| other < rank) as u32;
-            agents.insert(at, Code { rank, block: 0, start, end: start, proxy });
+            agents.insert(at, Block { rank, block: 0, start, end: start, proxy });
         }
     }
     agents
 }
 
 /// A channel from each device to each other one of its node. Returns: by device, those that begin there.
-fn add_channels(program: &mut Program, leaders: &[(u32, u32)], node_of: &[u32]) -> Vec<Vec<u32>> {
+fn add_channels(program: &mut ResolvedPlan, leaders: &[(u32, u32)], node_of: &[u32]) -> Vec<Vec<u32>> {
     let first = program.channels.len() as u32;
     let devices = 0..leaders.len();
     let pairs = devices.clone().flat_map(|from| devices.clone().map(move |to| (from, to)));
     let pairs: Vec<_> = pairs.filter(|&(from, to)| from != to && node_of[from] == node_of[to]).collect();
-    let number = |pair: (usize, usize)| pairs.binary_search(&pair).map_or(NOWHERE, |at| first + at as u32);
+    let number = |pair: (usize, usize)| pairs.binary_search(&pair).map_or(UNPAIRED, |at| first + at as u32);
     let mut ways = vec![Vec::new(); leaders.len()];
     for &(from, to) in &pairs {
         ways[from].push(number((from, to)));
@@ -242,7 +242,7 @@ fn add_channels(program: &mut Program, leaders: &[(u32, u32)], node_of: &[u32]) 
 }
 
 /// Channels on which devices for which `has` says so signal to their own proxy.
-fn add_marks(program: &mut Program, leaders: &[(u32, u32)], has: impl Fn(u32) -> bool) -> Marks {
+fn add_marks(program: &mut ResolvedPlan, leaders: &[(u32, u32)], has: impl Fn(u32) -> bool) -> LaunchMarkers {
     let mark = |(device, &(rank, _)): (u32, &(u32, u32))| {
         has(device).then(|| {
             [(); 2].map(|()| {
@@ -255,7 +255,7 @@ fn add_marks(program: &mut Program, leaders: &[(u32, u32)], has: impl Fn(u32) ->
     (0..).zip(leaders).map(mark).collect()
 }
 
-fn add_channel(program: &mut Program, kind: ChannelKind, rank: u32, peer: u32, pair: u32) {
+fn add_channel(program: &mut ResolvedPlan, kind: ChannelKind, rank: u32, peer: u32, pair: u32) {
     let of_rank = program.channels.iter().filter(|channel| channel.rank == rank && channel.kind == kind);
     let id = of_rank.map(|channel| channel.id + 1).max().unwrap_or(0);
     program.channels.push(Channel { rank, kind, id, peer, pair });
@@ -279,7 +279,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interpret::lower;
+    use crate::interpret::resolve;
     use crate::process::links;
     use mscclpp_algorithms as algorithms;
     use mscclpp_core::plan::Plan;
@@ -303,8 +303,8 @@ mod tests {
 
     /// Ranks of a node follow one another.
     fn check(plan: &Plan, device_of: &[u32], per_node: u32, at_begin: bool) {
-        let before = lower(plan).expect("it is a plan");
-        let mut program = lower(plan).expect("it is a plan");
+        let before = resolve(plan).expect("it is a plan");
+        let mut program = resolve(plan).expect("it is a plan");
         let nodes: Vec<u32> = (0..4).map(|rank| rank / per_node).collect();
         let mut far: Vec<u32> = links(&program, &nodes).into_iter().map(|(rank, _)| rank).collect();
         far.dedup();
@@ -325,7 +325,7 @@ mod tests {
         let kept = |instr: &&Instr| program.loops.iter().any(|&at| program.instrs[at as usize].op == instr.op);
         assert_eq!(program.loops.len(), before.loops.len());
         assert!(before.loops.iter().map(|&at| &before.instrs[at as usize]).all(|instr| kept(&instr)));
-        let uses = |number: u32, is_one: &dyn Fn(Action) -> bool| {
+        let uses = |number: u32, is_one: &dyn Fn(Opcode) -> bool| {
             let all = program.instrs.iter().filter(|instr| is_one(instr.action));
             all.flat_map(|instr| program.ids(instr)).filter(|id| **id == number).count()
         };
@@ -333,13 +333,13 @@ mod tests {
             let pair = &program.channels[channel.pair as usize];
             assert_eq!((pair.pair, pair.rank, pair.peer), (number, channel.peer, channel.rank));
             if marks.iter().flatten().flatten().any(|&mark| mark == number) {
-                assert_eq!(uses(number, &|action| action == Action::PortSignal), 1, "a mark");
+                assert_eq!(uses(number, &|action| action == Opcode::PortSignal), 1, "a mark");
                 continue;
             }
             assert_eq!(nodes[channel.rank as usize], nodes[channel.peer as usize], "across nodes nobody meets");
             let relaxed = usize::from(!at_begin);
             let actions =
-                [Action::Signal { relaxed: false }, Action::Signal { relaxed: true }, Action::Wait { relaxed: false }];
+                [Opcode::Signal { relaxed: false }, Opcode::Signal { relaxed: true }, Opcode::Wait { relaxed: false }];
             let of = actions.map(|wanted| uses(number, &|action| action == wanted));
             assert_eq!(of, [2 - relaxed, relaxed, 2], "at the beginning and at the end");
             let device = device_of[channel.rank as usize] as usize;
@@ -359,7 +359,7 @@ mod tests {
             for algorithm in algorithms::all().iter().filter(|algorithm| algorithm.supports(ranks, ranks)) {
                 let arguments = algorithm.arguments([]).expect("defaults");
                 let tree = algorithm.compile(algorithm.spec(ranks, ranks), &arguments).expect("it compiles");
-                let program = lower(&Plan::new(&tree)).expect("it is a plan");
+                let program = resolve(&Plan::new(&tree)).expect("it is a plan");
                 let (device_of, node_of): (Vec<u32>, _) = ((0..ranks).collect(), vec![0; ranks as usize]);
                 let placement = |far| Placement { device_of: &device_of, node_of: &node_of, far };
                 assert!(begins_without_barrier(&program, &placement(&[])), "{}, {ranks} ranks", algorithm.name());
@@ -381,7 +381,7 @@ mod tests {
             assert!(first > 0, "it hears from its peers first");
             block.ops.drain(..first);
         }
-        let program = lower(&Plan::new(&tree)).expect("it is a plan");
+        let program = resolve(&Plan::new(&tree)).expect("it is a plan");
         assert!(!begins_without_barrier(&program, &Placement { device_of: &[0, 1], node_of: &[0, 0], far: &[] }));
     }
 }

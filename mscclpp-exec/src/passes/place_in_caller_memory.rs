@@ -20,7 +20,7 @@
 //! *Operands.* An operand is in one place as a whole: if one of its chunks is not private, none is, and none of those of operands
 //! that overlap with it.
 //!
-//! *Lookup.* An instruction that accesses what a peer's caller passed is marked with `visits`: it waits until the peer has
+//! *Lookup.* An instruction that accesses what a peer's caller passed is marked with `accesses_peer_buffers`: it waits until the peer has
 //! announced where that is, and the peer's launch ends only after the rank has passed its last such instruction.
 //!
 //! Operations, their order and their synchronization stay as they are. The validator proves all of this for a plan again: with the
@@ -32,7 +32,7 @@ use std::ops::Range;
 use mscclpp_core::collective::CollectiveKind;
 
 use super::pieces::Pieces;
-use crate::interpret::{Action, Operand, Program, Space};
+use crate::interpret::{Opcode, Operand, ResolvedPlan, Space};
 
 /// What a rank hands in: input or the one buffer of an in-place plan, output.
 pub(crate) const SLOTS: usize = 2;
@@ -69,7 +69,7 @@ struct Use {
 
 /// Decides for rank `me`, and marks its operations in the program accordingly. Time linear in the operations of all ranks, but
 /// for sorting.
-pub(crate) fn place_in_caller_memory(program: &mut Program, me: u32) -> Placement {
+pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, me: u32) -> Placement {
     let ranks = program.shape.ranks as usize;
     let (mut visits, mut visited_by) = (vec![false; ranks], vec![false; ranks]);
     let mut shares = false;
@@ -166,7 +166,7 @@ impl Uses {
 }
 
 /// An own operand lies in one place: if a part of it must be shared, all of it is, and so are those that overlap with it.
-fn settle(program: &Program, me: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS]) {
+fn settle(program: &ResolvedPlan, me: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS]) {
     let mut operands = [Vec::new(), Vec::new()];
     each_own_operand(program, me, |at| {
         let (slot, pieces) = slots.of(&program.operands[at]);
@@ -191,13 +191,13 @@ fn settle(program: &Program, me: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS
 }
 
 /// Marks own operands that use the caller's memory, and own operations that access other callers', or nothing that others touch.
-fn mark(program: &mut Program, me: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS]) {
-    let Program { agents, instrs, operands, .. } = program;
+fn mark(program: &mut ResolvedPlan, me: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS]) {
+    let ResolvedPlan { agents, instrs, operands, .. } = program;
     for code in agents.iter().filter(|code| code.rank == me) {
         for instr in &mut instrs[code.start as usize..code.end as usize] {
             let all = &mut operands[instr.operands as usize..][..(instr.srcs + instr.dsts) as usize];
-            instr.visits = all.iter().any(|operand| operand.rank != me && operand.space.is_callers());
-            instr.alone = matches!(instr.action, Action::Copy | Action::Reduce);
+            instr.accesses_peer_buffers = all.iter().any(|operand| operand.rank != me && operand.space.is_callers());
+            instr.alone = matches!(instr.action, Opcode::Copy | Opcode::Reduce);
             for (number, operand) in all.iter_mut().enumerate() {
                 if operand.rank != me || !operand.space.is_callers() {
                     instr.alone = false;
@@ -217,7 +217,7 @@ fn mark(program: &mut Program, me: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS])
 }
 
 /// Positions of the operands of own operations that lie in the own caller's memory.
-fn each_own_operand(program: &Program, me: u32, mut f: impl FnMut(usize)) {
+fn each_own_operand(program: &ResolvedPlan, me: u32, mut f: impl FnMut(usize)) {
     for code in program.agents.iter().filter(|code| code.rank == me) {
         for instr in &program.instrs[code.start as usize..code.end as usize] {
             let first = instr.operands as usize;
@@ -242,7 +242,7 @@ struct Slots {
 }
 
 impl Slots {
-    fn new(program: &Program, me: u32) -> Self {
+    fn new(program: &ResolvedPlan, me: u32) -> Self {
         let shape = &program.shape;
         let own = |chunks: u32| u64::from(me) * u64::from(chunks);
         let first = match shape.collective.kind {

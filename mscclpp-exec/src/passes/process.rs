@@ -5,20 +5,20 @@ use std::ops::Range;
 
 use super::elide_handshakes::elide_handshakes;
 use super::place_in_caller_memory::{Placement, SLOTS, place_in_caller_memory};
-use crate::interpret::Program;
+use crate::interpret::ResolvedPlan;
 
 /// A resolved plan after the passes for one rank, and the launch protocol that these rely on.
 ///
 /// `process::drive` carries the protocol out; the validator writes it out as operations of a plan.
 pub(crate) struct RankSchedule {
     /// The plan of all ranks. Only the own rank's operations are executed.
-    pub(crate) program: Program,
+    pub(crate) program: ResolvedPlan,
     /// The rank's own thread blocks.
     pub(crate) agents: Range<usize>,
     pub(crate) placement: Placement,
-    /// By rank: which peers of its node must have started the launch before an operation with [`visits`] runs.
+    /// By rank: which peers of its node must have started the launch before an operation with [`accesses_peer_buffers`] runs.
     ///
-    /// [`visits`]: crate::interpret::program::Instr::visits
+    /// [`accesses_peer_buffers`]: crate::interpret::program::Instr::visits
     pub(crate) awaited: Vec<bool>,
     /// By rank: which peers of its node must have finished before the launch ends.
     pub(crate) finishes: Vec<bool>,
@@ -34,7 +34,7 @@ impl RankSchedule {
     ///
     /// # Cost
     /// Linear in the operations of all ranks, except for sorting.
-    pub(crate) fn new(mut program: Program, rank: u32, nodes: &[u32]) -> Self {
+    pub(crate) fn new(mut program: ResolvedPlan, rank: u32, nodes: &[u32]) -> Self {
         let is_local = |one: u32, other: u32| nodes.get(one as usize) == nodes.get(other as usize);
         let placement = place_in_caller_memory(&mut program, rank);
         let elided = elide_handshakes(&mut program, rank, is_local);
@@ -49,7 +49,7 @@ impl RankSchedule {
             let code = &program.agents[agent];
             match elided.signalled[agent] {
                 true => code.end.checked_sub(1),
-                false => (code.start..code.end).rev().find(|&at| program.instrs[at as usize].visits),
+                false => (code.start..code.end).rev().find(|&at| program.instrs[at as usize].accesses_peer_buffers),
             }
         });
         Self {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::Timespec;
 use rustix::thread::futex;
 
-use crate::shm::Cells;
+use crate::shm::SharedCacheLines;
 use mscclpp_bootstrap as bootstrap;
 
 /// Calls whose lines are kept.
@@ -36,14 +36,14 @@ const LEFT: usize = 2;
 
 /// What a rank says of a call besides what it calls: the shared buffers that it hands in, as number and first byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Handed(pub(super) [(u64, u64); 2]);
+pub(super) struct BufferArgs(pub(super) [(u64, u64); 2]);
 
 /// What the bell said when a rank lay down.
-pub(super) struct Drowsy(u32);
+pub(super) struct ParkToken(u32);
 
 /// The lines of all ranks of a node.
 pub(super) struct Calls {
-    cells: Cells,
+    cells: SharedCacheLines,
     /// The own place among them.
     me: usize,
     ranks: usize,
@@ -52,10 +52,10 @@ pub(super) struct Calls {
 impl Calls {
     /// Bytes of the segment for a number of ranks.
     pub(super) fn bytes(ranks: usize) -> u64 {
-        Cells::bytes(ranks * LINES)
+        SharedCacheLines::bytes(ranks * LINES)
     }
 
-    pub(super) fn new(cells: Cells, me: usize, ranks: usize) -> Self {
+    pub(super) fn new(cells: SharedCacheLines, me: usize, ranks: usize) -> Self {
         Self { cells, me, ranks }
     }
 
@@ -65,7 +65,7 @@ impl Calls {
 
     /// Says that the own rank begins a call.
     #[inline]
-    pub(super) fn begin(&self, number: u64, id: u64, handed: &Handed) {
+    pub(super) fn begin(&self, number: u64, id: u64, handed: &BufferArgs) {
         let line = self.line(self.me, (number % RING) as usize);
         line[1].store(id, Relaxed);
         for (i, (buffer, at)) in handed.0.into_iter().enumerate() {
@@ -77,11 +77,11 @@ impl Calls {
 
     /// What the rank at a place calls in call `number`; `None` if it has not begun it.
     #[inline]
-    pub(super) fn begun(&self, place: usize, number: u64) -> Option<(u64, Handed)> {
+    pub(super) fn begun(&self, place: usize, number: u64) -> Option<(u64, BufferArgs)> {
         let line = self.line(place, (number % RING) as usize);
         (line[0].load(Acquire) == number).then(|| {
             let word = |i: usize| line[i].load(Relaxed);
-            (word(1), Handed([(word(2), word(3)), (word(4), word(5))]))
+            (word(1), BufferArgs([(word(2), word(3)), (word(4), word(5))]))
         })
     }
 
@@ -110,7 +110,7 @@ impl Calls {
             self.write(CAUSE, CAUSE_LINES, &[&(cause.len() as u16).to_le_bytes(), cause.as_slice()].concat());
         }
         self.line(self.me, STATE)[GAVE_UP].store(number.max(1), Release);
-        self.wake(true);
+        self.unpark_peers(true);
     }
 
     /// The place of a peer that has given up.
@@ -176,13 +176,13 @@ impl Calls {
 
     /// Wakes peers that sleep, after something that they may wait for; all of them if `even_awake`.
     #[inline]
-    pub(super) fn wake(&self, even_awake: bool) {
+    pub(super) fn unpark_peers(&self, even_awake: bool) {
         // Without a fence, which would wait until the lines written before are here, this may miss a peer that lies down in
         // the same hundred nanoseconds. It then sleeps until its nap is over, and finds what was written.
         compiler_fence(SeqCst);
         for place in (0..self.ranks).filter(|&place| place != self.me) {
             if even_awake || self.line(place, STATE)[SLEEPS].load(Relaxed) != 0 {
-                let bell = self.cells.bell(place * LINES + BELL);
+                let bell = self.cells.futex_word(place * LINES + BELL);
                 bell.fetch_add(1, Release);
                 // A wake that fails wakes nobody, who then wakes by himself a little later.
                 let _ = futex::wake(bell, futex::Flags::empty(), u32::MAX);
@@ -191,25 +191,25 @@ impl Calls {
     }
 
     /// Begins to sleep: from now on peers wake the own rank. It must look a last time whether there is something to do, then
-    /// either [`sleep`](Self::sleep) or [`get_up`](Self::get_up).
-    pub(super) fn lie_down(&self) -> Drowsy {
-        let before = self.cells.bell(self.me * LINES + BELL).load(Acquire);
+    /// either [`park`](Self::sleep) or [`cancel_park`](Self::get_up).
+    pub(super) fn prepare_park(&self) -> ParkToken {
+        let before = self.cells.futex_word(self.me * LINES + BELL).load(Acquire);
         self.line(self.me, STATE)[SLEEPS].store(1, Relaxed);
         fence(SeqCst);
-        Drowsy(before)
+        ParkToken(before)
     }
 
     /// Sleeps until a peer wakes the own rank, or `at_most`.
-    pub(super) fn sleep(&self, Drowsy(before): Drowsy, at_most: Duration) {
+    pub(super) fn park(&self, ParkToken(before): ParkToken, at_most: Duration) {
         let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
-        let bell = self.cells.bell(self.me * LINES + BELL);
+        let bell = self.cells.futex_word(self.me * LINES + BELL);
         // Whatever ends it, who slept looks again.
         let _ = futex::wait(bell, futex::Flags::empty(), before, Some(&timeout));
-        self.get_up();
+        self.cancel_park();
     }
 
     /// Ends the sleep.
-    pub(super) fn get_up(&self) {
+    pub(super) fn cancel_park(&self) {
         self.line(self.me, STATE)[SLEEPS].store(0, Relaxed);
     }
 }

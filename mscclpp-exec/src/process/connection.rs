@@ -128,7 +128,7 @@ impl<H: Header> Connection<H> {
             }
         }
         let header = bytemuck::pod_read_unaligned(&self.read[self.used..][..size_of::<H>()]);
-        self.understood(size_of::<H>());
+        self.consume(size_of::<H>());
         Some(header)
     }
 
@@ -136,7 +136,7 @@ impl<H: Header> Connection<H> {
     pub(crate) fn take_bytes(&mut self, to: &mut [u8]) -> usize {
         let n = to.len().min(self.end - self.used);
         to[..n].copy_from_slice(&self.read[self.used..][..n]);
-        self.understood(n);
+        self.consume(n);
         // The rest need not be copied.
         let more =
             if n < to.len() && !self.closed { receive(&mut self.stream, &mut to[n..], &mut self.closed) } else { 0 };
@@ -150,7 +150,7 @@ impl<H: Header> Connection<H> {
     }
 
     /// So many bytes were understood.
-    pub(crate) fn understood(&mut self, bytes: usize) {
+    pub(crate) fn consume(&mut self, bytes: usize) {
         self.used += bytes;
         if self.used == self.end {
             (self.used, self.end) = (0, 0);
@@ -265,7 +265,7 @@ mod tests {
         }
         assert_eq!(to.message(21, 5).expect("5 are right"), Some(([1, 5], &b"bytes"[..])));
         assert!(to.message(0, 4).expect_err("more than 4").contains("expected at most 4 bytes"));
-        to.understood(2 * 21);
+        to.consume(2 * 21);
         assert_eq!(to.take_header(), Some([2, 5]));
     }
 }

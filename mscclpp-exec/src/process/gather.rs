@@ -38,12 +38,12 @@ impl Session {
         let mut all = Vec::with_capacity(gathered.len());
         for (peer, said) in (0_u32..).zip(gathered) {
             let Said { text: other, bytes } = postcard::from_bytes(&said).map_err(|error| {
-                let error = Error::Lost { peer, why: format!("it sent what this one cannot read: {error}") };
+                let error = Error::RankLost { peer, why: format!("it sent what this one cannot read: {error}") };
                 self.give_up(&error);
                 error
             })?;
             if other != text {
-                let error = Error::Mismatch { number, rank: self.rank(), call: text.to_owned(), peer, other };
+                let error = Error::CallMismatch { number, rank: self.rank(), call: text.to_owned(), peer, other };
                 self.give_up(&error);
                 return Err(error);
             }

@@ -8,14 +8,14 @@ use mscclpp_core::collective::Collective;
 use mscclpp_core::types::ReduceOp;
 
 use super::buffer::Shared;
-use super::calls::{Handed, RING};
-use super::drive::{Drive, Turn};
-use super::plan::PlanContext;
+use super::calls::{BufferArgs, RING};
+use super::executor::Inner;
+use super::launch_loop::{LaunchLoop, Turn};
+use super::plan::PlanState;
 use super::session::Session;
-use super::transport::Inner;
 use crate::dtype::Element;
 use crate::error::Error;
-use crate::interpret::{Params, SLICES, State, Worker, copy};
+use crate::interpret::{AgentState, Params, SLICES, Worker, copy};
 use crate::memory::{Loan, Views};
 use crate::message::Message;
 use crate::passes::place_in_caller_memory::SLOTS;
@@ -35,18 +35,18 @@ use crate::passes::place_in_caller_memory::SLOTS;
 /// });
 /// # }
 /// ```
-pub struct Executable {
+pub struct PreparedPlan {
     inner: Arc<Inner>,
-    context: Arc<PlanContext>,
+    context: Arc<PlanState>,
     params: Params,
     views: Views,
     /// Own thread blocks, then the proxy.
-    states: Box<[State]>,
+    states: Box<[AgentState]>,
     worker: Box<Worker>,
     /// What peers compare.
     id: u64,
     /// By place: what the peer handed in when its buffers were looked up last.
-    seen: Box<[Handed]>,
+    seen: Box<[BufferArgs]>,
     /// By slot: the allocation that the last slice lay in.
     last: [Weak<Shared>; SLOTS],
     /// Bytes to copy by slot, in before and out after a launch whose slice is not shared.
@@ -54,8 +54,8 @@ pub struct Executable {
     copy_out: [Vec<Range<u64>>; SLOTS],
 }
 
-impl Executable {
-    pub(super) fn new(inner: Arc<Inner>, context: Arc<PlanContext>, params: Params, views: Views, id: u64) -> Self {
+impl PreparedPlan {
+    pub(super) fn new(inner: Arc<Inner>, context: Arc<PlanState>, params: Params, views: Views, id: u64) -> Self {
         let program = &context.program;
         let states = context.agents.len() + usize::from(context.proxy.is_some());
         let bytes = |slot: usize, chunks: &[Range<u64>]| {
@@ -79,11 +79,11 @@ impl Executable {
         };
         let by_slot = |chunks: &[Vec<Range<u64>>; SLOTS]| [bytes(0, &chunks[0]), bytes(1, &chunks[1])];
         Self {
-            states: vec![State::default(); states].into(),
+            states: vec![AgentState::default(); states].into(),
             worker: Box::default(),
             id,
             last: [Weak::new(), Weak::new()],
-            seen: vec![Handed::default(); context.visits.iter().max().map_or(0, |place| place + 1)].into(),
+            seen: vec![BufferArgs::default(); context.visits.iter().max().map_or(0, |place| place + 1)].into(),
             copy_in: by_slot(&context.placement.copy_in),
             copy_out: by_slot(&context.placement.copy_out),
             inner,
@@ -125,7 +125,7 @@ impl Executable {
     /// only. Elements of the output that the plan does not write keep their values.
     ///
     /// # Errors
-    /// Before the call begins: [`Error::ElementType`], [`Error::InPlace`], [`Error::ReadOnlyInput`], [`Error::BufferSize`],
+    /// Before the call begins: [`Error::ElementType`], [`Error::BufferModeMismatch`], [`Error::ReadOnlyInput`], [`Error::BufferSize`],
     /// [`Error::Busy`], [`Error::Broken`]. [`Error::Mismatch`] if a peer calls something else. [`Error::Interrupted`] if a peer
     /// is gone, or nothing happens until the deadline; [`Error::LateData`] if the plan does not wait for what a rank of another
     /// node sends; [`Error::DroppedBuffer`]. After these the group cannot go on, and the output holds anything.
@@ -165,7 +165,7 @@ impl Executable {
         }
         let program = &self.context.program;
         if program.shape.collective.in_place != in_place {
-            return Err(Error::InPlace { plan: program.plan.name().to_owned(), in_place: !in_place });
+            return Err(Error::BufferModeMismatch { plan: program.plan.name().to_owned(), in_place: !in_place });
         }
         Ok(())
     }
@@ -221,7 +221,7 @@ impl Executable {
             let revoke = Revoke { last, handed: &lender.handed, written, lens };
             let (id, lasting) = (*id, lender.lasting);
             let has_sent = context.sends_to.is_empty();
-            let mut drive = Drive {
+            let mut drive = LaunchLoop {
                 session,
                 context,
                 params,
@@ -249,7 +249,7 @@ impl Executable {
 struct Revoke<'l> {
     /// By slot: the allocation of the slice that was handed in, if it was not copied.
     last: &'l [Weak<Shared>; SLOTS],
-    handed: &'l Handed,
+    handed: &'l BufferArgs,
     written: [bool; SLOTS],
     lens: [u64; SLOTS],
 }
@@ -260,7 +260,7 @@ impl Drop for Revoke<'_> {
         for (slot, shared) in self.last.iter().enumerate().filter(|(slot, _)| self.written[*slot]) {
             let (number, at) = self.handed.0[slot];
             let Some(shared) = shared.upgrade().filter(|shared| shared.number == number) else { continue };
-            if let Err(error) = shared.mine.cut_off(at..at + self.lens[slot]) {
+            if let Err(error) = shared.mine.replace_pages(at..at + self.lens[slot]) {
                 // The caller would get back memory to which peers may still write.
                 log::error!("{error}");
                 std::process::abort();
@@ -283,7 +283,7 @@ pub(super) const RING_ENTRY: u64 = SLOTS as u64 * SHORT;
 
 /// How a launch's slices reach the peers.
 struct Lender {
-    handed: Handed,
+    handed: BufferArgs,
     /// By slot: whether peers access a copy of it.
     copies: [bool; SLOTS],
     /// Whether all that peers access lasts after the launch, so that nobody needs to wait for them.
@@ -294,15 +294,15 @@ impl Lender {
     #[inline]
     fn new(
         session: &mut Session,
-        context: &PlanContext,
+        context: &PlanState,
         last: &mut [Weak<Shared>; SLOTS],
         loans: &[Loan<'_>; SLOTS],
         number: u64,
     ) -> Result<Self, Error> {
         let placement = &context.placement;
-        let mut lender = Self { handed: Handed::default(), copies: [false; SLOTS], lasting: context.is_read_only };
+        let mut lender = Self { handed: BufferArgs::default(), copies: [false; SLOTS], lasting: context.is_read_only };
         let ring = session.ring.as_ref().map(|ring| ring.number).filter(|_| context.is_read_only);
-        let registered = if session.crowded { SHORT_CROWDED } else { SHORT_REGISTERED };
+        let registered = if session.oversubscribed { SHORT_CROWDED } else { SHORT_REGISTERED };
         for (slot, loan) in loans.iter().enumerate() {
             let len = loan.bytes().len() as u64;
             if len == 0 || !placement.touched[slot] {
@@ -327,7 +327,7 @@ impl Lender {
     }
 }
 
-impl fmt::Debug for Executable {
+impl fmt::Debug for PreparedPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Executable")
             .field("plan", &self.context.program.plan)

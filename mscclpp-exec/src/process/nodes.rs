@@ -5,29 +5,29 @@ use std::collections::BTreeSet;
 use mscclpp_core::types::ChannelKind;
 
 use crate::error::Error;
-use crate::interpret::{Action, Program};
+use crate::interpret::{Opcode, ResolvedPlan};
 
 /// Refuses plans that reach over nodes other than through port channels. `nodes`: by rank.
 ///
 /// # Errors
-/// [`Error::OtherNode`].
-pub(crate) fn check_nodes(program: &Program, nodes: &[u32]) -> Result<(), Error> {
+/// [`Error::CrossNodeAccess`].
+pub(crate) fn check_nodes(program: &ResolvedPlan, nodes: &[u32]) -> Result<(), Error> {
     let apart = |one: u32, other: u32| nodes.get(one as usize) != nodes.get(other as usize);
     for code in &program.agents {
         for at in code.start..code.end {
             let instr = &program.instrs[at as usize];
-            let ports = matches!(instr.action, Action::Port { .. } | Action::PortForward);
+            let ports = matches!(instr.action, Opcode::Port { .. } | Opcode::PortForward);
             // A proxy sends, it does not fetch.
             let dsts = program.dsts(instr).iter().filter(|_| !ports);
             let mut ranks = program.srcs(instr).iter().chain(dsts).map(|operand| operand.rank);
             let reached = ranks.find(|&rank| apart(rank, code.rank));
-            let signals = matches!(instr.action, Action::Signal { .. } | Action::Wait { .. });
+            let signals = matches!(instr.action, Opcode::Signal { .. } | Opcode::Wait { .. });
             let channels = program.ids(instr).iter().filter(|_| signals);
             let mut channels = channels.map(|&channel| &program.channels[channel as usize]);
             let memory = channels.find(|c| c.kind == ChannelKind::Memory && apart(c.rank, c.peer));
             if let Some(peer) = reached.or(memory.map(|channel| channel.peer)) {
                 let [node, other] = [code.rank, peer].map(|rank| nodes.get(rank as usize).copied().unwrap_or(u32::MAX));
-                return Err(Error::OtherNode { place: program.path(at), rank: code.rank, node, peer, other });
+                return Err(Error::CrossNodeAccess { place: program.path(at), rank: code.rank, node, peer, other });
             }
         }
     }
@@ -35,7 +35,7 @@ pub(crate) fn check_nodes(program: &Program, nodes: &[u32]) -> Result<(), Error>
 }
 
 /// Pairs of ranks on different nodes of which the first sends data or signals to the second.
-pub(crate) fn sends(program: &Program, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
+pub(crate) fn sends(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let mut pairs = BTreeSet::new();
     for code in &program.agents {
         for instr in &program.instrs[code.start as usize..code.end as usize] {
@@ -52,7 +52,7 @@ pub(crate) fn sends(program: &Program, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
 }
 
 /// Pairs of ranks on different nodes of which one sends to the other or has a port channel to it, both ways round.
-pub(crate) fn links(program: &Program, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
+pub(crate) fn links(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let channels = program.channels.iter().filter(|channel| channel.kind == ChannelKind::Port);
     let mut pairs: BTreeSet<(u32, u32)> = channels.map(|channel| (channel.rank, channel.peer)).collect();
     for code in &program.agents {

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Options {
     /// How long a call goes on without getting on before it fails. 30 s by default, at most a year: more counts as that.
     /// Time in which the rank itself could not run, as it was stopped or its machine was, hardly counts.
-    pub deadline: Duration,
+    pub timeout: Duration,
     /// Most bytes of scratch of a plan, all ranks together. 64 GiB by default.
     pub scratch_limit: u64,
     /// Bytes per rank beyond which a plan with `reuse_resources` wraps its scratch, if it can. 64 MiB by default.
@@ -17,15 +17,15 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(30), scratch_limit: 1 << 36, scratch_pool: 1 << 26 }
+        Self { timeout: Duration::from_secs(30), scratch_limit: 1 << 36, scratch_pool: 1 << 26 }
     }
 }
 
 impl Options {
     /// With another deadline.
     #[must_use]
-    pub fn deadline(self, deadline: Duration) -> Self {
-        Self { deadline, ..self }
+    pub fn timeout(self, deadline: Duration) -> Self {
+        Self { timeout: deadline, ..self }
     }
 
     /// With another limit of scratch.

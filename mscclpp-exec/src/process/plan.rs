@@ -10,18 +10,18 @@ use mscclpp_core::plan::Plan;
 
 use super::buffer::Shared;
 use super::nodes::sends;
-use crate::interpret::{Counters, Program, Space, State};
+use crate::interpret::{AgentState, Counters, ResolvedPlan, Space};
 use crate::passes::RankSchedule;
 use crate::passes::place_in_caller_memory::Placement;
-use crate::shm::Cells;
+use crate::shm::SharedCacheLines;
 
 /// A plan that was prepared. Launches of all sizes share it, one at a time.
-pub(super) struct PlanContext {
-    pub(super) program: Program,
+pub(super) struct PlanState {
+    pub(super) program: ResolvedPlan,
     pub(super) placement: Placement,
     pub(super) counters: Counters,
     /// A line per thread block of any rank behind those of the channels: where it stands, written by those that wait for long.
-    cells: Cells,
+    cells: SharedCacheLines,
     /// Own thread blocks, in the program's.
     pub(super) agents: Range<usize>,
     /// The own proxy, in the program's.
@@ -54,13 +54,19 @@ pub(super) struct PlanContext {
 const READS: u32 = 20;
 
 /// Lines of the segment that a plan's counters and positions lie in.
-pub(super) fn lines(program: &Program) -> usize {
+pub(super) fn lines(program: &ResolvedPlan) -> usize {
     program.channels.len() + program.agents.len()
 }
 
-impl PlanContext {
+impl PlanState {
     /// `cells`: [`lines`] lines, shared by the ranks of a node. `locals`: those ranks.
-    pub(super) fn new(program: Program, rank: u32, locals: &[u32], nodes: &[u32], cells: Cells) -> Self {
+    pub(super) fn new(
+        program: ResolvedPlan,
+        rank: u32,
+        locals: &[u32],
+        nodes: &[u32],
+        cells: SharedCacheLines,
+    ) -> Self {
         let far = sends(&program, nodes);
         let schedule = RankSchedule::new(program, rank, nodes);
         let RankSchedule { program, agents, placement, awaited, finishes, last_visits, is_read_only } = schedule;
@@ -137,7 +143,7 @@ impl PlanContext {
     }
 
     /// Says where an own thread block stands in a call.
-    pub(super) fn write_position(&self, agent: usize, call: u64, state: &State) {
+    pub(super) fn write_position(&self, agent: usize, call: u64, state: &AgentState) {
         let line = self.cells.line(self.program.channels.len() + agent);
         line[0].store(0, Relaxed);
         fence(Release);
@@ -149,14 +155,14 @@ impl PlanContext {
 
     /// Where a thread block of any rank of the node stood last in a call; `None` if its rank has not said so.
     #[cold]
-    pub(super) fn position(&self, agent: usize, call: u64) -> Option<State> {
+    pub(super) fn position(&self, agent: usize, call: u64) -> Option<AgentState> {
         let line = self.cells.line(self.program.channels.len() + agent);
         for _ in 0..READS {
             let said = line[0].load(Acquire);
             let words = std::array::from_fn(|i| line[1 + i].load(Relaxed));
             fence(Acquire);
             if said == call && line[0].load(Relaxed) == call {
-                return Some(State::from_words(call, words));
+                return Some(AgentState::from_words(call, words));
             }
             if said != 0 && said != call {
                 return None;
@@ -175,7 +181,7 @@ impl PlanContext {
 
 /// A plan of a session.
 pub(super) struct Prepared {
-    pub(super) context: Arc<PlanContext>,
+    pub(super) context: Arc<PlanState>,
     /// Plain and packets.
     pub(super) scratch: [Option<Arc<Shared>>; 2],
     /// Bytes per rank of each.

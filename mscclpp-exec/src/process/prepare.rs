@@ -6,31 +6,31 @@ use mscclpp_core::plan::Plan;
 
 use super::buffer::Shared;
 use super::calls::RING;
-use super::launch::Executable;
+use super::executor::Executor;
+use super::launch::PreparedPlan;
 use super::launch::RING_ENTRY;
 use super::nodes::{check_nodes, links};
-use super::plan::{PlanContext, Prepared, lines};
+use super::plan::{PlanState, Prepared, lines};
 use super::session::Session;
-use super::transport::Transport;
 use crate::error::Error;
-use crate::interpret::{Params, Program, SLICES, lower};
+use crate::interpret::{Params, ResolvedPlan, SLICES, resolve};
 use crate::memory::Views;
 use crate::message::Message;
 use crate::passes::place_in_caller_memory::SLOTS;
-use crate::shm::Cells;
+use crate::shm::SharedCacheLines;
 
-impl Transport {
+impl Executor {
     /// Binds a plan to a message: everything that can be done before there are buffers. A call of all ranks.
     ///
     /// The first call for a plan reads it, time linear in its operations of all ranks. Memory that peers share for it
     /// (counters, scratch, copies of slices that are not shared) is exchanged when it is new or must grow.
     ///
     /// # Errors
-    /// Before any rank is waited for: [`Error::Ranks`], [`Error::Plan`], [`Error::MessageSize`], [`Error::UnequalParts`],
+    /// Before any rank is waited for: [`Error::RankCountMismatch`], [`Error::Plan`], [`Error::MessageSize`], [`Error::UnequalParts`],
     /// [`Error::TooLarge`], [`Error::FixedReduction`], [`Error::Accumulator`], [`Error::Memory`]: the same on all ranks that ask
-    /// for the same. [`Error::Mismatch`] if ranks ask for different things, [`Error::Lost`] if one does not come,
+    /// for the same. [`Error::CallMismatch`] if ranks ask for different things, [`Error::Lost`] if one does not come,
     /// [`Error::NoMemory`], [`Error::Busy`], [`Error::Broken`].
-    pub fn prepare(&self, plan: &Plan, message: Message) -> Result<Executable, Error> {
+    pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
         let mut session = self.inner.session()?;
         let found = session.find_plan(plan, self.num_ranks())?;
         let options = session.options;
@@ -49,7 +49,7 @@ impl Transport {
         let views = session.views(&context.program, &scratch);
         let id = session.id_of(&format!("launch of {text}"));
         drop(session);
-        Ok(Executable::new(Arc::clone(&self.inner), context, params, views, id))
+        Ok(PreparedPlan::new(Arc::clone(&self.inner), context, params, views, id))
     }
 }
 
@@ -69,7 +69,7 @@ const STREAM: u64 = 0x706f_7274;
 enum Found {
     /// Its position among those that were prepared.
     Known(usize),
-    New(Box<Program>),
+    New(Box<ResolvedPlan>),
 }
 
 impl Session {
@@ -79,14 +79,14 @@ impl Session {
         }
         let (expected, found) = (plan.num_ranks(), ranks);
         if expected != found {
-            return Err(Error::Ranks { plan: plan.name().to_owned(), expected, found });
+            return Err(Error::RankCountMismatch { plan: plan.name().to_owned(), expected, found });
         }
-        let program = lower(plan)?;
+        let program = resolve(plan)?;
         check_nodes(&program, &self.nodes)?;
         Ok(Found::New(Box::new(program)))
     }
 
-    fn program<'a>(&'a self, found: &'a Found) -> &'a Program {
+    fn program<'a>(&'a self, found: &'a Found) -> &'a ResolvedPlan {
         match found {
             Found::Known(at) => &self.plans[*at].context.program,
             Found::New(program) => program,
@@ -106,7 +106,7 @@ impl Session {
             Some(peer) => {
                 let other = String::from_utf8_lossy(&all[peer]).into_owned();
                 let (number, rank, peer) = (self.number, self.rank(), peer as u32);
-                let error = Error::Mismatch { number, rank, call: text.to_owned(), peer, other };
+                let error = Error::CallMismatch { number, rank, call: text.to_owned(), peer, other };
                 self.give_up(&error);
                 Err(error)
             }
@@ -114,7 +114,7 @@ impl Session {
     }
 
     /// Connects this rank to those on other nodes that it has port channels with.
-    fn connect_nodes(&mut self, program: &Program) -> Result<(), Error> {
+    fn connect_nodes(&mut self, program: &ResolvedPlan) -> Result<(), Error> {
         let rank = self.rank();
         let peers = links(program, &self.nodes).into_iter().filter(|&(one, _)| one == rank).map(|(_, other)| other);
         for peer in peers.filter(|&peer| !self.wires.has(peer)).collect::<Vec<_>>() {
@@ -125,14 +125,14 @@ impl Session {
     }
 
     /// Makes counters for a plan; returns its position.
-    fn add_plan(&mut self, program: Program) -> Result<usize, Error> {
+    fn add_plan(&mut self, program: ResolvedPlan) -> Result<usize, Error> {
         // Peers wait for this rank in what follows, and those on other nodes go on.
         self.connect_nodes(&program).inspect_err(|error| self.give_up(error))?;
         // The first rank of the node has them.
-        let bytes = if self.me == 0 { Cells::bytes(lines(&program)) } else { 0 };
+        let bytes = if self.me == 0 { SharedCacheLines::bytes(lines(&program)) } else { 0 };
         let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;
         let segment = shared.at(0).cloned().ok_or_else(|| Error::Internal("a plan without counters".into()))?;
-        let context = PlanContext::new(program, self.rank(), &self.locals, &self.nodes, Cells::new(segment));
+        let context = PlanState::new(program, self.rank(), &self.locals, &self.nodes, SharedCacheLines::new(segment));
         self.plans.push(Prepared { context: Arc::new(context), scratch: [None, None], bytes: [0, 0] });
         Ok(self.plans.len() - 1)
     }
@@ -171,7 +171,7 @@ impl Session {
     }
 
     /// The memory that launches see but for what callers hand in.
-    fn views(&self, program: &Program, scratch: &[Option<Arc<Shared>>; 2]) -> Views {
+    fn views(&self, program: &ResolvedPlan, scratch: &[Option<Arc<Shared>>; 2]) -> Views {
         let mut views = Views::new((program.shape.ranks * SLICES) as usize + SLOTS);
         for (place, rank) in self.locals.iter().enumerate() {
             for (kind, shared) in scratch.iter().enumerate() {

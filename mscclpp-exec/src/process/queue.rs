@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread::JoinHandle;
 
-use super::launch::Executable;
+use super::launch::PreparedPlan;
 use crate::dtype::Element;
 use crate::error::Error;
 
@@ -37,7 +37,7 @@ pub struct Pending<B> {
 #[non_exhaustive]
 pub struct Finished<B> {
     /// The executable.
-    pub executable: Executable,
+    pub executable: PreparedPlan,
     /// The buffers.
     pub buffers: B,
     /// How the launch ended.
@@ -46,20 +46,20 @@ pub struct Finished<B> {
 
 impl Queue {
     /// # Errors
-    /// [`Error::Workers`] if the system gives no thread.
+    /// [`Error::SpawnThread`] if the system gives no thread.
     pub fn new() -> Result<Self, Error> {
         let (work, received) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let thread = std::thread::Builder::new().name("mscclpp-queue".into());
         let thread = thread.spawn(move || received.into_iter().for_each(|job| job()));
-        let thread = thread.map_err(|error| Error::Workers(error.to_string()))?;
+        let thread = thread.map_err(|error| Error::SpawnThread(error.to_string()))?;
         Ok(Self { work: Some(work), thread: Some(thread) })
     }
 
-    /// Queues a launch out of place; see [`Executable::launch`].
+    /// Queues a launch out of place; see [`PreparedPlan::launch`].
     ///
     /// # Errors
     /// [`Error::Internal`] if the thread has panicked.
-    pub fn launch<T, I, O>(&self, mut x: Executable, input: I, mut output: O) -> Result<Pending<(I, O)>, Error>
+    pub fn launch<T, I, O>(&self, mut x: PreparedPlan, input: I, mut output: O) -> Result<Pending<(I, O)>, Error>
     where
         T: Element,
         I: AsRef<[T]> + Send + 'static,
@@ -71,11 +71,11 @@ impl Queue {
         })
     }
 
-    /// Queues a launch in place; see [`Executable::launch_in_place`].
+    /// Queues a launch in place; see [`PreparedPlan::launch_in_place`].
     ///
     /// # Errors
     /// [`Error::Internal`] if the thread has panicked.
-    pub fn launch_in_place<T, B>(&self, mut x: Executable, mut buffer: B) -> Result<Pending<B>, Error>
+    pub fn launch_in_place<T, B>(&self, mut x: PreparedPlan, mut buffer: B) -> Result<Pending<B>, Error>
     where
         T: Element,
         B: AsMut<[T]> + Send + 'static,

@@ -1,22 +1,22 @@
 //! What a rank says when it gives a launch up.
 
-use super::drive::{Drive, launch};
-use crate::error::{Blocked, Cause, Error, Interrupted, Stall, WaitsFor};
-use crate::interpret::State;
+use super::launch_loop::{LaunchLoop, launch};
+use crate::error::{AbortCause, BlockedThreadBlock, Error, LaunchAborted, Stall, WaitsFor};
+use crate::interpret::AgentState;
 
-impl Drive<'_> {
+impl LaunchLoop<'_> {
     /// Ends the launch for this rank and its peers. `closed`: whether what visits peers' buffers is held back.
     #[cold]
-    pub(super) fn interrupt(&mut self, mut cause: Cause, closed: bool) -> Error {
+    pub(super) fn interrupt(&mut self, mut cause: AbortCause, closed: bool) -> Error {
         let stall = self.stall(closed);
-        if let Cause::Deadline { silent, .. } = &mut cause {
+        if let AbortCause::Timeout { unresponsive: silent, .. } = &mut cause {
             // What these ranks have said does not hold any more.
-            let free = |blocked: &&Blocked| matches!(&blocked.waits_for, WaitsFor::Peers { ranks } if ranks.is_empty());
+            let free = |blocked: &&BlockedThreadBlock| matches!(&blocked.waits_for, WaitsFor::Peers { ranks } if ranks.is_empty());
             silent.extend(stall.blocked.iter().filter(free).map(|blocked| blocked.rank));
             silent.sort_unstable();
             silent.dedup();
         }
-        let error = Error::Interrupted(Box::new(Interrupted { rank: self.session.rank(), cause, stall }));
+        let error = Error::Interrupted(Box::new(LaunchAborted { rank: self.session.rank(), cause, stall }));
         self.session.give_up(&error);
         error
     }
@@ -35,7 +35,7 @@ impl Drive<'_> {
     }
 
     /// Where a thread block of a peer stands, if its rank has said so.
-    fn position(&self, agent: u32) -> Option<State> {
+    fn position(&self, agent: u32) -> Option<AgentState> {
         let mut state = self.context.position(agent as usize, self.number)?;
         let program = &self.context.program;
         let header = state.loop_start.checked_sub(1).and_then(|at| program.instrs.get(at as usize));
@@ -60,7 +60,7 @@ impl Drive<'_> {
                 Some(_) => {}
                 // A rank that has finished has no position, perhaps, but is through with the launch.
                 None if place.is_some_and(|place| self.session.calls.is_finished(place, self.number)) => {}
-                None => others.push((agent, State::begin(self.number, code.start))),
+                None => others.push((agent, AgentState::begin(self.number, code.start))),
             }
         }
         // Own thread blocks first.

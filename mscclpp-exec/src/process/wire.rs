@@ -24,9 +24,9 @@ use bytemuck::{Pod, Zeroable};
 
 use super::calls::RING;
 use super::connection::{self, Connection};
-use super::plan::{PlanContext, Prepared};
+use super::plan::{PlanState, Prepared};
 use crate::error::{Error, LateData};
-use crate::interpret::{Launch, Program, Remote, Trigger};
+use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
 
 /// Bytes that may wait to be sent to a rank before its proxy is held up.
 const MOST_WAITING: usize = 1 << 20;
@@ -89,7 +89,7 @@ struct Wire {
 }
 
 /// Why messages cannot be taken.
-pub(super) enum Trouble {
+pub(super) enum WireError {
     /// A rank is gone, or sends what no plan says.
     Lost(Error),
     /// Data arrived after the last operation that could wait for it.
@@ -128,7 +128,7 @@ impl Wires {
     }
 
     /// Begins a launch, a call `call`.
-    pub(super) fn begin(&self, plan: &PlanContext, launch: u64, call: u64) {
+    pub(super) fn begin(&self, plan: &PlanState, launch: u64, call: u64) {
         self.plan.set(plan.key());
         self.launch.set(launch);
         self.call.set(call);
@@ -139,7 +139,7 @@ impl Wires {
     }
 
     /// Says to all what this rank calls, where it is about to wait for them otherwise than for their messages.
-    pub(super) fn greet(&self) {
+    pub(super) fn announce_call(&self) {
         for (peer, wire) in (0..).zip(&self.wires) {
             self.send(peer, self.header(GREETING, 0, 0), &mut |_| {});
             if let Some(wire) = wire {
@@ -185,16 +185,16 @@ impl Wires {
     /// Sends and receives as much as goes without waiting. `launch`: the one at hand; `plans`: all of the group.
     ///
     /// # Errors
-    /// [`Trouble::Lost`] names a rank that is gone, or that sends what no plan says; [`Trouble::Differs`] one whose first
-    /// message of a launch says that it calls something else; [`Trouble::Late`] one whose data nobody waited for.
-    pub(super) fn pump(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<Pumped, Trouble> {
-        let mut pumped = Pumped { progress: false, sent: true };
+    /// [`WireError::RankLost`] names a rank that is gone, or that sends what no plan says; [`WireError::Differs`] one whose first
+    /// message of a launch says that it calls something else; [`WireError::Late`] one whose data nobody waited for.
+    pub(super) fn pump(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<IoProgress, WireError> {
+        let mut pumped = IoProgress { progress: false, sent: true };
         for (peer, wire) in (0..).zip(&self.wires) {
             let Some(Wire { connection, ended }) = wire else {
                 continue;
             };
             let mut wire = connection.borrow_mut();
-            let lost = |why: String| Trouble::Lost(Error::Lost { peer, why });
+            let lost = |why: String| WireError::Lost(Error::RankLost { peer, why });
             pumped.progress |= wire.write().map_err(|why| lost(format!("its connection failed: {why}")))?;
             pumped.sent &= wire.waiting() == 0;
             pumped.progress |= wire.fill(2 * MOST_BYTES as usize);
@@ -204,14 +204,14 @@ impl Wires {
                     break;
                 }
                 if let Some(own) = self.called(header.launch).filter(|&own| own != header.call) {
-                    return Err(Trouble::Differs { peer, own, other: header.call });
+                    return Err(WireError::Differs { peer, own, other: header.call });
                 }
                 match header.instr {
                     GREETING => {}
                     END => ended.set(header.launch),
                     _ => {
                         if let Some(late) = self.find_late(rank, peer, &header, plans) {
-                            return Err(Trouble::Late(Error::LateData(Box::new(late))));
+                            return Err(WireError::Late(Error::LateData(Box::new(late))));
                         }
                         if !self.accept(rank, &header, bytes, launch, plans) {
                             return Err(lost(format!("it sent a message that no plan has: {header:?}")));
@@ -221,7 +221,7 @@ impl Wires {
                 used += size_of::<Header>() + bytes.len();
                 pumped.progress = true;
             }
-            wire.understood(used);
+            wire.consume(used);
         }
         Ok(pumped)
     }
@@ -258,7 +258,7 @@ impl Wires {
         if is_current && context.may_be_late(dst.space) {
             return None;
         }
-        let channel = |program: &Program| {
+        let channel = |program: &ResolvedPlan| {
             let channel = program.ids(of).get(number as usize)?;
             Some(program.channels.get(*channel as usize)?.id)
         };
@@ -290,12 +290,12 @@ impl Wires {
 }
 
 /// The plan that ranks of other nodes call so.
-fn find_plan(plans: &[Prepared], key: u64) -> Option<&PlanContext> {
+fn find_plan(plans: &[Prepared], key: u64) -> Option<&PlanState> {
     plans.iter().map(|plan| &*plan.context).find(|context| context.key() == key)
 }
 
 /// What a pump has done.
-pub(super) struct Pumped {
+pub(super) struct IoProgress {
     pub(super) progress: bool,
     /// Nothing waits to be sent.
     pub(super) sent: bool,

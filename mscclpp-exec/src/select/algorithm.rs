@@ -14,12 +14,12 @@ use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
 
 use super::choice::Config;
-use super::constraints::{Constraints, Refusal, machine, placed};
+use super::constraints::{Constraints, Rejection, machine, placed};
 use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::request::{Backend, Request};
 #[cfg(feature = "cuda")]
-use crate::cuda::World;
+use crate::cuda::Executor;
 #[cfg(feature = "cuda")]
 use crate::cuda::native::{NativeAlgorithm, NativeRun, Shared};
 
@@ -34,7 +34,7 @@ pub struct Algorithm {
     constraints: Constraints,
     tags: BTreeMap<String, i64>,
     source: Source,
-    shipped: bool,
+    builtin: bool,
     calls: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ struct Existing {
 
 impl Algorithm {
     /// An algorithm of the library.
-    pub fn shipped(shipped: &'static BuiltinAlgorithm) -> Self {
+    pub fn builtin(shipped: &'static BuiltinAlgorithm) -> Self {
         let (least, most) = shipped.nodes_between();
         let spec = shipped.spec(2, 2);
         let constraints = Constraints {
@@ -72,17 +72,17 @@ impl Algorithm {
             bytes: spec.min_message_size..=spec.max_message_size,
             placement: shipped.placement(),
             multicast: shipped.needs_multicast(),
-            own_order: shipped.own_order(),
+            order_varies_across: shipped.own_order(),
             ..Constraints::default()
         };
         let algorithm = Self::new(shipped.name(), shipped.kind(), constraints, spec.tags, Source::Builtin(shipped));
-        Self { shipped: true, ..algorithm }
+        Self { builtin: true, ..algorithm }
     }
 
     /// What the library does where there is one rank only.
     pub(super) fn alone(collective: CollectiveKind) -> Self {
         let alone = Self::native(format!("{}_alone", collective.name()), collective, native::alone);
-        Self { shipped: true, ..alone.constrained(|limits| limits.ranks = 1..=1) }
+        Self { builtin: true, ..alone.with_constraints(|limits| limits.ranks = 1..=1) }
     }
 
     /// A function that is called instead of a plan being run. It runs on the CPU, on all ranks, and may talk to the other
@@ -107,18 +107,18 @@ impl Algorithm {
     }
 
     /// The plans that a function under `#[collective]` was built to: `name::algorithm()`. Requests for other machines are
-    /// refused; [`compiled`](Self::compiled) serves those too.
+    /// refused; [`on_demand`](Self::compiled) serves those too.
     ///
     /// # Errors
     /// [`LoadError::Empty`] if there are none.
-    pub fn baked(baked: Baked) -> Result<Self, LoadError> {
+    pub fn embedded(baked: Baked) -> Result<Self, LoadError> {
         Self::plans(baked.name(), baked.plans().to_vec())
     }
 
     /// A function under `#[collective]`, run for every machine that asks for it: `name::algorithm()`. The specification is its
     /// attribute's, with the request's ranks, nodes, placement and root; plans that the attribute asks for are taken as
-    /// they are. Limits are up to [`constrained`](Self::constrained).
-    pub fn compiled(baked: Baked) -> Self {
+    /// they are. Limits are up to [`with_constraints`](Self::constrained).
+    pub fn on_demand(baked: Baked) -> Self {
         let spec = baked.spec(2, &defaults(&baked));
         let constraints =
             Constraints { bytes: spec.min_message_size..=spec.max_message_size, ..Constraints::default() };
@@ -193,26 +193,26 @@ impl Algorithm {
         tags: BTreeMap<String, i64>,
         source: Source,
     ) -> Self {
-        Self { name: name.to_owned(), collective, constraints, tags, source, shipped: false, calls: AtomicU64::new(0) }
+        Self { name: name.to_owned(), collective, constraints, tags, source, builtin: false, calls: AtomicU64::new(0) }
     }
 
     /// Another name.
     #[must_use]
-    pub fn named(mut self, name: impl Into<String>) -> Self {
+    pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
     /// With a tag, for selectors.
     #[must_use]
-    pub fn tagged(mut self, key: impl Into<String>, value: i64) -> Self {
+    pub fn with_tag(mut self, key: impl Into<String>, value: i64) -> Self {
         self.tags.insert(key.into(), value);
         self
     }
 
     /// With changed constraints. What its plans cannot do is refused all the same.
     #[must_use]
-    pub fn constrained(mut self, change: impl FnOnce(&mut Constraints)) -> Self {
+    pub fn with_constraints(mut self, change: impl FnOnce(&mut Constraints)) -> Self {
         change(&mut self.constraints);
         self
     }
@@ -243,8 +243,8 @@ impl Algorithm {
     }
 
     /// Whether it comes with the library.
-    pub fn is_shipped(&self) -> bool {
-        self.shipped
+    pub fn is_builtin(&self) -> bool {
+        self.builtin
     }
 
     /// Everything that tells it from another one, in parts.
@@ -281,11 +281,11 @@ impl Algorithm {
     ///
     /// # Errors
     /// Why not.
-    pub fn admit(&self, request: &Request) -> Result<(), Refusal> {
-        self.constraints.admit(request)?;
+    pub fn check_request(&self, request: &Request) -> Result<(), Rejection> {
+        self.constraints.check_request(request)?;
         match &self.source {
             Source::Builtin(shipped) if !shipped.supports(request.ranks, request.ranks_per_node) => {
-                Err(Refusal::Nodes { expected: shipped.requirement(), found: machine(request) })
+                Err(Rejection::Nodes { expected: shipped.requirement(), found: machine(request) })
             }
             Source::Plans(plans) => suitable(plans, request).map(drop),
             _ => Ok(()),
@@ -320,9 +320,9 @@ impl Algorithm {
     /// # Errors
     /// [`CallError`] if it is no [`kernels`](Self::kernels), does not serve the request, or with what its functions return.
     #[cfg(feature = "cuda")]
-    pub fn prepare_on(&self, world: &World, request: &Request) -> Result<NativeRun, CallError> {
+    pub fn prepare_on(&self, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
         let failed = |source| CallError { name: self.name.clone(), source };
-        self.admit(request).map_err(|refusal| failed(format!("it {refusal}").into()))?;
+        self.check_request(request).map_err(|refusal| failed(format!("it {refusal}").into()))?;
         match &self.source {
             Source::Kernels(kernels) => kernels.prepare(&self.name, world, request),
             _ => Err(failed("it is no kernel: prepare its plan".into())),
@@ -351,9 +351,9 @@ impl Algorithm {
     /// [`PlanError::Panicked`] if its program does not build for the request's machine.
     pub fn build(&self, request: &Request, config: &Config) -> Result<Plan, PlanError> {
         let refused = |refusal| PlanError::Refused { name: self.name.clone(), refusal: Box::new(refusal) };
-        self.admit(request).map_err(refused)?;
+        self.check_request(request).map_err(refused)?;
         if let Some(found) = config.blocks.filter(|blocks| !(1..=Config::MAX_BLOCKS).contains(blocks)) {
-            return Err(refused(Refusal::BlockCount { found }));
+            return Err(refused(Rejection::BlockCount { found }));
         }
         match &self.source {
             Source::Builtin(shipped) => {
@@ -392,7 +392,7 @@ fn defaults(baked: &Baked) -> Vec<i128> {
 }
 
 /// The first plan that serves a request; else why the one that comes closest does not.
-fn suitable<'a>(plans: &'a [Existing], request: &Request) -> Result<&'a Plan, Refusal> {
+fn suitable<'a>(plans: &'a [Existing], request: &Request) -> Result<&'a Plan, Rejection> {
     let mut closest = (0, None);
     for existing in plans {
         match fits(existing, request) {
@@ -413,33 +413,33 @@ fn suitable<'a>(plans: &'a [Existing], request: &Request) -> Result<&'a Plan, Re
     };
     Err(match closest {
         (met, Some(refusal)) if met > 0 => refusal,
-        _ => Refusal::Ranks { expected: all(), found: request.ranks },
+        _ => Rejection::Ranks { expected: all(), found: request.ranks },
     })
 }
 
 /// Whether a plan serves a request; else how many conditions it meets, and the first that it does not.
-fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32, Refusal)> {
+fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32, Rejection)> {
     let collective = plan.collective();
     if plan.num_ranks() != request.ranks {
-        return Err((0, Refusal::Ranks { expected: format!("{} ranks", plan.num_ranks()), found: request.ranks }));
+        return Err((0, Rejection::Ranks { expected: format!("{} ranks", plan.num_ranks()), found: request.ranks }));
     }
     if plan.ranks_per_node() != request.ranks_per_node {
         let expected = format!("nodes of {}", plan.ranks_per_node());
-        return Err((1, Refusal::Nodes { expected, found: machine(request) }));
+        return Err((1, Rejection::Nodes { expected, found: machine(request) }));
     }
     let placement = if collective.in_place { BufferMode::InPlace } else { BufferMode::OutOfPlace };
     placed(placement, request.in_place).map_err(|refusal| (2, refusal))?;
     if collective.root != request.root {
-        return Err((3, Refusal::Root { found: request.root }));
+        return Err((3, Rejection::Root { found: request.root }));
     }
     let expected = plan.min_message_size()..=plan.max_message_size();
     if !expected.contains(&request.bytes) {
-        return Err((4, Refusal::Bytes { expected, found: request.bytes }));
+        return Err((4, Rejection::Bytes { expected, found: request.bytes }));
     }
     if let (Some(ops), Some(found)) = (ops, request.op)
         && !ops.contains(&found)
     {
-        return Err((5, Refusal::Op { found }));
+        return Err((5, Rejection::Op { found }));
     }
     Ok(())
 }

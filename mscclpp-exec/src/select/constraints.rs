@@ -32,7 +32,7 @@ pub struct Constraints {
     /// Whether multicast hardware is needed.
     pub multicast: bool,
     /// Whose results are combined in an order of their own, so that they may differ in the last bit.
-    pub own_order: Option<OrderScope>,
+    pub order_varies_across: Option<OrderScope>,
     /// The only backend that it runs on; `None` for all.
     pub backend: Option<Backend>,
 }
@@ -49,7 +49,7 @@ impl Default for Constraints {
             alignment: 1,
             registered: false,
             multicast: false,
-            own_order: None,
+            order_varies_across: None,
             backend: None,
         }
     }
@@ -57,7 +57,7 @@ impl Default for Constraints {
 
 /// Why an algorithm is not used for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum Rejection {
     /// Another number of ranks.
     Ranks {
         /// What would do: `2 to 4 ranks`.
@@ -129,37 +129,37 @@ impl Constraints {
     ///
     /// # Errors
     /// The first of the constraints, in the order of the fields, that the request does not meet.
-    pub fn admit(&self, request: &Request) -> Result<(), Refusal> {
+    pub fn check_request(&self, request: &Request) -> Result<(), Rejection> {
         let &Request { ranks, bytes, dtype, in_place, alignment, .. } = request;
         let nodes = request.nodes();
         if !self.ranks.contains(&ranks) {
-            return Err(Refusal::Ranks { expected: span(&self.ranks, "rank"), found: ranks });
+            return Err(Rejection::Ranks { expected: span(&self.ranks, "rank"), found: ranks });
         }
         if !self.nodes.contains(&nodes) {
-            return Err(Refusal::Nodes { expected: span(&self.nodes, "node"), found: machine(request) });
+            return Err(Rejection::Nodes { expected: span(&self.nodes, "node"), found: machine(request) });
         }
         if !self.bytes.contains(&bytes) {
-            return Err(Refusal::Bytes { expected: self.bytes.clone(), found: bytes });
+            return Err(Rejection::Bytes { expected: self.bytes.clone(), found: bytes });
         }
         placed(self.placement, in_place)?;
         if self.dtypes.as_ref().is_some_and(|dtypes| !dtypes.contains(&dtype)) {
-            return Err(Refusal::DataType { found: dtype });
+            return Err(Rejection::DataType { found: dtype });
         }
         if let (Some(ops), Some(op)) = (&self.ops, request.op)
             && !ops.contains(&op)
         {
-            return Err(Refusal::Op { found: op });
+            return Err(Rejection::Op { found: op });
         }
         if !alignment.is_multiple_of(self.alignment.max(1)) {
-            return Err(Refusal::Alignment { expected: self.alignment, found: alignment });
+            return Err(Rejection::Alignment { expected: self.alignment, found: alignment });
         }
         if self.registered && !request.registered {
-            return Err(Refusal::NotRegistered);
+            return Err(Rejection::NotRegistered);
         }
         if self.multicast && !request.multicast {
-            return Err(Refusal::NoMulticast);
+            return Err(Rejection::NoMulticast);
         }
-        let operands = match self.own_order {
+        let operands = match self.order_varies_across {
             None => 1,
             Some(OrderScope::FirstTwo) => 2,
             Some(OrderScope::Ranks) => ranks,
@@ -167,20 +167,20 @@ impl Constraints {
         };
         // Two operands commute, bit by bit; more do not associate.
         if operands > 2 && request.same_bits && request.rounds() {
-            return Err(Refusal::OwnOrder);
+            return Err(Rejection::OwnOrder);
         }
         match self.backend {
-            Some(expected) if expected != request.backend => Err(Refusal::Backend { expected }),
+            Some(expected) if expected != request.backend => Err(Rejection::Backend { expected }),
             _ => Ok(()),
         }
     }
 }
 
 /// Whether a placement is the request's.
-pub(super) fn placed(placement: BufferMode, in_place: bool) -> Result<(), Refusal> {
+pub(super) fn placed(placement: BufferMode, in_place: bool) -> Result<(), Rejection> {
     match (placement, in_place) {
-        (BufferMode::InPlace, false) => Err(Refusal::BufferMode { in_place: true }),
-        (BufferMode::OutOfPlace, true) => Err(Refusal::BufferMode { in_place: false }),
+        (BufferMode::InPlace, false) => Err(Rejection::BufferMode { in_place: true }),
+        (BufferMode::OutOfPlace, true) => Err(Rejection::BufferMode { in_place: false }),
         _ => Ok(()),
     }
 }
@@ -204,7 +204,7 @@ fn span(range: &RangeInclusive<u32>, what: &str) -> String {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ranks { expected, found } => write!(f, "for {expected}, found {found}"),
@@ -241,7 +241,7 @@ mod tests {
     fn every_constraint_refuses_what_it_names() {
         let request = Request { ranks_per_node: 4, ..Request::new(CollectiveKind::AllReduce, 8, DataType::F16, 4096) };
         let any = Constraints::default;
-        assert_eq!(any().admit(&request), Ok(()));
+        assert_eq!(any().check_request(&request), Ok(()));
         for (constraints, text) in [
             (Constraints { ranks: 2..=4, ..any() }, "for 2 to 4 ranks, found 8"),
             (Constraints { nodes: 1..=1, ..any() }, "for 1 node, found 2 nodes of 4"),
@@ -255,21 +255,24 @@ mod tests {
             (Constraints { multicast: true, ..any() }, "needs multicast hardware"),
             (Constraints { backend: Some(Backend::Cuda), ..any() }, "runs on cuda only"),
         ] {
-            assert_eq!(constraints.admit(&request).expect_err(text).to_string(), text);
+            assert_eq!(constraints.check_request(&request).expect_err(text).to_string(), text);
         }
     }
 
     #[test]
     fn an_order_of_its_own_matters_only_where_it_shows() {
-        let own = Constraints { own_order: Some(OrderScope::Ranks), ..Constraints::default() };
+        let own = Constraints { order_varies_across: Some(OrderScope::Ranks), ..Constraints::default() };
         let request = |ranks, dtype| Request::new(CollectiveKind::AllReduce, ranks, dtype, 64);
-        assert_eq!(own.admit(&request(3, DataType::F32)), Err(Refusal::OwnOrder));
-        assert_eq!(own.admit(&request(2, DataType::F32)), Ok(()));
-        assert_eq!(own.admit(&request(3, DataType::I32)), Ok(()));
-        assert_eq!(own.admit(&Request { op: Some(ReduceOp::Max), ..request(3, DataType::F32) }), Ok(()));
-        let of_nodes = Constraints { own_order: Some(OrderScope::Nodes), ..Constraints::default() };
+        assert_eq!(own.check_request(&request(3, DataType::F32)), Err(Rejection::OwnOrder));
+        assert_eq!(own.check_request(&request(2, DataType::F32)), Ok(()));
+        assert_eq!(own.check_request(&request(3, DataType::I32)), Ok(()));
+        assert_eq!(own.check_request(&Request { op: Some(ReduceOp::Max), ..request(3, DataType::F32) }), Ok(()));
+        let of_nodes = Constraints { order_varies_across: Some(OrderScope::Nodes), ..Constraints::default() };
         let on = |ranks_per_node| Request { ranks_per_node, ..request(6, DataType::F16) };
-        assert_eq!((of_nodes.admit(&on(3)), of_nodes.admit(&on(2))), (Ok(()), Err(Refusal::OwnOrder)));
-        assert_eq!(own.admit(&Request { same_bits: false, ..request(3, DataType::F32) }), Ok(()));
+        assert_eq!(
+            (of_nodes.check_request(&on(3)), of_nodes.check_request(&on(2))),
+            (Ok(()), Err(Rejection::OwnOrder))
+        );
+        assert_eq!(own.check_request(&Request { same_bits: false, ..request(3, DataType::F32) }), Ok(()));
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use mscclpp_core::diag::Diagnostics;
 use thiserror::Error;
 
-use super::constraints::Refusal;
+use super::constraints::Rejection;
 use mscclpp_algorithms::BuildError;
 
 /// An algorithm that cannot be made from plans.
@@ -65,7 +65,7 @@ pub enum PlanError {
         /// The algorithm.
         name: String,
         /// Why not.
-        refusal: Box<Refusal>,
+        refusal: Box<Rejection>,
     },
     /// An algorithm of the library cannot be built as asked.
     #[error(transparent)]
@@ -126,7 +126,7 @@ pub enum SelectError {
         /// The request, in words.
         request: String,
         /// Why not, for each of the collective's algorithms.
-        refusals: Vec<(String, Refusal)>,
+        refusals: Vec<(String, Rejection)>,
     },
     /// An algorithm was chosen that cannot be used, and nothing else shall be.
     #[error("the {by} chose `{name}` for {request}, but {why}")]
@@ -150,7 +150,7 @@ pub enum SelectError {
     },
 }
 
-fn listed(refusals: &[(String, Refusal)]) -> String {
+fn listed(refusals: &[(String, Rejection)]) -> String {
     if refusals.is_empty() {
         return "; the registry has none of this collective".to_owned();
     }

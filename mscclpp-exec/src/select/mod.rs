@@ -16,9 +16,9 @@ mod rules;
 
 pub use algorithm::Algorithm;
 pub use choice::{Choice, Config};
-pub use constraints::{Constraints, Refusal};
+pub use constraints::{Constraints, Rejection};
 pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
-pub use explain::{Explanation, Outcome, Verdict};
+pub use explain::{CandidateOutcome, Explanation, Outcome};
 pub use native::{Buffers, Call};
-pub use registry::{Decision, Registry, Why};
+pub use registry::{DecidedBy, Decision, Registry};
 pub use request::{Backend, CALLS, Request};

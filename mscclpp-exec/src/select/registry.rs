@@ -9,12 +9,12 @@ use sha2::Digest;
 
 use super::algorithm::Algorithm;
 use super::choice::{Choice, Config};
-use super::constraints::Refusal;
+use super::constraints::Rejection;
 use super::error::{PlanError, RegistryError, SelectError};
-use super::explain::{Explanation, Outcome, Verdict};
+use super::explain::{CandidateOutcome, Explanation, Outcome};
 use super::request::{Backend, Bytes, CALLS, Request};
 use super::rules::RULES;
-use crate::tune::{Machine, TABLE_VARIABLE, Table, TableError};
+use crate::tune::{MachineInfo, TABLE_VARIABLE, TableError, TuningTable};
 use mscclpp_algorithms as algorithms;
 
 /// Chooses among the algorithms that serve a request; `None` leaves the choice to the registry.
@@ -59,7 +59,7 @@ pub struct Registry {
     algorithms: Vec<Arc<Algorithm>>,
     selector: Option<Box<Selector>>,
     strict: bool,
-    table: Option<Table>,
+    table: Option<TuningTable>,
     plans: Mutex<BTreeMap<Key, Plan>>,
     /// Classes of requests whose decision was told.
     told: Mutex<BTreeSet<String>>,
@@ -76,18 +76,18 @@ pub struct Decision {
     /// How it is built.
     pub config: Config,
     /// Who decided, and why.
-    pub why: Why,
+    pub why: DecidedBy,
 }
 
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum DecidedBy {
     /// The selector that was set.
     Selector,
     /// The tuning table; bytes of the entry.
     Table(u64),
     /// Somebody insisted, for measuring.
-    Insisted,
+    Forced,
     /// The algorithm was added to those of the library.
     Added,
     /// A rule of the library; its reason.
@@ -96,11 +96,11 @@ pub enum Why {
     First,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for DecidedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Table(bytes) => return write!(f, "the tuning table has it for {}", Bytes(*bytes)),
-            Self::Insisted => "somebody insisted on it",
+            Self::Forced => "somebody insisted on it",
             Self::Selector => "the selector chose it",
             Self::Added => "it was added to those of the library",
             Self::Rule(because) => because,
@@ -116,8 +116,8 @@ impl Registry {
     }
 
     /// The algorithms of the library.
-    pub fn shipped() -> Self {
-        let shipped = algorithms::all().iter().map(Algorithm::shipped);
+    pub fn builtin() -> Self {
+        let shipped = algorithms::all().iter().map(Algorithm::builtin);
         let alone = CALLS.map(|(_, collective)| Algorithm::alone(collective));
         let algorithms = shipped.chain(alone).map(Arc::new).collect();
         Self { algorithms, ..Self::default() }
@@ -128,9 +128,9 @@ impl Registry {
     /// # Errors
     /// [`TableError`] if the table cannot be read.
     pub fn from_env() -> Result<Self, TableError> {
-        let mut registry = Self::shipped();
+        let mut registry = Self::builtin();
         if let Some(path) = std::env::var_os(TABLE_VARIABLE).filter(|path| !path.is_empty()) {
-            registry.set_table(Some(Table::load(std::path::PathBuf::from(path))?));
+            registry.set_table(Some(TuningTable::load(std::path::PathBuf::from(path))?));
         }
         Ok(registry)
     }
@@ -179,9 +179,9 @@ impl Registry {
     }
 
     /// Follows a tuning table, or none. A table of another machine or version is followed with a warning that names both.
-    pub fn set_table(&mut self, table: Option<Table>) {
+    pub fn set_table(&mut self, table: Option<TuningTable>) {
         if let Some(table) = &table {
-            for difference in table.machine.differences(&Machine::here()) {
+            for difference in table.machine.differences(&MachineInfo::current()) {
                 log::warn!("{difference}; measure again with `mscclpp tune`");
             }
         }
@@ -209,17 +209,17 @@ impl Registry {
     pub fn explain(&self, request: &Request) -> Explanation {
         let decision = self.decide(request);
         let verdict = |algorithm: &Arc<Algorithm>| {
-            let outcome = match (&decision, algorithm.admit(request)) {
+            let outcome = match (&decision, algorithm.check_request(request)) {
                 (Ok(chosen), _) if Arc::ptr_eq(&chosen.algorithm, algorithm) => {
-                    Outcome::Chosen { config: chosen.config.clone(), why: chosen.why }
+                    Outcome::Selected { config: chosen.config.clone(), why: chosen.why }
                 }
-                (_, Ok(())) => Outcome::Possible,
-                (_, Err(refusal)) => Outcome::Refused(refusal),
+                (_, Ok(())) => Outcome::Eligible,
+                (_, Err(refusal)) => Outcome::Rejected(refusal),
             };
-            Verdict { name: algorithm.name().to_owned(), outcome }
+            CandidateOutcome { name: algorithm.name().to_owned(), outcome }
         };
         let verdicts = self.of_collective(request).map(verdict).collect();
-        Explanation { request: *request, verdicts, error: decision.err() }
+        Explanation { request: *request, candidates: verdicts, error: decision.err() }
     }
 
     /// The plan of a decision. What was compiled is kept.
@@ -258,7 +258,7 @@ impl Registry {
                 digest.update(part);
             });
         }
-        digest.update(self.table.as_ref().map(Table::text).unwrap_or_default());
+        digest.update(self.table.as_ref().map(TuningTable::text).unwrap_or_default());
         digest.update([self.strict.into(), self.selector.is_some().into()]);
         let hex: String = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         format!("{hex} ({} algorithms)", self.algorithms.len())
@@ -278,7 +278,7 @@ impl Registry {
         let mut refusals = Vec::new();
         let mut candidates = Vec::new();
         for algorithm in self.of_collective(request) {
-            match algorithm.admit(request) {
+            match algorithm.check_request(request) {
                 Ok(()) => candidates.push(algorithm),
                 Err(refusal) => refusals.push((algorithm.name().to_owned(), refusal)),
             }
@@ -291,12 +291,13 @@ impl Registry {
             selector(request, &borrowed)
         });
         if let Some(choice) = chosen
-            && let Some(decision) = self.follow(request, choice, "selector", Why::Selector, &candidates, &refusals)?
+            && let Some(decision) =
+                self.follow(request, choice, "selector", DecidedBy::Selector, &candidates, &refusals)?
         {
             return Ok(decision);
         }
-        if let Some(entry) = self.table.as_ref().and_then(|table| table.get_tuned(request)) {
-            let (choice, why) = (entry.fastest.choice(), Why::Table(entry.bytes));
+        if let Some(entry) = self.table.as_ref().and_then(|table| table.lookup(request)) {
+            let (choice, why) = (entry.fastest.choice(), DecidedBy::Table(entry.bytes));
             if let Some(decision) = self.follow(request, choice, "tuning table", why, &candidates, &refusals)? {
                 return Ok(decision);
             }
@@ -318,8 +319,8 @@ impl Registry {
             SelectError::BadChoice { by: "caller", name, request, why }
         };
         let algorithm = found.ok_or_else(|| bad(missing(request)))?;
-        algorithm.admit(request).map_err(|refusal| bad(format!("it {refusal}")))?;
-        Ok(Decision { algorithm: Arc::clone(algorithm), config: choice.config.clone(), why: Why::Insisted })
+        algorithm.check_request(request).map_err(|refusal| bad(format!("it {refusal}")))?;
+        Ok(Decision { algorithm: Arc::clone(algorithm), config: choice.config.clone(), why: DecidedBy::Forced })
     }
 
     /// The decision that a choice leads to; `None` if it leads nowhere.
@@ -328,9 +329,9 @@ impl Registry {
         request: &Request,
         choice: Choice,
         by: &'static str,
-        why: Why,
+        why: DecidedBy,
         candidates: &[&Arc<Algorithm>],
-        refusals: &[(String, Refusal)],
+        refusals: &[(String, Rejection)],
     ) -> Result<Option<Decision>, SelectError> {
         if let Some(found) = candidates.iter().find(|candidate| candidate.name() == choice.name) {
             return Ok(Some(Decision { algorithm: Arc::clone(found), config: choice.config, why }));
@@ -374,16 +375,16 @@ fn usual(request: &Request, candidates: &[&Arc<Algorithm>]) -> Decision {
     let decided =
         |algorithm: &Arc<Algorithm>, why| Decision { algorithm: Arc::clone(algorithm), config: Config::default(), why };
     let width = |algorithm: &Algorithm| algorithm.constraints().bytes.end() - algorithm.constraints().bytes.start();
-    let added = candidates.iter().filter(|candidate| !candidate.is_shipped());
+    let added = candidates.iter().filter(|candidate| !candidate.is_builtin());
     if let Some(narrowest) = added.min_by_key(|candidate| width(candidate)) {
-        return decided(narrowest, Why::Added);
+        return decided(narrowest, DecidedBy::Added);
     }
     for rule in RULES.iter().filter(|rule| rule.covers(request)) {
         if let Some(found) = candidates.iter().find(|candidate| candidate.name() == rule.name) {
-            return decided(found, Why::Rule(rule.because));
+            return decided(found, DecidedBy::Rule(rule.reason));
         }
     }
-    decided(candidates[0], Why::First)
+    decided(candidates[0], DecidedBy::First)
 }
 
 impl fmt::Debug for Registry {

@@ -50,7 +50,7 @@ pub struct Request {
     /// What the plan runs on.
     pub backend: Backend,
     /// Whether all ranks are tasks of one launch, which take turns on whatever runs it: a [`cpu::World`](crate::cpu::World).
-    pub virtually: bool,
+    pub virtual_ranks: bool,
 }
 
 /// What runs a plan.
@@ -101,7 +101,7 @@ impl Request {
             multicast: false,
             same_bits: true,
             backend: Backend::Cpu,
-            virtually: false,
+            virtual_ranks: false,
         }
     }
 

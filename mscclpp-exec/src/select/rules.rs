@@ -14,17 +14,17 @@ pub(super) struct Rule {
     /// What runs the plan; `None` for anything.
     backend: Option<Backend>,
     /// Only for private buffers, which are copied to where peers read them.
-    private: bool,
+    unregistered_only: bool,
     /// Only for ranks that are tasks of one launch.
-    virtually: bool,
+    virtual_ranks_only: bool,
     /// Largest message per rank, in bytes.
-    most: u64,
+    max_bytes: u64,
     /// Most ranks.
     ranks: u32,
     /// The algorithm.
     pub(super) name: &'static str,
     /// Why.
-    pub(super) because: &'static str,
+    pub(super) reason: &'static str,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,17 @@ impl Rule {
         name: &'static str,
         because: &'static str,
     ) -> Self {
-        Self { collective, nodes, backend: None, private: false, virtually: false, most, ranks, name, because }
+        Self {
+            collective,
+            nodes,
+            backend: None,
+            unregistered_only: false,
+            virtual_ranks_only: false,
+            max_bytes: most,
+            ranks,
+            name,
+            reason: because,
+        }
     }
 
     /// The rule for cores that share memory.
@@ -53,13 +63,13 @@ impl Rule {
 
     /// The rule for buffers that are not registered.
     const fn private(mut self) -> Self {
-        self.private = true;
+        self.unregistered_only = true;
         self
     }
 
     /// The rule for ranks that are tasks of one launch on the CPU.
     const fn on_tasks(mut self) -> Self {
-        self.virtually = true;
+        self.virtual_ranks_only = true;
         self.on_cpu()
     }
 
@@ -69,10 +79,10 @@ impl Rule {
         self.collective == request.collective
             && self.nodes == nodes
             && self.backend.is_none_or(|backend| backend == request.backend)
-            && !(self.private && request.registered)
-            && (!self.virtually || request.virtually)
+            && !(self.unregistered_only && request.registered)
+            && (!self.virtual_ranks_only || request.virtual_ranks)
             && request.ranks <= self.ranks
-            && request.bytes <= self.most
+            && request.bytes <= self.max_bytes
     }
 }
 

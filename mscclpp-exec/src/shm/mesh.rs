@@ -37,7 +37,7 @@ pub(crate) struct Sent {
 }
 
 /// A rank's place where the others of its node find it. Its name is not in the file system.
-pub(crate) struct Door {
+pub(crate) struct LocalListener {
     listener: UnixListener,
     token: Token,
     name: [u8; 16],
@@ -49,7 +49,7 @@ pub(crate) struct Mesh {
     peers: Vec<Option<UnixStream>>,
 }
 
-impl Door {
+impl LocalListener {
     /// # Errors
     /// [`Error::System`].
     pub(crate) fn open() -> Result<Self, Error> {
@@ -75,7 +75,7 @@ impl Door {
     /// Connects the ranks of a node. `keys`: of all of them in order; `me`: the own place.
     ///
     /// # Errors
-    /// [`Error::System`]; [`Error::Lost`] names a place whose rank has not come.
+    /// [`Error::System`]; [`Error::RankLost`] names a place whose rank has not come.
     pub(crate) fn connect(self, me: usize, keys: &[[u8; 32]], patience: &mut ActiveTimeout) -> Result<Mesh, Error> {
         const WHAT: &str = "connect to a rank of this node";
         let mut peers: Vec<Option<UnixStream>> = keys.iter().map(|_| None).collect();
@@ -90,7 +90,7 @@ impl Door {
         while let Some(missing) = (me + 1..keys.len()).find(|&place| peers[place].is_none()) {
             let left = patience.update();
             if left.is_zero() {
-                return Err(Error::Lost { peer: missing as u32, why: "it did not connect in time".into() });
+                return Err(Error::RankLost { peer: missing as u32, why: "it did not connect in time".into() });
             }
             match self.listener.accept() {
                 Ok((stream, _)) => {
@@ -132,7 +132,7 @@ impl Mesh {
     /// ranks exchange them one at a time.
     ///
     /// # Errors
-    /// [`Error::Lost`] if it is gone.
+    /// [`Error::RankLost`] if it is gone.
     pub(crate) fn send(&self, place: usize, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let Some(stream) = &self.peers[place] else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Mesh {
             let why = format!("a message of {} bytes and {} descriptors", bytes.len(), files.len());
             return Err(Error::Internal(why));
         }
-        let lost = |why: String| Error::Lost { peer: place as u32, why };
+        let lost = |why: String| Error::RankLost { peer: place as u32, why };
         let header = (bytes.len() as u32).to_le_bytes();
         let mut message = Vec::with_capacity(4 + bytes.len());
         message.extend(header);
@@ -170,12 +170,12 @@ impl Mesh {
     /// the wait.
     ///
     /// # Errors
-    /// [`Error::Lost`] if it is gone, what `wait` says.
+    /// [`Error::RankLost`] if it is gone, what `wait` says.
     pub(crate) fn receive(&self, place: usize, mut wait: impl FnMut() -> Result<(), Error>) -> Result<Sent, Error> {
         let Some(stream) = &self.peers[place] else {
             return Ok(Sent::default());
         };
-        let lost = |why: String| Error::Lost { peer: place as u32, why };
+        let lost = |why: String| Error::RankLost { peer: place as u32, why };
         let mut sent = Sent::default();
         let mut header = [0; 4];
         self.fill(stream, &mut header, &mut sent.files, lost, &mut wait)?;
@@ -228,7 +228,7 @@ impl Mesh {
     }
 
     /// The place of a rank whose connection has ended, if there is one that was still needed.
-    pub(crate) fn find_lost(&self, is_needed: impl Fn(usize) -> bool) -> Option<usize> {
+    pub(crate) fn poll_disconnected(&self, is_needed: impl Fn(usize) -> bool) -> Option<usize> {
         self.peers.iter().enumerate().position(|(place, stream)| {
             stream.as_ref().is_some_and(|stream| {
                 let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];

@@ -7,14 +7,14 @@
 //! A process must not believe what others write, but it may have to rely on when they write. Three kinds of use, each with its
 //! own rule, keep that apart:
 //!
-//! * [`Cells`]: words that are only ever accessed as atomics, whoever writes them.
+//! * [`SharedCacheLines`]: words that are only ever accessed as atomics, whoever writes them.
 //! * memory of a launch, lent to the interpreter through [`Views`](crate::memory::Views): accessed in atomic units only.
 //! * a buffer's elements as a slice, between launches: see [`SharedBuffer`](crate::process::SharedBuffer).
 
-mod cells;
+mod cache_lines;
 mod mesh;
 mod segment;
 
-pub(crate) use cells::Cells;
-pub(crate) use mesh::{Door, Mesh, Sent};
+pub(crate) use cache_lines::SharedCacheLines;
+pub(crate) use mesh::{LocalListener, Mesh, Sent};
 pub(crate) use segment::Segment;

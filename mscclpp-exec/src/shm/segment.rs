@@ -32,9 +32,9 @@ impl Segment {
     /// [`reserve`](Self::reserve) asks before.
     ///
     /// # Errors
-    /// [`Error::NoMemory`], [`Error::System`].
+    /// [`Error::OutOfMemory`], [`Error::System`].
     pub(crate) fn new(len: u64, purpose: &'static str) -> Result<(Self, OwnedFd), Error> {
-        let no_memory = || Error::NoMemory { purpose, bytes: len, available: 0 };
+        let no_memory = || Error::OutOfMemory { purpose, bytes: len, available: 0 };
         check_available(len, purpose)?;
         let file = rustix::fs::memfd_create("mscclpp", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|errno| system("create a segment of shared memory", errno))?;
@@ -49,7 +49,7 @@ impl Segment {
     /// Another rank's segment of `len` bytes.
     ///
     /// # Errors
-    /// [`Error::System`] if it is not a sealed segment of that length, [`Error::NoMemory`] if there are no addresses left.
+    /// [`Error::System`] if it is not a sealed segment of that length, [`Error::OutOfMemory`] if there are no addresses left.
     pub(crate) fn open(file: OwnedFd, len: u64) -> Result<Self, Error> {
         let what = "open a peer's segment of shared memory";
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|errno| system(what, errno))?;
@@ -75,7 +75,7 @@ impl Segment {
             )
         };
         let base = base.ok().and_then(|base| NonNull::new(base.cast::<u8>()));
-        let base = base.ok_or(Error::NoMemory { purpose, bytes: len, available: 0 })?;
+        let base = base.ok_or(Error::OutOfMemory { purpose, bytes: len, available: 0 })?;
         if mapped >= HUGE {
             // SAFETY: the range is the mapping made above; the advice changes no contents. Refusal does no harm.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxHugepage) };
@@ -86,7 +86,7 @@ impl Segment {
     /// Takes the segment's pages now, so that there is an error here and no signal later. `file`: the segment's own.
     ///
     /// # Errors
-    /// [`Error::NoMemory`].
+    /// [`Error::OutOfMemory`].
     pub(crate) fn reserve(&self, file: &OwnedFd, purpose: &'static str) -> Result<(), Error> {
         check_available(self.len as u64, purpose)?;
         let (mut done, mut piece) = (0, self.mapped);
@@ -98,7 +98,7 @@ impl Segment {
                 // signal may come as soon.
                 Err(Errno::INTR) => piece = (piece / 2).next_multiple_of(rustix::param::page_size()),
                 Err(Errno::NOSPC | Errno::NOMEM) => {
-                    return Err(Error::NoMemory { purpose, bytes: self.len as u64, available: 0 });
+                    return Err(Error::OutOfMemory { purpose, bytes: self.len as u64, available: 0 });
                 }
                 Err(other) => return Err(system("reserve shared memory", other)),
             }
@@ -122,7 +122,7 @@ impl Segment {
     ///
     /// # Panics
     /// If the pages are not the part's own, or it does not lie in the segment.
-    pub(crate) fn cut_off(&self, part: Range<u64>) -> Result<(), Error> {
+    pub(crate) fn replace_pages(&self, part: Range<u64>) -> Result<(), Error> {
         assert!(
             part.end <= self.len as u64 && self.has_own_pages(&part),
             "bytes {part:?} of a segment of {} bytes",
@@ -156,7 +156,7 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` or replaced by `cut_off`, and nobody else unmaps it. Who gives out its memory
+        // SAFETY: the mapping was made by `map` or replaced by `replace_pages`, and nobody else unmaps it. Who gives out its memory
         // keeps the segment alive.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
@@ -179,7 +179,7 @@ pub(super) fn system(what: &str, errno: Errno) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::shm::Cells;
+    use crate::shm::SharedCacheLines;
     use std::sync::Arc;
     use std::sync::atomic::Ordering::Relaxed;
 
@@ -188,7 +188,7 @@ mod tests {
         let (one, file) = Segment::new(5000, "a test").unwrap();
         let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 5000).unwrap()));
         assert_ne!(one.base(), two.base());
-        let (one, two) = (Cells::new(one), Cells::new(two));
+        let (one, two) = (SharedCacheLines::new(one), SharedCacheLines::new(two));
         one.at(7).store(42, Relaxed);
         assert_eq!(two.at(7).load(Relaxed), 42);
     }
@@ -197,9 +197,9 @@ mod tests {
     fn what_was_cut_off_is_out_of_reach() {
         let (one, file) = Segment::new(100, "a test").unwrap();
         let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 100).unwrap()));
-        let (one_cells, two) = (Cells::new(Arc::clone(&one)), Cells::new(two));
+        let (one_cells, two) = (SharedCacheLines::new(Arc::clone(&one)), SharedCacheLines::new(two));
         two.at(0).store(1, Relaxed);
-        one.cut_off(0..100).unwrap();
+        one.replace_pages(0..100).unwrap();
         assert_eq!(one_cells.at(0).load(Relaxed), 0);
         two.at(0).store(2, Relaxed);
         assert_eq!(one_cells.at(0).load(Relaxed), 0);
@@ -209,11 +209,11 @@ mod tests {
     fn only_what_has_its_own_pages_can_be_cut_off() {
         let page = rustix::param::page_size() as u64;
         let segment = Arc::new(Segment::new(3 * page + 64, "a test").unwrap().0);
-        let cells = Cells::new(Arc::clone(&segment));
+        let cells = SharedCacheLines::new(Arc::clone(&segment));
         let lines = page as usize / 64;
         (0..3 * lines + 1).for_each(|line| cells.at(line).store(1, Relaxed));
-        segment.cut_off(page..2 * page).unwrap();
-        segment.cut_off(3 * page..3 * page + 64).unwrap();
+        segment.replace_pages(page..2 * page).unwrap();
+        segment.replace_pages(3 * page..3 * page + 64).unwrap();
         let left: Vec<_> = (0..3 * lines + 1).filter(|&line| cells.at(line).load(Relaxed) == 1).collect();
         assert_eq!(left, (0..lines).chain(2 * lines..3 * lines).collect::<Vec<_>>());
         for shared in [0..0, 0..page - 64, 64..page, 2 * page..3 * page + 32] {
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn too_much_memory_is_an_error() {
-        assert!(matches!(Segment::new(1 << 60, "a test"), Err(Error::NoMemory { .. })));
-        assert!(matches!(Segment::new(u64::MAX, "a test"), Err(Error::NoMemory { .. })));
+        assert!(matches!(Segment::new(1 << 60, "a test"), Err(Error::OutOfMemory { .. })));
+        assert!(matches!(Segment::new(u64::MAX, "a test"), Err(Error::OutOfMemory { .. })));
     }
 }

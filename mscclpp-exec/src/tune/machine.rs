@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// What measured times depend on, as far as it can be told cheaply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Machine {
+pub struct MachineInfo {
     /// Version of this library.
     pub version: String,
     /// Model of the processor.
@@ -29,9 +29,9 @@ pub struct Difference {
     pub here: String,
 }
 
-impl Machine {
+impl MachineInfo {
     /// This machine.
-    pub fn here() -> Self {
+    pub fn current() -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             processor: processor().unwrap_or_else(|| "unknown".to_owned()),

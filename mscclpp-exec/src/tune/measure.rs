@@ -13,11 +13,11 @@ use crate::dtype::{DataType, Element};
 use crate::group::{Error, Group};
 use crate::process::SharedBuffer;
 use crate::select::Request;
-use crate::verify::Cycle;
+use crate::verify::PeriodicInputs;
 
 /// How a call is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Measuring {
+pub struct MeasureOptions {
     /// Timed calls.
     pub iterations: u32,
     /// Calls before them.
@@ -29,7 +29,7 @@ pub struct Measuring {
 
 /// What was measured, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measured {
+pub struct Measurement {
     /// Median over the calls of the slowest rank's time.
     pub slowest: Duration,
     /// Median over the calls of the time averaged over the ranks.
@@ -38,7 +38,7 @@ pub struct Measured {
     pub wrong: Option<u64>,
 }
 
-impl Measuring {
+impl MeasureOptions {
     /// As many calls as are needed for a stable median: 30 of large messages, up to 4000 of small ones.
     pub fn for_bytes(bytes: u64) -> Self {
         let iterations = ((64 << 20) / bytes.max(1)).clamp(30, 4000) as u32;
@@ -50,7 +50,7 @@ impl Measuring {
 ///
 /// # Errors
 /// Those of the call itself.
-pub fn measure(group: &mut Group, request: &Request, measuring: Measuring) -> Result<Measured, Error> {
+pub fn measure(group: &mut Group, request: &Request, measuring: MeasureOptions) -> Result<Measurement, Error> {
     macro_rules! typed {
         ($($name:ident: $type:ty),*) => { match request.dtype { $(DataType::$name => run::<$type>(group, request, measuring),)* } };
     }
@@ -61,18 +61,18 @@ pub fn measure(group: &mut Group, request: &Request, measuring: Measuring) -> Re
 }
 
 /// Elements, registered or not.
-enum Memory<T: Element> {
+enum CallBuffer<T: Element> {
     Private(Vec<T>),
     Registered(SharedBuffer<T>),
 }
 
-impl<T: Element> Memory<T> {
+impl<T: Element> CallBuffer<T> {
     fn new(group: &Group, registered: bool, len: usize) -> Result<Self, Error> {
         Ok(if registered { Self::Registered(group.alloc(len)?) } else { Self::Private(vec![T::zeroed(); len]) })
     }
 }
 
-impl<T: Element> Deref for Memory<T> {
+impl<T: Element> Deref for CallBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -83,7 +83,7 @@ impl<T: Element> Deref for Memory<T> {
     }
 }
 
-impl<T: Element> DerefMut for Memory<T> {
+impl<T: Element> DerefMut for CallBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match self {
             Self::Private(elements) => elements,
@@ -92,8 +92,8 @@ impl<T: Element> DerefMut for Memory<T> {
     }
 }
 
-fn run<T: Element>(group: &mut Group, request: &Request, measuring: Measuring) -> Result<Measured, Error> {
-    let (rank, ranks) = (group.rank(), group.size());
+fn run<T: Element>(group: &mut Group, request: &Request, measuring: MeasureOptions) -> Result<Measurement, Error> {
+    let (rank, ranks) = (group.rank(), group.num_ranks());
     let count = (request.bytes / size_of::<T>() as u64) as usize;
     let part = count / ranks as usize;
     let (input_len, output_len) = match request.collective {
@@ -103,10 +103,10 @@ fn run<T: Element>(group: &mut Group, request: &Request, measuring: Measuring) -
     };
     let own = rank as usize * part..(rank as usize + 1) * part;
     let collective = Collective { root: request.root, ..Collective::new(request.collective) };
-    let cycle = Cycle::new(collective, T::TYPE, request.op, ranks, rank);
+    let cycle = PeriodicInputs::new(collective, T::TYPE, request.op, ranks, rank);
 
-    let mut input = Memory::<T>::new(group, request.registered, if request.in_place { count } else { input_len })?;
-    let mut output = Memory::<T>::new(group, request.registered, if request.in_place { 0 } else { output_len })?;
+    let mut input = CallBuffer::<T>::new(group, request.registered, if request.in_place { count } else { input_len })?;
+    let mut output = CallBuffer::<T>::new(group, request.registered, if request.in_place { 0 } else { output_len })?;
     let mut wrong = None;
     let mut times = Vec::new();
     for launch in 0..u64::from(measuring.warmup) + u64::from(measuring.iterations) {
@@ -146,7 +146,7 @@ pub(super) fn read_all(bytes: &[u8]) {
 }
 
 /// What all ranks found together.
-fn join(group: &Group, times: &[u64], wrong: Option<u64>) -> Result<Measured, Error> {
+fn join(group: &Group, times: &[u64], wrong: Option<u64>) -> Result<Measurement, Error> {
     let mut mine: Vec<u64> = vec![wrong.unwrap_or(0)];
     mine.extend(times);
     let all = group.communicator().all_gather(bytemuck::cast_slice(&mine))?;
@@ -154,7 +154,7 @@ fn join(group: &Group, times: &[u64], wrong: Option<u64>) -> Result<Measured, Er
     let column = |index: usize| all.iter().map(move |of_rank| of_rank.get(index).copied().unwrap_or(0));
     let slowest = (1..=times.len()).map(|index| column(index).max().unwrap_or(0)).collect();
     let average = (1..=times.len()).map(|index| column(index).sum::<u64>() / all.len().max(1) as u64).collect();
-    Ok(Measured { slowest: median(slowest), average: median(average), wrong: wrong.map(|_| column(0).sum()) })
+    Ok(Measurement { slowest: median(slowest), average: median(average), wrong: wrong.map(|_| column(0).sum()) })
 }
 
 pub(super) fn median(mut nanoseconds: Vec<u64>) -> Duration {

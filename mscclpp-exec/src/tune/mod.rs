@@ -1,7 +1,7 @@
 //! Which algorithm is fastest here: measured, written down, read again.
 //!
 //! [`measure`] times one call the way callers meet it. A [`Tuner`] does that for every candidate and size and makes a
-//! [`Table`] of the fastest, a file that people can read. A registry that is [given](crate::select::Registry::set_table) a
+//! [`TuningTable`] of the fastest, a file that people can read. A registry that is [given](crate::select::Registry::set_table) a
 //! table follows it; nothing is ever measured unless somebody asks for it.
 //!
 //! ```no_run
@@ -34,17 +34,17 @@
 
 mod machine;
 mod measure;
+mod measure_executor;
 mod record;
 mod table;
 mod tuner;
-mod world;
 
-pub use machine::{Difference, Machine};
-pub use measure::{Measured, Measuring, measure};
-pub use record::{Entry, Timed};
-pub use table::{Table, TableError};
+pub use machine::{Difference, MachineInfo};
+pub use measure::{MeasureOptions, Measurement, measure};
+pub use measure_executor::measure_executor;
+pub use record::{CandidateTime, TuningEntry};
+pub use table::{TableError, TuningTable};
 pub use tuner::Tuner;
-pub use world::measure_world;
 
 /// The variable that names a table for [`Registry::from_env`](crate::select::Registry::from_env).
 pub const TABLE_VARIABLE: &str = "MSCCLPP_TUNING_TABLE";

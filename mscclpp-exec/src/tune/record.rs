@@ -11,7 +11,7 @@ use crate::select::{Backend, CALLS, Choice, Config, Request};
 /// What is fastest for a kind of request of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct TuningEntry {
     /// The collective.
     #[serde(serialize_with = "write_collective", deserialize_with = "read_collective")]
     pub collective: CollectiveKind,
@@ -40,15 +40,15 @@ pub struct Entry {
     /// Bytes of the larger of a rank's input and output: a power of two.
     pub bytes: u64,
     /// What was fastest.
-    pub fastest: Timed,
+    pub fastest: CandidateTime,
     /// All others, the fastest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub others: Vec<Timed>,
+    pub others: Vec<CandidateTime>,
 }
 
-impl Entry {
+impl TuningEntry {
     /// What was fastest for a request, and all others, the fastest first.
-    pub fn new(request: &Request, fastest: Timed, others: Vec<Timed>) -> Self {
+    pub fn new(request: &Request, fastest: CandidateTime, others: Vec<CandidateTime>) -> Self {
         let &Request { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, bytes, .. } =
             request;
         Self { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, bytes, fastest, others }
@@ -58,7 +58,7 @@ impl Entry {
 /// A candidate and how long it took.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Timed {
+pub struct CandidateTime {
     /// The algorithm.
     pub algorithm: String,
     /// Its thread blocks; nothing for the usual number.
@@ -71,14 +71,14 @@ pub struct Timed {
     pub time_us: f64,
 }
 
-impl Timed {
+impl CandidateTime {
     /// The candidate.
     pub fn choice(&self) -> Choice {
         Choice { name: self.algorithm.clone(), config: Config { blocks: self.blocks, threads: self.threads } }
     }
 }
 
-impl Entry {
+impl TuningEntry {
     /// Whether it speaks of requests like this one, whatever their size, type and reduction.
     pub(super) fn is_like(&self, request: &Request) -> bool {
         self.collective == request.collective

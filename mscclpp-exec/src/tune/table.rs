@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::machine::Machine;
-use super::record::Entry;
+use super::machine::MachineInfo;
+use super::record::TuningEntry;
 use crate::file::{self, ReadError};
 use crate::select::Request;
 
@@ -21,13 +21,13 @@ const LIMITS: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 28;
 /// What is fastest for which request, on which machine. Its file is TOML.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
+pub struct TuningTable {
     format: u32,
     /// What it was measured on.
-    pub machine: Machine,
+    pub machine: MachineInfo,
     /// The entries, in the order in which they were measured. Where several speak of a request, the first counts.
     #[serde(default, rename = "entry")]
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TuningEntry>,
 }
 
 /// A table that cannot be read or written.
@@ -79,15 +79,15 @@ impl std::fmt::Debug for TableError {
     }
 }
 
-impl Table {
+impl TuningTable {
     /// A table without entries.
-    pub fn new(machine: Machine) -> Self {
+    pub fn new(machine: MachineInfo) -> Self {
         Self { format: FORMAT, machine, entries: Vec::new() }
     }
 
     /// What is fastest for a request: the entry of its size rounded up to a power of two, at least 1 KiB, at most 256 MiB. One
     /// of the same type and reduction goes before others, for times depend on bytes more than on types.
-    pub fn get_tuned(&self, request: &Request) -> Option<&Entry> {
+    pub fn lookup(&self, request: &Request) -> Option<&TuningEntry> {
         let bytes = rounded(request.bytes);
         let like = || self.entries.iter().filter(|entry| entry.bytes == bytes && entry.is_like(request));
         like().find(|entry| entry.dtype == request.dtype && entry.op == request.op).or_else(|| like().next())
@@ -140,7 +140,7 @@ impl Table {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TableError> {
         let path = path.as_ref();
         let failed = |source| TableError::Write { path: path.to_owned(), source };
-        file::replace(path, self.text().as_bytes()).map_err(failed)
+        file::write_atomic(path, self.text().as_bytes()).map_err(failed)
     }
 }
 

@@ -3,10 +3,10 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
-use super::machine::Machine;
-use super::measure::{Measuring, measure};
-use super::record::{Entry, Timed};
-use super::table::{Table, rounded};
+use super::machine::MachineInfo;
+use super::measure::{MeasureOptions, measure};
+use super::record::{CandidateTime, TuningEntry};
+use super::table::{TuningTable, rounded};
 use crate::dtype::DataType;
 use crate::group::{Error, Group};
 use crate::select::{Backend, CALLS, Choice, Config, Request};
@@ -60,8 +60,8 @@ impl Tuner {
     ///
     /// # Errors
     /// Those of the calls. The group's registry is left as it was.
-    pub fn run(&self, group: &mut Group, mut told: impl FnMut(&Entry)) -> Result<Table, Error> {
-        let mut table = Table::new(self.machine(group)?);
+    pub fn run(&self, group: &mut Group, mut told: impl FnMut(&TuningEntry)) -> Result<TuningTable, Error> {
+        let mut table = TuningTable::new(self.machine(group)?);
         for request in self.requests(group) {
             if let Some(entry) = self.tune(group, &request)? {
                 told(&entry);
@@ -89,8 +89,8 @@ impl Tuner {
     }
 
     /// Rank 0's machine.
-    fn machine(&self, group: &Group) -> Result<Machine, Error> {
-        let here = Machine::here();
+    fn machine(&self, group: &Group) -> Result<MachineInfo, Error> {
+        let here = MachineInfo::current();
         let fields = [&here.version, &here.processor, &here.platform].map(String::as_str).join("\n");
         let text = format!("{fields}\n{}", here.processors);
         let text = group.communicator().bootstrap().broadcast(0, text.as_bytes())?;
@@ -98,7 +98,7 @@ impl Tuner {
         let mut lines = text.lines().map(str::to_owned);
         let mut line = || lines.next().unwrap_or_default();
         let (version, processor, platform) = (line(), line(), line());
-        Ok(Machine { version, processor, platform, processors: line().parse().unwrap_or(0) })
+        Ok(MachineInfo { version, processor, platform, processors: line().parse().unwrap_or(0) })
     }
 
     fn requests(&self, group: &Group) -> Vec<Request> {
@@ -116,19 +116,19 @@ impl Tuner {
     }
 
     /// The fastest candidate for a request; `None` if there is none that works.
-    fn tune(&self, group: &mut Group, request: &Request) -> Result<Option<Entry>, Error> {
+    fn tune(&self, group: &mut Group, request: &Request) -> Result<Option<TuningEntry>, Error> {
         // Sizes are powers of two; messages are made of equal parts.
         let unit = u64::from(request.ranks) * request.dtype.size() as u64;
         let measured = Request { bytes: request.bytes.next_multiple_of(unit), ..*request };
-        let mut timed: Vec<Timed> = Vec::new();
+        let mut timed: Vec<CandidateTime> = Vec::new();
         for choice in candidates(group, &measured) {
             let best = timed.iter().map(|one| one.time_us).fold(f64::INFINITY, f64::min);
-            group.insist(Some((request.collective, choice.clone())));
+            group.force_algorithm(Some((request.collective, choice.clone())));
             let time = self.time(group, &measured, &choice, best);
-            group.insist(None);
+            group.force_algorithm(None);
             if let Some(time_us) = time? {
                 let Choice { name, config } = choice;
-                timed.push(Timed { algorithm: name, blocks: config.blocks, threads: config.threads, time_us });
+                timed.push(CandidateTime { algorithm: name, blocks: config.blocks, threads: config.threads, time_us });
             }
         }
         // Rank 0 decides, though all have the same times.
@@ -141,26 +141,26 @@ impl Tuner {
         }
         let fastest = timed.remove(decided as usize);
         timed.sort_by(|a, b| a.time_us.total_cmp(&b.time_us));
-        Ok(Some(Entry::new(request, fastest, timed)))
+        Ok(Some(TuningEntry::new(request, fastest, timed)))
     }
 
     /// Microseconds of a candidate; `None` if it does not work for the request.
     fn time(&self, group: &mut Group, request: &Request, choice: &Choice, best: f64) -> Result<Option<f64>, Error> {
-        let full = Measuring::for_bytes(request.bytes);
-        let full = Measuring { iterations: self.iterations.unwrap_or(full.iterations), ..full };
-        let first = Measuring { iterations: 3, warmup: 1, check: 1 };
+        let full = MeasureOptions::for_bytes(request.bytes);
+        let full = MeasureOptions { iterations: self.iterations.unwrap_or(full.iterations), ..full };
+        let first = MeasureOptions { iterations: 3, warmup: 1, check: 1 };
         let measured = match measure(group, request, first) {
             Ok(measured) => measured,
             // All ranks find the same, before any of them has begun.
             Err(Error::Select { .. } | Error::Plan { .. }) => return Ok(None),
-            Err(Error::Run(crate::Error::Memory { .. } | crate::Error::MessageSize { .. })) => return Ok(None),
+            Err(Error::Run(crate::Error::ScratchLimit { .. } | crate::Error::MessageSize { .. })) => return Ok(None),
             Err(error) => return Err(error),
         };
         if measured.wrong.is_some_and(|wrong| wrong > 0) {
             log::warn!("`{}` with {} gives wrong results for {request}", choice.name, choice.config);
             return Ok(None);
         }
-        let microseconds = |measured: super::Measured| (measured.average.as_secs_f64() * 1e9).round() / 1e3;
+        let microseconds = |measured: super::Measurement| (measured.average.as_secs_f64() * 1e9).round() / 1e3;
         if microseconds(measured) > HOPELESS * best {
             return Ok(Some(microseconds(measured)));
         }
@@ -175,7 +175,7 @@ fn candidates(group: &Group, request: &Request) -> Vec<Choice> {
         Backend::Cuda => &[Some(512), Some(768), Some(1024)],
     };
     let algorithms = group.registry().iter().filter(|one| one.collective() == request.collective);
-    let admitted = algorithms.filter(|one| one.admit(request).is_ok());
+    let admitted = algorithms.filter(|one| one.check_request(request).is_ok());
     let configured = admitted.flat_map(|one| {
         let blocks = one.blocks(request.backend);
         blocks.into_iter().flat_map(move |blocks| {

@@ -7,9 +7,9 @@ use mscclpp_core::plan::Expectation;
 use super::expected::{Expected, Promise};
 use super::pattern::{Inputs, Pattern};
 use super::value::{read, write};
-use crate::cpu::{Buffers, Run};
+use crate::cpu::{Buffers, PreparedPlan};
 use crate::dtype::DataType;
-use crate::layout::{Layout, Piece, View};
+use crate::layout::{ByteRun, Layout, View};
 
 /// Fills the inputs of a run and compares its outputs with what its collective promises, and with what its program says
 /// besides.
@@ -24,7 +24,7 @@ pub struct Verifier {
 
 /// What a comparison found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct VerifyReport {
     /// Elements compared; 0 if the collective promises nothing that could be.
     pub checked: u64,
     /// Elements that differ.
@@ -48,7 +48,7 @@ pub struct Mismatch {
     pub found: f64,
 }
 
-impl Report {
+impl VerifyReport {
     /// Whether something was compared, or nothing was promised because there are no elements; and nothing differs.
     pub fn is_correct(&self) -> bool {
         self.wrong == 0
@@ -67,7 +67,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.first {
             None if self.is_unverified() => f.write_str("not verified"),
@@ -82,12 +82,12 @@ const UNWRITTEN: u8 = 0xa5;
 
 impl Verifier {
     /// A verifier of exact values.
-    pub fn new(run: &Run, seed: u64) -> Self {
+    pub fn new(run: &PreparedPlan, seed: u64) -> Self {
         Self::with_pattern(run, seed, Pattern::Exact)
     }
 
     /// A verifier of values of a pattern.
-    pub fn with_pattern(run: &Run, seed: u64, pattern: Pattern) -> Self {
+    pub fn with_pattern(run: &PreparedPlan, seed: u64, pattern: Pattern) -> Self {
         let inputs = Inputs { seed, pattern, dtype: run.message().dtype, op: run.reduction(), ranks: run.num_ranks() };
         let expected = Expected {
             collective: run.collective(),
@@ -104,7 +104,7 @@ impl Verifier {
     ///
     /// [`PlanTree::expectations`]: mscclpp_core::plan::PlanTree::expectations
     #[must_use]
-    pub fn expecting(mut self, expectations: &[Expectation]) -> Self {
+    pub fn with_expectations(mut self, expectations: &[Expectation]) -> Self {
         self.expectations = expectations.to_vec();
         self
     }
@@ -123,8 +123,8 @@ impl Verifier {
     }
 
     /// Compares all outputs.
-    pub fn check(&self, buffers: &Buffers) -> Report {
-        let mut report = Report { checked: 0, wrong: 0, first: None };
+    pub fn check(&self, buffers: &Buffers) -> VerifyReport {
+        let mut report = VerifyReport { checked: 0, wrong: 0, first: None };
         let ranks: Vec<u32> = (0..buffers.num_ranks()).filter(|&rank| self.expected.promises(rank)).collect();
         if self.expected.is_uniform() {
             // One promise for all ranks; the first mismatch is still the one of the least rank.
@@ -153,7 +153,7 @@ impl Verifier {
     }
 
     /// Compares the chunks of one output of which the program says what they hold.
-    fn check_expectation(&self, expectation: &Expectation, buffers: &Buffers, report: &mut Report) {
+    fn check_expectation(&self, expectation: &Expectation, buffers: &Buffers, report: &mut VerifyReport) {
         let Expectation { rank, chunk, len, inputs, .. } = expectation;
         if *rank >= buffers.num_ranks() || self.mixed && inputs.len() > 1 {
             return;
@@ -172,7 +172,7 @@ impl Verifier {
                 inputs.iter().map(|(rank, chunk)| (*rank, piece(self.layout.input, *chunk, more))).collect();
             for at in (0..found.len).step_by(size as usize) {
                 // A shorter chunk goes on with zeros.
-                let index = |source: &Piece| (at < source.len).then(|| (source.at + at) / size);
+                let index = |source: &ByteRun| (at < source.len).then(|| (source.at + at) / size);
                 let sources = sources.iter().map(|(rank, source)| (*rank, index(source)));
                 let promise = self.expected.combined(sources);
                 let index = (found.at + at) / size;
@@ -192,7 +192,7 @@ impl Verifier {
         rank: u32,
         index: u64,
         promise: Promise,
-        report: &mut Report,
+        report: &mut VerifyReport,
         first: &mut Option<Mismatch>,
     ) {
         let dtype = self.dtype();

@@ -22,11 +22,11 @@
 //! ```
 
 mod compare;
-mod cycle;
 mod expected;
 mod pattern;
+mod periodic_inputs;
 mod value;
 
-pub use compare::{Mismatch, Report, Verifier};
-pub use cycle::Cycle;
+pub use compare::{Mismatch, Verifier, VerifyReport};
 pub use pattern::Pattern;
+pub use periodic_inputs::PeriodicInputs;

@@ -9,7 +9,7 @@ use mscclpp_core::plan::{
     ThreadBlock,
 };
 use mscclpp_core::types::{BufferKind, ChannelKind, Protocol, ReduceOp};
-use mscclpp_exec::cpu::{Buffers, Options, Schedule, World};
+use mscclpp_exec::cpu::{Buffers, Executor, Options, Schedule};
 use mscclpp_exec::{Error, Message};
 
 /// Chunks of input, output and scratch.
@@ -182,19 +182,19 @@ pub fn schedules() -> Vec<Schedule> {
     std::iter::once(Schedule::RoundRobin).chain((0..6).map(Schedule::Seeded)).collect()
 }
 
-pub fn world(ranks: u32, schedule: Schedule) -> World {
-    World::with_options(ranks, Options { schedule, workers: Some(2), ..Options::default() })
+pub fn world(ranks: u32, schedule: Schedule) -> Executor {
+    Executor::with_options(ranks, Options { schedule, workers: Some(2), ..Options::default() })
 }
 
 /// A plan with its chunks' size in elements of `i32`, for one message.
 pub struct Case {
-    pub run: mscclpp_exec::cpu::Run,
+    pub run: mscclpp_exec::cpu::PreparedPlan,
     pub buffers: Buffers,
     ranks: u32,
 }
 
 impl Case {
-    pub fn new(world: &World, plan: &Plan, message: Message) -> Result<Self, Error> {
+    pub fn new(world: &Executor, plan: &Plan, message: Message) -> Result<Self, Error> {
         let run = world.prepare(plan, message)?;
         let buffers = run.buffers()?;
         Ok(Self { run, buffers, ranks: plan.num_ranks() })

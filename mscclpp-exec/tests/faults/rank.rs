@@ -126,16 +126,16 @@ fn talk(group: &Bootstrap, rounds: u32) -> Result<(), Error> {
 fn collectives() -> Result<(), Error> {
     let communicator = Communicator::from_env()?;
     let mut group = Group::new(communicator)?;
-    let (rank, ranks) = (group.rank(), group.size());
+    let (rank, ranks) = (group.rank(), group.num_ranks());
     let mut shared = group.alloc::<u32>(1 << 16)?;
     say("connected");
     for round in 0..rounds() {
         let mut private = vec![round + rank; if round % 2 == 0 { 7 } else { 30_001 }];
-        group.all_reduce(&mut private, ReduceOp::Sum)?;
+        group.all_reduce_in_place(&mut private, ReduceOp::Sum)?;
         let sum = ranks * round + (0..ranks).sum::<u32>();
         assert!(private.iter().all(|found| *found == sum), "{sum}, {:?}", &private[..7]);
         shared.fill(round);
-        group.all_reduce(&mut shared, ReduceOp::Max)?;
+        group.all_reduce_in_place(&mut shared, ReduceOp::Max)?;
         assert!(shared.iter().all(|found| *found == round));
     }
     group.barrier()

@@ -11,7 +11,7 @@ mod windows;
 
 use common::{Case, schedules, world};
 use mscclpp_core::plan::{Plan, PlanTree};
-use mscclpp_exec::{Message, Packet};
+use mscclpp_exec::{Message, PacketType};
 
 /// The peer of one of two ranks.
 fn other(rank: u32) -> u32 {
@@ -20,7 +20,7 @@ fn other(rank: u32) -> u32 {
 
 /// Both packet kinds give the same results; only how much is waited for at once differs.
 fn check_packets(plan: &PlanTree, expected: impl Fn(u32, usize) -> i32) {
-    for packet in [Packet::LL16, Packet::LL8] {
+    for packet in [PacketType::LL16, PacketType::LL8] {
         for schedule in schedules() {
             let world = world(plan.ranks.len() as u32, schedule);
             for count in [8, 700, 701] {

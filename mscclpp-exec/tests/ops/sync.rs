@@ -3,7 +3,7 @@
 use mscclpp_core::plan::OpKind::*;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::Message;
-use mscclpp_exec::cpu::{Options, World};
+use mscclpp_exec::cpu::{Executor, Options};
 
 use crate::common::{self, With, at, barrier, check, i, input, o, op, s, signal, sync, tree, wait};
 use crate::other;
@@ -89,7 +89,7 @@ fn a_plan_that_races_gives_one_value_or_the_other() {
         _ => vec![vec![op(Put, &[i(0, 1)], &[at(1, 0, o(0, 1))]).memory()]],
     });
     let options = Options { workers: Some(3), parallel_from: 0, ..Options::default() };
-    let world = World::with_options(2, options);
+    let world = Executor::with_options(2, options);
     let (launches, count) = if cfg!(miri) { (2, 60) } else { (300, 3000) };
     let mut case = common::Case::new(&world, &Plan::new(&plan), Message::of::<i32>(count)).expect("a plan");
     for _ in 0..launches {

@@ -3,7 +3,7 @@
 use mscclpp_core::plan::OpKind::*;
 use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_exec::Message;
-use mscclpp_exec::cpu::{Options, Schedule, World};
+use mscclpp_exec::cpu::{Executor, Options, Schedule};
 
 use crate::common::{self, With, at, check, i, input, o, op, pipeline, s, signal, tree, wait};
 use crate::{check_packets, other};
@@ -60,7 +60,7 @@ fn scratch_is_double_and_wraps() {
         for pool in [64, 100, 1 << 20] {
             for schedule in [Schedule::RoundRobin, Schedule::Seeded(1)] {
                 let options = Options { scratch_pool: pool, schedule, ..Options::default() };
-                let world = World::with_options(2, options);
+                let world = Executor::with_options(2, options);
                 let mut case = common::Case::new(&world, &Plan::new(&plan), Message::of::<i32>(1001)).expect("a plan");
                 for _ in 0..3 {
                     let outputs = case.launch().expect("no stall");
@@ -81,14 +81,14 @@ fn scratch_is_double_and_wraps() {
     let overtaking = PlanTree { reuse_resources: true, ..overtaking };
     for seed in 0..20 {
         let options = Options { scratch_pool: 64, schedule: Schedule::Seeded(seed), ..Options::default() };
-        let world = World::with_options(1, options);
+        let world = Executor::with_options(1, options);
         let mut case = common::Case::new(&world, &Plan::new(&overtaking), Message::of::<i32>(1001)).expect("a plan");
         let outputs = case.launch().expect("no stall");
         assert_eq!(outputs[0], (0..1001).map(|index| input(0, index)).collect::<Vec<i32>>());
     }
     // A limit on scratch holds where it does not wrap: 2 ranks with 2 halves of 2 chunks of 2000 bytes or more.
     plan.reuse_resources = false;
-    let world = World::with_options(2, Options { scratch_limit: 16_000, ..Options::default() });
+    let world = Executor::with_options(2, Options { scratch_limit: 16_000, ..Options::default() });
     let error = world.prepare(&Plan::new(&plan), Message::of::<i32>(1001)).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("needs 16128 bytes of scratch") && error.contains("limit is 16000 bytes"), "{error}");
 }

@@ -11,8 +11,8 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::error::{Cause, Interrupted, Released, WaitsFor};
-use mscclpp_exec::process::{Executable, Options};
+use mscclpp_exec::error::{AbortCause, LaunchAborted, UnblockedBy, WaitsFor};
+use mscclpp_exec::process::{Options, PreparedPlan};
 use mscclpp_exec::{Error, Message};
 
 use crate::group::{DEADLINE, each, each_with};
@@ -38,14 +38,14 @@ fn unchecked(ranks: u32, body: impl FnOnce(&Program)) -> Plan {
 /// What is to end by the deadline does so soon: to be set once the ranks have all that they need of each other.
 const SHORT: Duration = Duration::from_secs(1);
 
-fn interrupted(error: Error) -> Interrupted {
+fn interrupted(error: Error) -> LaunchAborted {
     match error {
         Error::Interrupted(interrupted) => *interrupted,
         other => panic!("{other}"),
     }
 }
 
-fn launch(x: &mut Executable) -> Result<(), Error> {
+fn launch(x: &mut PreparedPlan) -> Result<(), Error> {
     let mut output = vec![0.0_f32; x.output_len()];
     x.launch(&vec![1.0_f32; x.input_len()], &mut output)
 }
@@ -65,13 +65,16 @@ fn ranks_that_call_different_things() {
         let errors = each(3, |transport| {
             let (plan, message) = if transport.rank() == 1 { (odd_plan, odd) } else { (&plan, same) };
             let error = transport.prepare(plan, message).expect_err("ranks differ");
-            assert!(matches!(transport.alloc::<f32>(1), Err(Error::Broken { .. })));
+            assert!(matches!(transport.alloc::<f32>(1), Err(Error::CommunicatorFailed { .. })));
             error
         });
         assert!(begun.elapsed() < DEADLINE, "nobody waits for the deadline");
         for (rank, error) in errors.iter().enumerate() {
             let text = error.to_string();
-            assert!(matches!(error, Error::Mismatch { .. }) && error.code() == Code::DifferentCalls, "{rank}: {text}");
+            assert!(
+                matches!(error, Error::CallMismatch { .. }) && error.code() == Code::DifferentCalls,
+                "{rank}: {text}"
+            );
             assert!(named.iter().all(|named| text.contains(named)), "{rank}: {text}");
             assert!(text.contains("rank 1"), "{rank}: {text}");
         }
@@ -126,18 +129,18 @@ fn a_wait_that_nobody_answers_names_operation_and_channel() {
             return result;
         }
         signalled.wait();
-        transport.set_deadline(SHORT).expect("no call is under way");
+        transport.set_timeout(SHORT).expect("no call is under way");
         launch(&mut x)
     });
     assert_eq!(results[0], Ok(()));
     let error = results[1].clone().expect_err("nobody signals twice");
     let text = error.diagnostic().to_string();
     assert_eq!(error.code(), Code::LostRank, "{text}");
-    let Interrupted { rank, cause, stall } = interrupted(error);
+    let LaunchAborted { rank, cause, stall } = interrupted(error);
     assert_eq!(rank, 1);
-    assert!(matches!(cause, Cause::Deadline { .. } | Cause::Gone { peer: 0 }), "{text}");
+    assert!(matches!(cause, AbortCause::Timeout { .. } | AbortCause::PeerLost { peer: 0 }), "{text}");
     let first = &stall.blocked[0];
-    assert_eq!((first.rank, first.block, &first.released), (1, 0, &Released::ByNothing), "{text}");
+    assert_eq!((first.rank, first.block, &first.released), (1, 0, &UnblockedBy::ByNothing), "{text}");
     assert!(matches!(first.waits_for, WaitsFor::Signal { id: 0, peer: 0, expected: 2, seen: 1, .. }), "{text}");
     assert!(text.contains("failures.rs"), "{text}");
 }
@@ -155,9 +158,9 @@ fn a_rank_that_is_gone() {
     for rank in [0, 2] {
         let error = results[rank].clone().expect_err("rank 1 has left");
         assert_eq!(error.code(), Code::LostRank, "{error}");
-        let Interrupted { rank: own, cause, .. } = interrupted(error);
+        let LaunchAborted { rank: own, cause, .. } = interrupted(error);
         assert_eq!(own, rank as u32);
-        assert!(matches!(cause, Cause::Gone { peer: 1 } | Cause::GaveUp { .. }), "{cause}");
+        assert!(matches!(cause, AbortCause::PeerLost { peer: 1 } | AbortCause::PeerAborted { .. }), "{cause}");
     }
 }
 
@@ -170,7 +173,7 @@ fn a_rank_that_leaves_before_a_preparation() {
     });
     let error = errors[0].clone().expect("rank 0 prepares").expect_err("rank 1 has left");
     let text = error.to_string();
-    assert!(matches!(error, Error::Lost { peer: 1, .. }), "{text}");
+    assert!(matches!(error, Error::RankLost { peer: 1, .. }), "{text}");
     assert_eq!(text.matches("is gone").count(), 1, "{text}");
 }
 
@@ -179,7 +182,7 @@ fn a_rank_that_does_not_come_is_named_by_the_deadline() {
     let (plan, over) = (ring(3), Barrier::new(3));
     let results = each(3, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(300).any_size()).expect("all are there");
-        transport.set_deadline(SHORT).expect("no call is under way");
+        transport.set_timeout(SHORT).expect("no call is under way");
         if transport.rank() == 1 {
             over.wait();
             return Ok(());
@@ -191,14 +194,14 @@ fn a_rank_that_does_not_come_is_named_by_the_deadline() {
     let mut absent_named = 0;
     for rank in [0, 2] {
         let text = results[rank].clone().expect_err("rank 1 does not come").to_string();
-        let Interrupted { cause, stall, .. } = interrupted(results[rank].clone().expect_err("as above"));
+        let LaunchAborted { cause, stall, .. } = interrupted(results[rank].clone().expect_err("as above"));
         match cause {
             // Both launch at once, but for one that gets no processor.
-            Cause::Deadline { absent, .. } => {
+            AbortCause::Timeout { not_started: absent, .. } => {
                 assert!(absent.contains(&1) && !absent.contains(&(rank as u32)), "{text}");
                 absent_named += 1;
             }
-            Cause::GaveUp { peer } => assert_ne!(peer, 1, "{text}"),
+            AbortCause::PeerAborted { peer } => assert_ne!(peer, 1, "{text}"),
             other => panic!("{other}"),
         }
         let own = stall.blocked.iter().filter(|blocked| blocked.rank == rank as u32);
@@ -206,7 +209,7 @@ fn a_rank_that_does_not_come_is_named_by_the_deadline() {
         let waits: Vec<_> = own.map(|blocked| (&blocked.waits_for, &blocked.released)).collect();
         // Rank 0 writes to rank 1's buffer, rank 2 only waits for its signal.
         assert!(!waits.is_empty(), "{text}");
-        assert!(rank == 2 || waits.iter().all(|waits| *waits == (&held, &Released::ByBeginning)), "{text}");
+        assert!(rank == 2 || waits.iter().all(|waits| *waits == (&held, &UnblockedBy::PeerStart)), "{text}");
         assert!(text.contains("waits for rank 1 to begin this launch"), "{text}");
         assert!(!text.contains("proxy"), "{text}");
     }
@@ -226,7 +229,7 @@ fn a_barrier_behind_a_handshake_is_held_back() {
     let over = Barrier::new(2);
     let results = each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(8).any_size()).expect("it can be run");
-        transport.set_deadline(SHORT).expect("no call is under way");
+        transport.set_timeout(SHORT).expect("no call is under way");
         let result = if transport.rank() == 0 { launch(&mut x) } else { Ok(()) };
         over.wait();
         result
@@ -251,7 +254,7 @@ fn a_packet_that_a_peer_waits_for_in_a_loop_is_named() {
         let mut x = transport.prepare(&plan, Message::of::<f32>(2 * 2048).any_size()).expect("it can be run");
         if transport.rank() == 1 {
             // Rank 0 has sent long before.
-            transport.set_deadline(5 * SHORT).expect("no call is under way");
+            transport.set_timeout(5 * SHORT).expect("no call is under way");
         }
         launch(&mut x)
     });
@@ -283,7 +286,7 @@ fn another_thread_in_a_call_is_an_error() {
                 }
             });
             // It cannot end before rank 1 comes.
-            while transport.set_deadline(DEADLINE).is_ok() {
+            while transport.set_timeout(DEADLINE).is_ok() {
                 std::thread::yield_now();
             }
             let busy = transport.alloc::<f32>(1).expect_err("a launch is under way");
@@ -304,7 +307,7 @@ fn buffers_of_a_launch_that_failed_are_out_of_reach() {
         let mut x = transport.prepare(&plan, Message::of::<u64>(2000).any_size()).expect("all are there");
         let mut buffer = transport.alloc::<u64>(2000).expect("memory");
         let input = transport.alloc::<u64>(1000).expect("memory");
-        transport.set_deadline(SHORT).expect("no call is under way");
+        transport.set_timeout(SHORT).expect("no call is under way");
         buffer.fill(7);
         if transport.rank() == 1 {
             over.wait();
@@ -332,7 +335,7 @@ fn what_lies_beside_a_launch_that_failed_stays() {
             let mut x = transport.prepare(&plan, Message::of::<u64>(len).any_size()).expect("all are there");
             let mut buffer = transport.alloc::<u64>(3 * len).expect("memory");
             let mut other = transport.alloc::<u64>(len).expect("memory");
-            transport.set_deadline(SHORT).expect("no call is under way");
+            transport.set_timeout(SHORT).expect("no call is under way");
             buffer.fill(7);
             other.fill(8);
             if transport.rank() == 1 {
@@ -346,7 +349,7 @@ fn what_lies_beside_a_launch_that_failed_stays() {
             let second = x.launch_in_place(&mut other);
             over.wait();
             assert!(matches!(first, Err(Error::Interrupted(_))), "{first:?}");
-            assert!(matches!(second, Err(Error::Broken { .. })), "{second:?}");
+            assert!(matches!(second, Err(Error::CommunicatorFailed { .. })), "{second:?}");
             assert_eq!((&*before, &*after), (&vec![7; len][..], &vec![7; len][..]), "{len}");
             assert_eq!(*other, vec![8; len][..]);
         });
@@ -362,8 +365,8 @@ fn too_much_memory_is_an_error_on_the_rank_that_lacks_it_and_its_peers() {
         transport.alloc::<u8>(100).map(drop).expect("a little");
         error
     });
-    assert!(matches!(results[0], Error::NoMemory { .. }), "{}", results[0]);
-    assert!(matches!(results[1], Error::Lost { peer: 0, .. }), "{}", results[1]);
+    assert!(matches!(results[0], Error::OutOfMemory { .. }), "{}", results[0]);
+    assert!(matches!(results[1], Error::RankLost { peer: 0, .. }), "{}", results[1]);
 }
 
 #[test]
@@ -377,14 +380,14 @@ fn a_preparation_that_fails_leaves_older_ones_as_they_are() {
             assert_eq!(buffer, [2.0; 1000]);
             let error =
                 transport.prepare(&plan, Message::of::<f32>(1 << 45).any_size()).expect_err("nobody has so much");
-            assert!(matches!(error, Error::NoMemory { .. }), "{error}");
+            assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
         }
     });
 }
 
 #[test]
 fn a_deadline_without_end_is_long_enough() {
-    each_with(2, Options::default().deadline(Duration::MAX), |transport| transport.barrier().unwrap());
+    each_with(2, Options::default().timeout(Duration::MAX), |transport| transport.barrier().unwrap());
 }
 
 #[test]

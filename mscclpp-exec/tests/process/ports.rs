@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::process::{Executable, Transport};
+use mscclpp_exec::process::{Executor, PreparedPlan};
 use mscclpp_exec::{Error, Message};
 
 use crate::flushed::{News, dead_put, flushed, used_first_thing};
@@ -13,12 +13,12 @@ use crate::spawn::Job;
 /// Elements of 4 MiB.
 const COUNT: usize = 1 << 20;
 
-fn prepare(transport: &Transport, plan: &Plan, count: usize) -> Executable {
+fn prepare(transport: &Executor, plan: &Plan, count: usize) -> PreparedPlan {
     transport.prepare(plan, Message::of::<u32>(count)).expect("all are there")
 }
 
 /// A launch after which `receiver` must have what rank `from` handed in.
-fn launch(transport: &Transport, x: &mut Executable, (from, receiver): (u32, u32), number: u32) -> Result<(), Error> {
+fn launch(transport: &Executor, x: &mut PreparedPlan, (from, receiver): (u32, u32), number: u32) -> Result<(), Error> {
     let input = vec![16 * number + transport.rank(); x.input_len()];
     let mut output = vec![0; x.output_len()];
     x.launch(&input, &mut output)?;
@@ -30,7 +30,7 @@ fn launch(transport: &Transport, x: &mut Executable, (from, receiver): (u32, u32
 }
 
 /// Launches until one fails, and says why.
-fn data_is_late(transport: &Transport, news: News) {
+fn data_is_late(transport: &Executor, news: News) {
     let mut x = prepare(transport, &flushed(news), COUNT);
     // Which comes first is for the machine to say; mostly one of the first launches shows it.
     let failed = (1..=5000).find_map(|number| launch(transport, &mut x, (0, 2), number % 100).err());
@@ -41,7 +41,7 @@ fn data_is_late(transport: &Transport, news: News) {
         assert!(error.diagnostic().to_string().contains("behind the put"), "{}", error.diagnostic());
     }
     println!("{error}");
-    assert!(matches!(launch(transport, &mut x, (0, 2), 0), Err(Error::Broken { .. })));
+    assert!(matches!(launch(transport, &mut x, (0, 2), 0), Err(Error::CommunicatorFailed { .. })));
     // A rank that is gone hides why: the others hear of its error first.
     if transport.rank() == 2 {
         std::thread::sleep(Duration::from_secs(2));
@@ -49,7 +49,7 @@ fn data_is_late(transport: &Transport, news: News) {
 }
 
 /// What a rank does in a role of this file, if it is one.
-pub fn play(role: &str, transport: &Transport) -> bool {
+pub fn play(role: &str, transport: &Executor) -> bool {
     match role {
         "by third rank" => data_is_late(transport, News::ByThirdRank),
         "by neighbour" => data_is_late(transport, News::ByNeighbour),

@@ -7,7 +7,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::process::{Executable, Transport};
+use mscclpp_exec::process::{Executor, PreparedPlan};
 use mscclpp_exec::{Error, Message};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -15,18 +15,18 @@ use crate::ports;
 use crate::results::{Reference, check_on, plan_on};
 use crate::spawn::{DEADLINE, Job, SHORT};
 
-fn plan(name: &str, transport: &Transport) -> Plan {
+fn plan(name: &str, transport: &Executor) -> Plan {
     let algorithm = algorithms::find(name).expect("it is in the library");
     let ranks = transport.num_ranks();
     Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &[]).expect("it compiles"))
 }
 
-fn prepare(name: &str, transport: &Transport, message: Message) -> Executable {
+fn prepare(name: &str, transport: &Executor, message: Message) -> PreparedPlan {
     transport.prepare(&plan(name, transport), message).expect("all are there")
 }
 
 /// What a rank does in a role; see [`Job::start`].
-pub fn play(role: &str, transport: Transport) {
+pub fn play(role: &str, transport: Executor) {
     if ports::play(role, &transport) {
         return;
     }
@@ -43,7 +43,7 @@ pub fn play(role: &str, transport: Transport) {
 }
 
 /// Compares with the executor within one process, which every rank runs for itself.
-fn results(transport: &Transport, per_node: u32) {
+fn results(transport: &Executor, per_node: u32) {
     let ranks = transport.num_ranks();
     let supported = |algorithm: &&algorithms::BuiltinAlgorithm| algorithm.supports(ranks, per_node);
     let mut checked = 0;
@@ -82,7 +82,7 @@ fn segment_descriptors() -> usize {
 }
 
 /// Memory takes no descriptors once it is shared, and says so when there are none for that.
-fn needs_few_descriptors(transport: &Transport) {
+fn needs_few_descriptors(transport: &Executor) {
     let buffers: Vec<_> = (0..20).map(|_| transport.alloc::<f32>(1000).expect("a little")).collect();
     let mut x = prepare("allreduce_packets", transport, Message::of::<f32>(1000).any_size());
     x.launch_in_place(&mut [1.0_f32; 1000]).expect("it runs");
@@ -107,7 +107,7 @@ fn memory_takes_no_descriptors() {
 }
 
 /// What one node could not prepare does not confuse what both prepare later.
-fn prepares_on_one_node_only(transport: &Transport) {
+fn prepares_on_one_node_only(transport: &Executor) {
     // Different plans that need the same connections.
     let algorithm = algorithms::find("allgather_two_nodes").expect("it is in the library");
     let plans = [1, 2, 3].map(|instances| {
@@ -123,7 +123,7 @@ fn prepares_on_one_node_only(transport: &Transport) {
     drop(taken);
     match transport.rank() {
         0 => assert!(matches!(result, Err(Error::System { .. })), "{result:?}"),
-        1 => assert!(matches!(result, Err(Error::Lost { peer: 0, .. })), "{result:?}"),
+        1 => assert!(matches!(result, Err(Error::RankLost { peer: 0, .. })), "{result:?}"),
         _ => drop(result.expect("the other node has no limit")),
     }
     launch(&plans[2]);
@@ -146,14 +146,14 @@ fn a_plan_that_one_node_could_not_prepare() {
 }
 
 /// The nodes launch what they have prepared in different orders.
-fn differ(transport: &Transport) {
+fn differ(transport: &Executor) {
     let algorithm = algorithms::find("allreduce_hierarchical").expect("it is in the library");
     let in_place = algorithm.placement() == algorithms::BufferMode::InPlace;
     let plan = plan_on(algorithm, (4, 2), in_place, 0);
     let message = |count| Message::of::<f32>(count).any_size();
     let mut small = transport.prepare(&plan, message(400)).expect("the same");
     let mut large = transport.prepare(&plan, message(800)).expect("the same");
-    let launch = |x: &mut Executable| {
+    let launch = |x: &mut PreparedPlan| {
         let (mut input, mut output) = (vec![1.0_f32; x.input_len()], vec![0.0_f32; x.output_len()]);
         if in_place { x.launch_in_place(&mut input) } else { x.launch(&input, &mut output) }
     };
@@ -170,7 +170,7 @@ fn nodes_that_call_different_things_say_what_both_call() {
 }
 
 /// Prints `ready` after some launches, and goes on until one fails, whose error it prints.
-fn launches_until_an_error(transport: Transport) {
+fn launches_until_an_error(transport: Executor) {
     let mut x = prepare("allreduce_all_pairs", &transport, Message::of::<f32>(100_000).any_size());
     let mut buffer = transport.alloc::<f32>(100_000).expect("memory");
     let mut launches = 0;
@@ -187,7 +187,7 @@ fn launches_until_an_error(transport: Transport) {
     };
     println!("{error}");
     assert!(matches!(error, Error::Interrupted(_)), "{error:?}");
-    assert!(matches!(x.launch_in_place(&mut buffer), Err(Error::Broken { .. })));
+    assert!(matches!(x.launch_in_place(&mut buffer), Err(Error::CommunicatorFailed { .. })));
     // What the group had is gone with it.
     drop((x, buffer, transport));
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
@@ -239,7 +239,7 @@ fn a_rank_that_is_stopped_ends_the_launch_by_the_deadline() {
 }
 
 /// Mixed calls; memory and descriptors stay as they are after the first fifth.
-fn soak(transport: &Transport) {
+fn soak(transport: &Executor) {
     let calls: u64 = std::env::var("MSCCLPP_SOAK").ok().and_then(|calls| calls.parse().ok()).unwrap_or(1000);
     let ranks = transport.num_ranks() as usize;
     let names = ["allreduce_packets", "allreduce_all_pairs", "allreduce_ring", "allreduce_one_shot_packets"];

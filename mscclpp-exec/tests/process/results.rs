@@ -7,9 +7,9 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{Op, OpKind, Plan};
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::cpu::World;
+use mscclpp_exec::cpu;
 use mscclpp_exec::numeric::fp8::{E4m3, E5m2};
-use mscclpp_exec::process::{Executable, Transport};
+use mscclpp_exec::process::{Executor, PreparedPlan};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{DataType, Element, Message};
 
@@ -27,7 +27,7 @@ pub struct Reference {
 impl Reference {
     /// Runs a plan in one process; its results are checked against f64.
     pub fn new(plan: &Plan, message: Message, seed: u64) -> Self {
-        let mut run = World::new(plan.num_ranks()).prepare(plan, message).expect("a run");
+        let mut run = cpu::Executor::new(plan.num_ranks()).prepare(plan, message).expect("a run");
         let mut buffers = run.buffers().expect("memory");
         let verifier = Verifier::with_pattern(&run, seed, Pattern::Real);
         verifier.fill(&mut buffers);
@@ -47,26 +47,26 @@ impl Reference {
     }
 
     /// Launches on this rank, twice with slices of its own and twice with shared buffers, and compares.
-    pub fn check(&self, transport: &Transport, x: &mut Executable, what: &str) {
+    pub fn check(&self, executor: &Executor, x: &mut PreparedPlan, what: &str) {
         macro_rules! by_type {
             ($($dtype:ident $type:ty),*) => {
                 match x.message().dtype {
-                    $(DataType::$dtype => self.check_as::<$type>(transport, x, what),)*
+                    $(DataType::$dtype => self.check_as::<$type>(executor, x, what),)*
                 }
             };
         }
         by_type!(I8 i8, U8 u8, I32 i32, U32 u32, I64 i64, U64 u64, F16 f16, BF16 bf16, F32 f32, F64 f64, F8E4M3 E4m3, F8E5M2 E5m2);
     }
 
-    fn check_as<T: Element>(&self, transport: &Transport, x: &mut Executable, what: &str) {
-        let rank = transport.rank() as usize;
+    fn check_as<T: Element>(&self, executor: &Executor, x: &mut PreparedPlan, what: &str) {
+        let rank = executor.rank() as usize;
         let (start, after): (&[u8], &[u8]) = (&self.before[rank], &self.outputs[rank]);
         let is_output = |found: &[T], how: &str| {
             assert!(bytemuck::cast_slice::<T, u8>(found) == after, "{what}, rank {rank}, {how}: other bits");
         };
         if self.in_place {
             let mut own: Vec<T> = bytemuck::pod_collect_to_vec(start);
-            let mut shared = transport.alloc::<T>(own.len()).expect("memory");
+            let mut shared = executor.alloc::<T>(own.len()).expect("memory");
             // Where the output lies in the buffer.
             let n = after.len() / size_of::<T>();
             let first = if n < own.len() { rank * n } else { 0 };
@@ -83,10 +83,10 @@ impl Reference {
         let input: Vec<T> = bytemuck::pod_collect_to_vec(&self.inputs[rank]);
         let start: Vec<T> = bytemuck::pod_collect_to_vec(start);
         let mut output = start.clone();
-        let mut shared_input = transport.alloc::<T>(input.len()).expect("memory");
+        let mut shared_input = executor.alloc::<T>(input.len()).expect("memory");
         shared_input.copy_from_slice(&input);
         // Somewhere in the middle, aligned to elements only.
-        let mut shared_output = transport.alloc::<T>(output.len() + 5).expect("memory");
+        let mut shared_output = executor.alloc::<T>(output.len() + 5).expect("memory");
         for launch in 0..4 {
             output.copy_from_slice(&start);
             shared_output[3..3 + start.len()].copy_from_slice(&start);
@@ -128,18 +128,18 @@ pub fn plan_on(algorithm: &BuiltinAlgorithm, (ranks, per_node): (u32, u32), in_p
 }
 
 /// Prepares and checks a message on this rank.
-pub fn check_on(transport: &Transport, plan: &Plan, message: Message, reference: &Reference) {
+pub fn check_on(executor: &Executor, plan: &Plan, message: Message, reference: &Reference) {
     let what = format!("{} on {} ranks, {message:?}", plan.name(), plan.num_ranks());
-    let mut x = transport.prepare(plan, message).unwrap_or_else(|error| panic!("{what}: {error}"));
-    reference.check(transport, &mut x, &what);
+    let mut x = executor.prepare(plan, message).unwrap_or_else(|error| panic!("{what}: {error}"));
+    reference.check(executor, &mut x, &what);
 }
 
 /// Prepares and checks messages on all ranks.
 pub fn check(plan: &Plan, messages: &[Message]) {
     let references: Vec<_> = (0..).zip(messages).map(|(seed, &message)| Reference::new(plan, message, seed)).collect();
-    each(plan.num_ranks(), |transport| {
+    each(plan.num_ranks(), |executor| {
         for (message, reference) in messages.iter().zip(&references) {
-            check_on(&transport, plan, *message, reference);
+            check_on(&executor, plan, *message, reference);
         }
     });
 }
@@ -197,11 +197,11 @@ fn plans_of_very_many_chunks() {
             (rank.input_chunks, rank.output_chunks) = (4_000_000_000, 4_000_000_000);
         }
         let plan = Plan::new(&tree);
-        each(2, |transport| {
+        each(2, |executor| {
             // All elements are in the first two chunks.
-            let x = transport.prepare(&plan, Message::of::<f32>(2).any_size());
+            let x = executor.prepare(&plan, Message::of::<f32>(2).any_size());
             let mut x = x.unwrap_or_else(|error| panic!("{name}: {error}"));
-            let mut buffer = [1.0_f32 + transport.rank() as f32; 2];
+            let mut buffer = [1.0_f32 + executor.rank() as f32; 2];
             if x.collective().in_place {
                 x.launch_in_place(&mut buffer)
             } else {

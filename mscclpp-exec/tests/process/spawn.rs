@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::Bootstrap;
-use mscclpp_exec::process::{Options, Transport};
+use mscclpp_exec::process::{Executor, Options};
 
 use crate::port::Port;
 
@@ -116,7 +116,6 @@ fn role() {
     };
     let group = Bootstrap::from_env().expect("a group");
     let deadline = Duration::from_secs(if role == "stopped" { SHORT } else { DEADLINE });
-    let transport =
-        Transport::with_options(Arc::new(group), Options::default().deadline(deadline)).expect("a transport");
+    let transport = Executor::with_options(Arc::new(group), Options::default().timeout(deadline)).expect("a transport");
     crate::processes::play(&role, transport);
 }

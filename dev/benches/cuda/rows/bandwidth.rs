@@ -1,7 +1,7 @@
 //! Large messages: shares of what the memory's rate allows. A copy of a byte is two, read and written.
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::cuda::Prepare;
+use mscclpp_exec::cuda::PrepareOptions;
 
 use super::{Verdict, size};
 use crate::baselines::Baselines;
@@ -81,7 +81,9 @@ pub(super) fn b10(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<O
     let specialise = bench.device.compiler().is_ok();
     let mut all = Vec::new();
     for choice in bench.choices(&request) {
-        let Some(mut subject) = bench.subject(&request, &choice, Prepare { specialise })? else { continue };
+        let Some(mut subject) = bench.subject(&request, &choice, PrepareOptions { specialize: specialise })? else {
+            continue;
+        };
         let blocks = subject.run.num_blocks().min(bench.device.properties().multiprocessors);
         all.push((blocks, subject.quickly(bench)?, choice, subject.name));
     }
@@ -95,7 +97,9 @@ pub(super) fn b10(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<O
         if limit / quick < 0.88 {
             continue;
         }
-        let Some(mut subject) = bench.subject(&request, choice, Prepare { specialise })? else { continue };
+        let Some(mut subject) = bench.subject(&request, choice, PrepareOptions { specialize: specialise })? else {
+            continue;
+        };
         let share = limit / microseconds(subject.measure(bench)?.graph);
         if share >= 0.9 {
             return Ok(Some(Verdict {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::World;
+use mscclpp_exec::cuda::Executor;
 use mscclpp_exec::{DataType, Message};
 
 use super::Verdict;
@@ -58,7 +58,7 @@ pub(super) fn b8(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ver
         let mut of = [0.0; 2];
         for time in &mut of {
             let clock = Instant::now();
-            World::new(&device, 8).prepare(&plan, Message::new(DataType::F32, 1 << 10).any_size())?;
+            Executor::new(&device, 8).prepare(&plan, Message::new(DataType::F32, 1 << 10).any_size())?;
             *time = clock.elapsed().as_secs_f64() * 1e3;
         }
         times.push(of[0] - of[1]);

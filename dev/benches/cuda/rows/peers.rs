@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::cuda::Prepare;
+use mscclpp_exec::cuda::PrepareOptions;
 
 use super::Verdict;
 use crate::baselines::Baselines;
@@ -56,7 +56,9 @@ pub(super) fn b9(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ver
     let bytes = bench.sizes(&[256 << 20])[0];
     let request = bench.request(CollectiveKind::AllReduce, RANKS, bytes);
     let specialise = bench.device.compiler().is_ok();
-    let Some((subject, times)) = bench.fastest(&request, Prepare { specialise })? else { return Ok(None) };
+    let Some((subject, times)) = bench.fastest(&request, PrepareOptions { specialize: specialise })? else {
+        return Ok(None);
+    };
     let ours = microseconds(times.graph);
     bench.say(format_args!("{ours:>10.1} us  {}", subject.name));
     drop(subject);

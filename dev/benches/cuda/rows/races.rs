@@ -6,8 +6,8 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::Checks;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{Op, OpKind, Plan, PlanTree};
-use mscclpp_exec::cuda::{Options, World};
-use mscclpp_exec::verify::Cycle;
+use mscclpp_exec::cuda::{Executor, Options};
+use mscclpp_exec::verify::PeriodicInputs;
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::Verdict;
@@ -50,13 +50,13 @@ fn plant(ops: &mut Vec<Op>, kind: OpKind) -> bool {
 fn first_wrong(bench: &Bench<'_>, tree: &PlanTree) -> Outcome<Option<(u64, u64)>> {
     let (count, launches) = if bench.rehearsal { (8 * 16, 2) } else { (1 << 16, 50) };
     let options = Options { timeout: Duration::from_secs(5), ..Options::default() };
-    let world = World::with_options(bench.device, RANKS, options);
+    let world = Executor::with_options(bench.device, RANKS, options);
     let message = Message::new(DataType::F32, count).any_size();
     let mut run = world.prepare(&Plan::new(tree), message)?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
     let op = run.reduction();
-    let cycles: Vec<Cycle> =
-        (0..RANKS).map(|rank| Cycle::new(run.collective(), message.dtype, op, RANKS, rank)).collect();
+    let cycles: Vec<PeriodicInputs> =
+        (0..RANKS).map(|rank| PeriodicInputs::new(run.collective(), message.dtype, op, RANKS, rank)).collect();
     for launch in 1..=launches {
         for (rank, cycle) in (0..).zip(&cycles) {
             let mut input = vec![0; buffers.input(rank).bytes as usize];
@@ -89,7 +89,7 @@ pub(super) fn b12(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ve
                 return Err(format!("{name} as it is: {wrong} elements are wrong in launch {launch}").into());
             }
             Err(error) => match error.downcast_ref() {
-                Some(Error::NotResident { .. }) => {
+                Some(Error::NotCoResident { .. }) => {
                     bench.say(format_args!("{name}: skipped: {error}"));
                     continue;
                 }

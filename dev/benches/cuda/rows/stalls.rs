@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{OpKind, Plan};
-use mscclpp_exec::cuda::{Options, World};
+use mscclpp_exec::cuda::{Executor, Options};
 use mscclpp_exec::error::WaitsFor;
 use mscclpp_exec::{DataType, Error, Message};
 
@@ -25,7 +25,7 @@ pub(super) fn b11(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ve
             block.ops.remove(at);
         }
     }
-    let world = World::with_options(bench.device, 8, Options { timeout: PATIENCE, ..Options::default() });
+    let world = Executor::with_options(bench.device, 8, Options { timeout: PATIENCE, ..Options::default() });
     let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 256).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
     let mut times = Vec::new();

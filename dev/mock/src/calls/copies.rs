@@ -13,7 +13,7 @@ calls! {
         if value != 0 {
             return Err(code::INVALID_VALUE);
         }
-        ask(|driver| driver.zero(address, bytes as u64))?;
+        ask(|driver| driver.memset(address, bytes as u64))?;
         state::set_stores(true)
     }
 
@@ -21,14 +21,14 @@ calls! {
         if value != 0 {
             return Err(code::INVALID_VALUE);
         }
-        ask(|driver| driver.zero_on(address, bytes as u64, Handle(stream)))
+        ask(|driver| driver.memset_async(address, bytes as u64, Handle(stream)))
     }
 
     fn cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: usize) {
         valid(bytes > 0)?;
         // SAFETY: the caller's memory.
         let from = unsafe { slice::from_raw_parts(from, bytes) };
-        ask(|driver| driver.upload(to, from))?;
+        ask(|driver| driver.memcpy_to_device(to, from))?;
         state::set_stores(true)
     }
 
@@ -36,7 +36,7 @@ calls! {
         valid(bytes > 0)?;
         // SAFETY: the caller's memory.
         let to = unsafe { slice::from_raw_parts_mut(to, bytes) };
-        ask(|driver| driver.download(to, from))?;
+        ask(|driver| driver.memcpy_to_host(to, from))?;
         state::set_stores(false)
     }
 

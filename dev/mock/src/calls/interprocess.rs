@@ -32,6 +32,6 @@ calls! {
     }
 
     fn cuIpcCloseMemHandle(address: u64) {
-        ask(|driver| driver.close(Mapping { address, bytes: 0, is_file: false }))
+        ask(|driver| driver.unmap(Mapping { address, bytes: 0, is_file: false }))
     }
 }

@@ -10,7 +10,7 @@ calls! {
     fn cuMulticastGetGranularity(unit: *mut usize, wanted: *const multicast::Wanted, _option: c_uint) -> unit {
         // SAFETY: the caller's struct.
         let multicast::Wanted { devices, bytes, .. } = unsafe { wanted.read() };
-        ask(|driver| driver.multicast_unit(devices, bytes as u64)).map(|unit| unit as usize)
+        ask(|driver| driver.multicast_granularity(devices, bytes as u64)).map(|unit| unit as usize)
     }
 
     fn cuMulticastCreate(object: *mut u64, wanted: *const multicast::Wanted) -> object {
@@ -25,7 +25,7 @@ calls! {
 
     fn cuMulticastAddDevice(object: u64, device: c_int) {
         let object = multicast::handle(object)?;
-        state::driver_of(ordinal(device)?)?.join_multicast(object).map_err(said)
+        state::driver_of(ordinal(device)?)?.multicast_add_device(object).map_err(said)
     }
 
     fn cuMulticastBindMem(object: u64, at: usize, memory: u64, from: usize, bytes: usize, flags: u64) {

@@ -13,7 +13,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_dev::Options;
-use mscclpp_exec::cuda::{self, Device, DeviceBuffer, DeviceSlice, Unavailable, World};
+use mscclpp_exec::cuda::{self, CudaUnavailable, Device, DeviceBuffer, DeviceSlice, Executor};
 use mscclpp_exec::{DataType, Error, Message};
 
 pub(crate) use self::job::Job;
@@ -94,7 +94,7 @@ fn scattered_memory_is_refused(seed: u64) -> Result<(), Failed> {
             {
                 Ok(())
             }
-            (1, Some(Error::Lost { peer: 0, .. })) => Ok(()),
+            (1, Some(Error::RankLost { peer: 0, .. })) => Ok(()),
             (_, other) => Err(Error::Internal(format!("rank {rank}: {other:?}"))),
         }
     })
@@ -109,13 +109,13 @@ fn freed_memory_is_noticed(seed: u64) -> Result<(), Failed> {
 }
 
 /// Launches of an all-gather on memory that comes and goes, every second time on such that is made to be shared.
-pub(crate) fn files_and_handles(world: &World, device: &Device, rank: u32, name: &str) -> Result<(), Failed> {
+pub(crate) fn files_and_handles(world: &Executor, device: &Device, rank: u32, name: &str) -> Result<(), Failed> {
     allgathers(world, device, rank, name, |round| round % 2 == 1)
 }
 
 /// The same; `is_shared` decides by the round whether memory is made to be shared.
 pub(crate) fn allgathers(
-    world: &World,
+    world: &Executor,
     device: &Device,
     rank: u32,
     name: &str,
@@ -172,7 +172,7 @@ fn launches_that_stall_end_the_world(seed: u64) -> Result<(), Failed> {
         let (mut buffers, stream) = (run.buffers()?, world.stream()?);
         let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
         for again in [run.launch_buffers(&mut buffers, &stream), world.prepare(&right, message).map(|_| ())] {
-            if !matches!(again, Err(Error::Broken { .. })) {
+            if !matches!(again, Err(Error::CommunicatorFailed { .. })) {
                 return Err(Error::Internal(format!("after a stall: {again:?}")));
             }
         }
@@ -189,7 +189,8 @@ fn ranks_that_differ_are_told(seed: u64) -> Result<(), Failed> {
         let message = Message::new(DataType::F32, 100 + u64::from(rank)).any_size();
         world.prepare(&plan, message).map(|_| ())
     })?;
-    let told = |result: &Result<(), Error>| matches!(result, Err(Error::Mismatch { call, other, .. }) if call != other);
+    let told =
+        |result: &Result<(), Error>| matches!(result, Err(Error::CallMismatch { call, other, .. }) if call != other);
     if results.iter().all(told) { Ok(()) } else { Err(format!("{results:?}").into()) }
 }
 
@@ -217,7 +218,7 @@ fn ranks_without_memory_are_told(seed: u64) -> Result<(), Failed> {
         let results = prepared_while_one_fails(seed, &plan, "cuMemAlloc", nth)?;
         match &results {
             // What it has shared already may be gone before the other one has mapped it.
-            [Err(Error::Lost { peer: 1, .. } | Error::NotMapped { peer: 1, .. }), Err(Error::Driver(_))] => {}
+            [Err(Error::RankLost { peer: 1, .. } | Error::MapFailed { peer: 1, .. }), Err(Error::Driver(_))] => {}
             _ => return Err(format!("allocation {nth}: {results:?}").into()),
         }
     }
@@ -243,13 +244,14 @@ fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
             let [first, second] = &results;
             let is_named = match second {
                 Err(Error::Driver(error)) => error.call == call,
-                Err(Error::NotMapped { error, peer: 0, .. }) => error.call == call,
+                Err(Error::MapFailed { error, peer: 0, .. }) => error.call == call,
                 _ => false,
             };
             match (first, second) {
                 (Ok(()), Ok(())) if nth > 1 || !is_heard => break,
                 // What was the last one to do is done.
-                (Ok(()) | Err(Error::Lost { peer: 1, .. } | Error::NotMapped { peer: 1, .. }), Err(_)) if is_named => {}
+                (Ok(()) | Err(Error::RankLost { peer: 1, .. } | Error::MapFailed { peer: 1, .. }), Err(_))
+                    if is_named => {}
                 _ => return Err(format!("call {nth} of {call}: {results:?}").into()),
             }
         }
@@ -265,7 +267,7 @@ pub(crate) fn of_the_system(seed: u64, driver: &str) -> Result<(), Failed> {
 /// Processes on the one real device: their memory goes to others by handles or by descriptors; or half of them are told to be on
 /// another host. They take turns on the device, so a
 /// launch takes milliseconds.
-pub(crate) fn on_device(device: &Result<Device, Unavailable>) -> Vec<Trial> {
+pub(crate) fn on_device(device: &Result<Device, CudaUnavailable>) -> Vec<Trial> {
     let roles = ["handles", "descriptors", "hosts"];
     let trial = |(ranks, role): (u32, &'static str)| {
         let per_node = if role == "hosts" { ranks / 2 } else { ranks };

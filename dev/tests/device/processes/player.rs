@@ -8,7 +8,7 @@ use mscclpp_bootstrap::Bootstrap;
 use mscclpp_core::plan::Plan;
 use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::jit::Cache;
-use mscclpp_exec::cuda::{self, Device, World};
+use mscclpp_exec::cuda::{self, Device, Executor};
 use mscclpp_exec::{DataType, Message};
 
 use super::{Work, allgathers, files_and_handles, machine_options};
@@ -70,7 +70,7 @@ fn beside_one_another(player: &Player) -> Result<(), Failed> {
     let (group, rank) = (&player.group, player.group.rank());
     for files in [false, player.driver != "mock"] {
         let (device, _rig) = player.device(machine_options(player.seed, rank, files))?;
-        let world = World::join(group, &device, cuda::Options::default())?;
+        let world = Executor::connect(group, &device, cuda::Options::default())?;
         for name in OF_PROCESSES {
             let message = Message::new(DataType::F32, 2 * 53).any_size();
             let work = Work::new(shipped(name, 2)?, message, 3)?;
@@ -89,7 +89,7 @@ fn beside_one_another(player: &Player) -> Result<(), Failed> {
 fn on_one_device(player: &Player, is_shared: fn(u8) -> bool) -> Result<(), Failed> {
     let (group, rank) = (&player.group, player.group.rank());
     let (device, _rig) = player.device(machine_options(player.seed, rank, false))?;
-    let world = World::join(group, &device, cuda::Options::default())?;
+    let world = Executor::connect(group, &device, cuda::Options::default())?;
     allgathers(&world, &device, rank, "allgather_all_pairs", is_shared)?;
     for name in OF_PROCESSES {
         let message = Message::new(DataType::F32, u64::from(world.num_ranks()) * 53).any_size();
@@ -103,7 +103,7 @@ fn on_one_device(player: &Player, is_shared: fn(u8) -> bool) -> Result<(), Faile
 fn between_hosts(player: &Player) -> Result<(), Failed> {
     let (group, rank) = (&player.group, player.group.rank());
     let (device, _rig) = player.device(machine_options(player.seed, rank, false))?;
-    let world = World::join(group, &device, cuda::Options::default())?;
+    let world = Executor::connect(group, &device, cuda::Options::default())?;
     let (ranks, per_node) = (world.num_ranks(), world.num_ranks() / 2);
     for name in ["allreduce_ring_ports", "allgather_ring_ports", "alltoall_ports", "allreduce_hierarchical"] {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;

@@ -9,7 +9,7 @@ use mscclpp_bootstrap as bootstrap;
 use mscclpp_bootstrap::Bootstrap;
 use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::Error;
-use mscclpp_exec::cuda::{self, Device, World};
+use mscclpp_exec::cuda::{self, Device, Executor};
 
 /// Options of a rank's machine.
 pub(crate) fn machine_options(seed: u64, rank: u32, files: bool) -> Options {
@@ -24,7 +24,7 @@ pub(super) fn in_threads(
     seed: u64,
     ranks: u32,
     files: bool,
-    run: impl Fn(&World, &Device, u32) -> Result<(), Error> + Sync,
+    run: impl Fn(&Executor, &Device, u32) -> Result<(), Error> + Sync,
 ) -> Result<(), Failed> {
     let options = |rank| machine_options(seed, rank, files);
     let results = each_in_a_thread(ranks, options, cuda::Options::default(), run)?;
@@ -38,7 +38,7 @@ pub(crate) fn each_in_a_thread(
     ranks: u32,
     machine: impl Fn(u32) -> Options + Sync,
     options: cuda::Options,
-    run: impl Fn(&World, &Device, u32) -> Result<(), Error> + Sync,
+    run: impl Fn(&Executor, &Device, u32) -> Result<(), Error> + Sync,
 ) -> Result<Vec<Result<(), Error>>, Failed> {
     let device = |rank| Ok(Device::with_driver(simulator(machine(rank)).map_err(Error::Internal)?));
     each_on(ranks, device, options, run)
@@ -48,7 +48,7 @@ pub(crate) fn each_in_a_thread(
 pub(crate) fn on_one_machine(
     seed: u64,
     ranks: u32,
-    run: impl Fn(&World, &Device, u32) -> Result<(), Error> + Sync,
+    run: impl Fn(&Executor, &Device, u32) -> Result<(), Error> + Sync,
 ) -> Result<(), Failed> {
     let options = Options { multicast: u32::MAX, ..machine_options(seed, 0, false) };
     let devices: Vec<Device> = machine(options, ranks)?.into_iter().map(Device::with_driver).collect();
@@ -62,7 +62,7 @@ fn each_on(
     ranks: u32,
     device: impl Fn(u32) -> Result<Device, Error> + Sync,
     options: cuda::Options,
-    run: impl Fn(&World, &Device, u32) -> Result<(), Error> + Sync,
+    run: impl Fn(&Executor, &Device, u32) -> Result<(), Error> + Sync,
 ) -> Result<Vec<Result<(), Error>>, Failed> {
     let deadline = bootstrap::Options::default().timeout(Duration::from_secs(120));
     let groups = Bootstrap::local_with(ranks, deadline)?;
@@ -73,7 +73,7 @@ fn each_on(
                 let (run, device) = (&run, &device);
                 scope.spawn(move || {
                     let device = device(rank)?;
-                    let world = World::join(&Arc::new(group), &device, options)?;
+                    let world = Executor::connect(&Arc::new(group), &device, options)?;
                     run(&world, &device, rank)
                 })
             })

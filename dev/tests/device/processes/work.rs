@@ -2,7 +2,7 @@
 
 use libtest_mimic::Failed;
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{Prepare, World};
+use mscclpp_exec::cuda::{Executor, PrepareOptions};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Error, Message, cpu};
 
@@ -17,7 +17,7 @@ pub(crate) struct Work {
 impl Work {
     pub(crate) fn new(plan: Plan, message: Message, launches: u64) -> Result<Self, Failed> {
         let ranks = plan.num_ranks();
-        let mut run = cpu::World::new(ranks).prepare(&plan, message)?;
+        let mut run = cpu::Executor::new(ranks).prepare(&plan, message)?;
         let mut buffers = run.buffers()?;
         let mut all = Vec::new();
         for launch in 0..launches {
@@ -35,14 +35,14 @@ impl Work {
     }
 
     /// A rank's part.
-    pub(crate) fn run(&self, world: &World, rank: u32) -> Result<(), Error> {
-        self.run_as(world, rank, Prepare::default())
+    pub(crate) fn run(&self, world: &Executor, rank: u32) -> Result<(), Error> {
+        self.run_as(world, rank, PrepareOptions::default())
     }
 
     /// The same, prepared with settings.
-    pub(crate) fn run_as(&self, world: &World, rank: u32, prepare: Prepare) -> Result<(), Error> {
+    pub(crate) fn run_as(&self, world: &Executor, rank: u32, prepare: PrepareOptions) -> Result<(), Error> {
         let mut run = world.prepare_with(&self.plan, self.message, prepare)?;
-        if prepare.specialise {
+        if prepare.specialize {
             run.specialised().map_err(|why| Error::Internal(format!("not specialised: {why}")))?;
         }
         let (mut buffers, stream) = (run.buffers()?, world.stream()?);

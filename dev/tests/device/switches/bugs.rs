@@ -12,13 +12,13 @@ use crate::bits::shipped;
 pub(super) fn is_found(bug: &'static str) -> Result<(), Failed> {
     for seed in 1..=30 {
         let machine_options = Options { bug: Some(bug), ..options(seed, counts()) };
-        let asked = cuda::Options { float_sums_by_switch: true, ..cuda::Options::default() };
+        let asked = cuda::Options { in_switch_float_sums: true, ..cuda::Options::default() };
         let world = world_on(&[0, 1, 2], machine_options, asked)?;
         for name in ALGORITHMS {
             for count in [3 * 1024, 3 * 1024 + 3] {
                 let message = Message::new(DataType::F32, count).any_size();
                 let mut run = world.prepare(&shipped(name, 3)?, message)?;
-                let cpu = cpu::World::new(3).prepare(&shipped(name, 3)?, message)?;
+                let cpu = cpu::Executor::new(3).prepare(&shipped(name, 3)?, message)?;
                 let (mut buffers, mut expected, stream) = (run.buffers()?, cpu.buffers()?, world.stream()?);
                 let verifier = Verifier::new(&cpu, seed);
                 verifier.fill(&mut expected);

@@ -2,7 +2,7 @@
 
 use libtest_mimic::Failed;
 use mscclpp_dev::Options;
-use mscclpp_exec::cuda::{self, Switch, World};
+use mscclpp_exec::cuda::{self, Executor, SwitchPath};
 use mscclpp_exec::{DataType, Message};
 
 use super::{switches, world_on};
@@ -21,7 +21,7 @@ pub(super) const CALLS: [(&str, bool); 7] = [
 ];
 
 /// All that is done with switch channels, over scratch and over buffers; whether all of them had objects, and what they said if not.
-pub(super) fn program(world: &World) -> Result<Vec<Switch>, Failed> {
+pub(super) fn program(world: &Executor) -> Result<Vec<SwitchPath>, Failed> {
     let mut all = Vec::new();
     for name in ["allreduce_switch", "allreduce_switch_pipeline"] {
         let message = Message::new(DataType::I32, 2 * 64).any_size();
@@ -36,14 +36,14 @@ pub(super) fn program(world: &World) -> Result<Vec<Switch>, Failed> {
 /// are right all the same.
 pub(super) fn each_fails(
     calls: impl Iterator<Item = (&'static str, bool)>,
-    run: impl Fn(Options) -> Result<Vec<Switch>, Failed>,
+    run: impl Fn(Options) -> Result<Vec<SwitchPath>, Failed>,
 ) -> Result<(), Failed> {
     for (call, is_heard) in calls {
         for nth in 1..=20 {
             let place = format!("call {nth} of {call}");
             let options = Options { failing: Some((call, nth)), multicast: u32::MAX, ..Options::default() };
             let switches = run(options).map_err(|failed| at(&place, &failed))?;
-            let named = |switch: &Switch| {
+            let named = |switch: &SwitchPath| {
                 switch.path.as_ref().is_err_and(|why| why.to_string().contains(&format!(": {call} failed")))
             };
             let refused = switches.iter().filter(|switch| switch.path.is_err()).count();

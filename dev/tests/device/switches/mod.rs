@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_dev::{MulticastCounts, Options, machine, switch_bugs};
 use mscclpp_exec::cuda::jit::Cache;
-use mscclpp_exec::cuda::{self, Device, Switch, World};
+use mscclpp_exec::cuda::{self, Device, Executor, SwitchPath};
 use mscclpp_exec::{DataType, Message};
 
 use self::failures::{CALLS, each_fails, program};
@@ -51,7 +51,7 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 2
     [
         Trial::test("mock::switches::shipped_algorithms", move || {
             let rig = one?.devices(Options { multicast: 3, ..Options::default() }, 3)?;
-            let world = World::across(&rig.devices, cuda::Options::default())?;
+            let world = Executor::with_devices(&rig.devices, cuda::Options::default())?;
             for name in ALGORITHMS {
                 let message = Message::new(DataType::F32, 3 * 128).any_size();
                 let mut pair = Pair::new(&world, &shipped(name, 3)?, message)?.ok_or("too many thread blocks")?;
@@ -66,7 +66,7 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 2
             let calls = CALLS.into_iter().filter(|(call, _)| call.starts_with("cuMulticast"));
             each_fails(calls.chain([(RETAIN, true)]), |options| {
                 let rig = mock.devices(options, 2)?;
-                program(&World::across(&rig.devices, cuda::Options::default())?)
+                program(&Executor::with_devices(&rig.devices, cuda::Options::default())?)
             })
         }),
     ]
@@ -101,21 +101,21 @@ fn options(seed: u64, counts: &'static MulticastCounts) -> Options {
 }
 
 /// A world with ranks on the devices of these numbers.
-fn world_on(map: &[usize], machine_options: Options, options: cuda::Options) -> Result<World, Failed> {
+fn world_on(map: &[usize], machine_options: Options, options: cuda::Options) -> Result<Executor, Failed> {
     let with_cache = |driver| Device::with_cache(driver, Cache::at(CACHE));
     let count = map.iter().max().map_or(0, |&last| last as u32 + 1);
     let devices: Vec<Device> = machine(machine_options, count)?.into_iter().map(with_cache).collect();
     let ranks: Vec<_> = map.iter().map(|&number| devices[number].clone()).collect();
-    Ok(World::across(&ranks, options)?)
+    Ok(Executor::with_devices(&ranks, options)?)
 }
 
 /// A world with a rank on each of so many devices.
-fn world(seed: u64, ranks: u32, counts: &'static MulticastCounts) -> Result<World, Failed> {
+fn world(seed: u64, ranks: u32, counts: &'static MulticastCounts) -> Result<Executor, Failed> {
     let map: Vec<usize> = (0..ranks as usize).collect();
     world_on(&map, options(seed, counts), cuda::Options::default())
 }
 
 /// All switch channels of a run.
-fn switches(run: &cuda::Run, buffers: &cuda::Buffers) -> Vec<Switch> {
+fn switches(run: &cuda::PreparedPlan, buffers: &cuda::Buffers) -> Vec<SwitchPath> {
     [&run.switches(), buffers.switches()].concat()
 }

@@ -6,7 +6,7 @@ use mscclpp_core::compile::compile;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::types::{BlockSync, BufferKind};
 use mscclpp_dev::Options;
-use mscclpp_exec::cuda::{self, DeviceBuffer, NotMulticast, Switch};
+use mscclpp_exec::cuda::{self, DeviceBuffer, MulticastUnavailable, SwitchPath};
 use mscclpp_exec::{DataType, Message};
 
 use super::{ALGORITHMS, counts, options, switches, taken, world, world_on};
@@ -50,7 +50,7 @@ pub(super) fn memory_anywhere(seed: u64) -> Result<(), Failed> {
     let mut run = world.prepare(&plan, message)?;
     let stream = world.stream()?;
     // Whether it is shared, the first byte of each rank's, whether there is an object, and whether it is of use.
-    type Case = (bool, [u64; 2], fn(&Result<(), NotMulticast>) -> bool, bool);
+    type Case = (bool, [u64; 2], fn(&Result<(), MulticastUnavailable>) -> bool, bool);
     let cases: [Case; 5] = [
         (true, [0, 0], Result::is_ok, true),
         (true, [4096, 4096], Result::is_ok, true),
@@ -58,10 +58,15 @@ pub(super) fn memory_anywhere(seed: u64) -> Result<(), Failed> {
         (
             true,
             [0, 16],
-            |path| matches!(path, Err(NotMulticast::Places { rank: 1, found: 16, other: 0, expected: 0 })),
+            |path| matches!(path, Err(MulticastUnavailable::Places { rank: 1, found: 16, other: 0, expected: 0 })),
             false,
         ),
-        (false, [0, 0], |path| matches!(path, Err(NotMulticast::Failed { .. } | NotMulticast::Room { .. })), false),
+        (
+            false,
+            [0, 0],
+            |path| matches!(path, Err(MulticastUnavailable::Failed { .. } | MulticastUnavailable::Room { .. })),
+            false,
+        ),
     ];
     for (shared, skips, expected, used) in cases {
         let mut memories = Vec::new();
@@ -121,7 +126,7 @@ pub(super) fn why_there_is_none(seed: u64) -> Result<(), Failed> {
             let message = Message::new(DataType::I32, 3 * 128).any_size();
             let mut pair = Pair::new(&world, &shipped(name, 3)?, message)?.ok_or("too many thread blocks")?;
             let switches = switches(&pair.run, &pair.buffers);
-            let says = |switch: &Switch| switch.path.as_ref().is_err_and(|why| why.to_string() == expected);
+            let says = |switch: &SwitchPath| switch.path.as_ref().is_err_and(|why| why.to_string() == expected);
             assert!(switches.len() == 1 && switches.iter().all(says), "{name}: {switches:?}, expected {expected}");
             pair.check(2).map_err(|failed| at(name, &failed))?;
         }
@@ -163,7 +168,7 @@ pub(super) fn many_groups(seed: u64) -> Result<(), Failed> {
         let message = Message::new(DataType::F64, each).any_size();
         let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
         let switches = switches(&pair.run, &pair.buffers);
-        let refused = |switch: &&Switch| switch.path == Err(NotMulticast::TooMany { most: 4 });
+        let refused = |switch: &&SwitchPath| switch.path == Err(MulticastUnavailable::TooMany { most: 4 });
         assert_eq!((switches.len(), switches.iter().filter(refused).count()), (6, 2), "{switches:?}");
         assert_eq!(switches.iter().filter(|switch| switch.path.is_ok()).count(), 4, "{switches:?}");
         taken(counts);

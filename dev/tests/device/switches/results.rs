@@ -4,9 +4,9 @@ use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{BufferRef, Op, OpKind, Plan, PlanTree};
 use mscclpp_core::types::{BufferKind, ReduceOp};
-use mscclpp_exec::cuda::{self, Switch};
+use mscclpp_exec::cuda::{self, SwitchPath};
 use mscclpp_exec::verify::{Pattern, Verifier};
-use mscclpp_exec::{Accumulate, DataType, Message, cpu};
+use mscclpp_exec::{AccumType, DataType, Message, cpu};
 
 use super::{ALGORITHMS, counts, options, switches, taken, world, world_on};
 use crate::at;
@@ -23,7 +23,7 @@ pub(super) fn shipped_algorithms(seed: u64) -> Result<(), Failed> {
                 let place = format!("{name}, {ranks} ranks, {each} {dtype} each");
                 let mut pair = Pair::new(&world, &shipped(name, ranks)?, message)?.ok_or("too many thread blocks")?;
                 let switches = switches(&pair.run, &pair.buffers);
-                let all_members = |switch: &Switch| switch.members.len() == ranks as usize && switch.path.is_ok();
+                let all_members = |switch: &SwitchPath| switch.members.len() == ranks as usize && switch.path.is_ok();
                 assert!(switches.len() == 1 && switches.iter().all(all_members), "{place}: {switches:?}");
                 pair.check(2).map_err(|failed| at(&place, &failed))?;
                 let (loads, stores) = taken(counts);
@@ -47,7 +47,7 @@ pub(super) fn types_and_operations(seed: u64) -> Result<(), Failed> {
     let counts = counts();
     let (plan, world) = (shipped("allreduce_switch", 3)?, world(seed, 3, counts)?);
     for &dtype in DataType::ALL {
-        for accumulate in [Accumulate::Native, Accumulate::F32, Accumulate::F64] {
+        for accumulate in [AccumType::Native, AccumType::F32, AccumType::F64] {
             for op in ReduceOp::ALL.into_iter().filter(|_| accumulate.supports(dtype)) {
                 let message = Message::new(dtype, 3 * 64).op(op).accumulate(accumulate).any_size();
                 let place = format!("{dtype} {op} in {accumulate}");
@@ -64,27 +64,27 @@ pub(super) fn types_and_operations(seed: u64) -> Result<(), Failed> {
 /// Floats that the switch sums, if it is asked to: as near to the true sum as the CPU executor's.
 pub(super) fn sums_of_floats(seed: u64) -> Result<(), Failed> {
     let counts = counts();
-    let asked = cuda::Options { float_sums_by_switch: true, ..cuda::Options::default() };
+    let asked = cuda::Options { in_switch_float_sums: true, ..cuda::Options::default() };
     let world = world_on(&[0, 1, 2, 3], options(seed, counts), asked)?;
     let plan = shipped("allreduce_switch", 4)?;
     for (dtype, accumulate, summed) in [
-        (DataType::F32, Accumulate::Native, true),
-        (DataType::F64, Accumulate::Native, true),
-        (DataType::F16, Accumulate::Native, true),
-        (DataType::F16, Accumulate::F32, true),
-        (DataType::BF16, Accumulate::Native, true),
-        (DataType::BF16, Accumulate::F32, true),
+        (DataType::F32, AccumType::Native, true),
+        (DataType::F64, AccumType::Native, true),
+        (DataType::F16, AccumType::Native, true),
+        (DataType::F16, AccumType::F32, true),
+        (DataType::BF16, AccumType::Native, true),
+        (DataType::BF16, AccumType::F32, true),
         // In a wider type than the switch has, or none that it knows.
-        (DataType::F32, Accumulate::F64, false),
-        (DataType::BF16, Accumulate::F64, false),
-        (DataType::F8E4M3, Accumulate::Native, false),
+        (DataType::F32, AccumType::F64, false),
+        (DataType::BF16, AccumType::F64, false),
+        (DataType::F8E4M3, AccumType::Native, false),
     ] {
         for op in [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Max] {
             for pattern in [Pattern::Exact, Pattern::Real] {
                 let message = Message::new(dtype, 4 * 128 + 3).op(op).accumulate(accumulate).any_size();
                 let place = format!("{dtype} {op} in {accumulate}, {pattern:?}");
                 let mut run = world.prepare(&plan, message)?;
-                let cpu = cpu::World::new(4).prepare(&plan, message)?;
+                let cpu = cpu::Executor::new(4).prepare(&plan, message)?;
                 let (mut buffers, mut expected, stream) = (run.buffers()?, cpu.buffers()?, world.stream()?);
                 let verifier = Verifier::with_pattern(&cpu, seed, pattern);
                 verifier.fill(&mut expected);

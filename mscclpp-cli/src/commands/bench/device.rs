@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use mscclpp_exec::cuda::{Buffers, Device, Prepare, Run, Stream, Times, World, time};
+use mscclpp_exec::cuda::{Buffers, Device, Executor, LaunchTimes, PrepareOptions, PreparedPlan, Stream, time};
 use mscclpp_exec::group;
 use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
-use mscclpp_exec::verify::Cycle;
+use mscclpp_exec::verify::PeriodicInputs;
 use serde_json::json;
 
 use crate::args::BenchArgs;
@@ -32,7 +32,7 @@ pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     let counts = if args.virtual_ranks.is_empty() { &[2, 4, 8][..] } else { &args.virtual_ranks };
     let mut wrong = 0_u64;
     for &ranks in counts {
-        let world = World::new(&device, ranks);
+        let world = Executor::new(&device, ranks);
         for (index, &size) in sizes.iter().enumerate() {
             let of = |bytes| Request {
                 backend: select::Backend::Cuda,
@@ -49,7 +49,7 @@ pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
 }
 
 /// Measures and reports one size.
-fn size_of(args: &BenchArgs, device: &Device, world: &World, registry: &Registry, request: &Request) -> Result<u64> {
+fn size_of(args: &BenchArgs, device: &Device, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
     // Of one rank at a time, input and output.
     memory::require(|| format!("a check of {} bytes", request.bytes), request.bytes.saturating_mul(2))?;
     let (mut run, name) = prepare(args, world, registry, request)?;
@@ -73,7 +73,12 @@ fn size_of(args: &BenchArgs, device: &Device, world: &World, registry: &Registry
 
 /// The plan, bound to the message, and the algorithm's name. Ranks share the device here, so that the usual number of thread blocks
 /// may be more than it runs at once; then there are half as many, and so on, unless a number was asked for.
-fn prepare(args: &BenchArgs, world: &World, registry: &Registry, request: &Request) -> Result<(Run, String)> {
+fn prepare(
+    args: &BenchArgs,
+    world: &Executor,
+    registry: &Registry,
+    request: &Request,
+) -> Result<(PreparedPlan, String)> {
     let mut decision = decide(args, registry, request)?;
     let mut fewer = (args.blocks.is_none()).then_some([16, 8, 4, 2, 1]).into_iter().flatten();
     loop {
@@ -83,9 +88,9 @@ fn prepare(args: &BenchArgs, world: &World, registry: &Registry, request: &Reque
             request: request.to_string(),
             source,
         })?;
-        let how = Prepare { specialise: args.specialise };
+        let how = PrepareOptions { specialize: args.specialise };
         match (world.prepare_with(&plan, request.message(), how), fewer.next()) {
-            (Err(mscclpp_exec::Error::NotResident { .. }), Some(blocks)) => {
+            (Err(mscclpp_exec::Error::NotCoResident { .. }), Some(blocks)) => {
                 let config = Config { blocks: Some(blocks), threads: decision.config.threads };
                 decision = decided(registry.decision(request, &Choice { name, config }))?;
             }
@@ -117,9 +122,9 @@ fn decided(decision: std::result::Result<Decision, select::SelectError>) -> Resu
 }
 
 /// One launch on known inputs; how many elements of all outputs are wrong.
-fn checked_launch(run: &mut Run, buffers: &mut Buffers, stream: &Stream, request: &Request) -> Result<u64> {
+fn checked_launch(run: &mut PreparedPlan, buffers: &mut Buffers, stream: &Stream, request: &Request) -> Result<u64> {
     let collective = run.collective();
-    let cycle = |rank| Cycle::new(collective, request.dtype, request.op, request.ranks, rank);
+    let cycle = |rank| PeriodicInputs::new(collective, request.dtype, request.op, request.ranks, rank);
     let room = |bytes: u64| vec![0; bytes as usize];
     for rank in 0..request.ranks {
         let mut input = room(buffers.input(rank).bytes);
@@ -161,12 +166,12 @@ fn header(request: &Request) -> String {
     )
 }
 
-fn bandwidths(request: &Request, times: &Times) -> (f64, f64) {
+fn bandwidths(request: &Request, times: &LaunchTimes) -> (f64, f64) {
     let algbw = gigabytes_per_second(request.bytes, times.graph);
     (algbw, algbw * bus_factor(request.collective, request.ranks))
 }
 
-fn row(request: &Request, plan: &str, times: &Times, blocks: u32, wrong: Option<u64>) -> String {
+fn row(request: &Request, plan: &str, times: &LaunchTimes, blocks: u32, wrong: Option<u64>) -> String {
     let (algbw, busbw) = bandwidths(request, times);
     let microseconds = |time: Duration| three_digits(time.as_secs_f64() * 1e6);
     format!(
@@ -185,7 +190,7 @@ fn line(
     device: &Device,
     request: &Request,
     (plan, is_specialised): (&str, bool),
-    times: &Times,
+    times: &LaunchTimes,
     blocks: u32,
     wrong: Option<u64>,
 ) -> String {

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::group::{self, Group};
 use mscclpp_exec::select::{Choice, Config, Registry, Request};
-use mscclpp_exec::tune::{Measured, Measuring, measure};
+use mscclpp_exec::tune::{MeasureOptions, Measurement, measure};
 use serde_json::json;
 
 use crate::args::BenchArgs;
@@ -59,7 +59,7 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
             args,
             size,
             |bytes| group.request_of(args.collective, args.rooted.call.dtype, bytes),
-            group.size(),
+            group.num_ranks(),
         )?;
         if requests.last().is_none_or(|last| last.bytes < request.bytes) {
             requests.push(request);
@@ -73,7 +73,7 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     if let Some(name) = &args.plan {
         known(group.registry(), args.collective, name)?;
         let config = Config { blocks: args.blocks, threads: None };
-        group.insist(Some((args.collective, Choice { name: name.clone(), config })));
+        group.force_algorithm(Some((args.collective, Choice { name: name.clone(), config })));
     }
     let talks = group.rank() == 0;
     if let Some(request) = requests.first().filter(|_| talks && !args.json) {
@@ -88,10 +88,10 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
                 group.registry().select(&request).map_err(failed)?.algorithm.name().to_owned()
             }
         };
-        let usual = Measuring::for_bytes(request.bytes);
+        let usual = MeasureOptions::for_bytes(request.bytes);
         let iterations = args.iters.unwrap_or(usual.iterations);
         let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
-        let measured = measure(group, &request, Measuring { iterations, warmup, check: args.check })?;
+        let measured = measure(group, &request, MeasureOptions { iterations, warmup, check: args.check })?;
         all_wrong = all_wrong.saturating_add(measured.wrong.unwrap_or(0));
         if talks {
             print(if args.json { line(&request, &plan, &measured, false) } else { row(&request, &plan, &measured) })?;
@@ -150,12 +150,12 @@ fn buffers(registered: bool) -> &'static str {
     if registered { "registered" } else { "private" }
 }
 
-fn bandwidths(request: &Request, measured: &Measured) -> (f64, f64) {
+fn bandwidths(request: &Request, measured: &Measurement) -> (f64, f64) {
     let algbw = gigabytes_per_second(request.bytes, measured.slowest);
     (algbw, algbw * bus_factor(request.collective, request.ranks))
 }
 
-fn row(request: &Request, plan: &str, measured: &Measured) -> String {
+fn row(request: &Request, plan: &str, measured: &Measurement) -> String {
     let (algbw, busbw) = bandwidths(request, measured);
     format!(
         "{:>15} {:>11} {:>8} {:>8} {:>8}  {plan}\n",
@@ -167,7 +167,7 @@ fn row(request: &Request, plan: &str, measured: &Measured) -> String {
     )
 }
 
-fn line(request: &Request, plan: &str, measured: &Measured, virtually: bool) -> String {
+fn line(request: &Request, plan: &str, measured: &Measurement, virtually: bool) -> String {
     let (algbw, busbw) = bandwidths(request, measured);
     let value = json!({
         "collective": request.collective.name(),

@@ -1,9 +1,9 @@
 //! How long calls take whose ranks are all tasks of this process.
 
-use mscclpp_exec::cpu::{Options, World};
+use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_exec::group;
 use mscclpp_exec::select::{Choice, Config, Registry, Request};
-use mscclpp_exec::tune::{Measuring, measure_world};
+use mscclpp_exec::tune::{MeasureOptions, measure_executor};
 
 use super::{header, known, line, row};
 use crate::args::BenchArgs;
@@ -19,15 +19,17 @@ pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     let registry = Registry::from_env().map_err(group::Error::from)?;
     let mut wrong = 0_u64;
     for &ranks in &args.virtual_ranks {
-        let of =
-            |bytes| Request { virtually: true, ..Request::new(args.collective, ranks, args.rooted.call.dtype, bytes) };
+        let of = |bytes| Request {
+            virtual_ranks: true,
+            ..Request::new(args.collective, ranks, args.rooted.call.dtype, bytes)
+        };
         let requests = sizes.iter().map(|&size| super::request(args, size, of, ranks));
         let mut requests = requests.collect::<Result<Vec<_>>>()?;
         requests.dedup();
         let largest = requests.last().map_or(0, |request| request.bytes);
         let all = largest.saturating_mul(2).saturating_mul(ranks.into());
         let scratch_limit = memory::require(|| format!("a call of {largest} bytes on each of {ranks} ranks"), all)?;
-        let world = World::with_options(ranks, Options { scratch_limit, ..Options::default() });
+        let world = Executor::with_options(ranks, Options { scratch_limit, ..Options::default() });
         if let Some(request) = requests.first().filter(|_| !args.json) {
             print(header(request, true))?;
         }
@@ -39,7 +41,7 @@ pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
 }
 
 /// Measures and reports one size.
-fn size_of(args: &BenchArgs, world: &World, registry: &Registry, request: &Request) -> Result<u64> {
+fn size_of(args: &BenchArgs, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
     let decision = match &args.plan {
         Some(name) => {
             known(registry, args.collective, name)?;
@@ -51,12 +53,12 @@ fn size_of(args: &BenchArgs, world: &World, registry: &Registry, request: &Reque
     let decision = decision.map_err(|source| group::Error::Select { rank: 0, source })?;
     let failed = |source| group::Error::Plan { rank: 0, request: request.to_string(), source };
     let plan = registry.plan(request, &decision).map_err(failed)?;
-    let usual = Measuring::for_bytes(request.bytes.saturating_mul(request.ranks.into()) / 2);
+    let usual = MeasureOptions::for_bytes(request.bytes.saturating_mul(request.ranks.into()) / 2);
     let iterations = args.iters.unwrap_or(usual.iterations);
     let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
-    let measuring = Measuring { iterations, warmup, check: args.check };
+    let measuring = MeasureOptions { iterations, warmup, check: args.check };
     let measured =
-        measure_world(world, &plan, request, measuring).map_err(|error| Error::from(group::Error::from(error)))?;
+        measure_executor(world, &plan, request, measuring).map_err(|error| Error::from(group::Error::from(error)))?;
     let name = decision.algorithm.name();
     print(if args.json { line(request, name, &measured, true) } else { row(request, name, &measured) })?;
     Ok(measured.wrong.unwrap_or(0))

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mscclpp_exec::cuda::jit::{Compiler, Nvrtc};
-use mscclpp_exec::cuda::{Device, Unavailable, device_count};
+use mscclpp_exec::cuda::{CudaUnavailable, Device, device_count};
 
 use super::finding::{Finding, State};
 
@@ -44,7 +44,7 @@ fn cuda() -> Finding {
             return Finding::good(NAME, alike.collect::<Vec<_>>().join("; "));
         }
         // Below it is said what is missing.
-        Err(Unavailable::NoDriver) => {}
+        Err(CudaUnavailable::NoDriver) => {}
         Err(reason) => {
             let help = "everything here runs on the CPU until that is mended";
             return Finding::bad(NAME, State::Absent, reason.to_string(), help);

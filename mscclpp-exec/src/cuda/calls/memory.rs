@@ -34,17 +34,17 @@ pub trait Memory {
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if not all of it is the device's memory; what went wrong on the device meanwhile.
-    fn zero(&self, address: u64, bytes: u64) -> Result<()>;
+    fn memset(&self, address: u64, bytes: u64) -> Result<()>;
 
     /// Copies to the device; nothing for no bytes. What is put on any stream afterwards finds it copied.
     ///
     /// # Errors
-    /// As [`zero`](Self::zero).
-    fn upload(&self, to: u64, from: &[u8]) -> Result<()>;
+    /// As [`memset`](Self::zero).
+    fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()>;
 
     /// Copies from the device; nothing for no bytes. Work on streams is not waited for.
     ///
     /// # Errors
-    /// As [`zero`](Self::zero).
-    fn download(&self, to: &mut [u8], from: u64) -> Result<()>;
+    /// As [`memset`](Self::zero).
+    fn memcpy_to_host(&self, to: &mut [u8], from: u64) -> Result<()>;
 }

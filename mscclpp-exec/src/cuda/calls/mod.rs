@@ -27,5 +27,5 @@ pub use self::graphs::Graphs;
 pub use self::kernels::Kernels;
 pub use self::memory::Memory;
 pub use self::multicast::Multicast;
-pub use self::sharing::Sharing;
+pub use self::sharing::IpcMemory;
 pub use self::streams::Streams;

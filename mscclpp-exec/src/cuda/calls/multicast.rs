@@ -15,7 +15,7 @@ pub trait Multicast {
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if there cannot be such an object.
-    fn multicast_unit(&self, devices: u32, bytes: u64) -> Result<u64>;
+    fn multicast_granularity(&self, devices: u32, bytes: u64) -> Result<u64>;
 
     /// A new multicast object for so many devices, of so many bytes: whole units.
     ///
@@ -39,7 +39,7 @@ pub trait Multicast {
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if it is one of them already, or they are all there; `CUDA_ERROR_OUT_OF_MEMORY`.
-    fn join_multicast(&self, object: Handle) -> Result<()>;
+    fn multicast_add_device(&self, object: Handle) -> Result<()>;
 
     /// Puts so many bytes of the device's memory, whole units, behind the first ones of a multicast object: from the first byte of
     /// an allocation that was made to be shared.

@@ -3,7 +3,7 @@
 use crate::cuda::driver::{Allocation, Export, Mapping, Result};
 
 /// Memory between processes.
-pub trait Sharing {
+pub trait IpcMemory {
     /// What an address of the device's memory belongs to.
     ///
     /// # Errors
@@ -37,5 +37,5 @@ pub trait Sharing {
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if it is not mapped; what went wrong on the device meanwhile.
-    fn close(&self, import: Mapping) -> Result<()>;
+    fn unmap(&self, import: Mapping) -> Result<()>;
 }

@@ -33,7 +33,7 @@ pub trait Streams {
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if not all of it is the device's memory.
-    fn zero_on(&self, address: u64, bytes: u64, stream: Handle) -> Result<()>;
+    fn memset_async(&self, address: u64, bytes: u64, stream: Handle) -> Result<()>;
 
     /// Stores 8 bytes at a multiple of 8, in the order of a stream: whoever sees the value, on any device or the host, sees all
     /// that the stream has written before.

@@ -78,7 +78,7 @@ impl Cache {
         let store = || -> std::io::Result<()> {
             fs::create_dir_all(folder)?;
             tidy(folder)?;
-            crate::file::replace(&path, &encode(key, image))
+            crate::file::write_atomic(&path, &encode(key, image))
         };
         if let Err(error) = store() {
             log::info!("{}: not kept: {error}", path.display());

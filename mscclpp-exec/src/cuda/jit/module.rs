@@ -64,7 +64,7 @@ impl Function {
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub fn blocks_at_once(&self, threads: u32) -> Result<u32, Error> {
+    pub fn max_resident_blocks(&self, threads: u32) -> Result<u32, Error> {
         let driver = &self.module.loaded.driver;
         Ok(driver.blocks_per_multiprocessor(self.handle, threads)? * driver.properties().multiprocessors)
     }
@@ -78,7 +78,7 @@ impl Function {
     /// # Safety
     /// The kernel takes one argument of this layout. All memory that it reaches through it is there, and used by nobody else, until
     /// the stream is done with it; if the launch is captured, until the last launch of the graph is. Blocks that wait for one
-    /// another all run at once: there are not more than [`blocks_at_once`](Self::blocks_at_once).
+    /// another all run at once: there are not more than [`max_resident_blocks`](Self::blocks_at_once).
     pub unsafe fn launch(
         &self,
         stream: &Stream,

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::dtype::DataType;
-use crate::numeric::Accumulate;
+use crate::numeric::AccumType;
 use mscclpp_kernels::{EXECUTOR, HEADERS};
 
 /// One translation unit of CUDA C++: a text with macros, options and headers. The device code's own headers are always there:
@@ -24,8 +24,8 @@ impl Source {
         Self { name: name.into(), text: text.into(), headers, defines, options }
     }
 
-    /// The interpreter's kernels of a type and accumulator; `None` if that is not a pair that [`Accumulate::supports`].
-    pub fn executor(dtype: DataType, accumulate: Accumulate) -> Option<Self> {
+    /// The interpreter's kernels of a type and accumulator; `None` if that is not a pair that [`AccumType::supports`].
+    pub fn executor(dtype: DataType, accumulate: AccumType) -> Option<Self> {
         let [element, accumulator] = type_names(dtype, accumulate)?;
         let source = Self::new("executor.cu", EXECUTOR);
         Some(source.define("MSCCLPP_T", element).define("MSCCLPP_A", accumulator))
@@ -111,7 +111,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 /// What the device code calls a type and the type that it combines in; `None` if they do not go together.
-pub(in crate::cuda) fn type_names(dtype: DataType, accumulate: Accumulate) -> Option<[&'static str; 2]> {
+pub(in crate::cuda) fn type_names(dtype: DataType, accumulate: AccumType) -> Option<[&'static str; 2]> {
     if !accumulate.supports(dtype) {
         return None;
     }
@@ -130,9 +130,9 @@ pub(in crate::cuda) fn type_names(dtype: DataType, accumulate: Accumulate) -> Op
         DataType::F8E5M2 => "E5M2",
     };
     let accumulator = match accumulate {
-        Accumulate::Native => element,
-        Accumulate::F32 => "float",
-        Accumulate::F64 => "double",
+        AccumType::Native => element,
+        AccumType::F32 => "float",
+        AccumType::F64 => "double",
     };
     Some([element, accumulator])
 }

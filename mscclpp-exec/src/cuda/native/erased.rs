@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use mscclpp_core::collective::CollectiveKind;
 
 use super::{NativeAlgorithm, NativeError, NativeRun};
-use crate::cuda::world::Inner;
-use crate::cuda::{DeviceSlice, Stream, World};
+use crate::cuda::executor::Inner;
+use crate::cuda::{DeviceSlice, Executor, Stream};
 use crate::error::Error;
 use crate::select::{CallError, Request};
 
@@ -16,7 +16,7 @@ use crate::select::{CallError, Request};
 pub(crate) struct Shared(Arc<dyn Prepare>);
 
 trait Prepare: Send + Sync {
-    fn prepare(self: Arc<Self>, world: &World, request: &Request) -> Result<Box<dyn Bound>, NativeError>;
+    fn prepare(self: Arc<Self>, world: &Executor, request: &Request) -> Result<Box<dyn Bound>, NativeError>;
 }
 
 /// An algorithm with its context.
@@ -42,7 +42,7 @@ struct OnWorld<A: NativeAlgorithm> {
 }
 
 impl<A: NativeAlgorithm> Holder<A> {
-    fn kernels(&self, world: &World) -> Result<Arc<A::Kernels>, NativeError> {
+    fn kernels(&self, world: &Executor) -> Result<Arc<A::Kernels>, NativeError> {
         let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
         worlds.retain(|(known, _)| known.strong_count() > 0);
         let here = Arc::as_ptr(&world.inner);
@@ -56,7 +56,7 @@ impl<A: NativeAlgorithm> Holder<A> {
 }
 
 impl<A: NativeAlgorithm> Prepare for Holder<A> {
-    fn prepare(self: Arc<Self>, world: &World, request: &Request) -> Result<Box<dyn Bound>, NativeError> {
+    fn prepare(self: Arc<Self>, world: &Executor, request: &Request) -> Result<Box<dyn Bound>, NativeError> {
         let kernels = self.kernels(world)?;
         let context = self.algorithm.context(&kernels, world, request)?;
         Ok(Box::new(OnWorld { holder: self, kernels, context }))
@@ -77,11 +77,11 @@ impl Shared {
 
     /// # Errors
     /// [`CallError`] with what the algorithm says, or if the world has another number of ranks.
-    pub(crate) fn prepare(&self, name: &str, world: &World, request: &Request) -> Result<NativeRun, CallError> {
+    pub(crate) fn prepare(&self, name: &str, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
         let failed = |source| CallError { name: name.to_owned(), source };
         let (expected, found) = (request.ranks, world.num_ranks());
         if expected != found {
-            return Err(failed(Error::Ranks { plan: name.to_owned(), expected, found }.into()));
+            return Err(failed(Error::RankCountMismatch { plan: name.to_owned(), expected, found }.into()));
         }
         let bound = Arc::clone(&self.0).prepare(world, request).map_err(failed)?;
         Ok(NativeRun { name: name.to_owned(), request: *request, bound })

@@ -9,7 +9,7 @@ mod erased;
 
 use crate::select::Request;
 
-use super::{DeviceSlice, Stream, World};
+use super::{DeviceSlice, Executor, Stream};
 
 pub(crate) use erased::Shared;
 
@@ -81,14 +81,19 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
     ///
     /// # Errors
     /// Whatever keeps it from serving this world: no compiler, ranks on several devices.
-    fn init(&self, world: &World) -> Result<Self::Kernels, NativeError>;
+    fn init(&self, world: &Executor) -> Result<Self::Kernels, NativeError>;
 
     /// Makes ready for calls of a request, outside of any capture; called by every
     /// [`prepare_on`](crate::select::Algorithm::prepare_on).
     ///
     /// # Errors
     /// Whatever keeps it from serving this request: a type without a kernel, no memory.
-    fn context(&self, kernels: &Self::Kernels, world: &World, request: &Request) -> Result<Self::Context, NativeError>;
+    fn context(
+        &self,
+        kernels: &Self::Kernels,
+        world: &Executor,
+        request: &Request,
+    ) -> Result<Self::Context, NativeError>;
 
     /// Puts a call on a stream, and returns at once; it may be captured. `ranks`: for each rank its input and its output, of the
     /// lengths that the request says, or, in place, its one buffer and nothing.

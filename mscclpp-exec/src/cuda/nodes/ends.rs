@@ -7,7 +7,7 @@
 
 use mscclpp_core::check::{LaunchBoundaries, launch_boundaries};
 
-use crate::interpret::Program;
+use crate::interpret::ResolvedPlan;
 use crate::process::sends;
 
 /// Ends of launches that a rank sends and waits for.
@@ -22,7 +22,7 @@ pub(in crate::cuda) struct Ends {
 
 impl Ends {
     /// Those of a rank. `nodes`: by rank.
-    pub(in crate::cuda) fn new(program: &Program, nodes: &[u32], rank: u32) -> Self {
+    pub(in crate::cuda) fn new(program: &ResolvedPlan, nodes: &[u32], rank: u32) -> Self {
         let pairs = sends(program, nodes);
         let mut ends = Self { to: Vec::new(), from: Vec::new(), scratch_may_be_late: true };
         if pairs.is_empty() {

@@ -20,20 +20,20 @@ const BYTE_BITS: u32 = 44;
 const MOST: usize = 1 << (63 - BYTE_BITS);
 
 /// Whether an address stands for memory on another node.
-pub(in crate::cuda) fn is_far(address: u64) -> bool {
+pub(in crate::cuda) fn is_remote_address(address: u64) -> bool {
     address & FAR != 0
 }
 
 /// What a rank knows of memory on other nodes, and what it has shown of its own.
 #[derive(Default)]
-pub(in crate::cuda) struct Memories {
+pub(in crate::cuda) struct RegionTable {
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
     /// Of others, by their number in addresses.
-    windows: Vec<Option<Place>>,
+    windows: Vec<Option<RegionInfo>>,
     free: Vec<usize>,
     /// Own ones, by the number that others know.
     shown: BTreeMap<u64, (DeviceSlice, Owner)>,
@@ -52,7 +52,7 @@ pub(in crate::cuda) enum Owner {
 
 /// A memory of another rank.
 #[derive(Clone, Copy)]
-struct Place {
+struct RegionInfo {
     rank: u32,
     number: u64,
     bytes: u64,
@@ -71,36 +71,36 @@ pub(in crate::cuda) struct Target {
 }
 
 /// A memory of a rank on another node, known as long as this is there.
-pub(in crate::cuda) struct Window {
-    memories: Arc<Memories>,
+pub(in crate::cuda) struct RemoteRegion {
+    memories: Arc<RegionTable>,
     at: usize,
 }
 
 /// An own memory that others may write to, as long as this is there.
-pub(in crate::cuda) struct Shown {
-    memories: Arc<Memories>,
+pub(in crate::cuda) struct ExportedRegion {
+    memories: Arc<RegionTable>,
     number: u64,
 }
 
-impl Memories {
+impl RegionTable {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets others write to a memory.
-    pub(in crate::cuda) fn show(self: &Arc<Self>, slice: DeviceSlice, owner: Owner) -> Shown {
+    pub(in crate::cuda) fn show(self: &Arc<Self>, slice: DeviceSlice, owner: Owner) -> ExportedRegion {
         let mut inner = self.lock();
         inner.numbers += 1;
         let number = inner.numbers;
         inner.shown.insert(number, (slice, owner));
-        Shown { memories: Arc::clone(self), number }
+        ExportedRegion { memories: Arc::clone(self), number }
     }
 
     /// Gives a memory of another rank an address here.
     ///
     /// # Errors
     /// [`Error::System`] if there are too many, or if it is too large.
-    pub(in crate::cuda) fn add(self: &Arc<Self>, rank: u32, number: u64, bytes: u64) -> Result<Window, Error> {
+    pub(in crate::cuda) fn add(self: &Arc<Self>, rank: u32, number: u64, bytes: u64) -> Result<RemoteRegion, Error> {
         let mut inner = self.lock();
         let refused = |why: String| {
             let what = format!("address {bytes} bytes of rank {rank}, which is on another node");
@@ -109,7 +109,7 @@ impl Memories {
         if bytes > 1 << BYTE_BITS {
             return refused(format!("a memory may have {} bytes", 1_u64 << BYTE_BITS));
         }
-        let place = Some(Place { rank, number, bytes });
+        let place = Some(RegionInfo { rank, number, bytes });
         let at = match inner.free.pop() {
             Some(at) => at,
             None if inner.windows.len() == MOST => return refused(format!("{MOST} memories are known already")),
@@ -119,14 +119,14 @@ impl Memories {
             }
         };
         inner.windows[at] = place;
-        Ok(Window { memories: Arc::clone(self), at })
+        Ok(RemoteRegion { memories: Arc::clone(self), at })
     }
 
     /// What an address stands for.
     pub(super) fn find(&self, address: u64) -> Option<Target> {
         let (window, at) = ((address & !FAR) >> BYTE_BITS, address & ((1 << BYTE_BITS) - 1));
         let inner = self.lock();
-        let &Place { rank, number, bytes } = inner.windows.get(window as usize)?.as_ref()?;
+        let &RegionInfo { rank, number, bytes } = inner.windows.get(window as usize)?.as_ref()?;
         Some(Target { rank, number, at, room: bytes.checked_sub(at)? })
     }
 
@@ -144,21 +144,21 @@ impl Memories {
     }
 }
 
-impl Window {
+impl RemoteRegion {
     /// The address of its first byte.
     pub(in crate::cuda) fn address(&self) -> u64 {
         FAR | (self.at as u64) << BYTE_BITS
     }
 }
 
-impl Shown {
+impl ExportedRegion {
     /// What others call it.
     pub(in crate::cuda) fn number(&self) -> u64 {
         self.number
     }
 }
 
-impl Drop for Window {
+impl Drop for RemoteRegion {
     fn drop(&mut self) {
         let mut inner = self.memories.lock();
         inner.windows[self.at] = None;
@@ -166,7 +166,7 @@ impl Drop for Window {
     }
 }
 
-impl Drop for Shown {
+impl Drop for ExportedRegion {
     fn drop(&mut self) {
         self.memories.lock().shown.remove(&self.number);
     }
@@ -178,11 +178,11 @@ mod tests {
 
     #[test]
     fn addresses_stand_for_bytes_of_others_as_long_as_these_are_known() {
-        let memories = Arc::new(Memories::default());
-        let windows: Vec<Window> =
+        let memories = Arc::new(RegionTable::default());
+        let windows: Vec<RemoteRegion> =
             (0..3).map(|number| memories.add(7 + number as u32, 40 + number, 100).expect("room")).collect();
         let address = windows[1].address() + 60;
-        assert!(is_far(address) && !is_far(0x7fff_ffff_ffff));
+        assert!(is_remote_address(address) && !is_remote_address(0x7fff_ffff_ffff));
         assert_eq!(memories.find(address), Some(Target { rank: 8, number: 41, at: 60, room: 40 }));
         assert_eq!(memories.find(windows[1].address() + 101), None, "behind its end");
         let mut windows = windows;
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn others_reach_what_is_shown_and_nothing_else() {
-        let memories = Arc::new(Memories::default());
+        let memories = Arc::new(RegionTable::default());
         let shown = memories.show(DeviceSlice { address: 0x1000, bytes: 64 }, Owner::Plan);
         let number = shown.number();
         assert_eq!(memories.resolve(number, 8, 56), Some(0x1008));

@@ -14,7 +14,7 @@ const PIECES: usize = 2;
 
 /// Which way a piece goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum TransferDirection {
     Out,
     In,
 }
@@ -32,7 +32,7 @@ pub(super) struct Staging {
 }
 
 /// A piece that nobody else uses until it is dropped.
-pub(super) struct Piece {
+pub(super) struct StagingBuffer {
     staging: Arc<Staging>,
     at: usize,
 }
@@ -53,16 +53,16 @@ impl Stagings {
 
 impl Staging {
     /// A piece, if one is free.
-    pub(super) fn take(self: &Arc<Self>, way: Way) -> Option<Piece> {
+    pub(super) fn take(self: &Arc<Self>, way: TransferDirection) -> Option<StagingBuffer> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let pieces = if way == Way::Out { 0..PIECES } else { PIECES..2 * PIECES };
+        let pieces = if way == TransferDirection::Out { 0..PIECES } else { PIECES..2 * PIECES };
         let at = pieces.into_iter().find(|&at| !taken[at])?;
         taken[at] = true;
-        Some(Piece { staging: Arc::clone(self), at })
+        Some(StagingBuffer { staging: Arc::clone(self), at })
     }
 }
 
-impl Piece {
+impl StagingBuffer {
     fn first(&self) -> u64 {
         self.at as u64 * PIECE
     }
@@ -99,7 +99,7 @@ impl Piece {
     }
 }
 
-impl Drop for Piece {
+impl Drop for StagingBuffer {
     fn drop(&mut self) {
         self.staging.taken.lock().unwrap_or_else(PoisonError::into_inner)[self.at] = false;
     }

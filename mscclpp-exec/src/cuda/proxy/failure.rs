@@ -1,7 +1,7 @@
 //! What ends a proxy's work.
 
 use crate::cuda::driver;
-use crate::error::{Cause, Error};
+use crate::error::{AbortCause, Error};
 
 /// Why the thread cannot go on.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ pub(in crate::cuda) enum Failure {
     /// Something failed.
     Error(Error),
     /// Somebody else is the reason that a launch cannot be finished.
-    Cause(Cause),
+    Cause(AbortCause),
 }
 
 impl From<driver::DriverError> for Failure {

@@ -18,7 +18,7 @@ use self::queue::Queue;
 use super::device::Device;
 use super::driver::{self, Handle, SharedDriver};
 use super::memory::{DeviceMemory, MappedMemory};
-use super::nodes::{Put, Wires};
+use super::nodes::{NodeConnections, Put};
 use crate::error::Error;
 
 /// The queues of a plan's ranks on a device and the thread that serves them.
@@ -58,7 +58,7 @@ struct State {
     begun: u64,
     done: u64,
     /// Ways to ranks on other nodes.
-    wires: Option<Wires>,
+    wires: Option<NodeConnections>,
     /// What went wrong, if something did.
     failed: Option<Failure>,
 }
@@ -76,7 +76,7 @@ impl Proxies {
         device: &Device,
         count: usize,
         flags: &Arc<MappedMemory>,
-        wires: Option<Wires>,
+        wires: Option<NodeConnections>,
     ) -> Result<Self, Error> {
         let driver = device.driver().clone();
         let heads = DeviceMemory::zeroed(&driver, 8 * count as u64)?;
@@ -102,7 +102,7 @@ impl Proxies {
             state,
         });
         let mut proxies = Self { table, shared: Arc::clone(&shared), thread: None };
-        shared.rehearse()?;
+        shared.warm_up()?;
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("mscclpp-proxy".into()).spawn(move || {
             let entered = shared.driver.enter_helper_thread();
@@ -111,10 +111,10 @@ impl Proxies {
                 shared.serve();
             }
         });
-        proxies.thread = Some(thread.map_err(|error| Error::Workers(error.to_string()))?);
+        proxies.thread = Some(thread.map_err(|error| Error::SpawnThread(error.to_string()))?);
         match is_ready.recv() {
             Ok(entered) => entered?,
-            Err(_) => return Err(Error::Workers("the proxy ended at once".into())),
+            Err(_) => return Err(Error::SpawnThread("the proxy ended at once".into())),
         }
         Ok(proxies)
     }
@@ -135,7 +135,7 @@ impl Proxies {
 
     /// Ranks on other nodes that are not connected yet, ascending.
     pub(super) fn unconnected(&self) -> Vec<u32> {
-        self.shared.lock().wires.as_ref().map_or_else(Vec::new, Wires::unconnected)
+        self.shared.lock().wires.as_ref().map_or_else(Vec::new, NodeConnections::unconnected)
     }
 
     /// The connection to a rank on another node.
@@ -152,7 +152,7 @@ impl Proxies {
     }
 
     /// Tells ranks on other nodes that this one cannot go on.
-    pub(super) fn give_up(&self) {
+    pub(super) fn abort(&self) {
         if let Some(wires) = &mut self.shared.lock().wires {
             wires.finish(false);
         }
@@ -160,10 +160,10 @@ impl Proxies {
 
     /// Waits until everything that launches have asked for so far is done, unless one gives up. `timeout`: how long a rank on
     /// another node may take nothing of what is sent to it.
-    pub(super) fn settle(&self, timeout: Duration) -> Result<(), Failure> {
+    pub(super) fn drain(&self, timeout: Duration) -> Result<(), Failure> {
         let shared = &self.shared;
         let mut heads = vec![0_u64; shared.queues.len()];
-        shared.driver.download(bytemuck::cast_slice_mut(&mut heads), shared.heads.address())?;
+        shared.driver.memcpy_to_host(bytemuck::cast_slice_mut(&mut heads), shared.heads.address())?;
         loop {
             {
                 let state = shared.lock();
@@ -173,7 +173,7 @@ impl Proxies {
                 if let Some(error) = &state.failed {
                     return Err(error.clone());
                 }
-                let at_rest = state.wires.as_ref().is_none_or(Wires::is_idle);
+                let at_rest = state.wires.as_ref().is_none_or(NodeConnections::is_idle);
                 if gave_up || all_taken && state.pending.is_empty() && at_rest {
                     return Ok(());
                 }
@@ -218,9 +218,9 @@ impl Drop for Proxies {
 impl Shared {
     /// Does once all that the thread will put on its stream. What the driver gets ready when it is first asked for might have to
     /// wait for a kernel otherwise, which waits for the thread.
-    fn rehearse(&self) -> driver::Result<()> {
+    fn warm_up(&self) -> driver::Result<()> {
         let (driver, at) = (&self.driver, self.heads.address());
-        driver.zero_on(at, 8, self.stream)?;
+        driver.memset_async(at, 8, self.stream)?;
         driver.copy(at + 8, at, 8, self.stream)?;
         driver.write_value(at, 0, self.stream)?;
         driver.synchronize(self.stream)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{Failure, Rest, Shared, State};
 use crate::cuda::driver;
-use crate::cuda::nodes::is_far;
+use crate::cuda::nodes::is_remote_address;
 
 /// Between two looks at the queues of a thread that has nothing to do: for a while, and later. Whoever launches wakes it; graphs
 /// do not.
@@ -94,7 +94,7 @@ impl Shared {
             served = true;
         }
         if let Some(wires) = &mut state.wires {
-            served |= wires.pump(state.done)?;
+            served |= wires.progress(state.done)?;
         }
         Ok(served || !state.pending.is_empty())
     }
@@ -116,7 +116,7 @@ impl Shared {
                 return Ok(served);
             };
             let put = match &state.wires {
-                Some(wires) if bytes > 0 && is_far(dst) => Some(wires.put(src, dst, bytes)?),
+                Some(wires) if bytes > 0 && is_remote_address(dst) => Some(wires.put(src, dst, bytes)?),
                 _ => {
                     self.copy(src, dst, bytes)?;
                     None
@@ -130,7 +130,7 @@ impl Shared {
     fn copy(&self, src: u64, dst: u64, bytes: u64) -> driver::Result<()> {
         match (src, bytes) {
             (_, 0) => Ok(()),
-            (0, bytes) => self.driver.zero_on(dst, bytes, self.stream),
+            (0, bytes) => self.driver.memset_async(dst, bytes, self.stream),
             (src, bytes) => self.driver.copy(dst, src, bytes, self.stream),
         }
     }
@@ -151,7 +151,7 @@ impl Shared {
             if let Some(done) = wires.mark(rest.signal) {
                 return Ok(if done { (true, None) } else { (served, Some(rest)) });
             }
-            if is_far(rest.signal) {
+            if is_remote_address(rest.signal) {
                 rest.put = None;
                 let sent = wires.signal(rest.signal, state.begun)?;
                 return Ok(if sent { (true, None) } else { (served, Some(rest)) });

@@ -23,7 +23,7 @@ use super::operations::{Item, Reader};
 use super::tree::{copy, in_table, memory_channels, remote, sync};
 use super::{DeviceLaunch, Invalid};
 use crate::interpret::program::{Channel, Instr};
-use crate::interpret::{Action, Code, Program};
+use crate::interpret::{Block, Opcode, ResolvedPlan};
 
 /// What stands between the launch barriers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) const GROUP: u32 = 256;
 
 pub(super) struct Writer<'p> {
     plan: &'p PlanTree,
-    program: &'p Program,
+    program: &'p ResolvedPlan,
     launch: &'p DeviceLaunch,
     tree: PlanTree,
     body: Body,
@@ -73,7 +73,7 @@ impl<'p> Writer<'p> {
     /// [`Invalid::Changed`], [`Invalid::TooLarge`].
     pub(super) fn write(
         plan: &'p PlanTree,
-        program: &'p Program,
+        program: &'p ResolvedPlan,
         launch: &'p DeviceLaunch,
         body: Body,
     ) -> Result<PlanTree, Invalid> {
@@ -115,14 +115,14 @@ impl<'p> Writer<'p> {
     }
 
     /// Operations of a block in the plan, loops' included.
-    fn len(&self, code: &Code) -> u32 {
+    fn len(&self, code: &Block) -> u32 {
         let rank = self.plan.ranks.get(code.rank as usize);
         let ops = rank.and_then(|rank| rank.blocks.get(code.block as usize)).map_or(&[][..], |block| &block.ops);
         ops.iter().map(|op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len() as u32)).sum()
     }
 
     /// The instructions of a block that the pass has added before and after the plan's.
-    fn added(&self, code: &Code) -> Result<[std::ops::Range<u32>; 2], Invalid> {
+    fn added(&self, code: &Block) -> Result<[std::ops::Range<u32>; 2], Invalid> {
         let len = self.len(code);
         let is_added = |at: &u32| self.program.instrs.get(*at as usize).is_some_and(|instr| instr.op >= len);
         let before = code.start + (code.start..code.end).take_while(is_added).count() as u32;
@@ -135,7 +135,7 @@ impl<'p> Writer<'p> {
         }
         // What is added at the end begins with a barrier, the last one.
         let mut barriers = (code.start..code.end).rev();
-        let last = barriers.find(|&at| self.program.instrs[at as usize].action == Action::Barrier);
+        let last = barriers.find(|&at| self.program.instrs[at as usize].action == Opcode::Barrier);
         let middle = last.unwrap_or(code.end);
         Ok([code.start..middle, middle..code.end])
     }
@@ -146,7 +146,7 @@ impl<'p> Writer<'p> {
             let mut own = Vec::new();
             for at in self.added(code)?.into_iter().flatten() {
                 let instr = &self.program.instrs[at as usize];
-                if instr.action != Action::Barrier {
+                if instr.action != Opcode::Barrier {
                     continue;
                 }
                 let &[id] = self.program.ids(instr) else { return Err(place(code, "has a barrier without a number")) };
@@ -214,7 +214,7 @@ impl<'p> Writer<'p> {
         self.launch.nodes[self.launch.devices[rank as usize] as usize]
     }
 
-    fn block(&mut self, reader: &mut Reader<'p>, code: &Code) -> Result<(), Invalid> {
+    fn block(&mut self, reader: &mut Reader<'p>, code: &Block) -> Result<(), Invalid> {
         let [before, after] = self.added(code)?;
         let mut ops = Vec::new();
         self.device_barrier(code, self.kernel(code.rank), &mut ops);
@@ -222,7 +222,7 @@ impl<'p> Writer<'p> {
         match self.body {
             Body::Plan if self.len(code) == 0 => {}
             Body::Plan => {
-                let body = Code { start: before.end, end: after.start, ..*code };
+                let body = Block { start: before.end, end: after.start, ..*code };
                 let items = reader.block(&body)?;
                 if items.iter().map(|item: &Item<'_>| 1 + item.body.len() as u32).sum::<u32>() != self.len(code) {
                     return Err(place(code, "does not execute all operations of the plan"));
@@ -244,7 +244,7 @@ impl<'p> Writer<'p> {
 
     /// A rank without operations begins and ends with its kernel.
     fn idle(&mut self, rank: u32) {
-        let code = Code { rank, block: 0, start: 0, end: 0, proxy: 0 };
+        let code = Block { rank, block: 0, start: 0, end: 0, proxy: 0 };
         if self.tree.ranks[rank as usize].blocks.is_empty() {
             self.tree.ranks[rank as usize].blocks.push(ThreadBlock::default());
         }
@@ -258,7 +258,7 @@ impl<'p> Writer<'p> {
     /// Writes what the pass has added at one end of a thread block.
     fn launch_barrier(
         &mut self,
-        code: &Code,
+        code: &Block,
         range: std::ops::Range<u32>,
         is_end: bool,
         ops: &mut Vec<Op>,
@@ -266,17 +266,17 @@ impl<'p> Writer<'p> {
         for at in range.clone() {
             let instr = self.program.instrs[at as usize];
             match instr.action {
-                Action::Signal { relaxed: false } => self.channel_ops(code, &instr, OpKind::Signal, ops)?,
-                Action::Signal { relaxed: true } => self.channel_ops(code, &instr, OpKind::RelaxedSignal, ops)?,
-                Action::Wait { relaxed: false } => self.channel_ops(code, &instr, OpKind::Wait, ops)?,
-                Action::Barrier => self.device_barrier(code, self.program.ids(&instr)[0], ops),
+                Opcode::Signal { relaxed: false } => self.channel_ops(code, &instr, OpKind::Signal, ops)?,
+                Opcode::Signal { relaxed: true } => self.channel_ops(code, &instr, OpKind::RelaxedSignal, ops)?,
+                Opcode::Wait { relaxed: false } => self.channel_ops(code, &instr, OpKind::Wait, ops)?,
+                Opcode::Barrier => self.device_barrier(code, self.program.ids(&instr)[0], ops),
                 // The mark at the beginning is first of all; the one at the end, and a flush for it, are last.
-                Action::PortSignal | Action::Flush => {
+                Opcode::PortSignal | Opcode::Flush => {
                     let own = |channel: &Channel| channel.rank == code.rank && channel.peer == code.rank;
                     let ids = self.program.ids(&instr);
                     let is_mark = ids.iter().all(|&id| self.program.channels.get(id as usize).is_some_and(own));
                     let is_outermost = if is_end { at + 2 >= range.end } else { at == range.start };
-                    if !is_mark || !is_outermost || instr.action == Action::Flush && !is_end {
+                    if !is_mark || !is_outermost || instr.action == Opcode::Flush && !is_end {
                         return Err(place(code, "does not mark a launch's beginning and end for the proxy there"));
                     }
                 }
@@ -286,7 +286,7 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    fn channel_ops(&mut self, code: &Code, instr: &Instr, kind: OpKind, ops: &mut Vec<Op>) -> Result<(), Invalid> {
+    fn channel_ops(&mut self, code: &Block, instr: &Instr, kind: OpKind, ops: &mut Vec<Op>) -> Result<(), Invalid> {
         let program = self.program;
         for &id in program.ids(instr) {
             let channel = program.channels.get(id as usize);
@@ -311,12 +311,12 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    fn push(&mut self, code: &Code, kind: OpKind, channel: u32, ops: &mut Vec<Op>) {
+    fn push(&mut self, code: &Block, kind: OpKind, channel: u32, ops: &mut Vec<Op>) {
         let tables = &mut self.tree.ranks[code.rank as usize].blocks[code.block as usize].channels;
         ops.push(sync(kind, Some(ChannelKind::Memory), in_table(tables, ChannelKind::Memory, channel)));
     }
 
-    fn device_barrier(&mut self, code: &Code, id: u32, ops: &mut Vec<Op>) {
+    fn device_barrier(&mut self, code: &Block, id: u32, ops: &mut Vec<Op>) {
         let Some(joined) = self.barriers.get(&id) else { return };
         let blocks = &joined.blocks[&code.rank];
         let mut barrier = sync(OpKind::Barrier, None, self.first_barrier + id);
@@ -351,7 +351,7 @@ impl<'p> Writer<'p> {
     }
 
     /// Reads the input of every other rank of the node, and writes to its output.
-    fn probes(&mut self, code: &Code, ops: &mut Vec<Op>) {
+    fn probes(&mut self, code: &Block, ops: &mut Vec<Op>) {
         let ranks = self.tree.ranks.len() as u32;
         let node = self.node_of(code.rank);
         let others: Vec<u32> = (0..ranks).filter(|&rank| rank != code.rank && self.node_of(rank) == node).collect();
@@ -378,7 +378,7 @@ impl<'p> Writer<'p> {
     }
 
     /// Writes to scratch of the first rank of the node.
-    fn scratch_probe(&mut self, code: &Code, groups: [u32; 2], ops: &mut Vec<Op>) {
+    fn scratch_probe(&mut self, code: &Block, groups: [u32; 2], ops: &mut Vec<Op>) {
         let number = self.number(code);
         if !groups.contains(&(number / GROUP)) {
             return;
@@ -402,13 +402,13 @@ impl<'p> Writer<'p> {
     }
 
     /// The number of a thread block in the program.
-    fn number(&self, code: &Code) -> u32 {
+    fn number(&self, code: &Block) -> u32 {
         let key = (code.rank, code.block);
         self.program.agents.iter().take_while(|other| (other.rank, other.block) != key).count() as u32
     }
 }
 
-fn place(code: &Code, what: &str) -> Invalid {
+fn place(code: &Block, what: &str) -> Invalid {
     Invalid::changed(format!("rank {} / thread block {}", code.rank, code.block), what)
 }
 

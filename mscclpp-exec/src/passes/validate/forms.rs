@@ -9,7 +9,7 @@ use super::{DeviceLaunch, Invalid, ProcessLaunch, validate_devices, validate_pro
 #[cfg(feature = "cuda")]
 use super::{launches, validate_kernel};
 #[cfg(feature = "cuda")]
-use crate::cuda::NotSpecialised;
+use crate::cuda::NotSpecialized;
 use crate::error::Error as ExecError;
 #[cfg(feature = "cuda")]
 use crate::message::Message;
@@ -128,9 +128,9 @@ impl Validated {
 /// Returns whether an executor makes the launch at all.
 fn is_applicable(invalid: &Invalid) -> bool {
     match invalid {
-        Invalid::Plan(ExecError::OtherNode { .. }) => false,
+        Invalid::Plan(ExecError::CrossNodeAccess { .. }) => false,
         #[cfg(feature = "cuda")]
-        Invalid::NotSpecialized(NotSpecialised::TooLarge { .. } | NotSpecialised::TooWide { .. }) => false,
+        Invalid::NotSpecialized(NotSpecialized::TooLarge { .. } | NotSpecialized::TooWide { .. }) => false,
         _ => true,
     }
 }

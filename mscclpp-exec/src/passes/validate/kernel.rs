@@ -6,7 +6,7 @@
 
 use super::Invalid;
 use crate::interpret::program::Instr;
-use crate::interpret::{Action, Code, Program, Space};
+use crate::interpret::{Block, Opcode, ResolvedPlan, Space};
 
 /// What the cache holds: first and number of operands, first and number of ids.
 type Cached = Option<[u32; 4]>;
@@ -15,7 +15,7 @@ type Cached = Option<[u32; 4]>;
 ///
 /// # Errors
 /// [`Invalid::Changed`].
-pub(super) fn compare(program: &Program, source: &str, reduce: Option<&str>) -> Result<(), Invalid> {
+pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>) -> Result<(), Invalid> {
     let wrong = |what: &str| Invalid::changed("the specialized kernel", what);
     let (shapes, table) =
         source.split_once("DEV_TABLE Block kBlocks[] = {\n").ok_or_else(|| wrong("has no thread blocks"))?;
@@ -62,8 +62,8 @@ pub(super) fn compare(program: &Program, source: &str, reduce: Option<&str>) -> 
 }
 
 struct Reader<'p> {
-    program: &'p Program,
-    code: &'p Code,
+    program: &'p ResolvedPlan,
+    code: &'p Block,
     reduce: Option<&'p str>,
     /// The block's slice, where operations name none of their own.
     slice: u32,
@@ -96,7 +96,7 @@ impl Reader<'_> {
     fn a_loop(&mut self, rest: &str, lines: &[&str]) -> Result<usize, String> {
         self.skip();
         let header = self.at;
-        let instr = self.next(|action| action == Action::Loop)?;
+        let instr = self.next(|action| action == Opcode::Loop)?;
         let name = format!("loop_{}", header - self.code.start);
         let expected = format!("{} = windows_of(launch, {}, {}ull);", &name[5..], instr.count, instr.unit);
         let begin = [
@@ -134,8 +134,8 @@ impl Reader<'_> {
         while let Some(instr) = self.program.instrs.get(self.at as usize).filter(|_| self.at < end) {
             let empty = self.program.srcs(instr).first().is_some_and(|src| src.size == 0);
             let does_nothing = match instr.action {
-                Action::Copy | Action::Pack | Action::Unpack | Action::Forward | Action::Reduce => empty,
-                Action::Loop => instr.body == 0,
+                Opcode::Copy | Opcode::Pack | Opcode::Unpack | Opcode::Forward | Opcode::Reduce => empty,
+                Opcode::Loop => instr.body == 0,
                 _ => false,
             };
             if !does_nothing {
@@ -146,12 +146,12 @@ impl Reader<'_> {
     }
 
     /// The next instruction, if it is one that is expected.
-    fn next(&mut self, is_it: impl Fn(Action) -> bool) -> Result<Instr, String> {
+    fn next(&mut self, is_it: impl Fn(Opcode) -> bool) -> Result<Instr, String> {
         self.skip();
         let instr =
             self.program.instrs.get(self.at as usize).filter(|instr| self.at < self.code.end && is_it(instr.action));
         let instr = *instr.ok_or("another operation is executed")?;
-        if !matches!(instr.action, Action::Nop | Action::Loop) && self.pc != Some(self.at) {
+        if !matches!(instr.action, Opcode::Nop | Opcode::Loop) && self.pc != Some(self.at) {
             return Err("another operation is reported".into());
         }
         self.at += 1;
@@ -198,12 +198,12 @@ impl Reader<'_> {
 
     fn operation(&mut self, line: &str, name: &str, call: &str) -> Result<Instr, String> {
         if line == "dev_sync();" {
-            return self.next(|action| action == Action::Nop);
+            return self.next(|action| action == Opcode::Nop);
         }
         let arguments = line.get(call.len() + 1..).unwrap_or_default().trim_end_matches(");");
         let constants = call.get(name.len()..).unwrap_or_default();
         if name == "meet_at" {
-            let instr = self.next(|action| action == Action::Barrier)?;
+            let instr = self.next(|action| action == Opcode::Barrier)?;
             let expected = format!("launch, {}, {}", self.id(&instr)?, instr.count);
             return if arguments == expected { Ok(instr) } else { Err("a barrier differs".into()) };
         }
@@ -215,7 +215,7 @@ impl Reader<'_> {
             return if same { Ok(instr) } else { Err("a synchronization differs".into()) };
         }
         let instr =
-            self.next(|action| !matches!(action, Action::Nop | Action::Barrier) && sync_number(action).is_none())?;
+            self.next(|action| !matches!(action, Opcode::Nop | Opcode::Barrier) && sync_number(action).is_none())?;
         if self.data(&instr)? == line { Ok(instr) } else { Err("a transfer differs".into()) }
     }
 
@@ -248,14 +248,14 @@ impl Reader<'_> {
         let name = format!("{:?}", instr.reduce);
         let combined = format!("Arith, Reduction::{}, {from}, {to}", self.reduce.unwrap_or(&name));
         let call = match instr.action {
-            Action::Copy => format!("copy_even<{from}>("),
-            Action::Pack => format!("pack_even<{from}>("),
-            Action::Unpack => format!("unpack_even<{from}>(launch, "),
-            Action::Forward => format!("forward_even<{to}>(launch, "),
-            Action::Port { .. } => "port_even<false>(launch, ".to_owned(),
-            Action::PortForward => "port_even<true>(launch, ".to_owned(),
-            Action::Reduce if packets == [0, 0] => format!("reduce_even<{combined}>("),
-            Action::Reduce => format!("reduce_packets_even<{combined}, {}ull, {}ull>(launch, ", packets[0], packets[1]),
+            Opcode::Copy => format!("copy_even<{from}>("),
+            Opcode::Pack => format!("pack_even<{from}>("),
+            Opcode::Unpack => format!("unpack_even<{from}>(launch, "),
+            Opcode::Forward => format!("forward_even<{to}>(launch, "),
+            Opcode::Port { .. } => "port_even<false>(launch, ".to_owned(),
+            Opcode::PortForward => "port_even<true>(launch, ".to_owned(),
+            Opcode::Reduce if packets == [0, 0] => format!("reduce_even<{combined}>("),
+            Opcode::Reduce => format!("reduce_packets_even<{combined}, {}ull, {}ull>(launch, ", packets[0], packets[1]),
             _ => return Err("another operation is executed".into()),
         };
         Ok(format!("{call}{index}, {piece});"))
@@ -278,14 +278,14 @@ const MOST_OPERANDS: u32 = 192;
 const MOST_IDS: u32 = 96;
 
 /// The device's number of an operation that waits or releases, and its flags.
-fn sync_number(action: Action) -> Option<(u32, u32)> {
+fn sync_number(action: Opcode) -> Option<(u32, u32)> {
     Some(match action {
-        Action::Signal { relaxed } => (10, u32::from(relaxed)),
-        Action::PortSignal => (11, 0),
-        Action::Wait { .. } => (12, 0),
-        Action::Flush => (13, 0),
-        Action::Acquire => (14, 0),
-        Action::Release => (15, 0),
+        Opcode::Signal { relaxed } => (10, u32::from(relaxed)),
+        Opcode::PortSignal => (11, 0),
+        Opcode::Wait { .. } => (12, 0),
+        Opcode::Flush => (13, 0),
+        Opcode::Acquire => (14, 0),
+        Opcode::Release => (15, 0),
         _ => return None,
     })
 }

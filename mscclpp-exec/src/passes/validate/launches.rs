@@ -7,8 +7,8 @@ use mscclpp_core::types::ReduceOp;
 
 use super::Invalid;
 use crate::dtype::DataType;
-use crate::interpret::lower;
 use crate::interpret::program::Reductions;
+use crate::interpret::resolve;
 use crate::message::Message;
 use crate::passes::place_in_caller_memory::SLOTS;
 
@@ -156,7 +156,7 @@ pub(super) fn messages(plan: &PlanTree) -> Result<Vec<Message>, Invalid> {
     /// Elements per rank. The text of a kernel is the same for all.
     const ELEMENTS: u64 = 4096;
     let message = Message::new(DataType::F32, plan.ranks.len() as u64 * ELEMENTS).any_size();
-    match lower(&Plan::new(plan))?.reductions {
+    match resolve(&Plan::new(plan))?.reductions {
         Reductions::Generic => Ok(ReduceOp::ALL.iter().map(|&op| message.op(op)).collect()),
         _ => Ok(vec![message]),
     }

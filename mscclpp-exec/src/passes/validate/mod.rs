@@ -33,11 +33,11 @@ use super::RankSchedule;
 use super::insert_launch_barriers::{Placement, begins_without_barrier, insert_launch_barriers};
 use super::place_in_caller_memory::SLOTS;
 #[cfg(feature = "cuda")]
-use crate::cuda::{NotSpecialised, specialised_source};
+use crate::cuda::{NotSpecialized, specialized_source};
 use crate::error::Error;
 #[cfg(feature = "cuda")]
 use crate::interpret::program::Reductions;
-use crate::interpret::{Program, lower};
+use crate::interpret::{ResolvedPlan, resolve};
 #[cfg(feature = "cuda")]
 use crate::message::Message;
 use crate::process::{check_nodes, links};
@@ -52,7 +52,7 @@ pub enum Invalid {
     /// No kernel is specialized for the plan.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
-    NotSpecialized(#[from] NotSpecialised),
+    NotSpecialized(#[from] NotSpecialized),
     /// The launch is not described for each of the plan's ranks, or has devices without ranks.
     #[error("the plan has {expected} ranks, the launch is described for {found}, or for devices without ranks")]
     Ranks {
@@ -163,17 +163,17 @@ pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), In
 #[cfg(feature = "cuda")]
 pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), Invalid> {
     let image = Plan::new(plan);
-    let program = lower(&image)?;
+    let program = resolve(&image)?;
     let reduce = match program.reductions {
         Reductions::Generic => Some(message.op.unwrap_or_default()).map(|op| format!("{op:?}")),
         _ => None,
     };
-    let source = specialised_source(&image, message)?;
+    let source = specialized_source(&image, message)?;
     kernel::compare(&program, source.text(), reduce.as_deref())
 }
 
 /// The output of the pass.
-fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Program, Invalid> {
+fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<ResolvedPlan, Invalid> {
     let (expected, found) = (plan.ranks.len(), launch.devices.len());
     let mut numbers = 0..launch.nodes.len() as u32;
     let is_known = |device: &u32| (*device as usize) < launch.nodes.len();
@@ -183,7 +183,7 @@ fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Progra
     {
         return Err(Invalid::Ranks { expected, found });
     }
-    let mut program = lower(&Plan::new(plan))?;
+    let mut program = resolve(&Plan::new(plan))?;
     let node_of: Vec<u32> = launch.devices.iter().map(|&device| launch.nodes[device as usize]).collect();
     check_nodes(&program, &node_of)?;
     let mut far: Vec<u32> = links(&program, &node_of).into_iter().map(|(rank, _)| rank).collect();
@@ -194,7 +194,7 @@ fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Progra
     Ok(program)
 }
 
-fn validate_launch_barriers(plan: &PlanTree, program: &Program, launch: &DeviceLaunch) -> Result<(), Invalid> {
+fn validate_launch_barriers(plan: &PlanTree, program: &ResolvedPlan, launch: &DeviceLaunch) -> Result<(), Invalid> {
     let write = |body| devices::Writer::write(plan, program, launch, body);
     // Two arguments: nothing comes between the plan's operations, and the barriers hold whatever the operations are.
     let written = write(Body::Plan)?;
@@ -220,8 +220,8 @@ fn validate_launch_barriers(plan: &PlanTree, program: &Program, launch: &DeviceL
 }
 
 /// Returns whether devices mark the beginning and the end of launches for their proxies.
-fn has_marks(plan: &PlanTree, program: &Program) -> Result<bool, Invalid> {
-    let of_plan = lower(&Plan::new(plan))?.channels.len();
+fn has_marks(plan: &PlanTree, program: &ResolvedPlan) -> Result<bool, Invalid> {
+    let of_plan = resolve(&Plan::new(plan))?.channels.len();
     Ok(program.channels.iter().skip(of_plan).any(|channel| channel.kind == ChannelKind::Port))
 }
 
@@ -233,7 +233,7 @@ fn schedules(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Vec<RankSchedule
     }
     let image = Plan::new(plan);
     let schedule = |rank| {
-        let program = lower(&image)?;
+        let program = resolve(&image)?;
         check_nodes(&program, &launch.nodes)?;
         Ok(RankSchedule::new(program, rank, &launch.nodes))
     };

@@ -9,7 +9,7 @@ use mscclpp_core::types::{BufferKind, ChannelKind};
 use super::Invalid;
 use crate::error::path;
 use crate::interpret::program::Instr;
-use crate::interpret::{Action, Code, Operand, Program, Space};
+use crate::interpret::{Block, Opcode, Operand, ResolvedPlan, Space};
 
 /// An operation of the plan that is executed.
 pub(super) struct Item<'p> {
@@ -32,7 +32,7 @@ pub(super) struct Chunks {
 /// Compares the operations of a resolved plan with those of the plan.
 pub(super) struct Reader<'p> {
     pub(super) plan: &'p PlanTree,
-    pub(super) program: &'p Program,
+    pub(super) program: &'p ResolvedPlan,
     /// By rank, the position of its first semaphore.
     semaphores: Vec<usize>,
     /// By rank and number, and by position.
@@ -41,7 +41,7 @@ pub(super) struct Reader<'p> {
 }
 
 impl<'p> Reader<'p> {
-    pub(super) fn new(plan: &'p PlanTree, program: &'p Program) -> Self {
+    pub(super) fn new(plan: &'p PlanTree, program: &'p ResolvedPlan) -> Self {
         let semaphores = plan.ranks.iter().scan(0, |next, rank| {
             let first = *next;
             *next += rank.semaphores.len();
@@ -54,7 +54,7 @@ impl<'p> Reader<'p> {
     ///
     /// # Errors
     /// [`Invalid::Changed`].
-    pub(super) fn block(&mut self, code: &Code) -> Result<Vec<Item<'p>>, Invalid> {
+    pub(super) fn block(&mut self, code: &Block) -> Result<Vec<Item<'p>>, Invalid> {
         let plan = self.plan;
         let block = plan.ranks.get(code.rank as usize).and_then(|rank| rank.blocks.get(code.block as usize));
         let Some(block) = block else {
@@ -99,11 +99,11 @@ impl<'p> Reader<'p> {
         self.program.instrs.get(at as usize)
     }
 
-    fn is_at(&self, code: &Code, at: u32, number: u32) -> bool {
+    fn is_at(&self, code: &Block, at: u32, number: u32) -> bool {
         at < code.end && self.instr(at).is_some_and(|instr| instr.op == number)
     }
 
-    fn compare(&mut self, code: &Code, at: u32, op: &Op) -> Result<(), Invalid> {
+    fn compare(&mut self, code: &Block, at: u32, op: &Op) -> Result<(), Invalid> {
         let Some(instr) = self.instr(at) else {
             return Err(Invalid::changed("the whole plan", "an index out of range"));
         };
@@ -147,7 +147,7 @@ impl<'p> Reader<'p> {
     }
 
     /// Whether an instruction uses the channels, semaphores or barrier of its operation.
-    fn ids(&mut self, code: &Code, op: &Op, ids: &[u32]) -> bool {
+    fn ids(&mut self, code: &Block, op: &Op, ids: &[u32]) -> bool {
         let rank = &self.plan.ranks[code.rank as usize];
         let block = &rank.blocks[code.block as usize];
         match op.kind {
@@ -196,7 +196,7 @@ fn is_handshake(op: &Op) -> bool {
 }
 
 /// The buffers that an operand names: several for a switch channel.
-pub(super) fn resolve(plan: &PlanTree, code: &Code, op: &Op, place: BufferRef) -> Option<Vec<(u32, BufferKind)>> {
+pub(super) fn resolve(plan: &PlanTree, code: &Block, op: &Op, place: BufferRef) -> Option<Vec<(u32, BufferKind)>> {
     let rank = plan.ranks.get(code.rank as usize)?;
     let block = rank.blocks.get(code.block as usize)?;
     match place {
@@ -241,32 +241,32 @@ fn is_packet(op: &Op, position: usize, is_source: bool) -> bool {
 }
 
 /// How an operation is carried out; none if it cannot be.
-fn action(op: &Op) -> Option<Action> {
+fn action(op: &Op) -> Option<Opcode> {
     use OpKind::*;
     let port = op.channel == Some(ChannelKind::Port);
     Some(match op.kind {
-        Nop => Action::Nop,
-        Barrier => Action::Barrier,
-        Copy | Get => Action::Copy,
-        Put if port => Action::Port { signal: false, flush: false },
-        Put => Action::Copy,
-        PutWithSignal => Action::Port { signal: true, flush: false },
-        PutWithSignalAndFlush => Action::Port { signal: true, flush: true },
-        CopyPackets => Action::Pack,
-        PutPackets if port => Action::Port { signal: false, flush: false },
-        PutPackets => Action::Pack,
-        UnpackPackets => Action::Unpack,
-        ReadPutPackets if port => Action::PortForward,
-        ReadPutPackets | SwitchBroadcastPackets => Action::Forward,
-        Signal | RelaxedSignal if port => Action::PortSignal,
-        Signal => Action::Signal { relaxed: false },
-        RelaxedSignal => Action::Signal { relaxed: true },
-        Wait => Action::Wait { relaxed: false },
-        RelaxedWait => Action::Wait { relaxed: !port },
-        Flush => Action::Flush,
-        SemaphoreAcquire => Action::Acquire,
-        SemaphoreRelease => Action::Release,
-        Pipeline => Action::Loop,
+        Nop => Opcode::Nop,
+        Barrier => Opcode::Barrier,
+        Copy | Get => Opcode::Copy,
+        Put if port => Opcode::Port { signal: false, flush: false },
+        Put => Opcode::Copy,
+        PutWithSignal => Opcode::Port { signal: true, flush: false },
+        PutWithSignalAndFlush => Opcode::Port { signal: true, flush: true },
+        CopyPackets => Opcode::Pack,
+        PutPackets if port => Opcode::Port { signal: false, flush: false },
+        PutPackets => Opcode::Pack,
+        UnpackPackets => Opcode::Unpack,
+        ReadPutPackets if port => Opcode::PortForward,
+        ReadPutPackets | SwitchBroadcastPackets => Opcode::Forward,
+        Signal | RelaxedSignal if port => Opcode::PortSignal,
+        Signal => Opcode::Signal { relaxed: false },
+        RelaxedSignal => Opcode::Signal { relaxed: true },
+        Wait => Opcode::Wait { relaxed: false },
+        RelaxedWait => Opcode::Wait { relaxed: !port },
+        Flush => Opcode::Flush,
+        SemaphoreAcquire => Opcode::Acquire,
+        SemaphoreRelease => Opcode::Release,
+        Pipeline => Opcode::Loop,
         Reduce
         | ReduceSend
         | ReadReduce
@@ -277,6 +277,6 @@ fn action(op: &Op) -> Option<Action> {
         | ReduceCopySendPackets
         | SwitchReduce
         | SwitchReduceBroadcast
-        | SwitchBroadcast => Action::Reduce,
+        | SwitchBroadcast => Opcode::Reduce,
     })
 }

@@ -5,7 +5,7 @@
 //!
 //! 1. **start.** The launch copies what peers access of slices that are not shared (`copy_in`), then announces its start, and
 //!    runs the rank's thread blocks.
-//! 2. **opening.** Once all `awaited` peers have announced theirs, operations with `visits` may run: each thread block waits
+//! 2. **opening.** Once all `awaited` peers have announced theirs, operations with `accesses_peer_buffers` may run: each thread block waits
 //!    before its first one, in a loop in every iteration.
 //! 3. **finish.** Once every thread block has passed the instruction that `last_visits` names, and has left a loop around it, and
 //!    the rank's port channels have nothing left, the launch announces that it has finished.
@@ -28,7 +28,7 @@ use super::operations::{Item, Reader, resolve};
 use super::tree::{acquire, copy, in_table, memory_channels, nop, release, remote, semaphore, sync};
 use super::{Invalid, ProcessLaunch, Sharing};
 use crate::error::path;
-use crate::interpret::{Code, Operand, Space};
+use crate::interpret::{Block, Operand, Space};
 use crate::passes::RankSchedule;
 use crate::passes::place_in_caller_memory::SLOTS;
 
@@ -163,7 +163,7 @@ impl<'p> Writer<'p> {
     fn block(
         &mut self,
         reader: &Reader<'p>,
-        code: &Code,
+        code: &Block,
         last: Option<u32>,
         items: &[Item<'p>],
     ) -> Result<Semaphores, Invalid> {
@@ -179,7 +179,8 @@ impl<'p> Writer<'p> {
         let is_gated = self.schedules[rank].awaited.contains(&true);
         of.passed = last.map(|_| semaphore(tables));
         of.done = Some(semaphore(tables));
-        let visits = |item: &Item<'_>| is_gated && reader.instr(item.at).is_some_and(|instr| instr.visits);
+        let visits =
+            |item: &Item<'_>| is_gated && reader.instr(item.at).is_some_and(|instr| instr.accesses_peer_buffers);
         let last = last.zip(of.passed);
         let passed = |at: u32| last.filter(|(last, _)| *last == at).map(|(_, semaphore)| semaphore);
         if let Some((last, semaphore)) = last {
@@ -237,7 +238,7 @@ impl<'p> Writer<'p> {
     fn operation(
         &mut self,
         reader: &Reader<'p>,
-        code: &Code,
+        code: &Block,
         item: &Item<'p>,
         block: &mut ThreadBlock,
         ops: &mut Vec<Op>,
@@ -245,7 +246,7 @@ impl<'p> Writer<'p> {
         let Some(instr) = reader.instr(item.at) else { return Err(Invalid::TooLarge) };
         let (srcs, dsts) = (reader.program.srcs(instr), reader.program.dsts(instr));
         let unseen = |operand: &&Operand| self.is_lookup_needed(code.rank, operand);
-        if let Some(operand) = srcs.iter().chain(dsts).find(unseen).filter(|_| !instr.visits) {
+        if let Some(operand) = srcs.iter().chain(dsts).find(unseen).filter(|_| !instr.accesses_peer_buffers) {
             let place = path(code.rank, code.block, instr.op, instr.kind);
             let what = format!("does not wait until rank {} has announced where its buffers are", operand.rank);
             return Err(Invalid::changed(place, what));
@@ -284,7 +285,7 @@ impl<'p> Writer<'p> {
     /// An operation on a switch channel, some of whose members' memory is copied: the same on every member's memory alone.
     fn switch(
         &mut self,
-        code: &Code,
+        code: &Block,
         op: &Op,
         (srcs, dsts): (&[Operand], &[Operand]),
         block: &mut ThreadBlock,

@@ -3,7 +3,7 @@
 use mscclpp_core::plan::{Plan, PlanTree};
 
 use super::Invalid;
-use crate::cpu::{Buffers, Random, Run, World};
+use crate::cpu::{Buffers, Executor, PreparedPlan, Random};
 use crate::dtype::DataType;
 use crate::error::Error;
 use crate::message::Message;
@@ -23,7 +23,7 @@ pub(super) fn compare(plan: &PlanTree, other: &PlanTree) -> Result<(), Invalid> 
         return Ok(());
     }
     let count = chunks * CHUNK / DataType::I32.size() as u64;
-    let world = World::new(plan.ranks.len() as u32);
+    let world = Executor::new(plan.ranks.len() as u32);
     let [one, other] = [plan, other].map(|plan| {
         let run = world.prepare(&Plan::new(plan), Message::new(DataType::I32, count).any_size())?;
         results(run)
@@ -41,7 +41,7 @@ pub(super) fn compare(plan: &PlanTree, other: &PlanTree) -> Result<(), Invalid> 
 }
 
 /// What two launches in a row leave.
-fn results(mut run: Run) -> Result<Buffers, Error> {
+fn results(mut run: PreparedPlan) -> Result<Buffers, Error> {
     let mut random = Random(1);
     let mut buffers = run.buffers()?;
     for rank in 0..run.num_ranks() {

@@ -1,7 +1,7 @@
 //! Which call comes next, and whether all call the same.
 
-use super::super::calls::{AHEAD, Handed, RING};
-use super::super::wire::Trouble;
+use super::super::calls::{AHEAD, BufferArgs, RING};
+use super::super::wire::WireError;
 use super::Session;
 use crate::error::Error;
 
@@ -29,11 +29,11 @@ impl Session {
     /// all peers have finished, it may use again.
     ///
     /// # Errors
-    /// [`Error::Broken`], [`Error::Mismatch`] for one of the last calls, [`Error::Lost`] if a peer is gone.
+    /// [`Error::CommunicatorFailed`], [`Error::CallMismatch`] for one of the last calls, [`Error::Lost`] if a peer is gone.
     #[inline]
     pub(in super::super) fn enter(&mut self) -> Result<u64, Error> {
         if let Some(why) = &self.broken {
-            return Err(Error::Broken { why: why.clone() });
+            return Err(Error::CommunicatorFailed { why: why.clone() });
         }
         let number = self.number + 1;
         if number > AHEAD {
@@ -52,7 +52,7 @@ impl Session {
 
     /// Says what this rank calls in the call that it has entered.
     #[inline]
-    pub(in super::super) fn announce(&mut self, number: u64, id: u64, handed: &Handed) {
+    pub(in super::super) fn announce(&mut self, number: u64, id: u64, handed: &BufferArgs) {
         self.number = number;
         self.history[(number % RING) as usize] = (number, id);
         self.calls.begin(number, id, handed);
@@ -61,7 +61,7 @@ impl Session {
     /// Compares the calls that a peer has begun with the own ones.
     ///
     /// # Errors
-    /// [`Error::Mismatch`].
+    /// [`Error::CallMismatch`].
     #[inline]
     pub(in super::super) fn compare(&mut self, place: usize) -> Result<(), Error> {
         while self.compared[place] < self.number {
@@ -96,26 +96,26 @@ impl Session {
         let unknown = |id: u64| format!("something that it prepared alone (call id {id:x})");
         let call = self.text_of(own).unwrap_or_else(|| unknown(own));
         let other = self.text_of(other).or(text).unwrap_or_else(|| unknown(other));
-        let error = Error::Mismatch { number, rank: self.rank(), call, peer, other };
+        let error = Error::CallMismatch { number, rank: self.rank(), call, peer, other };
         self.give_up(&error);
         error
     }
 
     /// Ends the group because of what a rank of another node sent.
     #[cold]
-    pub(in super::super) fn in_trouble(&mut self, trouble: Trouble) -> Error {
+    pub(in super::super) fn in_trouble(&mut self, trouble: WireError) -> Error {
         match trouble {
-            Trouble::Lost(error) => {
+            WireError::Lost(error) => {
                 self.give_up(&error);
                 error
             }
-            Trouble::Late(error) => {
+            WireError::Late(error) => {
                 self.give_up(&error);
                 // The ranks of other nodes learn what went wrong, not only that this one is gone.
                 self.bootstrap.abort(&error.to_string());
                 error
             }
-            Trouble::Differs { peer, own, other } => {
+            WireError::Differs { peer, own, other } => {
                 let error = self.differ(peer, self.number, own, other, None);
                 // Ranks that send to this node and wait for nobody there hear of it too.
                 self.bootstrap.abort(&error.to_string());

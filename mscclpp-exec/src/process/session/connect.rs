@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use super::super::affinity::CpuAffinity;
 use super::super::calls::{Calls, RING};
 use super::super::options::Options;
-use super::super::seats::Seats;
 use super::super::wire::Wires;
 use super::Session;
-use super::wait::HEARSAY;
+use super::wait::CAUSE_GRACE_PERIOD;
 use crate::error::Error;
-use crate::shm::{Cells, Door, Mesh, Segment};
+use crate::shm::{LocalListener, Mesh, Segment, SharedCacheLines};
 use mscclpp_bootstrap::ActiveTimeout;
 use mscclpp_bootstrap::Bootstrap;
 
@@ -23,21 +23,21 @@ impl Session {
         let node = nodes[rank as usize];
         let locals: Vec<u32> = (0..).zip(&nodes).filter(|(_, on)| **on == node).map(|(peer, _)| peer).collect();
         let me = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
-        let door = Door::open()?;
-        let seats = Seats::mine();
+        let door = LocalListener::open()?;
+        let seats = CpuAffinity::mine();
         let all = bootstrap.all_gather(&[door.key().as_slice(), seats.bytes()].concat())?;
-        let key = |peer: &u32| -> Result<([u8; 32], Seats), Error> {
+        let key = |peer: &u32| -> Result<([u8; 32], CpuAffinity), Error> {
             let key = all.get(*peer as usize).and_then(|sent| sent.split_first_chunk());
-            let key = key.map(|(key, seats)| (*key, Seats::from_bytes(seats)));
-            key.ok_or_else(|| Error::Lost { peer: *peer, why: "it sent no local address".into() })
+            let key = key.map(|(key, seats)| (*key, CpuAffinity::from_bytes(seats)));
+            key.ok_or_else(|| Error::RankLost { peer: *peer, why: "it sent no local address".into() })
         };
         let (keys, all_seats): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
-        let mut timeout = ActiveTimeout::new(options.deadline);
+        let mut timeout = ActiveTimeout::new(options.timeout);
         let mesh = door.connect(me, &keys, &mut timeout).map_err(|error| name(error, &locals, &bootstrap))?;
         let segment = share(me, &mesh, &locals, &bootstrap, &mut timeout)?;
         Ok(Self {
-            calls: Calls::new(Cells::new(Arc::new(segment)), me, locals.len()),
-            crowded: seats.are_short(&all_seats),
+            calls: Calls::new(SharedCacheLines::new(Arc::new(segment)), me, locals.len()),
+            oversubscribed: seats.is_oversubscribed(&all_seats),
             compared: vec![0; locals.len()].into(),
             bootstrap,
             options,
@@ -81,7 +81,7 @@ fn share(
     let late = || {
         bootstrap.check_alive()?;
         let why = "it did not share its segment of calls in time".into();
-        if timeout.is_expired() { Err(Error::Lost { peer: 0, why }) } else { Ok(()) }
+        if timeout.is_expired() { Err(Error::RankLost { peer: 0, why }) } else { Ok(()) }
     };
     let sent = mesh.receive(0, late).map_err(|error| name(error, locals, bootstrap))?;
     let file = sent.files.into_iter().next();
@@ -99,9 +99,9 @@ pub(in super::super) fn lost_descriptor(peer: u32) -> Error {
 /// Puts the rank into an error that names a place; or who took that rank with it, which the group is about to hear.
 pub(super) fn name(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
     match error {
-        Error::Lost { peer, why } => match bootstrap.failure_within(HEARSAY) {
+        Error::RankLost { peer, why } => match bootstrap.failure_within(CAUSE_GRACE_PERIOD) {
             Some(first) => first.into(),
-            None => Error::Lost { peer: locals.get(peer as usize).copied().unwrap_or(peer), why },
+            None => Error::RankLost { peer: locals.get(peer as usize).copied().unwrap_or(peer), why },
         },
         other => other,
     }

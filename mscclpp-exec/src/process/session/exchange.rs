@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use super::super::calls::Handed;
+use super::super::calls::BufferArgs;
 use super::Session;
 use super::connect::name;
 use crate::error::Error;
@@ -16,8 +16,8 @@ impl Session {
     /// As [`enter`](Self::enter).
     fn meet(&mut self, id: u64) -> Result<(), Error> {
         let number = self.enter()?;
-        self.announce(number, id, &Handed::default());
-        self.calls.wake(false);
+        self.announce(number, id, &BufferArgs::default());
+        self.calls.unpark_peers(false);
         for place in self.peers() {
             self.wait_for(|session| {
                 session.compare(place)?;
@@ -37,7 +37,7 @@ impl Session {
     /// own place's is empty.
     ///
     /// # Errors
-    /// As [`enter`](Self::enter); [`Error::Lost`] if somebody does not come before the deadline.
+    /// As [`enter`](Self::enter); [`Error::RankLost`] if somebody does not come before the deadline.
     pub(crate) fn exchange(&mut self, text: &str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<Vec<Sent>, Error> {
         let id = self.id_of(text);
         // Peers may still have to read what this rank called when the group broke.
@@ -49,7 +49,7 @@ impl Session {
         for place in self.peers() {
             result = result.and_then(|()| self.mesh.send(place, bytes, files));
         }
-        let deadline = self.options.deadline;
+        let deadline = self.options.timeout;
         let mut timeout = ActiveTimeout::new(deadline);
         let mut received = Vec::new();
         for place in 0..self.locals.len() {
@@ -57,7 +57,7 @@ impl Session {
             let late = || {
                 bootstrap.check_alive()?;
                 let why = format!("it sent nothing for {deadline:?} in {text}");
-                if timeout.is_expired() { Err(Error::Lost { peer: place as u32, why }) } else { Ok(()) }
+                if timeout.is_expired() { Err(Error::RankLost { peer: place as u32, why }) } else { Ok(()) }
             };
             match result.and_then(|()| self.mesh.receive(place, late)) {
                 Ok(sent) => {

@@ -44,7 +44,7 @@ mod tests {
     use mscclpp_core::plan::Plan;
 
     use crate::message::Message;
-    use crate::process::Transport;
+    use crate::process::Executor;
     use mscclpp_algorithms as algorithms;
     use mscclpp_bootstrap::Bootstrap;
     #[test]
@@ -52,13 +52,13 @@ mod tests {
         let algorithm = algorithms::find("allreduce_one_shot_packets").expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
         let plan = Plan::new(&algorithm.compile(algorithm.spec(2, 2), &arguments).expect("it compiles"));
-        let prepare = |transport: &Transport, count| {
+        let prepare = |transport: &Executor, count| {
             transport.prepare(&plan, Message::of::<f32>(count).any_size()).expect("a little memory")
         };
         let rank = |group: Bootstrap| {
-            let transport = Transport::new(Arc::new(group)).expect("a transport");
+            let transport = Executor::new(Arc::new(group)).expect("a transport");
             let mut old = prepare(&transport, 10);
-            let mut launch = |of: Option<&mut crate::process::Executable>, value: f32| {
+            let mut launch = |of: Option<&mut crate::process::PreparedPlan>, value: f32| {
                 let x = of.unwrap_or(&mut old);
                 let (input, mut output) = (vec![value; x.input_len()], vec![0.0; x.output_len()]);
                 x.launch(&input, &mut output).expect("it runs");

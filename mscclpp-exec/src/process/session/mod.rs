@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 pub(super) use self::connect::lost_descriptor;
-pub(super) use self::wait::{NAP, SPINS, YIELDS, spin};
+pub(super) use self::wait::{PARK_INTERVAL, SPINS, YIELDS, spin};
 use super::buffer::Shared;
 use super::calls::{Calls, RING};
 use super::options::Options;
@@ -59,7 +59,7 @@ pub(crate) struct Session {
     /// Own scratch for packets that executables or plans still have, to be cleared when flags start again.
     pub(super) packets: Vec<Weak<Segment>>,
     /// More ranks than processors to run them: to spin keeps peers from running.
-    pub(super) crowded: bool,
+    pub(super) oversubscribed: bool,
 }
 
 impl Session {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::calls::RING;
 use super::Session;
-use crate::error::{Cause, Error};
+use crate::error::{AbortCause, Error};
 use mscclpp_bootstrap::ActiveTimeout;
 
 /// Rounds that a rank spins before it lets others have its processor, about a hundred microseconds.
@@ -22,10 +22,10 @@ pub(in super::super) fn spin(rounds: u32) {
 }
 
 /// How long a rank sleeps at most before it looks whether its peers are alive.
-pub(in super::super) const NAP: Duration = Duration::from_millis(2);
+pub(in super::super) const PARK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How long after a peer gave up its reason may take to arrive here.
-pub(super) const HEARSAY: Duration = Duration::from_millis(200);
+pub(super) const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 impl Session {
     /// Waits outside of a launch until something is so; fails when a peer is gone or nothing is so until the deadline.
@@ -35,7 +35,7 @@ impl Session {
         let mut rounds = 0_u32;
         while !is_so(self)? {
             rounds += 1;
-            if rounds < SPINS && !self.crowded {
+            if rounds < SPINS && !self.oversubscribed {
                 spin(rounds);
                 continue;
             }
@@ -43,14 +43,14 @@ impl Session {
                 std::thread::yield_now();
                 continue;
             }
-            let deadline = self.options.deadline;
+            let deadline = self.options.timeout;
             self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)))?;
-            let drowsy = self.calls.lie_down();
+            let drowsy = self.calls.prepare_park();
             if is_so(self)? {
-                self.calls.get_up();
+                self.calls.cancel_park();
                 break;
             }
-            self.calls.sleep(drowsy, NAP);
+            self.calls.park(drowsy, PARK_INTERVAL);
         }
         Ok(())
     }
@@ -66,16 +66,16 @@ impl Session {
         }
         let why = |what| format!("{what}, while rank {} waited for it", self.rank());
         let error = match cause {
-            Some(Cause::Group(error)) => Error::Group(error),
-            Some(Cause::Gone { peer }) => Error::Lost { peer, why: why("its connection was closed") },
-            Some(Cause::GaveUp { peer }) => Error::Lost { peer, why: why("it has given up") },
+            Some(AbortCause::Group(error)) => Error::Group(error),
+            Some(AbortCause::PeerLost { peer }) => Error::RankLost { peer, why: why("its connection was closed") },
+            Some(AbortCause::PeerAborted { peer }) => Error::RankLost { peer, why: why("it has given up") },
             _ if !timeout.is_expired() => return Ok(()),
             _ => {
                 let absent = self.peers().find(|&place| !self.is_compared(place));
                 let peer = self.locals[absent.unwrap_or(self.me)];
                 let call = self.text_of(self.history[(self.number % RING) as usize].1).unwrap_or_default();
-                let why = format!("it did not make call {} ({call}) within {:?}", self.number, self.options.deadline);
-                Error::Lost { peer, why }
+                let why = format!("it did not make call {} ({call}) within {:?}", self.number, self.options.timeout);
+                Error::RankLost { peer, why }
             }
         };
         self.give_up(&error);
@@ -84,36 +84,36 @@ impl Session {
 
     /// Why nobody needs to be waited for any longer, if so.
     #[cold]
-    pub(in super::super) fn find_cause(&self) -> Option<Cause> {
+    pub(in super::super) fn find_cause(&self) -> Option<AbortCause> {
         if let Some(cause) = self.find_first_cause() {
             return Some(cause);
         }
         let place = self.calls.find_given_up()?;
         // What the group ends for is the same on all ranks, whoever notices it first.
         if let Some(error) = self.calls.find_cause() {
-            return Some(Cause::Group(Box::new(self.bootstrap.fail(error))));
+            return Some(AbortCause::Group(Box::new(self.bootstrap.fail(error))));
         }
         // A peer may give up because of what is about to be seen here too: who died or stopped is to be named, not who
         // heard of it first.
-        let mut timeout = ActiveTimeout::new(HEARSAY);
+        let mut timeout = ActiveTimeout::new(CAUSE_GRACE_PERIOD);
         while !timeout.is_expired() {
-            std::thread::sleep(NAP);
+            std::thread::sleep(PARK_INTERVAL);
             if let Some(cause) = self.find_first_cause() {
                 return Some(cause);
             }
         }
-        Some(Cause::GaveUp { peer: self.locals[place] })
+        Some(AbortCause::PeerAborted { peer: self.locals[place] })
     }
 
     /// A cause that is not a consequence of another one.
     #[cold]
-    fn find_first_cause(&self) -> Option<Cause> {
+    fn find_first_cause(&self) -> Option<AbortCause> {
         // Who has finished this call may leave, and who has given up has a reason.
         let needed = |place| !self.calls.has_left_after(place, self.number) && !self.calls.has_given_up(place);
-        if let Some(place) = self.mesh.find_lost(needed) {
-            return Some(Cause::Gone { peer: self.locals[place] });
+        if let Some(place) = self.mesh.poll_disconnected(needed) {
+            return Some(AbortCause::PeerLost { peer: self.locals[place] });
         }
-        self.bootstrap.check_alive().err().map(|error| Cause::Group(Box::new(error)))
+        self.bootstrap.check_alive().err().map(|error| AbortCause::Group(Box::new(error)))
     }
 }
 
@@ -123,12 +123,12 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::process::Transport;
+    use crate::process::Executor;
     use mscclpp_bootstrap as bootstrap;
     use mscclpp_bootstrap::Bootstrap;
 
     /// What rank 0 is told in a call if rank 1 alone has noticed that the group is finished, and then does something.
-    fn told(then: impl Fn(Transport) + Sync) -> (bootstrap::Error, Error) {
+    fn told(then: impl Fn(Executor) + Sync) -> (bootstrap::Error, Error) {
         let group: [Bootstrap; 2] = Bootstrap::local(2).unwrap().try_into().unwrap();
         let [zero, one] = group.map(Arc::new);
         let cause = bootstrap::Error::Unresponsive {
@@ -138,12 +138,12 @@ mod tests {
         let (met, then) = (Barrier::new(2), &then);
         let error = thread::scope(|scope| {
             scope.spawn(|| {
-                let transport = Transport::new(Arc::clone(&one)).unwrap();
+                let transport = Executor::new(Arc::clone(&one)).unwrap();
                 one.notice(cause.clone());
                 then(transport);
                 met.wait();
             });
-            let transport = Transport::new(Arc::clone(&zero)).unwrap();
+            let transport = Executor::new(Arc::clone(&zero)).unwrap();
             met.wait();
             // A call that rank 1 has begun may still end well.
             transport.barrier().and_then(|()| transport.barrier()).unwrap_err()

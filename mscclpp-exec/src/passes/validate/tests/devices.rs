@@ -3,7 +3,7 @@
 use mscclpp_core::plan::{Op, OpKind};
 
 use super::*;
-use crate::interpret::Action;
+use crate::interpret::Opcode;
 use crate::interpret::program::Instr;
 use crate::passes::insert_launch_barriers::Placement as BarrierPlacement;
 
@@ -21,7 +21,7 @@ fn built_in_algorithms_run_as_proved_on_devices() {
 }
 
 /// Takes operations out, or puts them elsewhere, and keeps the tables right.
-fn edit(program: &mut Program, mut edit: impl FnMut(u32, u32, &mut Vec<Instr>)) {
+fn edit(program: &mut ResolvedPlan, mut edit: impl FnMut(u32, u32, &mut Vec<Instr>)) {
     let mut instrs = Vec::new();
     for code in &mut program.agents {
         let mut own = program.instrs[code.start as usize..code.end as usize].to_vec();
@@ -52,8 +52,8 @@ fn unopened(name: &str, ranks: u32) -> PlanTree {
 }
 
 /// The pass's output, in a form that it may not choose.
-fn inserted(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool) -> Program {
-    let mut program = lower(&Plan::new(plan)).expect("it is a plan");
+fn inserted(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool) -> ResolvedPlan {
+    let mut program = resolve(&Plan::new(plan)).expect("it is a plan");
     let placement = BarrierPlacement { device_of: &launch.devices, node_of: &launch.nodes, far: &[] };
     insert_launch_barriers(&mut program, &placement, at_begin);
     program
@@ -61,22 +61,22 @@ fn inserted(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool) -> Program {
 
 /// Which of a program's operations are the pass's.
 struct Added<'p> {
-    plan: Program,
-    program: &'p Program,
+    plan: ResolvedPlan,
+    program: &'p ResolvedPlan,
 }
 
 impl<'p> Added<'p> {
-    fn new(plan: &PlanTree, program: &'p Program) -> Self {
-        Self { plan: lower(&Plan::new(plan)).expect("it is a plan"), program }
+    fn new(plan: &PlanTree, program: &'p ResolvedPlan) -> Self {
+        Self { plan: resolve(&Plan::new(plan)).expect("it is a plan"), program }
     }
 
     fn is_sync(&self, instr: &Instr) -> bool {
-        matches!(instr.action, Action::Signal { .. } | Action::Wait { .. })
+        matches!(instr.action, Opcode::Signal { .. } | Opcode::Wait { .. })
             && self.program.ids(instr)[0] as usize >= self.plan.channels.len()
     }
 
     fn is_barrier(&self, instr: &Instr) -> bool {
-        instr.action == Action::Barrier && self.program.ids(instr)[0] as usize >= self.plan.barriers.len()
+        instr.action == Opcode::Barrier && self.program.ids(instr)[0] as usize >= self.plan.barriers.len()
     }
 
     /// The first or the last barrier of a thread block.
@@ -88,7 +88,7 @@ impl<'p> Added<'p> {
 }
 
 /// Takes ids that `keep` does not want out of the signals and waits that the pass has added at some ends.
-fn drop_ids(added: &Added, program: &mut Program, ends: &[bool], keep: impl Fn(&Instr, usize, u32) -> bool) {
+fn drop_ids(added: &Added, program: &mut ResolvedPlan, ends: &[bool], keep: impl Fn(&Instr, usize, u32) -> bool) {
     let before = added.program;
     let mut ids = before.ids.clone();
     edit(program, |_, _, own| {
@@ -107,7 +107,7 @@ fn drop_ids(added: &Added, program: &mut Program, ends: &[bool], keep: impl Fn(&
 }
 
 /// Faults at one end of launches, each with what it is.
-fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) -> Vec<(&'static str, Program)> {
+fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) -> Vec<(&'static str, ResolvedPlan)> {
     let fresh = inserted(plan, launch, at_begin);
     let added = Added::new(plan, &fresh);
     let (mut faults, ends) = (Vec::new(), [is_end, !is_end]);
@@ -150,7 +150,7 @@ fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) 
         for (_, instr) in
             own.iter_mut().enumerate().filter(|(at, instr)| is_end && *at > middle && added.is_sync(instr))
         {
-            if let Action::Signal { relaxed } = &mut instr.action {
+            if let Opcode::Signal { relaxed } = &mut instr.action {
                 *relaxed = true;
             }
         }
@@ -213,7 +213,7 @@ fn end_barrier_that_waits_for_the_beginning_only_is_rejected() {
         let (before, mut program) = (inserted(&plan, &launch, false), inserted(&plan, &launch, false));
         // The second half of a wait is for the signals at the end, which are gone as well.
         drop_ids(&Added::new(&plan, &before), &mut program, &[true], |instr, at, _| {
-            matches!(instr.action, Action::Wait { .. }) && at < instr.ids as usize / 2
+            matches!(instr.action, Opcode::Wait { .. }) && at < instr.ids as usize / 2
         });
         let found = validate_launch_barriers(&plan, &program, &launch);
         assert!(found.is_err(), "{launch:?}");
@@ -241,7 +241,7 @@ fn start_without_barrier_is_rejected_on_several_nodes() {
     let plan = algorithm.compile(algorithm.spec(4, 2), &arguments).expect("it compiles");
     let launch = DeviceLaunch::variants(4, 2).remove(0);
     validate_devices(&plan, &launch).expect("the pass keeps the barrier");
-    let mut program = lower(&Plan::new(&plan)).expect("it is a plan");
+    let mut program = resolve(&Plan::new(&plan)).expect("it is a plan");
     let placement = BarrierPlacement { device_of: &launch.devices, node_of: &launch.nodes, far: &[0, 1, 2, 3] };
     insert_launch_barriers(&mut program, &placement, false);
     let found = validate_launch_barriers(&plan, &program, &launch);

@@ -9,7 +9,7 @@ use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::BlockSync;
 
 use super::*;
-use crate::interpret::{Action, Space};
+use crate::interpret::{Opcode, Space};
 
 /// A fault, and the pass in which it is.
 struct Fault {
@@ -27,7 +27,7 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
         let code = schedule.program.agents[agent];
         let is_sync = |at: u32| {
             let instr = schedule.program.instrs.get(at as usize);
-            instr.is_some_and(|instr| matches!(instr.action, Action::Signal { .. } | Action::Wait { .. }))
+            instr.is_some_and(|instr| matches!(instr.action, Opcode::Signal { .. } | Opcode::Wait { .. }))
         };
         if code.start < code.end && is_sync(code.start) {
             add(elide, "one more at the start".into(), Box::new(move |s| s.program.agents[agent].start += 1));
@@ -37,11 +37,11 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
         }
         for at in code.start..code.end {
             let instr = schedule.program.instrs[at as usize];
-            if instr.visits {
+            if instr.accesses_peer_buffers {
                 add(
                     place,
                     "an operation does not visit".into(),
-                    Box::new(move |s| s.program.instrs[at as usize].visits = false),
+                    Box::new(move |s| s.program.instrs[at as usize].accesses_peer_buffers = false),
                 );
             }
             for operand in instr.operands..instr.operands + instr.srcs + instr.dsts {

@@ -3,7 +3,7 @@
 use mscclpp_core::plan::OpKind;
 
 use super::*;
-use crate::cuda::NotSpecialised;
+use crate::cuda::NotSpecialized;
 
 fn plan(name: &str, ranks: u32, node: u32) -> PlanTree {
     let algorithm = algorithms::find(name).expect("it is in the library");
@@ -16,7 +16,7 @@ fn launches_that_apply_are_validated_and_others_listed() {
     let ring = plan("allreduce_ring", 6, 6);
     let found = validate_form(&ring, ExecutorForm::Processes).expect("it is right");
     assert_eq!((found.launches, found.inapplicable.len()), (4, 8));
-    let other_node = |launch: &InvalidLaunch| matches!(launch.invalid, Invalid::Plan(Error::OtherNode { .. }));
+    let other_node = |launch: &InvalidLaunch| matches!(launch.invalid, Invalid::Plan(Error::CrossNodeAccess { .. }));
     assert!(found.inapplicable.iter().all(other_node), "{:?}", found.inapplicable);
     let found = validate_form(&ring, ExecutorForm::Devices).expect("it is right");
     assert_eq!((found.launches, found.inapplicable.len()), (3, 2));
@@ -39,7 +39,7 @@ fn plan_without_specialized_kernel_is_listed() {
     }
     let found = validate_form(&large, ExecutorForm::Kernel).expect("there is none");
     assert_eq!((found.launches, found.inapplicable.len()), (0, 1));
-    let Invalid::NotSpecialized(NotSpecialised::TooLarge { .. }) = &found.inapplicable[0].invalid else {
+    let Invalid::NotSpecialized(NotSpecialized::TooLarge { .. }) = &found.inapplicable[0].invalid else {
         panic!("{:?}", found.inapplicable);
     };
 }

@@ -1,7 +1,7 @@
 //! Specialized kernels: those of the built-in algorithms are the interpreter's operations, those with a fault are not.
 
 use super::*;
-use crate::cuda::{NotSpecialised, specialised_source};
+use crate::cuda::{NotSpecialized, specialized_source};
 use crate::dtype::DataType;
 use crate::message::Message;
 use crate::passes::validate::kernel::compare;
@@ -13,7 +13,7 @@ fn specialized_kernels_execute_the_operations_of_the_plan() {
         let message = Message::new(DataType::F32, u64::from(ranks) * 4096).any_size();
         match validate_kernel(&plan, message) {
             Ok(()) => validated += 1,
-            Err(Invalid::NotSpecialized(NotSpecialised::TooLarge { .. } | NotSpecialised::TooWide { .. })) => {}
+            Err(Invalid::NotSpecialized(NotSpecialized::TooLarge { .. } | NotSpecialized::TooWide { .. })) => {}
             Err(invalid) => panic!("{name}: {invalid}"),
         }
     }
@@ -31,9 +31,9 @@ fn planted_faults_in_specialized_kernels_are_found() {
         let algorithm = algorithms::find(name).expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
         let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &arguments).expect("it compiles"));
-        let program = lower(&plan).expect("it is a plan");
+        let program = resolve(&plan).expect("it is a plan");
         let message = Message::new(DataType::F32, 3 * 4096).any_size();
-        let source = specialised_source(&plan, message).expect("it is small");
+        let source = specialized_source(&plan, message).expect("it is small");
         let text = source.text();
         compare(&program, text, Some("Sum")).expect("nothing is planted");
         let begin = text.find("DEV void shape_0").expect("a function");

@@ -1,0 +1,110 @@
+//! What a world keeps of a plan: its program, counters and scratch, and the state of its agents.
+
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
+
+use crate::interpret::{AgentState, Counters, ResolvedPlan};
+use crate::numeric::Line;
+
+/// A plan in a world. Launches of all sizes share it, one at a time.
+pub(super) struct PlanState {
+    pub(super) program: ResolvedPlan,
+    pub(super) counters: Counters,
+    /// Thread blocks as in the program, then proxies.
+    pub(super) agents: Box<[Agent]>,
+    pub(super) progress: Progress,
+    /// Per rank.
+    pub(super) scratch: Mutex<Vec<Scratch>>,
+}
+
+/// Scratch of a rank; grows as messages need it.
+#[derive(Default)]
+pub(super) struct Scratch {
+    pub(super) plain: Vec<Line>,
+    pub(super) packets: Vec<Line>,
+}
+
+/// A thread block or proxy, and who works on it.
+#[repr(align(64))]
+pub(super) struct Agent {
+    /// The launch in which it finished last.
+    pub(super) finished: AtomicU64,
+    pub(super) state: Mutex<AgentState>,
+}
+
+/// How far a launch is.
+#[repr(align(64))]
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Visits in which an agent got on.
+    pub(super) events: AtomicU64,
+    /// Thread blocks that have not finished.
+    pub(super) remaining: AtomicUsize,
+    /// An [`Outcome`].
+    pub(super) outcome: AtomicU8,
+    /// Pieces of the division at the end that were taken.
+    pub(super) divided: AtomicU64,
+}
+
+/// How a launch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Outcome {
+    Running = 0,
+    Finished = 1,
+    Stalled = 2,
+    Failed = 3,
+}
+
+impl Progress {
+    pub(super) fn outcome(&self) -> Outcome {
+        match self.outcome.load(Acquire) {
+            0 => Outcome::Running,
+            1 => Outcome::Finished,
+            2 => Outcome::Stalled,
+            _ => Outcome::Failed,
+        }
+    }
+
+    /// Ends the launch, unless it has ended.
+    pub(super) fn end(&self, outcome: Outcome) {
+        let _ = self.outcome.compare_exchange(
+            Outcome::Running as u8,
+            outcome as u8,
+            std::sync::atomic::Ordering::AcqRel,
+            Relaxed,
+        );
+    }
+}
+
+impl PlanState {
+    pub(super) fn new(program: ResolvedPlan) -> Self {
+        let agents = program.agents.len() + program.proxies.len();
+        let agent = |_| Agent { finished: AtomicU64::new(0), state: Mutex::default() };
+        Self {
+            counters: Counters::new(&program),
+            agents: (0..agents).map(agent).collect(),
+            progress: Progress::default(),
+            scratch: Mutex::default(),
+            program,
+        }
+    }
+
+    /// Counters and agents as before the first launch. A launch that failed leaves them anyhow.
+    pub(super) fn reset(&self) {
+        self.counters.reset(&self.program);
+        for agent in &self.agents {
+            agent.state.clear_poison();
+        }
+    }
+
+    /// Makes ready for a launch. Agents reset themselves when they see a new launch number.
+    pub(super) fn begin(&self) {
+        let progress = &self.progress;
+        progress.events.store(0, Relaxed);
+        progress.remaining.store(self.program.agents.len(), Relaxed);
+        progress.divided.store(0, Relaxed);
+        progress.outcome.store(Outcome::Running as u8, Relaxed);
+    }
+}

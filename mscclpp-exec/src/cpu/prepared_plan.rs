@@ -1,0 +1,373 @@
+//! A plan bound to a message.
+
+use std::sync::Arc;
+
+use mscclpp_core::collective::Collective;
+use mscclpp_core::types::ReduceOp;
+
+use super::buffers::{Buffers, Part, zeroed_lines};
+use super::executor::{Inner, LaunchLock, lock};
+use super::plan_state::{Outcome, PlanState, Scratch};
+use super::pool::{Job, Pool};
+use super::schedule::Random;
+use crate::dtype::Element;
+use crate::error::Error;
+use crate::interpret::program::Reductions;
+use crate::interpret::{Params, ResolvedPlan, Space};
+use crate::layout::Layout;
+use crate::memory::check_available;
+use crate::message::Message;
+use crate::numeric::Line;
+
+/// A plan bound to a message of a size, type and reduction, to be launched any number of times.
+///
+/// ```
+/// use mscclpp_core::{plan::Plan, types::ReduceOp};
+/// use mscclpp_algorithms as algorithms;
+/// use mscclpp_exec::{Message, cpu::World};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
+/// let plan = Plan::new(&ring.compile(ring.spec(2, 2), &[])?);
+/// let mut run = World::new(2).prepare(&plan, Message::of::<u8>(7).op(ReduceOp::Max))?;
+/// let mut outputs = [[0_u8; 7]; 2];
+/// for round in 0..3 {
+///     run.launch(&[[round; 7], [1; 7]], &mut outputs)?;
+///     assert_eq!(outputs, [[round.max(1); 7]; 2]);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct PreparedPlan {
+    world: Arc<Inner>,
+    context: Arc<PlanState>,
+    params: Arc<Params>,
+}
+
+/// A buffer that a rank lends.
+enum Slot<'a> {
+    Read(&'a [u8]),
+    Write(&'a mut [u8]),
+}
+
+impl PreparedPlan {
+    pub(super) fn new(world: Arc<Inner>, context: Arc<PlanState>, params: Arc<Params>) -> Result<Self, Error> {
+        let run = Self { world, context, params };
+        run.grow_scratch()?;
+        Ok(run)
+    }
+
+    /// The message.
+    pub fn message(&self) -> &Message {
+        &self.params.message
+    }
+
+    /// The collective that the plan implements.
+    pub fn collective(&self) -> Collective {
+        self.program().shape.collective
+    }
+
+    /// Number of ranks.
+    pub fn num_ranks(&self) -> u32 {
+        self.world.ranks
+    }
+
+    /// The reduction; `None` if the plan does not reduce. Of a plan that reduces in several ways, `Sum`.
+    pub fn reduction(&self) -> Option<ReduceOp> {
+        self.params.reduction
+    }
+
+    /// Whether the plan reduces in several ways.
+    pub(crate) fn mixes_reductions(&self) -> bool {
+        self.program().reductions == Reductions::Mixed
+    }
+
+    /// How many ranks further a send-receive sends, as its plan has it: a plan for several nodes may pass over whole nodes.
+    pub(crate) fn send_distance(&self) -> u32 {
+        let program = self.program();
+        let of_rank_0 = program.agents.iter().filter(|code| code.rank == 0);
+        let instrs = of_rank_0.flat_map(|code| &program.instrs[code.start as usize..code.end as usize]);
+        let mut targets = instrs.flat_map(|instr| program.dsts(instr)).map(|dst| dst.rank).filter(|&rank| rank != 0);
+        targets.next().unwrap_or(1)
+    }
+
+    /// Where chunks lie.
+    pub(crate) fn layout(&self) -> Layout {
+        self.params.layout
+    }
+
+    /// Elements of each rank's input.
+    pub fn input_len(&self) -> usize {
+        self.params.layout.input.len as usize / self.params.message.dtype.size()
+    }
+
+    /// Elements of each rank's output.
+    pub fn output_len(&self) -> usize {
+        self.params.layout.output.len as usize / self.params.message.dtype.size()
+    }
+
+    /// Buffers for this run, zeroed.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] if the machine does not have so much.
+    pub fn buffers(&self) -> Result<Buffers, Error> {
+        let part = |rank: u32, space: Space| -> Part {
+            let area = self.params.area(rank, space);
+            (area.slice as usize % 4, area.base as usize, area.view.len as usize)
+        };
+        let parts = (0..self.world.ranks).map(|rank| (part(rank, Space::Input), part(rank, Space::Output)));
+        Buffers::new(self.params.message.dtype, self.params.buffers(self.program()), parts)
+    }
+
+    /// Overwrites the plan's scratch with pseudo-random bytes. A launch that reads scratch which none of its operations wrote then
+    /// computes with these instead of what an earlier launch left there, or zeros. Packets stay: flags tell launches apart.
+    pub fn scramble_scratch(&mut self, seed: u64) {
+        let mut random = Random(seed);
+        for rank in lock(&self.context.scratch).iter_mut() {
+            rank.plain.iter_mut().flat_map(|line| &mut line.0).for_each(|word| *word = random.next());
+        }
+    }
+
+    /// Launches out of place: `inputs[r]` and `outputs[r]` belong to rank `r`. Returns when every rank is done.
+    ///
+    /// Does not allocate. Elements of an output that the plan does not write keep their values.
+    ///
+    /// # Errors
+    /// [`Error::ElementType`], [`Error::BufferModeMismatch`], [`Error::ReadOnlyInput`], [`Error::BufferCount`] and [`Error::BufferSize`] if
+    /// the buffers do not fit; [`Error::Stalled`] if the plan cannot go on. After a stall outputs hold anything, and the
+    /// next launch begins afresh.
+    pub fn launch<T: Element>(
+        &mut self,
+        inputs: &[impl AsRef<[T]>],
+        outputs: &mut [impl AsMut<[T]>],
+    ) -> Result<(), Error> {
+        self.check_type::<T>()?;
+        self.check_place(false)?;
+        if self.program().writes_input {
+            return Err(Error::ReadOnlyInput { plan: self.program().plan.name().to_owned() });
+        }
+        let [input_len, output_len] = self.lens();
+        self.check_lens("input", input_len, inputs.iter().map(|input| size_of_val(input.as_ref())))?;
+        self.check_lens("output", output_len, outputs.iter_mut().map(|output| size_of_val(output.as_mut())))?;
+        self.execute(inputs.iter().zip(outputs).map(|(input, output)| {
+            let (input, output) = (input.as_ref(), output.as_mut());
+            [Slot::Read(bytemuck::cast_slice(input)), Slot::Write(bytemuck::cast_slice_mut(output))]
+        }))
+    }
+
+    /// Launches in place: `buffers[r]` is rank `r`'s input and output; as [`launch`](Self::launch) otherwise.
+    ///
+    /// In an all-gather rank `r`'s input is part `r` of its buffer, in a reduce-scatter its output is part `r`; else both are all of it.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launch_in_place<T: Element>(&mut self, buffers: &mut [impl AsMut<[T]>]) -> Result<(), Error> {
+        self.check_type::<T>()?;
+        self.check_place(true)?;
+        let lens = buffers.iter_mut().map(|buffer| size_of_val(buffer.as_mut()));
+        self.check_lens("in-place", self.lens()[0], lens)?;
+        self.execute(
+            buffers.iter_mut().map(|buffer| [Slot::Write(bytemuck::cast_slice_mut(buffer.as_mut())), Slot::Read(&[])]),
+        )
+    }
+
+    /// Launches, in place or not, on buffers that [`PreparedPlan::buffers`] made for this or an equal run.
+    ///
+    /// # Errors
+    /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another one; [`Error::Stalled`]
+    /// as in [`launch`](Self::launch).
+    pub fn launch_buffers(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
+        let (expected, found) = (self.params.message.dtype, buffers.dtype);
+        if expected != found {
+            return Err(Error::ElementType { expected, found });
+        }
+        let ranks = buffers.num_ranks() as usize;
+        let [first, second] = buffers.lens().unwrap_or_default();
+        self.check_lens("input", self.lens()[0], std::iter::repeat_n(first, ranks))?;
+        self.check_lens("output", self.lens()[1], std::iter::repeat_n(second, ranks))?;
+        self.execute(buffers.slots().map(|slots| slots.map(Slot::Write)))
+    }
+
+    fn program(&self) -> &ResolvedPlan {
+        &self.context.program
+    }
+
+    /// Bytes of the two slots that a rank lends.
+    fn lens(&self) -> [usize; 2] {
+        self.params.buffers(self.program()).map(|len| len as usize)
+    }
+
+    fn check_type<T: Element>(&self) -> Result<(), Error> {
+        let (expected, found) = (self.params.message.dtype, T::TYPE);
+        if expected == found { Ok(()) } else { Err(Error::ElementType { expected, found }) }
+    }
+
+    fn check_place(&self, in_place: bool) -> Result<(), Error> {
+        let expected = self.program().shape.collective.in_place;
+        if expected == in_place {
+            return Ok(());
+        }
+        Err(Error::BufferModeMismatch { plan: self.program().plan.name().to_owned(), in_place: expected })
+    }
+
+    fn check_lens(
+        &self,
+        buffer: &'static str,
+        expected: usize,
+        lens: impl ExactSizeIterator<Item = usize>,
+    ) -> Result<(), Error> {
+        if lens.len() != self.world.ranks as usize {
+            return Err(Error::BufferCount { buffer, expected: self.world.ranks, found: lens.len() });
+        }
+        for (rank, found) in lens.enumerate() {
+            if found != expected {
+                let (rank, expected, found) = (rank as u32, expected as u64, found as u64);
+                return Err(Error::BufferSize { rank, buffer, expected, found });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the plan as much scratch as this message needs. What it has is kept: it belongs to other runs too.
+    fn grow_scratch(&self) -> Result<(), Error> {
+        let [plain, packets] = self.params.scratch;
+        if plain == 0 && packets == 0 {
+            return Ok(());
+        }
+        const PURPOSE: &str = "scratch";
+        let mut scratch = lock(&self.context.scratch);
+        scratch.resize_with(self.world.ranks as usize, Scratch::default);
+        let have = |lines: &[Line]| size_of_val(lines) as u64;
+        if scratch.iter().all(|rank| have(&rank.plain) >= plain && have(&rank.packets) >= packets) {
+            return Ok(());
+        }
+        check_available((plain + packets).saturating_mul(self.world.ranks.into()), PURPOSE)?;
+        for rank in scratch.iter_mut() {
+            for (lines, bytes) in [(&mut rank.plain, plain), (&mut rank.packets, packets)] {
+                if have(lines) < bytes {
+                    // Packets of earlier launches may be dropped: their flags are past.
+                    *lines = Vec::new();
+                    *lines = zeroed_lines(bytes, PURPOSE)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lends every rank's two slots and its scratch, and runs the launch.
+    fn execute<'a>(&self, ranks: impl Iterator<Item = [Slot<'a>; 2]>) -> Result<(), Error> {
+        let mut gate = lock(&self.world.gate);
+        gate.launches += 1;
+        let number = gate.launches;
+        // 1, 2, …, and after the largest flag again 1.
+        let flag = ((number - 1) % u64::from(u32::MAX)) as u32 + 1;
+        if flag == 1 && number > 1 {
+            self.world.clear_packets();
+        }
+        let all =
+            (self.params.layout.input.len + self.params.layout.output.len).saturating_mul(self.world.ranks.into());
+        let workers = if all < self.world.options.parallel_from {
+            1
+        } else {
+            self.world.workers.min(self.context.agents.len()).max(1)
+        };
+        if workers > 1 && gate.pool.is_none() {
+            gate.pool = Some(Pool::new(self.world.workers - 1)?);
+        }
+        let job = Job {
+            context: Arc::clone(&self.context),
+            params: Arc::clone(&self.params),
+            table: Arc::clone(&self.world.table),
+            number,
+            flag,
+            workers,
+            schedule: self.world.options.schedule,
+        };
+        self.context.begin();
+        let mut scratch = lock(&self.context.scratch);
+        let mut scratch = scratch.iter_mut();
+        self.world.table.lend(
+            |lender| {
+                for slots in ranks {
+                    for slot in slots {
+                        match slot {
+                            Slot::Read(bytes) => lender.push_shared(bytes),
+                            Slot::Write(bytes) => lender.push(bytes),
+                        }
+                    }
+                    match scratch.next() {
+                        Some(Scratch { plain, packets }) => {
+                            lender.push(bytemuck::cast_slice_mut(plain));
+                            lender.push(bytemuck::cast_slice_mut(packets));
+                        }
+                        None => (0..2).for_each(|_| lender.push(&mut [])),
+                    }
+                }
+            },
+            || self.finish(&job, &mut gate),
+        )
+    }
+
+    /// Runs a launch whose memory is lent, and says how it ended.
+    fn finish(&self, job: &Job, gate: &mut LaunchLock) -> Result<(), Error> {
+        let LaunchLock { worker, pool, .. } = gate;
+        let result = match pool {
+            Some(pool) if job.workers > 1 => pool.run(job, worker),
+            _ => job.work(worker, 0),
+        };
+        let error = match (result, self.context.progress.outcome()) {
+            (Ok(()), Outcome::Finished) => return Ok(()),
+            (Ok(()), Outcome::Stalled) => {
+                let held = self.world.table.hold();
+                Error::Stalled(Box::new(job.turn(held.memory()).stall()))
+            }
+            (Err(panic), _) => Error::Internal(panic),
+            (Ok(()), outcome) => Error::Internal(format!("a launch ended as {outcome:?}")),
+        };
+        // The next launch starts afresh.
+        self.context.reset();
+        Err(error)
+    }
+}
+
+impl std::fmt::Debug for PreparedPlan {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Run")
+            .field("plan", &self.program().plan)
+            .field("message", &self.params.message)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_core::lower::lower;
+    use mscclpp_core::plan::Plan;
+
+    use crate::cpu::Executor;
+    use crate::cpu::executor::lock;
+    use crate::verify::Verifier;
+    use crate::{DataType, Message};
+    use mscclpp_algorithms as algorithms;
+
+    #[test]
+    fn packets_stay_apart_when_flags_start_again() {
+        let algorithm = algorithms::find("allreduce_packets").expect("an algorithm");
+        let trace = algorithm.record(algorithm.spec(3, 3), &[]).expect("three ranks");
+        let world = Executor::new(3);
+        let mut run = world
+            .prepare(&Plan::new(&lower(&trace).expect("a plan")), Message::new(DataType::I32, 300).any_size())
+            .expect("a run");
+        let mut buffers = run.buffers().expect("memory");
+        let mut launch = |seed| {
+            let verifier = Verifier::new(&run, seed);
+            verifier.fill(&mut buffers);
+            run.launch_buffers(&mut buffers).expect("it runs");
+            assert!(verifier.check(&buffers).is_correct(), "{seed}");
+        };
+        (0..3).for_each(&mut launch);
+        // The flags of these go up to the largest one, then begin with 1 again, which is what stale packets carry.
+        lock(&world.inner.gate).launches = u64::from(u32::MAX) - 2;
+        (3..9).for_each(&mut launch);
+    }
+}

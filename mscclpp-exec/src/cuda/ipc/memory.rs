@@ -1,0 +1,107 @@
+//! Memory of other ranks: by its own address, mapped, or told of.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::IpcGroup;
+use crate::cuda::buffers::DeviceSlice;
+use crate::cuda::driver::Export;
+use crate::cuda::memory::RemoteMemory;
+use crate::cuda::nodes::{ExportedRegion, Owner, RemoteRegion};
+use crate::error::Error;
+
+/// Memory of a rank as this one reaches it.
+#[derive(Clone)]
+pub(in crate::cuda) enum PeerMemory {
+    /// Of this process: by its own address, and shown to other nodes.
+    Here { address: u64, _shown: Option<Arc<ExportedRegion>> },
+    /// Mapped.
+    Mapped(Arc<RemoteMemory>),
+    /// On another node.
+    Far(Arc<RemoteRegion>),
+}
+
+impl PeerMemory {
+    pub(in crate::cuda) fn address(&self) -> u64 {
+        match self {
+            Self::Here { address, .. } => *address,
+            Self::Mapped(memory) => memory.address(),
+            Self::Far(window) => window.address(),
+        }
+    }
+}
+
+/// How others get an allocation.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) struct SharedAllocation {
+    address: u64,
+    bytes: u64,
+    /// As 64 bytes; if there are none it is the next file.
+    ipc: Vec<u8>,
+    /// What it is called on other nodes.
+    number: u64,
+}
+
+/// Own allocations, for the others and for this rank.
+#[derive(Default)]
+pub(super) struct Exported {
+    pub(super) pieces: Vec<SharedAllocation>,
+    pub(super) files: Vec<OwnedFd>,
+    pub(super) own: Vec<PeerMemory>,
+}
+
+impl IpcGroup {
+    /// Own allocations for the others.
+    pub(super) fn export(&self, slices: &[DeviceSlice], owner: Owner) -> Result<Exported, Error> {
+        let own = self.members[self.rank as usize].process;
+        let all_here = self.on_node().all(|(_, member)| member.process == own);
+        let mut exported = Exported::default();
+        for &slice in slices {
+            let shown = self.far.as_ref().map(|far| Arc::new(far.show(slice, owner)));
+            let number = shown.as_ref().map_or(0, |shown| shown.number());
+            let DeviceSlice { address, bytes } = slice;
+            let mut piece = SharedAllocation { address, bytes, ipc: Vec::new(), number };
+            if !all_here {
+                match self.device.driver().export(address)? {
+                    Export::Ipc(handle) => piece.ipc = handle.to_vec(),
+                    Export::File(file) => exported.files.push(file),
+                }
+            }
+            exported.pieces.push(piece);
+            exported.own.push(PeerMemory::Here { address, _shown: shown });
+        }
+        Ok(exported)
+    }
+
+    pub(super) fn import(
+        &self,
+        peer: u32,
+        piece: SharedAllocation,
+        files: &mut impl Iterator<Item = OwnedFd>,
+    ) -> Result<PeerMemory, Error> {
+        let [own, other] = [self.rank, peer].map(|rank| &self.members[rank as usize]);
+        if let Some(far) = &self.far
+            && self.nodes[peer as usize] != self.nodes[self.rank as usize]
+        {
+            return Ok(PeerMemory::Far(Arc::new(far.add(peer, piece.number, piece.bytes)?)));
+        }
+        if other.process == own.process {
+            return Ok(PeerMemory::Here { address: piece.address, _shown: None });
+        }
+        let malformed = || Error::RankLost { peer, why: "it sent memory without a handle".into() };
+        let export = match piece.ipc.as_slice() {
+            [] => Export::File(files.next().ok_or_else(malformed)?),
+            handle => Export::Ipc(handle.try_into().map_err(|_| malformed())?),
+        };
+        let mapped = RemoteMemory::new(self.device.driver(), export, piece.bytes);
+        mapped.map(|memory| PeerMemory::Mapped(Arc::new(memory))).map_err(|error| Error::MapFailed {
+            rank: self.rank,
+            device: own.label.clone(),
+            peer,
+            other: other.label.clone(),
+            error: Box::new(error),
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! Ranks in other processes, or in other threads with a group of their own: who they are, and their memory. That of ranks on
+//! other nodes cannot be mapped; see [`nodes`](super::nodes).
+
+mod members;
+mod memory;
+mod register;
+mod share;
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use self::members::Member;
+pub(super) use self::memory::PeerMemory;
+use self::register::Known;
+use super::device::Device;
+use super::nodes::{RegionTable, Stagings};
+use super::peer;
+use super::proxy::Proxies;
+use crate::error::{AbortCause, Error};
+use crate::process::{Options, Session};
+use crate::shm::Sent;
+use mscclpp_bootstrap::ActiveTimeout;
+use mscclpp_bootstrap::Bootstrap;
+
+/// The numbers of connections between nodes begin here: one for each plan.
+const STREAMS: u64 = 0x6375_6461 << 32;
+
+/// How long the end of another rank may take to be known here.
+const HEARSAY: Duration = Duration::from_millis(200);
+
+/// A rank's side of its group. Its calls are made by all ranks, in the same order.
+pub(super) struct IpcGroup {
+    session: Mutex<Session>,
+    device: Device,
+    pub(super) rank: u32,
+    members: Vec<Member>,
+    bootstrap: Arc<Bootstrap>,
+    /// By rank.
+    pub(super) nodes: Vec<u32>,
+    /// Memory that ranks of different nodes tell each other of; `None` if there is one node.
+    pub(super) far: Option<Arc<RegionTable>>,
+    pub(super) stagings: Stagings,
+    /// Plans that were connected.
+    connected: AtomicU64,
+    /// Allocations of callers that the ranks have told each other of.
+    known: Mutex<Known>,
+    broken: AtomicBool,
+}
+
+impl IpcGroup {
+    /// Lets the ranks of a group know one another.
+    pub(super) fn new(bootstrap: &Arc<Bootstrap>, device: &Device) -> Result<Self, Error> {
+        let options = Options::default().timeout(bootstrap.options().timeout);
+        let mut session = Session::new(Arc::clone(bootstrap), options)?;
+        let properties = device.properties();
+        let own = Member {
+            process: device.driver().process(),
+            ordinal: properties.ordinal,
+            uuid: properties.uuid,
+            label: properties.label(),
+            multicast: properties.multicast,
+        };
+        let rank = bootstrap.rank();
+        let sent = session.exchange_all("world of CUDA devices", &encode(&own)?, &[])?;
+        let mut members = Vec::with_capacity(sent.len());
+        for (peer, sent) in (0_u32..).zip(sent) {
+            members.push(decode(peer, if peer == rank { encode(&own)? } else { sent.bytes })?);
+        }
+        let (session, known, broken) = (Mutex::new(session), Mutex::default(), AtomicBool::new(false));
+        let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
+        let far = (bootstrap.num_nodes() > 1).then(Arc::default);
+        let (bootstrap, device, connected) = (Arc::clone(bootstrap), device.clone(), AtomicU64::new(0));
+        let stagings = Stagings::default();
+        let group = Self { session, device, rank, members, bootstrap, nodes, far, stagings, connected, known, broken };
+        let connected = group.connect();
+        group.agree("connection of CUDA devices", connected)?;
+        Ok(group)
+    }
+
+    /// Lets the device reach those of other ranks of this process.
+    fn connect(&self) -> Result<(), Error> {
+        let own = &self.members[self.rank as usize];
+        for (_, member) in self.on_node().filter(|(_, member)| member.process == own.process) {
+            if member.ordinal != own.ordinal {
+                peer::connect_to(&self.device, member.ordinal, &member.label)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A call in which every rank says something, and may send files. Returns what each said, by rank.
+    ///
+    /// # Errors
+    /// [`Error::RankLost`], and those of a call of all ranks.
+    pub(super) fn gather<T: for<'a> Deserialize<'a>>(
+        &self,
+        text: &str,
+        bytes: &[u8],
+        files: &[BorrowedFd<'_>],
+    ) -> Result<Vec<(T, Vec<OwnedFd>)>, Error> {
+        let sent = self.session()?.exchange_all(text, bytes, files)?;
+        let read = |(peer, sent): (u32, Sent)| {
+            let bytes = if peer == self.rank { bytes.to_vec() } else { sent.bytes };
+            Ok((decode(peer, bytes)?, sent.files))
+        };
+        (0..).zip(sent).map(read).collect::<Result<_, _>>().inspect_err(|error| self.give_up(error))
+    }
+
+    /// Why there can be no more calls, if so.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if !self.broken.load(Acquire) {
+            return Ok(());
+        }
+        let why = self.session()?.broken.clone().unwrap_or_else(|| "an earlier launch failed".into());
+        Err(Error::CommunicatorFailed { why })
+    }
+
+    /// Connects a plan's proxy to the ranks on other nodes that it needs. All ranks of the group call this, those too that need
+    /// none.
+    pub(super) fn connect_nodes(&self, proxies: Option<&Proxies>) -> Result<(), Error> {
+        let number = STREAMS + self.connected.fetch_add(1, Relaxed);
+        let connect = |proxies: &Proxies| -> Result<(), Error> {
+            let mut peers = proxies.unconnected().into_iter();
+            peers.try_for_each(|peer| proxies.connect(peer, self.bootstrap.stream(peer, number)?))
+        };
+        proxies.map_or(Ok(()), connect).inspect_err(|error| self.give_up(error))
+    }
+
+    /// What ended the group, if that was not a launch of its own.
+    pub(super) fn find_cause(&self) -> Option<AbortCause> {
+        let mut timeout = ActiveTimeout::new(HEARSAY);
+        loop {
+            match self.bootstrap.check_alive() {
+                Err(error) => return Some(AbortCause::Group(Box::new(error))),
+                Ok(()) if timeout.is_expired() => return None,
+                Ok(()) => std::thread::sleep(HEARSAY / 100),
+            }
+        }
+    }
+
+    pub(super) fn bootstrap(&self) -> &Arc<Bootstrap> {
+        &self.bootstrap
+    }
+
+    /// Ends the group: counters of its ranks no longer fit together.
+    pub(super) fn give_up(&self, error: &Error) {
+        if let Ok(mut session) = self.session() {
+            session.give_up(error);
+        }
+        self.broken.store(true, Release);
+    }
+
+    fn session(&self) -> Result<MutexGuard<'_, Session>, Error> {
+        match self.session.try_lock() {
+            Ok(session) => Ok(session),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy),
+            Err(TryLockError::Poisoned(session)) => Ok(session.into_inner()),
+        }
+    }
+
+    /// A rank that says what it cannot mean.
+    pub(super) fn malformed(&self, peer: u32) -> Error {
+        let error = Error::RankLost { peer, why: "it sent what this rank cannot read".into() };
+        self.give_up(&error);
+        error
+    }
+}
+
+fn encode(value: &impl Serialize) -> Result<Vec<u8>, Error> {
+    postcard::to_allocvec(value).map_err(|error| Error::Internal(error.to_string()))
+}
+
+fn decode<T: for<'a> Deserialize<'a>>(peer: u32, bytes: Vec<u8>) -> Result<T, Error> {
+    let malformed =
+        |error: postcard::Error| Error::RankLost { peer, why: format!("it sent what this one cannot read: {error}") };
+    postcard::from_bytes(&bytes).map_err(malformed)
+}

@@ -1,0 +1,121 @@
+//! Buffers of callers, which are sent once for each allocation.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::PoisonError;
+
+use serde::{Deserialize, Serialize};
+
+use super::memory::PeerMemory;
+use super::share::Traded;
+use super::{IpcGroup, decode, encode};
+use crate::cuda::buffers::DeviceSlice;
+use crate::cuda::nodes::Owner;
+use crate::error::Error;
+
+/// Allocations of callers that the ranks have told each other of.
+#[derive(Default)]
+pub(super) struct Known {
+    /// Own ones, by id: the first byte, and what shows them to others.
+    mine: BTreeMap<u64, (u64, Option<PeerMemory>)>,
+    /// Of others, by rank and id.
+    theirs: BTreeMap<(u32, u64), PeerMemory>,
+}
+
+/// Parts of a caller's slices.
+#[derive(Default, Serialize, Deserialize)]
+struct Registration {
+    /// Ids of allocations that are gone.
+    gone: Vec<u64>,
+    /// Id, first byte in the allocation, bytes; id 0: nothing.
+    slices: Vec<(u64, u64, u64)>,
+    /// Ids that are new, whose memories follow.
+    new: Vec<u64>,
+}
+
+impl IpcGroup {
+    /// A call in which every rank tells where slices of its device's memory lie. Allocations that the others know already
+    /// are not sent again; one that was freed meanwhile is not taken for its successor at the same address. Returns by rank
+    /// where this one reaches them, and what must be kept as long as they are used.
+    pub(in crate::cuda) fn register(
+        &self,
+        mine: Result<Vec<DeviceSlice>, Error>,
+    ) -> Result<(Vec<Vec<DeviceSlice>>, Vec<PeerMemory>), Error> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = mine.and_then(|mine| Ok((self.find(&mut known, &mine)?, mine)));
+        let (registration, new, mine) = match found {
+            Ok(((registration, new), mine)) => (registration, Ok(new), mine),
+            Err(error) => (Registration::default(), Err(error), Vec::new()),
+        };
+        let ids = registration.new.clone();
+        let registration = encode(&registration)?;
+        let Traded { memories, others } = self.trade("registration of buffers", new, Owner::Caller, &registration)?;
+        let (mut all, mut kept) = (Vec::with_capacity(others.len()), Vec::new());
+        for ((peer, memories), bytes) in (0_u32..).zip(memories).zip(others) {
+            if peer == self.rank {
+                for (id, memory) in ids.iter().zip(memories) {
+                    known.mine.entry(*id).and_modify(|(_, shown)| *shown = Some(memory));
+                }
+                all.push(mine.clone());
+                continue;
+            }
+            let Registration { gone, slices, new } = decode(peer, bytes)?;
+            for id in gone {
+                known.theirs.remove(&(peer, id));
+            }
+            known.theirs.extend(new.into_iter().map(|id| (peer, id)).zip(memories));
+            let mut theirs = Vec::with_capacity(slices.len());
+            for (id, at, bytes) in slices {
+                if id == 0 {
+                    theirs.push(DeviceSlice::EMPTY);
+                    continue;
+                }
+                let unknown =
+                    || Error::RankLost { peer, why: format!("it registered memory {id} that it never shared") };
+                let memory = known.theirs.get(&(peer, id)).ok_or_else(unknown)?;
+                theirs.push(DeviceSlice { address: memory.address() + at, bytes });
+                kept.push(memory.clone());
+            }
+            all.push(theirs);
+        }
+        Ok((all, kept))
+    }
+
+    /// What this rank says of its slices, and allocations that the others do not know.
+    fn find(&self, known: &mut Known, mine: &[DeviceSlice]) -> Result<(Registration, Vec<DeviceSlice>), Error> {
+        let driver = self.device.driver();
+        let is_there = |id: u64, base: u64| driver.allocation(base).is_ok_and(|found| found.id == id);
+        let gone: Vec<u64> =
+            known.mine.iter().filter(|&(&id, &(base, _))| !is_there(id, base)).map(|(&id, _)| id).collect();
+        for id in &gone {
+            known.mine.remove(id);
+        }
+        let mut registration = Registration { gone, slices: Vec::with_capacity(mine.len()), new: Vec::new() };
+        let mut new = Vec::new();
+        for slice in mine {
+            if slice.bytes == 0 {
+                registration.slices.push((0, 0, 0));
+                continue;
+            }
+            let found = driver.allocation(slice.address)?;
+            let at = slice.address - found.base;
+            if at + slice.bytes > found.bytes {
+                return Err(Error::Tensor {
+                    found: format!(
+                        "of {} bytes, {} of which lie in its first allocation",
+                        slice.bytes,
+                        found.bytes - at
+                    ),
+                    expected: "one that lies in one, as of `World::alloc`".into(),
+                });
+            }
+            if let Entry::Vacant(entry) = known.mine.entry(found.id) {
+                entry.insert((found.base, None));
+                registration.new.push(found.id);
+                new.push(DeviceSlice { address: found.base, bytes: found.bytes });
+            }
+            registration.slices.push((found.id, at, slice.bytes));
+        }
+        Ok((registration, new))
+    }
+}

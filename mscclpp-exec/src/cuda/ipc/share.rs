@@ -1,0 +1,115 @@
+//! Calls in which ranks share memory, or say why they cannot.
+
+use std::os::fd::AsFd;
+
+use serde::{Deserialize, Serialize};
+
+use super::memory::{PeerMemory, SharedAllocation};
+use super::{IpcGroup, decode, encode};
+use crate::cuda::buffers::DeviceSlice;
+use crate::cuda::nodes::Owner;
+use crate::error::Error;
+
+/// What a rank sends of its memories.
+#[derive(Serialize, Deserialize)]
+enum Offer {
+    /// It cannot take part, for this reason.
+    Failed(String),
+    Memories(Vec<SharedAllocation>),
+}
+
+/// What a call brought, by rank.
+pub(super) struct Traded {
+    pub(super) memories: Vec<Vec<PeerMemory>>,
+    pub(super) others: Vec<Vec<u8>>,
+}
+
+impl IpcGroup {
+    /// A call in which every rank says whether it can go on.
+    ///
+    /// # Errors
+    /// This rank's own; [`Error::RankLost`] with another one's words.
+    pub(in crate::cuda) fn agree(&self, text: &str, mine: Result<(), Error>) -> Result<(), Error> {
+        self.share(text, mine.map(|()| Vec::new())).map(|_| ())
+    }
+
+    /// A call in which every rank shares memories of a plan, each with its first address and bytes; each is a whole allocation. Returns
+    /// by rank where this one reaches them.
+    ///
+    /// # Errors
+    /// As [`agree`](Self::agree), and [`Error::NotMapped`].
+    pub(in crate::cuda) fn share(
+        &self,
+        text: &str,
+        mine: Result<Vec<DeviceSlice>, Error>,
+    ) -> Result<Vec<Vec<PeerMemory>>, Error> {
+        Ok(self.trade(text, mine, Owner::Plan, &[])?.memories)
+    }
+
+    /// The same of any memories, with bytes beside them.
+    pub(super) fn trade(
+        &self,
+        text: &str,
+        mine: Result<Vec<DeviceSlice>, Error>,
+        owner: Owner,
+        beside: &[u8],
+    ) -> Result<Traded, Error> {
+        self.check()?;
+        let offer = mine.and_then(|slices| self.export(&slices, owner));
+        // Who cannot go on takes part all the same, or the others would wait for it.
+        let (message, files) = match &offer {
+            Ok(exported) => (Offer::Memories(exported.pieces.clone()), exported.files.as_slice()),
+            Err(error) => (Offer::Failed(error.to_string()), &[][..]),
+        };
+        let bytes = encode(&(message, beside.to_vec()))?;
+        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+        let sent = self.session()?.exchange_all(text, &bytes, &files);
+        let own = offer.inspect_err(|error| self.give_up(error))?.own;
+        let offers = || -> Result<_, Error> {
+            let mut offers = Vec::new();
+            for (peer, sent) in (0_u32..).zip(sent?) {
+                if peer == self.rank {
+                    offers.push((Vec::new(), beside.to_vec(), sent.files));
+                    continue;
+                }
+                let (offer, beside): (Offer, Vec<u8>) = decode(peer, sent.bytes)?;
+                match offer {
+                    Offer::Memories(pieces) => offers.push((pieces, beside, sent.files)),
+                    Offer::Failed(why) => return Err(Error::RankLost { peer, why }),
+                }
+            }
+            Ok(offers)
+        };
+        // That somebody cannot go on all know, and there is nothing to map.
+        let offers = offers().inspect_err(|error| self.give_up(error))?;
+        let received = || -> Result<_, Error> {
+            let (mut memories, mut others) = (Vec::new(), Vec::new());
+            for (peer, (pieces, beside, files)) in (0_u32..).zip(offers) {
+                others.push(beside);
+                let mut files = files.into_iter();
+                let import = |piece| self.import(peer, piece, &mut files);
+                memories.push(match peer == self.rank {
+                    true => own.clone(),
+                    false => pieces.into_iter().map(import).collect::<Result<_, _>>()?,
+                });
+            }
+            Ok(Traded { memories, others })
+        };
+        let received = received();
+        // Nobody gives memory back before the others have mapped it.
+        let mapped = match &received {
+            Ok(_) => Offer::Memories(Vec::new()),
+            Err(error) => Offer::Failed(error.to_string()),
+        };
+        let ended = self.session()?.exchange_all(&format!("end of {text}"), &encode(&mapped)?, &[]);
+        let ended = || -> Result<(), Error> {
+            for (peer, sent) in (0_u32..).zip(ended?).filter(|(peer, _)| *peer != self.rank) {
+                if let Offer::Failed(why) = decode(peer, sent.bytes)? {
+                    return Err(Error::RankLost { peer, why });
+                }
+            }
+            Ok(())
+        };
+        received.and_then(|received| ended().map(|()| received)).inspect_err(|error| self.give_up(error))
+    }
+}

@@ -1,0 +1,95 @@
+//! Multicast objects.
+
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use cudarc::driver::sys;
+
+use super::sharing::{self, FILE};
+use super::{Cuda, named};
+use crate::cuda::Driver;
+use crate::cuda::calls::Multicast;
+use crate::cuda::driver::{Handle, Result};
+
+impl Multicast for Cuda {
+    fn multicast_granularity(&self, devices: u32, bytes: u64) -> Result<u64> {
+        let _current = self.enter()?;
+        let option = sys::CUmulticastGranularity_flags::CU_MULTICAST_GRANULARITY_MINIMUM;
+        let mut unit = 0;
+        // SAFETY: writes an integer.
+        let asked = unsafe { sys::cuMulticastGetGranularity(&mut unit, &wanted(devices, bytes), option) };
+        named("cuMulticastGetGranularity", asked.result()).map(|()| unit.max(1) as u64)
+    }
+
+    fn create_multicast(&self, devices: u32, bytes: u64) -> Result<Handle> {
+        let _current = self.enter()?;
+        let mut object = 0;
+        // SAFETY: writes a handle.
+        let created = unsafe { sys::cuMulticastCreate(&mut object, &wanted(devices, bytes)) };
+        named("cuMulticastCreate", created.result()).map(|()| Handle(object as usize))
+    }
+
+    fn export_multicast(&self, object: Handle) -> Result<OwnedFd> {
+        let _current = self.enter()?;
+        let mut file = -1;
+        // SAFETY: the caller's object; of this type it is exported as one file descriptor.
+        let exported = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), object.0 as u64, FILE, 0) };
+        named("cuMemExportToShareableHandle", exported.result())?;
+        // SAFETY: the driver opened it for us.
+        Ok(unsafe { sharing::opened(file) })
+    }
+
+    fn import_multicast(&self, file: OwnedFd) -> Result<Handle> {
+        let _current = self.enter()?;
+        let (mut object, raw) = (0, file.as_raw_fd() as usize as *mut c_void);
+        // SAFETY: writes a handle; the descriptor is open, and stays ours.
+        let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut object, raw, FILE) };
+        named("cuMemImportFromShareableHandle", imported.result()).map(|()| Handle(object as usize))
+    }
+
+    fn multicast_add_device(&self, object: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the caller's object, and a device that is there.
+        named("cuMulticastAddDevice", unsafe { sys::cuMulticastAddDevice(object.0 as u64, self.device) }.result())
+    }
+
+    fn bind_multicast(&self, object: Handle, base: u64, bytes: u64) -> Result<()> {
+        let _current = self.enter()?;
+        let memory = sharing::retain(base)?;
+        // SAFETY: the caller's object and memory, which the driver looks at.
+        let bound = unsafe { sys::cuMulticastBindMem(object.0 as u64, 0, memory, 0, bytes as usize, 0) };
+        let bound = named("cuMulticastBindMem", bound.result());
+        // SAFETY: retained above.
+        let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
+        bound.and(released)
+    }
+
+    fn unbind_multicast(&self, object: Handle, bytes: u64) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: bound by `bind_multicast`, and nobody uses it any more.
+        let unbound = unsafe { sys::cuMulticastUnbind(object.0 as u64, self.device, 0, bytes as usize) };
+        named("cuMulticastUnbind", unbound.result())
+    }
+
+    fn map_multicast(&self, object: Handle, bytes: u64, peers: &[u32]) -> Result<u64> {
+        let _current = self.enter()?;
+        sharing::map(object.0 as u64, bytes, self.device, peers)
+    }
+
+    fn unmap_multicast(&self, address: u64, bytes: u64) -> Result<()> {
+        let _current = self.enter()?;
+        self.wait_idle()?;
+        sharing::unmap(address, bytes)
+    }
+
+    fn release_multicast(&self, object: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the owner gives the handle up.
+        named("cuMemRelease", unsafe { sys::cuMemRelease(object.0 as u64) }.result())
+    }
+}
+
+/// What an object is for.
+fn wanted(devices: u32, bytes: u64) -> sys::CUmulticastObjectProp {
+    sys::CUmulticastObjectProp { numDevices: devices, size: bytes as usize, handleTypes: u64::from(FILE.0), flags: 0 }
+}

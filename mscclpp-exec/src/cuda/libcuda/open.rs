@@ -1,0 +1,95 @@
+//! How the driver and its devices are found, or why they are not.
+
+use std::sync::OnceLock;
+
+use cudarc::driver::result::{self, DriverError as Cudarc};
+use cudarc::driver::sys;
+
+use super::{Cuda, functions, named};
+use crate::cuda::driver::{Properties, Result};
+use crate::cuda::unavailable::CudaUnavailable;
+
+/// The oldest driver that has all functions called here.
+const OLDEST: u32 = 12_040;
+
+/// Version of CUDA that the driver is for.
+fn version() -> Result<u32> {
+    let mut version = 0;
+    // SAFETY: writes one integer.
+    named("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) }.result())?;
+    Ok(version as u32)
+}
+
+/// Number of devices.
+///
+/// # Errors
+/// [`CudaUnavailable`] if there is no driver, or none that works.
+pub(in crate::cuda) fn count() -> std::result::Result<u32, CudaUnavailable> {
+    // SAFETY: opens the library by the names the vendor gives it and looks at nothing in it.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(CudaUnavailable::NoDriver);
+    }
+    let whole =
+        |missing: Option<&'static str>| missing.map_or(Ok(()), |function| Err(CudaUnavailable::Foreign { function }));
+    whole(functions::missing_at_first())?;
+    match result::init() {
+        Err(Cudarc(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => return Err(CudaUnavailable::NoDevice),
+        Err(Cudarc(sys::CUresult::CUDA_ERROR_STUB_LIBRARY)) => return Err(CudaUnavailable::Stub),
+        initialised => named("cuInit", initialised).map_err(CudaUnavailable::Driver)?,
+    }
+    let version = version().map_err(CudaUnavailable::Driver)?;
+    if version < OLDEST {
+        return Err(CudaUnavailable::OldDriver { version });
+    }
+    whole(functions::missing_later())?;
+    match named("cuDeviceGetCount", result::device::get_count()).map_err(CudaUnavailable::Driver)? {
+        0 => Err(CudaUnavailable::NoDevice),
+        count => Ok(count as u32),
+    }
+}
+
+impl Cuda {
+    /// # Errors
+    /// [`CudaUnavailable`] if there is no such device.
+    pub(in crate::cuda) fn new(ordinal: u32) -> std::result::Result<Self, CudaUnavailable> {
+        let count = count()?;
+        if ordinal >= count {
+            return Err(CudaUnavailable::NoSuchDevice { ordinal, count });
+        }
+        let open = || -> Result<Self> {
+            let device = named("cuDeviceGet", result::device::get(ordinal as i32))?;
+            // SAFETY: the device was just found.
+            let attribute = |attribute| unsafe {
+                named("cuDeviceGetAttribute", result::device::get_attribute(device, attribute))
+                    .map(|value| value as u32)
+            };
+            use sys::CUdevice_attribute_enum as Attribute;
+            let properties = Properties {
+                ordinal,
+                uuid: {
+                    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+                    // SAFETY: writes 16 bytes.
+                    named("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result())?;
+                    uuid.bytes.map(|byte| byte as u8)
+                },
+                name: named("cuDeviceGetName", result::device::get_name(device))?,
+                capability: (
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                    attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+                ),
+                multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+                // SAFETY: as above.
+                memory: named("cuDeviceTotalMem", unsafe { result::device::total_mem(device) })? as u64,
+                driver: version()?,
+                shareable: attribute(Attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED)? != 0
+                    && attribute(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)? != 0,
+                multicast: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0
+                    && functions::has_multicast(),
+            };
+            // SAFETY: the device was just found; released when this is dropped.
+            let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
+            Ok(Self { device, context, properties, compiler: OnceLock::new() })
+        };
+        open().map_err(CudaUnavailable::Driver)
+    }
+}

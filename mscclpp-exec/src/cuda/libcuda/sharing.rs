@@ -1,0 +1,189 @@
+//! Memory between processes: handles for ordinary allocations, file descriptors for such that were made to be shared.
+
+use std::ffi::c_void;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use cudarc::driver::sys;
+
+use super::{Cuda, named};
+use crate::cuda::Driver;
+use crate::cuda::calls::IpcMemory;
+use crate::cuda::driver::{Allocation, Export, Mapping, Result};
+
+/// As what physical memory and multicast objects are exported.
+pub(super) const FILE: sys::CUmemAllocationHandleType =
+    sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+impl IpcMemory for Cuda {
+    fn allocation(&self, address: u64) -> Result<Allocation> {
+        let _current = self.enter()?;
+        let (mut base, mut bytes, mut id) = (0, 0, 0_u64);
+        // SAFETY: writes two integers.
+        let asked = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut bytes, address) };
+        named("cuMemGetAddressRange", asked.result())?;
+        let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_BUFFER_ID;
+        // SAFETY: this attribute is an integer of 64 bits.
+        let asked = unsafe { sys::cuPointerGetAttribute((&raw mut id).cast(), attribute, address) };
+        named("cuPointerGetAttribute", asked.result())?;
+        Ok(Allocation { base, bytes: bytes as u64, id })
+    }
+
+    fn export(&self, base: u64) -> Result<Export> {
+        let _current = self.enter()?;
+        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+        // SAFETY: writes a handle.
+        let refused = match named("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, base) }.result()) {
+            Ok(()) => return Ok(Export::Ipc(handle.reserved.map(|byte| byte as u8))),
+            Err(error) => error,
+        };
+        // Memory that was mapped from physical memory has no such handle. Of other memory the first refusal says more.
+        let invalid = sys::CUresult::CUDA_ERROR_INVALID_VALUE as i32;
+        let memory = retain(base).map_err(|error| if error.code == invalid { refused } else { error })?;
+        let mut file = -1;
+        // SAFETY: the handle was just retained; of this type it is exported as one file descriptor.
+        let exported = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), memory, FILE, 0) }.result();
+        let exported = named("cuMemExportToShareableHandle", exported);
+        // SAFETY: retained above.
+        let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
+        exported?;
+        // SAFETY: the driver opened it for us.
+        let file = unsafe { opened(file) };
+        released.map(|()| Export::File(file))
+    }
+
+    fn import(&self, export: Export, bytes: u64) -> Result<Mapping> {
+        let _current = self.enter()?;
+        match export {
+            Export::Ipc(handle) => {
+                let handle = sys::CUipcMemHandle { reserved: handle.map(|byte| byte as _) };
+                let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+                let mut address = 0;
+                // SAFETY: writes an address; a handle that is none is refused.
+                let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) };
+                named("cuIpcOpenMemHandle", opened.result())?;
+                Ok(Mapping { address, bytes, is_file: false })
+            }
+            Export::File(file) => {
+                let mut memory = 0;
+                let raw = file.as_raw_fd() as usize as *mut c_void;
+                // SAFETY: writes a handle; the descriptor is open, and stays ours.
+                let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut memory, raw, FILE) };
+                named("cuMemImportFromShareableHandle", imported.result())?;
+                release(memory, map(memory, bytes, self.device, &[]), bytes)
+            }
+        }
+    }
+
+    fn alloc_shared(&self, bytes: u64, peers: &[u32]) -> Result<Mapping> {
+        let _current = self.enter()?;
+        // SAFETY: a struct of integers and a pointer that is not looked at on this system.
+        let mut wanted: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+        wanted.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        wanted.requestedHandleTypes = FILE;
+        wanted.location = location(self.device);
+        let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+        let mut unit = 0;
+        // SAFETY: writes an integer.
+        let asked = unsafe { sys::cuMemGetAllocationGranularity(&mut unit, &wanted, option) };
+        named("cuMemGetAllocationGranularity", asked.result())?;
+        // What cannot be rounded up the driver refuses.
+        let bytes = bytes.max(1).checked_next_multiple_of(unit.max(1) as u64).unwrap_or(bytes);
+        let mut memory = 0;
+        // SAFETY: writes a handle.
+        let created = unsafe { sys::cuMemCreate(&mut memory, bytes as usize, &wanted, 0) };
+        named("cuMemCreate", created.result())?;
+        let mapped = map(memory, bytes, self.device, peers);
+        release(memory, mapped, bytes)
+    }
+
+    fn unmap(&self, import: Mapping) -> Result<()> {
+        let _current = self.enter()?;
+        self.wait_idle()?;
+        if import.is_file {
+            return unmap(import.address, import.bytes);
+        }
+        // SAFETY: opened by `import`.
+        named("cuIpcCloseMemHandle", unsafe { sys::cuIpcCloseMemHandle(import.address) }.result())
+    }
+}
+
+/// A descriptor that the driver has opened. Programs that this one starts do not get it: they would keep the memory.
+///
+/// # Safety
+/// Nobody else has it.
+pub(super) unsafe fn opened(file: RawFd) -> OwnedFd {
+    // SAFETY: the caller's promise.
+    let file = unsafe { OwnedFd::from_raw_fd(file) };
+    // That fails for no descriptor that is open.
+    let _ = rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC);
+    file
+}
+
+/// Another handle of the physical memory at an address.
+pub(super) fn retain(base: u64) -> Result<sys::CUmemGenericAllocationHandle> {
+    let mut memory = 0;
+    // SAFETY: writes a handle.
+    let retained = unsafe { sys::cuMemRetainAllocationHandle(&mut memory, base as *mut c_void) };
+    named("cuMemRetainAllocationHandle", retained.result()).map(|()| memory)
+}
+
+/// Leaves physical memory to its mapping, or to nobody if that failed.
+fn release(memory: sys::CUmemGenericAllocationHandle, mapped: Result<u64>, bytes: u64) -> Result<Mapping> {
+    // SAFETY: a mapping keeps the memory, and nobody else has the handle.
+    let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
+    let address = mapped?;
+    if let Err(error) = released {
+        let _ = unmap(address, bytes);
+        return Err(error);
+    }
+    Ok(Mapping { address, bytes, is_file: true })
+}
+
+/// Memory of a device.
+fn location(ordinal: i32) -> sys::CUmemLocation {
+    /// `CUmemLocation`, whose number is a field or, in bindings from CUDA 13.2 on, one of a union.
+    #[repr(C)]
+    struct Location {
+        kind: sys::CUmemLocationType,
+        id: i32,
+    }
+    let location = Location { kind: sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE, id: ordinal };
+    // SAFETY: a kind and a number of four bytes each, in this order, in C and in all bindings; all values are valid.
+    unsafe { std::mem::transmute::<Location, sys::CUmemLocation>(location) }
+}
+
+/// Maps physical memory at an address that nobody has, for a device and others.
+pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32, peers: &[u32]) -> Result<u64> {
+    let (mut address, size) = (0, bytes as usize);
+    // As whole units of physical memory and of multicast objects want it.
+    let align = 1 << bytes.trailing_zeros().min(21);
+    // SAFETY: writes an address.
+    let reserved = unsafe { sys::cuMemAddressReserve(&mut address, size, align, 0, 0) };
+    named("cuMemAddressReserve", reserved.result())?;
+    // SAFETY: the range was just reserved.
+    let mapped = named("cuMemMap", unsafe { sys::cuMemMap(address, size, 0, memory, 0) }.result());
+    if let Err(error) = mapped {
+        // SAFETY: reserved above, and nothing is mapped there.
+        let _ = unsafe { sys::cuMemAddressFree(address, size) };
+        return Err(error);
+    }
+    let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    let all = [ordinal].into_iter().chain(peers.iter().map(|&peer| peer as i32));
+    let all: Vec<_> = all.map(|device| sys::CUmemAccessDesc { location: location(device), flags }).collect();
+    // SAFETY: the range was just mapped; there are so many descriptions.
+    let set = unsafe { sys::cuMemSetAccess(address, size, all.as_ptr(), all.len()) };
+    let set = named("cuMemSetAccess", set.result());
+    if let Err(error) = set {
+        let _ = unmap(address, bytes);
+        return Err(error);
+    }
+    Ok(address)
+}
+
+/// Takes away what `map` mapped; nobody uses it any more.
+pub(super) fn unmap(address: u64, bytes: u64) -> Result<()> {
+    // SAFETY: mapped by `map`.
+    named("cuMemUnmap", unsafe { sys::cuMemUnmap(address, bytes as usize) }.result())?;
+    // SAFETY: reserved by `map`.
+    named("cuMemAddressFree", unsafe { sys::cuMemAddressFree(address, bytes as usize) }.result())
+}

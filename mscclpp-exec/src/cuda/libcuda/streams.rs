@@ -1,0 +1,45 @@
+//! Streams.
+
+use cudarc::driver::{result, sys};
+
+use super::{Cuda, named, stream};
+use crate::cuda::calls::Streams;
+use crate::cuda::driver::{Handle, Result};
+
+impl Streams for Cuda {
+    fn create_stream(&self) -> Result<Handle> {
+        let _current = self.enter()?;
+        let created = result::stream::create(result::stream::StreamKind::NonBlocking);
+        named("cuStreamCreate", created).map(|stream| Handle(stream as usize))
+    }
+
+    fn destroy_stream(&self, handle: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the owner gives it up.
+        named("cuStreamDestroy", unsafe { result::stream::destroy(stream(handle)) })
+    }
+
+    fn synchronize(&self, handle: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the caller's stream.
+        named("cuStreamSynchronize", unsafe { result::stream::synchronize(stream(handle)) })
+    }
+
+    fn copy(&self, to: u64, from: u64, bytes: u64, on: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the caller's memory and stream.
+        named("cuMemcpyAsync", unsafe { sys::cuMemcpyAsync(to, from, bytes as usize, stream(on)) }.result())
+    }
+
+    fn memset_async(&self, address: u64, bytes: u64, on: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the caller's memory and stream.
+        named("cuMemsetD8Async", unsafe { result::memset_d8_async(address, 0, bytes as usize, stream(on)) })
+    }
+
+    fn write_value(&self, address: u64, value: u64, on: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the caller's memory and stream.
+        named("cuStreamWriteValue64", unsafe { sys::cuStreamWriteValue64_v2(stream(on), address, value, 0) }.result())
+    }
+}

@@ -1,0 +1,249 @@
+//! What a proxy sends to ranks on other nodes, and takes from them: for each plan a TCP connection to each of them.
+//!
+//! Data goes from the device to a piece of page-locked memory, over the connection, to such a piece on the other side, and from
+//! there to the device; each side has two pieces for each way, so that copies and the network work at the same time. All that
+//! is sent to a rank arrives in the order of the requests, and a signal is written behind the data on the same stream.
+//!
+//! Messages say to which launch they belong. What belongs to a launch that the own device has not begun stays in the connection.
+//! A launch ends when nothing of it can come any more, at the latest when the ends of all senders have come (`ends`), and until
+//! then all is taken. So a rank's memory is written to while it is in the launch, and at no other time, and no sender is held up
+//! by a rank that has ended it. Data that comes when the device's operations have ended is written to scratch, where it does no
+//! harm; what callers have handed in is never written to then: that is an error.
+
+mod frame;
+mod receive;
+mod send;
+mod wire;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mscclpp_core::plan::Plan;
+
+use self::frame::{Frame, kind};
+pub(in crate::cuda) use self::send::Put;
+use self::wire::{Lost, NodeConnection};
+use super::ends::Ends;
+use super::memory::RegionTable;
+use super::staging::{StagingBuffer, Stagings};
+use crate::cuda::device::Device;
+use crate::cuda::driver::{self, Handle, SharedDriver};
+use crate::cuda::proxy::Failure;
+use crate::error::{AbortCause, Error};
+use crate::process::Connection;
+use mscclpp_bootstrap::ActiveTimeout;
+use mscclpp_bootstrap::Bootstrap;
+
+/// By what is counted for how long nothing moves: any time does that others get something done in.
+const STILL: Duration = Duration::from_secs(1);
+
+/// Addresses that the device signals when it begins a launch and when it has finished its part.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cuda) struct Markers {
+    pub(in crate::cuda) begin: u64,
+    pub(in crate::cuda) end: u64,
+}
+
+/// A way to the ranks of other nodes that one rank sends to in a plan.
+pub(in crate::cuda) struct NodeConnections {
+    driver: SharedDriver,
+    bootstrap: Arc<Bootstrap>,
+    memories: Arc<RegionTable>,
+    /// What arrives is copied here.
+    stream: Handle,
+    plan: Plan,
+    markers: Markers,
+    ends: Ends,
+    /// Launches that the device has begun, and finished.
+    begun: u64,
+    ended: u64,
+    /// Whether the device has finished its part of a launch that has not ended.
+    is_closing: bool,
+    wires: Vec<NodeConnection>,
+    /// What was put on the stream, in its order: an event behind it, and the piece that it is copied from.
+    arriving: VecDeque<(Handle, Option<StagingBuffer>)>,
+    /// Signals that were written to each counter.
+    signalled: BTreeMap<u64, u64>,
+    /// Whether others were told that this rank sends nothing more.
+    is_over: bool,
+    /// For how long nothing was sent or taken.
+    still: ActiveTimeout,
+}
+
+impl NodeConnections {
+    /// Ways to `peers`, which are connected later.
+    pub(in crate::cuda) fn new(
+        device: &Device,
+        bootstrap: &Arc<Bootstrap>,
+        (memories, stagings): (&Arc<RegionTable>, &Stagings),
+        plan: &Plan,
+        markers: Markers,
+        peers: &[u32],
+        ends: Ends,
+    ) -> driver::Result<Self> {
+        let driver = device.driver().clone();
+        let wire = |&peer: &u32| {
+            Ok(NodeConnection {
+                peer,
+                connection: None,
+                staging: stagings.of(peer, &driver)?,
+                outgoing: VecDeque::new(),
+                incoming: None,
+                ended: 0,
+                has_left: false,
+                lost: None,
+            })
+        };
+        let wires = peers.iter().map(wire).collect::<driver::Result<_>>()?;
+        Ok(Self {
+            stream: driver.create_stream()?,
+            driver,
+            bootstrap: Arc::clone(bootstrap),
+            memories: Arc::clone(memories),
+            plan: plan.clone(),
+            markers,
+            ends,
+            begun: 0,
+            ended: 0,
+            is_closing: false,
+            wires,
+            arriving: VecDeque::new(),
+            signalled: BTreeMap::new(),
+            is_over: false,
+            still: ActiveTimeout::new(STILL),
+        })
+    }
+
+    /// Ranks that have no connection yet, ascending.
+    pub(in crate::cuda) fn unconnected(&self) -> Vec<u32> {
+        self.wires.iter().filter(|wire| wire.connection.is_none()).map(|wire| wire.peer).collect()
+    }
+
+    /// The connection to a rank.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    pub(in crate::cuda) fn connect(&mut self, peer: u32, stream: TcpStream) -> Result<(), Error> {
+        let connection = Connection::new(peer, stream)?;
+        if let Some(wire) = self.wires.iter_mut().find(|wire| wire.peer == peer) {
+            wire.connection = Some(connection);
+        }
+        Ok(())
+    }
+
+    /// If a signal is one of the markers, notes what it says; whether that is done. The end of a launch is when nothing of it
+    /// can come any more.
+    pub(in crate::cuda) fn mark(&mut self, signal: u64) -> Option<bool> {
+        if signal == self.markers.begin {
+            self.begun += 1;
+            self.still = ActiveTimeout::new(STILL);
+            return Some(true);
+        }
+        if signal != self.markers.end {
+            return None;
+        }
+        if !std::mem::replace(&mut self.is_closing, true) {
+            self.send_ends();
+        }
+        let is_ended = |wire: &NodeConnection| wire.ended >= self.begun || !self.ends.from.contains(&wire.peer);
+        let done = self.wires.iter().all(is_ended) && (self.ends.from.is_empty() || self.arriving.is_empty());
+        if done {
+            (self.ended, self.is_closing) = (self.begun, false);
+        }
+        Some(done)
+    }
+
+    /// What the others call the plan.
+    fn key(&self) -> u64 {
+        self.plan.hash() as u64
+    }
+
+    /// Whether the device is in a launch.
+    fn is_in_launch(&self) -> bool {
+        self.begun > self.ended
+    }
+
+    /// Sends and takes as much as goes without waiting; whether that was anything. `done`: batches of the proxy whose copies
+    /// are done.
+    pub(in crate::cuda) fn progress(&mut self, done: u64) -> Result<bool, Failure> {
+        let mut progress = self.complete_receives()?;
+        for at in 0..self.wires.len() {
+            let wire = &mut self.wires[at];
+            match wire.send(done) {
+                Ok(sent) => progress |= sent,
+                Err(_) => wire.lose(Lost::Gone),
+            }
+            // Between launches there is nothing to take.
+            if self.is_in_launch() {
+                progress |= self.take(at)?;
+            }
+        }
+        if progress {
+            self.still = ActiveTimeout::new(STILL);
+        } else if self.is_in_launch() || !self.is_idle() {
+            self.still.update();
+            self.look()?;
+        }
+        Ok(progress)
+    }
+
+    /// Looks whether somebody is gone without whom there is no going on.
+    fn look(&mut self) -> Result<(), Failure> {
+        if let Err(error) = self.bootstrap.check_alive() {
+            return Err(Failure::Cause(AbortCause::Group(Box::new(error))));
+        }
+        // Who died is to be named, not who noticed it first.
+        let late = |wire: &mut NodeConnection| {
+            let (timeout, how) = wire.lost.as_mut()?;
+            timeout.is_expired().then_some((wire.peer, *how))
+        };
+        match self.wires.iter_mut().find_map(late) {
+            Some((peer, Lost::GaveUp)) => Err(Failure::Cause(AbortCause::PeerAborted { peer })),
+            Some((peer, Lost::Gone)) => Err(Failure::Cause(AbortCause::PeerLost { peer })),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether all is sent, and what came is on the device.
+    pub(in crate::cuda) fn is_idle(&self) -> bool {
+        self.arriving.is_empty() && self.wires.iter().all(NodeConnection::is_idle)
+    }
+
+    /// If something is to be sent and nothing went for so long: why there is no more waiting.
+    pub(in crate::cuda) fn find_late(&self, timeout: Duration) -> Option<AbortCause> {
+        let late = self.still.elapsed() > timeout;
+        let wire = self.wires.iter().find(|wire| late && !wire.is_idle())?;
+        Some(AbortCause::Timeout { after: timeout, not_started: vec![wire.peer], unresponsive: Vec::new() })
+    }
+
+    /// Tells the others that this rank sends nothing more: that it leaves, if all is done, or cannot go on.
+    pub(in crate::cuda) fn finish(&mut self, in_order: bool) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let kind = if in_order && self.is_idle() { kind::LEAVES } else { kind::GIVES_UP };
+        let frame = Frame { plan: self.key(), launch: self.begun, kind, memory: 0, at: 0, bytes: 0 };
+        for wire in &mut self.wires {
+            let Some(connection) = &mut wire.connection else { continue };
+            // Behind a part of a message nothing can be said; who reads there finds the end.
+            if wire.outgoing.front().is_none_or(|first| !first.begun) {
+                connection.push(bytemuck::bytes_of(&frame).iter().copied());
+                let _ = connection.write();
+            }
+            connection.finish();
+        }
+    }
+}
+
+impl Drop for NodeConnections {
+    fn drop(&mut self) {
+        // Failures cannot be mended here.
+        let _ = self.driver.synchronize(self.stream);
+        for (event, _) in self.arriving.drain(..) {
+            let _ = self.driver.destroy_event(event);
+        }
+        let _ = self.driver.destroy_stream(self.stream);
+    }
+}

@@ -1,0 +1,390 @@
+//! What a world keeps of a plan on its devices.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::abi;
+use super::buffers::DeviceSlice;
+use super::device::Device;
+use super::executor::Inner;
+use super::ipc::{IpcGroup, PeerMemory};
+use super::memory::{DeviceMemory, MappedMemory, Storage};
+use super::nodes::{Ends, Markers, NodeConnections};
+use super::proxy::{Failure, Proxies};
+use super::specialize::Specialised;
+use super::switch::{Groups, MulticastBuffer, Multicasts, SwitchPath};
+use super::tables::{Counters, Tables};
+use crate::cpu::Random;
+use crate::error::{Error, LaunchAborted, Stall};
+use crate::interpret::{ResolvedPlan, Space};
+use crate::passes::insert_launch_barriers::{
+    LaunchBarriers, Placement, begins_without_barrier, insert_launch_barriers,
+};
+use crate::process::{self, check_nodes};
+
+/// A plan on the devices of a world. Launches of all sizes share it, one at a time.
+pub(super) struct PlanState {
+    pub(super) program: ResolvedPlan,
+    counters: Counters,
+    /// By device.
+    pub(super) parts: Vec<DevicePlanState>,
+    /// By part: the other devices of its node, where launches begin without waiting for them.
+    begins: Vec<Vec<Begin>>,
+    /// Word 0: the host asks the devices to give up. Word 1: a device has given up.
+    flags: Arc<MappedMemory>,
+    /// Whether other devices take part.
+    spans: bool,
+    /// This process' rank in its group; 0 without one.
+    rank: u32,
+    scratch: Mutex<Scratch>,
+    pub(super) groups: Groups,
+    /// Counters of other processes' ranks.
+    _peers: Vec<Vec<PeerMemory>>,
+}
+
+/// Signals by which a device says that it begins a launch.
+struct Begin {
+    /// Address of the counter at which they arrive, together with those by which it says that it ends the launch.
+    counter: u64,
+    /// Its ranks.
+    ranks: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Scratch {
+    // Given back before the memory behind it.
+    multicasts: Multicasts,
+    /// Plain scratch and packets of every rank of this process.
+    own: Vec<[Storage; 2]>,
+    /// Of the ranks of other processes.
+    _peers: Vec<Vec<PeerMemory>>,
+}
+
+/// What one device has of a plan.
+pub(super) struct DevicePlanState {
+    pub(super) device: Device,
+    // Ended before memory goes that it copies to.
+    pub(super) proxies: Option<Proxies>,
+    /// Its thread blocks, by their numbers in the program, ascending.
+    pub(super) numbers: Vec<u32>,
+    counters: DeviceMemory,
+    agents: DeviceMemory,
+    instrs: DeviceMemory,
+    operands: DeviceMemory,
+    ids: DeviceMemory,
+    state: DeviceMemory,
+    reports: DeviceMemory,
+    /// Addresses of all ranks' scratch, and distances to multicast addresses: they do not move when it grows.
+    scratch_table: DeviceMemory,
+    pub(super) specialised: Specialised,
+}
+
+impl PlanState {
+    pub(super) fn new(world: &Inner, mut program: ResolvedPlan) -> Result<Self, Error> {
+        let spans = world.spans();
+        let several = world.group.as_ref().filter(|group| group.far.is_some());
+        let mut links = BTreeSet::new();
+        let mut barriers = LaunchBarriers { marks: Vec::new(), begins: Vec::new() };
+        if let Some(group) = several {
+            check_nodes(&program, &group.nodes)?;
+            links = process::links(&program, &group.nodes);
+        }
+        if spans {
+            let far: BTreeSet<u32> = links.iter().map(|&(rank, _)| rank).collect();
+            let far: Vec<u32> = far.into_iter().collect();
+            // Of a group, every rank is a device; others are on one node.
+            let node_of = several.map_or_else(|| vec![0; world.device_of.len()], |group| group.nodes.clone());
+            let placement = Placement { device_of: &world.device_of, node_of: &node_of, far: &far };
+            let at_begin = !begins_without_barrier(&program, &placement);
+            barriers = insert_launch_barriers(&mut program, &placement, at_begin);
+        }
+        let LaunchBarriers { marks, begins } = barriers;
+        let counters = Counters::new(&program);
+        let initial = counters.initial(&program);
+        let hold = |device: &Device| Ok(DeviceMemory::holding(device.driver(), &initial)?);
+        let memories = world.devices.iter().map(hold).collect::<Result<Vec<_>, Error>>();
+        let (memories, shared) = match &world.group {
+            None => (memories?, Vec::new()),
+            Some(group) => {
+                let slices = memories.as_ref().map(|own| own.iter().map(DeviceMemory::as_slice).collect());
+                let text = format!("counters of plan `{}`", program.plan.name());
+                let shared = group.share(&text, slices.map_err(Clone::clone))?;
+                (memories?, shared)
+            }
+        };
+        let counters_of: Vec<u64> = match &world.group {
+            None => world.device_of.iter().map(|&device| memories[device as usize].address()).collect(),
+            Some(_) => shared.iter().flatten().map(PeerMemory::address).collect(),
+        };
+        let tables = Tables::new(&program);
+        let groups = Groups::new(&program, world);
+        let parts = || -> Result<_, Error> {
+            let flags = Arc::new(MappedMemory::new(world.devices[0].driver(), 64)?);
+            let part = |((&number, device), memory): ((&u32, &Device), DeviceMemory)| {
+                let is_here = |rank: u32| world.device_of[rank as usize] == number;
+                let mark = marks.get(number as usize).copied().flatten();
+                let markers = mark.map(|mark| mark.map(|mark| memory.address() + counters.inbound(mark)));
+                let ways = markers.zip(several).map(|([begin, end], group)| {
+                    let peers = links.iter().filter(|&&(rank, _)| is_here(rank)).map(|&(_, peer)| peer).collect();
+                    NodeLinks { group, peers, markers: Markers { begin, end } }
+                });
+                let mut instrs = tables.instrs.clone();
+                groups.mark(world, number, &mut instrs);
+                DevicePlanState::new(
+                    device,
+                    &program,
+                    (&tables, &instrs),
+                    &counters,
+                    (memory, &counters_of),
+                    &flags,
+                    is_here,
+                    ways,
+                )
+            };
+            let devices = world.numbers.iter().zip(&world.devices);
+            let parts = devices.zip(memories).map(part).collect::<Result<Vec<_>, Error>>()?;
+            Ok((parts, flags))
+        };
+        let (parts, flags) = world.agree(&format!("tables of plan `{}`", program.plan.name()), parts())?;
+        if let Some(group) = several {
+            group.connect_nodes(parts.iter().find_map(|part: &DevicePlanState| part.proxies.as_ref()))?;
+        }
+        let rank = world.group.as_ref().map_or(0, |group| group.rank);
+        let ranks_beside = |peer: u32| {
+            let device = world.device_of[peer as usize];
+            (0..world.ranks).filter(|&rank| world.device_of[rank as usize] == device).collect()
+        };
+        let of_part = |(&number, part): (&u32, &DevicePlanState)| {
+            let channels = begins.get(number as usize).into_iter().flatten();
+            let begin = |&channel: &u32| Begin {
+                counter: part.counters.address() + counters.inbound(channel),
+                ranks: ranks_beside(program.channels[channel as usize].peer),
+            };
+            channels.map(begin).collect()
+        };
+        let begins = world.numbers.iter().zip(&parts).map(of_part).collect();
+        let scratch = Mutex::default();
+        Ok(Self { parts, begins, flags, spans, rank, scratch, groups, _peers: shared, counters, program })
+    }
+
+    /// Gives every rank at least so much plain scratch and packets. What there is already may be in use by launches under
+    /// way, so it is only replaced after the devices are idle.
+    pub(super) fn grow_scratch(&self, world: &Inner, [plain, packets]: [u64; 2]) -> Result<(), Error> {
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let windows = self.groups.windows([Space::Scratch, Space::Packets]);
+        let enough = |memory: &Storage, bytes: u64| memory.bytes() >= bytes.max(16);
+        let own = &scratch.own;
+        if !own.is_empty() && own.iter().all(|[a, b]| enough(a, plain) && enough(b, packets)) {
+            return Ok(());
+        }
+        let [plain, packets] = own.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
+        // `zeroed` waits until the device is idle.
+        let grow = |(_, device): (u32, &Device)| {
+            let memory = |space, bytes| match windows.iter().any(|window| window.space == space && window.is_open()) {
+                true => Storage::shared(device.driver(), bytes, &world.others(device)),
+                false => Storage::zeroed(device.driver(), bytes),
+            };
+            Ok([memory(Space::Scratch, plain)?, memory(Space::Packets, packets)?])
+        };
+        let grown = world.local().map(grow).collect::<Result<Vec<_>, Error>>();
+        let (grown, shared) = match &world.group {
+            None => (grown?, Vec::new()),
+            Some(group) => {
+                let slices = grown.as_ref().map(|own| own.iter().flatten().map(Storage::as_slice).collect());
+                let shared = group.share("scratch", slices.map_err(Clone::clone))?;
+                (grown?, shared)
+            }
+        };
+        let addresses: Vec<u64> = match &world.group {
+            None => grown.iter().flatten().map(Storage::address).collect(),
+            Some(_) => shared.iter().flatten().map(PeerMemory::address).collect(),
+        };
+        let slice = |window: &MulticastBuffer, rank: u32| {
+            let number = window.space as usize % 2;
+            DeviceSlice { address: addresses[2 * rank as usize + number], bytes: [plain, packets][number].max(1) }
+        };
+        let multicasts = Multicasts::new(world, &self.groups, "scratch", &windows, slice)?;
+        for (part, distances) in self.parts.iter().zip(&multicasts.distances) {
+            let table: Vec<u64> = addresses.iter().chain(distances).copied().collect();
+            part.device.driver().memcpy_to_device(part.scratch_table.address(), bytemuck::cast_slice(&table))?;
+        }
+        let old = std::mem::replace(&mut *scratch, Scratch { multicasts, own: grown, _peers: shared });
+        let Scratch { multicasts, own, _peers: mapped } = old;
+        drop((multicasts, mapped));
+        // CUDA does not say what becomes of memory that is freed before others have given back what they have mapped of it.
+        match &world.group {
+            Some(group) if !own.is_empty() => group.agree("scratch given back", Ok(())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The switch channels over scratch.
+    pub(super) fn switches(&self) -> Vec<SwitchPath> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner).multicasts.switches.clone()
+    }
+
+    /// Whether a launch gave up.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.flags.word(4).load(Acquire) != 0
+    }
+
+    /// Asks a launch under way to give up.
+    pub(super) fn abort(&self) {
+        self.flags.word(0).store(1, Relaxed);
+    }
+
+    /// Takes that back, after launches that have not given up.
+    pub(super) fn forget_abort(&self) {
+        self.flags.word(0).store(0, Relaxed);
+    }
+
+    /// Sees to it that port channels are at rest: nothing is copied any more. The devices are idle.
+    /// `timeout`: how long a rank on another node may take nothing.
+    pub(super) fn settle(&self, timeout: Duration) -> Result<(), Error> {
+        let gave_up = self.has_given_up();
+        let rest = |proxies: &Proxies| if gave_up { Ok(proxies.reset()?) } else { proxies.drain(timeout) };
+        let settled = self.parts.iter().filter_map(|part| part.proxies.as_ref()).try_for_each(rest);
+        settled.map_err(|failure| match failure {
+            Failure::Error(error) => error,
+            Failure::Cause(cause) => {
+                let (plan, blocks) = (self.program.plan.name().to_owned(), self.program.agents.len());
+                let rank = self.rank;
+                let stall = Stall { plan, launch: 0, blocks, blocked: Vec::new() };
+                Error::Interrupted(Box::new(LaunchAborted { rank, cause, stall }))
+            }
+        })
+    }
+
+    /// What every thread block that gave up waited for, by its number in the program.
+    pub(super) fn reports(&self) -> Result<Vec<(u32, abi::Report)>, Error> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let mut reports = vec![<abi::Report as bytemuck::Zeroable>::zeroed(); part.numbers.len()];
+            part.device.driver().memcpy_to_host(bytemuck::cast_slice_mut(&mut reports), part.reports.address())?;
+            all.extend(part.numbers.iter().copied().zip(reports).filter(|(_, report)| report.state != 0));
+        }
+        all.sort_by_key(|(number, _)| *number);
+        Ok(all)
+    }
+
+    /// Ranks that have not begun a launch, counted from 1, of which the devices of this process tell; none where a barrier at
+    /// its beginning names them.
+    pub(super) fn absent(&self, launch: u64) -> Result<Vec<u32>, Error> {
+        // Two signals in each launch: the first of them says that it begins.
+        let begun = (2 * launch).saturating_sub(1);
+        let mut absent = BTreeSet::new();
+        for (part, begins) in self.parts.iter().zip(&self.begins) {
+            for Begin { counter, ranks } in begins {
+                let mut signals = 0_u64;
+                part.device.driver().memcpy_to_host(bytemuck::bytes_of_mut(&mut signals), *counter)?;
+                if signals < begun {
+                    absent.extend(ranks);
+                }
+            }
+        }
+        Ok(absent.into_iter().collect())
+    }
+
+    /// Overwrites the plain scratch of this process' ranks with pseudo-random bytes. The devices are idle.
+    pub(super) fn scramble_scratch(&self, seed: u64) -> Result<(), Error> {
+        // A megabyte at a time; its words differ, so that it repeats does no harm.
+        let (mut random, mut pattern) = (Random(seed), Vec::new());
+        pattern.resize_with(1 << 17, || random.next());
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(scratch.own.iter().try_for_each(|[plain, _]| plain.tile(bytemuck::cast_slice(&pattern)))?)
+    }
+
+    /// Everything as before the first launch. The devices are idle.
+    pub(super) fn reset(&self) -> Result<(), Error> {
+        let initial = self.counters.initial(&self.program);
+        for part in &self.parts {
+            part.device.driver().memcpy_to_device(part.counters.address(), bytemuck::cast_slice(&initial))?;
+            part.state.clear()?;
+            part.reports.clear()?;
+        }
+        // Flags begin again, so packets of earlier launches must go.
+        for [_, packets] in self.scratch.lock().unwrap_or_else(PoisonError::into_inner).own.iter() {
+            packets.clear()?;
+        }
+        for proxies in self.parts.iter().filter_map(|part| part.proxies.as_ref()) {
+            proxies.reset()?;
+        }
+        self.flags.word(0).store(0, Relaxed);
+        self.flags.word(4).store(0, Relaxed);
+        Ok(())
+    }
+}
+
+/// How a device's rank reaches those on other nodes.
+struct NodeLinks<'a> {
+    group: &'a IpcGroup,
+    peers: Vec<u32>,
+    markers: Markers,
+}
+
+impl DevicePlanState {
+    /// `memory`: its counters, and where those of every rank are.
+    #[expect(clippy::too_many_arguments, reason = "all of it is the caller's")]
+    fn new(
+        device: &Device,
+        program: &ResolvedPlan,
+        (tables, instrs): (&Tables, &[abi::Instr]),
+        counters: &Counters,
+        (memory, of): (DeviceMemory, &[u64]),
+        flags: &Arc<MappedMemory>,
+        is_here: impl Fn(u32) -> bool,
+        ways: Option<NodeLinks<'_>>,
+    ) -> Result<Self, Error> {
+        let driver = device.driver();
+        let agents = (0..).zip(&program.agents).filter(|(_, code)| is_here(code.rank));
+        let numbers: Vec<u32> = agents.map(|(number, _)| number).collect();
+        let queues: Vec<u32> = program.proxies.iter().copied().filter(|&rank| is_here(rank)).collect();
+        let ids = tables.ids(program, counters, &numbers, memory.address(), |rank| of[rank as usize]);
+        let agents = Tables::agents(program, &numbers, &queues);
+        let wires = match ways {
+            Some(NodeLinks { group, peers, markers }) => {
+                let far = group.far.as_ref().ok_or_else(|| Error::Internal("markers on one node".into()))?;
+                let ends = Ends::new(program, &group.nodes, group.rank);
+                let memories = (far, &group.stagings);
+                Some(NodeConnections::new(device, group.bootstrap(), memories, &program.plan, markers, &peers, ends)?)
+            }
+            None => None,
+        };
+        Ok(Self {
+            agents: DeviceMemory::holding(driver, &agents)?,
+            instrs: DeviceMemory::holding(driver, instrs)?,
+            operands: DeviceMemory::holding(driver, &tables.operands)?,
+            ids: DeviceMemory::holding(driver, &ids)?,
+            state: DeviceMemory::zeroed(driver, size_of::<abi::State>() as u64)?,
+            reports: DeviceMemory::zeroed(driver, (numbers.len() * size_of::<abi::Report>()) as u64)?,
+            scratch_table: DeviceMemory::zeroed(driver, 16 * (u64::from(program.shape.ranks) + abi::GROUPS as u64))?,
+            proxies: match queues.len() {
+                0 => None,
+                count => Some(Proxies::new(device, count, flags, wires)?),
+            },
+            specialised: Specialised::new(agents),
+            counters: memory,
+            numbers,
+            device: device.clone(),
+        })
+    }
+
+    /// The parts of a launch's argument that are the same for all launches of the plan.
+    pub(super) fn fill(&self, context: &PlanState, launch: &mut abi::Launch) {
+        launch.agents = self.agents.address();
+        launch.instrs = self.instrs.address();
+        launch.operands = self.operands.address();
+        launch.ids = self.ids.address();
+        launch.fifos = self.proxies.as_ref().map_or(0, Proxies::table);
+        launch.scratch = self.scratch_table.address();
+        launch.state = self.state.address();
+        launch.reports = self.reports.address();
+        launch.host_abort = context.flags.device(0);
+        launch.num_agents = self.numbers.len() as u32;
+        launch.num_ranks = context.program.shape.ranks;
+        // What the host stores in counters and copies comes from outside of the device.
+        launch.system_scope = u32::from(context.spans || self.proxies.is_some());
+    }
+}

@@ -1,0 +1,123 @@
+//! A run as it is made: kernels, and their argument but for the buffers.
+
+use std::sync::Arc;
+
+use super::{Part, PreparedPlan};
+use crate::cuda::abi;
+use crate::cuda::addresses::Tables;
+use crate::cuda::device::{Device, Kernels};
+use crate::cuda::driver::Handle;
+use crate::cuda::executor::{Inner, PrepareOptions};
+use crate::cuda::ipc::IpcGroup;
+use crate::cuda::plan_state::{self, PlanState};
+use crate::cuda::specialize::{Constants, NotSpecialized, is_even};
+use crate::dtype::DataType;
+use crate::error::Error;
+use crate::interpret::{Params, ResolvedPlan, Space};
+use crate::message::Message;
+use crate::numeric::AccumType;
+use crate::process::describe;
+
+/// Multiprocessors on which thread blocks of a launch may lie. The driver may clear and copy memory by kernels of its own, and
+/// thread blocks wait for what goes through port channels: it gets one that they leave free.
+pub(in crate::cuda) fn rooms(device: &Device, program: &ResolvedPlan) -> u32 {
+    device.properties().multiprocessors - u32::from(!program.proxies.is_empty())
+}
+
+/// CUDA threads of a thread block: the plan's number, as far as registers allow.
+pub(in crate::cuda) fn threads_of(program: &ResolvedPlan, dtype: DataType, accumulate: AccumType) -> u32 {
+    let wide = accumulate.is_wider_than(dtype);
+    program.plan.threads_per_block().min(if wide { abi::MOST_THREADS_WIDE } else { abi::MOST_THREADS })
+}
+
+/// The kernels of a message, by device.
+///
+/// # Errors
+/// [`Error::NotCoResident`] if not all thread blocks of a device run at once.
+fn kernels(world: &Inner, context: &PlanState, message: &Message) -> Result<Vec<Kernels>, Error> {
+    let program = &context.program;
+    let threads = threads_of(program, message.dtype, message.accumulate);
+    let of_part = |part: &plan_state::DevicePlanState| {
+        let device = &part.device;
+        // Those of other processes' ranks on the same device need room too.
+        let neighbours = |group: &IpcGroup| {
+            let on = |rank| program.agents.iter().filter(|code| code.rank == rank).count();
+            group.neighbours().map(on).sum()
+        };
+        let blocks = world.group.as_ref().map_or(part.numbers.len(), neighbours) as u32;
+        let kernels = device.kernels(message.dtype, message.accumulate)?;
+        let each = device.driver().blocks_per_multiprocessor(kernels.execute, threads)?;
+        let fit = each * rooms(device, program);
+        if blocks > fit {
+            let (plan, device) = (program.plan.name().to_owned(), device.label());
+            return Err(Error::NotCoResident { plan, device, blocks, threads, fit });
+        }
+        Ok(kernels)
+    };
+    context.parts.iter().map(of_part).collect()
+}
+
+impl PreparedPlan {
+    pub(in crate::cuda) fn new(
+        world: Arc<Inner>,
+        context: Arc<PlanState>,
+        params: Params,
+        prepare: PrepareOptions,
+    ) -> Result<Self, Error> {
+        let (program, message) = (&context.program, &params.message);
+        let threads = threads_of(program, message.dtype, message.accumulate);
+        let kernels = world
+            .agree(&format!("prepare of {}", describe(&program.plan, message)), kernels(&world, &context, message))?;
+        context.grow_scratch(&world, params.scratch)?;
+        let area = |space| params.area(0, space);
+        let view = |space| {
+            let view = &area(space).view;
+            abi::View { len: view.len, part: view.part(), padded: view.padded() }
+        };
+        let mut launch: abi::Launch = bytemuck::Zeroable::zeroed();
+        launch.timeout_ns = u64::try_from(world.options.timeout.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX / 2);
+        launch.stride = params.layout.stride;
+        launch.unit = params.layout.unit;
+        launch.wrap = area(Space::Scratch).wrap;
+        launch.half_scratch = area(Space::Scratch).half;
+        launch.half_packets = area(Space::Packets).half;
+        launch.len_scratch = area(Space::Scratch).view.len;
+        launch.len_packets = area(Space::Packets).view.len;
+        launch.input = view(Space::Input);
+        launch.output = view(Space::Output);
+        launch.divisor = program.shape.ranks.max(1);
+        let constants = Constants::new(program, &params, world.options.in_switch_float_sums);
+        launch.reduce = constants.reduce.map_or(u32::MAX, u32::from);
+        launch.float_sums_by_switch = u32::from(world.options.in_switch_float_sums);
+        // On all devices or on none.
+        let write = |part: &plan_state::DevicePlanState| {
+            Ok(part.specialised.kernel(&part.device, program, &context.groups, constants)?.handle)
+        };
+        let written: Result<Vec<Handle>, NotSpecialized> = match prepare.specialize {
+            true => context.parts.iter().map(write).collect(),
+            false => Err(NotSpecialized::NotAsked),
+        };
+        let even = prepare.specialize && is_even(program, &params);
+        let sides = (0..world.ranks)
+            .map(|rank| {
+                [Space::Input, Space::Output].map(|space| {
+                    let area = params.area(rank, space);
+                    (area.slice as usize % 4, area.base)
+                })
+            })
+            .collect();
+        let (mut parts, ranks) = (Vec::with_capacity(kernels.len()), world.ranks);
+        for (at, ((&number, part), kernels)) in world.numbers.iter().zip(&context.parts).zip(kernels).enumerate() {
+            let mut launch = launch;
+            part.fill(&context, &mut launch);
+            let written = written.as_ref().ok().filter(|_| even).map(|written| written[at]);
+            let is_divided = |rank: u32| params.divide.is_some() && params.result(program, rank).is_some();
+            let here = (0..ranks).filter(|&rank| world.device_of[rank as usize] == number);
+            let divided = here.filter(|&rank| is_divided(rank)).collect();
+            parts.push(Part { execute: kernels.execute, written, divide: kernels.divide, launch, divided });
+        }
+        let specialised = written.map(drop);
+        let bases = Vec::with_capacity(2 * ranks as usize);
+        Ok(Self { world, context, params, specialised, threads, parts, sides, bases, tables: Tables::default() })
+    }
+}

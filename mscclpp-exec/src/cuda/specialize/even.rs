@@ -1,0 +1,25 @@
+//! Which messages specialised kernels are for.
+
+use crate::interpret::Params;
+use crate::interpret::program::{Operand, ResolvedPlan, Space};
+
+/// Bytes that a specialised kernel moves at once.
+pub(in crate::cuda) const VECTOR: u64 = 16;
+
+/// Whether all references of a plan's operations are runs of whole vectors, of which nothing is padding, if inputs and outputs begin at
+/// multiples of [`VECTOR`], as all other memory does.
+pub(in crate::cuda) fn is_even(program: &ResolvedPlan, params: &Params) -> bool {
+    let stride = params.layout.stride;
+    let is_whole = |operand: &Operand, size: u32| {
+        let area = params.area(operand.rank, operand.space);
+        let end = (u64::from(operand.index) + u64::from(size)).saturating_mul(stride);
+        operand.space == Space::Packets || area.wrap == 0 && !area.view.is_split() && end <= area.view.len
+    };
+    // Every boundary is a multiple of the unit.
+    params.layout.unit.is_multiple_of(VECTOR)
+        && program.instrs.iter().all(|instr| {
+            let (srcs, dsts) = (program.srcs(instr), program.dsts(instr));
+            let size = srcs.first().map_or(0, |src| src.size);
+            srcs.iter().chain(dsts).all(|operand| is_whole(operand, size))
+        })
+}

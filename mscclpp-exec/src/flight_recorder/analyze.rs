@@ -1,0 +1,218 @@
+//! What the dumps of several ranks say together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Serialize;
+
+use super::record::{CallRecord, Dump, GroupRecord, WaitRecord};
+
+/// Ranks that a text lists.
+const LISTED: usize = 8;
+
+/// What is known of a failure in a group of ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Analysis {
+    /// Which part of the job's ranks it is; nothing for all of them.
+    pub group: Option<GroupRecord>,
+    /// Number of ranks of the group, in which all ranks below are counted.
+    pub ranks: u32,
+    /// Ranks that left nothing: killed, stopped, or without the variable.
+    pub silent: Vec<u32>,
+    /// The first call in which ranks differ.
+    pub divergence: Option<Divergence>,
+    /// From a thread block that waits to the one that all wait for.
+    pub chain: Vec<WaitRecord>,
+    /// Whose fault it is most likely, with the reason; nothing if the dumps do not say.
+    pub culprit: Option<(u32, String)>,
+    /// What each rank's call returned.
+    pub failures: BTreeMap<u32, String>,
+}
+
+/// A call that is not the same on all ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Divergence {
+    /// Its number, counted from 1.
+    pub number: u64,
+    /// What ranks called, and where; the call that most ranks made first.
+    pub calls: Vec<(CallRecord, Vec<u32>)>,
+    /// Ranks that had not come so far, with their last call.
+    pub lagging: Vec<(u32, Option<CallRecord>)>,
+}
+
+/// Joins the dumps of a job, group by group, in the order in which they come: the oldest first, so that a failure goes
+/// before what follows from it. Of a group's rank with several dumps the last one counts.
+pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
+    let mut groups: Vec<BTreeMap<u32, &Dump>> = Vec::new();
+    let mut places: BTreeMap<Option<&str>, usize> = BTreeMap::new();
+    for dump in dumps {
+        let name = dump.rank.group.as_ref().map(|group| group.name.as_str());
+        let place = *places.entry(name).or_insert_with(|| {
+            groups.push(BTreeMap::new());
+            groups.len() - 1
+        });
+        groups[place].insert(dump.rank.rank, dump);
+    }
+    groups.iter().map(of_group).collect()
+}
+
+/// Joins the dumps of a group.
+fn of_group(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
+    let ranks = by_rank.values().map(|dump| dump.rank.ranks).max().unwrap_or(0);
+    let group = by_rank.values().next().and_then(|dump| dump.rank.group.clone());
+    // There may be very many ranks in a file that was made up.
+    let silent: Vec<u32> = (0..ranks).filter(|rank| !by_rank.contains_key(rank)).take(1 << 16).collect();
+    let divergence = divergence(by_rank);
+    let chain = wait_chain(by_rank);
+    let culprit = root_cause(by_rank, &silent, divergence.as_ref(), &chain);
+    let failures = by_rank.iter().map(|(rank, dump)| (*rank, dump.failure.message.clone())).collect();
+    Analysis { group, ranks, silent, divergence, chain, culprit, failures }
+}
+
+/// The first call that is not the same on all ranks that left something.
+fn divergence(by_rank: &BTreeMap<u32, &Dump>) -> Option<Divergence> {
+    let end = |dump: &Dump| dump.calls.last().map_or(0, |call| call.number);
+    let ends = by_rank.values().map(|dump| end(dump));
+    let (least, most) = (ends.clone().min()?, ends.max()?);
+    let next = (most > least).then(|| least + 1);
+    // What ranks did, as far as they remember, up to the first call that some of them have not made.
+    let mut by_number: BTreeMap<u64, Vec<(u32, &CallRecord)>> = BTreeMap::new();
+    for (&rank, dump) in by_rank {
+        for call in dump.calls.iter().filter(|call| call.number <= least || Some(call.number) == next) {
+            by_number.entry(call.number).or_default().push((rank, call));
+        }
+    }
+    by_number.into_iter().find_map(|(number, made)| {
+        let mut calls: BTreeMap<&str, (CallRecord, Vec<u32>)> = BTreeMap::new();
+        for (rank, call) in made {
+            let (_, ranks) = calls.entry(&call.request).or_insert_with(|| (call.clone(), Vec::new()));
+            ranks.push(rank);
+        }
+        let mut calls: Vec<_> = calls.into_values().collect();
+        calls.sort_by_key(|(_, ranks)| (std::cmp::Reverse(ranks.len()), ranks.first().copied()));
+        let behind = by_rank.iter().filter(|(_, dump)| end(dump) < number);
+        let behind: Vec<_> = behind.map(|(rank, dump)| (*rank, dump.calls.last().cloned())).collect();
+        (calls.len() > 1 || !behind.is_empty()).then_some(Divergence { number, calls, lagging: behind })
+    })
+}
+
+/// Follows who would have released whom, from the first wait of the lowest rank that has one.
+fn wait_chain(by_rank: &BTreeMap<u32, &Dump>) -> Vec<WaitRecord> {
+    // What a rank says of itself goes before what others say of it.
+    let mut waits: BTreeMap<(u32, u32), &WaitRecord> = BTreeMap::new();
+    for own in [false, true] {
+        for (&rank, dump) in by_rank {
+            for wait in dump.waits.iter().filter(|wait| (wait.op.rank == rank) == own) {
+                waits.insert((wait.op.rank, wait.op.block), wait);
+            }
+        }
+    }
+    let mut chain: Vec<WaitRecord> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let mut at = waits.keys().next().copied();
+    while let Some(key) = at {
+        let Some(&wait) = waits.get(&key) else { break };
+        chain.push(wait.clone());
+        if !seen.insert(key) {
+            break;
+        }
+        at = wait.released_by.as_ref().map(|op| (op.rank, op.block));
+    }
+    chain
+}
+
+/// Whose fault it is.
+fn root_cause(
+    by_rank: &BTreeMap<u32, &Dump>,
+    silent: &[u32],
+    divergence: Option<&Divergence>,
+    chain: &[WaitRecord],
+) -> Option<(u32, String)> {
+    if let Some(Divergence { number, calls, lagging: behind }) = divergence {
+        if let [.., (_, more), (call, ranks)] = &calls[..] {
+            let what = format!("in call {number} it calls {} at {}, unlike the others", call.request, call.at);
+            // Of equally many, either may be right.
+            return ranks.first().filter(|_| more.len() > ranks.len()).map(|rank| (*rank, what));
+        }
+        if let Some((rank, last)) = behind.first() {
+            let last = last
+                .as_ref()
+                .map_or_else(String::new, |last| format!("; its last was {} at {}", last.request, last.at));
+            return Some((*rank, format!("it did not come to call {number}{last}")));
+        }
+    }
+    let end = chain.last();
+    let awaited = end.and_then(|wait| wait.released_by.as_ref());
+    if let Some(op) = awaited.filter(|op| silent.contains(&op.rank)) {
+        return Some((op.rank, format!("{op} is waited for, and the rank left nothing: it was killed or stopped")));
+    }
+    if let [rank] = silent {
+        return Some((*rank, "it is the only rank that left nothing: it was killed or stopped".to_owned()));
+    }
+    let end = end?;
+    match awaited {
+        None => Some((end.op.rank, format!("no operation that was still to come would release {}", end.op))),
+        Some(op) if by_rank.contains_key(&op.rank) && chain.len() > 1 && is_cycle(chain) => {
+            Some((op.rank, "thread blocks wait for each other in a circle".to_owned()))
+        }
+        Some(op) => Some((op.rank, format!("{op} is waited for, and was not reached"))),
+    }
+}
+
+fn is_cycle(chain: &[WaitRecord]) -> bool {
+    let Some((last, others)) = chain.split_last() else { return false };
+    others.iter().any(|wait| (wait.op.rank, wait.op.block) == (last.op.rank, last.op.block))
+}
+
+/// Ranks for people: `1, 2, 5 and 60 more`.
+fn listed(ranks: &[u32]) -> String {
+    let names: Vec<_> = ranks.iter().take(LISTED).map(u32::to_string).collect();
+    let more = ranks.len().saturating_sub(LISTED);
+    if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
+}
+
+impl fmt::Display for Analysis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let found: Vec<u32> = self.failures.keys().copied().collect();
+        write!(f, "{} ranks", self.ranks)?;
+        if let Some(group) = &self.group {
+            write!(f, " in {}, ranks {} of the job", group.name, listed(&group.ranks))?;
+        }
+        writeln!(f, "; dumps of rank {}", listed(&found))?;
+        if !self.silent.is_empty() {
+            writeln!(f, "nothing of rank {}", listed(&self.silent))?;
+        }
+        if let Some(Divergence { number, calls, lagging: behind }) = &self.divergence {
+            writeln!(f, "\ncall {number} differs:")?;
+            for (call, ranks) in calls {
+                writeln!(f, "  rank {}: {} at {}", listed(ranks), call.request, call.at)?;
+            }
+            for (rank, last) in behind {
+                match last {
+                    Some(last) => {
+                        writeln!(f, "  rank {rank}: not yet; call {} was {} at {}", last.number, last.request, last.at)?
+                    }
+                    None => writeln!(f, "  rank {rank}: no call yet")?,
+                }
+            }
+        }
+        if !self.chain.is_empty() {
+            writeln!(f, "\nwho waits for whom:")?;
+            for wait in &self.chain {
+                writeln!(f, "  {} waits for {}", wait.op, wait.waits_for)?;
+                match &wait.released_by {
+                    Some(op) => writeln!(f, "    which {op} would bring")?,
+                    None => writeln!(f, "    which nothing that was still to come would bring")?,
+                }
+            }
+        }
+        writeln!(f, "\nwhat the calls returned:")?;
+        for (rank, message) in &self.failures {
+            writeln!(f, "  rank {rank}: {}", message.lines().next().unwrap_or_default())?;
+        }
+        match &self.culprit {
+            Some((rank, why)) => writeln!(f, "\nmost likely rank {rank}: {why}"),
+            None => writeln!(f, "\nthe dumps do not say whose fault it is"),
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The file of one rank.
+
+use std::io;
+use std::panic::Location;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use mscclpp_core::origin::SourceLocation;
+use mscclpp_core::plan::OpKind;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
+use crate::file::{self, ReadError};
+use crate::select::Request;
+use mscclpp_bootstrap::Bootstrap;
+
+/// The version of the file's form.
+const FORMAT: u32 = 1;
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 64 << 20;
+/// Calls that a rank remembers.
+const REMEMBERED: usize = 64;
+/// Waiting thread blocks that are written down.
+const WAITS: usize = 1024;
+
+/// What a rank left behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dump {
+    /// Who it is.
+    pub rank: RankRecord,
+    /// Its last calls, the failed one last; their numbers ascend.
+    pub calls: Vec<CallRecord>,
+    /// How the last call failed.
+    pub failure: FailureRecord,
+    /// What its thread blocks waited for, and those of other ranks as far as it knew.
+    pub waits: Vec<WaitRecord>,
+}
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Rank(RankRecord),
+    Call(CallRecord),
+    Failure(FailureRecord),
+    Wait(WaitRecord),
+}
+
+/// Who wrote a dump.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankRecord {
+    /// Version of the file's form.
+    pub format: u32,
+    /// Version of the library.
+    pub version: String,
+    /// The rank, in its group.
+    pub rank: u32,
+    /// Number of ranks of the group.
+    pub ranks: u32,
+    /// Tells the group from others of the same job; nothing for the group of the whole job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupRecord>,
+    /// Its process.
+    pub process: u32,
+}
+
+/// A part of a job's ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRecord {
+    /// A name that no other group of the job has.
+    pub name: String,
+    /// Its ranks in order, as ranks of the job.
+    pub ranks: Vec<u32>,
+}
+
+/// A call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// Counted from 1.
+    pub number: u64,
+    /// What was asked for: `allreduce of 4 KiB f32, sum, in place, 4 ranks on 1 node`, or `barrier`.
+    pub request: String,
+    /// Where the program called.
+    pub at: String,
+}
+
+/// A failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureRecord {
+    /// What the call returned.
+    pub message: String,
+}
+
+/// A thread block that waited.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitRecord {
+    /// The waiting operation.
+    #[serde(flatten)]
+    pub op: OpRecord,
+    /// What it waited for.
+    pub waits_for: String,
+    /// The operation that would have released it; nothing if none was still to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub released_by: Option<OpRecord>,
+}
+
+/// An operation of a plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpRecord {
+    /// Its rank.
+    pub rank: u32,
+    /// Its thread block.
+    pub block: u32,
+    /// Its number in the block.
+    pub op: u32,
+    /// What it is: `wait`.
+    pub operation: String,
+    /// Where it was written, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+}
+
+/// A file that is no dump.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum DumpError {
+    /// A file that cannot be read.
+    #[error("cannot read dump `{}`: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A file that is longer than dumps are.
+    #[error("dump `{}` is longer than {limit} bytes", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most that is read, in bytes.
+        limit: u64,
+    },
+    /// A line that is none of a dump.
+    #[error("{}:{line}: {what}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl Dump {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`DumpError::Read`], [`DumpError::TooLong`] beyond 64 MiB, [`DumpError::Malformed`] with the line.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, DumpError> {
+        let path = path.as_ref();
+        let bytes = file::read(path, LONGEST).map_err(|error| match error {
+            ReadError::TooLong => DumpError::TooLong { path: path.to_owned(), limit: LONGEST },
+            ReadError::Io(source) => DumpError::Read { path: path.to_owned(), source },
+        })?;
+        Self::parse(path, &bytes)
+    }
+
+    /// Reads the contents of a file; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`DumpError::Malformed`].
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DumpError> {
+        let malformed = |line, what| DumpError::Malformed { path: path.to_owned(), line, what };
+        let (mut rank, mut failure, mut calls, mut waits) = (None, None, Vec::new(), Vec::new());
+        let (mut last, mut number) = (0, 0);
+        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            if line.iter().all(u8::is_ascii_whitespace) {
+                continue;
+            }
+            last = index + 1;
+            match serde_json::from_slice(line).map_err(|error| malformed(last, error.to_string()))? {
+                Line::Rank(record) if record.format != FORMAT => {
+                    return Err(malformed(last, format!("expected format {FORMAT}, found {}", record.format)));
+                }
+                Line::Rank(record) if record.rank >= record.ranks => {
+                    return Err(malformed(last, format!("rank {} of {} ranks", record.rank, record.ranks)));
+                }
+                Line::Rank(record) => rank = Some(record),
+                Line::Call(record) if record.number <= number => {
+                    return Err(malformed(last, format!("call {} behind call {number}", record.number)));
+                }
+                Line::Call(record) => {
+                    number = record.number;
+                    calls.push(record);
+                }
+                Line::Failure(record) => failure = Some(record),
+                Line::Wait(record) => waits.push(record),
+            }
+        }
+        let missing = |what: &str| malformed(last + 1, format!("expected a line of kind `{what}`, found none"));
+        Ok(Self {
+            rank: rank.ok_or_else(|| missing("rank"))?,
+            failure: failure.ok_or_else(|| missing("failure"))?,
+            calls,
+            waits,
+        })
+    }
+
+    /// The contents of its file.
+    pub fn text(&self) -> String {
+        let lines = [Line::Rank(self.rank.clone())].into_iter();
+        let lines = lines.chain(self.calls.iter().cloned().map(Line::Call));
+        let lines = lines.chain([Line::Failure(self.failure.clone())]);
+        let lines = lines.chain(self.waits.iter().cloned().map(Line::Wait));
+        // There is nothing in a dump that JSON has no form for.
+        lines.map(|line| serde_json::to_string(&line).unwrap_or_default() + "\n").collect()
+    }
+}
+
+/// A rank's last calls.
+#[derive(Debug, Default)]
+pub(crate) struct Recorder {
+    calls: u64,
+    last: Vec<(Option<Request>, &'static Location<'static>)>,
+    /// Whether a failure was written down: those behind the first say nothing new.
+    written: bool,
+}
+
+impl Recorder {
+    /// Remembers a call: of a request, or a barrier.
+    #[inline]
+    pub(crate) fn note(&mut self, request: Option<Request>, at: &'static Location<'static>) {
+        let slot = (self.calls % REMEMBERED as u64) as usize;
+        match self.last.get_mut(slot) {
+            Some(call) => *call = (request, at),
+            None => self.last.push((request, at)),
+        }
+        self.calls += 1;
+    }
+
+    /// Writes a dump into the folder that the environment names, if it does, for the first failure.
+    #[cold]
+    pub(crate) fn fail(&mut self, group: &Bootstrap, message: String, stall: Option<&Stall>) {
+        let folder = std::env::var_os(super::FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
+        let (false, Some(folder)) = (self.written, folder) else { return };
+        self.written = true;
+        self.write(&PathBuf::from(folder), group, message, stall);
+    }
+
+    fn write(&self, folder: &Path, group: &Bootstrap, message: String, stall: Option<&Stall>) {
+        /// How many dumps this process has written: groups may be made again, alike.
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        let dump = self.dump(group, message, stall);
+        let RankRecord { rank, ranks, process, group, .. } = &dump.rank;
+        let part = group.as_ref().map_or_else(String::new, |group| format!("-{}", group.name));
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
+        let path = folder.join(format!("mscclpp-rank-{rank}-of-{ranks}{part}-{process}-{number}.jsonl"));
+        match file::write_atomic(&path, dump.text().as_bytes()) {
+            Ok(()) => log::warn!("rank {rank} wrote what it knows to {}", path.display()),
+            Err(error) => log::warn!("rank {rank} cannot write {}: {error}", path.display()),
+        }
+    }
+
+    fn dump(&self, group: &Bootstrap, message: String, stall: Option<&Stall>) -> Dump {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let (rank, ranks) = (group.rank(), group.num_ranks());
+        let part = |number| GroupRecord { name: format!("group-{number:x}"), ranks: group.members().to_vec() };
+        let group = (group.number() != 0).then(|| part(group.number()));
+        let first = self.calls - self.last.len() as u64;
+        let call = |number: u64| {
+            let (request, at) = self.last[(number % REMEMBERED as u64) as usize];
+            let request = request.map_or_else(|| "barrier".to_owned(), |request| request.to_string());
+            CallRecord { number: number + 1, request, at: SourceLocation::from(at).to_string() }
+        };
+        let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(WAITS).map(wait).collect();
+        Dump {
+            rank: RankRecord { format: FORMAT, version, rank, ranks, group, process: std::process::id() },
+            calls: (first..self.calls).map(call).collect(),
+            failure: FailureRecord { message },
+            waits,
+        }
+    }
+}
+
+fn wait(blocked: &BlockedThreadBlock) -> WaitRecord {
+    let BlockedThreadBlock { rank, block, op, kind, place, waits_for, released, .. } = blocked;
+    WaitRecord {
+        op: record(*rank, *block, *op, *kind, place.as_ref()),
+        waits_for: WaitsFor::to_string(waits_for),
+        released_by: match released {
+            UnblockedBy::By { rank, block, op, kind, place } => Some(record(*rank, *block, *op, *kind, place.as_ref())),
+            UnblockedBy::PeerStart | UnblockedBy::ByNothing => None,
+        },
+    }
+}
+
+fn record(rank: u32, block: u32, op: u32, kind: OpKind, place: Option<&SourceLocation>) -> OpRecord {
+    OpRecord { rank, block, op, operation: kind.name().to_owned(), at: place.map(SourceLocation::to_string) }
+}
+
+impl std::fmt::Display for OpRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { rank, block, op, operation, at } = self;
+        write!(f, "rank {rank} / thread block {block} / operation {op} ({operation})")?;
+        at.as_ref().map_or(Ok(()), |at| write!(f, " at {at}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flight_recorder::analyze;
+
+    #[test]
+    fn dumps_of_several_groups_of_a_process_stay_apart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pairs: Vec<Bootstrap> = std::thread::scope(|scope| {
+            let split = |whole: Bootstrap| move || whole.split(Some(whole.rank() / 2), 0).expect("all ranks call it");
+            let whole = Bootstrap::local(4).expect("a group");
+            let threads: Vec<_> = whole.into_iter().map(|whole| scope.spawn(split(whole))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic").expect("a colour")).collect()
+        });
+        let mut recorder = Recorder::default();
+        recorder.note(None, Location::caller());
+        let alone = Bootstrap::local(1).expect("a group").remove(0);
+        for group in pairs.iter().chain([&alone]) {
+            recorder.write(folder.path(), group, "gone".into(), None);
+        }
+        // A group that was made again.
+        recorder.write(folder.path(), &alone, "gone again".into(), None);
+        let files = std::fs::read_dir(folder.path()).expect("it is there").map(|file| file.expect("a file").path());
+        let mut files: Vec<_> = files.collect();
+        assert_eq!(files.len(), 6);
+        files.sort_by_key(|file| file.to_string_lossy().rsplit('-').next().map(str::to_owned));
+        let dumps: Vec<_> = files.iter().map(|file| Dump::load(file).expect("it was written")).collect();
+        let found = analyze(&dumps);
+        let ranks: Vec<_> = found.iter().map(|one| one.group.as_ref().map(|group| group.ranks.clone())).collect();
+        assert_eq!(ranks, [Some(vec![0, 1]), Some(vec![2, 3]), None]);
+        for one in &found {
+            assert_eq!((one.silent.as_slice(), one.divergence.as_ref()), (&[][..], None), "{one}");
+        }
+        assert!(found[1].to_string().contains(", ranks 2, 3 of the job; dumps of rank 0, 1\n"), "{}", found[1]);
+        assert_eq!(found[2].failures[&0], "gone again");
+    }
+}

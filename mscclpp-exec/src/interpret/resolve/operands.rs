@@ -1,0 +1,121 @@
+//! What an operation reads and writes: whose memory, and which chunks of it.
+
+use std::ops::Range;
+
+use mscclpp_core::plan::image::OpView;
+use mscclpp_core::plan::{self, BufferRef};
+use mscclpp_core::types::{BufferKind, ChannelKind};
+
+use super::{At, BlockTables, Lowering, entry};
+use crate::error::Error;
+use crate::interpret::program::{Operand, Space};
+
+/// Most operands of a program. A plan of multicasts over many ranks could otherwise need more memory than there is.
+const MOST_OPERANDS: usize = 1 << 27;
+
+/// Whose memory a reference names.
+enum Owners {
+    One(u32),
+    /// A range of `Tables::members`.
+    Group(Range<u32>),
+}
+
+impl Lowering {
+    /// Resolves one side's references; from number `plain` on they are packets.
+    pub(super) fn operands<'a>(
+        &mut self,
+        at: At,
+        of: &BlockTables<'a>,
+        view: &OpView<'a>,
+        refs: impl Iterator<Item = plan::Operand>,
+        plain: usize,
+    ) -> Result<u32, Error> {
+        let first = self.program.operands.len();
+        for (number, reference) in refs.enumerate() {
+            let packets = number >= plain;
+            let (buffer, owners) = self.owners(at, of, view, reference.place)?;
+            let space = match buffer {
+                BufferKind::Scratch if packets => Space::Packets,
+                _ if packets => {
+                    return at.error(format!("packets in the {buffer} buffer, expected scratch"));
+                }
+                BufferKind::Input => Space::Input,
+                BufferKind::Output => Space::Output,
+                BufferKind::Scratch => Space::Scratch,
+            };
+            match owners {
+                Owners::One(rank) => self.operand(at, rank, buffer, space, reference)?,
+                Owners::Group(members) => {
+                    for member in members {
+                        self.operand(at, self.tables.members[member as usize], buffer, space, reference)?;
+                    }
+                }
+            }
+        }
+        Ok((self.program.operands.len() - first) as u32)
+    }
+
+    /// The buffer that a reference names, and whose it is.
+    fn owners<'a>(
+        &self,
+        at: At,
+        of: &BlockTables<'a>,
+        view: &OpView<'a>,
+        place: BufferRef,
+    ) -> Result<(BufferKind, Owners), Error> {
+        match place {
+            BufferRef::Local(buffer) => Ok((buffer, Owners::One(of.rank))),
+            BufferRef::Remote(number) => {
+                let Some(kind) = view.channel() else {
+                    return at.error("a remote reference without a kind of channel");
+                };
+                let id = match entry(&of.remote[kind as usize], number) {
+                    Ok(id) => id,
+                    Err(have) => {
+                        return at.error(format!("{kind} remote buffer {number}, its thread block has {have}"));
+                    }
+                };
+                let Some(remote) = self.tables.remote.get(id as usize) else {
+                    let have = self.tables.remote.len();
+                    return at.error(format!("remote buffer {id}, its rank has {have}"));
+                };
+                Ok((remote.buffer, Owners::One(remote.rank)))
+            }
+            BufferRef::Switch(number) => {
+                let id = match entry(&of.channels[ChannelKind::Switch as usize], number) {
+                    Ok(id) => id,
+                    Err(have) => {
+                        return at.error(format!("switch channel {number}, its thread block has {have}"));
+                    }
+                };
+                let Some(&(buffer, first, len)) = self.tables.switches.get(id as usize) else {
+                    let have = self.tables.switches.len();
+                    return at.error(format!("switch channel {id}, its rank has {have}"));
+                };
+                Ok((buffer, Owners::Group(first..first + len)))
+            }
+        }
+    }
+
+    fn operand(
+        &mut self,
+        at: At,
+        rank: u32,
+        buffer: BufferKind,
+        space: Space,
+        chunk: plan::Operand,
+    ) -> Result<(), Error> {
+        let have = self.chunks[rank as usize][buffer as usize];
+        let plan::Operand { index, size, .. } = chunk;
+        if index.checked_add(size).is_none_or(|end| end > have) {
+            let end = u64::from(index) + u64::from(size);
+            return at.error(format!("chunks {index}..{end} of rank {rank}'s {buffer}, which has {have} chunks"));
+        }
+        if self.program.operands.len() >= MOST_OPERANDS {
+            return at
+                .error(format!("more than {MOST_OPERANDS} references in all, a multicast's counted for each member"));
+        }
+        self.program.operands.push(Operand { rank, index, size, space });
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! What an operation does, and whether it can.
+
+use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::image::OpView;
+use mscclpp_core::types::ChannelKind;
+
+use super::{At, BlockTables, Lowering};
+use crate::error::Error;
+use crate::interpret::program::{Instr, Opcode, Space};
+
+/// No reference is a packet.
+const ALL: usize = usize::MAX;
+
+impl Lowering {
+    /// Fills in any operation but a pipeline; whether it uses the proxy.
+    pub(super) fn op(&mut self, at: At, of: &BlockTables<'_>, view: &OpView<'_>) -> Result<bool, Error> {
+        use OpKind::*;
+        let port = view.channel() == Some(ChannelKind::Port);
+        // Which of the sources and destinations are packets: the first `plain` are not, the others are.
+        let (action, plain_srcs, plain_dsts) = match at.kind {
+            Nop => return Ok(false),
+            Barrier => return self.barrier(at, view),
+            // Ports have no relaxed forms.
+            Signal | RelaxedSignal if port => return self.sync(at, Opcode::PortSignal, of, view),
+            Signal | RelaxedSignal => {
+                return self.sync(at, Opcode::Signal { relaxed: at.kind == RelaxedSignal }, of, view);
+            }
+            Wait | RelaxedWait => {
+                return self.sync(at, Opcode::Wait { relaxed: at.kind == RelaxedWait && !port }, of, view);
+            }
+            Flush => return self.sync(at, Opcode::Flush, of, view),
+            SemaphoreAcquire => return self.semaphore(at, Opcode::Acquire, view),
+            SemaphoreRelease => return self.semaphore(at, Opcode::Release, view),
+            Pipeline => return at.error("no body"),
+            Put if port => (Opcode::Port { signal: false, flush: false }, ALL, ALL),
+            Copy | Put | Get => (Opcode::Copy, ALL, ALL),
+            PutWithSignal => (Opcode::Port { signal: true, flush: false }, ALL, ALL),
+            PutWithSignalAndFlush => (Opcode::Port { signal: true, flush: true }, ALL, ALL),
+            CopyPackets => (Opcode::Pack, ALL, 0),
+            // A port sends packets that are there already.
+            PutPackets if port => (Opcode::Port { signal: false, flush: false }, 0, 0),
+            PutPackets => (Opcode::Pack, ALL, 0),
+            UnpackPackets => (Opcode::Unpack, 0, ALL),
+            ReadPutPackets if port => (Opcode::PortForward, 0, 0),
+            ReadPutPackets | SwitchBroadcastPackets => (Opcode::Forward, 0, 0),
+            Reduce
+            | ReduceSend
+            | ReadReduce
+            | ReadReduceSend
+            | SwitchReduce
+            | SwitchReduceBroadcast
+            | SwitchBroadcast => (Opcode::Reduce, ALL, ALL),
+            ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => (Opcode::Reduce, 1, 1),
+        };
+        let srcs = self.operands(at, of, view, view.srcs(), plain_srcs)?;
+        let dsts = self.operands(at, of, view, view.dsts(), plain_dsts)?;
+        let instr = self.last();
+        (instr.action, instr.srcs, instr.dsts) = (action, srcs, dsts);
+        if let Some(slice) = view.slice() {
+            if slice.index >= slice.of {
+                return at.error(format!("part {} of {} parts", slice.index, slice.of));
+            }
+            instr.slice = (slice.index, slice.of);
+        }
+        if at.kind.is_reduce() {
+            instr.reduce = view.reduce().unwrap_or_default();
+            let bit = 1 << instr.reduce as u8;
+            self.reductions |= bit;
+        }
+        if let Opcode::Port { signal: true, .. } = action {
+            let ids = self.channel_ids(at, ChannelKind::Port, of, view)?;
+            self.last().ids = ids;
+            if ids != srcs {
+                return at.error(format!("{ids} channels for {srcs} transfers"));
+            }
+        }
+        self.check_sizes(at)?;
+        self.note_scratch();
+        Ok(matches!(action, Opcode::Port { .. } | Opcode::PortForward))
+    }
+
+    /// Pairs must be of equal sizes, and all references of an operation that combines or forwards.
+    fn check_sizes(&mut self, at: At) -> Result<(), Error> {
+        let instr = *self.last();
+        let (srcs, dsts) = (self.program.srcs(&instr), self.program.dsts(&instr));
+        if srcs.is_empty() || dsts.is_empty() {
+            return at.error(format!("{} sources and {} destinations, expected both", srcs.len(), dsts.len()));
+        }
+        let pairs = matches!(instr.action, Opcode::Copy | Opcode::Pack | Opcode::Unpack | Opcode::Port { .. });
+        if pairs && srcs.len() != dsts.len() {
+            return at.error(format!("{} sources for {} destinations", srcs.len(), dsts.len()));
+        }
+        if matches!(instr.action, Opcode::Forward | Opcode::PortForward) && srcs.len() != 1 {
+            return at.error(format!("{} sources, expected 1", srcs.len()));
+        }
+        let differs = if pairs {
+            srcs.iter().zip(dsts).find(|(src, dst)| src.size != dst.size)
+        } else {
+            srcs.iter().chain(dsts).find(|operand| operand.size != srcs[0].size).map(|operand| (&srcs[0], operand))
+        };
+        match differs {
+            Some((one, other)) => {
+                at.error(format!("references of {} and {} chunks, expected equal sizes", one.size, other.size))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Notes which memories an operation uses, and how.
+    fn note_scratch(&mut self) {
+        let Instr { operands, srcs, slice, .. } = *self.last();
+        let program = &mut self.program;
+        let (srcs, dsts) = program.operands[operands as usize..].split_at(srcs as usize);
+        let plain = srcs.iter().chain(dsts).any(|operand| operand.space == Space::Scratch);
+        let packets = srcs.iter().chain(dsts).any(|operand| operand.space == Space::Packets);
+        program.writes_input |= dsts.iter().any(|operand| operand.space == Space::Input);
+        program.plain_scratch |= plain;
+        program.shape.packets |= packets;
+        if plain || packets {
+            // Wrapping is done for plain data in windows of whole references only.
+            let whole = slice.1 <= 1 && !packets;
+            program.windowed_scratch = match (program.windowed_scratch, self.window) {
+                (Some(largest), Some(window)) if whole => Some(largest.max(window)),
+                _ => None,
+            };
+        }
+    }
+}

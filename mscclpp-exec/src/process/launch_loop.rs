@@ -1,0 +1,400 @@
+//! One launch of one rank: its thread blocks take turns on the calling thread until all are done.
+
+use super::calls::BufferArgs;
+use super::plan::PlanState;
+use super::session::{PARK_INTERVAL, SPINS, Session, YIELDS, spin};
+use crate::error::{AbortCause, Error};
+use crate::interpret::{AgentState, Launch, Params, Progress, SLICES, Space, Worker};
+use crate::memory::Views;
+use crate::passes::place_in_caller_memory::SLOTS;
+use mscclpp_bootstrap::ActiveTimeout;
+
+/// Everything that a launch uses.
+pub(super) struct LaunchLoop<'d> {
+    pub(super) session: &'d mut Session,
+    pub(super) context: &'d PlanState,
+    pub(super) params: &'d Params,
+    pub(super) views: &'d mut Views,
+    /// Own thread blocks, then the proxy.
+    pub(super) states: &'d mut [AgentState],
+    pub(super) worker: &'d mut Worker,
+    /// By place: what the peer handed in when its buffers were looked up last.
+    pub(super) seen: &'d mut [BufferArgs],
+    /// Number of the call, and what peers compare.
+    pub(super) number: u64,
+    pub(super) id: u64,
+    pub(super) turn: Turn,
+    /// Bytes of what each rank hands in.
+    pub(super) lens: [u64; SLOTS],
+    /// Whether what peers access of this rank lasts after the launch.
+    pub(super) lasting: bool,
+    /// Whether ranks of other nodes were told that this one sends nothing more.
+    pub(super) has_sent: bool,
+}
+
+/// What keeps a launch's packets apart from those of launches before it.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    /// What its packets carry.
+    pub(super) flag: u32,
+    /// Whether it uses the second half of double scratch.
+    pub(super) second_half: bool,
+    /// Whether scratch is laid out otherwise than in the plan's last launch: nobody may write to it before all are through
+    /// with that one.
+    pub(super) settle: bool,
+}
+
+/// What a pass over the thread blocks has found.
+struct Pass {
+    progress: bool,
+    done: bool,
+}
+
+/// Naps that a rank takes beyond the deadline while it has not heard from all: the whole machine may have been held up, and
+/// a peer that is about to run is neither absent nor silent.
+const MAX_LATE_PARKS: u32 = 100;
+
+/// How long a rank has waited.
+#[derive(Default)]
+struct Idle {
+    rounds: u32,
+    timeout: Option<ActiveTimeout>,
+    /// Naps beyond the deadline.
+    late: u32,
+}
+
+impl LaunchLoop<'_> {
+    /// # Errors
+    /// [`Error::Mismatch`], [`Error::Interrupted`], [`Error::LateData`], [`Error::DroppedBuffer`].
+    pub(super) fn run(&mut self) -> Result<(), Error> {
+        for (state, agent) in self.states.iter_mut().zip(self.context.agents.clone()) {
+            *state = AgentState::begin(self.number, self.context.program.agents[agent].start);
+        }
+        if self.context.proxy.is_some() {
+            self.states[self.context.agents.len()] = AgentState::begin(self.number, 0);
+        }
+        if !self.session.wires.is_empty() {
+            self.session.wires.begin(self.context, self.session.launches, self.id);
+        }
+        if self.turn.settle {
+            self.session.wires.announce_call();
+            self.settle()?;
+        }
+        let mut closed = !self.context.awaited.is_empty();
+        let mut finished = !self.context.touches();
+        let mut idle = Idle::default();
+        loop {
+            if closed && self.open()? {
+                closed = false;
+            }
+            let pass = self.pass(closed)?;
+            if !finished && self.has_released_peers() {
+                // As early as can be: peers wait for it.
+                self.session.calls.finish(self.number);
+                finished = true;
+            }
+            if pass.progress {
+                self.session.calls.unpark_peers(false);
+                idle = Idle::default();
+            }
+            if pass.done {
+                break;
+            }
+            if !pass.progress {
+                self.compare()?;
+                self.wait(&mut idle, Some(closed))?;
+            }
+        }
+        self.compare()?;
+        if self.context.touches() {
+            if !self.lasting {
+                self.close()?;
+            }
+        } else {
+            // Nobody waits for it, but reports are clearer.
+            self.session.calls.finish(self.number);
+        }
+        self.receive_rest()
+    }
+
+    /// Waits until all ranks have begun the launch, and so are through with those before it.
+    fn settle(&mut self) -> Result<(), Error> {
+        let mut idle = Idle::default();
+        loop {
+            self.compare()?;
+            let session = &self.session;
+            if (0..session.locals.len()).all(|place| place == session.me || session.is_compared(place)) {
+                return self.session.settle_nodes();
+            }
+            self.keep_moving(&mut idle)?;
+            self.wait(&mut idle, None)?;
+        }
+    }
+
+    /// Divides an average of the own rank, in what its caller handed in.
+    pub(super) fn divide(&mut self) {
+        if self.params.divide.is_some() {
+            let (rank, params) = (self.session.rank(), self.params);
+            if params.result(&self.context.program, rank).is_some() {
+                let area = params.area(rank, Space::OwnOutput);
+                launch(self.context, params, self.views, self.number, self.turn, false).divide(
+                    self.worker,
+                    area,
+                    0,
+                    u64::MAX,
+                );
+            }
+        }
+    }
+
+    /// Runs own thread blocks as far as they go.
+    #[inline]
+    fn pass(&mut self, closed: bool) -> Result<Pass, Error> {
+        let mut launch = launch(self.context, self.params, self.views, self.number, self.turn, closed);
+        let wires = &self.session.wires;
+        if !wires.is_empty() {
+            launch.remote = Some(wires);
+        }
+        let mut pass = Pass { progress: false, done: true };
+        let agents = &self.context.program.agents[self.context.agents.clone()];
+        for (code, state) in agents.iter().zip(self.states.iter_mut()) {
+            if state.at.instr >= code.end {
+                continue;
+            }
+            let before = state.at;
+            pass.done &= launch.run(self.worker, code, state) == Progress::Next;
+            pass.progress |= state.at != before;
+        }
+        if pass.done && !wires.is_empty() {
+            wires.end();
+        }
+        if let Some(proxy) = self.context.proxy {
+            let state = &mut self.states[agents.len()];
+            let before = state.at;
+            launch.serve(self.worker, proxy, state);
+            pass.progress |= state.at != before;
+            pass.done &= self.context.counters.fifos[proxy].is_drained();
+        }
+        if !wires.is_empty() {
+            if !self.has_sent && self.have_passed(&self.context.last_sends) {
+                wires.send_ends(&self.context.sends_to);
+                self.has_sent = true;
+            }
+            let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
+            let pumped = pumped.map_err(|trouble| self.session.in_trouble(trouble))?;
+            pass.progress |= pumped.progress;
+            pass.done &= pumped.sent;
+        }
+        Ok(pass)
+    }
+
+    /// Sends and takes what goes to ranks of other nodes and comes from them, where none of the own thread blocks runs: others
+    /// may need that to get as far as this rank waits for.
+    #[inline]
+    fn keep_moving(&mut self, idle: &mut Idle) -> Result<(), Error> {
+        let wires = &self.session.wires;
+        if !wires.is_empty() {
+            let launch = launch(self.context, self.params, self.views, self.number, self.turn, false);
+            let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
+            if pumped.map_err(|trouble| self.session.in_trouble(trouble))?.progress {
+                *idle = Idle::default();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether no own thread block visits a peer's buffers any more in this launch.
+    #[inline]
+    fn has_released_peers(&self) -> bool {
+        self.have_passed(&self.context.last_visits)
+    }
+
+    /// Whether each own thread block is beyond an instruction, and the proxy has done what they asked for.
+    #[inline]
+    fn have_passed(&self, instrs: &[Option<u32>]) -> bool {
+        let passed = |(state, last): (&AgentState, &Option<u32>)| {
+            last.is_none_or(|last| state.at.instr > last && !(state.loop_start..state.loop_end).contains(&last))
+        };
+        self.states.iter().zip(instrs).all(passed)
+            && self.context.proxy.is_none_or(|proxy| self.context.counters.fifos[proxy].is_drained())
+    }
+
+    /// Compares the call with those of peers that have begun it.
+    #[inline]
+    fn compare(&mut self) -> Result<(), Error> {
+        for place in 0..self.session.locals.len() {
+            if place != self.session.me && !self.session.is_compared(place) {
+                self.session.compare(place)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all peers have begun whose buffers this rank visits; if so finds the buffers.
+    #[inline]
+    fn open(&mut self) -> Result<bool, Error> {
+        for &place in &self.context.awaited {
+            if !self.session.is_compared(place) {
+                self.session.compare(place)?;
+                if !self.session.is_compared(place) {
+                    return Ok(false);
+                }
+            }
+        }
+        for &place in &self.context.visits {
+            let Some((_, handed)) = self.session.calls.begun(place, self.number) else {
+                return Ok(false);
+            };
+            if self.seen[place] != handed {
+                self.find(place, handed)?;
+                self.seen[place] = handed;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes a peer's buffers visible.
+    fn find(&mut self, place: usize, handed: BufferArgs) -> Result<(), Error> {
+        let peer = self.session.locals[place];
+        for (slot, (number, at)) in handed.0.into_iter().enumerate() {
+            // It hands in what others access.
+            if self.lens[slot] == 0 || number == 0 {
+                continue;
+            }
+            let (view, part) = ((peer * SLICES) as usize + slot, at..at.saturating_add(self.lens[slot]));
+            let fits = match self.session.copies_in(number, slot).and_then(|shared| shared.at(place)) {
+                Some(segment) => self.views.set(view, segment, part),
+                None => self.session.region_of(place, number).is_some_and(|it| self.views.set(view, &it, part)),
+            };
+            if !fits {
+                let error = Error::DroppedBuffer { rank: self.session.rank(), peer, number };
+                self.session.give_up(&error);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no peer touches the own caller's buffers any more.
+    fn close(&mut self) -> Result<(), Error> {
+        let mut idle = Idle::default();
+        for at in 0..self.context.finishes.len() {
+            let place = self.context.finishes[at];
+            while !self.session.calls.is_finished(place, self.number) {
+                self.compare()?;
+                self.keep_moving(&mut idle)?;
+                self.wait(&mut idle, None)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what ranks of other nodes have still to send in this launch, for which no operation of this rank waits.
+    fn receive_rest(&mut self) -> Result<(), Error> {
+        let mut idle = Idle::default();
+        while self.unended().next().is_some() {
+            self.keep_moving(&mut idle)?;
+            self.wait(&mut idle, None)?;
+        }
+        Ok(())
+    }
+
+    /// Ranks of other nodes that may still send something in this launch.
+    fn unended(&self) -> impl Iterator<Item = u32> {
+        self.session.wires.unended(&self.context.receives_from)
+    }
+
+    /// Passes a little time: spins at first, then lets others run, then sleeps. `peer_buffers_blocked`: how to look a last time whether a
+    /// thread block gets on; `None` where none may run.
+    fn wait(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
+        idle.rounds = idle.rounds.saturating_add(1);
+        let spins = if self.session.oversubscribed { 0 } else { SPINS };
+        if idle.rounds < spins {
+            spin(idle.rounds);
+        } else if idle.rounds < spins + YIELDS {
+            std::thread::yield_now();
+        } else {
+            self.wait_long(idle, closed)?;
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wait_long(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
+        let deadline = self.session.options.timeout;
+        let left = idle.timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)).update();
+        self.write_positions();
+        let mut cause = self.session.find_cause();
+        if cause.is_none() && left.is_zero() {
+            let (absent, silent) = self.unresponsive_ranks();
+            if (absent.is_empty() && silent.is_empty()) || idle.late >= MAX_LATE_PARKS {
+                cause = Some(AbortCause::Timeout { after: deadline, not_started: absent, unresponsive: silent });
+            }
+            idle.late += 1;
+        }
+        if let Some(cause) = cause {
+            self.compare()?;
+            // Where none may run, nothing was visited yet, or all was.
+            return Err(self.interrupt(cause, closed.unwrap_or(true)));
+        }
+        let asleep = self.session.calls.prepare_park();
+        if closed.map(|closed| self.pass(closed)).transpose()?.is_some_and(|pass| pass.progress) {
+            self.session.calls.cancel_park();
+            self.session.calls.unpark_peers(false);
+            *idle = Idle::default();
+        } else {
+            self.session.calls.park(asleep, if left.is_zero() { PARK_INTERVAL } else { PARK_INTERVAL.min(left) });
+        }
+        Ok(())
+    }
+
+    /// Says where the own thread blocks stand.
+    fn write_positions(&self) {
+        for (agent, state) in self.context.agents.clone().zip(self.states.iter()) {
+            self.context.write_position(agent, self.number, state);
+        }
+    }
+
+    /// Ranks of the node that have not begun the launch, and those that have and did not say where they stand; if there are none
+    /// and only that is left to wait for, those of other nodes that may still send something.
+    fn unresponsive_ranks(&self) -> (Vec<u32>, Vec<u32>) {
+        let absent: Vec<u32> = self.absent().collect();
+        let mut silent = Vec::new();
+        for place in self.session.peers() {
+            let rank = self.session.locals[place];
+            let through = self.session.calls.is_finished(place, self.number);
+            if !absent.contains(&rank) && !self.has_said(rank) && !through {
+                silent.push(rank);
+            }
+        }
+        if absent.is_empty() && silent.is_empty() && self.session.wires.has_ended() {
+            silent.extend(self.unended());
+        }
+        (absent, silent)
+    }
+}
+
+/// The launch as the interpreter sees it.
+pub(super) fn launch<'a>(
+    context: &'a PlanState,
+    params: &'a Params,
+    views: &'a Views,
+    number: u64,
+    turn: Turn,
+    closed: bool,
+) -> Launch<'a> {
+    let PlanState { counters, program, .. } = context;
+    let Turn { flag, second_half, .. } = turn;
+    Launch {
+        counters,
+        program,
+        params,
+        memory: views.memory(),
+        number,
+        flag,
+        second_half,
+        exclusive: true,
+        remote: None,
+        peer_buffers_blocked: closed,
+    }
+}

@@ -1,0 +1,165 @@
+//! Inputs that are quick to write and results that are quick to compare: for measuring, where every launch gets new ones.
+
+use mscclpp_core::collective::{Collective, CollectiveKind};
+use mscclpp_core::types::ReduceOp;
+
+use super::expected::{Expected, Promise};
+use super::pattern::{Inputs, Pattern};
+use super::value::{read, write};
+use crate::dtype::DataType;
+
+/// Elements after which inputs repeat: a prime, so that data of one chunk in the place of another is noticed.
+const PERIOD: usize = 251;
+/// How far inputs move from one launch to the next.
+const SHIFT: u64 = 13;
+
+/// The inputs and outputs of one rank in a row of launches. Every rank, element and launch has other values, up to a period
+/// of 251 elements; reductions of them are exact.
+#[derive(Clone, Debug)]
+pub struct PeriodicInputs {
+    kind: CollectiveKind,
+    dtype: DataType,
+    rank: u32,
+    root: u32,
+    /// What each rank brings.
+    rows: Vec<Row>,
+    /// What their reduction is.
+    reduced: Row,
+}
+
+/// A period of elements, twice, so that one can begin anywhere.
+#[derive(Clone, Debug)]
+struct Row {
+    bytes: Vec<u8>,
+    promises: Vec<Promise>,
+}
+
+impl Row {
+    fn new(dtype: DataType, promise: impl Fn(u64) -> Promise) -> Self {
+        let promises: Vec<_> = (0..PERIOD as u64).map(promise).collect();
+        let mut bytes = vec![0; 2 * PERIOD * dtype.size()];
+        for (element, promise) in bytes.chunks_exact_mut(dtype.size()).zip(promises.iter().cycle()) {
+            write(dtype, promise.value, element);
+        }
+        Self { bytes, promises }
+    }
+}
+
+impl PeriodicInputs {
+    /// The data of `rank` in launches of a collective. `op` is what it reduces by, if it does.
+    pub fn new(collective: Collective, dtype: DataType, op: Option<ReduceOp>, ranks: u32, rank: u32) -> Self {
+        let inputs = Inputs { seed: 1, pattern: Pattern::Exact, dtype, op, ranks };
+        let exact = |value| Promise { value, tolerance: 0.0 };
+        let rows = (0..ranks).map(|rank| Row::new(dtype, |index| exact(inputs.value(rank, index)))).collect();
+        // What an all-reduce promises is the reduction, whatever else the collective does with it.
+        let all = Collective::new(CollectiveKind::AllReduce);
+        let expected = Expected { collective: all, inputs, input_len: 0, output_len: 0, distance: 1 };
+        let reduced = Row::new(dtype, |index| expected.element(0, index));
+        Self { kind: collective.kind, dtype, rank, root: collective.root, rows, reduced }
+    }
+
+    /// Writes the rank's input of a launch.
+    pub fn fill(&self, launch: u64, input: &mut [u8]) {
+        let period = PERIOD * self.dtype.size();
+        let begin = self.begin(launch, 0);
+        let row = &self.rows[self.rank as usize].bytes[begin..begin + period];
+        input.chunks_mut(period).for_each(|chunk| chunk.copy_from_slice(&row[..chunk.len()]));
+    }
+
+    /// How many elements of the rank's output of a launch differ from what the collective promises.
+    pub fn count_wrong(&self, launch: u64, output: &[u8]) -> u64 {
+        use CollectiveKind as K;
+        let ranks = self.rows.len();
+        let (size, rank) = (self.dtype.size(), self.rank as usize);
+        let elements = output.len() / size;
+        let part = elements / ranks;
+        match self.kind {
+            K::AllReduce => self.compare(launch, &self.reduced, 0, output),
+            K::Reduce if self.rank == self.root => self.compare(launch, &self.reduced, 0, output),
+            K::ReduceScatter => self.compare(launch, &self.reduced, rank * elements, output),
+            K::Broadcast => self.compare(launch, &self.rows[self.root as usize], 0, output),
+            K::SendRecv => self.compare(launch, &self.rows[(rank + ranks - 1) % ranks], 0, output),
+            K::AllGather | K::AllToAll => {
+                let first = if self.kind == K::AllToAll { rank * part } else { 0 };
+                // Without elements there are no parts.
+                let parts = output.chunks_exact((part * size).max(1));
+                parts.zip(&self.rows).map(|(part, row)| self.compare(launch, row, first, part)).sum()
+            }
+            K::Reduce | K::Custom { .. } | K::Test { .. } => 0,
+        }
+    }
+
+    /// Compares elements with a row of which the first one is element `first`.
+    fn compare(&self, launch: u64, row: &Row, first: usize, found: &[u8]) -> u64 {
+        let size = self.dtype.size();
+        let begin = self.begin(launch, first);
+        let mut wrong = 0;
+        for chunk in found.chunks(PERIOD * size) {
+            if *chunk == row.bytes[begin..begin + chunk.len()] {
+                continue;
+            }
+            for (index, element) in chunk.chunks_exact(size).enumerate() {
+                let promise = row.promises[(begin / size + index) % PERIOD];
+                let right = (read(self.dtype, element) - promise.value).abs() <= promise.tolerance;
+                wrong += u64::from(!right);
+            }
+        }
+        wrong
+    }
+
+    /// Where in a row, in bytes, an element of a launch lies.
+    fn begin(&self, launch: u64, element: usize) -> usize {
+        (element + ((launch % PERIOD as u64) * SHIFT) as usize) % PERIOD * self.dtype.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_promised_is_right_and_nothing_else() {
+        let (ranks, part) = (3_usize, 700_usize);
+        let cycles = |kind, dtype, op| -> Vec<PeriodicInputs> {
+            (0..3)
+                .map(|rank| PeriodicInputs::new(Collective { root: 1, ..Collective::new(kind) }, dtype, op, 3, rank))
+                .collect()
+        };
+        let gather = cycles(CollectiveKind::AllGather, DataType::I32, None);
+        let mut output = vec![0; ranks * part * 4];
+        for (cycle, part) in gather.iter().zip(output.chunks_mut(part * 4)) {
+            cycle.fill(5, part);
+        }
+        assert_eq!(gather[2].count_wrong(5, &output), 0);
+        assert!(gather[2].count_wrong(6, &output) > 2000);
+        output[4 * 777] ^= 1;
+        assert_eq!(gather[2].count_wrong(5, &output), 1);
+        // A part in the place of another one, and one that is moved by a power of two.
+        output[4 * 777] ^= 1;
+        output.rotate_left(4 * 256);
+        assert!(gather[0].count_wrong(5, &output) > 2000);
+
+        for &dtype in DataType::ALL {
+            let scatter = cycles(CollectiveKind::ReduceScatter, dtype, Some(ReduceOp::Max));
+            let size = dtype.size();
+            let inputs: Vec<Vec<u8>> = scatter
+                .iter()
+                .map(|cycle| {
+                    let mut input = vec![0; ranks * part * size];
+                    cycle.fill(2, &mut input);
+                    input
+                })
+                .collect();
+            let mut output = vec![0; part * size];
+            for (index, element) in output.chunks_exact_mut(size).enumerate() {
+                let at = (part + index) * size;
+                let most = inputs.iter().map(|input| read(dtype, &input[at..at + size])).fold(f64::MIN, f64::max);
+                write(dtype, most, element);
+            }
+            assert_eq!(scatter[1].count_wrong(2, &output), 0, "{dtype}");
+            assert!(scatter[0].count_wrong(2, &output) > 100, "{dtype}");
+        }
+        let empty = &cycles(CollectiveKind::AllToAll, DataType::F64, None)[0];
+        assert_eq!(empty.count_wrong(0, &[]), 0);
+    }
+}
