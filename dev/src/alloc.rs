@@ -9,29 +9,29 @@ use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::launch::{Pieces, Reach};
-use crate::multicast::{Multicast, Window};
+use crate::multicast::{Multicast, MulticastRange};
 
 /// What was allocated and not freed, by first address.
 #[derive(Default)]
-pub(crate) struct Memory {
-    pieces: BTreeMap<u64, Piece>,
+pub(crate) struct SimulatedMemory {
+    pieces: BTreeMap<u64, Allocation>,
     /// Ranges of multicast addresses, by their first one.
-    windows: BTreeMap<u64, Window>,
+    windows: BTreeMap<u64, MulticastRange>,
     /// Counts allocations and releases.
     pub(crate) version: u64,
 }
 
-struct Piece {
+struct Allocation {
     len: u64,
     /// `None`: the host's, which all devices see.
     device: Option<u32>,
     /// No two pieces of a process have the same.
     id: u64,
-    place: Place,
+    place: Backing,
 }
 
 /// Where a piece comes from.
-enum Place {
+enum Backing {
     Heap,
     /// Can be mapped by other processes.
     File(OwnedFd),
@@ -53,7 +53,7 @@ pub(crate) const ALIGN_OF_FILES: u64 = 1 << 16;
 /// Holds for memory that nobody wrote.
 const POISON: u8 = 0xcd;
 
-impl Memory {
+impl SimulatedMemory {
     /// A new piece of a device's memory full of nonsense, or of the host's, zeroed; `None` if there is no memory. `shared`: other
     /// processes can map it.
     pub(crate) fn alloc(&mut self, bytes: u64, device: Option<u32>, shared: bool) -> Option<u64> {
@@ -62,13 +62,13 @@ impl Memory {
             true => {
                 let file = rustix::fs::memfd_create("simulated device", MemfdFlags::CLOEXEC).ok()?;
                 rustix::fs::ftruncate(&file, len).ok()?;
-                (map(&file, len)?, Place::File(file))
+                (map(&file, len)?, Backing::File(file))
             }
             false => {
                 let layout = Layout::from_size_align(usize::try_from(len).ok()?, ALIGN).ok()?;
                 // SAFETY: the layout has at least one byte.
                 let memory = unsafe { if device.is_none() { alloc_zeroed(layout) } else { alloc(layout) } };
-                (memory as u64, Place::Heap)
+                (memory as u64, Backing::Heap)
             }
         };
         if address == 0 {
@@ -79,7 +79,7 @@ impl Memory {
             unsafe { (address as *mut u8).write_bytes(POISON, len as usize) };
         }
         self.version += 1;
-        self.pieces.insert(address, Piece { len, device, id: self.version, place });
+        self.pieces.insert(address, Allocation { len, device, id: self.version, place });
         Some(address)
     }
 
@@ -87,8 +87,8 @@ impl Memory {
     pub(crate) fn alloc_shared(&mut self, bytes: u64, device: u32, peers: &[u32]) -> Option<u64> {
         let address = self.alloc(bytes, Some(device), true)?;
         let piece = self.pieces.get_mut(&address)?;
-        if let Place::File(file) = std::mem::replace(&mut piece.place, Place::Heap) {
-            piece.place = Place::Shared(file, peers.to_vec());
+        if let Backing::File(file) = std::mem::replace(&mut piece.place, Backing::Heap) {
+            piece.place = Backing::Shared(file, peers.to_vec());
         }
         Some(address)
     }
@@ -96,7 +96,7 @@ impl Memory {
     /// Maps another process's piece for a device; `None` if that is not possible.
     pub(crate) fn import(&mut self, key: Key, file: BorrowedFd<'_>, len: u64, device: u32) -> Option<u64> {
         let known = self.pieces.iter_mut().find_map(|(&address, piece)| match &mut piece.place {
-            Place::Foreign(of, count) if *of == key => Some((address, count)),
+            Backing::Foreign(of, count) if *of == key => Some((address, count)),
             _ => None,
         });
         if let Some((address, count)) = known {
@@ -105,20 +105,20 @@ impl Memory {
         }
         let address = map(file, len)?;
         self.version += 1;
-        let place = Place::Foreign(key, 1);
-        self.pieces.insert(address, Piece { len, device: Some(device), id: self.version, place });
+        let place = Backing::Foreign(key, 1);
+        self.pieces.insert(address, Allocation { len, device: Some(device), id: self.version, place });
         Some(address)
     }
 
     /// Frees a piece, or gives back what was mapped; whether it was one.
     pub(crate) fn free(&mut self, address: u64) -> bool {
-        if let Some(Piece { place: Place::Foreign(_, count @ 2..), .. }) = self.pieces.get_mut(&address) {
+        if let Some(Allocation { place: Backing::Foreign(_, count @ 2..), .. }) = self.pieces.get_mut(&address) {
             *count -= 1;
             return true;
         }
         let Some(piece) = self.pieces.remove(&address) else { return false };
         self.version += 1;
-        if let Place::Heap = piece.place {
+        if let Backing::Heap = piece.place {
             let Ok(layout) = Layout::from_size_align(piece.len as usize, ALIGN) else { return false };
             // SAFETY: allocated with this layout, and no longer in the list.
             unsafe { dealloc(address as *mut u8, layout) };
@@ -131,12 +131,12 @@ impl Memory {
 
     /// Whether an address is that of a piece that was mapped, which is given back otherwise than others.
     pub(crate) fn is_mapped(&self, address: u64) -> bool {
-        matches!(self.pieces.get(&address), Some(Piece { place: Place::Foreign(..) | Place::Shared(..), .. }))
+        matches!(self.pieces.get(&address), Some(Allocation { place: Backing::Foreign(..) | Backing::Shared(..), .. }))
     }
 
     /// Whether it was made to be shared.
     pub(crate) fn is_shared(&self, address: u64) -> bool {
-        matches!(self.pieces.get(&address), Some(Piece { place: Place::Shared(..), .. }))
+        matches!(self.pieces.get(&address), Some(Allocation { place: Backing::Shared(..), .. }))
     }
 
     /// The piece around an address: its first one, its length and its id.
@@ -148,14 +148,14 @@ impl Memory {
     /// The file of a piece of this process that others can map.
     pub(crate) fn file(&self, address: u64) -> Option<&OwnedFd> {
         match &self.pieces.get(&address)?.place {
-            Place::File(file) | Place::Shared(file, _) => Some(file),
+            Backing::File(file) | Backing::Shared(file, _) => Some(file),
             _ => None,
         }
     }
 
     /// Whether bytes lie in one piece.
     pub(crate) fn holds(&self, address: u64, bytes: u64) -> bool {
-        let Some((&first, &Piece { len, .. })) = self.pieces.range(..=address).next_back() else { return false };
+        let Some((&first, &Allocation { len, .. })) = self.pieces.range(..=address).next_back() else { return false };
         address - first <= len && bytes <= len - (address - first)
     }
 
@@ -174,7 +174,7 @@ impl Memory {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), len as usize, ProtFlags::empty(), flags).ok()? as u64
         };
-        let mut window = Window { first, len, members: Vec::new(), devices, object };
+        let mut window = MulticastRange { first, len, members: Vec::new(), devices, object };
         let member = |memory: &mut Self, handle| {
             let (key, file, bytes) = from_handle(handle)?;
             if key.1 == machine {
@@ -214,10 +214,10 @@ impl Memory {
     /// First address and length of the pieces that a device reaches, ascending: the host's, its own, those of devices for
     /// which `of` says so, and of what was made to be shared what was made for it.
     fn pieces(&self, device: u32, of: impl Fn(u32) -> bool) -> Pieces {
-        let is_reached = |piece: &Piece| match (piece.device, &piece.place) {
+        let is_reached = |piece: &Allocation| match (piece.device, &piece.place) {
             (None, _) => true,
             (Some(owner), _) if owner == device => true,
-            (Some(_), Place::Shared(_, peers)) => peers.contains(&device),
+            (Some(_), Backing::Shared(_, peers)) => peers.contains(&device),
             (Some(owner), _) => of(owner),
         };
         let reached = self.pieces.iter().filter(|(_, piece)| is_reached(piece));
@@ -250,7 +250,7 @@ pub(crate) fn from_handle(handle: &[u8; 64]) -> Option<(Key, OwnedFd, u64)> {
     Some(((word(0) as u32, word(1), word(2)), file.into(), word(4)))
 }
 
-impl Drop for Memory {
+impl Drop for SimulatedMemory {
     fn drop(&mut self) {
         for first in self.windows.keys().copied().collect::<Vec<_>>() {
             self.unmap_multicast(first);

@@ -15,7 +15,7 @@ mod driver;
 #[cfg(simulator)]
 mod launch;
 #[cfg(simulator)]
-mod machine;
+mod host;
 #[cfg(simulator)]
 mod multicast;
 #[cfg(simulator)]
@@ -27,7 +27,7 @@ mod threaded;
 
 pub use accesses::{Access, AccessKind, AccessLog};
 pub use options::{MulticastCounts, Options};
-pub use threaded::Threaded;
+pub use threaded::ThreadedKernels;
 
 use mscclpp_exec::cuda::SharedDriver;
 

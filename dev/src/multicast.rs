@@ -135,7 +135,7 @@ impl Drop for Multicast {
 
 /// A range of addresses behind which the members' memories lie.
 #[derive(Clone)]
-pub(crate) struct Window {
+pub(crate) struct MulticastRange {
     pub(crate) first: u64,
     pub(crate) len: u64,
     /// Where this process has what each member bound, and whether that is another process's.
@@ -145,7 +145,7 @@ pub(crate) struct Window {
     pub(crate) object: Arc<Multicast>,
 }
 
-impl Window {
+impl MulticastRange {
     /// The members' addresses of some bytes; `None` if they are not inside, or a member has taken its memory away.
     pub(crate) fn members(&self, address: u64, bytes: u32) -> Option<impl Iterator<Item = u64>> {
         let at = address.checked_sub(self.first)?;

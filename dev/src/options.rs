@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use crate::accesses::AccessLog;
-use crate::threaded::Threaded;
+use crate::threaded::ThreadedKernels;
 
 /// How a simulated device behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Options {
     /// [`specialised_bugs`](crate::specialised_bugs) or [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late) names.
     pub bug: Option<&'static str>,
     /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.
-    pub threaded: Option<Threaded>,
+    pub threaded: Option<ThreadedKernels>,
     /// The driver's call that fails: its name, and which of its calls, counted from 1.
     pub failing: Option<(&'static str, u64)>,
     /// Whether all calls after that fail too, as after an illegal address.

@@ -8,20 +8,20 @@ use libloading::Library;
 
 /// The functions of such a library, which stays loaded.
 #[derive(Clone, Copy, Debug)]
-pub struct Threaded {
+pub struct ThreadedKernels {
     find: unsafe extern "C" fn(*const c_char, *const c_char) -> *const c_void,
     run: unsafe extern "C" fn(*const c_void, u32, u32, *const c_void),
 }
 
-impl PartialEq for Threaded {
+impl PartialEq for ThreadedKernels {
     fn eq(&self, other: &Self) -> bool {
         self.run as usize == other.run as usize
     }
 }
 
-impl Eq for Threaded {}
+impl Eq for ThreadedKernels {}
 
-impl Threaded {
+impl ThreadedKernels {
     /// Loads a library.
     ///
     /// # Errors

@@ -115,7 +115,7 @@ pub(crate) enum Error {
     Group(#[from] mscclpp_bootstrap::Error),
     /// Data of another rank that arrived wrong.
     #[error("{what} brought other bytes from rank {rank} than it sent")]
-    Garbled {
+    CorruptData {
         /// On which way.
         what: String,
         /// Who sent it.
@@ -141,7 +141,7 @@ pub(crate) enum Error {
     },
     /// A rank whose launcher has ended.
     #[error("the launcher has ended before its rank began")]
-    Orphaned,
+    LauncherExited,
     /// No port for rank 0.
     #[error("cannot find a free port for rank 0: {0}")]
     NoPort(io::Error),
@@ -176,8 +176,8 @@ impl Error {
     pub(crate) fn run(error: &mscclpp_exec::Error) -> Self {
         use mscclpp_exec::Error as Exec;
         let (what, code) = match error {
-            Exec::Stalled(_) => ("the run stalled", exit::NO),
-            Exec::InvalidPlan { .. } => ("the plan cannot be run", exit::NO),
+            Exec::Stalled(_) => ("the run stalled", exit::FAILURE),
+            Exec::InvalidPlan { .. } => ("the plan cannot be run", exit::FAILURE),
             Exec::TooLarge { .. }
             | Exec::ScratchLimit { .. }
             | Exec::OutOfMemory { .. }
@@ -186,12 +186,12 @@ impl Error {
             | Exec::Driver(_)
             | Exec::NotCoResident { .. }
             | Exec::System { .. }
-            | Exec::Internal(_) => ("the run is not possible here", exit::UNABLE),
-            Exec::CallMismatch { .. } => ("ranks call different things", exit::NO),
+            | Exec::Internal(_) => ("the run is not possible here", exit::UNAVAILABLE),
+            Exec::CallMismatch { .. } => ("ranks call different things", exit::FAILURE),
             Exec::Interrupted(_) | Exec::RankLost { .. } | Exec::CommunicatorFailed { .. } | Exec::Group(_) => {
-                ("ranks are missing", exit::UNABLE)
+                ("ranks are missing", exit::UNAVAILABLE)
             }
-            _ => ("the plan cannot be run as asked", exit::UNREADABLE),
+            _ => ("the plan cannot be run as asked", exit::USAGE),
         };
         let mut finding = error.diagnostic();
         // The executor's advice is for who calls it from Rust.
@@ -213,7 +213,7 @@ impl Error {
     /// The exit code; see [`exit`].
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::Findings { .. } | Self::Group(_) | Self::Garbled { .. } | Self::Broken { .. } => exit::NO,
+            Self::Findings { .. } | Self::Group(_) | Self::CorruptData { .. } | Self::Broken { .. } => exit::FAILURE,
             Self::Run { code, .. } | Self::Start { code, .. } => *code,
             Self::Usage(_)
             | Self::Build(_)
@@ -223,20 +223,20 @@ impl Error {
             | Self::Read { .. }
             | Self::TooLong { .. }
             | Self::Dump(_)
-            | Self::NotAPlan { .. } => exit::UNREADABLE,
+            | Self::NotAPlan { .. } => exit::USAGE,
             Self::Write { .. }
             | Self::Memory { .. }
             | Self::Output(_)
-            | Self::Orphaned
+            | Self::LauncherExited
             | Self::NoPort(_)
             | Self::NoSecret(_)
-            | Self::Signals(_) => exit::UNABLE,
+            | Self::Signals(_) => exit::UNAVAILABLE,
             Self::Call(error) => match &**error {
-                group::Error::Select { .. } | group::Error::Plan { .. } | group::Error::Table(_) => exit::UNREADABLE,
+                group::Error::Select { .. } | group::Error::Plan { .. } | group::Error::Table(_) => exit::USAGE,
                 group::Error::Run(error) => return Self::run(error).code(),
-                _ => exit::UNABLE,
+                _ => exit::UNAVAILABLE,
             },
-            Self::Closed => exit::CLOSED,
+            Self::Closed => exit::BROKEN_PIPE,
         })
     }
 

@@ -1,15 +1,15 @@
 //! Exit codes: what a script may rely on.
 
 /// Everything asked for was done, and the answer is yes.
-pub(crate) const DONE: u8 = 0;
+pub(crate) const SUCCESS: u8 = 0;
 /// The answer is no: findings, wrong results, a stalled run, plans that differ.
-pub(crate) const NO: u8 = 1;
+pub(crate) const FAILURE: u8 = 1;
 /// The question was not understood: usage, an unknown name, an unreadable file or plan.
-pub(crate) const UNREADABLE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// The question was understood, but this machine cannot answer it: not enough memory, an output that cannot be written.
-pub(crate) const UNABLE: u8 = 3;
+pub(crate) const UNAVAILABLE: u8 = 3;
 /// Whoever read our output stopped: 128 + the number of SIGPIPE, as for a program that the signal ends.
-pub(crate) const CLOSED: u8 = 141;
+pub(crate) const BROKEN_PIPE: u8 = 141;
 
 /// The table that `mscclpp --help` and `docs/cli.md` show.
 pub(crate) const TABLE: &str = "\

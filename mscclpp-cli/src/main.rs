@@ -33,7 +33,7 @@ fn main() -> ExitCode {
         Err(usage) => {
             // Help and version are data, on standard output; where they cannot be written, nobody reads them.
             let _ = usage.print();
-            return ExitCode::from(if usage.use_stderr() { exit::UNREADABLE } else { exit::DONE });
+            return ExitCode::from(if usage.use_stderr() { exit::USAGE } else { exit::SUCCESS });
         }
     };
     logger::start();

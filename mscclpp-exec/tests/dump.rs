@@ -45,7 +45,7 @@ fn the_first_divergence_names_who_differs() {
     let divergence = found.divergence.as_ref().expect("they differ");
     assert_eq!(divergence.number, 2);
     assert_eq!(divergence.calls[0].1, [0, 1, 3]);
-    let (culprit, why) = found.culprit.clone().expect("one");
+    let (culprit, why) = found.root_cause.clone().expect("one");
     assert_eq!((culprit, why.as_str()), (2, "in call 2 it calls alltoall at src/train.rs:20:9, unlike the others"));
     assert!(found.to_string().contains("call 2 differs:\n  rank 0, 1, 3: allgather at src/train.rs:20:9\n"), "{found}");
 }
@@ -56,10 +56,10 @@ fn a_rank_that_is_behind_is_named_with_its_last_call() {
     // Rank 0 has forgotten its first calls.
     let found =
         joined(&[dump(0, calls(70).split_off(6), vec![]), dump(1, calls(69), vec![]), dump(2, calls(70), vec![])]);
-    let (culprit, why) = found.culprit.expect("one");
+    let (culprit, why) = found.root_cause.expect("one");
     assert_eq!(culprit, 1);
     assert_eq!(why, "it did not come to call 70; its last was allreduce at src/train.rs:690:9");
-    assert_eq!(found.silent, [3]);
+    assert_eq!(found.missing_dumps, [3]);
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn the_chain_ends_at_who_left_nothing() {
         dump(1, calls(), vec![wait(1, Some(op(2, 0, "signal")))]),
         dump(3, calls(), vec![wait(3, Some(op(0, 0, "signal")))]),
     ]);
-    assert_eq!(found.chain.iter().map(|wait| wait.op.rank).collect::<Vec<_>>(), [0, 1]);
-    let (culprit, why) = found.culprit.clone().expect("one");
+    assert_eq!(found.wait_chain.iter().map(|wait| wait.op.rank).collect::<Vec<_>>(), [0, 1]);
+    let (culprit, why) = found.root_cause.clone().expect("one");
     assert_eq!(culprit, 2);
     assert!(why.contains("(signal) at src/ring.rs:7:5 is waited for") && why.contains("killed or stopped"), "{why}");
     let text = found.to_string();
@@ -88,10 +88,10 @@ fn circles_and_ends_are_told_apart() {
     };
     let ring = |rank: u32| Some(op((rank + 1) % 4, 0, "signal"));
     let circle = all([ring(0), ring(1), ring(2), ring(3)]);
-    assert_eq!(circle.chain.len(), 5);
-    assert!(circle.culprit.expect("one").1.contains("circle"));
+    assert_eq!(circle.wait_chain.len(), 5);
+    assert!(circle.root_cause.expect("one").1.contains("circle"));
     let end = all([ring(0), ring(1), None, ring(3)]);
-    let (culprit, why) = end.culprit.expect("one");
+    let (culprit, why) = end.root_cause.expect("one");
     assert_eq!(culprit, 2);
     assert!(why.starts_with("no operation that was still to come would release rank 2 / thread block 0"), "{why}");
     assert_eq!(analyze(&[]), []);
@@ -107,10 +107,10 @@ fn of_equally_many_ranks_none_is_blamed() {
     for requests in [&["a", "b"][..], &["a", "b", "b", "a"], &["a", "a", "b", "c"]] {
         let found = calls(requests);
         assert_eq!(found.divergence.as_ref().expect("they differ").number, 1);
-        assert_eq!(found.culprit, None, "{found}");
+        assert_eq!(found.root_cause, None, "{found}");
         assert!(found.to_string().ends_with("\nthe dumps do not say whose fault it is\n"), "{found}");
     }
-    assert_eq!(calls(&["a", "b", "b", "b"]).culprit.expect("one").0, 0);
+    assert_eq!(calls(&["a", "b", "b", "b"]).root_cause.expect("one").0, 0);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Events;
 
 use super::Simulator;
-use crate::machine::Result;
+use crate::host::Result;
 
 impl Events for Simulator {
     fn create_event(&self) -> Result<Handle> {

@@ -4,7 +4,7 @@ use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Graphs;
 
 use super::{Simulator, gone};
-use crate::machine::{Code, Recording, Result, Work, error};
+use crate::host::{Code, CaptureState, Result, Work, error};
 
 impl Graphs for Simulator {
     fn is_capturing(&self, stream: Handle) -> Result<bool> {
@@ -15,7 +15,7 @@ impl Graphs for Simulator {
     fn begin_capture(&self, stream: Handle) -> Result<()> {
         self.called("cuStreamBeginCapture")?;
         if let Some(queue) = self.machine.state().streams.get_mut(&stream.0) {
-            queue.recording = Some(Recording::begin());
+            queue.recording = Some(CaptureState::begin());
         }
         Ok(())
     }
@@ -23,7 +23,7 @@ impl Graphs for Simulator {
     fn end_capture(&self, stream: Handle) -> Result<Handle> {
         let recorded = self.machine.state().streams.get_mut(&stream.0).and_then(|queue| queue.recording.take());
         self.called("cuStreamEndCapture")?;
-        let launches = recorded.map_or_else(|| Ok(Vec::new()), Recording::end)?;
+        let launches = recorded.map_or_else(|| Ok(Vec::new()), CaptureState::end)?;
         let handle = self.machine.handle();
         self.machine.state().graphs.insert(handle.0, launches);
         Ok(handle)

@@ -7,7 +7,7 @@ use mscclpp_exec::cuda::calls::Kernels;
 
 use super::{Simulator, gone};
 use crate::launch::A_MEMBER_LEFT_OUT;
-use crate::machine::{Code, Launch, Module, Queue, Result, Work, error};
+use crate::host::{Code, Launch, Module, Queue, Result, Work, error};
 use crate::native;
 use crate::plugin::Plugin;
 

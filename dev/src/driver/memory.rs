@@ -4,7 +4,7 @@ use mscclpp_exec::cuda::calls::Memory;
 use mscclpp_exec::cuda::{Mapped, Properties};
 
 use super::Simulator;
-use crate::machine::{Code, Result, error};
+use crate::host::{Code, Result, error};
 
 impl Memory for Simulator {
     fn alloc(&self, bytes: u64) -> Result<u64> {

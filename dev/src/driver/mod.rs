@@ -13,21 +13,21 @@ use std::sync::{Arc, OnceLock};
 use mscclpp_exec::cuda::jit::{Compiler, JitError};
 use mscclpp_exec::cuda::{Driver, Properties};
 
-use crate::machine::{Code, Machine, Result, error};
+use crate::host::{Code, SimulatedHost, Result, error};
 use crate::options::Options;
 use crate::plugin::PluginCompiler;
 
 /// A simulated device.
 pub(crate) struct Simulator {
     properties: Properties,
-    machine: Arc<Machine>,
+    machine: Arc<SimulatedHost>,
     compiler: OnceLock<std::result::Result<PluginCompiler, JitError>>,
 }
 
 impl Simulator {
     /// The devices of a new machine.
     pub(crate) fn all(options: Options, devices: u32) -> impl Iterator<Item = Self> {
-        let machine = Arc::new(Machine::new(options, devices));
+        let machine = Arc::new(SimulatedHost::new(options, devices));
         (0..devices).map(move |ordinal| {
             let properties = Properties {
                 ordinal,
@@ -45,7 +45,7 @@ impl Simulator {
     }
 
     fn called(&self, call: &'static str) -> Result<()> {
-        self.machine.called(call)
+        self.machine.count_call(call)
     }
 
     /// Waits for all work of the device.

@@ -7,7 +7,7 @@ use mscclpp_exec::cuda::{Handle, calls};
 
 use super::Simulator;
 use crate::alloc::to_handle;
-use crate::machine::{Code, Result, error};
+use crate::host::{Code, Result, error};
 use crate::multicast::{self, Multicast};
 
 impl Simulator {

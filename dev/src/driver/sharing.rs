@@ -7,7 +7,7 @@ use mscclpp_exec::cuda::{Allocation, Export, Mapping, Properties};
 
 use super::Simulator;
 use crate::alloc::{from_handle, to_handle};
-use crate::machine::{Code, Result, error};
+use crate::host::{Code, Result, error};
 
 impl IpcMemory for Simulator {
     fn allocation(&self, address: u64) -> Result<Allocation> {

@@ -4,7 +4,7 @@ use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Streams;
 
 use super::{Simulator, gone};
-use crate::machine::{Queue, Result, Work};
+use crate::host::{Queue, Result, Work};
 
 impl Streams for Simulator {
     fn create_stream(&self) -> Result<Handle> {
@@ -25,7 +25,7 @@ impl Streams for Simulator {
 
     fn synchronize(&self, stream: Handle) -> Result<()> {
         self.called("cuStreamSynchronize")?;
-        self.machine.spoil("cuStreamSynchronize", |handle, _| handle == stream.0)?;
+        self.machine.invalidate_capture("cuStreamSynchronize", |handle, _| handle == stream.0)?;
         self.machine.wait("cuStreamSynchronize", |_, handle| handle == stream.0)
     }
 

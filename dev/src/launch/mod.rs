@@ -14,7 +14,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 pub(crate) use self::callbacks::A_MEMBER_LEFT_OUT;
 use self::grids::{Grids, SLOWNESS, Stop};
-use crate::multicast::Window;
+use crate::multicast::MulticastRange;
 use crate::native::{self, SimThread};
 use crate::options::Options;
 
@@ -26,7 +26,7 @@ pub(crate) type Pieces = Arc<[(u64, u64)]>;
 pub(crate) struct Reach {
     pub(crate) pieces: Pieces,
     /// Ranges of multicast addresses.
-    pub(crate) windows: Arc<[Window]>,
+    pub(crate) windows: Arc<[MulticastRange]>,
 }
 
 /// What a launch is about.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
-use mscclpp_dev::{Options, Threaded, simulator};
+use mscclpp_dev::{Options, ThreadedKernels, simulator};
 use mscclpp_exec::cuda::{self, Device, Executor};
 use mscclpp_exec::{DataType, Message};
 
@@ -48,7 +48,7 @@ fn run(case: &str, library: &Path) -> Result<(), Failed> {
     let (name, bug) = case.split_once(':').map_or((case, None), |(name, bug)| (name, Some(bug)));
     let bug = BUGS.into_iter().find(|known| Some(*known) == bug);
     // SAFETY: compiled by `library` below.
-    let threaded = Some(unsafe { Threaded::load(library) }?);
+    let threaded = Some(unsafe { ThreadedKernels::load(library) }?);
     let device = Device::with_driver(simulator(Options { threads: 4, threaded, bug, ..Options::default() })?);
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let machines = [(3, 3), (2, 2), (4, 2), (2, 1)];

@@ -32,7 +32,7 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
         let texts: Vec<_> = groups.iter().map(ToString::to_string).collect();
         print(texts.join("\n"))?;
     }
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }
 
 /// A file, or the dumps in a folder, the oldest first, so that the last one of a rank counts.

@@ -123,8 +123,8 @@ impl Verdict {
             (Err(_), _) => "unreadable",
             (Ok(_), false) => "refused",
             (Ok(_), true) => match self.exit() {
-                exit::DONE => "accepted",
-                exit::NO => "broken",
+                exit::SUCCESS => "accepted",
+                exit::FAILURE => "broken",
                 _ => "undecided",
             },
         }
@@ -132,13 +132,13 @@ impl Verdict {
 
     fn exit(&self) -> u8 {
         match (&self.plan, self.findings.is_empty()) {
-            (Err(_), _) => exit::UNREADABLE,
-            (Ok(_), false) => exit::NO,
+            (Err(_), _) => exit::USAGE,
+            (Ok(_), false) => exit::FAILURE,
             (Ok(_), true) => {
                 let codes = self.fuzzed.iter().map(Fuzzed::exit).chain(self.executed.iter().map(Executed::exit));
                 let codes: Vec<u8> = codes.collect();
                 // A fault is known, whatever else is not.
-                if codes.contains(&exit::NO) { exit::NO } else { codes.into_iter().max().unwrap_or(exit::DONE) }
+                if codes.contains(&exit::FAILURE) { exit::FAILURE } else { codes.into_iter().max().unwrap_or(exit::SUCCESS) }
             }
         }
     }
@@ -147,7 +147,7 @@ impl Verdict {
         let mut value = json!({
             "plan": self.plan.as_ref().ok().map(|plan| &plan.name),
             "readable": self.plan.is_ok(),
-            "accepted": self.exit() == exit::DONE,
+            "accepted": self.exit() == exit::SUCCESS,
             "error": self.plan.as_ref().err().map(ToString::to_string),
             "findings": values(self.findings.iter()),
             "warnings": values(&self.warnings),
@@ -240,7 +240,7 @@ fn accepted(args: &CheckArgs) -> String {
 fn many(args: &CheckArgs, names: &[String]) -> Result<ExitCode> {
     let progress = Progress::new(names.len() as u64);
     let mut table = Columns::new(&["plan", "verdict", "findings"]);
-    let (mut list, mut counts, mut worst) = (Vec::new(), BTreeMap::new(), exit::DONE);
+    let (mut list, mut counts, mut worst) = (Vec::new(), BTreeMap::new(), exit::SUCCESS);
     for name in names {
         progress.doing(name.clone());
         let verdict = Verdict::of(args, name)?;
@@ -258,7 +258,7 @@ fn many(args: &CheckArgs, names: &[String]) -> Result<ExitCode> {
     }
     drop(progress);
     if args.json {
-        print_json(&json!({ "accepted": worst == exit::DONE, "plans": list }))?;
+        print_json(&json!({ "accepted": worst == exit::SUCCESS, "plans": list }))?;
     } else {
         let counts: Vec<_> = counts.iter().map(|(word, count)| format!("{count} {word}")).collect();
         print(format!("{}\n\n{} plans: {}\n", table.text(), names.len(), counts.join(", ")))?;
@@ -274,10 +274,10 @@ fn tell(name: &str, verdict: &Verdict) -> Result<()> {
             output::report(error);
             Ok(())
         }
-        Ok(_) if verdict.exit() == exit::DONE => Ok(()),
+        Ok(_) if verdict.exit() == exit::SUCCESS => Ok(()),
         Ok(_) => {
             let fuzzed = verdict.fuzzed.as_ref().map_or_else(String::new, |fuzzed| format!("{fuzzed}\n\n"));
-            let executed = verdict.executed.iter().filter(|executed| executed.exit() != exit::DONE);
+            let executed = verdict.executed.iter().filter(|executed| executed.exit() != exit::SUCCESS);
             let executed: String = executed.map(|executed| format!("{executed}\n\n")).collect();
             print(format!("{name}:\n\n{}{fuzzed}{executed}", verdict.text()))
         }

@@ -48,15 +48,15 @@ impl Executed {
     /// The exit code for it alone.
     pub(super) fn exit(&self) -> u8 {
         match &self.found {
-            Found::Valid(_) => exit::DONE,
-            Found::NotProved(_) => exit::NO,
-            Found::Unable(_) => exit::UNABLE,
+            Found::Valid(_) => exit::SUCCESS,
+            Found::NotProved(_) => exit::FAILURE,
+            Found::Unable(_) => exit::UNAVAILABLE,
             Found::Invalid(launch) => match launch.invalid {
                 // The executor refuses the plan, so nothing is executed.
                 Invalid::Plan(_) | Invalid::NotSpecialized(_) | Invalid::Ranks { .. } | Invalid::TooLarge => {
-                    exit::UNABLE
+                    exit::UNAVAILABLE
                 }
-                _ => exit::NO,
+                _ => exit::FAILURE,
             },
         }
     }
@@ -81,7 +81,7 @@ impl Executed {
         };
         json!({
             "executor": self.form.name(),
-            "valid": self.exit() == exit::DONE,
+            "valid": self.exit() == exit::SUCCESS,
             "launches": launches,
             "inapplicable": inapplicable,
             "invalid": invalid,
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn invalid_launch_is_named_and_ends_with_1() {
         let executed = executed(Invalid::Boundary { boundary: "end" });
-        assert_eq!(executed.exit(), exit::NO);
+        assert_eq!(executed.exit(), exit::FAILURE);
         let text = executed.to_string();
         let begin =
             "not executed as proved by devices: ranks on devices 0 1, devices on nodes 0 0: what is executed needs a";
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn plan_that_executors_refuse_or_memory_does_not_hold_is_undecided() {
-        assert_eq!(executed(Invalid::TooLarge).exit(), exit::UNABLE);
+        assert_eq!(executed(Invalid::TooLarge).exit(), exit::UNAVAILABLE);
         let error = memory::require(|| "a validation of `huge`".into(), u64::MAX).expect_err("no machine has that");
         let executed = Executed { form: ExecutorForm::Processes, found: Found::Unable(error) };
-        assert_eq!(executed.exit(), exit::UNABLE);
+        assert_eq!(executed.exit(), exit::UNAVAILABLE);
         let text = executed.to_string();
         assert!(text.starts_with("not validated for processes: a validation of `huge` needs "), "{text}");
         assert!(executed.json()["impossible"].is_string(), "{}", executed.json());

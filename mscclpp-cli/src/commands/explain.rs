@@ -23,7 +23,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
             if as_json { print_json(&value(entry))? } else { print(text(entry))? }
         }
     }
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }
 
 /// The code of a number or slug, also as messages show them (`[M0004 chunk-out-of-range]`) and without the zeros (`m4`).

@@ -48,10 +48,10 @@ impl Fuzzed {
     /// The exit code that stands for it alone.
     pub(super) fn exit(&self) -> u8 {
         match self {
-            Self { failed: Some(_), .. } => exit::NO,
+            Self { failed: Some(_), .. } => exit::FAILURE,
             // Nothing is known: no run ended.
-            Self { passed: 0, .. } => exit::UNABLE,
-            _ => exit::DONE,
+            Self { passed: 0, .. } => exit::UNAVAILABLE,
+            _ => exit::SUCCESS,
         }
     }
 

@@ -34,7 +34,7 @@ pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
     } else {
         print(Listing(&found))?;
     }
-    Ok(ExitCode::from(if found.is_empty() { exit::DONE } else { exit::NO }))
+    Ok(ExitCode::from(if found.is_empty() { exit::SUCCESS } else { exit::FAILURE }))
 }
 
 fn value(difference: &Difference) -> Value {

@@ -28,5 +28,5 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
         Some(path) if path.as_os_str() != "-" => write_file(path, text.as_bytes())?,
         _ => print(text)?,
     }
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }

@@ -24,5 +24,5 @@ pub(crate) fn graph(args: &GraphArgs) -> Result<ExitCode> {
         Some(path) if path.as_os_str() != "-" => write_file(path, graph.to_string().as_bytes())?,
         _ => print(graph)?,
     }
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }

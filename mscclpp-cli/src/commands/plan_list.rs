@@ -24,7 +24,7 @@ pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
     } else {
         print(text(&all))?;
     }
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }
 
 fn value(algorithm: &BuiltinAlgorithm) -> Value {

@@ -19,5 +19,5 @@ pub(crate) fn show(args: &ShowArgs) -> Result<ExitCode> {
         Some(rank) => print(Show::rank(&plan, rank))?,
         None => print(Show::plan(&plan))?,
     }
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }

@@ -39,7 +39,7 @@ pub(crate) fn stats(args: &StatsArgs) -> Result<ExitCode> {
     } else {
         print(text(&plan, &findings, order.as_ref(), &each, &total))?;
     }
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }
 
 fn value(stats: &Stats) -> Value {

@@ -69,7 +69,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     match failed {
         Some(error) => Err(error),
-        None => Ok(ExitCode::from(if rows.iter().all(Row::is_right) { exit::DONE } else { exit::NO })),
+        None => Ok(ExitCode::from(if rows.iter().all(Row::is_right) { exit::SUCCESS } else { exit::FAILURE })),
     }
 }
 

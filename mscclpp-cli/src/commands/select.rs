@@ -54,5 +54,5 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
     } else {
         print(&explanation)?;
     }
-    Ok(ExitCode::from(if explanation.chosen().is_some() { exit::DONE } else { exit::NO }))
+    Ok(ExitCode::from(if explanation.chosen().is_some() { exit::SUCCESS } else { exit::FAILURE }))
 }

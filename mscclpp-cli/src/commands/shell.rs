@@ -17,7 +17,7 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(), "mscclpp", &mut script);
     print(String::from_utf8_lossy(&script).into_owned())?;
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }
 
 /// Prints the manual page of the command, or of one of its commands.
@@ -39,7 +39,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command).title(name).render(&mut page).map_err(Error::Output)?;
     print(String::from_utf8_lossy(&page).into_owned())?;
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }
 
 /// Returns the command line without hidden commands.

@@ -62,7 +62,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
         }
         Ok(())
     })?;
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }
 
 fn line(entry: &TuningEntry) -> String {

@@ -18,13 +18,13 @@ pub struct Analysis {
     /// Number of ranks of the group, in which all ranks below are counted.
     pub ranks: u32,
     /// Ranks that left nothing: killed, stopped, or without the variable.
-    pub silent: Vec<u32>,
+    pub missing_dumps: Vec<u32>,
     /// The first call in which ranks differ.
     pub divergence: Option<Divergence>,
     /// From a thread block that waits to the one that all wait for.
-    pub chain: Vec<WaitRecord>,
+    pub wait_chain: Vec<WaitRecord>,
     /// Whose fault it is most likely, with the reason; nothing if the dumps do not say.
-    pub culprit: Option<(u32, String)>,
+    pub root_cause: Option<(u32, String)>,
     /// What each rank's call returned.
     pub failures: BTreeMap<u32, String>,
 }
@@ -66,7 +66,7 @@ fn of_group(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
     let chain = wait_chain(by_rank);
     let culprit = root_cause(by_rank, &silent, divergence.as_ref(), &chain);
     let failures = by_rank.iter().map(|(rank, dump)| (*rank, dump.failure.message.clone())).collect();
-    Analysis { group, ranks, silent, divergence, chain, culprit, failures }
+    Analysis { group, ranks, missing_dumps: silent, divergence, wait_chain: chain, root_cause: culprit, failures }
 }
 
 /// The first call that is not the same on all ranks that left something.
@@ -179,8 +179,8 @@ impl fmt::Display for Analysis {
             write!(f, " in {}, ranks {} of the job", group.name, listed(&group.ranks))?;
         }
         writeln!(f, "; dumps of rank {}", listed(&found))?;
-        if !self.silent.is_empty() {
-            writeln!(f, "nothing of rank {}", listed(&self.silent))?;
+        if !self.missing_dumps.is_empty() {
+            writeln!(f, "nothing of rank {}", listed(&self.missing_dumps))?;
         }
         if let Some(Divergence { number, calls, lagging: behind }) = &self.divergence {
             writeln!(f, "\ncall {number} differs:")?;
@@ -196,9 +196,9 @@ impl fmt::Display for Analysis {
                 }
             }
         }
-        if !self.chain.is_empty() {
+        if !self.wait_chain.is_empty() {
             writeln!(f, "\nwho waits for whom:")?;
-            for wait in &self.chain {
+            for wait in &self.wait_chain {
                 writeln!(f, "  {} waits for {}", wait.op, wait.waits_for)?;
                 match &wait.released_by {
                     Some(op) => writeln!(f, "    which {op} would bring")?,
@@ -210,7 +210,7 @@ impl fmt::Display for Analysis {
         for (rank, message) in &self.failures {
             writeln!(f, "  rank {rank}: {}", message.lines().next().unwrap_or_default())?;
         }
-        match &self.culprit {
+        match &self.root_cause {
             Some((rank, why)) => writeln!(f, "\nmost likely rank {rank}: {why}"),
             None => writeln!(f, "\nthe dumps do not say whose fault it is"),
         }

@@ -339,7 +339,7 @@ mod tests {
         let ranks: Vec<_> = found.iter().map(|one| one.group.as_ref().map(|group| group.ranks.clone())).collect();
         assert_eq!(ranks, [Some(vec![0, 1]), Some(vec![2, 3]), None]);
         for one in &found {
-            assert_eq!((one.silent.as_slice(), one.divergence.as_ref()), (&[][..], None), "{one}");
+            assert_eq!((one.missing_dumps.as_slice(), one.divergence.as_ref()), (&[][..], None), "{one}");
         }
         assert!(found[1].to_string().contains(", ranks 2, 3 of the job; dumps of rank 0, 1\n"), "{}", found[1]);
         assert_eq!(found[2].failures[&0], "gone again");

@@ -35,7 +35,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
         Backend::Cpu => on_ranks(args.ranks, |group| on_rank(group, args, &sizes))?,
         Backend::Cuda => device::bench(args, &sizes)?,
     };
-    Ok(ExitCode::from(if wrong == 0 { exit::DONE } else { exit::NO }))
+    Ok(ExitCode::from(if wrong == 0 { exit::SUCCESS } else { exit::FAILURE }))
 }
 
 /// The sizes asked for, at most 64.

@@ -27,7 +27,7 @@ const KEPT: usize = 4096;
 /// on rank 0.
 ///
 /// # Errors
-/// [`Error::Group`] with the name of who is missing, died, or does not fit; [`Error::Garbled`] for data that arrived wrong.
+/// [`Error::Group`] with the name of who is missing, died, or does not fit; [`Error::CorruptData`] for data that arrived wrong.
 pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
     let start = Instant::now();
     let group = Bootstrap::from_env()?;
@@ -60,7 +60,7 @@ pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
         report(&group, &Times { together, barrier, slowest }, json)?;
     }
     group.barrier()?;
-    Ok(ExitCode::from(exit::DONE))
+    Ok(ExitCode::from(exit::SUCCESS))
 }
 
 /// What was measured on rank 0.
@@ -109,7 +109,7 @@ fn pattern(rank: u32, round: u32, bytes: usize) -> Vec<u8> {
 }
 
 fn garbled(what: &str, rank: u32) -> Error {
-    Error::Garbled { what: what.into(), rank }
+    Error::CorruptData { what: what.into(), rank }
 }
 
 fn gather(group: &Bootstrap, round: u32) -> Result<()> {

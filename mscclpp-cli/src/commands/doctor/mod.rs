@@ -7,7 +7,7 @@ mod limits;
 mod memory;
 mod network;
 mod processors;
-mod surroundings;
+mod system;
 
 use std::process::ExitCode;
 
@@ -29,7 +29,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
         return group::group(args.time, args.json);
     }
     let findings: Vec<_> = [
-        surroundings::findings(),
+        system::findings(),
         processors::findings(),
         memory::findings(),
         limits::findings(),
@@ -43,7 +43,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
         print(text(&findings))?;
     }
     let missing = findings.iter().any(|finding| finding.state == State::Missing);
-    Ok(ExitCode::from(if missing { exit::NO } else { exit::DONE }))
+    Ok(ExitCode::from(if missing { exit::FAILURE } else { exit::SUCCESS }))
 }
 
 fn value(finding: &Finding) -> serde_json::Value {

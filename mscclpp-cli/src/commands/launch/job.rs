@@ -92,7 +92,7 @@ impl Job {
             let (number, pid) = (rank.rank, rank.pid());
             let (stdout, stderr) = (rank.child.stdout.take(), rank.child.stderr.take());
             self.ranks.push(rank);
-            self.attend(number, pid, stdout, stderr).map_err(|source| rank::cannot_start(command, source))
+            self.spawn_monitors(number, pid, stdout, stderr).map_err(|source| rank::cannot_start(command, source))
         });
         if started.is_err() {
             self.kill();
@@ -101,7 +101,7 @@ impl Job {
     }
 
     /// Starts the threads that look after a rank, the last of `ranks`.
-    fn attend(
+    fn spawn_monitors(
         &mut self,
         rank: u32,
         pid: Option<Pid>,
@@ -162,7 +162,7 @@ impl Job {
                 Err(_) => looks -= 1,
             }
         }
-        self.code.unwrap_or(exit::DONE)
+        self.code.unwrap_or(exit::SUCCESS)
     }
 
     /// The next event, or `None` when the stage's time is over.
@@ -204,7 +204,7 @@ impl Job {
         if let Stage::Asked(_) = self.stage {
             return self.kill();
         }
-        self.code.get_or_insert(u8::try_from(128 + signal).unwrap_or(exit::NO));
+        self.code.get_or_insert(u8::try_from(128 + signal).unwrap_or(exit::FAILURE));
         let signal = match signal {
             SIGINT => Signal::INT,
             SIGHUP => Signal::HUP,
@@ -217,7 +217,7 @@ impl Job {
     fn output_ended(&mut self, closed: bool) {
         self.open -= 1;
         if closed && self.code.is_none() {
-            self.code = Some(exit::CLOSED);
+            self.code = Some(exit::BROKEN_PIPE);
             self.kill();
         }
     }

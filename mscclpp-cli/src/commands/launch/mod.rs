@@ -36,11 +36,11 @@ pub(crate) fn guard(args: &GuardArgs) -> Error {
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     // The launcher may have ended before that.
     if parent_id() != args.launcher {
-        return Error::Orphaned;
+        return Error::LauncherExited;
     }
     let [program, arguments @ ..] = &args.command[..] else {
         return Error::Usage("no program to start".into());
     };
     let source = Command::new(program).args(arguments).exec();
-    Error::Start { program: program.to_string_lossy().into_owned(), source, code: exit::UNREADABLE }
+    Error::Start { program: program.to_string_lossy().into_owned(), source, code: exit::USAGE }
 }

@@ -67,7 +67,7 @@ impl Rank {
 /// The system has no room for a rank.
 pub(super) fn cannot_start(command: &[OsString], source: io::Error) -> Error {
     let program = command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
-    Error::Start { program, source, code: exit::UNABLE }
+    Error::Start { program, source, code: exit::UNAVAILABLE }
 }
 
 /// How a rank ended, for people.
@@ -85,7 +85,7 @@ pub(super) fn description(status: ExitStatus) -> String {
 /// The exit code that stands for how a rank ended.
 pub(super) fn code(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
-    status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::NO)
+    status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::FAILURE)
 }
 
 #[cfg(test)]

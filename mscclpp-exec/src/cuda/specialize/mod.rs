@@ -5,13 +5,13 @@
 //! other chunks and channels share a function. The source is compiled at run time ([`jit`](super::jit)). It calls the device
 //! functions that the interpreter calls, and takes the same argument, so that tables, counters, waits, reports and results are
 //! the same bit for bit, and both kinds of launches may follow one another. So the host runs the interpreter's kernel wherever a
-//! message does not divide into whole vectors ([`even`]).
+//! message does not divide into whole vectors ([`vectorizable`]).
 //!
 //! What is left out of the source are transfers of no chunks and loops without operations. Everything else stands there in the plan's
 //! order; where operands and ids are cached, a statement's index leads to those of its operation, in each iteration of a
 //! loop. [`validate_kernel`](crate::passes::validate_kernel) reads a source back and compares it with the plan.
 
-mod even;
+mod vectorizable;
 mod shape;
 mod write;
 
@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 use mscclpp_core::plan::Plan;
 use thiserror::Error;
 
-pub(super) use self::even::{VECTOR, is_even};
+pub(super) use self::vectorizable::{VECTOR, is_even};
 use self::shape::Shapes;
 use super::abi;
 use super::device::Device;

@@ -6,13 +6,13 @@ use std::sync::PoisonError;
 use mscclpp_exec::cuda::{DriverError, Handle};
 
 use super::work::store;
-use super::{Code, Machine, Recording, Result, State, Work, error};
+use super::{Code, SimulatedHost, CaptureState, Result, State, Work, error};
 
 /// A stream.
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) device: u32,
-    pub(crate) recording: Option<Recording>,
+    pub(crate) recording: Option<CaptureState>,
     pub(crate) work: VecDeque<Work>,
     /// Whether its first work, a kernel, runs.
     pub(crate) runs: bool,
@@ -43,7 +43,7 @@ impl State {
     }
 }
 
-impl Machine {
+impl SimulatedHost {
     /// Puts work on a stream. Of what is done at once, a failure is this call's.
     pub(crate) fn put(&self, call: &'static str, stream: Handle, work: Work) -> Result<()> {
         let is_launch = matches!(work, Work::Launch(_));

@@ -2,17 +2,17 @@
 
 use std::thread::{self, ThreadId};
 
-use super::{Code, Launch, Machine, Result, error};
+use super::{Code, Launch, SimulatedHost, Result, error};
 
 /// A graph as it is recorded.
-pub(crate) struct Recording {
+pub(crate) struct CaptureState {
     pub(crate) launches: Vec<Launch>,
     /// Who has begun it: some calls of that thread spoil it.
     thread: ThreadId,
     spoilt: bool,
 }
 
-impl Recording {
+impl CaptureState {
     pub(crate) fn begin() -> Self {
         Self { launches: Vec::new(), thread: thread::current().id(), spoilt: false }
     }
@@ -38,12 +38,12 @@ const NOT_IN_CAPTURES: [&str; 9] = [
     "cuMemsetD8",
 ];
 
-impl Machine {
+impl SimulatedHost {
     /// Counts a call, and fails if it is that one's turn, or if it spoils a capture.
-    pub(crate) fn called(&self, call: &'static str) -> Result<()> {
+    pub(crate) fn count_call(&self, call: &'static str) -> Result<()> {
         if NOT_IN_CAPTURES.contains(&call) {
             let own = thread::current().id();
-            self.spoil(call, |_, recording| recording.thread == own)?;
+            self.invalidate_capture(call, |_, recording| recording.thread == own)?;
         }
         let Some((name, nth)) = self.options.failing else { return Ok(()) };
         let mut state = self.state();
@@ -62,7 +62,7 @@ impl Machine {
     }
 
     /// Refuses a call because of captures, which are spoilt.
-    pub(crate) fn spoil(&self, call: &'static str, of: impl Fn(usize, &Recording) -> bool) -> Result<()> {
+    pub(crate) fn invalidate_capture(&self, call: &'static str, of: impl Fn(usize, &CaptureState) -> bool) -> Result<()> {
         let mut state = self.state();
         let recordings =
             state.streams.iter_mut().filter_map(|(&handle, queue)| Some((handle, queue.recording.as_mut()?)));

@@ -5,8 +5,8 @@
 
 mod error;
 mod kernels;
-mod left_behind;
-mod refused;
+mod leak_check;
+mod fault_injection;
 mod streams;
 mod work;
 
@@ -19,23 +19,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use mscclpp_exec::cuda::Handle;
 
 pub(crate) use self::error::{Code, Result, error};
-pub(crate) use self::refused::Recording;
+pub(crate) use self::fault_injection::CaptureState;
 pub(crate) use self::streams::{Event, Queue};
 pub(crate) use self::work::{Launch, Work};
-use crate::alloc::Memory;
+use crate::alloc::SimulatedMemory;
 use crate::multicast::Multicast;
 use crate::options::Options;
 use crate::plugin::Plugin;
 
 /// Devices that share a host.
-pub(crate) struct Machine {
+pub(crate) struct SimulatedHost {
     /// No other machine, of any process, has the same.
     pub(crate) id: u64,
     pub(crate) options: Options,
     devices: u32,
     state: Mutex<State>,
     /// Held by whoever uses memory: threads of kernels, or the host.
-    memory: Mutex<Memory>,
+    memory: Mutex<SimulatedMemory>,
     /// Kernels have finished.
     finished: Condvar,
 }
@@ -71,7 +71,7 @@ pub(crate) enum Module {
     Loaded(Plugin),
 }
 
-impl Machine {
+impl SimulatedHost {
     pub(crate) fn new(options: Options, devices: u32) -> Self {
         let (state, memory, finished) = (Mutex::default(), Mutex::default(), Condvar::new());
         static COUNT: AtomicU64 = AtomicU64::new(1);
@@ -83,7 +83,7 @@ impl Machine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn memory(&self) -> MutexGuard<'_, Memory> {
+    pub(crate) fn memory(&self) -> MutexGuard<'_, SimulatedMemory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use mscclpp_exec::cuda::Handle;
 
-use super::{Code, Machine, Result, State, error};
-use crate::alloc::Memory;
+use super::{Code, SimulatedHost, Result, State, error};
+use crate::alloc::SimulatedMemory;
 
 /// A launch of a kernel.
 #[derive(Clone)]
@@ -58,9 +58,9 @@ impl State {
     }
 }
 
-impl Machine {
+impl SimulatedHost {
     /// Does what comes first on any stream and is no kernel; of what is done late, now and then one on each.
-    pub(super) fn perform(&self, memory: &Memory, state: &mut State) {
+    pub(super) fn perform(&self, memory: &SimulatedMemory, state: &mut State) {
         state.turns += 1;
         let now = |stream: usize| {
             let mixed =
@@ -103,7 +103,7 @@ impl Machine {
 }
 
 /// Copies and stores.
-pub(super) fn store(memory: &Memory, work: &Work) -> Result<()> {
+pub(super) fn store(memory: &SimulatedMemory, work: &Work) -> Result<()> {
     let check = |call, address, bytes| {
         if bytes == 0 || memory.holds(address, bytes) {
             return Ok(());

@@ -1,8 +1,8 @@
 //! What a machine finds when it ends: whatever was made and not given back.
 
-use super::Machine;
+use super::SimulatedHost;
 
-impl Drop for Machine {
+impl Drop for SimulatedHost {
     fn drop(&mut self) {
         if std::thread::panicking() || self.state().dead {
             return;

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 
-use super::{Code, Machine, State, Work, error};
-use crate::alloc::Memory;
+use super::{Code, SimulatedHost, State, Work, error};
+use crate::alloc::SimulatedMemory;
 use crate::launch::{self, Fault, Finished, Kernel, Turn};
-use crate::threaded::Threaded;
+use crate::threaded::ThreadedKernels;
 
-impl Machine {
+impl SimulatedHost {
     /// Runs kernels until there are none that can begin.
     pub(super) fn run(&self, seed: u64) {
         if let Some(threaded) = self.options.threaded {
@@ -44,7 +44,7 @@ impl Machine {
     }
 
     /// The same one by one, with threads of the operating system.
-    fn run_threaded(&self, threaded: Threaded) {
+    fn run_threaded(&self, threaded: ThreadedKernels) {
         loop {
             let kernels = {
                 let memory = self.memory();
@@ -64,7 +64,7 @@ impl Machine {
     }
 
     /// The kernels that come first on their streams.
-    fn startable(&self, memory: &Memory, state: &mut State) -> Vec<Kernel> {
+    fn startable(&self, memory: &SimulatedMemory, state: &mut State) -> Vec<Kernel> {
         let mut kernels = Vec::new();
         let State { streams, functions, access, .. } = state;
         for (&stream, queue) in streams.iter_mut().filter(|(_, queue)| !queue.runs) {
@@ -107,6 +107,6 @@ impl State {
 }
 
 /// What memory a device reaches.
-fn reach(memory: &Memory, access: &BTreeSet<(u32, u32)>, device: u32) -> launch::Reach {
+fn reach(memory: &SimulatedMemory, access: &BTreeSet<(u32, u32)>, device: u32) -> launch::Reach {
     memory.reach(device, |of| access.contains(&(device, of)))
 }
