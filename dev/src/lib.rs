@@ -13,9 +13,9 @@ mod alloc;
 #[cfg(simulator)]
 mod driver;
 #[cfg(simulator)]
-mod launch;
-#[cfg(simulator)]
 mod host;
+#[cfg(simulator)]
+mod launch;
 #[cfg(simulator)]
 mod multicast;
 #[cfg(simulator)]

@@ -133,7 +133,7 @@ const CONSTRUCTS: &[Construct] = &[
         "`panic!(\"{x:?}\")` shows a value while the crate compiles",
     ),
     refused("`#[cfg]` in a body", "{ #[cfg(unix)] let x = 1; 2 }", "not-in-subset", ""),
-    refused("names from outside", "OUTSIDE + 1", "outside-name", "a `#[collectives]` module, or `params(…)`"),
+    refused("names from outside", "OUTSIDE + 1", "unresolved-name", "a `#[collectives]` module, or `params(…)`"),
     refused("endless loops", "loop {}", "too-many-steps", "`max_steps` raises the limit"),
 ];
 

@@ -4,7 +4,7 @@ use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Graphs;
 
 use super::{Simulator, gone};
-use crate::host::{Code, CaptureState, Result, Work, error};
+use crate::host::{CaptureState, Code, Result, Work, error};
 
 impl Graphs for Simulator {
     fn is_capturing(&self, stream: Handle) -> Result<bool> {

@@ -6,8 +6,8 @@ use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Kernels;
 
 use super::{Simulator, gone};
-use crate::launch::A_MEMBER_LEFT_OUT;
 use crate::host::{Code, Launch, Module, Queue, Result, Work, error};
+use crate::launch::A_MEMBER_LEFT_OUT;
 use crate::native;
 use crate::plugin::Plugin;
 

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use mscclpp_exec::cuda::jit::{Compiler, JitError};
 use mscclpp_exec::cuda::{Driver, Properties};
 
-use crate::host::{Code, SimulatedHost, Result, error};
+use crate::host::{Code, Result, SimulatedHost, error};
 use crate::options::Options;
 use crate::plugin::PluginCompiler;
 

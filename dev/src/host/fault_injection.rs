@@ -2,7 +2,7 @@
 
 use std::thread::{self, ThreadId};
 
-use super::{Code, Launch, SimulatedHost, Result, error};
+use super::{Code, Launch, Result, SimulatedHost, error};
 
 /// A graph as it is recorded.
 pub(crate) struct CaptureState {
@@ -62,7 +62,11 @@ impl SimulatedHost {
     }
 
     /// Refuses a call because of captures, which are spoilt.
-    pub(crate) fn invalidate_capture(&self, call: &'static str, of: impl Fn(usize, &CaptureState) -> bool) -> Result<()> {
+    pub(crate) fn invalidate_capture(
+        &self,
+        call: &'static str,
+        of: impl Fn(usize, &CaptureState) -> bool,
+    ) -> Result<()> {
         let mut state = self.state();
         let recordings =
             state.streams.iter_mut().filter_map(|(&handle, queue)| Some((handle, queue.recording.as_mut()?)));

@@ -4,9 +4,9 @@
 //! a thread waits for a stream: all that have been put on any, each stream in its order.
 
 mod error;
+mod fault_injection;
 mod kernels;
 mod leak_check;
-mod fault_injection;
 mod streams;
 mod work;
 

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use mscclpp_exec::cuda::{DriverError, Handle};
 
 use super::work::store;
-use super::{Code, SimulatedHost, CaptureState, Result, State, Work, error};
+use super::{CaptureState, Code, Result, SimulatedHost, State, Work, error};
 
 /// A stream.
 #[derive(Default)]

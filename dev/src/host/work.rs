@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use mscclpp_exec::cuda::Handle;
 
-use super::{Code, SimulatedHost, Result, State, error};
+use super::{Code, Result, SimulatedHost, State, error};
 use crate::alloc::SimulatedMemory;
 
 /// A launch of a kernel.

@@ -138,7 +138,11 @@ impl Verdict {
                 let codes = self.fuzzed.iter().map(Fuzzed::exit).chain(self.executed.iter().map(Executed::exit));
                 let codes: Vec<u8> = codes.collect();
                 // A fault is known, whatever else is not.
-                if codes.contains(&exit::FAILURE) { exit::FAILURE } else { codes.into_iter().max().unwrap_or(exit::SUCCESS) }
+                if codes.contains(&exit::FAILURE) {
+                    exit::FAILURE
+                } else {
+                    codes.into_iter().max().unwrap_or(exit::SUCCESS)
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ fn a_semaphore_released_twice() {
             semaphore.acquire(1);
         }
     });
-    refused(&plan, "semaphore-drift", &["semaphore 0 of rank 1 is released twice, but is acquired once"]);
+    refused(&plan, "unbalanced-semaphore", &["semaphore 0 of rank 1 is released twice, but is acquired once"]);
 }
 
 #[test]

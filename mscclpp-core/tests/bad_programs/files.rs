@@ -58,10 +58,10 @@ fn ranks() {
     changed("self-channel", &["remote buffer 0 is of rank 1 itself"], |plan| {
         plan.ranks[1].remote_buffers[0].rank = 1;
     });
-    changed("uneven-chunks", &["allgather over 2 ranks", "found 4 input and 4 output"], |plan| {
+    changed("chunk-count-mismatch", &["allgather over 2 ranks", "found 4 input and 4 output"], |plan| {
         plan.ranks.iter_mut().for_each(|rank| rank.input_chunks = 4);
     });
-    changed("uneven-chunks", &["expected 2 input and 4 output chunks as on rank 0, found 2 and 5"], |plan| {
+    changed("chunk-count-mismatch", &["expected 2 input and 4 output chunks as on rank 0, found 2 and 5"], |plan| {
         plan.ranks[1].output_chunks = 5;
     });
 }
@@ -104,7 +104,7 @@ fn thread_blocks() {
         op.slice.as_mut().expect("a slice").index = 2
     });
     // Half of the chunk is put by nobody.
-    changed("uninitialised-read", &["`copy` (rank 1", "scratch chunk 1 of rank 1"], |plan| {
+    changed("uninitialized-read", &["`copy` (rank 1", "scratch chunk 1 of rank 1"], |plan| {
         plan.ranks[0].blocks[1].ops.retain(|op| op.kind != OpKind::Put);
     });
 }

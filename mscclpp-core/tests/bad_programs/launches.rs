@@ -39,7 +39,7 @@ fn no_initial_handshake() {
 fn no_final_handshake() {
     for ranks in [2, 4] {
         let words = ["`put` (rank 1", "may still be writing output chunk 1 of rank 0", "signal rank 0 behind it"];
-        refused(&gather(ranks, (true, false)), "open-end", &words);
+        refused(&gather(ranks, (true, false)), "late-access", &words);
     }
 }
 
@@ -66,6 +66,6 @@ fn one_shot(double: bool) -> PlanTree {
 #[test]
 fn packet_slots_reused_by_the_next_launch() {
     let words = ["`put_packets` (rank 1", "`reduce_packets` (rank 0", "scratch chunk 0 of rank 0", "double"];
-    refused(&one_shot(false), "relaunch", &words);
+    refused(&one_shot(false), "cross-launch-race", &words);
     accepted(&one_shot(true));
 }

@@ -29,7 +29,7 @@ fn exchange(p: &Program, unpack: bool) {
 fn packets_under_protocol_simple() {
     accepted(&plan(packets(AllGather, 2), |p| exchange(p, true)));
     let words = ["`put_packets` (rank 0", "the protocol is Simple", "half as long", "`protocol = LL`"];
-    refused(&plan(spec(AllGather, 2), |p| exchange(p, true)), "packets-without-room", &words);
+    refused(&plan(spec(AllGather, 2), |p| exchange(p, true)), "packets-need-ll", &words);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_slot_of_packets_read_as_plain_data() {
         "`put_packets` (rank 1",
         "`unpack_packets`",
     ];
-    refused(&plan(packets(AllGather, 2), |p| exchange(p, false)), "shared-scratch", &words);
+    refused(&plan(packets(AllGather, 2), |p| exchange(p, false)), "mixed-scratch", &words);
 }
 
 #[test]
@@ -82,6 +82,6 @@ fn packets_beside_plain_data() {
         }
     };
     let words = ["scratch chunk 1 of rank 0", "packets", "chunk 0, which take the bytes of plain chunks 0..2"];
-    refused(&plan(packets(AllGather, 2), |p| program(p, false)), "shared-scratch", &words);
+    refused(&plan(packets(AllGather, 2), |p| program(p, false)), "mixed-scratch", &words);
     accepted(&plan(packets(AllGather, 2), |p| program(p, true)));
 }

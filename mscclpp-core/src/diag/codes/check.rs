@@ -92,7 +92,7 @@ Right:
 ```json
 {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
 ```"#;
-    UnevenChunks = "M0206" "uneven-chunks": "all ranks have the same chunk counts, and those fit the collective",
+    UnevenChunks = "M0206" "chunk-count-mismatch": "all ranks have the same chunk counts, and those fit the collective",
         r#"A chunk is as long on every rank, so that a range of one rank's buffer can go into another's.
 
 Wrong, on the ranks of an all-gather over two:
@@ -106,7 +106,7 @@ Right:
 ```json
 {"input_chunks": 1, "output_chunks": 2}
 ```"#;
-    SemaphoreDrift = "M0207" "semaphore-drift": "every launch releases a semaphore as often as it acquires it",
+    SemaphoreDrift = "M0207" "unbalanced-semaphore": "every launch releases a semaphore as often as it acquires it",
         r#"Semaphores are set once, so what a launch adds or takes is missing or left over in the next one. Releases in a loop need acquires in a loop of the same unit and span.
 
 Wrong:
@@ -178,7 +178,7 @@ Right:
     rank.barrier([0, 1]);
     rank.copy(rank.output().chunk(0), slot, 1);
 ```"#;
-    Relaunch = "M0211" "relaunch": "what a launch does first to a piece of scratch comes after what the launch before did last there",
+    Relaunch = "M0211" "cross-launch-race": "what a launch does first to a piece of scratch comes after what the launch before did last there",
         r#"A rank begins its next launch when its own thread blocks are done, whatever the others do. Packets that its peers have not read yet must not be overwritten then, nor plain data. A signal that says "I have begun" is enough, since it says that the launch before is over; so is any word from behind the last read, a packet with the result for example; and with double scratch launches use two halves in turn, so that only the launch before the last counts. A put over a port channel is over at its destination when the receiver has waited for a later signal of that channel; a flush says only that the source was read.
 
 Wrong, since a rank may begin again while its peer still reads the packets of this launch:
@@ -226,7 +226,7 @@ Right:
         channel.wait(0).relaxed();
         channel.put(peer.output().chunk(rank.id()), mine, 0);
 ```"#;
-    OpenEnd = "M0213" "open-end": "what is done to a rank's input and output is over when that rank's thread blocks are done",
+    OpenEnd = "M0213" "late-access": "what is done to a rank's input and output is over when that rank's thread blocks are done",
         r#"When a rank's launch is over, its caller reads the output and fills the input again. Another rank that still writes or reads there, or a port of its own that has not read its source yet, would collide with that. What a port channel puts has arrived when the receiver has waited for a later signal of the same channel; a flush says only that the source was read, whoever passes that on.
 
 Wrong, since a rank may be done before its peer has put:
@@ -305,7 +305,7 @@ Right:
 ```rust
     to_a.get(b.input().chunk(..), a.input().chunk(..), 0);
 ```"#;
-    UninitialisedRead = "M0216" "uninitialised-read": "nothing is read that nobody has written in this launch",
+    UninitialisedRead = "M0216" "uninitialized-read": "nothing is read that nobody has written in this launch",
         r#"Scratch and, out of place, outputs hold anything when a launch begins: what an earlier launch left, or another plan.
 
 Wrong, since nobody writes the second chunk of scratch:
@@ -349,9 +349,9 @@ Right:
 ```rust
         rank.reduce_packets(input, slots[id].chunk(..), 0).to(output);
 ```"#;
-    TooIntricate = "M0218" "too-intricate": "the pieces in which a plan moves its data can be followed",
+    TooIntricate = "M0218" "analysis-limit": "the pieces in which a plan moves its data can be followed",
         "The checks keep account of every piece of memory that is moved or reduced on its own. A plan with ever more pieces than it has operations would take unbounded time.\n\nWrong: copying the front half of scratch behind itself, over and over, with the pieces all different. Right: chunks as large as what is moved.";
-    PacketsWithoutRoom = "M0219" "packets-without-room": "a plan with packets has protocol `LL`",
+    PacketsWithoutRoom = "M0219" "packets-need-ll": "a plan with packets has protocol `LL`",
         r#"A packet carries a flag beside its data and takes twice the bytes. Protocol `LL` makes scratch twice as long; under `Simple` packets would run over its end.
 
 Wrong:
@@ -374,7 +374,7 @@ Right:
 ```rust
 #[collective(AllReduce, ranks = 2, protocol = LL, double_scratch)]
 ```"#;
-    SharedScratch = "M0220" "shared-scratch": "a byte of scratch holds packets or plain data, never both",
+    SharedScratch = "M0220" "mixed-scratch": "a byte of scratch holds packets or plain data, never both",
         r#"Packet chunk k of scratch takes the bytes of plain chunks 2k and 2k + 1. Plain data there would be taken for packets, flags included, and the other way round. Where a program needs both, it makes the scratch for plain data first.
 
 Wrong:

@@ -9,7 +9,7 @@ codes! {
         "The macro calls the function with a `&Program`, and with every combination of the values that `params(…)` lists, in the function's order. It records operations and returns nothing.\n\nWrong: `#[collective(AllReduce, ranks = 8)] fn ring(p: &Program, tbg: usize)`. Right: `#[collective(AllReduce, ranks = 8, params(tbg = [1, 2]))] fn ring(p: &Program, tbg: usize)`.";
     NotInSubset = "M0103" "not-in-subset": "a collective is written in the subset of Rust that is evaluated at compile time",
         "The function runs while the crate compiles, in an evaluator that knows integers, tuples, lists, maps, options, loops, closures and iterators; `docs/subset.md` lists everything. What it does not know is refused before anything runs.\n\nWrong: `println!(\"{n}\")`, floating-point numbers, `unsafe`, threads. Right: compute with integers, and call the function at run time (`name::compile(spec)`, from `main` or `build.rs`) if it needs more.";
-    OutsideName = "M0104" "outside-name": "a collective reads nothing but its own tokens",
+    OutsideName = "M0104" "unresolved-name": "a collective reads nothing but its own tokens",
         "The macro sees the function, not the crate around it, so it cannot know what a constant or function outside stands for.\n\nWrong: `const N: usize = 4; #[collective(AllGather, ranks = 4)] fn f(p: &Program) { for i in 0..N { … } }`. Right: put both into a module under `#[collectives]`, or make it a parameter: `#[collective(…, params(n = [4]))] fn f(p: &Program, n: usize)`.";
     TypeError = "M0105" "type-error": "a collective passes the compiler's own checks",
         "The evaluator found types that do not fit, or could not find one. The compiler checks the same function and explains such errors better; read its message first. If it has none, write the type out where this message points.\n\nWrong: `let peers = p.ranks().map(Rank::id).collect();`. Right: `let peers: Vec<usize> = p.ranks().map(|rank| rank.id()).collect();`.";
@@ -25,7 +25,7 @@ codes! {
         "Rust's `as` cuts off what does not fit, which in an algorithm is nearly always a mistake, so it is refused here where it would change the number.\n\nWrong: `(id as i32 - 1) as usize` for rank 0. Right: `(id as i32 - 1).rem_euclid(n as i32) as usize`.";
     TooManySteps = "M0111" "too-many-steps": "evaluation ends within its budget",
         "Evaluating a collective is part of every build, so it has a budget of steps and operations, and a loop that does not end is found.\n\nWrong: `while i < n { … }` that never changes `i`. Right: let it end; if it is meant to run this long, raise the budget: `#[collective(…, max_steps = 50_000_000)]`.";
-    TooDeep = "M0112" "too-deep": "calls do not nest deeper than 200",
+    TooDeep = "M0112" "recursion-limit": "calls do not nest deeper than 200",
         "Recursion is fine as long as it ends soon: a tree over 1024 ranks is 10 calls deep.\n\nWrong: `fn f(n: usize) -> usize { f(n + 1) }`. Right: end the recursion, or write a loop.";
     TooManyElements = "M0113" "too-many-elements": "a collective keeps its lists small",
         "A plan needs no data, only the numbers that say where data goes, so lists of tens of millions of elements are a mistake.\n\nWrong: `vec![0; 1 << 40]`. Right: a list with an element for each rank or chunk.";

@@ -11,7 +11,7 @@ codes! {
         "Plans that were compiled here are never like that; files can be. The message names the operation, the number and its limit.\n\nWrong: `{\"name\": \"signal\", \"channel_type\": \"memory\", \"channel_ids\": [1]}` in a thread block with one memory channel. Right: `\"channel_ids\": [0]`.";
     MessageOutOfRange = "M0404" "message-out-of-range": "a message lies in the range of sizes that its plan is meant for",
         "The size is that of a rank's input, in an all-gather of its output. Plans for small messages are slow with large ones, and may need more scratch than there is.\n\nWrong: 4 KiB through a plan with `message_size = 1 << 20..=1 << 30`. Right: a plan for small messages; or `message.any_size()`, to run it all the same.";
-    UnequalParts = "M0405" "unequal-parts": "all-gather, reduce-scatter and all-to-all give every rank an equal part",
+    UnequalParts = "M0405" "indivisible-count": "all-gather, reduce-scatter and all-to-all give every rank an equal part",
         "The count of a message is that of the larger of input and output, so it must be a multiple of the ranks. The chunks inside of a part may be uneven.\n\nWrong: `Message::of::<f32>(1001)` in an all-gather of 8 ranks. Right: `Message::of::<f32>(1008)`.";
     MessageTooLarge = "M0406" "message-too-large": "the bytes of a message have addresses",
         "A buffer, padded to whole chunks, has less than 2^63 bytes.\n\nWrong: `Message::of::<f64>(1 << 62)`. Right: several messages.";
@@ -21,7 +21,7 @@ codes! {
         "Integers accumulate in their own type and wrap; f64 does not accumulate in f32.\n\nWrong: `Message::of::<i32>(n).accumulate(Accumulate::F32)`. Right: leave `accumulate` out.";
     WrongBuffers = "M0409" "wrong-buffers": "a launch gets one buffer per rank, of the message's type and size",
         "Sizes follow from the message: `run.input_len()` and `run.output_len()` give them.\n\nWrong, in an all-gather of 4 ranks with `Message::of::<f32>(1024)`: inputs of 1024 elements. Right: inputs of 256.";
-    WrongPlace = "M0410" "wrong-place": "an in-place plan gets one buffer per rank, any other plan gets two",
+    WrongPlace = "M0410" "in-place-mismatch": "an in-place plan gets one buffer per rank, any other plan gets two",
         "In place, input and output are one memory, and the plan relies on it.\n\nWrong: `run.launch(&inputs, &mut outputs)` with a plan made with `in_place`. Right: `run.launch_in_place(&mut buffers)`.";
     ReadOnlyInput = "M0411" "read-only-input": "inputs that a plan overwrites are lent for writing",
         "Some out-of-place plans use the input as scratch.\n\nWrong: `run.launch(&inputs, &mut outputs)` with such a plan. Right: `run.launch_buffers(&mut buffers)`, which may overwrite both.";
@@ -31,7 +31,7 @@ codes! {
         "This is an error of mscclpp, not of a plan. Please report it, with the plan.";
     LostRank = "M0414" "lost-rank": "a launch between processes ends only when all of them take part",
         "A process that is gone, or stopped for longer than the deadline, ends the launch on all ranks. The message names the rank, and for each thread block that waits the operation, its channel, what it expected and what it saw. After that the group cannot go on: make a new one of the ranks that are left.\n\nWrong: one of the ranks returns before its last launch. Right: all ranks make the same calls.";
-    DifferentCalls = "M0415" "different-calls": "all ranks make the same calls in the same order",
+    DifferentCalls = "M0415" "call-mismatch": "all ranks make the same calls in the same order",
         "Each rank compares each of its calls with those of its peers: plan, count, type, operation. The message names both.\n\nWrong: rank 0 launches an all-reduce of 1000 f32, rank 1 one of 1000 f64. Right: the same on both.";
     NotResident = "M0420" "not-resident": "all thread blocks of a launch run on the device at once",
         "Thread blocks wait for one another inside of a kernel, so one that only starts when another has finished would never be waited for in vain: it would hang. A device runs as many blocks at once as registers, threads and shared memory of its multiprocessors allow.\n\nWrong: 16 ranks of 32 thread blocks with 1024 threads each on one device with 132 multiprocessors. Right: fewer ranks on the device, or a plan with fewer thread blocks or threads per block.";

@@ -15,7 +15,7 @@ codes! {
         "A key that is not known, or that means nothing where it stands, is ignored with a warning, since a newer version may have added it; in a strict reading it is an error, since it may be a misspelt one.\n\nWrong: `\"tgb_info\": …`. Right: `\"tbg_info\": …`.";
     DuplicateKey = "M0306" "duplicate-key": "no key is twice in one object",
         "Readers differ in which of the two they take, so a plan with both means different things to different ranks.\n\nWrong: `{\"index\": 0, \"index\": 1, \"size\": 1}`. Right: `{\"index\": 1, \"size\": 1}`.";
-    Contradiction = "M0307" "contradiction": "what a plan file says twice agrees",
+    Contradiction = "M0307" "inconsistent-value": "what a plan file says twice agrees",
         "A rank's and a thread block's `id` is its position, a local reference names no other rank, a group has as many ranks as its `size` says, and a `glre` names the buffer of its switch channel.\n\nWrong: `\"gpus\": [{\"id\": 1, …}, {\"id\": 0, …}]`. Right: sort them.";
     BadReference = "M0308" "bad-reference": "a reference says in exactly one way where its chunks are",
         "`type` for the rank's own buffers, `buffer_id` for another rank's, `switch_channel_id` for a multicast window.\n\nWrong: `{\"index\": 0, \"size\": 1}`. Right: `{\"type\": \"o\", \"index\": 0, \"size\": 1}`.";

@@ -11,8 +11,8 @@
 //! order; where operands and ids are cached, a statement's index leads to those of its operation, in each iteration of a
 //! loop. [`validate_kernel`](crate::passes::validate_kernel) reads a source back and compares it with the plan.
 
-mod vectorizable;
 mod shape;
+mod vectorizable;
 mod write;
 
 use std::sync::{Mutex, PoisonError};
@@ -20,8 +20,8 @@ use std::sync::{Mutex, PoisonError};
 use mscclpp_core::plan::Plan;
 use thiserror::Error;
 
-pub(super) use self::vectorizable::{VECTOR, is_even};
 use self::shape::Shapes;
+pub(super) use self::vectorizable::{VECTOR, is_even};
 use super::abi;
 use super::device::Device;
 use super::jit::{Function, Source, type_names};
