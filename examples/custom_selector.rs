@@ -5,8 +5,8 @@
 //! mscclpp launch -n 4 -- target/release/examples/custom_selector
 //! ```
 
-use mscclpp::exec::select::{Algorithm, Choice, Request};
 use mscclpp::prelude::*;
+use mscclpp::runtime::select::{Algorithm, Choice, Request};
 
 /// Rank 0 collects and reduces all inputs, then everybody fetches the result. Simple, and slow for large messages.
 #[collective(AllReduce, ranks = [2, 4], in_place, tags = ["central"])]
@@ -28,27 +28,29 @@ fn through_rank_0(p: &Program) {
 }
 
 fn main() -> mscclpp::Result<()> {
-    examples::on_ranks(4, |group| {
+    examples::on_ranks(4, |comm| {
         // All ranks build their registry alike; the function is compiled for other numbers of ranks when they ask.
-        let registry = group.registry_mut();
-        registry.add(Algorithm::on_demand(through_rank_0::algorithm())).expect("a new name");
-        // A choice may depend on what the request says, for that is what all ranks know.
-        registry.set_selector(|request, candidates| {
-            let central = candidates.iter().find(|algorithm| algorithm.tag("central").is_some())?;
-            let rules = candidates.iter().find(|algorithm| algorithm.name() == "allreduce_all_pairs")?;
-            Some(Choice::from(if request.bytes <= 4096 { *central } else { *rules }))
-        });
+        comm.configure(|registry| {
+            // A choice may depend on the request only, which is the same on all ranks.
+            registry.set_selector(|request, candidates| {
+                let central = candidates.iter().find(|algorithm| algorithm.tag("central").is_some())?;
+                let pairs = candidates.iter().find(|algorithm| algorithm.name() == "allreduce_all_pairs")?;
+                Some(Choice::from(if request.bytes <= 4096 { *central } else { *pairs }))
+            });
+            registry.add(Algorithm::on_demand(through_rank_0::algorithm()))
+        })??;
 
         for len in [16, 1024, 1 << 18] {
-            let mut x = vec![group.rank() + 1; len];
-            group.all_reduce_in_place(&mut x, ReduceOp::Sum)?;
-            let expected = group.num_ranks() * (group.num_ranks() + 1) / 2;
+            let mut x = vec![comm.rank() + 1; len];
+            comm.all_reduce_in_place(&mut x, ReduceOp::Sum)?;
+            let expected = comm.num_ranks() * (comm.num_ranks() + 1) / 2;
             assert!(x.iter().all(|sum| *sum == expected));
         }
-        if group.rank() == 0 {
-            let request = Request { in_place: true, ..group.request::<u32>(CollectiveKind::AllReduce, 16) };
-            println!("{}", group.registry().explain(&request));
-            for (algorithm, calls) in group.registry().calls() {
+        if comm.rank() == 0 {
+            let request = Request { in_place: true, ..comm.request::<u32>(CollectiveKind::AllReduce, 16) };
+            let registry = comm.registry()?;
+            println!("{}", registry.explain(&request));
+            for (algorithm, calls) in registry.calls() {
                 println!("{algorithm}: {calls} calls");
             }
         }

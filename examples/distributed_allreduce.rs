@@ -11,30 +11,30 @@
 use mscclpp::prelude::*;
 
 fn main() -> mscclpp::Result<()> {
-    examples::on_ranks(4, |group| {
-        let (rank, size) = (group.rank(), group.num_ranks());
+    examples::on_ranks(4, |comm| {
+        let (rank, size) = (comm.rank(), comm.num_ranks());
         let ranks = size as usize;
 
         // Gradients: everybody's, averaged, in every rank's own memory. Any length will do.
         let mut gradients: Vec<f32> = (0..1_000_003).map(|i| (i % 7) as f32 + rank as f32).collect();
-        group.all_reduce_in_place(&mut gradients, ReduceOp::Avg)?;
+        comm.all_reduce_in_place(&mut gradients, ReduceOp::Avg)?;
         let expected = |i: usize| (i % 7) as f32 + (size - 1) as f32 / 2.0;
         let wrong = gradients.iter().enumerate().filter(|(i, found)| (**found - expected(*i)).abs() > 1e-3).count();
         assert_eq!(wrong, 0, "rank {rank}");
 
         // Memory that all ranks reach is used without copies.
-        let mut shared = group.alloc::<f64>(1 << 16)?;
+        let mut shared = comm.alloc::<f64>(1 << 16)?;
         shared.fill(1.0);
-        group.all_reduce_in_place(&mut shared, ReduceOp::Sum)?;
+        comm.all_reduce_in_place(&mut shared, ReduceOp::Sum)?;
         assert!(shared.iter().all(|sum| *sum == f64::from(size)), "rank {rank}");
 
         // Other calls: what each rank brings, in the order of ranks; parts whose lengths only their senders know.
         let mut names = vec![0_u32; ranks];
-        group.all_gather(&[rank * 10], &mut names)?;
+        comm.all_gather(&[rank * 10], &mut names)?;
         assert!(names.iter().zip(0..).all(|(name, rank)| *name == rank * 10));
         let counts: Vec<usize> = (0..ranks).map(|to| (rank as usize + to) % 3).collect();
         let tokens = vec![rank as u8; counts.iter().sum()];
-        let arrived = group.all_to_all_v(&tokens, &counts)?;
+        let arrived = comm.all_to_all_v(&tokens, &counts)?;
         assert!((0..size).all(|from| arrived.from_rank(from).iter().all(|token| *token == from as u8)));
 
         if rank == 0 {
@@ -43,7 +43,7 @@ fn main() -> mscclpp::Result<()> {
                 gradients.len(),
                 arrived.elements.len()
             );
-            for (algorithm, calls) in group.registry().calls() {
+            for (algorithm, calls) in comm.registry()?.calls() {
                 println!("  {algorithm}: {calls} calls");
             }
         }

@@ -2,10 +2,9 @@
 
 use std::time::Instant;
 
-use mscclpp::bootstrap::Error::MissingVariable;
-use mscclpp::exec::group;
-use mscclpp::exec::verify::Verifier;
+use mscclpp::ErrorKind;
 use mscclpp::prelude::*;
+use mscclpp::runtime::verify::Verifier;
 
 /// Launches per size; the fastest one is shown.
 const LAUNCHES: u32 = 10;
@@ -55,20 +54,17 @@ pub fn demonstrate(plan: &Plan, sizes: &[u64]) -> mscclpp::Result<()> {
 ///
 /// # Errors
 /// Ranks that do not come together, and what `body` returns on the first rank that failed.
-pub fn on_ranks(
-    ranks: u32,
-    body: impl Fn(&mut Group) -> mscclpp::Result<()> + std::marker::Sync,
-) -> mscclpp::Result<()> {
-    match Group::from_env() {
-        Ok(mut group) => {
-            body(&mut group)?;
+pub fn on_ranks(ranks: u32, body: impl Fn(&Communicator) -> mscclpp::Result<()> + Sync) -> mscclpp::Result<()> {
+    match Communicator::from_env() {
+        Ok(comm) => {
+            body(&comm)?;
             // Rank 0 passes on what others say at the end, so nobody leaves first.
-            Ok(group.barrier()?)
+            Ok(comm.barrier()?)
         }
-        Err(group::Error::Bootstrap(MissingVariable { .. })) => std::thread::scope(|scope| {
+        Err(error) if error.kind() == ErrorKind::NotLaunched => std::thread::scope(|scope| {
             let body = &body;
-            let start = |mut group| scope.spawn(move || body(&mut group));
-            let threads: Vec<_> = Group::local(ranks)?.into_iter().map(start).collect();
+            let start = |comm| scope.spawn(move || body(&comm));
+            let threads: Vec<_> = Communicator::local(ranks)?.into_iter().map(start).collect();
             let results: Vec<_> = threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect();
             results.into_iter().collect()
         }),

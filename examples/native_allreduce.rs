@@ -4,11 +4,11 @@
 //! lets the registry choose a plan for the CPU.
 
 use mscclpp::algorithms::BufferMode;
-use mscclpp::exec::cuda::jit::{Function, Source};
-use mscclpp::exec::cuda::native::{NativeAlgorithm, NativeError};
-use mscclpp::exec::cuda::{Device, DeviceBuffer, DeviceSlice, Executor as CudaWorld, Stream};
-use mscclpp::exec::select::{Algorithm, Backend, Registry, Request};
 use mscclpp::prelude::*;
+use mscclpp::runtime::cuda::jit::{Function, Source};
+use mscclpp::runtime::cuda::native::{NativeAlgorithm, NativeError};
+use mscclpp::runtime::cuda::{Device, DeviceBuffer, DeviceSlice, Executor as CudaWorld, Stream};
+use mscclpp::runtime::select::{Algorithm, Backend, Registry, Request};
 
 const RANKS: u32 = 8;
 const COUNT: usize = 100_003;

@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example quickstart`
 
-use mscclpp::core::plan::show::Show;
+use mscclpp::compiler::plan::show::Show;
 use mscclpp::prelude::*;
 
 /// Every rank puts its chunk into every other rank's output.

@@ -7,12 +7,12 @@
 //!
 //! The command `mscclpp tune` does the same for all collectives and sizes, and `MSCCLPP_TUNING_TABLE` names its file.
 
-use mscclpp::exec::select::Request;
-use mscclpp::exec::tune::{Tuner, TuningTable};
 use mscclpp::prelude::*;
+use mscclpp::runtime::select::Request;
+use mscclpp::runtime::tune::{Tuner, TuningTable};
 
 fn main() -> mscclpp::Result<()> {
-    examples::on_ranks(2, |group| {
+    examples::on_ranks(2, |comm| {
         let tuner = Tuner {
             collectives: vec![CollectiveKind::AllReduce],
             least: 1 << 10,
@@ -22,9 +22,9 @@ fn main() -> mscclpp::Result<()> {
             ..Tuner::default()
         };
         // A call of all ranks; all get the same table.
-        let table = tuner.run(group, |_| ())?;
+        let table = tuner.run(comm, |_| ())?;
 
-        if group.rank() == 0 {
+        if comm.rank() == 0 {
             for entry in &table.entries {
                 let fastest = &entry.fastest;
                 println!(
@@ -37,20 +37,20 @@ fn main() -> mscclpp::Result<()> {
             }
             // A file that people can read.
             let path = std::env::temp_dir().join(format!("tuning-{}.toml", std::process::id()));
-            table.save(&path).map_err(mscclpp::exec::group::Error::from)?;
-            assert_eq!(TuningTable::load(&path).map_err(mscclpp::exec::group::Error::from)?, table);
+            table.save(&path)?;
+            assert_eq!(TuningTable::load(&path)?, table);
             println!("\n{}", table.text().lines().take(24).collect::<Vec<_>>().join("\n"));
             _ = std::fs::remove_file(path);
         }
 
         // From now on calls follow it: 3000 elements are rounded up to 16 KiB.
-        group.registry_mut().set_table(Some(table.clone()));
+        comm.configure(|registry| registry.set_table(Some(table.clone())))?;
         let mut x = vec![1.0_f32; 3000];
-        group.all_reduce_in_place(&mut x, ReduceOp::Sum)?;
-        assert!(x.iter().all(|sum| *sum == group.num_ranks() as f32));
-        let request = Request { in_place: true, ..group.request::<f32>(CollectiveKind::AllReduce, x.len()) };
+        comm.all_reduce_in_place(&mut x, ReduceOp::Sum)?;
+        assert!(x.iter().all(|sum| *sum == comm.num_ranks() as f32));
+        let request = Request { in_place: true, ..comm.request::<f32>(CollectiveKind::AllReduce, x.len()) };
         let tuned = table.lookup(&request).expect("an entry for every size up to the largest");
-        assert_eq!(group.registry().explain(&request).chosen(), Some(tuned.fastest.algorithm.as_str()));
+        assert_eq!(comm.registry()?.explain(&request).chosen(), Some(tuned.fastest.algorithm.as_str()));
         Ok(())
     })
 }

@@ -243,7 +243,7 @@ impl BuiltinAlgorithm {
             && ranks_per_node >= self.ranks_per_node
     }
 
-    /// The largest node size that divides `ranks` so that the algorithm runs; `None` if it runs on no such machine.
+    /// The largest node size that divides `num_ranks` so that the algorithm runs; `None` if it runs on no such machine.
     pub fn ranks_per_node(&self, ranks: u32) -> Option<u32> {
         (1..=ranks.min(MAX_RANKS)).rev().find(|&ranks_per_node| self.supports(ranks, ranks_per_node))
     }
@@ -305,8 +305,8 @@ impl BuiltinAlgorithm {
     pub fn plan(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Cow<'static, Plan>, BuildError> {
         let baked = (self.baked)();
         let given: Vec<_> = arguments.iter().map(|&argument| argument as i128).collect();
-        let as_baked = given == self.default_arguments() && spec == baked.spec(spec.ranks, &given);
-        match baked.plans().iter().find(|plan| as_baked && plan.num_ranks() == spec.ranks) {
+        let as_baked = given == self.default_arguments() && spec == baked.spec(spec.num_ranks, &given);
+        match baked.plans().iter().find(|plan| as_baked && plan.num_ranks() == spec.num_ranks) {
             Some(plan) => Ok(Cow::Borrowed(plan)),
             None => self.compile(spec, arguments).map(|tree| Cow::Owned(Plan::new(&tree))),
         }
@@ -360,7 +360,7 @@ impl BuiltinAlgorithm {
 
     fn check(&self, spec: &AlgoSpec, arguments: &[usize]) -> Result<(), BuildError> {
         let name = self.name();
-        let AlgoSpec { ranks, ranks_per_node, collective, .. } = *spec;
+        let AlgoSpec { num_ranks: ranks, ranks_per_node, collective, .. } = *spec;
         if collective.kind != self.kind() {
             return Err(BuildError::Kind { name, expected: self.kind().name(), found: collective.kind.name() });
         }

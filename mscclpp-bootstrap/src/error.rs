@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use super::error_kind::{ErrorKind, RootCause};
 use super::rank_info::RankInfo;
 
 /// Why a group of ranks could not come together, or cannot go on.
@@ -270,6 +271,69 @@ impl Error {
             Self::JoinTimeout { missing, .. } => missing.clone(),
             _ => Vec::new(),
         }
+    }
+
+    /// Returns the class of the error.
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::MissingVariable { .. } => ErrorKind::NotLaunched,
+            Self::InvalidVariable { .. }
+            | Self::ConflictingVariables { .. }
+            | Self::InvalidText { .. }
+            | Self::NoSuchRank { .. }
+            | Self::TooManyRanks { .. }
+            | Self::TooLarge { .. }
+            | Self::DuplicateRank { .. } => ErrorKind::InvalidInput,
+            Self::Mismatch { .. }
+            | Self::ConfigMismatch { .. }
+            | Self::WorldSize { .. }
+            | Self::Version { .. }
+            | Self::AuthenticationFailed { .. } => ErrorKind::Mismatch,
+            Self::JoinTimeout { .. }
+            | Self::CollectiveTimeout { .. }
+            | Self::Timeout { .. }
+            | Self::Unreachable { .. } => ErrorKind::Timeout,
+            Self::Died { .. } | Self::Unresponsive { .. } | Self::RankLeft { .. } | Self::Aborted { .. } => {
+                ErrorKind::RankLost
+            }
+            Self::Bind { .. } | Self::Protocol { .. } | Self::System { .. } => ErrorKind::System,
+        }
+    }
+
+    /// Returns the rank that waited or failed, where the error tells it. Errors of a whole group are the same on all its ranks
+    /// and name none.
+    pub const fn rank(&self) -> Option<u32> {
+        match self {
+            Self::Unreachable { rank, .. } | Self::Timeout { rank, .. } | Self::NoSuchRank { rank, .. } => Some(*rank),
+            Self::RankLeft { waiting, .. } => Some(*waiting),
+            Self::Bind { .. } => Some(0),
+            _ => None,
+        }
+    }
+
+    /// Returns the call that failed: `barrier`.
+    pub fn operation(&self) -> Option<&str> {
+        match self {
+            Self::CollectiveTimeout { call, .. }
+            | Self::RankLeft { call, .. }
+            | Self::Timeout { call, .. }
+            | Self::TooLarge { call, .. } => Some(call),
+            Self::Mismatch { first_call, .. } => Some(first_call),
+            _ => None,
+        }
+    }
+
+    /// Returns the rank that the failure began with. Of several ranks that are missing, the first.
+    pub fn root_cause(&self) -> Option<RootCause> {
+        let rank = match self {
+            Self::Mismatch { second, .. }
+            | Self::ConfigMismatch { second, .. }
+            | Self::DuplicateRank { second, .. } => second.rank,
+            Self::WorldSize { who, .. } => who.rank,
+            Self::Unreachable { peer, .. } => *peer,
+            _ => *self.lost().first()?,
+        };
+        Some(RootCause::new(rank, self.to_string()))
     }
 
     /// What to do about it, where there is something to say.

@@ -36,7 +36,7 @@ impl Options {
     /// With another time after which a silent rank counts as dead.
     #[must_use]
     pub fn heartbeat_timeout(self, heartbeat_timeout: Option<Duration>) -> Self {
-        Self { heartbeat_timeout: heartbeat_timeout, ..self }
+        Self { heartbeat_timeout, ..self }
     }
 
     /// With times that can be counted with.
@@ -44,6 +44,6 @@ impl Options {
         let heartbeat_timeout = self
             .heartbeat_timeout
             .map(|heartbeat_timeout| heartbeat_timeout.clamp(Duration::from_millis(1), MAX_TIMEOUT));
-        Self { timeout: self.timeout.min(MAX_TIMEOUT), heartbeat_timeout: heartbeat_timeout }
+        Self { timeout: self.timeout.min(MAX_TIMEOUT), heartbeat_timeout }
     }
 }

@@ -73,12 +73,7 @@ pub(super) fn join(
         conn.push(&Frame::Join(RankInfo::this(rank, Some(listens))));
         match connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()))? {
             Some(Frame::Admitted { remaining, deadline, heartbeat_timeout }) => {
-                break (
-                    conn,
-                    acceptor,
-                    remaining,
-                    Options { timeout: deadline, heartbeat_timeout: heartbeat_timeout }.bounded(),
-                );
+                break (conn, acceptor, remaining, Options { timeout: deadline, heartbeat_timeout }.bounded());
             }
             Some(Frame::Rejected(error) | Frame::Failed(error)) => return Err(error),
             Some(Frame::Retry) => thread::sleep(AGAIN),

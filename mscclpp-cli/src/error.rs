@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use mscclpp_core::diag::Diagnostics;
-use mscclpp_exec::group;
 use thiserror::Error;
 
 use crate::exit;
@@ -156,7 +155,7 @@ pub(crate) enum Error {
     Dump(#[from] mscclpp_exec::flight_recorder::DumpError),
     /// A collective call that failed, or ranks that did not come together.
     #[error(transparent)]
-    Call(Box<group::Error>),
+    Call(Box<mscclpp_exec::Error>),
     /// Standard output was closed by its reader.
     #[error("standard output was closed")]
     Closed,
@@ -188,7 +187,7 @@ impl Error {
             | Exec::System { .. }
             | Exec::Internal(_) => ("the run is not possible here", exit::UNAVAILABLE),
             Exec::CallMismatch { .. } => ("ranks call different things", exit::FAILURE),
-            Exec::Interrupted(_) | Exec::RankLost { .. } | Exec::CommunicatorFailed { .. } | Exec::Group(_) => {
+            Exec::Interrupted(_) | Exec::RankLost { .. } | Exec::CommunicatorFailed { .. } | Exec::Bootstrap(_) => {
                 ("ranks are missing", exit::UNAVAILABLE)
             }
             _ => ("the plan cannot be run as asked", exit::USAGE),
@@ -232,9 +231,15 @@ impl Error {
             | Self::NoSecret(_)
             | Self::Signals(_) => exit::UNAVAILABLE,
             Self::Call(error) => match &**error {
-                group::Error::Select { .. } | group::Error::Plan { .. } | group::Error::Table(_) => exit::USAGE,
-                group::Error::Run(error) => return Self::run(error).code(),
-                _ => exit::UNAVAILABLE,
+                mscclpp_exec::Error::Select { .. }
+                | mscclpp_exec::Error::NoPlan { .. }
+                | mscclpp_exec::Error::TuningTable(_) => exit::USAGE,
+                mscclpp_exec::Error::Bootstrap(_)
+                | mscclpp_exec::Error::NativeAlgorithm { .. }
+                | mscclpp_exec::Error::Length { .. }
+                | mscclpp_exec::Error::Root { .. }
+                | mscclpp_exec::Error::ReceiveMemory { .. } => exit::UNAVAILABLE,
+                error => return Self::run(error).code(),
             },
             Self::Closed => exit::BROKEN_PIPE,
         })
@@ -252,8 +257,8 @@ impl Error {
     }
 }
 
-impl From<group::Error> for Error {
-    fn from(error: group::Error) -> Self {
+impl From<mscclpp_exec::Error> for Error {
+    fn from(error: mscclpp_exec::Error) -> Self {
         Self::Call(Box::new(error))
     }
 }

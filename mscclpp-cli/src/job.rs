@@ -1,6 +1,7 @@
 //! Running something on every rank: of this process, or of the job that a launcher started.
 
-use mscclpp_exec::group::{self, Group};
+use mscclpp_exec::Communicator;
+use mscclpp_exec::error::ErrorKind;
 
 use crate::error::{Error, Result};
 use crate::memory;
@@ -10,26 +11,25 @@ use crate::memory;
 ///
 /// # Errors
 /// [`Error::Call`] if the ranks do not come together, and what `body` returns on the first rank that failed.
-pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) -> Result<R> + Sync) -> Result<R> {
+pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&Communicator) -> Result<R> + Sync) -> Result<R> {
     let Some(ranks) = ranks else {
-        let mut group = Group::from_env().map_err(|error| match error {
-            group::Error::Bootstrap(absent @ mscclpp_bootstrap::Error::MissingVariable { .. }) => Error::Usage(
-                format!("{absent}; start it with `mscclpp launch`, or give --ranks for ranks in this process"),
-            ),
-            error => error.into(),
+        let comm = Communicator::from_env().map_err(|error| match error.kind() {
+            ErrorKind::NotLaunched => Error::Usage(format!(
+                "{error}; start it with `mscclpp launch`, or give --ranks for ranks in this process"
+            )),
+            _ => error.into(),
         })?;
-        let result = body(&mut group)?;
+        let result = body(&comm)?;
         // Rank 0 passes on what the others say, so nobody leaves first.
-        group.communicator().barrier().map_err(group::Error::from)?;
+        comm.bootstrap().barrier().map_err(mscclpp_exec::Error::from)?;
         return Ok(result);
     };
-    let groups = Group::local(ranks)?;
+    let groups = Communicator::local(ranks)?;
     std::thread::scope(|scope| {
         let body = &body;
-        let start = |mut group| std::thread::Builder::new().spawn_scoped(scope, move || body(&mut group));
+        let start = |comm: Communicator| std::thread::Builder::new().spawn_scoped(scope, move || body(&comm));
         let threads: std::result::Result<Vec<_>, _> = groups.into_iter().map(start).collect();
-        let threads =
-            threads.map_err(|error| group::Error::from(mscclpp_exec::Error::SpawnThread(error.to_string())))?;
+        let threads = threads.map_err(|error| mscclpp_exec::Error::SpawnThread(error.to_string()))?;
         let join = |thread: std::thread::ScopedJoinHandle<'_, Result<R>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
@@ -49,10 +49,10 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) ->
 ///
 /// # Errors
 /// [`Error::Memory`]; [`Error::Call`] on the other ranks.
-pub(crate) fn require_memory(group: &Group, what: impl FnOnce() -> String, each: u64) -> Result<()> {
-    let bootstrap = group.communicator().bootstrap();
-    let node = bootstrap.node_of(group.rank())?;
-    let here = (0..group.num_ranks()).filter(|&rank| bootstrap.node_of(rank).is_ok_and(|other| other == node)).count();
+pub(crate) fn require_memory(comm: &Communicator, what: impl FnOnce() -> String, each: u64) -> Result<()> {
+    let bootstrap = comm.bootstrap();
+    let node = bootstrap.node_of(comm.rank())?;
+    let here = (0..comm.num_ranks()).filter(|&rank| bootstrap.node_of(rank).is_ok_and(|other| other == node)).count();
     memory::require(what, each.saturating_mul(here as u64))?;
-    Ok(group.communicator().barrier().map_err(group::Error::from)?)
+    Ok(comm.bootstrap().barrier().map_err(mscclpp_exec::Error::from)?)
 }

@@ -123,7 +123,7 @@ fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
 fn to_record(spec: &AlgoSpec, arguments: &[usize]) -> u64 {
     /// The most that any algorithm takes, rounded up.
     const PER_PAIR: u64 = 6 << 10;
-    let pairs = u64::from(spec.ranks).saturating_mul(spec.ranks.into());
+    let pairs = u64::from(spec.num_ranks).saturating_mul(spec.num_ranks.into());
     let factors = arguments.iter().map(|&argument| argument as u64).chain([u64::from(spec.collective.chunk_factor)]);
     factors.fold(pairs.saturating_mul(PER_PAIR), u64::saturating_mul)
 }

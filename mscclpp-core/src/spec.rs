@@ -15,8 +15,8 @@ pub struct AlgoSpec {
     /// The collective, its chunking and whether it is in place.
     pub collective: Collective,
     /// Number of ranks.
-    pub ranks: u32,
-    /// Ranks per node; equal to `ranks` on a single node.
+    pub num_ranks: u32,
+    /// Ranks per node; equal to `num_ranks` on a single node.
     pub ranks_per_node: u32,
     /// Copies of the program, each working on its own part of every chunk.
     pub instances: u32,
@@ -50,7 +50,7 @@ impl AlgoSpec {
         Self {
             name: name.into(),
             collective: Collective::new(kind),
-            ranks,
+            num_ranks: ranks,
             ranks_per_node: ranks,
             instances: 1,
             protocol: Protocol::Simple,

@@ -204,7 +204,7 @@ pub(crate) fn plan(ranks: &[&[&str]]) -> PlanTree {
         buffer_alignment: 16,
         min_message_size: 0,
         max_message_size: u64::MAX,
-        ranks_per_node: trace.spec.ranks,
+        ranks_per_node: trace.spec.num_ranks,
         tags: Default::default(),
         ranks: trace
             .ranks

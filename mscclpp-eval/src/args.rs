@@ -264,7 +264,7 @@ impl Attribute {
     /// The specification of a combination. Its name ends with the values of the parameters that have several.
     pub(crate) fn spec(&self, combination: &Combination) -> AlgoSpec {
         let mut spec = self.base.clone();
-        spec.ranks = combination.ranks;
+        spec.num_ranks = combination.ranks;
         spec.ranks_per_node = self.ranks_per_node.unwrap_or(combination.ranks);
         for (param, value) in self.params.iter().zip(&combination.values) {
             if param.values.len() > 1 {

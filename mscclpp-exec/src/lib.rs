@@ -5,24 +5,23 @@
 //! ```
 //! use mscclpp_core::plan::Plan;
 //! use mscclpp_algorithms as algorithms;
-//! use mscclpp_exec::cpu::World;
+//! use mscclpp_exec::cpu::Executor;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let pairs = algorithms::find("allreduce_all_pairs").expect("it is in the library");
 //! let plan = Plan::new(&pairs.compile(pairs.spec(3, 3), &[])?);
 //! let mut buffers = [[1; 5], [20; 5], [300; 5]];
-//! World::new(3).run_in_place(&plan, &mut buffers)?;
+//! Executor::new(3).run_in_place(&plan, &mut buffers)?;
 //! assert_eq!(buffers, [[321; 5]; 3]);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Ranks of a job make collective calls, with no plan in sight: [`group`].
+//! Ranks of a job make collective calls without a plan of their own: [`communicator`].
 //!
 //! | module | what it has |
 //! |---|---|
-//! | [`group`] | collective calls on slices |
-//! | [`comm`] | how the processes of a job become ranks, over [`mscclpp_bootstrap`] |
+//! | [`communicator`] | collective calls on slices, over [`mscclpp_bootstrap`] |
 //! | [`select`], [`tune`] | which algorithm serves a call, and what is fastest |
 //! | [`cpu`] | all ranks of a plan in one process |
 //! | [`process`] | a process for each rank |
@@ -33,7 +32,7 @@
 //! | [`mod@file`], [`error`] | files that are replaced as a whole; what can go wrong |
 #![deny(unsafe_code)]
 
-pub mod comm;
+pub mod communicator;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 #[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]
@@ -42,7 +41,6 @@ pub mod dtype;
 pub mod error;
 pub mod file;
 pub mod flight_recorder;
-pub mod group;
 mod interpret;
 mod layout;
 #[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]
@@ -58,6 +56,7 @@ mod shm;
 pub mod tune;
 pub mod verify;
 
+pub use communicator::{Communicator, Pending};
 pub use dtype::{DataType, Element};
 pub use error::Error;
 pub use memory::available_memory;

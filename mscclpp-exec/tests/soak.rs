@@ -3,7 +3,7 @@
 //! `cargo test --release -p mscclpp-exec --test soak -- --ignored` makes 100 000 calls.
 
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::group::Group;
+use mscclpp_exec::Communicator;
 
 /// Bytes of memory of this process but for files, which come and go as the system likes.
 fn resident() -> u64 {
@@ -20,22 +20,22 @@ fn resident() -> u64 {
 fn soak(calls: u64) -> (u64, u64) {
     let mut sizes = Vec::new();
     std::thread::scope(|scope| {
-        let groups = Group::local(4).expect("a group");
-        let rank = |mut group: Group| {
+        let comms = Communicator::local(4).expect("a group");
+        let rank = |comm: Communicator| {
             let mut after_a_third = 0;
-            let mut shared = group.alloc::<f32>(1 << 12).expect("a little memory");
+            let mut shared = comm.alloc::<f32>(1 << 12).expect("a little memory");
             let mut dice = 1_u64;
             for call in 0..calls {
                 dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
                 // More kinds and sizes than a group keeps prepared.
                 let len = 4 * (1 + (dice >> 40) as usize % 100);
-                let me = group.rank() as f32;
+                let me = comm.rank() as f32;
                 let mut x = vec![me; len];
                 match (dice >> 33) % 6 {
-                    0 => group.all_reduce_in_place(&mut x, ReduceOp::Sum).map(|()| assert_eq!(x[len - 1], 6.0)),
-                    1 => group.broadcast_in_place(&mut x, 2).map(|()| assert_eq!(x[0], 2.0)),
-                    2 => group.all_to_all_in_place(&mut x).map(|()| assert_eq!(x[len - 1], 3.0)),
-                    3 => group.reduce_in_place(&mut x, ReduceOp::Max, 1).map(|()| assert!(me != 1.0 || x[0] == 3.0)),
+                    0 => comm.all_reduce_in_place(&mut x, ReduceOp::Sum).map(|()| assert_eq!(x[len - 1], 6.0)),
+                    1 => comm.broadcast_in_place(&mut x, 2).map(|()| assert_eq!(x[0], 2.0)),
+                    2 => comm.all_to_all_in_place(&mut x).map(|()| assert_eq!(x[len - 1], 3.0)),
+                    3 => comm.reduce_in_place(&mut x, ReduceOp::Max, 1).map(|()| assert!(me != 1.0 || x[0] == 3.0)),
                     4 => group
                         .all_to_all_v(&x, &[len, 0, 0, 0])
                         .map(|got| assert_eq!(got.elements.len(), if me == 0.0 { 4 * len } else { 0 })),
@@ -53,7 +53,7 @@ fn soak(calls: u64) -> (u64, u64) {
             }
             (after_a_third, resident())
         };
-        let threads: Vec<_> = groups.into_iter().map(|group| scope.spawn(move || rank(group))).collect();
+        let threads: Vec<_> = comms.into_iter().map(|comm| scope.spawn(move || rank(comm))).collect();
         sizes = threads.into_iter().map(|thread| thread.join().expect("no rank panics")).collect();
     });
     sizes[0]

@@ -44,19 +44,19 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
         ..Tuner::default()
     };
     assert_eq!(tuner.len(), 2 * 2 * 3);
-    let tables = on_ranks(3, |group| {
+    let tables = on_ranks(3, |comm| {
         let mut told = 0;
-        let table = tuner.run(group, |_| told += 1).expect("it can be measured");
+        let table = tuner.run(comm, |_| told += 1).expect("it can be measured");
         assert_eq!(told, table.entries.len());
         // The registry decides itself again, and follows the table when it is told to.
-        let request = group.request_of(CollectiveKind::AllReduce, DataType::F32, 1500);
-        assert!(matches!(group.registry().select(&request).expect("one").why, DecidedBy::Rule(_)));
-        group.registry_mut().set_table(Some(table.clone()));
-        let tuned = group.registry().select(&request).expect("one");
+        let request = comm.request_of(CollectiveKind::AllReduce, DataType::F32, 1500);
+        assert!(matches!(comm.registry().expect("a registry").select(&request).expect("one").why, DecidedBy::Rule(_)));
+        comm.configure(|registry| registry.set_table(Some(table.clone()))).expect("equal registries");
+        let tuned = comm.registry().expect("a registry").select(&request).expect("one");
         assert_eq!(tuned.why, DecidedBy::Table(2048));
         assert_eq!(tuned.algorithm.name(), table.lookup(&request).expect("an entry").fastest.algorithm);
         let mut x = [1.0_f32; 375];
-        group.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
+        comm.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
         assert_eq!(x, [3.0; 375]);
         table
     });
@@ -77,24 +77,24 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
 
 #[test]
 fn a_measurement_notices_wrong_results() {
-    on_ranks(2, |group| {
+    on_ranks(2, |comm| {
         let measuring = MeasureOptions { iterations: 4, warmup: 1, check: 1 };
         for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::SendRecv] {
             for dtype in [DataType::BF16, DataType::I64] {
-                let request = group.request_of(kind, dtype, 4096);
-                let measured = measure(group, &request, measuring).expect("it runs");
+                let request = comm.request_of(kind, dtype, 4096);
+                let measured = measure(comm, &request, measuring).expect("it runs");
                 assert_eq!(measured.wrong, Some(0));
                 assert!(measured.average <= measured.slowest && !measured.slowest.is_zero());
             }
         }
         let lazy = mscclpp_exec::select::Algorithm::native("lazy", CollectiveKind::AllGather, |_| Ok(()));
-        group.registry_mut().add(lazy).expect("a new name");
-        let request = group.request_of(CollectiveKind::AllGather, DataType::F32, 4096);
-        let measured = measure(group, &request, measuring).expect("it does nothing");
+        comm.configure(|registry| registry.add(lazy)).expect("equal registries").expect("a new name");
+        let request = comm.request_of(CollectiveKind::AllGather, DataType::F32, 4096);
+        let measured = measure(comm, &request, measuring).expect("it does nothing");
         // Zeros happen to be right in a few places.
         assert!(measured.wrong.expect("it was compared") > 4 * 2 * 900, "{measured:?}");
         // Who is not asked does not say.
-        let measured = measure(group, &request, MeasureOptions { check: 0, ..measuring }).expect("it does nothing");
+        let measured = measure(comm, &request, MeasureOptions { check: 0, ..measuring }).expect("it does nothing");
         assert_eq!(measured.wrong, None);
     });
 }
@@ -114,7 +114,7 @@ fn sizes_are_rounded_up_to_powers_of_two_within_limits() {
     let other = Request { op: Some(ReduceOp::Max), dtype: DataType::F16, ..all_reduce(1024) };
     assert!(table.lookup(&other).is_some());
     for elsewhere in [
-        Request { ranks: 8, ranks_per_node: 8, ..all_reduce(1024) },
+        Request { num_ranks: 8, ranks_per_node: 8, ..all_reduce(1024) },
         Request { ranks_per_node: 2, ..all_reduce(1024) },
         Request { in_place: true, ..all_reduce(1024) },
         Request { registered: true, ..all_reduce(1024) },
@@ -227,12 +227,12 @@ proptest! {
         calls in proptest::collection::vec((0..7_usize, 0..12_usize, 0..5_usize, 0..10_u32, any::<[bool; 2]>(), 0..4000_u64), 1..6),
     ) {
         // The next call comes at once, on whatever the last one left.
-        on_ranks(ranks, |group| {
+        on_ranks(ranks, |comm| {
             for &(kind, dtype, op, root, [in_place, registered], count) in &calls {
                 let (kind, dtype) = (CALLS[kind].1, DataType::ALL[dtype]);
                 let parts = matches!(kind, CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll);
                 let count = if parts { count.next_multiple_of(u64::from(ranks)) } else { count + seed % 3 };
-                let request = group.request_of(kind, dtype, count * dtype.size() as u64);
+                let request = comm.request_of(kind, dtype, count * dtype.size() as u64);
                 let rooted = matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Reduce);
                 let request = Request {
                     op: request.op.map(|_| ReduceOp::ALL[op]),
@@ -242,7 +242,7 @@ proptest! {
                     ..request
                 };
                 let measuring = MeasureOptions { iterations: 2, warmup: 1, check: 1 };
-                let measured = measure(group, &request, measuring).unwrap_or_else(|error| panic!("{request}: {error}"));
+                let measured = measure(comm, &request, measuring).unwrap_or_else(|error| panic!("{request}: {error}"));
                 assert_eq!(measured.wrong, Some(0), "{request}");
             }
         });

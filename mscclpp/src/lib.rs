@@ -2,8 +2,8 @@
 //!
 //! Put [`collective`] on a function over a [`Program`](prelude::Program): it is evaluated while the crate compiles, turned into
 //! an execution plan, checked, and embedded in the binary. What is wrong with it is a compile error on your own line. Run the
-//! plan with a [`Executor`](prelude::World) on the CPU, or, with the feature `cuda`, with an `exec::cuda::Executor` on a CUDA device: the same bytes,
-//! the same results.
+//! plan with an [`Executor`](prelude::Executor) on the CPU, or, with the feature `cuda`, with a `runtime::cuda::Executor` on a
+//! CUDA device: the same bytes, the same results.
 //!
 //! ```
 //! use mscclpp::prelude::*;
@@ -26,7 +26,7 @@
 //!
 //! # fn main() -> mscclpp::Result<()> {
 //! let mut buffers = [[1, 0], [0, 2]];
-//! World::new(2).run_in_place(simple_allgather::plan(2), &mut buffers)?;
+//! Executor::new(2).run_in_place(simple_allgather::plan(2), &mut buffers)?;
 //! assert_eq!(buffers, [[1, 2], [1, 2]]);
 //! # Ok(())
 //! # }
@@ -34,16 +34,18 @@
 //!
 //! | crate | what it has |
 //! |---|---|
-//! | [`core`] | authoring API, plans, checks, formats |
-//! | [`exec`] | executors, data types, collective calls |
+//! | [`compiler`] | authoring API, plans, checks, formats |
+//! | [`runtime`] | executors, data types, collective calls |
 //! | [`algorithms`] | built-in algorithms and their plans |
 //! | [`bootstrap`] | how the processes of a job find each other |
 #![forbid(unsafe_code)]
 
 pub use mscclpp_algorithms as algorithms;
 pub use mscclpp_bootstrap as bootstrap;
-pub use mscclpp_core as core;
-pub use mscclpp_exec as exec;
+pub use mscclpp_core as compiler;
+pub use mscclpp_exec as runtime;
+pub use mscclpp_exec::error::{ErrorKind, RootCause};
+pub use mscclpp_exec::{Communicator, Pending};
 pub use mscclpp_macros::{collective, collectives};
 
 #[doc(hidden)]
@@ -61,8 +63,7 @@ pub mod prelude {
     pub use mscclpp_core::spec::AlgoSpec;
     pub use mscclpp_core::types::{BlockSync, BufferKind, Protocol, ReduceOp, Replication};
     pub use mscclpp_exec::cpu::Executor;
-    pub use mscclpp_exec::group::Group;
-    pub use mscclpp_exec::{DataType, Message};
+    pub use mscclpp_exec::{Communicator, DataType, Message};
 
     pub use crate::{collective, collectives};
 }
@@ -77,12 +78,65 @@ pub enum Error {
     /// Bytes that are not a plan.
     #[error(transparent)]
     Image(#[from] mscclpp_core::plan::image::ImageError),
-    /// A plan that could not be prepared or did not finish.
+    /// A plan or a collective call that failed, or ranks that did not join.
     #[error(transparent)]
-    Run(#[from] mscclpp_exec::Error),
-    /// A collective call that failed, or ranks that did not come together.
+    Runtime(#[from] mscclpp_exec::Error),
+    /// An algorithm that could not be made from plans or files.
     #[error(transparent)]
-    Call(#[from] mscclpp_exec::group::Error),
+    Load(#[from] mscclpp_exec::select::LoadError),
+    /// An algorithm that a registry does not take.
+    #[error(transparent)]
+    Registry(#[from] mscclpp_exec::select::RegistryError),
+}
+
+impl Error {
+    /// Returns the class of the error.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Program(_) | Self::Image(_) => ErrorKind::InvalidPlan,
+            Self::Runtime(error) => error.kind(),
+            Self::Load(_) | Self::Registry(_) => ErrorKind::InvalidInput,
+        }
+    }
+
+    /// Returns the rank that reports the error, where the error names it.
+    pub fn rank(&self) -> Option<u32> {
+        self.runtime().and_then(runtime::Error::rank)
+    }
+
+    /// Returns the operation that failed: of a plan, `rank 3 / thread block 0 / operation 5 (put)`, of a call, its name.
+    pub fn operation(&self) -> Option<String> {
+        self.runtime().and_then(runtime::Error::operation)
+    }
+
+    /// Returns the rank that the failure began with, and why; none if no other rank caused the error.
+    pub fn root_cause(&self) -> Option<RootCause> {
+        self.runtime().and_then(runtime::Error::root_cause)
+    }
+
+    /// Returns the ranks that the communicator has lost by this failure, ascending; for [`Communicator::shrink`].
+    pub fn lost(&self) -> Vec<u32> {
+        self.runtime().map(runtime::Error::lost).unwrap_or_default()
+    }
+
+    fn runtime(&self) -> Option<&runtime::Error> {
+        match self {
+            Self::Runtime(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<mscclpp_bootstrap::Error> for Error {
+    fn from(error: mscclpp_bootstrap::Error) -> Self {
+        Self::Runtime(error.into())
+    }
+}
+
+impl From<mscclpp_exec::tune::TableError> for Error {
+    fn from(error: mscclpp_exec::tune::TableError) -> Self {
+        Self::Runtime(error.into())
+    }
 }
 
 impl std::fmt::Debug for Error {
@@ -90,9 +144,7 @@ impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Program(findings) => std::fmt::Display::fmt(findings, f),
-            Self::Run(error) | Self::Call(mscclpp_exec::group::Error::Run(error)) => {
-                std::fmt::Display::fmt(&error.diagnostic(), f)
-            }
+            Self::Runtime(error) => std::fmt::Display::fmt(&error.diagnostic(), f),
             other => std::fmt::Display::fmt(other, f),
         }
     }
@@ -113,8 +165,6 @@ mod pages {
 
 #[cfg(test)]
 mod tests {
-    use mscclpp_exec::group;
-
     use super::Error;
 
     #[test]
@@ -122,9 +172,7 @@ mod tests {
         let ranks = || mscclpp_exec::Error::RankCountMismatch { plan: "ring".into(), expected: 8, found: 4 };
         let finding = ranks().diagnostic().to_string();
         assert!(finding.contains("plan `ring` is for 8 ranks"), "{finding}");
-        for error in [Error::from(ranks()), Error::from(group::Error::from(ranks()))] {
-            assert_eq!(format!("{error:?}"), finding);
-        }
+        assert_eq!(format!("{:?}", Error::from(ranks())), finding);
         assert_eq!(format!("{:?}", ranks()), ranks().to_string());
     }
 }

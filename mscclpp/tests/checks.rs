@@ -1,8 +1,8 @@
 //! What is checked of a collective's plans, at compile time and at run time, and of plans from files.
 
-use mscclpp::core::check::{Checks, Level};
-use mscclpp::core::diag::Code;
-use mscclpp::core::plan::{LoadOptions, json};
+use mscclpp::compiler::check::{Checks, Level};
+use mscclpp::compiler::diag::Code;
+use mscclpp::compiler::plan::{LoadOptions, json};
 use mscclpp::prelude::*;
 
 /// Both thread blocks write the same into the same chunk.
@@ -32,7 +32,7 @@ fn a_module_knows_what_was_asked() {
 #[test]
 fn plans_built_at_run_time_are_asked_the_same() {
     assert_eq!(judged::compile(judged::spec(3)).expect("the race is allowed").num_ranks(), 3);
-    let found = mscclpp::core::compile::compile(judged::spec(3), judged).expect_err("nobody allows it here");
+    let found = mscclpp::compiler::compile::compile(judged::spec(3), judged).expect_err("nobody allows it here");
     assert!(found.iter().all(|finding| finding.code == Code::Race), "{found}");
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use mscclpp::exec::cpu::PreparedPlan;
-use mscclpp::exec::{comm, cpu, cuda, select, tune};
 use mscclpp::prelude::*;
+use mscclpp::runtime::cpu::PreparedPlan;
+use mscclpp::runtime::{cpu, cuda, select, tune};
 use mscclpp::{algorithms, bootstrap};
 use mscclpp_core::compile::compile;
 use mscclpp_core::dsl::registry;
@@ -34,9 +34,9 @@ fn names() -> BTreeSet<&'static str> {
     let names = names! {
         "Program::new" => Program::new;
         "cuda::Device::is_nvls_supported" => cuda::Device::is_nvls_supported;
-        "cuda::Run::switches" => cuda::PreparedPlan::switches;
-        "cuda::World::alloc" => cuda::Executor::alloc;
-        "cuda::World::join" => cuda::Executor::connect;
+        "cuda::PreparedPlan::switch_paths" => cuda::PreparedPlan::switch_paths;
+        "cuda::Executor::alloc" => cuda::Executor::alloc;
+        "cuda::Executor::connect" => cuda::Executor::connect;
         "cuda::dlpack::export" => cuda::dlpack::export;
         "cuda::native::NativeAlgorithm" => { fn _there<T: cuda::native::NativeAlgorithm>() {} };
         "Program::pipeline" => |p: &Program| p.pipeline(16, 1, || ());
@@ -56,21 +56,21 @@ fn names() -> BTreeSet<&'static str> {
         "DataType" => DataType::ALL;
         "Message::of" => Message::of::<f32>;
         "Message::op" => Message::op;
-        "World::new" => Executor::new;
-        "World::prepare" => cpu::Executor::prepare;
-        "Run::launch" => |run: &mut PreparedPlan| run.launch(&[[0_i32]], &mut [[0_i32]]);
+        "cpu::Executor::new" => cpu::Executor::new;
+        "cpu::Executor::prepare" => cpu::Executor::prepare;
+        "cpu::PreparedPlan::launch" => |run: &mut PreparedPlan| run.launch(&[[0_i32]], &mut [[0_i32]]);
         "algorithms::all" => algorithms::all;
         "algorithms::find" => algorithms::find;
         "algorithms::REFERENCE_NAMES" => algorithms::REFERENCE_NAMES;
         "algorithms::BuiltinAlgorithm::kind" => algorithms::BuiltinAlgorithm::kind;
         "algorithms::BuiltinAlgorithm::name" => algorithms::BuiltinAlgorithm::name;
-        "Group::all_reduce" => Group::all_reduce_in_place::<f32>;
-        "Group::alloc" => Group::alloc::<f32>;
-        "Group::registry_mut" => Group::registry_mut;
-        "comm::Communicator::connect" => comm::Communicator::connect;
-        "comm::Communicator::from_env" => comm::Communicator::from_env;
-        "comm::Communicator::rank" => comm::Communicator::rank;
-        "comm::Communicator::size" => comm::Communicator::num_ranks;
+        "Communicator::all_reduce" => Communicator::all_reduce::<f32>;
+        "Communicator::alloc" => Communicator::alloc::<f32>;
+        "Communicator::configure" => |comm: &Communicator| _ = comm.configure(|_| ());
+        "Communicator::connect" => Communicator::connect;
+        "Communicator::from_env" => Communicator::from_env;
+        "Communicator::rank" => Communicator::rank;
+        "Communicator::num_ranks" => Communicator::num_ranks;
         "bootstrap::Address" => |text: &str| text.parse::<bootstrap::Address>();
         "bootstrap::Bootstrap::ranks_per_node" => bootstrap::Bootstrap::ranks_per_node;
         "select::Algorithm::native" => |f: fn(select::Call<'_>) -> _| select::Algorithm::native("", CollectiveKind::AllReduce, f);
@@ -84,10 +84,10 @@ fn names() -> BTreeSet<&'static str> {
         "select::Registry::explain" => select::Registry::explain;
         "select::Registry::select" => select::Registry::select;
         "select::Registry::set_selector" => |r: &mut select::Registry| r.set_selector(|_, _| None);
-        "select::Registry::shipped" => select::Registry::builtin;
+        "select::Registry::builtin" => select::Registry::builtin;
         "select::Request" => select::Request::new;
-        "tune::Table::get_tuned" => tune::TuningTable::lookup;
-        "tune::Tuner::run" => |t: &tune::Tuner, group: &mut Group| _ = t.run(group, |_| ());
+        "tune::TuningTable::lookup" => tune::TuningTable::lookup;
+        "tune::Tuner::run" => |t: &tune::Tuner, comm: &Communicator| _ = t.run(comm, |_| ());
         "lang::MscclppProgram::new" => |c: lang::Collective| _ = lang::MscclppProgram::new("", c, 1, 1);
         "lang::MscclppProgram::record" => |p: lang::MscclppProgram| p.record(|_| ());
         "lang::MscclppProgram::protocol" => lang::MscclppProgram::protocol;
@@ -102,8 +102,8 @@ fn names() -> BTreeSet<&'static str> {
         "lang::Collective::all_to_all" => lang::Collective::all_to_all;
         "lang::Collective::send_recv" => lang::Collective::send_recv;
         "lang::Collective::broadcast" => lang::Collective::broadcast;
-        "lang::Context::chunk" => |p: &lang::ProgramContext<'_>| _ = p.chunk(0, lang::Buffer::Input, 0, 1);
-        "lang::Context::rank" => |p: &lang::ProgramContext<'_>| _ = p.rank(0);
+        "lang::ProgramContext::chunk" => |p: &lang::ProgramContext<'_>| _ = p.chunk(0, lang::Buffer::Input, 0, 1);
+        "lang::ProgramContext::rank" => |p: &lang::ProgramContext<'_>| _ = p.rank(0);
         "lang::RankRef::barrier" => |rank: lang::RankRef<'_>| rank.barrier([0]);
         "lang::Buffer::Input" => lang::Buffer::Input;
         "lang::Buffer::Output" => lang::Buffer::Output;
@@ -129,7 +129,7 @@ fn names() -> BTreeSet<&'static str> {
     };
     let fields = fields! {
         "AlgoSpec": AlgoSpec {
-            name, collective, ranks, ranks_per_node, instances, protocol, fuse, auto_sync, replication, reuse_resources,
+            name, collective, num_ranks, ranks_per_node, instances, protocol, fuse, auto_sync, replication, reuse_resources,
             threads_per_block, double_scratch, buffer_alignment, min_message_size, max_message_size, tags,
         }
         "select::Request": select::Request { collective }

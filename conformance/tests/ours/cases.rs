@@ -179,7 +179,7 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
             .double_scratch()
             .with(|spec| {
                 spec.auto_sync = false;
-                spec.collective.chunk_factor = spec.ranks;
+                spec.collective.chunk_factor = spec.num_ranks;
             }),
         "single_node/allreduce_naivy" => all_reduce(ranks, library!(allreduce_packets())).in_place().packets(),
         "single_node/allreduce_pipeline" => {

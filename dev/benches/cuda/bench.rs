@@ -74,7 +74,7 @@ impl<'a> Bench<'a> {
         if self.rehearsal { &[1 << 10] } else { sizes }
     }
 
-    /// A collective of f32 on `ranks` virtual ranks, which may round differently; `bytes` is the larger of a rank's input and output.
+    /// A collective of f32 on `num_ranks` virtual ranks, which may round differently; `bytes` is the larger of a rank's input and output.
     pub(crate) fn request(&self, collective: CollectiveKind, ranks: u32, bytes: u64) -> Request {
         Request { backend: Backend::Cuda, same_bits: false, ..Request::new(collective, ranks, DataType::F32, bytes) }
     }
@@ -89,7 +89,7 @@ impl<'a> Bench<'a> {
     ) -> Outcome<Option<Subject>> {
         let Ok(decision) = self.registry.decision(request, choice) else { return Ok(None) };
         let plan = self.registry.plan(request, &decision)?;
-        let world = Executor::new(self.device, request.ranks);
+        let world = Executor::new(self.device, request.num_ranks);
         let made = world.prepare_with(&plan, request.message(), prepare).and_then(|run| Ok((run.buffers()?, run)));
         let (buffers, run) = match made {
             Err(Error::NotCoResident { .. }) => return Ok(None),
@@ -210,12 +210,12 @@ impl Subject {
     }
 
     fn cycle(&self, rank: u32) -> PeriodicInputs {
-        let Request { dtype, op, ranks, .. } = self.request;
+        let Request { dtype, op, num_ranks: ranks, .. } = self.request;
         PeriodicInputs::new(self.run.collective(), dtype, op, ranks, rank)
     }
 
     fn fill(&mut self, turn: u64) -> Outcome<()> {
-        for rank in 0..self.request.ranks {
+        for rank in 0..self.request.num_ranks {
             let mut input = vec![0; self.buffers.input(rank).bytes as usize];
             self.cycle(rank).fill(turn, &mut input);
             self.buffers.write_input(rank, &input)?;
@@ -224,7 +224,7 @@ impl Subject {
     }
 
     fn compare(&self, turn: u64) -> Outcome<()> {
-        for rank in 0..self.request.ranks {
+        for rank in 0..self.request.num_ranks {
             let mut output = vec![0; self.buffers.output(rank).bytes as usize];
             self.buffers.read_output(rank, &mut output)?;
             match self.cycle(rank).count_wrong(turn, &output) {

@@ -153,7 +153,7 @@ fn what_does_not_fit_is_refused(rig: &Rig) -> Result<(), Failed> {
     expect("cuda only", ours.prepare_on(&world, &Request { backend: Backend::Cpu, ..request }).err())?;
     expect(
         "4 ranks",
-        ours.prepare_on(&Executor::new(&rig.device, 4), &Request { ranks: 3, ranks_per_node: 3, ..request }).err(),
+        ours.prepare_on(&Executor::new(&rig.device, 4), &Request { num_ranks: 3, ranks_per_node: 3, ..request }).err(),
     )?;
     let ring = registry.find("allreduce_ring").ok_or("it is in the library")?;
     expect("prepare its plan", ring.prepare_on(&world, &request).err())?;

@@ -47,7 +47,7 @@ impl RootedArgs {
     /// # Errors
     /// [`Error::Usage`] for a root that is no rank.
     pub(crate) fn complete(&self, request: Request) -> Result<Request, Error> {
-        let Request { ranks, collective, .. } = request;
+        let Request { num_ranks: ranks, collective, .. } = request;
         if self.root >= ranks {
             return Err(Error::Usage(format!("--root {}: the ranks are 0 to {}", self.root, ranks - 1)));
         }

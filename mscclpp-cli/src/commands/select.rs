@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use mscclpp_exec::group;
 use mscclpp_exec::select::{Outcome, Registry, Request};
 use mscclpp_exec::tune::TuningTable;
 use serde_json::json;
@@ -19,9 +18,9 @@ use crate::output::{print, print_json};
 /// for a root that is no rank; failures of standard output.
 pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
     let registry = match &args.table {
-        None => Registry::from_env().map_err(group::Error::from)?,
+        None => Registry::from_env().map_err(mscclpp_exec::Error::from)?,
         Some(path) => {
-            let table = TuningTable::load(path).map_err(group::Error::from)?;
+            let table = TuningTable::load(path).map_err(mscclpp_exec::Error::from)?;
             let mut registry = Registry::builtin();
             registry.set_table(Some(table));
             registry

@@ -34,13 +34,13 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
         ..usual
     };
     let largest = tuner.sizes().last().unwrap_or(0);
-    on_ranks(args.ranks, |group| {
-        let talks = group.rank() == 0;
+    on_ranks(args.ranks, |comm| {
+        let talks = comm.rank() == 0;
         if talks {
             check_writable(&args.output)?;
         }
         // Input and output, and what private memory is copied through.
-        require_memory(group, || format!("a call of {largest} bytes per rank"), 4 * largest)?;
+        require_memory(comm, || format!("a call of {largest} bytes per rank"), 4 * largest)?;
         let progress = talks.then(|| Progress::new(tuner.len() as u64));
         let failed = Mutex::new(None);
         let told = |entry: &TuningEntry| {
@@ -51,7 +51,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
                 }
             }
         };
-        let table = tuner.run(group, told)?;
+        let table = tuner.run(comm, told)?;
         if talks {
             write_file(&args.output, table.text().as_bytes())?;
             if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {

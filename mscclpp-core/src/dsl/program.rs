@@ -33,7 +33,7 @@ impl std::fmt::Debug for Program {
 impl Program {
     /// Starts a program. What is wrong with the specification is reported by [`finish`](Self::finish).
     pub fn new(spec: AlgoSpec) -> Self {
-        let (ranks, ranks_per_node) = (spec.ranks, spec.ranks_per_node.max(1));
+        let (ranks, ranks_per_node) = (spec.num_ranks, spec.ranks_per_node.max(1));
         Self { recorder: RefCell::new(Recorder::new(spec)), ranks, ranks_per_node }
     }
 

@@ -96,7 +96,7 @@ impl MscclppProgram {
         let Self { mut spec, collective } = self;
         let (lowered, scale) = collective.to_collective();
         spec.collective = lowered;
-        let (ranks, protocol) = (spec.ranks, spec.protocol);
+        let (ranks, protocol) = (spec.num_ranks, spec.protocol);
         let program = Program::new(spec);
         if collective.num_ranks != ranks {
             program.report(

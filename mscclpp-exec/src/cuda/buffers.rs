@@ -149,8 +149,8 @@ impl Binding {
     }
 
     /// The switch channels over input and output, and how their members reach one another. Those over scratch are
-    /// [`Run::switches`](super::Run::switches).
-    pub fn switches(&self) -> &[SwitchPath] {
+    /// [`Run::switch_paths`](super::Run::switches).
+    pub fn switch_paths(&self) -> &[SwitchPath] {
         &self.multicasts.switches
     }
 
@@ -211,8 +211,8 @@ impl Buffers {
     }
 
     /// The switch channels over input and output, and how their members reach one another.
-    pub fn switches(&self) -> &[SwitchPath] {
-        self.binding.switches()
+    pub fn switch_paths(&self) -> &[SwitchPath] {
+        self.binding.switch_paths()
     }
 
     /// Type of the elements.

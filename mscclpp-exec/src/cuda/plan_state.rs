@@ -221,7 +221,7 @@ impl PlanState {
     }
 
     /// The switch channels over scratch.
-    pub(super) fn switches(&self) -> Vec<SwitchPath> {
+    pub(super) fn switch_paths(&self) -> Vec<SwitchPath> {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner).multicasts.switches.clone()
     }
 

@@ -1,8 +1,10 @@
 //! What can go wrong when a plan runs.
 
 mod peers;
+mod properties;
 mod stall;
 
+pub use mscclpp_bootstrap::{ErrorKind, RootCause};
 pub use peers::{AbortCause, LateData, LaunchAborted};
 pub(crate) use stall::path;
 pub use stall::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
@@ -15,6 +17,8 @@ use thiserror::Error;
 use crate::cuda::{CudaUnavailable, DriverError, jit::JitError};
 use crate::dtype::DataType;
 use crate::numeric::AccumType;
+use crate::select::{PlanError, SelectError};
+use crate::tune::TableError;
 
 /// Why a plan could not be prepared or did not finish.
 #[derive(Clone, PartialEq, Eq, Error)]
@@ -310,9 +314,86 @@ pub enum Error {
         /// Number of the buffer, counted over the allocations of the group.
         number: u64,
     },
-    /// What the ranks of a group tell each other did not get through.
+    /// The control plane failed: ranks did not join, were lost, or differ in their configuration.
     #[error(transparent)]
-    Group(Box<mscclpp_bootstrap::Error>),
+    Bootstrap(Box<mscclpp_bootstrap::Error>),
+    /// No algorithm serves a call.
+    #[error("rank {rank}: {source}")]
+    Select {
+        /// This rank.
+        rank: u32,
+        /// Why not; it names the request.
+        source: Box<SelectError>,
+    },
+    /// The selected algorithm has no plan for a call.
+    #[error("rank {rank}, {request}: {source}")]
+    NoPlan {
+        /// This rank.
+        rank: u32,
+        /// The request, in words.
+        request: String,
+        /// Why not.
+        source: Box<PlanError>,
+    },
+    /// The function of a native algorithm returned an error.
+    #[error("rank {rank}, {request}: {message}")]
+    NativeAlgorithm {
+        /// This rank.
+        rank: u32,
+        /// The request, in words.
+        request: String,
+        /// The algorithm, and the message of its error.
+        message: String,
+    },
+    /// The tuning table that the environment names cannot be read.
+    #[error("{0}")]
+    TuningTable(String),
+    /// A slice whose length does not match the other one's, or the number of ranks.
+    #[error("{call} of rank {rank}: {what} has {found} elements, expected {expected}")]
+    Length {
+        /// The call: `all_gather`.
+        call: &'static str,
+        /// This rank.
+        rank: u32,
+        /// The slice.
+        what: &'static str,
+        /// The length that it should have.
+        expected: String,
+        /// Its length.
+        found: usize,
+    },
+    /// A root that is no rank of the communicator.
+    #[error("{call} of rank {rank}: root {root} is not one of the ranks 0 to {}", ranks - 1)]
+    Root {
+        /// The call.
+        call: &'static str,
+        /// This rank.
+        rank: u32,
+        /// The given root.
+        root: u32,
+        /// Number of ranks.
+        ranks: u32,
+    },
+    /// A rank without memory for the elements that the other ranks send it.
+    #[error("{call}: rank {rank} has no memory for the {count} elements of {bytes} bytes that other ranks send it")]
+    ReceiveMemory {
+        /// The call.
+        call: &'static str,
+        /// The rank.
+        rank: u32,
+        /// Elements that the other ranks send it.
+        count: u64,
+        /// Bytes of an element.
+        bytes: usize,
+    },
+    /// A function given to `Communicator::start` panicked.
+    #[error("a call that rank {rank} started panicked: {message}")]
+    Panicked {
+        /// This rank.
+        rank: u32,
+        /// The message of the panic.
+        message: String,
+    },
     /// The system refuses.
     #[error("cannot {what}: {why}")]
     System {
@@ -354,7 +435,7 @@ impl Error {
     /// Why the group is finished, if that is the cause.
     pub(crate) fn group(&self) -> Option<&mscclpp_bootstrap::Error> {
         match self {
-            Self::Group(error) => Some(error),
+            Self::Bootstrap(error) => Some(error),
             Self::Interrupted(interrupted) => match &interrupted.cause {
                 AbortCause::Group(error) => Some(error),
                 _ => None,
@@ -387,9 +468,15 @@ impl Error {
             Self::ScratchLimit { .. } | Self::OutOfMemory { .. } | Self::SpawnThread(_) | Self::System { .. } => {
                 Code::OutOfResources
             }
-            Self::Interrupted(_) | Self::RankLost { .. } | Self::CommunicatorFailed { .. } | Self::Group(_) => {
+            Self::Interrupted(_) | Self::RankLost { .. } | Self::CommunicatorFailed { .. } | Self::Bootstrap(_) => {
                 Code::LostRank
             }
+            Self::Select { .. } | Self::NoPlan { .. } | Self::NativeAlgorithm { .. } | Self::TuningTable(_) => {
+                Code::NoAlgorithm
+            }
+            Self::Length { .. } | Self::Root { .. } => Code::InvalidCall,
+            Self::ReceiveMemory { .. } => Code::OutOfResources,
+            Self::Panicked { .. } => Code::CallPanicked,
             Self::LateData(_) => Code::OpenEnd,
             Self::CallMismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
             Self::NotCoResident { .. } => Code::NotResident,
@@ -460,6 +547,7 @@ impl Error {
             Self::Driver(error) if error.name == "CUDA_ERROR_OUT_OF_MEMORY" => {
                 "send smaller messages, use fewer ranks, or free memory of the device".into()
             }
+            Self::ReceiveMemory { .. } => "send fewer elements at once".into(),
             Self::CommunicatorFailed { .. } | Self::RankLost { .. } => "make a new group of the ranks that are left".into(),
             _ => return None,
         })
@@ -480,8 +568,14 @@ impl Error {
     }
 }
 
+impl From<TableError> for Error {
+    fn from(error: TableError) -> Self {
+        Self::TuningTable(error.to_string())
+    }
+}
+
 impl From<mscclpp_bootstrap::Error> for Error {
     fn from(error: mscclpp_bootstrap::Error) -> Self {
-        Self::Group(Box::new(error))
+        Self::Bootstrap(Box::new(error))
     }
 }

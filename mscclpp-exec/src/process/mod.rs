@@ -31,7 +31,6 @@ mod nodes;
 mod options;
 mod plan;
 mod prepare;
-mod queue;
 mod report;
 mod session;
 mod wire;
@@ -47,6 +46,5 @@ pub(crate) use nodes::{check_nodes, links};
 pub use options::Options;
 #[cfg(feature = "cuda")]
 pub(crate) use prepare::describe;
-pub use queue::{Finished, Pending, Queue};
 #[cfg(feature = "cuda")]
 pub(crate) use session::Session;

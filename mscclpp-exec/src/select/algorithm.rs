@@ -284,7 +284,7 @@ impl Algorithm {
     pub fn check_request(&self, request: &Request) -> Result<(), Rejection> {
         self.constraints.check_request(request)?;
         match &self.source {
-            Source::Builtin(shipped) if !shipped.supports(request.ranks, request.ranks_per_node) => {
+            Source::Builtin(shipped) if !shipped.supports(request.num_ranks, request.ranks_per_node) => {
                 Err(Rejection::Nodes { expected: shipped.requirement(), found: machine(request) })
             }
             Source::Plans(plans) => suitable(plans, request).map(drop),
@@ -362,7 +362,7 @@ impl Algorithm {
             }
             Source::Compiled(baked) => {
                 let arguments = defaults(baked);
-                let mut spec = baked.spec(request.ranks, &arguments);
+                let mut spec = baked.spec(request.num_ranks, &arguments);
                 spec.ranks_per_node = request.ranks_per_node;
                 spec.collective.in_place = request.in_place;
                 spec.collective.root = request.root;
@@ -413,15 +413,18 @@ fn suitable<'a>(plans: &'a [Existing], request: &Request) -> Result<&'a Plan, Re
     };
     Err(match closest {
         (met, Some(refusal)) if met > 0 => refusal,
-        _ => Rejection::Ranks { expected: all(), found: request.ranks },
+        _ => Rejection::Ranks { expected: all(), found: request.num_ranks },
     })
 }
 
 /// Whether a plan serves a request; else how many conditions it meets, and the first that it does not.
 fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32, Rejection)> {
     let collective = plan.collective();
-    if plan.num_ranks() != request.ranks {
-        return Err((0, Rejection::Ranks { expected: format!("{} ranks", plan.num_ranks()), found: request.ranks }));
+    if plan.num_ranks() != request.num_ranks {
+        return Err((
+            0,
+            Rejection::Ranks { expected: format!("{} ranks", plan.num_ranks()), found: request.num_ranks },
+        ));
     }
     if plan.ranks_per_node() != request.ranks_per_node {
         let expected = format!("nodes of {}", plan.ranks_per_node());
@@ -446,7 +449,7 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
 /// Specification and arguments of a built-in algorithm for a request. On the CPU one parallel block is usual: ranks are what runs in
 /// parallel. On a device a block for every 64 KiB, up to 16, but no fewer than the algorithm's own number.
 fn build_for(algorithm: &BuiltinAlgorithm, request: &Request, config: &Config) -> (AlgoSpec, Vec<usize>) {
-    let mut spec = algorithm.spec(request.ranks, request.ranks_per_node);
+    let mut spec = algorithm.spec(request.num_ranks, request.ranks_per_node);
     spec.collective.in_place = request.in_place;
     spec.collective.root = request.root;
     spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);

@@ -60,7 +60,7 @@ impl Default for Constraints {
 pub enum Rejection {
     /// Another number of ranks.
     Ranks {
-        /// What would do: `2 to 4 ranks`.
+        /// What would do: `2 to 4 num_ranks`.
         expected: String,
         /// The request's.
         found: u32,
@@ -130,7 +130,7 @@ impl Constraints {
     /// # Errors
     /// The first of the constraints, in the order of the fields, that the request does not meet.
     pub fn check_request(&self, request: &Request) -> Result<(), Rejection> {
-        let &Request { ranks, bytes, dtype, in_place, alignment, .. } = request;
+        let &Request { num_ranks: ranks, bytes, dtype, in_place, alignment, .. } = request;
         let nodes = request.nodes();
         if !self.ranks.contains(&ranks) {
             return Err(Rejection::Ranks { expected: span(&self.ranks, "rank"), found: ranks });
@@ -188,13 +188,13 @@ pub(super) fn placed(placement: BufferMode, in_place: bool) -> Result<(), Reject
 /// A request's nodes in words.
 pub(super) fn machine(request: &Request) -> String {
     match request.nodes() {
-        0 => format!("{} ranks on nodes of {}", request.ranks, request.ranks_per_node),
+        0 => format!("{} ranks on nodes of {}", request.num_ranks, request.ranks_per_node),
         1 => "1 node".to_owned(),
         nodes => format!("{nodes} nodes of {}", request.ranks_per_node),
     }
 }
 
-/// A range in words: `1 node`, `2 to 4 ranks`, `2 nodes or more`.
+/// A range in words: `1 node`, `2 to 4 num_ranks`, `2 nodes or more`.
 fn span(range: &RangeInclusive<u32>, what: &str) -> String {
     match (*range.start(), *range.end()) {
         (1, 1) => format!("1 {what}"),

@@ -57,7 +57,7 @@ const KEPT: usize = 1024;
 #[derive(Default)]
 pub struct Registry {
     algorithms: Vec<Arc<Algorithm>>,
-    selector: Option<Box<Selector>>,
+    selector: Option<Arc<Selector>>,
     strict: bool,
     table: Option<TuningTable>,
     plans: Mutex<BTreeMap<Key, Plan>>,
@@ -106,6 +106,19 @@ impl fmt::Display for DecidedBy {
             Self::Rule(because) => because,
             Self::First => "it is the first that serves the request",
         })
+    }
+}
+
+/// The same algorithms, selector and table; compiled plans and logged decisions are those of each registry.
+impl Clone for Registry {
+    fn clone(&self) -> Self {
+        Self {
+            algorithms: self.algorithms.clone(),
+            selector: self.selector.clone(),
+            strict: self.strict,
+            table: self.table.clone(),
+            ..Self::default()
+        }
     }
 }
 
@@ -170,7 +183,7 @@ impl Registry {
         &mut self,
         selector: impl Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync + 'static,
     ) {
-        self.selector = Some(Box::new(selector));
+        self.selector = Some(Arc::new(selector));
     }
 
     /// Leaves the choice to the registry again.
@@ -228,7 +241,7 @@ impl Registry {
     /// As [`Algorithm::build`].
     pub fn plan(&self, request: &Request, decision: &Decision) -> Result<Plan, PlanError> {
         let algorithm = &decision.algorithm;
-        let Request { backend, ranks, ranks_per_node, in_place, root, .. } = *request;
+        let Request { backend, num_ranks: ranks, ranks_per_node, in_place, root, .. } = *request;
         let name = algorithm.name().to_owned();
         let key = (name, backend, ranks, ranks_per_node, in_place, root, decision.config.clone());
         // Plans of files may be for certain sizes only, and cost nothing.

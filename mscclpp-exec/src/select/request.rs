@@ -34,7 +34,7 @@ pub struct Request {
     /// Root of a broadcast or reduce; 0 for all others.
     pub root: u32,
     /// Number of ranks.
-    pub ranks: u32,
+    pub num_ranks: u32,
     /// Ranks of a node. Rank r is on node r / `ranks_per_node`, and all nodes are full; where that is not so, 1.
     pub ranks_per_node: u32,
     /// Whether input and output are one memory.
@@ -93,7 +93,7 @@ impl Request {
             dtype,
             op: if reduces(collective) { Some(ReduceOp::Sum) } else { None },
             root: 0,
-            ranks,
+            num_ranks: ranks,
             ranks_per_node: ranks,
             in_place: false,
             registered: false,
@@ -107,8 +107,8 @@ impl Request {
 
     /// Number of nodes; 0 if the ranks do not fill them.
     pub const fn nodes(&self) -> u32 {
-        match self.ranks.checked_rem(self.ranks_per_node) {
-            Some(0) => self.ranks / self.ranks_per_node,
+        match self.num_ranks.checked_rem(self.ranks_per_node) {
+            Some(0) => self.num_ranks / self.ranks_per_node,
             _ => 0,
         }
     }
@@ -153,7 +153,7 @@ pub(crate) const fn reduces(collective: CollectiveKind) -> bool {
 
 impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { collective, dtype, ranks, .. } = self;
+        let Self { collective, dtype, num_ranks: ranks, .. } = self;
         write!(f, "{} of {} {dtype}", collective.name(), Bytes(self.bytes))?;
         if let Some(op) = self.op {
             write!(f, ", {op}")?;

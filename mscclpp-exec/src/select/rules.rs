@@ -81,7 +81,7 @@ impl Rule {
             && self.backend.is_none_or(|backend| backend == request.backend)
             && !(self.unregistered_only && request.registered)
             && (!self.virtual_ranks_only || request.virtual_ranks)
-            && request.ranks <= self.ranks
+            && request.num_ranks <= self.ranks
             && request.bytes <= self.max_bytes
     }
 }

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 
+use crate::communicator::Communicator;
 use crate::dtype::{DataType, Element};
-use crate::group::{Error, Group};
+use crate::error::Error;
 use crate::process::SharedBuffer;
 use crate::select::Request;
 use crate::verify::PeriodicInputs;
@@ -50,9 +51,9 @@ impl MeasureOptions {
 ///
 /// # Errors
 /// Those of the call itself.
-pub fn measure(group: &mut Group, request: &Request, measuring: MeasureOptions) -> Result<Measurement, Error> {
+pub fn measure(comm: &Communicator, request: &Request, measuring: MeasureOptions) -> Result<Measurement, Error> {
     macro_rules! typed {
-        ($($name:ident: $type:ty),*) => { match request.dtype { $(DataType::$name => run::<$type>(group, request, measuring),)* } };
+        ($($name:ident: $type:ty),*) => { match request.dtype { $(DataType::$name => run::<$type>(comm, request, measuring),)* } };
     }
     typed!(
         I8: i8, U8: u8, I32: i32, U32: u32, I64: i64, U64: u64, F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
@@ -67,8 +68,8 @@ enum CallBuffer<T: Element> {
 }
 
 impl<T: Element> CallBuffer<T> {
-    fn new(group: &Group, registered: bool, len: usize) -> Result<Self, Error> {
-        Ok(if registered { Self::Registered(group.alloc(len)?) } else { Self::Private(vec![T::zeroed(); len]) })
+    fn new(comm: &Communicator, registered: bool, len: usize) -> Result<Self, Error> {
+        Ok(if registered { Self::Registered(comm.alloc(len)?) } else { Self::Private(vec![T::zeroed(); len]) })
     }
 }
 
@@ -92,8 +93,8 @@ impl<T: Element> DerefMut for CallBuffer<T> {
     }
 }
 
-fn run<T: Element>(group: &mut Group, request: &Request, measuring: MeasureOptions) -> Result<Measurement, Error> {
-    let (rank, ranks) = (group.rank(), group.num_ranks());
+fn run<T: Element>(comm: &Communicator, request: &Request, measuring: MeasureOptions) -> Result<Measurement, Error> {
+    let (rank, ranks) = (comm.rank(), comm.num_ranks());
     let count = (request.bytes / size_of::<T>() as u64) as usize;
     let part = count / ranks as usize;
     let (input_len, output_len) = match request.collective {
@@ -105,8 +106,8 @@ fn run<T: Element>(group: &mut Group, request: &Request, measuring: MeasureOptio
     let collective = Collective { root: request.root, ..Collective::new(request.collective) };
     let cycle = PeriodicInputs::new(collective, T::TYPE, request.op, ranks, rank);
 
-    let mut input = CallBuffer::<T>::new(group, request.registered, if request.in_place { count } else { input_len })?;
-    let mut output = CallBuffer::<T>::new(group, request.registered, if request.in_place { 0 } else { output_len })?;
+    let mut input = CallBuffer::<T>::new(comm, request.registered, if request.in_place { count } else { input_len })?;
+    let mut output = CallBuffer::<T>::new(comm, request.registered, if request.in_place { 0 } else { output_len })?;
     let mut wrong = None;
     let mut times = Vec::new();
     for launch in 0..u64::from(measuring.warmup) + u64::from(measuring.iterations) {
@@ -115,12 +116,12 @@ fn run<T: Element>(group: &mut Group, request: &Request, measuring: MeasureOptio
             _ => &mut input[..],
         };
         cycle.fill(launch, bytemuck::cast_slice_mut(fresh));
-        group.barrier()?;
+        comm.barrier()?;
         let start = Instant::now();
         if request.in_place {
-            group.serve_in_place(*request, &mut input)?;
+            comm.serve_in_place(*request, &mut input)?;
         } else {
-            group.serve_separate(*request, &input, &mut output)?;
+            comm.serve_separate(*request, &input, &mut output)?;
         }
         let time = start.elapsed();
         let result: &[u8] = bytemuck::cast_slice(match (request.in_place, request.collective) {
@@ -136,7 +137,7 @@ fn run<T: Element>(group: &mut Group, request: &Request, measuring: MeasureOptio
             times.push(time.as_nanos().min(u64::MAX.into()) as u64);
         }
     }
-    join(group, &times, wrong)
+    join(comm, &times, wrong)
 }
 
 /// Loads a word of every cache line, so that whoever left it in another cache pays for that.
@@ -146,10 +147,10 @@ pub(super) fn read_all(bytes: &[u8]) {
 }
 
 /// What all ranks found together.
-fn join(group: &Group, times: &[u64], wrong: Option<u64>) -> Result<Measurement, Error> {
+fn join(comm: &Communicator, times: &[u64], wrong: Option<u64>) -> Result<Measurement, Error> {
     let mut mine: Vec<u64> = vec![wrong.unwrap_or(0)];
     mine.extend(times);
-    let all = group.communicator().all_gather(bytemuck::cast_slice(&mine))?;
+    let all = comm.bootstrap().all_gather(bytemuck::cast_slice(&mine))?;
     let all: Vec<Vec<u64>> = all.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
     let column = |index: usize| all.iter().map(move |of_rank| of_rank.get(index).copied().unwrap_or(0));
     let slowest = (1..=times.len()).map(|index| column(index).max().unwrap_or(0)).collect();

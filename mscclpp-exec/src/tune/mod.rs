@@ -6,7 +6,7 @@
 //!
 //! ```no_run
 //! use mscclpp_core::collective::CollectiveKind;
-//! use mscclpp_exec::group::{Error, Group};
+//! use mscclpp_exec::{Communicator, Error};
 //! use mscclpp_exec::tune::Tuner;
 //!
 //! # fn main() -> Result<(), Error> {
@@ -18,13 +18,13 @@
 //!     ..Tuner::default()
 //! };
 //! std::thread::scope(|scope| {
-//!     for mut group in Group::local(2)? {
+//!     for comm in Communicator::local(2)? {
 //!         let tuner = &tuner;
 //!         scope.spawn(move || {
-//!             let table = tuner.run(&mut group, |_| ()).expect("all ranks call it");
+//!             let table = tuner.run(&mut comm, |_| ()).expect("all ranks call it");
 //!             assert_eq!(table.entries.len(), 2, "1 KiB and 2 KiB");
 //!             // `table.save("two.toml")` keeps it. Calls of these sizes follow it from now on:
-//!             group.registry_mut().set_table(Some(table));
+//!             comm.configure(|registry| registry.set_table(Some(table)))?;
 //!         });
 //!     }
 //!     Ok(())

@@ -49,8 +49,18 @@ pub struct TuningEntry {
 impl TuningEntry {
     /// What was fastest for a request, and all others, the fastest first.
     pub fn new(request: &Request, fastest: CandidateTime, others: Vec<CandidateTime>) -> Self {
-        let &Request { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, bytes, .. } =
-            request;
+        let &Request {
+            collective,
+            backend,
+            num_ranks: ranks,
+            ranks_per_node,
+            dtype,
+            op,
+            in_place,
+            registered,
+            bytes,
+            ..
+        } = request;
         Self { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, bytes, fastest, others }
     }
 }
@@ -83,7 +93,7 @@ impl TuningEntry {
     pub(super) fn is_like(&self, request: &Request) -> bool {
         self.collective == request.collective
             && self.backend == request.backend
-            && self.ranks == request.ranks
+            && self.ranks == request.num_ranks
             && self.ranks_per_node == request.ranks_per_node
             && self.in_place == request.in_place
             && self.registered == request.registered

@@ -7,9 +7,10 @@ use super::machine::MachineInfo;
 use super::measure::{MeasureOptions, measure};
 use super::record::{CandidateTime, TuningEntry};
 use super::table::{TuningTable, rounded};
+use crate::communicator::Communicator;
 use crate::dtype::DataType;
-use crate::group::{Error, Group};
-use crate::select::{Backend, CALLS, Choice, Config, Request};
+use crate::error::Error;
+use crate::select::{Backend, CALLS, Choice, Config, Registry, Request};
 
 /// How many times as long as the best so far a candidate may take in its first calls before it is given up.
 const HOPELESS: f64 = 4.0;
@@ -60,10 +61,10 @@ impl Tuner {
     ///
     /// # Errors
     /// Those of the calls. The group's registry is left as it was.
-    pub fn run(&self, group: &mut Group, mut told: impl FnMut(&TuningEntry)) -> Result<TuningTable, Error> {
-        let mut table = TuningTable::new(self.machine(group)?);
-        for request in self.requests(group) {
-            if let Some(entry) = self.tune(group, &request)? {
+    pub fn run(&self, comm: &Communicator, mut told: impl FnMut(&TuningEntry)) -> Result<TuningTable, Error> {
+        let mut table = TuningTable::new(self.machine(comm)?);
+        for request in self.requests(comm) {
+            if let Some(entry) = self.tune(comm, &request)? {
                 told(&entry);
                 table.entries.push(entry);
             }
@@ -89,11 +90,11 @@ impl Tuner {
     }
 
     /// Rank 0's machine.
-    fn machine(&self, group: &Group) -> Result<MachineInfo, Error> {
+    fn machine(&self, comm: &Communicator) -> Result<MachineInfo, Error> {
         let here = MachineInfo::current();
         let fields = [&here.version, &here.processor, &here.platform].map(String::as_str).join("\n");
         let text = format!("{fields}\n{}", here.processors);
-        let text = group.communicator().bootstrap().broadcast(0, text.as_bytes())?;
+        let text = comm.bootstrap().broadcast(0, text.as_bytes())?;
         let text = String::from_utf8_lossy(&text).into_owned();
         let mut lines = text.lines().map(str::to_owned);
         let mut line = || lines.next().unwrap_or_default();
@@ -101,12 +102,12 @@ impl Tuner {
         Ok(MachineInfo { version, processor, platform, processors: line().parse().unwrap_or(0) })
     }
 
-    fn requests(&self, group: &Group) -> Vec<Request> {
+    fn requests(&self, comm: &Communicator) -> Vec<Request> {
         let mut requests = Vec::new();
         for &collective in &self.collectives {
             for &in_place in &self.placements {
                 for bytes in self.sizes() {
-                    let request = group.request_of(collective, self.dtype, bytes);
+                    let request = comm.request_of(collective, self.dtype, bytes);
                     let op = request.op.map(|_| self.op);
                     requests.push(Request { in_place, op, registered: self.registered, ..request });
                 }
@@ -116,16 +117,16 @@ impl Tuner {
     }
 
     /// The fastest candidate for a request; `None` if there is none that works.
-    fn tune(&self, group: &mut Group, request: &Request) -> Result<Option<TuningEntry>, Error> {
+    fn tune(&self, comm: &Communicator, request: &Request) -> Result<Option<TuningEntry>, Error> {
         // Sizes are powers of two; messages are made of equal parts.
-        let unit = u64::from(request.ranks) * request.dtype.size() as u64;
+        let unit = u64::from(request.num_ranks) * request.dtype.size() as u64;
         let measured = Request { bytes: request.bytes.next_multiple_of(unit), ..*request };
         let mut timed: Vec<CandidateTime> = Vec::new();
-        for choice in candidates(group, &measured) {
+        for choice in candidates(&*comm.registry()?, &measured) {
             let best = timed.iter().map(|one| one.time_us).fold(f64::INFINITY, f64::min);
-            group.force_algorithm(Some((request.collective, choice.clone())));
-            let time = self.time(group, &measured, &choice, best);
-            group.force_algorithm(None);
+            comm.force_algorithm(Some((request.collective, choice.clone())))?;
+            let time = self.time(comm, &measured, &choice, best);
+            comm.force_algorithm(None)?;
             if let Some(time_us) = time? {
                 let Choice { name, config } = choice;
                 timed.push(CandidateTime { algorithm: name, blocks: config.blocks, threads: config.threads, time_us });
@@ -134,7 +135,7 @@ impl Tuner {
         // Rank 0 decides, though all have the same times.
         let best = (0..timed.len()).min_by(|&a, &b| timed[a].time_us.total_cmp(&timed[b].time_us));
         let best = best.map_or(u64::MAX, |best| best as u64);
-        let decided = group.communicator().bootstrap().broadcast(0, &best.to_le_bytes())?;
+        let decided = comm.bootstrap().broadcast(0, &best.to_le_bytes())?;
         let decided = decided.try_into().map_or(u64::MAX, u64::from_le_bytes);
         if decided >= timed.len() as u64 {
             return Ok(None);
@@ -145,15 +146,16 @@ impl Tuner {
     }
 
     /// Microseconds of a candidate; `None` if it does not work for the request.
-    fn time(&self, group: &mut Group, request: &Request, choice: &Choice, best: f64) -> Result<Option<f64>, Error> {
+    fn time(&self, comm: &Communicator, request: &Request, choice: &Choice, best: f64) -> Result<Option<f64>, Error> {
         let full = MeasureOptions::for_bytes(request.bytes);
         let full = MeasureOptions { iterations: self.iterations.unwrap_or(full.iterations), ..full };
         let first = MeasureOptions { iterations: 3, warmup: 1, check: 1 };
-        let measured = match measure(group, request, first) {
+        let measured = match measure(comm, request, first) {
             Ok(measured) => measured,
             // All ranks find the same, before any of them has begun.
-            Err(Error::Select { .. } | Error::Plan { .. }) => return Ok(None),
-            Err(Error::Run(crate::Error::ScratchLimit { .. } | crate::Error::MessageSize { .. })) => return Ok(None),
+            Err(
+                Error::Select { .. } | Error::NoPlan { .. } | Error::ScratchLimit { .. } | Error::MessageSize { .. },
+            ) => return Ok(None),
             Err(error) => return Err(error),
         };
         if measured.wrong.is_some_and(|wrong| wrong > 0) {
@@ -164,17 +166,17 @@ impl Tuner {
         if microseconds(measured) > HOPELESS * best {
             return Ok(Some(microseconds(measured)));
         }
-        measure(group, request, full).map(|measured| Some(microseconds(measured)))
+        measure(comm, request, full).map(|measured| Some(microseconds(measured)))
     }
 }
 
 /// What may serve a request, in all configurations that are worth trying.
-fn candidates(group: &Group, request: &Request) -> Vec<Choice> {
+fn candidates(registry: &Registry, request: &Request) -> Vec<Choice> {
     let threads: &[Option<u32>] = match request.backend {
         Backend::Cpu => &[None],
         Backend::Cuda => &[Some(512), Some(768), Some(1024)],
     };
-    let algorithms = group.registry().iter().filter(|one| one.collective() == request.collective);
+    let algorithms = registry.iter().filter(|one| one.collective() == request.collective);
     let admitted = algorithms.filter(|one| one.check_request(request).is_ok());
     let configured = admitted.flat_map(|one| {
         let blocks = one.blocks(request.backend);

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::Bootstrap;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::comm::Communicator;
-use mscclpp_exec::group::{Error, Group};
+use mscclpp_exec::{Communicator, Error};
 
 use crate::round::FOREVER;
 
@@ -124,19 +123,18 @@ fn talk(group: &Bootstrap, rounds: u32) -> Result<(), Error> {
 
 /// Collective calls, of private and of shared memory, short and long.
 fn collectives() -> Result<(), Error> {
-    let communicator = Communicator::from_env()?;
-    let mut group = Group::new(communicator)?;
-    let (rank, ranks) = (group.rank(), group.num_ranks());
-    let mut shared = group.alloc::<u32>(1 << 16)?;
+    let comm = Communicator::from_env()?;
+    let (rank, ranks) = (comm.rank(), comm.num_ranks());
+    let mut shared = comm.alloc::<u32>(1 << 16)?;
     say("connected");
     for round in 0..rounds() {
         let mut private = vec![round + rank; if round % 2 == 0 { 7 } else { 30_001 }];
-        group.all_reduce_in_place(&mut private, ReduceOp::Sum)?;
+        comm.all_reduce_in_place(&mut private, ReduceOp::Sum)?;
         let sum = ranks * round + (0..ranks).sum::<u32>();
         assert!(private.iter().all(|found| *found == sum), "{sum}, {:?}", &private[..7]);
         shared.fill(round);
-        group.all_reduce_in_place(&mut shared, ReduceOp::Max)?;
+        comm.all_reduce_in_place(&mut shared, ReduceOp::Max)?;
         assert!(shared.iter().all(|found| *found == round));
     }
-    group.barrier()
+    comm.barrier()
 }

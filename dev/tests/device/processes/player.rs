@@ -79,8 +79,8 @@ fn beside_one_another(player: &Player) -> Result<(), Failed> {
         files_and_handles(&world, &device, rank, "allgather_all_pairs")?;
         let run = world.prepare(&shipped("allreduce_switch", 2)?, Message::new(DataType::F32, 64))?;
         let buffers = run.buffers()?;
-        let by_multicast = buffers.switches().iter().all(|switch| switch.path.is_ok());
-        assert_eq!(by_multicast, device.is_nvls_supported(), "{:?}", buffers.switches());
+        let by_multicast = buffers.switch_paths().iter().all(|switch| switch.path.is_ok());
+        assert_eq!(by_multicast, device.is_nvls_supported(), "{:?}", buffers.switch_paths());
     }
     Ok(())
 }

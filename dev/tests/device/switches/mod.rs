@@ -117,5 +117,5 @@ fn world(seed: u64, ranks: u32, counts: &'static MulticastCounts) -> Result<Exec
 
 /// All switch channels of a run.
 fn switches(run: &cuda::PreparedPlan, buffers: &cuda::Buffers) -> Vec<SwitchPath> {
-    [&run.switches(), buffers.switches()].concat()
+    [&run.switch_paths(), buffers.switch_paths()].concat()
 }

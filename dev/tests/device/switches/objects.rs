@@ -87,9 +87,9 @@ pub(super) fn memory_anywhere(seed: u64) -> Result<(), Failed> {
         let binding = run.bind(slices.iter().copied())?;
         let place = format!("shared {shared}, from {skips:?}");
         assert!(
-            binding.switches().len() == 1 && expected(&binding.switches()[0].path),
+            binding.switch_paths().len() == 1 && expected(&binding.switch_paths()[0].path),
             "{place}: {:?}",
-            binding.switches()
+            binding.switch_paths()
         );
         for bound in [true, false] {
             taken(counts);

@@ -63,7 +63,7 @@ pub(super) fn a_call_fails(seed: u64) -> Result<(), Failed> {
         let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, rank| {
             let run = world.prepare(&plan, Message::new(DataType::I32, 2 * 64).any_size())?;
             let buffers = run.buffers()?;
-            let path = &buffers.switches()[0].path;
+            let path = &buffers.switch_paths()[0].path;
             let named = path.as_ref().is_err_and(|why| why.to_string().contains(&format!("rank {of}: {call}")));
             if heard && !named {
                 return Err(Error::Internal(format!("rank {rank}: {path:?}")));

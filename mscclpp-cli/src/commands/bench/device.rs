@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use mscclpp_exec::cuda::{Buffers, Device, Executor, LaunchTimes, PrepareOptions, PreparedPlan, Stream, time};
-use mscclpp_exec::group;
 use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
 use mscclpp_exec::verify::PeriodicInputs;
 use serde_json::json;
@@ -25,7 +24,7 @@ pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
         return Err(Error::Usage(text.into()));
     }
     let device = Device::new(0).map_err(|reason| failed(reason.into()))?;
-    let registry = Registry::from_env().map_err(group::Error::from)?;
+    let registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
     if !args.json {
         print(format!("# on {}\n", device.properties()))?;
     }
@@ -83,10 +82,10 @@ fn prepare(
     let mut fewer = (args.blocks.is_none()).then_some([16, 8, 4, 2, 1]).into_iter().flatten();
     loop {
         let name = decision.algorithm.name().to_owned();
-        let plan = registry.plan(request, &decision).map_err(|source| group::Error::Plan {
+        let plan = registry.plan(request, &decision).map_err(|source| mscclpp_exec::Error::NoPlan {
             rank: 0,
             request: request.to_string(),
-            source,
+            source: Box::new(source),
         })?;
         let how = PrepareOptions { specialize: args.specialise };
         match (world.prepare_with(&plan, request.message(), how), fewer.next()) {
@@ -118,15 +117,15 @@ fn decide(args: &BenchArgs, registry: &Registry, request: &Request) -> Result<De
 }
 
 fn decided(decision: std::result::Result<Decision, select::SelectError>) -> Result<Decision> {
-    Ok(decision.map_err(|source| group::Error::Select { rank: 0, source })?)
+    Ok(decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, source: Box::new(source) })?)
 }
 
 /// One launch on known inputs; how many elements of all outputs are wrong.
 fn checked_launch(run: &mut PreparedPlan, buffers: &mut Buffers, stream: &Stream, request: &Request) -> Result<u64> {
     let collective = run.collective();
-    let cycle = |rank| PeriodicInputs::new(collective, request.dtype, request.op, request.ranks, rank);
+    let cycle = |rank| PeriodicInputs::new(collective, request.dtype, request.op, request.num_ranks, rank);
     let room = |bytes: u64| vec![0; bytes as usize];
-    for rank in 0..request.ranks {
+    for rank in 0..request.num_ranks {
         let mut input = room(buffers.input(rank).bytes);
         cycle(rank).fill(0, &mut input);
         buffers.write_input(rank, &input).map_err(failed)?;
@@ -134,7 +133,7 @@ fn checked_launch(run: &mut PreparedPlan, buffers: &mut Buffers, stream: &Stream
     run.launch_buffers(buffers, stream).map_err(failed)?;
     run.synchronize(stream).map_err(failed)?;
     let mut wrong = 0;
-    for rank in 0..request.ranks {
+    for rank in 0..request.num_ranks {
         let mut output = room(buffers.output(rank).bytes);
         buffers.read_output(rank, &mut output).map_err(failed)?;
         wrong += cycle(rank).count_wrong(0, &output);
@@ -143,14 +142,14 @@ fn checked_launch(run: &mut PreparedPlan, buffers: &mut Buffers, stream: &Stream
 }
 
 fn failed(error: mscclpp_exec::Error) -> Error {
-    group::Error::from(error).into()
+    error.into()
 }
 
 fn header(request: &Request) -> String {
     format!(
         "# {}: {} virtual ranks, {}, {}{}\n#{:>14} {:>11} {:>11} {:>9} {:>8} {:>8} {:>8} {:>7}  {}\n",
         request.collective.name(),
-        request.ranks,
+        request.num_ranks,
         if request.in_place { "in place" } else { "out of place" },
         request.dtype,
         request.op.map_or_else(String::new, |op| format!(", {op}")),
@@ -168,7 +167,7 @@ fn header(request: &Request) -> String {
 
 fn bandwidths(request: &Request, times: &LaunchTimes) -> (f64, f64) {
     let algbw = gigabytes_per_second(request.bytes, times.graph);
-    (algbw, algbw * bus_factor(request.collective, request.ranks))
+    (algbw, algbw * bus_factor(request.collective, request.num_ranks))
 }
 
 fn row(request: &Request, plan: &str, times: &LaunchTimes, blocks: u32, wrong: Option<u64>) -> String {
@@ -201,7 +200,7 @@ fn line(
         "device": device.properties().name,
         "collective": request.collective.name(),
         "bytes": request.bytes,
-        "ranks": request.ranks,
+        "ranks": request.num_ranks,
         "dtype": request.dtype.name(),
         "op": request.op.map(|op| op.name()),
         "in_place": request.in_place,

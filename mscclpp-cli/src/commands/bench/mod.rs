@@ -6,7 +6,7 @@ mod tasks;
 use std::process::ExitCode;
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_exec::group::{self, Group};
+use mscclpp_exec::Communicator;
 use mscclpp_exec::select::{Choice, Config, Registry, Request};
 use mscclpp_exec::tune::{MeasureOptions, Measurement, measure};
 use serde_json::json;
@@ -32,7 +32,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     }
     let wrong = match args.backend {
         Backend::Cpu if !args.virtual_ranks.is_empty() => tasks::bench(args, &sizes)?,
-        Backend::Cpu => on_ranks(args.ranks, |group| on_rank(group, args, &sizes))?,
+        Backend::Cpu => on_ranks(args.ranks, |comm| on_rank(comm, args, &sizes))?,
         Backend::Cuda => device::bench(args, &sizes)?,
     };
     Ok(ExitCode::from(if wrong == 0 { exit::SUCCESS } else { exit::FAILURE }))
@@ -52,14 +52,14 @@ fn sizes(args: &BenchArgs) -> Result<Vec<u64>> {
 }
 
 /// Wrong elements of all sizes.
-fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
+fn on_rank(comm: &Communicator, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     let mut requests: Vec<Request> = Vec::new();
     for &size in sizes {
         let request = request(
             args,
             size,
-            |bytes| group.request_of(args.collective, args.rooted.call.dtype, bytes),
-            group.num_ranks(),
+            |bytes| comm.request_of(args.collective, args.rooted.call.dtype, bytes),
+            comm.num_ranks(),
         )?;
         if requests.last().is_none_or(|last| last.bytes < request.bytes) {
             requests.push(request);
@@ -68,14 +68,14 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
     let largest = requests.last().map_or(0, |request| request.bytes);
     // Input and output, and what private memory is copied through.
     let copies = if args.private { 4 } else { 2 };
-    require_memory(group, || format!("a call of {largest} bytes per rank"), largest.saturating_mul(copies))?;
+    require_memory(comm, || format!("a call of {largest} bytes per rank"), largest.saturating_mul(copies))?;
 
     if let Some(name) = &args.plan {
-        known(group.registry(), args.collective, name)?;
+        known(&*comm.registry()?, args.collective, name)?;
         let config = Config { blocks: args.blocks, threads: None };
-        group.force_algorithm(Some((args.collective, Choice { name: name.clone(), config })));
+        comm.force_algorithm(Some((args.collective, Choice { name: name.clone(), config })))?;
     }
-    let talks = group.rank() == 0;
+    let talks = comm.rank() == 0;
     if let Some(request) = requests.first().filter(|_| talks && !args.json) {
         print(header(request, false))?;
     }
@@ -84,14 +84,14 @@ fn on_rank(group: &mut Group, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
         let plan = match &args.plan {
             Some(name) => name.clone(),
             None => {
-                let failed = |source| group::Error::Select { rank: group.rank(), source };
-                group.registry().select(&request).map_err(failed)?.algorithm.name().to_owned()
+                let failed = |source| mscclpp_exec::Error::Select { rank: comm.rank(), source: Box::new(source) };
+                comm.registry()?.select(&request).map_err(failed)?.algorithm.name().to_owned()
             }
         };
         let usual = MeasureOptions::for_bytes(request.bytes);
         let iterations = args.iters.unwrap_or(usual.iterations);
         let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
-        let measured = measure(group, &request, MeasureOptions { iterations, warmup, check: args.check })?;
+        let measured = measure(comm, &request, MeasureOptions { iterations, warmup, check: args.check })?;
         all_wrong = all_wrong.saturating_add(measured.wrong.unwrap_or(0));
         if talks {
             print(if args.json { line(&request, &plan, &measured, false) } else { row(&request, &plan, &measured) })?;
@@ -127,7 +127,7 @@ fn request(args: &BenchArgs, bytes: u64, of: impl Fn(u64) -> Request, ranks: u32
 }
 
 fn header(request: &Request, virtually: bool) -> String {
-    let ranks = request.ranks;
+    let ranks = request.num_ranks;
     format!(
         "# {}: {ranks} {}{}, {}, {} buffers, {}{}\n#{:>14} {:>11} {:>8} {:>8} {:>8}  {}\n",
         request.collective.name(),
@@ -152,7 +152,7 @@ fn buffers(registered: bool) -> &'static str {
 
 fn bandwidths(request: &Request, measured: &Measurement) -> (f64, f64) {
     let algbw = gigabytes_per_second(request.bytes, measured.slowest);
-    (algbw, algbw * bus_factor(request.collective, request.ranks))
+    (algbw, algbw * bus_factor(request.collective, request.num_ranks))
 }
 
 fn row(request: &Request, plan: &str, measured: &Measurement) -> String {
@@ -172,7 +172,7 @@ fn line(request: &Request, plan: &str, measured: &Measurement, virtually: bool) 
     let value = json!({
         "collective": request.collective.name(),
         "bytes": request.bytes,
-        "ranks": request.ranks,
+        "ranks": request.num_ranks,
         "virtual": virtually,
         "dtype": request.dtype.name(),
         "op": request.op.map(|op| op.name()),

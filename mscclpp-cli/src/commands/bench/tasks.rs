@@ -1,13 +1,12 @@
 //! How long calls take whose ranks are all tasks of this process.
 
 use mscclpp_exec::cpu::{Executor, Options};
-use mscclpp_exec::group;
 use mscclpp_exec::select::{Choice, Config, Registry, Request};
 use mscclpp_exec::tune::{MeasureOptions, measure_executor};
 
 use super::{header, known, line, row};
 use crate::args::BenchArgs;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::memory;
 use crate::output::print;
 
@@ -16,7 +15,7 @@ use crate::output::print;
 /// # Errors
 /// As [`super::bench`].
 pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
-    let registry = Registry::from_env().map_err(group::Error::from)?;
+    let registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
     let mut wrong = 0_u64;
     for &ranks in &args.virtual_ranks {
         let of = |bytes| Request {
@@ -50,15 +49,15 @@ fn size_of(args: &BenchArgs, world: &Executor, registry: &Registry, request: &Re
         }
         None => registry.select(request),
     };
-    let decision = decision.map_err(|source| group::Error::Select { rank: 0, source })?;
-    let failed = |source| group::Error::Plan { rank: 0, request: request.to_string(), source };
+    let decision = decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, source: Box::new(source) })?;
+    let failed =
+        |source| mscclpp_exec::Error::NoPlan { rank: 0, request: request.to_string(), source: Box::new(source) };
     let plan = registry.plan(request, &decision).map_err(failed)?;
-    let usual = MeasureOptions::for_bytes(request.bytes.saturating_mul(request.ranks.into()) / 2);
+    let usual = MeasureOptions::for_bytes(request.bytes.saturating_mul(request.num_ranks.into()) / 2);
     let iterations = args.iters.unwrap_or(usual.iterations);
     let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
     let measuring = MeasureOptions { iterations, warmup, check: args.check };
-    let measured =
-        measure_executor(world, &plan, request, measuring).map_err(|error| Error::from(group::Error::from(error)))?;
+    let measured = measure_executor(world, &plan, request, measuring)?;
     let name = decision.algorithm.name();
     print(if args.json { line(request, name, &measured, true) } else { row(request, name, &measured) })?;
     Ok(measured.wrong.unwrap_or(0))

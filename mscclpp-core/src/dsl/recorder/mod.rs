@@ -81,7 +81,7 @@ impl Recorder {
         };
         if let Some((input, output)) = recorder.check_spec() {
             let table = RankTables { input_chunks: input, output_chunks: output, ..RankTables::default() };
-            let ranks = recorder.trace.spec.ranks as usize;
+            let ranks = recorder.trace.spec.num_ranks as usize;
             recorder.trace.ranks = vec![table; ranks];
             let (of_a_rank, most) = LEAST_OPERATIONS;
             recorder.trace.ops.reserve(most.min(of_a_rank * ranks));

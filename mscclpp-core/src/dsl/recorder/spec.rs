@@ -12,23 +12,23 @@ impl Recorder {
     /// Checks the specification; returns the chunk counts of input and output if the program can be recorded at all.
     pub(super) fn check_spec(&mut self) -> Option<(u32, u32)> {
         let spec = &self.trace.spec;
-        if spec.ranks == 0 {
+        if spec.num_ranks == 0 {
             self.file_at(at("ranks"), Code::NoRanks, "expected 1 rank or more, found 0", "write `ranks = 2`");
             return None;
         }
         let mut wrong = Vec::new();
         let collective = spec.collective;
-        expect(&mut wrong, "ranks", spec.ranks <= MAX_RANKS, || {
+        expect(&mut wrong, "ranks", spec.num_ranks <= MAX_RANKS, || {
             (
-                format!("expected at most {MAX_RANKS} ranks, found {}", spec.ranks),
+                format!("expected at most {MAX_RANKS} ranks, found {}", spec.num_ranks),
                 format!("write `ranks = {MAX_RANKS}` or less"),
             )
         });
         expect(&mut wrong, "collective.chunk_factor", collective.chunk_factor >= 1, || {
             ("expected a chunk factor of 1 or more, found 0".into(), "write `chunk_factor = 1`".into())
         });
-        expect(&mut wrong, "collective.root", collective.root < spec.ranks, || {
-            (format!("expected a root in 0..{}, found {}", spec.ranks, collective.root), "write `root = 0`".into())
+        expect(&mut wrong, "collective.root", collective.root < spec.num_ranks, || {
+            (format!("expected a root in 0..{}, found {}", spec.num_ranks, collective.root), "write `root = 0`".into())
         });
         expect(
             &mut wrong,
@@ -74,21 +74,24 @@ impl Recorder {
         expect(
             &mut wrong,
             "ranks_per_node",
-            spec.ranks_per_node >= 1 && spec.ranks.is_multiple_of(spec.ranks_per_node),
+            spec.ranks_per_node >= 1 && spec.num_ranks.is_multiple_of(spec.ranks_per_node),
             || {
                 (
-                    format!("expected ranks per node that divide {} ranks, found {}", spec.ranks, spec.ranks_per_node),
-                    format!("write `ranks_per_node = {}`", spec.ranks),
+                    format!(
+                        "expected ranks per node that divide {} ranks, found {}",
+                        spec.num_ranks, spec.ranks_per_node
+                    ),
+                    format!("write `ranks_per_node = {}`", spec.num_ranks),
                 )
             },
         );
-        let chunks = collective.chunks(spec.ranks);
+        let chunks = collective.chunks(spec.num_ranks);
         let replicated = chunks.and_then(|(input, output)| input.max(output).checked_mul(spec.instances.max(1)));
-        let recordable = spec.ranks <= MAX_RANKS && collective.chunk_factor >= 1 && replicated.is_some();
+        let recordable = spec.num_ranks <= MAX_RANKS && collective.chunk_factor >= 1 && replicated.is_some();
         let too_many = replicated.is_none().then(|| {
             format!(
                 "{} ranks × chunk factor {} × {} instances are more than 2^32 - 1 chunks",
-                spec.ranks, collective.chunk_factor, spec.instances
+                spec.num_ranks, collective.chunk_factor, spec.instances
             )
         });
         for (field, message, help) in wrong {

@@ -25,7 +25,7 @@ impl Recorder {
     }
 
     fn rank_number(&mut self, id: i128) -> u32 {
-        let ranks = self.spec().ranks;
+        let ranks = self.spec().num_ranks;
         match u32::try_from(id) {
             Ok(POISON) => POISON,
             Ok(id) if id < ranks => id,

@@ -79,7 +79,7 @@ impl Shared {
     /// [`CallError`] with what the algorithm says, or if the world has another number of ranks.
     pub(crate) fn prepare(&self, name: &str, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
         let failed = |source| CallError { name: name.to_owned(), source };
-        let (expected, found) = (request.ranks, world.num_ranks());
+        let (expected, found) = (request.num_ranks, world.num_ranks());
         if expected != found {
             return Err(failed(Error::RankCountMismatch { plan: name.to_owned(), expected, found }.into()));
         }
@@ -96,7 +96,7 @@ impl NativeRun {
 
     /// Bytes of every rank's input and output; of the one buffer and nothing in place.
     pub fn lens(&self) -> [u64; 2] {
-        let Request { collective, bytes, ranks, in_place, .. } = self.request;
+        let Request { collective, bytes, num_ranks: ranks, in_place, .. } = self.request;
         let part = bytes / u64::from(ranks.max(1));
         match (in_place, collective) {
             (true, _) => [bytes, 0],
@@ -126,8 +126,8 @@ impl NativeRun {
     }
 
     fn check(&self, ranks: &[[DeviceSlice; 2]]) -> Result<(), Error> {
-        if ranks.len() != self.request.ranks as usize {
-            let (expected, found) = (self.request.ranks, ranks.len());
+        if ranks.len() != self.request.num_ranks as usize {
+            let (expected, found) = (self.request.num_ranks, ranks.len());
             return Err(Error::BufferCount { buffer: "input and output", expected, found });
         }
         for (rank, slices) in (0..).zip(ranks) {

@@ -57,9 +57,9 @@ impl PreparedPlan {
     }
 
     /// The switch channels over scratch, and how their members reach one another. Those over input and output are
-    /// [`Binding::switches`] and [`Buffers::switches`].
-    pub fn switches(&self) -> Vec<SwitchPath> {
-        self.context.switches()
+    /// [`Binding::switch_paths`] and [`Buffers::switch_paths`].
+    pub fn switch_paths(&self) -> Vec<SwitchPath> {
+        self.context.switch_paths()
     }
 
     fn windows(&self) -> Switches<'_> {
@@ -80,7 +80,7 @@ impl PreparedPlan {
     /// ranks know of an allocation they keep for later calls, until it is freed. In a world of one process it only looks at
     /// lengths.
     ///
-    /// For switch channels over input and output this makes multicast objects, if there can be some ([`Binding::switches`] says
+    /// For switch channels over input and output this makes multicast objects, if there can be some ([`Binding::switch_paths`] says
     /// so): memory of [`World::alloc`](crate::cuda::World::alloc) that begins at the same byte of its allocation on all ranks. That
     /// takes the driver milliseconds, so bind once.
     ///

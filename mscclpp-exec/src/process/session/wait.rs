@@ -66,7 +66,7 @@ impl Session {
         }
         let why = |what| format!("{what}, while rank {} waited for it", self.rank());
         let error = match cause {
-            Some(AbortCause::Group(error)) => Error::Group(error),
+            Some(AbortCause::Group(error)) => Error::Bootstrap(error),
             Some(AbortCause::PeerLost { peer }) => Error::RankLost { peer, why: why("its connection was closed") },
             Some(AbortCause::PeerAborted { peer }) => Error::RankLost { peer, why: why("it has given up") },
             _ if !timeout.is_expired() => return Ok(()),
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_rank_that_leaves_a_finished_group_says_why() {
         let (cause, error) = told(drop);
-        assert!(matches!(&error, Error::Group(found) if **found == cause), "{error}");
+        assert!(matches!(&error, Error::Bootstrap(found) if **found == cause), "{error}");
     }
 
     #[test]
@@ -165,6 +165,6 @@ mod tests {
             // Its connections stay open.
             std::mem::forget(transport);
         });
-        assert!(matches!(&error, Error::Group(found) if **found == cause), "{error}");
+        assert!(matches!(&error, Error::Bootstrap(found) if **found == cause), "{error}");
     }
 }

@@ -1,14 +1,14 @@
 //! All-to-all with parts of any lengths.
 
-use super::error::Error;
-use super::handle::Group;
+use super::handle::Communicator;
 use crate::dtype::Element;
+use crate::error::Error;
 use mscclpp_core::types::ReduceOp;
 
 /// Bytes of a round's parts for all ranks together.
 const ROUND: usize = 16 << 20;
 
-/// What [`Group::all_to_all_v`] brings back.
+/// What [`Communicator::all_to_all_v`] brings back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllToAllVOutput<T> {
     /// What the ranks sent, in the order of ranks, without gaps.
@@ -28,7 +28,7 @@ impl<T> AllToAllVOutput<T> {
     }
 }
 
-impl Group {
+impl Communicator {
     /// Sends to each rank its part of `input`: the first `counts[0]` elements to rank 0, the next `counts[1]` to rank 1 and
     /// so on. Ranks need not know what others send.
     ///
@@ -39,9 +39,9 @@ impl Group {
     /// Rounds go through registered memory, twice their size, which the group keeps.
     ///
     /// # Errors
-    /// See [`Group`]; [`Error::NoMemory`] if what arrives does not fit into a rank's memory, on all ranks.
+    /// See [`Communicator`]; [`Error::ReceiveMemory`] if what arrives does not fit into a rank's memory, on all ranks.
     #[track_caller]
-    pub fn all_to_all_v<T: Element>(&mut self, input: &[T], counts: &[usize]) -> Result<AllToAllVOutput<T>, Error> {
+    pub fn all_to_all_v<T: Element>(&self, input: &[T], counts: &[usize]) -> Result<AllToAllVOutput<T>, Error> {
         const CALL: &str = "all_to_all_v";
         let (rank, ranks) = (self.rank(), self.num_ranks() as usize);
         let length = |what, expected, found| Error::Length { call: CALL, rank, what, expected, found };
@@ -72,7 +72,7 @@ impl Group {
             // The others do not know yet how much that is.
             let mut count = [if u64::from(rank) == peer { arriving as u64 } else { 0 }];
             self.all_reduce_in_place(&mut count, ReduceOp::Max)?;
-            return Err(Error::NoMemory { call: CALL, rank: peer as u32, count: count[0], bytes: size_of::<T>() });
+            return Err(Error::ReceiveMemory { call: CALL, rank: peer as u32, count: count[0], bytes: size_of::<T>() });
         }
         elements.resize(arriving, T::zeroed());
 
@@ -87,7 +87,7 @@ impl Group {
     /// Sends pieces of one length, as often as the longest part needs.
     #[track_caller]
     fn exchange_in_rounds<T: Element>(
-        &mut self,
+        &self,
         input: &[T],
         counts: &[usize],
         elements: &mut [T],
@@ -99,7 +99,8 @@ impl Group {
         let longest = usize::try_from(longest).unwrap_or(usize::MAX);
         let piece = longest.checked_next_power_of_two().unwrap_or(most).min(most);
         let bytes = piece * ranks * size_of::<T>();
-        let mut staging = match self.staging.take() {
+        let kept = self.calls()?.staging.take();
+        let mut staging = match kept {
             Some(staging) if staging[0].len() >= bytes => staging,
             // A call of all ranks, whose staging is as long as this one's.
             _ => [self.alloc::<u8>(bytes)?, self.alloc::<u8>(bytes)?],
@@ -118,7 +119,7 @@ impl Group {
             });
             done = done.saturating_add(piece);
         }
-        self.staging = Some(staging);
+        self.calls()?.staging = Some(staging);
         Ok(())
     }
 }

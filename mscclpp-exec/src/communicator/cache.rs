@@ -7,7 +7,7 @@ use crate::process::PreparedPlan;
 use crate::select::{Algorithm, Request};
 
 /// Most requests that are kept prepared.
-const KEPT: usize = 256;
+const MAX_PREPARED: usize = 256;
 
 /// How a request is served.
 pub(super) enum Serving {
@@ -68,7 +68,7 @@ impl Cache {
 
     /// Adds an entry, in place of the oldest one if there are many; returns where it is.
     fn insert(&mut self, request: Request, prepared: Prepared) -> usize {
-        let at = if self.entries.len() < KEPT {
+        let at = if self.entries.len() < MAX_PREPARED {
             self.entries.push((request, prepared));
             self.entries.len() - 1
         } else {

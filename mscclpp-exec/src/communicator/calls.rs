@@ -3,18 +3,18 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
-use super::error::Error;
-use super::handle::{Group, Typed, reducing};
+use super::handle::{Communicator, Typed, reducing};
 use crate::dtype::Element;
+use crate::error::Error;
 use crate::select::Request;
 
-impl Group {
+impl Communicator {
     /// Replaces `buffer` by the reduction of all ranks' buffers. All ranks get the same bits.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn all_reduce_in_place<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp) -> Result<(), Error> {
+    pub fn all_reduce_in_place<T: Element>(&self, buffer: &mut [T], op: ReduceOp) -> Result<(), Error> {
         let request = reducing(self.request::<T>(CollectiveKind::AllReduce, buffer.len()), op);
         self.in_place(request, buffer)
     }
@@ -22,10 +22,10 @@ impl Group {
     /// Writes the reduction of all ranks' inputs to `output`, which is as long as `input`.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn all_reduce<T: Element>(&mut self, input: &[T], output: &mut [T], op: ReduceOp) -> Result<(), Error> {
-        self.equal("all_reduce_to", input.len(), output.len())?;
+    pub fn all_reduce<T: Element>(&self, input: &[T], output: &mut [T], op: ReduceOp) -> Result<(), Error> {
+        self.equal("all_reduce", input.len(), output.len())?;
         let request = reducing(self.request::<T>(CollectiveKind::AllReduce, input.len()), op);
         self.serve(request, Typed::Separate(input, output))
     }
@@ -33,9 +33,9 @@ impl Group {
     /// Writes all ranks' inputs to `output`, in the order of ranks. It is as long as all of them together.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn all_gather<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
+    pub fn all_gather<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.parts("all_gather", "the output", output.len(), "the input", input.len())?;
         let request = self.request::<T>(CollectiveKind::AllGather, output.len());
         self.serve(request, Typed::Separate(input, output))
@@ -44,9 +44,9 @@ impl Group {
     /// Gathers into `buffer` what all ranks have in it: rank r brings part r of it, a part for each rank.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn all_gather_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
+    pub fn all_gather_in_place<T: Element>(&self, buffer: &mut [T]) -> Result<(), Error> {
         self.divisible("all_gather_in_place", "the buffer", buffer.len())?;
         let request = self.request::<T>(CollectiveKind::AllGather, buffer.len());
         self.in_place(request, buffer)
@@ -55,9 +55,9 @@ impl Group {
     /// Reduces all ranks' inputs, of a part for each rank, and writes this rank's part of the result to `output`.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn reduce_scatter<T: Element>(&mut self, input: &[T], output: &mut [T], op: ReduceOp) -> Result<(), Error> {
+    pub fn reduce_scatter<T: Element>(&self, input: &[T], output: &mut [T], op: ReduceOp) -> Result<(), Error> {
         self.parts("reduce_scatter", "the input", input.len(), "the output", output.len())?;
         let request = reducing(self.request::<T>(CollectiveKind::ReduceScatter, input.len()), op);
         self.serve(request, Typed::Separate(input, output))
@@ -67,9 +67,9 @@ impl Group {
     /// may hold anything afterwards.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn reduce_scatter_in_place<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp) -> Result<(), Error> {
+    pub fn reduce_scatter_in_place<T: Element>(&self, buffer: &mut [T], op: ReduceOp) -> Result<(), Error> {
         self.divisible("reduce_scatter_in_place", "the buffer", buffer.len())?;
         let request = reducing(self.request::<T>(CollectiveKind::ReduceScatter, buffer.len()), op);
         self.in_place(request, buffer)
@@ -79,9 +79,9 @@ impl Group {
     /// parts; [`all_to_all_v`](Self::all_to_all_v) takes others.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn all_to_all<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
+    pub fn all_to_all<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.equal("all_to_all", input.len(), output.len())?;
         self.divisible("all_to_all", "the input", input.len())?;
         let request = self.request::<T>(CollectiveKind::AllToAll, input.len());
@@ -91,9 +91,9 @@ impl Group {
     /// [`all_to_all`](Self::all_to_all) with one memory for input and output.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn all_to_all_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
+    pub fn all_to_all_in_place<T: Element>(&self, buffer: &mut [T]) -> Result<(), Error> {
         self.divisible("all_to_all_in_place", "the buffer", buffer.len())?;
         let request = self.request::<T>(CollectiveKind::AllToAll, buffer.len());
         self.in_place(request, buffer)
@@ -102,31 +102,32 @@ impl Group {
     /// Replaces `buffer` by the root's.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn broadcast_in_place<T: Element>(&mut self, buffer: &mut [T], root: u32) -> Result<(), Error> {
-        let request = self.rooted("broadcast", self.request::<T>(CollectiveKind::Broadcast, buffer.len()), root)?;
+    pub fn broadcast_in_place<T: Element>(&self, buffer: &mut [T], root: u32) -> Result<(), Error> {
+        let request =
+            self.rooted("broadcast_in_place", self.request::<T>(CollectiveKind::Broadcast, buffer.len()), root)?;
         self.in_place(request, buffer)
     }
 
     /// Writes the root's input to everybody's output. All ranks give both, of one length; only the root's input is read.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn broadcast<T: Element>(&mut self, input: &[T], output: &mut [T], root: u32) -> Result<(), Error> {
-        self.equal("broadcast_to", input.len(), output.len())?;
-        let request = self.rooted("broadcast_to", self.request::<T>(CollectiveKind::Broadcast, input.len()), root)?;
+    pub fn broadcast<T: Element>(&self, input: &[T], output: &mut [T], root: u32) -> Result<(), Error> {
+        self.equal("broadcast", input.len(), output.len())?;
+        let request = self.rooted("broadcast", self.request::<T>(CollectiveKind::Broadcast, input.len()), root)?;
         self.serve(request, Typed::Separate(input, output))
     }
 
     /// Replaces the root's buffer by the reduction of all ranks' buffers; the others keep theirs.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn reduce_in_place<T: Element>(&mut self, buffer: &mut [T], op: ReduceOp, root: u32) -> Result<(), Error> {
-        let request = self.rooted("reduce", self.request::<T>(CollectiveKind::Reduce, buffer.len()), root)?;
+    pub fn reduce_in_place<T: Element>(&self, buffer: &mut [T], op: ReduceOp, root: u32) -> Result<(), Error> {
+        let request = self.rooted("reduce_in_place", self.request::<T>(CollectiveKind::Reduce, buffer.len()), root)?;
         self.in_place(reducing(request, op), buffer)
     }
 
@@ -134,20 +135,20 @@ impl Group {
     /// outputs keep their values.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn reduce<T: Element>(&mut self, input: &[T], output: &mut [T], op: ReduceOp, root: u32) -> Result<(), Error> {
-        self.equal("reduce_to", input.len(), output.len())?;
-        let request = self.rooted("reduce_to", self.request::<T>(CollectiveKind::Reduce, input.len()), root)?;
+    pub fn reduce<T: Element>(&self, input: &[T], output: &mut [T], op: ReduceOp, root: u32) -> Result<(), Error> {
+        self.equal("reduce", input.len(), output.len())?;
+        let request = self.rooted("reduce", self.request::<T>(CollectiveKind::Reduce, input.len()), root)?;
         self.serve(reducing(request, op), Typed::Separate(input, output))
     }
 
     /// Sends `input` to the next rank, the last one to the first, and writes what the rank before sends to `output`.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn send_recv<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
+    pub fn send_recv<T: Element>(&self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.equal("send_recv", input.len(), output.len())?;
         let request = self.request::<T>(CollectiveKind::SendRecv, input.len());
         self.serve(request, Typed::Separate(input, output))
@@ -156,24 +157,25 @@ impl Group {
     /// [`send_recv`](Self::send_recv) with one memory for input and output.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn send_recv_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
+    pub fn send_recv_in_place<T: Element>(&self, buffer: &mut [T]) -> Result<(), Error> {
         let request = self.request::<T>(CollectiveKind::SendRecv, buffer.len());
         self.in_place(request, buffer)
     }
 
-    /// Waits until all ranks have come here.
+    /// Waits until all ranks have made this call.
     ///
     /// # Errors
-    /// See [`Group`].
+    /// See [`Communicator`].
     #[track_caller]
-    pub fn barrier(&mut self) -> Result<(), Error> {
-        self.recorded(None, |group| Ok(group.executor.barrier()?))
+    pub fn barrier(&self) -> Result<(), Error> {
+        let mut calls = self.calls()?;
+        self.record(&mut calls, None, |_| self.executor()?.barrier())
     }
 
     #[track_caller]
-    pub(super) fn in_place<T: Element>(&mut self, request: Request, buffer: &mut [T]) -> Result<(), Error> {
+    pub(super) fn in_place<T: Element>(&self, request: Request, buffer: &mut [T]) -> Result<(), Error> {
         self.serve_in_place(Request { in_place: true, ..request }, buffer)
     }
 

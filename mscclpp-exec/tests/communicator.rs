@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::comm::Communicator;
-use mscclpp_exec::group::{Error, Group};
+use mscclpp_exec::Communicator;
 use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};
+use mscclpp_exec::{Communicator, Error};
 use mscclpp_exec::{Element, dtype};
 use proptest::prelude::*;
 use ranks::on_ranks;
@@ -34,70 +34,70 @@ where
     let sums: Vec<T> =
         (0..whole).map(|index| (1..ranks).fold(element(0, index), |sum, rank| sum + element(rank, index))).collect();
     let of_all = |from: &dyn Fn(u32) -> Vec<T>| -> Vec<T> { (0..ranks).flat_map(from).collect() };
-    on_ranks(ranks, |group| {
-        let rank = group.rank();
+    on_ranks(ranks, |comm| {
+        let rank = comm.rank();
         let me = rank as usize;
         let mine = || input::<T>(rank, whole);
         let blank = |len| vec![T::from(99); len];
         let own = me * part..(me + 1) * part;
 
         let mut x = mine();
-        group.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
+        comm.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
         assert_eq!(x, sums);
         let mut y = blank(whole);
-        group.all_reduce(&mine(), &mut y, ReduceOp::Sum).expect("all_reduce_to");
+        comm.all_reduce(&mine(), &mut y, ReduceOp::Sum).expect("all_reduce");
         assert_eq!(y, sums);
         let mut largest = mine();
-        group.all_reduce_in_place(&mut largest, ReduceOp::Max).expect("all_reduce");
+        comm.all_reduce_in_place(&mut largest, ReduceOp::Max).expect("all_reduce");
         let maximum = |index| (0..ranks).map(|rank| element::<T>(rank, index)).reduce(|a, b| if b > a { b } else { a });
         assert_eq!(largest, (0..whole).map(|index| maximum(index).expect("ranks")).collect::<Vec<_>>());
 
         let gathered = of_all(&|rank| input(rank, part));
         let mut y = blank(whole);
-        group.all_gather(&input(rank, part), &mut y).expect("all_gather");
+        comm.all_gather(&input(rank, part), &mut y).expect("all_gather");
         assert_eq!(y, gathered);
         let mut x = blank(whole);
         x[own.clone()].copy_from_slice(&input::<T>(rank, part));
-        group.all_gather_in_place(&mut x).expect("all_gather_in_place");
+        comm.all_gather_in_place(&mut x).expect("all_gather_in_place");
         assert_eq!(x, gathered);
 
         let mut y = blank(part);
-        group.reduce_scatter(&mine(), &mut y, ReduceOp::Sum).expect("reduce_scatter");
+        comm.reduce_scatter(&mine(), &mut y, ReduceOp::Sum).expect("reduce_scatter");
         assert_eq!(y, sums[own.clone()]);
         let mut x = mine();
-        group.reduce_scatter_in_place(&mut x, ReduceOp::Sum).expect("reduce_scatter_in_place");
+        comm.reduce_scatter_in_place(&mut x, ReduceOp::Sum).expect("reduce_scatter_in_place");
         assert_eq!(x[own.clone()], sums[own.clone()]);
 
         let exchanged = of_all(&|from| input::<T>(from, whole)[own.clone()].to_vec());
         let mut y = blank(whole);
-        group.all_to_all(&mine(), &mut y).expect("all_to_all");
+        comm.all_to_all(&mine(), &mut y).expect("all_to_all");
         assert_eq!(y, exchanged);
         let mut x = mine();
-        group.all_to_all_in_place(&mut x).expect("all_to_all_in_place");
+        comm.all_to_all_in_place(&mut x).expect("all_to_all_in_place");
         assert_eq!(x, exchanged);
 
         let mut x = mine();
-        group.broadcast_in_place(&mut x, root).expect("broadcast");
+        comm.broadcast_in_place(&mut x, root).expect("broadcast");
         assert_eq!(x, input::<T>(root, whole));
         let mut y = blank(whole);
-        group.broadcast(&mine(), &mut y, root).expect("broadcast_to");
+        comm.broadcast(&mine(), &mut y, root).expect("broadcast_to");
         assert_eq!(y, input::<T>(root, whole));
 
         let mut x = mine();
-        group.reduce_in_place(&mut x, ReduceOp::Sum, root).expect("reduce");
+        comm.reduce_in_place(&mut x, ReduceOp::Sum, root).expect("reduce");
         assert_eq!(x, if rank == root { sums.clone() } else { mine() });
         let mut y = blank(whole);
-        group.reduce(&mine(), &mut y, ReduceOp::Sum, root).expect("reduce_to");
+        comm.reduce(&mine(), &mut y, ReduceOp::Sum, root).expect("reduce_to");
         assert_eq!(y, if rank == root { sums.clone() } else { blank(whole) });
 
         let received = input::<T>((rank + ranks - 1) % ranks, whole);
         let mut y = blank(whole);
-        group.send_recv(&mine(), &mut y).expect("send_recv");
+        comm.send_recv(&mine(), &mut y).expect("send_recv");
         assert_eq!(y, received);
         let mut x = mine();
-        group.send_recv_in_place(&mut x).expect("send_recv_in_place");
+        comm.send_recv_in_place(&mut x).expect("send_recv_in_place");
         assert_eq!(x, received);
-        group.barrier().expect("barrier");
+        comm.barrier().expect("barrier");
     });
 }
 
@@ -116,17 +116,17 @@ fn every_type_is_taken() {
     every_call::<i64>(3, 33, 2);
     every_call::<u64>(3, 33, 2);
     every_call::<f64>(3, 33, 2);
-    on_ranks(2, |group| {
-        fn sum<T: Element>(group: &mut Group, one: T, two: T) -> bool {
+    on_ranks(2, |comm| {
+        fn sum<T: Element>(comm: &Communicator, one: T, two: T) -> bool {
             let mut x = [one; 5];
-            group.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
+            comm.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
             x.iter().all(|found| bytemuck::bytes_of(found) == bytemuck::bytes_of(&two))
         }
-        assert!(sum(group, 1_i8, 2));
-        assert!(sum(group, half::f16::ONE, half::f16::from_f32(2.0)));
-        assert!(sum(group, half::bf16::ONE, half::bf16::from_f32(2.0)));
-        assert!(sum(group, dtype::E4m3::from_f64(1.0), dtype::E4m3::from_f64(2.0)));
-        assert!(sum(group, dtype::E5m2::from_f64(1.0), dtype::E5m2::from_f64(2.0)));
+        assert!(sum(comm, 1_i8, 2));
+        assert!(sum(comm, half::f16::ONE, half::f16::from_f32(2.0)));
+        assert!(sum(comm, half::bf16::ONE, half::bf16::from_f32(2.0)));
+        assert!(sum(comm, dtype::E4m3::from_f64(1.0), dtype::E4m3::from_f64(2.0)));
+        assert!(sum(comm, dtype::E5m2::from_f64(1.0), dtype::E5m2::from_f64(2.0)));
     });
 }
 
@@ -141,11 +141,11 @@ proptest! {
         let part = |from: u32, to: u32| -> Vec<u32> {
             (0..count(from, to) as u32).map(|index| index * 31 + from * 7 + to).collect()
         };
-        on_ranks(ranks, |group| {
-            let me = group.rank();
+        on_ranks(ranks, |comm| {
+            let me = comm.rank();
             let input: Vec<u32> = (0..ranks).flat_map(|to| part(me, to)).collect();
             let own: Vec<_> = (0..ranks).map(|to| count(me, to)).collect();
-            let found = group.all_to_all_v(&input, &own).expect("all_to_all_v");
+            let found = comm.all_to_all_v(&input, &own).expect("all_to_all_v");
             for from in 0..ranks {
                 assert_eq!(found.counts[from as usize], count(from, me));
                 assert_eq!(found.from_rank(from), part(from, me));
@@ -157,11 +157,11 @@ proptest! {
 
 #[test]
 fn equal_parts_need_no_rounds() {
-    on_ranks(3, |group| {
-        let me = group.rank();
+    on_ranks(3, |comm| {
+        let me = comm.rank();
         for len in [0, 1, 1000] {
             let input: Vec<u32> = (0..3 * len as u32).map(|index| index + 10_000 * me).collect();
-            let found = group.all_to_all_v(&input, &[len; 3]).expect("all_to_all_v");
+            let found = comm.all_to_all_v(&input, &[len; 3]).expect("all_to_all_v");
             assert_eq!(found.counts, [len; 3]);
             for from in 0..3 {
                 let sent = (0..len as u32).map(|index| index + me * len as u32 + 10_000 * from);
@@ -169,7 +169,7 @@ fn equal_parts_need_no_rounds() {
             }
         }
         // Counts, extremes and parts, each time.
-        let calls: u64 = group.registry().calls().iter().map(|(_, calls)| calls).sum();
+        let calls: u64 = comm.registry().expect("a registry").calls().iter().map(|(_, calls)| calls).sum();
         assert_eq!(calls, 3 * 3);
     });
 }
@@ -177,12 +177,12 @@ fn equal_parts_need_no_rounds() {
 #[test]
 fn parts_longer_than_a_round_arrive() {
     // 16 MiB for two ranks: parts of 3 million elements of 8 bytes need three rounds.
-    on_ranks(2, |group| {
-        let me = u64::from(group.rank());
+    on_ranks(2, |comm| {
+        let me = u64::from(comm.rank());
         let long: Vec<u64> = (0..3_000_000).map(|index| index * 2 + me).collect();
         let counts = if me == 0 { [1, 2_999_999] } else { [0, 0] };
         let len = counts.iter().sum();
-        let found = group.all_to_all_v(&long[..len], &counts).expect("all_to_all_v");
+        let found = comm.all_to_all_v(&long[..len], &counts).expect("all_to_all_v");
         if me == 1 {
             assert_eq!(found.counts, [2_999_999, 0]);
             assert!(found.elements.iter().enumerate().all(|(index, value)| *value == 2 * (index as u64 + 1)));
@@ -194,42 +194,42 @@ fn parts_longer_than_a_round_arrive() {
 
 #[test]
 fn lengths_that_do_not_fit_are_named_before_anybody_waits() {
-    on_ranks(3, |group| {
-        if group.rank() != 1 {
+    on_ranks(3, |comm| {
+        if comm.rank() != 1 {
             return;
         }
         let text = |error: Result<(), Error>| error.expect_err("it does not fit").to_string();
         let op = ReduceOp::Sum;
         assert_eq!(
-            text(group.all_gather(&[1_i8; 4], &mut [0; 11])),
+            text(comm.all_gather(&[1_i8; 4], &mut [0; 11])),
             "all_gather of rank 1: the output has 11 elements, expected 3 times the 4 of the input"
         );
         assert_eq!(
-            text(group.reduce_scatter(&[1_i8; 7], &mut [0; 2], op)),
+            text(comm.reduce_scatter(&[1_i8; 7], &mut [0; 2], op)),
             "reduce_scatter of rank 1: the input has 7 elements, expected 3 times the 2 of the output"
         );
         assert_eq!(
-            text(group.all_to_all_in_place(&mut [0_i8; 4])),
+            text(comm.all_to_all_in_place(&mut [0_i8; 4])),
             "all_to_all_in_place of rank 1: the buffer has 4 elements, expected a multiple of 3, a part for each rank"
         );
         assert_eq!(
-            text(group.all_reduce(&[0_i8; 4], &mut [0; 5], op)),
+            text(comm.all_reduce(&[0_i8; 4], &mut [0; 5], op)),
             "all_reduce_to of rank 1: the output has 5 elements, expected 4, as many as the input"
         );
         assert_eq!(
-            text(group.broadcast_in_place(&mut [0_i8], 3)),
+            text(comm.broadcast_in_place(&mut [0_i8], 3)),
             "broadcast of rank 1: root 3 is none of the ranks 0 to 2"
         );
-        let error = group.all_to_all_v(&[0_i8; 4], &[1, 2]).expect_err("two counts").to_string();
+        let error = comm.all_to_all_v(&[0_i8; 4], &[1, 2]).expect_err("two counts").to_string();
         assert_eq!(error, "all_to_all_v of rank 1: the list of counts has 2 elements, expected 3, one for each rank");
-        let error = group.all_to_all_v(&[0_i8; 4], &[1, 2, usize::MAX]).expect_err("too many").to_string();
+        let error = comm.all_to_all_v(&[0_i8; 4], &[1, 2, usize::MAX]).expect_err("too many").to_string();
         assert!(error.contains("more than there are addresses"), "{error}");
     });
 }
 
 #[test]
 fn selectors_and_native_algorithms_are_used_and_counted() {
-    on_ranks(2, |group| {
+    on_ranks(2, |comm| {
         let calls = Arc::new(AtomicU32::new(0));
         let counted = Arc::clone(&calls);
         let native = Algorithm::native("by_hand", CollectiveKind::AllGather, move |call| {
@@ -243,36 +243,40 @@ fn selectors_and_native_algorithms_are_used_and_counted() {
             output[peer * len..][..len].copy_from_slice(&bootstrap.recv(peer as u32, 3)?);
             Ok(())
         });
-        group.registry_mut().add(native).expect("a new name");
-        group.registry_mut().set_selector(|request, _| {
-            (request.collective == CollectiveKind::AllReduce).then(|| Choice::named("allreduce_ring"))
+        let configured = comm.configure(|registry| {
+            registry.set_selector(|request, _| {
+                (request.collective == CollectiveKind::AllReduce).then(|| Choice::named("allreduce_ring"))
+            });
+            registry.add(native)
         });
+        configured.expect("equal registries").expect("a new name");
         let mut y = [0; 4];
         for _ in 0..3 {
-            let own = [group.rank() * 2 + 1, 5];
-            group.all_gather(&own, &mut y).expect("all_gather");
+            let own = [comm.rank() * 2 + 1, 5];
+            comm.all_gather(&own, &mut y).expect("all_gather");
             assert_eq!(y, [1_u32, 5, 3, 5]);
-            group.all_reduce_in_place(&mut [1_u32; 9], ReduceOp::Sum).expect("all_reduce");
+            comm.all_reduce_in_place(&mut [1_u32; 9], ReduceOp::Sum).expect("all_reduce");
         }
         assert_eq!(calls.load(Ordering::Relaxed), 3);
-        assert_eq!(group.registry().calls(), [("allreduce_ring", 3), ("by_hand", 3)]);
-        let error = group.all_gather_in_place(&mut y).expect_err("the function says no");
+        assert_eq!(comm.registry().expect("a registry").calls(), [("allreduce_ring", 3), ("by_hand", 3)]);
+        let error = comm.all_gather_in_place(&mut y).expect_err("the function says no");
         let request = "allgather of 16 bytes u32, in place, 2 ranks on 1 node";
-        assert_eq!(error.to_string(), format!("rank {}, {request}: `by_hand`: in place", group.rank()));
+        assert_eq!(error.to_string(), format!("rank {}, {request}: `by_hand`: in place", comm.rank()));
     });
 }
 
 #[test]
 fn who_cannot_choose_or_build_says_which_rank_and_call_it_is() {
-    on_ranks(2, |group| {
-        let rank = group.rank();
+    on_ranks(2, |comm| {
+        let rank = comm.rank();
         let request = "allreduce of 8 bytes i64, sum, in place, 2 ranks on 1 node";
         let config = Config { blocks: Some(0), threads: None };
-        group.force_algorithm(Some((CollectiveKind::AllReduce, Choice { config, ..Choice::named("allreduce_ring") })));
-        let error = group.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no blocks").to_string();
+        comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice { config, ..Choice::named("allreduce_ring") })))
+            .expect("no call");
+        let error = comm.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no blocks").to_string();
         assert_eq!(error, format!("rank {rank}, {request}: `allreduce_ring` takes 1 to 1024 blocks, found 0"));
-        group.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named("allgather_ring"))));
-        let error = group.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no such name").to_string();
+        comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named("allgather_ring")))).expect("no call");
+        let error = comm.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no such name").to_string();
         assert!(error.starts_with(&format!("rank {rank}: ")) && error.contains(request), "{error}");
     });
 }
@@ -287,7 +291,7 @@ fn ranks_with_different_algorithms_do_not_come_together() {
                 if communicator.rank() == 2 {
                     registry.remove("allreduce_ring");
                 }
-                let error = Group::with_registry(communicator, registry).expect_err("they differ").to_string();
+                let error = communicator.set_registry(registry).expect_err("they differ").to_string();
                 assert!(error.contains("algorithms") && error.contains("rank 2"), "{error}");
             });
         }
@@ -296,11 +300,11 @@ fn ranks_with_different_algorithms_do_not_come_together() {
 
 #[test]
 fn what_is_prepared_is_forgotten_in_order_and_made_again() {
-    on_ranks(2, |group| {
+    on_ranks(2, |comm| {
         for round in 0..2 {
             for len in 1..300_usize {
                 let mut x = vec![1_i32; len];
-                group.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
+                comm.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
                 assert!(x.iter().all(|value| *value == 2), "round {round}, {len} elements");
             }
         }
@@ -327,36 +331,36 @@ impl Dice {
 
 #[test]
 fn packets_of_one_call_are_not_taken_for_those_of_another() {
-    // Calls that alternate use every other launch of the group, and sizes that alternate lay out scratch differently.
+    // Calls that alternate use every other launch of the comm, and sizes that alternate lay out scratch differently.
     for ranks in [2, 3, 5] {
-        on_ranks(ranks, |group| {
-            let (mut own, mut common) = (Dice(u64::from(group.rank()) + 1), Dice(99));
+        on_ranks(ranks, |comm| {
+            let (mut own, mut common) = (Dice(u64::from(comm.rank()) + 1), Dice(99));
             for round in 0..400_u32 {
                 let len = [1, 3, 40, 700][common.below(4) as usize] * ranks as usize;
                 let kind = common.below(4);
                 own.dawdle();
-                let mut x = vec![round + group.rank(); len];
+                let mut x = vec![round + comm.rank(); len];
                 match kind {
                     0 => {
-                        group.all_reduce_in_place(&mut x, ReduceOp::Max).expect("all_reduce");
+                        comm.all_reduce_in_place(&mut x, ReduceOp::Max).expect("all_reduce");
                         assert_eq!(x, vec![round + ranks - 1; len], "round {round}");
                     }
                     1 => {
-                        group.reduce_in_place(&mut x, ReduceOp::Sum, 1).expect("reduce");
+                        comm.reduce_in_place(&mut x, ReduceOp::Sum, 1).expect("reduce");
                         let sum = (0..ranks).map(|rank| round + rank).sum();
-                        assert_eq!(x[len - 1], if group.rank() == 1 { sum } else { round + group.rank() });
+                        assert_eq!(x[len - 1], if comm.rank() == 1 { sum } else { round + comm.rank() });
                     }
                     2 => {
-                        group.all_to_all_in_place(&mut x).expect("all_to_all");
+                        comm.all_to_all_in_place(&mut x).expect("all_to_all");
                         assert!(x.chunks(len / ranks as usize).zip(round..).all(|(part, from)| part[0] == from));
                     }
                     _ => {
-                        group.all_gather_in_place(&mut x).expect("all_gather");
+                        comm.all_gather_in_place(&mut x).expect("all_gather");
                         assert!(x.chunks(len / ranks as usize).zip(round..).all(|(part, from)| part[0] == from));
                     }
                 }
                 if common.below(2) == 0 {
-                    group.barrier().expect("barrier");
+                    comm.barrier().expect("barrier");
                 }
             }
         });

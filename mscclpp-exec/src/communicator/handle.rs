@@ -1,0 +1,402 @@
+//! The handle of one rank to its communicator.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, UniqueId};
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::types::ReduceOp;
+
+use super::cache::{Cache, Serving};
+use super::pending::CallQueue;
+use crate::dtype::{DataType, Element};
+use crate::error::Error;
+use crate::flight_recorder::Recorder;
+use crate::process::{Executor, SharedBuffer};
+use crate::select::{Buffers, Call, Choice, Registry, Request};
+
+/// One rank's handle to a set of ranks: makes collective calls, registered memory and smaller communicators. Clones are the
+/// same rank.
+///
+/// # Ordering
+/// All ranks make the same calls in the same order, with the same sizes, types, reductions and roots. A call returns when
+/// this rank's part is done: its output is written, and its input may be changed. One thread of a rank makes calls at a time;
+/// calls of [`start`](Self::start) are made before those that follow it.
+///
+/// # Cost
+/// The first call that moves data connects the ranks of each node and compares their versions and algorithms. The first call
+/// of a kind and size selects an algorithm and prepares its plan; later ones only launch it. At most 256 kinds and sizes are
+/// kept, the least recently used are dropped first.
+///
+/// # Errors
+/// All calls: invalid lengths and roots, before this rank waits for another one; [`Error::Busy`] while another thread is in a
+/// call of this rank; errors of selection, preparation and launch.
+#[derive(Clone)]
+pub struct Communicator {
+    pub(super) inner: Arc<Inner>,
+}
+
+/// What clones share.
+pub(super) struct Inner {
+    bootstrap: Arc<Bootstrap>,
+    executor: Mutex<Option<Executor>>,
+    registry: Mutex<Option<Arc<Registry>>>,
+    calls: Mutex<Calls>,
+    assume_registered: AtomicBool,
+    pub(super) queue: CallQueue,
+}
+
+/// State of the collective calls of a rank.
+#[derive(Default)]
+pub(super) struct Calls {
+    cache: Cache,
+    forced: Option<(CollectiveKind, Choice)>,
+    recorder: Recorder,
+    /// Registered memory through which parts of different lengths travel; of the same length on all ranks.
+    pub(super) staging: Option<[SharedBuffer<u8>; 2]>,
+}
+
+impl Communicator {
+    /// Creates `num_ranks` ranks in this process, for as many threads.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`] with `NoSuchRank` for no rank at all, with `TooManyRanks` for more than 16384.
+    pub fn local(num_ranks: u32) -> Result<Vec<Self>, Error> {
+        Self::local_with_options(num_ranks, Options::default())
+    }
+
+    /// [`local`](Self::local) with other timeouts.
+    ///
+    /// # Errors
+    /// As [`local`](Self::local).
+    pub fn local_with_options(num_ranks: u32, options: Options) -> Result<Vec<Self>, Error> {
+        Ok(Bootstrap::local_with(num_ranks, options)?.into_iter().map(Self::from).collect())
+    }
+
+    /// Joins the job that a launcher describes in the environment: `mscclpp launch`, torchrun, mpirun, srun and others.
+    /// `docs/launching.md` lists the variables.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::from_env`]; of the kind [`NotLaunched`](crate::error::ErrorKind::NotLaunched) without a launcher.
+    pub fn from_env() -> Result<Self, Error> {
+        Ok(Bootstrap::from_env()?.into())
+    }
+
+    /// Joins the job of `num_ranks` ranks as `rank`. Rank 0 listens at `address`, the others connect to it there.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::connect`].
+    pub fn connect(
+        address: &Address,
+        rank: u32,
+        num_ranks: u32,
+        secret: &Secret,
+        options: Options,
+    ) -> Result<Self, Error> {
+        Ok(Bootstrap::connect(address, rank, num_ranks, secret, options)?.into())
+    }
+
+    /// Starts a job of `num_ranks` ranks as rank 0, with a listener whose [id](RootListener::unique_id) the others have.
+    ///
+    /// # Errors
+    /// As [`RootListener::connect`].
+    pub fn from_listener(listener: RootListener, num_ranks: u32, options: Options) -> Result<Self, Error> {
+        Ok(listener.connect(num_ranks, options)?.into())
+    }
+
+    /// Joins the job of an id as `rank`, which is not 0.
+    ///
+    /// # Errors
+    /// As [`UniqueId::join`].
+    pub fn join(id: &UniqueId, rank: u32, num_ranks: u32, options: Options) -> Result<Self, Error> {
+        Ok(id.join(rank, num_ranks, options)?.into())
+    }
+
+    /// Returns this rank.
+    pub fn rank(&self) -> u32 {
+        self.inner.bootstrap.rank()
+    }
+
+    /// Returns the number of ranks.
+    pub fn num_ranks(&self) -> u32 {
+        self.inner.bootstrap.num_ranks()
+    }
+
+    /// Returns the control plane: small messages and agreements among the ranks.
+    pub fn bootstrap(&self) -> &Arc<Bootstrap> {
+        &self.inner.bootstrap
+    }
+
+    /// Returns the executor that all calls of this communicator use; it runs plans among the same ranks, and its registered
+    /// memory is that of [`alloc`](Self::alloc). The first call connects the ranks of each node, so all ranks make it.
+    ///
+    /// # Errors
+    /// As [`Executor::new`].
+    pub fn executor(&self) -> Result<Executor, Error> {
+        let mut executor = self.inner.executor.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(executor) = &*executor {
+            return Ok(executor.clone());
+        }
+        let new = Executor::new(Arc::clone(&self.inner.bootstrap))?;
+        Ok(executor.insert(new).clone())
+    }
+
+    /// Allocates a registered buffer of `len` elements, zero at first, that calls and launches use without copies. A call of
+    /// all ranks; lengths may differ.
+    ///
+    /// # Errors
+    /// As [`Executor::alloc`].
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, Error> {
+        self.wait_for_started();
+        self.executor()?.alloc(len)
+    }
+
+    /// Creates a communicator of the remaining ranks after a failure; see [`Bootstrap::shrink`]. `lost` is what
+    /// [`Error::lost`] reports.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::shrink`].
+    pub fn shrink(&self, lost: &[u32]) -> Result<Self, Error> {
+        Ok(self.inner.bootstrap.shrink(lost)?.into())
+    }
+
+    /// Divides the ranks: those with one `color` become a communicator, ordered by `key` and then by rank. A rank without
+    /// color gets none. A call of all ranks.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::all_gather`].
+    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, Error> {
+        self.wait_for_started();
+        Ok(self.inner.bootstrap.split(color, key)?.map(Self::from))
+    }
+
+    /// Creates the communicator of `ranks`, in that order; `None` on the other ranks. All ranks call it with the same list.
+    ///
+    /// # Errors
+    /// As [`Bootstrap::subgroup`].
+    pub fn subgroup(&self, ranks: &[u32]) -> Result<Option<Self>, Error> {
+        self.wait_for_started();
+        Ok(self.inner.bootstrap.subgroup(ranks)?.map(Self::from))
+    }
+
+    /// Returns the registry that selects algorithms. Unless [`set_registry`](Self::set_registry) was called, the built-in
+    /// algorithms and the tuning table that the environment names; the first call compares it among the ranks.
+    ///
+    /// # Errors
+    /// [`Error::TuningTable`] if the table cannot be read; [`Error::Bootstrap`] if ranks differ, with the first difference.
+    pub fn registry(&self) -> Result<Arc<Registry>, Error> {
+        let mut registry = self.lock_registry();
+        if let Some(registry) = &*registry {
+            return Ok(Arc::clone(registry));
+        }
+        let new = Registry::from_env()?;
+        self.compare(&new)?;
+        Ok(Arc::clone(registry.insert(Arc::new(new))))
+    }
+
+    /// Replaces the registry and drops what was prepared. A call of all ranks, whose registries must have the same algorithms.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`] if ranks have different versions or algorithms, with the first difference; the registry stays as it
+    /// was then.
+    pub fn set_registry(&self, registry: Registry) -> Result<(), Error> {
+        self.compare(&registry)?;
+        self.calls()?.cache.clear();
+        *self.lock_registry() = Some(Arc::new(registry));
+        Ok(())
+    }
+
+    /// Changes the registry and drops what was prepared. A call of all ranks, which must change it alike.
+    ///
+    /// # Errors
+    /// As [`registry`](Self::registry) and [`set_registry`](Self::set_registry).
+    pub fn configure<R>(&self, change: impl FnOnce(&mut Registry) -> R) -> Result<R, Error> {
+        let mut registry = Registry::clone(&*self.registry()?);
+        let result = change(&mut registry);
+        self.set_registry(registry)?;
+        Ok(result)
+    }
+
+    fn compare(&self, registry: &Registry) -> Result<(), Error> {
+        let algorithms = registry.fingerprint();
+        let values = [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("algorithms", &algorithms)];
+        Ok(self.inner.bootstrap.agree(&values)?)
+    }
+
+    fn lock_registry(&self) -> MutexGuard<'_, Option<Arc<Registry>>> {
+        self.inner.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// States, on all ranks alike, that all buffers of the following calls are registered. The selection of algorithms takes
+    /// it into account; registered buffers are used without copies also without it.
+    pub fn assume_registered(&self, registered: bool) {
+        self.inner.assume_registered.store(registered, Ordering::Relaxed);
+    }
+
+    /// Lets one algorithm serve all following calls of its collective, or the registry decide again. For measurements; all
+    /// ranks must do it alike. Calls that the algorithm does not serve fail.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub fn force_algorithm(&self, choice: Option<(CollectiveKind, Choice)>) -> Result<(), Error> {
+        let mut calls = self.calls()?;
+        calls.cache.clear();
+        calls.forced = choice;
+        Ok(())
+    }
+
+    /// Returns the request of a call: what an algorithm is selected for. `count` is the number of elements of the larger of a
+    /// rank's input and output.
+    pub fn request<T: Element>(&self, collective: CollectiveKind, count: usize) -> Request {
+        self.request_of(collective, T::TYPE, (count as u64).saturating_mul(size_of::<T>() as u64))
+    }
+
+    /// Returns the request of a call with `bytes` bytes in the larger of a rank's input and output.
+    pub fn request_of(&self, collective: CollectiveKind, dtype: DataType, bytes: u64) -> Request {
+        Request {
+            ranks_per_node: self.inner.bootstrap.ranks_per_node(),
+            registered: self.inner.assume_registered.load(Ordering::Relaxed),
+            ..Request::new(collective, self.num_ranks(), dtype, bytes)
+        }
+    }
+
+    /// Locks the state of calls. Does not wait: two threads must not use one rank at the same time.
+    pub(super) fn calls(&self) -> Result<MutexGuard<'_, Calls>, Error> {
+        self.wait_for_started();
+        match self.inner.calls.try_lock() {
+            Ok(calls) => Ok(calls),
+            Err(TryLockError::WouldBlock) => Err(Error::Busy),
+            Err(TryLockError::Poisoned(calls)) => Ok(calls.into_inner()),
+        }
+    }
+
+    /// Serves a request out of place; the caller has checked its lengths.
+    #[track_caller]
+    pub(crate) fn serve_separate<T: Element>(
+        &self,
+        request: Request,
+        input: &[T],
+        output: &mut [T],
+    ) -> Result<(), Error> {
+        self.serve(request, Typed::Separate(input, output))
+    }
+
+    /// Serves a request in place; the caller has checked its length.
+    #[track_caller]
+    pub(crate) fn serve_in_place<T: Element>(&self, request: Request, buffer: &mut [T]) -> Result<(), Error> {
+        self.serve(request, Typed::Same(buffer))
+    }
+
+    /// Serves a request.
+    #[track_caller]
+    pub(super) fn serve<T: Element>(&self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
+        let mut calls = self.calls()?;
+        self.record(&mut calls, Some(request), |calls| self.launch(calls, request, buffers))
+    }
+
+    /// Makes a call, that of a request or a barrier, and writes a dump if it fails.
+    #[track_caller]
+    pub(super) fn record(
+        &self,
+        calls: &mut Calls,
+        request: Option<Request>,
+        call: impl FnOnce(&mut Calls) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        calls.recorder.note(request, Location::caller());
+        call(calls).inspect_err(|error| {
+            let stall = match error {
+                Error::Stalled(stall) => Some(&**stall),
+                Error::Interrupted(interrupted) => Some(&interrupted.stall),
+                _ => None,
+            };
+            calls.recorder.fail(&self.inner.bootstrap, error.to_string(), stall);
+        })
+    }
+
+    fn launch<T: Element>(&self, calls: &mut Calls, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
+        let rank = self.rank();
+        let select = |source| Error::Select { rank, source: Box::new(source) };
+        let forced = &calls.forced;
+        let prepared = calls.cache.get(&request, || {
+            let registry = self.registry()?;
+            let decision = match forced {
+                Some((kind, choice)) if *kind == request.collective => registry.decision(&request, choice),
+                _ => registry.select(&request),
+            }
+            .map_err(select)?;
+            let serving = match decision.algorithm.is_native() {
+                true => Serving::Native,
+                false => {
+                    let plan = registry.plan(&request, &decision).map_err(|source| {
+                        let request = request.to_string();
+                        Error::NoPlan { rank, request, source: Box::new(source) }
+                    })?;
+                    Serving::Plan(Box::new(self.executor()?.prepare(&plan, request.message())?))
+                }
+            };
+            Ok::<_, Error>((decision.algorithm, serving))
+        })?;
+        match (&mut prepared.serving, buffers) {
+            (Serving::Plan(plan), Typed::Separate(input, output)) => plan.launch(input, output)?,
+            (Serving::Plan(plan), Typed::Same(buffer)) => plan.launch_in_place(buffer)?,
+            (Serving::Native, buffers) => {
+                let call = Call { request: &request, bootstrap: &self.inner.bootstrap, buffers: buffers.bytes() };
+                let failed = |error: crate::select::CallError| Error::NativeAlgorithm {
+                    rank,
+                    request: request.to_string(),
+                    message: error.to_string(),
+                };
+                prepared.algorithm.call(call).map_err(failed)?;
+            }
+        }
+        prepared.algorithm.count();
+        Ok(())
+    }
+}
+
+/// The memory of a call.
+pub(super) enum Typed<'a, T> {
+    /// Out of place: input and output.
+    Separate(&'a [T], &'a mut [T]),
+    /// In place.
+    Same(&'a mut [T]),
+}
+
+impl<'a, T: Element> Typed<'a, T> {
+    fn bytes(self) -> Buffers<'a> {
+        match self {
+            Self::Separate(input, output) => {
+                Buffers::Separate { input: bytemuck::cast_slice(input), output: bytemuck::cast_slice_mut(output) }
+            }
+            Self::Same(buffer) => Buffers::Same(bytemuck::cast_slice_mut(buffer)),
+        }
+    }
+}
+
+/// Returns the request with a reduction.
+pub(super) fn reducing(request: Request, op: ReduceOp) -> Request {
+    Request { op: Some(op), ..request }
+}
+
+impl From<Bootstrap> for Communicator {
+    /// The ranks of a bootstrap, none of which has made a call yet.
+    fn from(bootstrap: Bootstrap) -> Self {
+        let inner = Inner {
+            bootstrap: Arc::new(bootstrap),
+            executor: Mutex::default(),
+            registry: Mutex::default(),
+            calls: Mutex::default(),
+            assume_registered: AtomicBool::new(false),
+            queue: CallQueue::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Communicator").field("rank", &self.rank()).field("num_ranks", &self.num_ranks()).finish()
+    }
+}
