@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::Communicator;
 use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};
 use mscclpp_exec::{Communicator, Error};
 use mscclpp_exec::{Element, dtype};
@@ -214,11 +213,11 @@ fn lengths_that_do_not_fit_are_named_before_anybody_waits() {
         );
         assert_eq!(
             text(comm.all_reduce(&[0_i8; 4], &mut [0; 5], op)),
-            "all_reduce_to of rank 1: the output has 5 elements, expected 4, as many as the input"
+            "all_reduce of rank 1: the output has 5 elements, expected 4, as many as the input"
         );
         assert_eq!(
             text(comm.broadcast_in_place(&mut [0_i8], 3)),
-            "broadcast of rank 1: root 3 is none of the ranks 0 to 2"
+            "broadcast_in_place of rank 1: root 3 is not one of the ranks 0 to 2"
         );
         let error = comm.all_to_all_v(&[0_i8; 4], &[1, 2]).expect_err("two counts").to_string();
         assert_eq!(error, "all_to_all_v of rank 1: the list of counts has 2 elements, expected 3, one for each rank");
@@ -286,7 +285,7 @@ fn ranks_with_different_algorithms_do_not_come_together() {
     let communicators = Communicator::local(3).expect("three ranks");
     std::thread::scope(|scope| {
         for communicator in communicators {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 let mut registry = Registry::builtin();
                 if communicator.rank() == 2 {
                     registry.remove("allreduce_ring");
@@ -364,5 +363,74 @@ fn packets_of_one_call_are_not_taken_for_those_of_another() {
                 }
             }
         });
+    }
+}
+
+#[test]
+fn started_calls_run_in_order_and_before_direct_ones() {
+    on_ranks(3, |comm| {
+        let pending: Vec<_> = (0..20_u32)
+            .map(|round| {
+                let mut buffer = vec![round + comm.rank(); 1 + 100 * round as usize];
+                let started = comm.start(move |comm| {
+                    comm.all_reduce_in_place(&mut buffer, ReduceOp::Sum)?;
+                    Ok(buffer)
+                });
+                started.expect("a thread")
+            })
+            .collect();
+        // A direct call waits for the started ones, which all ranks made before it.
+        let mut direct = [comm.rank()];
+        comm.all_reduce_in_place(&mut direct, ReduceOp::Max).expect("all ranks call it");
+        assert_eq!(direct, [2]);
+        assert!(pending.iter().all(mscclpp_exec::Pending::is_finished));
+        for (round, pending) in (0..).zip(pending) {
+            // As a future, and by waiting.
+            let sums = if round % 2 == 0 { block_on(pending) } else { pending.wait() }.expect("all ranks call it");
+            assert!(sums.iter().all(|sum| *sum == 3 * round + 3));
+        }
+    });
+}
+
+#[test]
+fn panic_of_a_started_call_is_an_error_and_later_calls_work() {
+    on_ranks(2, |comm| {
+        let pending = comm.start(|_| -> Result<(), Error> { panic!("no gradients") }).expect("a thread");
+        let error = pending.wait().expect_err("it panicked");
+        assert_eq!(error, Error::Panicked { rank: comm.rank(), message: "no gradients".into() });
+        let nested = comm.start(|comm| comm.barrier()).expect("a thread");
+        comm.barrier().expect("after the started one");
+        nested.wait().expect("all ranks call it");
+    });
+}
+
+#[test]
+fn buffers_of_alloc_and_plans_of_the_executor_share_one_session() {
+    on_ranks(2, |comm| {
+        let mut shared = comm.alloc::<i32>(64).expect("memory");
+        shared.fill(1 + comm.rank() as i32);
+        comm.all_reduce_in_place(&mut shared, ReduceOp::Sum).expect("all ranks call it");
+        assert!(shared.iter().all(|sum| *sum == 3));
+        let executor = comm.executor().expect("connected");
+        assert_eq!((executor.rank(), executor.num_ranks()), (comm.rank(), 2));
+        executor.barrier().expect("the same session");
+    });
+}
+
+/// Polls a future until it is ready.
+fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        match std::pin::Pin::new(&mut future).poll(&mut context) {
+            std::task::Poll::Ready(output) => return output,
+            std::task::Poll::Pending => std::thread::park(),
+        }
     }
 }

@@ -36,14 +36,12 @@ fn soak(calls: u64) -> (u64, u64) {
                     1 => comm.broadcast_in_place(&mut x, 2).map(|()| assert_eq!(x[0], 2.0)),
                     2 => comm.all_to_all_in_place(&mut x).map(|()| assert_eq!(x[len - 1], 3.0)),
                     3 => comm.reduce_in_place(&mut x, ReduceOp::Max, 1).map(|()| assert!(me != 1.0 || x[0] == 3.0)),
-                    4 => group
+                    4 => comm
                         .all_to_all_v(&x, &[len, 0, 0, 0])
                         .map(|got| assert_eq!(got.elements.len(), if me == 0.0 { 4 * len } else { 0 })),
                     _ => {
                         shared[..len].fill(me);
-                        group
-                            .all_reduce_in_place(&mut shared[..len], ReduceOp::Sum)
-                            .map(|()| assert_eq!(shared[0], 6.0))
+                        comm.all_reduce_in_place(&mut shared[..len], ReduceOp::Sum).map(|()| assert_eq!(shared[0], 6.0))
                     }
                 }
                 .unwrap_or_else(|error| panic!("call {call}: {error}"));

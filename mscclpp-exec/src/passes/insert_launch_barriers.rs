@@ -91,7 +91,7 @@ pub(crate) struct Placement<'a> {
 pub(crate) type LaunchMarkers = Vec<Option<[u32; 2]>>;
 
 /// Channels of the launch barriers of a plan.
-#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "only the CUDA executor reads them"))]
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only the CUDA executor reads them"))]
 pub(crate) struct LaunchBarriers {
     pub(crate) marks: LaunchMarkers,
     /// By device, the channels on which it hears that the other ones of its node have begun, where launches begin without a
