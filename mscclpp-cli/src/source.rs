@@ -8,7 +8,8 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Op, PlanTree, Ref, json};
+use mscclpp_core::plan::json::ReadOptions;
+use mscclpp_core::plan::{Format, Op, PlanTree, Ref};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
@@ -78,7 +79,7 @@ pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
         return Ok(Source { plan: named(algorithm, build)?, warnings: Vec::new(), is_file: false });
     }
     let path = Path::new(name);
-    let is_path = name == "-" || name.contains(['/', '\\']) || name.ends_with(".json") || path.exists();
+    let is_path = name == "-" || name.contains(['/', '\\']) || Format::of_path(path).is_some() || path.exists();
     if !is_path {
         let known = algorithms::all().iter().map(BuiltinAlgorithm::name);
         return Err(Error::UnknownName { name: name.to_owned(), suggestions: similar(name, known) });
@@ -163,7 +164,7 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
 
 fn file(path: &Path) -> Result<Source> {
     let text = bytes(path)?;
-    match json::read_bytes(&text, json::ReadOptions::default()) {
+    match PlanTree::read(&text, ReadOptions::default()) {
         Ok((plan, warnings)) => Ok(Source { plan, warnings, is_file: true }),
         Err(findings) => Err(Error::NotAPlan { path: path.to_owned(), findings }),
     }

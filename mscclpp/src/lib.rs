@@ -61,6 +61,7 @@ pub mod prelude {
     pub use mscclpp_core::spec::AlgoSpec;
     pub use mscclpp_core::vocab::{BufferKind, Protocol, ReduceOp, Replication, Sync};
     pub use mscclpp_exec::cpu::World;
+    pub use mscclpp_exec::file::SavePlan;
     pub use mscclpp_exec::group::Group;
     pub use mscclpp_exec::{DataType, Message};
 
