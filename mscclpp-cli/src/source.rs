@@ -9,7 +9,7 @@ use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::json::ReadOptions;
-use mscclpp_core::plan::{Format, Op, PlanTree, Ref};
+use mscclpp_core::plan::{Format, Op, PlanTree, Ref, text};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
@@ -163,8 +163,15 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
 }
 
 fn file(path: &Path) -> Result<Source> {
-    let text = bytes(path)?;
-    match PlanTree::read(&text, ReadOptions::default()) {
+    let file = bytes(path)?;
+    let read = if text::is_text(&file) {
+        let name = if path.as_os_str() == "-" { "<stdin>".into() } else { path.to_string_lossy() };
+        let read = text::decode(&file).and_then(|text| text::parse_file(text, &name));
+        read.map(|plan| (plan, Vec::new())).map_err(|error| error.in_file(&name).into())
+    } else {
+        PlanTree::read(&file, ReadOptions::default())
+    };
+    match read {
         Ok((plan, warnings)) => Ok(Source { plan, warnings, is_file: true }),
         Err(findings) => Err(Error::NotAPlan { path: path.to_owned(), findings }),
     }

@@ -81,7 +81,8 @@ impl PlanTree {
             return Ok((plan.tree(), Vec::new()));
         }
         if text::is_text(bytes) {
-            return text::parse_bytes(bytes).map(|tree| (tree, Vec::new())).map_err(|error| failed(error.into()));
+            let tree = text::decode(bytes).and_then(text::parse).map_err(|error| failed(error.into()))?;
+            return Ok((tree, Vec::new()));
         }
         json::read_bytes(bytes, options)
     }

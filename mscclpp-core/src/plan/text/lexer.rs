@@ -30,11 +30,14 @@ pub(super) struct Lexer<'a> {
     start: usize,
     end: usize,
     token: Token<'a>,
+    /// The line of the current token, counted from 1, and where it begins.
+    line: u32,
+    line_start: usize,
 }
 
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Result<Self, TextError> {
-        let mut lexer = Self { text, start: 0, end: 0, token: Token::Line };
+        let mut lexer = Self { text, start: 0, end: 0, token: Token::End, line: 1, line_start: 0 };
         lexer.advance()?;
         Ok(lexer)
     }
@@ -49,8 +52,17 @@ impl<'a> Lexer<'a> {
         self.start
     }
 
+    /// Line and column of the current token, in time linear in the column.
+    pub(super) fn line_and_column(&self) -> (u32, u32) {
+        let column = self.text[self.line_start..self.start].chars().count() + 1;
+        (self.line, u32::try_from(column).unwrap_or(u32::MAX))
+    }
+
     /// Takes the current token and reads the next one.
     pub(super) fn advance(&mut self) -> Result<Token<'a>, TextError> {
+        if self.token == Token::Line {
+            (self.line, self.line_start) = (self.line.saturating_add(1), self.end);
+        }
         let rest = &self.text[self.end..];
         let blank = rest.trim_start_matches([' ', '\t', '\r']);
         let blank = match blank.strip_prefix(';') {

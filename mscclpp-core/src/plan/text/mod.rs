@@ -78,10 +78,12 @@
 //! Operations of a plan refer to positions in tables of their thread block, and these to positions in tables of the rank. Text
 //! has names instead: `rank 1` is the first channel of the operation's kind to rank 1, `rank 1 scratch` its scratch. Tables
 //! list what is named in the order in which it is first named, sources before destinations before channels. A table that
-//! differs is stated: `channels` and `buffers` lines then list all of the rank's, `uses` lines all of the block's.
+//! differs is stated: `channels` and `buffers` lines then list all of the rank's, `uses` lines all of the block's. Switch
+//! channels are always stated; tables of memory and port channels that are not precede them.
 //! What no name leads to, such as an entry that is listed twice or a position outside of a table, is written `#position`.
 //!
-//! Source locations are not part of the text, as they are not of images and JSON; [`PlanText::with_comments`] has them in comments.
+//! Source locations are not part of the text, as they are not of images and JSON; [`PlanText::with_comments`] has them in
+//! comments. [`parse_file`] makes lines of the text the locations of what it reads.
 
 mod lexer;
 mod name;
@@ -101,6 +103,7 @@ use std::fmt;
 
 use super::{OpKind, Plan, PlanTree};
 use crate::diag::{Code, Diagnostic, Site};
+use crate::origin::{SourcePlace, Variables};
 
 /// Most pipelines within one another, as in images.
 const MAX_DEPTH: usize = 8;
@@ -117,6 +120,16 @@ pub struct TextError {
     pub expected: String,
     /// What is there, at most the rest of the line.
     pub found: String,
+}
+
+impl TextError {
+    /// The mistake as a diagnostic that points into a file of this name.
+    pub fn in_file(self, name: &str) -> Diagnostic {
+        let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
+        let (line, column) = (number(self.line), number(self.column));
+        let place = SourcePlace { file: name.into(), line, column, variables: Variables::new(), token: u32::MAX };
+        Diagnostic { site: Site::Source(place), ..self.into() }
+    }
 }
 
 impl From<TextError> for Diagnostic {
@@ -139,15 +152,28 @@ pub fn print(plan: &PlanTree) -> String {
 /// # Errors
 /// The first mistake, with its line and column.
 pub fn parse(text: &str) -> Result<PlanTree, TextError> {
-    parse::plan(text.strip_prefix('\u{feff}').unwrap_or(text))
+    parse::plan(without_mark(text), None)
 }
 
-/// Reads a plan as text from bytes.
+/// Reads a plan as text from a file of this name, with lines and columns of the file as source locations.
 ///
 /// # Errors
-/// As [`parse`], and bytes that are not UTF-8.
-pub fn parse_bytes(bytes: &[u8]) -> Result<PlanTree, TextError> {
-    parse(std::str::from_utf8(bytes).map_err(|error| {
+/// As [`parse`].
+pub fn parse_file(text: &str, name: &str) -> Result<PlanTree, TextError> {
+    parse::plan(without_mark(text), Some(name))
+}
+
+/// The text after a byte order mark.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+/// Text from bytes.
+///
+/// # Errors
+/// Bytes that are not UTF-8.
+pub fn decode(bytes: &[u8]) -> Result<&str, TextError> {
+    std::str::from_utf8(bytes).map_err(|error| {
         let (before, rest) = bytes.split_at(error.valid_up_to());
         let line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
         TextError {
@@ -156,7 +182,7 @@ pub fn parse_bytes(bytes: &[u8]) -> Result<PlanTree, TextError> {
             expected: "UTF-8".into(),
             found: format!("byte {:#04x}", rest.first().copied().unwrap_or(0)),
         }
-    })?)
+    })
 }
 
 /// Returns whether bytes begin like a plan as text: with a comment or a letter, after white space.

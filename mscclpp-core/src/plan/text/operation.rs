@@ -2,10 +2,9 @@
 
 use super::lexer::{Lexer, Token};
 use super::names::Peer;
-use super::parse::{buffer, buffer_of_name, peer, range};
+use super::parse::{Locations, buffer, buffer_of_name, peer, range};
 use super::tables::{RankTables, Uses};
 use super::{MAX_DEPTH, TextError, has_plain_ids};
-use crate::origin::Origin;
 use crate::plan::{LoopBody, Op, OpKind, Place, Ref, Slice};
 use crate::vocab::{BufferKind, ChannelKind, ReduceOp, Sync};
 
@@ -14,6 +13,7 @@ pub(super) struct Scope<'a> {
     pub(super) rank: &'a mut RankTables,
     pub(super) channels: Uses,
     pub(super) buffers: Uses,
+    pub(super) locations: &'a mut Locations,
 }
 
 /// A channel, semaphore or barrier as it is written, and where.
@@ -62,8 +62,9 @@ pub(super) fn all(scope: &mut Scope<'_>, lexer: &mut Lexer<'_>, depth: usize) ->
 }
 
 fn operation(scope: &mut Scope<'_>, lexer: &mut Lexer<'_>, depth: usize) -> Result<Op, TextError> {
+    let origin = scope.locations.current(lexer);
     let kind = lexer.expect_named("an operation", OpKind::from_name)?;
-    let mut op = Op::new(kind, Origin::UNKNOWN);
+    let mut op = Op::new(kind, origin);
     op.channel = lexer.take_named(ChannelKind::from_name)?;
     op.reduce = lexer.take_named(ReduceOp::from_name)?;
     let mut ids = Vec::new();
@@ -258,7 +259,12 @@ impl Scope<'_> {
             IdName::Channel(peer) => self.rank.channel(kind, peer),
             IdName::Switch(number) => Some(number),
         };
-        let found = found.ok_or_else(|| lexer.error_at(id.at, "a channel of the rank's `channels` lines"))?;
+        let found = found.ok_or_else(|| {
+            lexer.error_at(
+                id.at,
+                "a channel of the rank's `channels` lines, or without these the next channel to its peer",
+            )
+        })?;
         let position = self.channels.position(kind, found);
         position.ok_or_else(|| lexer.error_at(id.at, "a channel of the thread block's `uses channels` lines"))
     }

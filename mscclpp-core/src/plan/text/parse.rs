@@ -1,6 +1,7 @@
 //! From text to a tree: header, ranks and their tables. `operation` has the lines of thread blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::TextError;
 use super::lexer::{Lexer, Token};
@@ -8,23 +9,41 @@ use super::names::Peer;
 use super::operation;
 use super::tables::{RankTables, Uses};
 use crate::collective::{Collective, CollectiveKind};
-use crate::origin::{Origin, Origins};
+use crate::origin::{Origin, Origins, SourcePlace, Variables};
 use crate::plan::{BlockTable, ChannelTable, Expectation, PlanTree, RankPlan, RemoteBuffer, ThreadBlock};
 use crate::vocab::{BufferKind, ChannelKind, Protocol};
 
-pub(super) fn plan(text: &str) -> Result<PlanTree, TextError> {
+/// Source locations of what is read, if the name of the file is known.
+pub(super) struct Locations {
+    file: Option<Arc<str>>,
+    origins: Origins,
+}
+
+impl Locations {
+    /// The origin of what begins at the current token.
+    pub(super) fn current(&mut self, lexer: &Lexer<'_>) -> Origin {
+        let Some(file) = &self.file else { return Origin::UNKNOWN };
+        let (line, column) = lexer.line_and_column();
+        let place = SourcePlace { file: file.clone(), line, column, variables: Variables::new(), token: u32::MAX };
+        self.origins.add(place)
+    }
+}
+
+pub(super) fn plan(text: &str, file: Option<&str>) -> Result<PlanTree, TextError> {
+    let mut locations = Locations { file: file.map(Arc::from), origins: Origins::default() };
     let mut lexer = Lexer::new(text)?;
     lexer.skip_lines()?;
     let mut header = Header::default();
     while !matches!(lexer.peek(), Token::End | Token::Word("rank")) {
-        header.line(&mut lexer)?;
+        header.line(&mut lexer, &mut locations)?;
         lexer.expect_line_end()?;
     }
     let (mut plan, ranks) = header.finish(&lexer)?;
     // The text has to have them all, so that nothing is allocated for a number alone.
     for number in 0..ranks {
-        plan.ranks.push(rank(number, &mut lexer)?);
+        plan.ranks.push(rank(number, &mut lexer, &mut locations)?);
     }
+    plan.origins = locations.origins;
     match lexer.peek() {
         Token::End => Ok(plan),
         _ => Err(lexer.error(format!("the end of a plan for {ranks} rank{}", if ranks == 1 { "" } else { "s" }))),
@@ -51,12 +70,13 @@ const KEYS: &str = "`rank`, or a line of the header: `plan`, `collective`, `rank
     `double_scratch`, `reuse_resources`, `tag` or `expect`";
 
 impl<'a> Header<'a> {
-    fn line(&mut self, lexer: &mut Lexer<'a>) -> Result<(), TextError> {
+    fn line(&mut self, lexer: &mut Lexer<'a>, locations: &mut Locations) -> Result<(), TextError> {
         let at = lexer.position();
         if self.seen.is_empty() && *lexer.peek() != Token::Word("plan") {
             return Err(lexer.error("`plan` and the plan's name"));
         }
         let Token::Word(key) = *lexer.peek() else { return Err(lexer.error(KEYS)) };
+        let origin = if key == "expect" { locations.current(lexer) } else { Origin::UNKNOWN };
         lexer.advance()?;
         match key {
             "plan" => self.name = lexer.name("the plan's name")?,
@@ -77,7 +97,7 @@ impl<'a> Header<'a> {
                     return Err(lexer.error_at(at, "each tag once"));
                 }
             }
-            "expect" => self.expectations.push(expectation(lexer)?),
+            "expect" => self.expectations.push(Expectation { origin, ..expectation(lexer)? }),
             _ => return Err(lexer.error_at(at, KEYS)),
         }
         if !self.seen.insert(key) && !matches!(key, "tag" | "expect") {
@@ -199,7 +219,7 @@ fn expectation(lexer: &mut Lexer<'_>) -> Result<Expectation, TextError> {
     Ok(Expectation { rank, chunk, len, inputs, origin: Origin::UNKNOWN })
 }
 
-fn rank(number: u32, lexer: &mut Lexer<'_>) -> Result<RankPlan, TextError> {
+fn rank(number: u32, lexer: &mut Lexer<'_>, locations: &mut Locations) -> Result<RankPlan, TextError> {
     let expected = |lexer: &Lexer<'_>| lexer.error(format!("`rank {number}`"));
     let Token::Word("rank") = lexer.peek() else { return Err(expected(lexer)) };
     lexer.advance()?;
@@ -234,7 +254,7 @@ fn rank(number: u32, lexer: &mut Lexer<'_>) -> Result<RankPlan, TextError> {
         lexer.expect_line_end()?;
     }
     while lexer.take_word("block")? {
-        rank.blocks.push(block(rank.blocks.len(), &mut tables, lexer)?);
+        rank.blocks.push(block(rank.blocks.len(), &mut tables, lexer, locations)?);
     }
     lexer.expect_mark("}")?;
     lexer.expect_line_end()?;
@@ -299,7 +319,12 @@ pub(super) fn peer(lexer: &mut Lexer<'_>) -> Result<Peer, TextError> {
     Ok(Peer { rank, nth })
 }
 
-fn block(number: usize, rank: &mut RankTables, lexer: &mut Lexer<'_>) -> Result<ThreadBlock, TextError> {
+fn block(
+    number: usize,
+    rank: &mut RankTables,
+    lexer: &mut Lexer<'_>,
+    locations: &mut Locations,
+) -> Result<ThreadBlock, TextError> {
     let Token::Number(found) = lexer.peek() else { return Err(lexer.error("the thread block's number")) };
     if *found != number as u64 {
         return Err(lexer.error(format!("thread block number {number}")));
@@ -319,7 +344,7 @@ fn block(number: usize, rank: &mut RankTables, lexer: &mut Lexer<'_>) -> Result<
         uses.state(kind, BlockTable::from_vec(numbers));
         lexer.expect_line_end()?;
     }
-    let mut scope = operation::Scope { rank, channels, buffers };
+    let mut scope = operation::Scope { rank, channels, buffers, locations };
     let ops = operation::all(&mut scope, lexer, 0)?;
     Ok(ThreadBlock { ops, channels: scope.channels.tables, remote_buffers: scope.buffers.tables })
 }

@@ -125,10 +125,11 @@ impl PlanText<'_> {
         let tables = names.tables;
         let blocks: Vec<_> = tables.blocks.iter().map(|block| BlockNames::new(names, block)).collect();
         let stated: Vec<_> = blocks.iter().map(Stated::of).collect();
-        let derived = derived(&blocks, &stated);
-        if derived.channels != tables.channels {
-            tables.channels.iter().try_for_each(|table| channels(table, f))?;
-        }
+        let (derived, in_order) = derived(names, &blocks, &stated);
+        let all = !in_order || derived.channels != tables.channels;
+        let mut stated_tables =
+            tables.channels.iter().filter(|table| all || matches!(table, ChannelTable::Switch { .. }));
+        stated_tables.try_for_each(|table| channels(table, f))?;
         if derived.buffers != tables.remote_buffers {
             f.write_str("  buffers")?;
             list(&tables.remote_buffers, f, |found, f| {
@@ -258,14 +259,17 @@ impl Stated {
     }
 }
 
-/// The tables of a rank that a reader gets from lines of its thread blocks alone.
-fn derived(blocks: &[BlockNames<'_>], stated: &[Stated]) -> RankTables {
-    let mut tables = RankTables::default();
+/// The tables of a rank that a reader gets from its switch channels and the lines of its thread blocks alone, if these name channels to a peer in order.
+fn derived(names: &RankNames<'_>, blocks: &[BlockNames<'_>], stated: &[Stated]) -> (RankTables, bool) {
+    let (mut tables, mut in_order) = (RankTables::default(), true);
+    let switches = names.tables.channels.iter().filter(|table| matches!(table, ChannelTable::Switch { .. }));
+    switches.cloned().for_each(|table| tables.state_channels(table));
     for (names, stated) in blocks.iter().zip(stated) {
         let mut add = |named| {
             match named {
                 Use::Channel(kind, number) => {
-                    names.rank.peer(kind, number).and_then(|peer| tables.channel(kind, peer));
+                    let peer = names.rank.peer(kind, number);
+                    in_order &= peer.is_none_or(|peer| tables.channel(kind, peer).is_some());
                 }
                 Use::Buffer(kind, number) => {
                     names.rank.buffer(number).and_then(|name| tables.buffer(kind, name));
@@ -280,7 +284,7 @@ fn derived(blocks: &[BlockNames<'_>], stated: &[Stated]) -> RankTables {
         }
         each_op(&names.block.ops, &mut |op| names.uses(op, &mut add));
     }
-    tables
+    (tables, in_order)
 }
 
 fn each_op(ops: &[Op], each: &mut dyn FnMut(&Op)) {

@@ -23,7 +23,6 @@ pub(super) struct RankTables {
 impl RankTables {
     /// Adds a stated channel table.
     pub(super) fn state_channels(&mut self, table: ChannelTable) {
-        self.has_channel_lines = true;
         let (kind, peers) = match &table {
             ChannelTable::Memory(peers) => (ChannelKind::Memory, peers.as_slice()),
             ChannelTable::Port(peers) => (ChannelKind::Port, peers.as_slice()),
@@ -32,6 +31,7 @@ impl RankTables {
                 (ChannelKind::Switch, &[][..])
             }
         };
+        self.has_channel_lines |= kind != ChannelKind::Switch;
         // Of several tables of a kind, the first counts.
         if !self.channels.iter().any(|table| kind_of(table) == kind) {
             for (number, &rank) in (0..).zip(peers) {
@@ -52,7 +52,8 @@ impl RankTables {
         }
     }
 
-    /// The number of a channel of kind memory or port, which is added if no line states the channels.
+    /// The number of a channel of kind memory or port, which is added if no line states channels of these kinds. Added tables
+    /// precede those of switch channels.
     pub(super) fn channel(&mut self, kind: ChannelKind, peer: Peer) -> Option<u32> {
         if let Some(number) = self.numbers.get(&(kind, peer)) {
             return Some(*number);
@@ -64,11 +65,10 @@ impl RankTables {
         *count += 1;
         let found = self.channels.iter().position(|table| kind_of(table) == kind);
         let position = found.unwrap_or_else(|| {
-            self.channels.push(match kind {
-                ChannelKind::Port => ChannelTable::Port(Vec::new()),
-                _ => ChannelTable::Memory(Vec::new()),
-            });
-            self.channels.len() - 1
+            let added = self.channels.iter().filter(|table| kind_of(table) != ChannelKind::Switch).count();
+            let table = if kind == ChannelKind::Port { ChannelTable::Port } else { ChannelTable::Memory };
+            self.channels.insert(added, table(Vec::new()));
+            added
         });
         let (ChannelTable::Memory(peers) | ChannelTable::Port(peers)) = self.channels.get_mut(position)? else {
             return None;

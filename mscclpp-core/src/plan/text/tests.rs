@@ -116,7 +116,6 @@ max_message_size 1048576
 in_place
 
 rank 0 (input 2, output 2, scratch 1) {
-  channels memory 1
   channels switch input (0, 1)
   semaphores 1
   block 0:
@@ -152,6 +151,20 @@ fn tables_that_differ_from_the_order_of_first_use_are_stated() {
     assert_eq!(parse(&text), Ok(plan));
 }
 
+#[test]
+fn channels_to_one_peer_that_are_named_out_of_order_are_stated() {
+    let text = |channels: &str, first: &str, second: &str| {
+        let lines = format!("{channels}  block 0:\n    signal port {first}\n    wait port {second}\n");
+        format!("plan x\ncollective sendrecv\nranks 1\nrank 0 (input 1, output 1, scratch 0) {{\n{lines}}}\n")
+    };
+    let plan = parse(&text("  channels port 1, 1\n", "rank 1.1", "rank 1")).unwrap();
+    assert!(print(&plan).contains("  channels port 1, 1\n"), "{}", print(&plan));
+    assert_eq!(parse(&print(&plan)), Ok(plan));
+    let plan = parse(&text("  channels port 1, 1\n", "rank 1", "rank 1.1")).unwrap();
+    assert!(!print(&plan).contains("channels"), "{}", print(&plan));
+    assert!(parse(&text("", "rank 1.1", "rank 1")).is_err());
+}
+
 /// The message for a text made of the printed pair with one place replaced.
 fn message(old: &str, new: &str) -> String {
     let text = print(&pair());
@@ -167,21 +180,21 @@ fn mistakes_name_line_column_expected_and_found() {
     );
     assert_eq!(
         message("memory rank 1 scratch[0]", "memory rank 1 skratch[0]"),
-        "line 15, column 23: expected `input`, `output` or `scratch`, or the end of the line, found `skratch[0] <- input[1]`"
+        "line 14, column 23: expected `input`, `output` or `scratch`, or the end of the line, found `skratch[0] <- input[1]`"
     );
     assert_eq!(
         message("rank 0 (", "rank 1 ("),
         "line 10, column 6: expected rank number 0, found `1 (input 2, output 2, scratch 1) {`"
     );
     assert_eq!(
-        message("wait memory rank 1", "wait memory rank 2"),
-        "line 18, column 17: expected a channel of the rank's `channels` lines, found `rank 2`"
+        message("wait memory rank 1", "wait memory rank 1.2"),
+        "line 17, column 17: expected a channel of the rank's `channels` lines, or without these the next channel to its peer, found `rank 1.2`"
     );
     assert_eq!(
         message("wait memory rank 1", "wait rank 1"),
-        "line 18, column 10: expected `memory`, `port` or `switch` between `wait` and its channels, found `rank 1`"
+        "line 17, column 10: expected `memory`, `port` or `switch` between `wait` and its channels, found `rank 1`"
     );
-    assert_eq!(message("ranks 2", "ranks 3"), "line 30, column 1: expected `rank 2`, found the end of the text");
+    assert_eq!(message("ranks 2", "ranks 3"), "line 29, column 1: expected `rank 2`, found the end of the text");
     assert_eq!(
         message("ranks 2", "ranks 4294967296"),
         "line 3, column 7: expected a number, at most 4294967295, found `4294967296`"
@@ -196,11 +209,11 @@ fn mistakes_name_line_column_expected_and_found() {
     );
     assert_eq!(
         message("input[1]\n", "input[1..0]\n"),
-        "line 15, column 46: expected an end of the chunks that is at least 1, found `0]`"
+        "line 14, column 46: expected an end of the chunks that is at least 1, found `0]`"
     );
     assert_eq!(
         message("multicast 0 input", "multicast 0 output"),
-        "line 23, column 24: expected number and buffer of a switch channel of the rank's `channels` lines, found `multicast 0 output[0..2] <- multicast 0 i…`"
+        "line 22, column 24: expected number and buffer of a switch channel of the rank's `channels` lines, found `multicast 0 output[0..2] <- multicast 0 …`"
     );
 }
 
