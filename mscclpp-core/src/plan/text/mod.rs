@@ -189,7 +189,7 @@ pub fn decode(bytes: &[u8]) -> Result<&str, TextError> {
 pub fn is_text(bytes: &[u8]) -> bool {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    first.is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b';')
+    !Plan::is_image(bytes) && first.is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b';')
 }
 
 /// The plan as text.
