@@ -47,7 +47,16 @@ pub fn replaceable(path: &Path) -> io::Result<()> {
     beside(path).map(drop)
 }
 
-/// Saving of plans, which the crate that has [`Plan`] cannot do: it does no I/O.
+/// Saves plans. An extension of [`Plan`], whose crate does no I/O.
+///
+/// ```no_run
+/// use mscclpp_exec::file::SavePlan;
+///
+/// let algorithm = mscclpp_algorithms::find("allreduce_ring").expect("a built-in algorithm");
+/// let plan = mscclpp_core::plan::Plan::new(&algorithm.compile(algorithm.spec(8, 8), &[])?);
+/// plan.save("allreduce_ring.plan")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait SavePlan {
     /// Writes a plan to a file, with [`replace`], in the format of the path's extension: `.json` MSCCL++ JSON, `.plan` text,
     /// `.mscclpp` the image. [`Plan::load`] reads them all.

@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn mutated_text_is_refused_or_prints_and_parses_equal(
+    fn mutated_text_is_rejected_or_prints_and_parses_equal(
         tree in prop_oneof![tree(), Just(pair())],
         edits in prop::collection::vec((any::<Index>(), 0..9_usize, prop::sample::select(PIECES)), 1..4),
     ) {
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_refused_without_panic(text in "\\PC{0,200}") {
+    fn random_text_is_rejected_without_panic(text in "\\PC{0,200}") {
         prop_assert!(parse(&text).is_err());
         let text = format!("plan x\ncollective allreduce\nranks 1\n{text}");
         prop_assert!(parse(&text).is_err());
@@ -217,6 +217,30 @@ fn mistakes_name_line_column_expected_and_found() {
     );
 }
 
+/// Repeats a line many times within a thread block.
+fn long_block(tables: &str, line: &dyn Fn(usize) -> String) -> String {
+    let lines: String = (0..50_000).map(|i| line(i) + "\n").collect();
+    format!(
+        "plan x\ncollective allreduce\nranks 1\nrank 0 (input 1, output 1, scratch 0) {{\n{tables}block 0:\n{lines}}}\n"
+    )
+}
+
+#[test]
+fn long_texts_are_read_in_about_linear_time() {
+    let switches = "channels switch input (0)\n".repeat(50_000);
+    for text in [
+        long_block("", &|i| format!("signal memory rank {i}")),
+        long_block("", &|i| format!("signal memory rank 1{}", if i == 0 { String::new() } else { format!(".{i}") })),
+        long_block(&switches, &|i| format!("glre switch sum input[0] <- multicast {i} input[0]")),
+        long_block("", &|i| format!("put port rank {i} input[0] <- input[0] via rank {i}")),
+        long_block("", &|_| "nop".into()),
+    ] {
+        // A quadratic step would take minutes.
+        let plan = parse(&text).unwrap();
+        assert_eq!(parse(&print(&plan)), Ok(plan));
+    }
+}
+
 #[test]
 fn pipelines_nest_to_a_limit() {
     let nested = |depth: usize| {
@@ -232,7 +256,7 @@ fn pipelines_nest_to_a_limit() {
 }
 
 #[test]
-fn text_is_told_from_other_files_by_its_beginning() {
+fn text_is_distinguished_from_other_files_by_its_beginning() {
     for text in ["plan x", "\u{feff}plan x", " \n; a comment\n plan x"] {
         assert!(is_text(text.as_bytes()), "{text}");
     }
