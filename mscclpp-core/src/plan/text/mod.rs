@@ -1,4 +1,4 @@
-//! Plans as text, `.plan`: written by [`print`], read by [`parse`], for people to read, compare and write.
+//! Plans as text, `.plan`: written by [`print()`], read by [`parse`], for people to read, compare and write.
 //!
 //! ```
 //! use mscclpp_core::plan::text;
