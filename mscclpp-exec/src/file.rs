@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use mscclpp_core::plan::{Format, Plan};
 use tempfile::NamedTempFile;
 
 /// Why a file is not read.
@@ -44,6 +45,37 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// What the system says.
 pub fn check_writable(path: &Path) -> io::Result<()> {
     beside(path).map(drop)
+}
+
+/// Saves plans. An extension of [`Plan`], whose crate does no I/O.
+///
+/// ```no_run
+/// use mscclpp_exec::file::SavePlan;
+///
+/// let algorithm = mscclpp_algorithms::find("allreduce_ring").expect("a built-in algorithm");
+/// let plan = mscclpp_core::plan::Plan::new(&algorithm.compile(algorithm.spec(8, 8), &[])?);
+/// plan.save("allreduce_ring.plan")?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait SavePlan {
+    /// Writes a plan to a file, with [`replace`], in the format of the path's extension: `.json` MSCCL++ JSON, `.plan` text,
+    /// `.mscclpp` the image. [`Plan::load`] reads them all.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] for a path with another extension or none; what the system says.
+    fn save(&self, path: impl AsRef<Path>) -> io::Result<()>;
+}
+
+impl SavePlan for Plan {
+    fn save(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let path = path.as_ref();
+        let unknown = || {
+            let message =
+                format!("expected a file name that ends in .json, .plan or .mscclpp, found {}", path.display());
+            io::Error::new(io::ErrorKind::InvalidInput, message)
+        };
+        write_atomic(path, &self.to_bytes(Format::of_path(path).ok_or_else(unknown)?))
+    }
 }
 
 /// The file that a path leads to, and a new one beside it; `None` if it is to be written in place.
@@ -90,6 +122,25 @@ mod tests {
         write_atomic(&path, b"two").expect("it can be written");
         assert_eq!(fs::read(&path).expect("it is there"), b"two");
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 1);
+    }
+
+    #[test]
+    fn plan_is_saved_in_the_format_of_the_extension() {
+        let algorithm = mscclpp_algorithms::find("allgather_ring").expect("it is in the library");
+        let plan = Plan::new(&algorithm.compile(algorithm.spec(2, 2), &[]).expect("it compiles"));
+        let folder = tempfile::tempdir().expect("a folder");
+        for format in Format::ALL {
+            let path = folder.path().join("ring").with_extension(format.extension());
+            plan.save(&path).expect("it can be written");
+            let bytes = fs::read(&path).expect("it is there");
+            assert_eq!(bytes, plan.to_bytes(format));
+            assert_eq!(Plan::load(&bytes).expect("it is a plan"), plan);
+        }
+        for name in ["ring", "ring.txt"] {
+            let error = plan.save(folder.path().join(name)).expect_err("no format");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            assert!(error.to_string().contains("ends in .json, .plan or .mscclpp"), "{error}");
+        }
     }
 
     #[test]

@@ -58,7 +58,9 @@ impl Docs {
                 match self.get(target) {
                     Some((_, "module", _)) if inner["is_glob"] == true => self.module(target, path, out, open),
                     Some(_) => self.item(target, &format!("{path}::{name}"), out, open),
-                    None => _ = out.insert(format!("use {path}::{name} = {}", inner["source"].as_str().unwrap_or_default())),
+                    None => {
+                        _ = out.insert(format!("use {path}::{name} = {}", inner["source"].as_str().unwrap_or_default()))
+                    }
                 }
             } else {
                 self.item(child, &format!("{path}::{name}"), out, open);
@@ -243,7 +245,11 @@ fn ty(value: &Value) -> String {
         "impl_trait" => format!("impl {}", bounds(inner)),
         "dyn_trait" => {
             let traits = list(&inner["traits"]).map(|one| {
-                format!("{}{}", last(one["trait"]["path"].as_str().unwrap_or_default()), generic_arguments(&one["trait"]["args"]))
+                format!(
+                    "{}{}",
+                    last(one["trait"]["path"].as_str().unwrap_or_default()),
+                    generic_arguments(&one["trait"]["args"])
+                )
             });
             format!("dyn {}", traits.collect::<Vec<_>>().join(" + "))
         }

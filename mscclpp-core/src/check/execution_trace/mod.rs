@@ -16,7 +16,7 @@ use super::model::{self, Model, NOTHING};
 use super::pairing::{Pairs, signals, waits};
 use super::shape;
 use crate::diag::Diagnostics;
-use crate::plan::show::{Operation, Scope};
+use crate::plan::text::{BlockNames, Operation, RankNames};
 use crate::plan::{OpKind, PlanTree};
 
 pub use events::ExecutionTrace;
@@ -53,6 +53,8 @@ type Slice = usize;
 /// Looks on while a plan runs, and writes down what happens.
 struct Tracer<'m, 'p> {
     model: &'m Model<'p>,
+    /// Per rank.
+    names: Vec<RankNames<'p>>,
     events: Events,
     /// Per agent.
     blocks: Vec<Block>,
@@ -92,6 +94,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
         let queues = |count: usize| -> Vec<VecDeque<Slice>> { (0..count).map(|_| VecDeque::new()).collect() };
         Self {
             model,
+            names: model.plan.ranks.iter().map(RankNames::new).collect(),
             events,
             blocks: vec![Block::default(); model.agents.len()],
             ports: BTreeMap::new(),
@@ -144,8 +147,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
     fn args(&mut self, agent: usize, step: usize) -> Args {
         let plan = self.model.plan;
         let at = self.model.placed(agent, step);
-        let tables = &plan.ranks[at.rank];
-        let scope = Scope { tables, block: &tables.blocks[at.block] };
+        let names = BlockNames::new(&self.names[at.rank], &plan.ranks[at.rank].blocks[at.block]);
         let mut chunks = Vec::new();
         accesses(plan, &at, &mut |effect| {
             let does = if effect.write { "writes" } else { "reads" };
@@ -164,7 +166,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
         };
         block.last = here;
         Args {
-            op: Operation { op: at.op, scope }.to_string(),
+            op: Operation { op: at.op, names: &names }.to_string(),
             chunks,
             source: at.site(plan).to_string(),
             iteration: inner.map(|_| self.blocks[agent].iteration),
