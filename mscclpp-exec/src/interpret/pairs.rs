@@ -1,10 +1,10 @@
-//! Which channel a signal arrives at.
+//! Finds the channel at which a signal arrives.
 
 use super::program::Channel;
 
 /// Pairs channel k from a to b with channel k from b to a, of the same kind, counted in the order of their numbers.
 pub(crate) fn pair_channels(channels: &mut [Channel]) {
-    // By the two ranks, the kind and the direction; positions ascend last, so that numbers do.
+    // Sorted by the two ranks, the kind and the direction; positions come last, so numbers ascend within each group.
     let mut order: Vec<(u64, u64)> = channels
         .iter()
         .enumerate()

@@ -1,17 +1,17 @@
-//! A row of chunks, cut wherever a range begins or ends that matters: as many pieces as there are such ranges, however many
-//! chunks there are.
+//! Chunk ranges divided at the ends of all given ranges: the number of intervals depends on the number of ranges, not
+//! on the number of chunks.
 
 use std::ops::Range;
 
-/// Pieces, numbered from the left.
+/// Consecutive intervals of chunks.
 #[derive(Default)]
 pub(super) struct Pieces {
-    /// Where pieces begin, ascending, and where the last one ends.
+    /// Start of each interval in ascending order, then the end of the last one.
     borders: Vec<u64>,
 }
 
 impl Pieces {
-    /// Cuts at both ends of every range.
+    /// Divides at both ends of every range.
     pub(super) fn new(ranges: Vec<Range<u64>>) -> Self {
         let mut borders: Vec<u64> = ranges.into_iter().flat_map(|range| [range.start, range.end]).collect();
         borders.sort_unstable();
@@ -19,18 +19,18 @@ impl Pieces {
         Self { borders }
     }
 
-    /// Number of pieces.
+    /// Returns the number of intervals.
     pub(super) fn len(&self) -> usize {
         self.borders.len().saturating_sub(1)
     }
 
-    /// The pieces of a range at whose ends was cut.
+    /// Returns the intervals of a range that was passed to [`new`](Self::new).
     pub(super) fn of(&self, range: &Range<u64>) -> Range<usize> {
         let at = |border| self.borders.partition_point(|&other| other < border);
         at(range.start)..at(range.end)
     }
 
-    /// The chunks of some pieces, neighbours as one range.
+    /// Returns the chunks of the selected intervals, with adjacent ones merged.
     pub(super) fn chunks(&self, which: impl Fn(usize) -> bool) -> Vec<Range<u64>> {
         let mut chunks: Vec<Range<u64>> = Vec::new();
         for piece in (0..self.len()).filter(|&piece| which(piece)) {

@@ -1,30 +1,33 @@
-//! Decides which of a rank's operations use the caller's memory, and what of it peers must see.
+//! Decides which of a rank's operations use the caller's memory, and which parts of it peers must access.
 //!
-//! Where the caller's slices are registered this makes no difference. Where they are not, peers access copies: a chunk that peers
-//! read is copied in before a launch, one that peers write is copied out after it, and own operations on all else use the
-//! caller's memory.
+//! Where the caller's slices are registered this makes no difference. Where they are not, peers access copies: a chunk
+//! that peers read is copied in before a launch, a chunk that peers write is copied out after it, and own operations on
+//! all other chunks use the caller's memory.
 //!
-//! # Why it is sound
+//! # Why this is sound
 //!
-//! A chunk of the caller then is in two places, the caller's memory and the copy. It is *private* if own operations use the
-//! first. The pass makes a chunk private only if no peer writes it, and peers read it only if no own operation writes it.
+//! A chunk of the caller then has two locations, the caller's memory and the copy. It is *private* if own operations
+//! use the former. The pass makes a chunk private only if no peer writes it, and peers read it only if no own operation
+//! writes it.
 //!
-//! *Private chunks.* If peers do not access one, there is nothing but the caller's memory. If they read it, no operation of any
-//! rank writes it, so both places hold what the caller passed: the copy is made before the launch is announced, and peers read
-//! after that (*opening*).
+//! *Private chunks.* If peers do not access a private chunk, only the caller's memory is used. If they read it, no
+//! operation of any rank writes it, so both locations hold the data that the caller passed: the copy is made before the
+//! launch is announced, and peers read after that (*opening*).
 //!
-//! *Other chunks.* Every operation of any rank uses the copy. It begins as what the caller passed: it is copied in. Chunks
-//! that are not input are not, if operations write all of them: no operation of an accepted plan reads one before. What operations
-//! have written is copied out after the launch has waited for the peers (*end*).
+//! *Other chunks.* Every operation of any rank uses the copy. It starts with the data that the caller passed, because
+//! it is copied in. Chunks that are not input are not copied in if operations write all of them: no operation of an
+//! accepted plan reads such a chunk before it is written. The data that operations have written is copied out after the
+//! launch has waited for the peers (*end*).
 //!
-//! *Operands.* An operand is in one place as a whole: if one of its chunks is not private, none is, and none of those of operands
-//! that overlap with it.
+//! *Operands.* An operand has one location as a whole: if one of its chunks is not private, none is, and none of the
+//! chunks of operands that overlap with it.
 //!
-//! *Lookup.* An instruction that accesses what a peer's caller passed is marked with `accesses_peer_buffers`: it waits until the peer has
-//! announced where that is, and the peer's launch ends only after the rank has passed its last such instruction.
+//! *Lookup.* An instruction that accesses the buffers of a peer's caller is marked with `accesses_peer_buffers`: it
+//! waits until the peer has announced their location, and the peer's launch ends only after the rank has passed its
+//! last such instruction.
 //!
-//! Operations, their order and their synchronization stay as they are. The validator proves all of this for a plan again: with the
-//! copies as scratch, copying as operations, and each operand where the pass has put it.
+//! Operations, their order and their synchronization do not change. The validator proves all of this for a plan again:
+//! with the copies as scratch, copying as operations, and each operand at the location that the pass has chosen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -34,26 +37,26 @@ use mscclpp_core::collective::CollectiveKind;
 use super::pieces::Pieces;
 use crate::interpret::{Opcode, Operand, ResolvedPlan, Space};
 
-/// What a rank hands in: input or the one buffer of an in-place plan, output.
+/// Number of buffers that a rank passes: input or the only buffer of an in-place plan, output.
 pub(crate) const SLOTS: usize = 2;
 
 /// How a rank's memory is used, in chunks.
 pub(crate) struct Placement {
-    /// By slot: what must be copied to memory that peers see before a launch.
+    /// By slot: chunks that must be copied before a launch to the memory that peers access.
     pub(crate) copy_in: [Vec<Range<u64>>; SLOTS],
-    /// By slot: what must be copied from there after it.
+    /// By slot: chunks that must be copied from there after the launch.
     pub(crate) copy_out: [Vec<Range<u64>>; SLOTS],
     /// By slot: whether peers access it, and whether they write to it.
     pub(crate) touched: [bool; SLOTS],
     pub(crate) peers_write: [bool; SLOTS],
-    /// By rank: whose callers' buffers this rank accesses, and who accesses those of this rank's caller.
+    /// By rank: whether this rank accesses its caller's buffers, and whether it accesses those of this rank's caller.
     pub(crate) visits: Vec<bool>,
     pub(crate) visited_by: Vec<bool>,
-    /// Whether any rank accesses what another one's caller has handed in: the same on all ranks.
+    /// Whether any rank accesses the buffers of another rank's caller: the same on all ranks.
     pub(crate) shares: bool,
 }
 
-/// What is done to a piece.
+/// Accesses to an interval.
 #[derive(Clone, Copy, Default)]
 struct Use {
     own_writes: bool,
@@ -61,14 +64,14 @@ struct Use {
     peer_writes: bool,
     /// Own operations use the caller's memory.
     private: bool,
-    /// Writes leave nothing of it as it was.
+    /// Writes replace all of it.
     covered: bool,
     /// It is part of the rank's input.
     input: bool,
 }
 
-/// Decides for rank `me`, and marks its operations in the program accordingly. Time linear in the operations of all ranks, but
-/// for sorting.
+/// Decides for rank `me`, and marks its operations in the resolved plan accordingly. Takes time linear in the
+/// operations of all ranks, except for sorting.
 pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, me: u32) -> Placement {
     let ranks = program.shape.ranks as usize;
     let (mut visits, mut visited_by) = (vec![false; ranks], vec![false; ranks]);
@@ -132,8 +135,8 @@ pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, me: u32) -> Pla
     }
 }
 
-/// How often something is done to each piece, by what it is, as differences between neighbours: a range costs the same however
-/// long it is.
+/// Number of accesses to each interval, by kind, as differences between neighbors: the cost of a range does not depend
+/// on its length.
 struct Uses(Vec<[i32; 5]>);
 
 const OWN_WRITES: usize = 0;
@@ -157,7 +160,7 @@ impl Uses {
         let uses = self.0.into_iter().map(|differences| {
             sums.iter_mut().zip(differences).for_each(|(sum, difference)| *sum += difference);
             let [own_writes, peer_reads, peer_writes, covered, input] = sums.map(|sum| sum > 0);
-            // What nobody writes is the same in both places.
+            // Both locations of a chunk that is never written are equal.
             let private = !(peer_writes || peer_reads && own_writes);
             Use { own_writes, peer_reads, peer_writes, private, covered, input }
         });
@@ -165,7 +168,8 @@ impl Uses {
     }
 }
 
-/// An own operand lies in one place: if a part of it must be shared, all of it is, and so are those that overlap with it.
+/// An own operand has one location: if a part of it must be shared, all of it is, and so are the operands that overlap
+/// with it.
 fn settle(program: &ResolvedPlan, me: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS]) {
     let mut operands = [Vec::new(), Vec::new()];
     each_own_operand(program, me, |at| {
@@ -190,7 +194,8 @@ fn settle(program: &ResolvedPlan, me: u32, slots: &Slots, uses: &mut [Vec<Use>; 
     }
 }
 
-/// Marks own operands that use the caller's memory, and own operations that access other callers', or nothing that others touch.
+/// Marks own operands that use the caller's memory, own operations that access other callers' buffers, and own
+/// operations that are exclusive.
 fn mark(program: &mut ResolvedPlan, me: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS]) {
     let ResolvedPlan { agents, instrs, operands, .. } = program;
     for code in agents.iter().filter(|code| code.rank == me) {
@@ -207,7 +212,7 @@ fn mark(program: &mut ResolvedPlan, me: u32, slots: &Slots, uses: &[Vec<Use>; SL
                 let uses = &uses[slot][pieces];
                 let written = number >= instr.srcs as usize;
                 instr.alone &= !uses.iter().any(|piece| piece.peer_writes || written && piece.peer_reads);
-                // All of its pieces or none.
+                // All of its intervals are private, or none.
                 if uses.first().is_none_or(|piece| piece.private) {
                     operand.space = if operand.space == Space::Input { Space::OwnInput } else { Space::OwnOutput };
                 }
@@ -216,7 +221,7 @@ fn mark(program: &mut ResolvedPlan, me: u32, slots: &Slots, uses: &[Vec<Use>; SL
     }
 }
 
-/// Positions of the operands of own operations that lie in the own caller's memory.
+/// Calls `f` with the index of each operand of own operations that is in this rank's caller's memory.
 fn each_own_operand(program: &ResolvedPlan, me: u32, mut f: impl FnMut(usize)) {
     for code in program.agents.iter().filter(|code| code.rank == me) {
         for instr in &program.instrs[code.start as usize..code.end as usize] {
@@ -231,11 +236,11 @@ fn each_own_operand(program: &ResolvedPlan, me: u32, mut f: impl FnMut(usize)) {
     }
 }
 
-/// Where a rank's chunks lie in what it hands in.
+/// Location of a rank's chunks in its buffers.
 struct Slots {
     pieces: [Pieces; SLOTS],
     in_place: bool,
-    /// First chunk of input and output in the one buffer of an in-place plan.
+    /// First chunk of input and output in the only buffer of an in-place plan.
     first: [u64; 2],
     /// The rank's input.
     input: Range<u64>,
@@ -262,14 +267,14 @@ impl Slots {
         slots
     }
 
-    /// The slot and the chunks in it of an operand.
+    /// Returns the slot of an operand and its chunks there.
     fn chunks(&self, operand: &Operand) -> (usize, Range<u64>) {
         let output = matches!(operand.space, Space::Output | Space::OwnOutput) as usize;
         let start = self.first[output] + u64::from(operand.index);
         (if self.in_place { 0 } else { output }, start..start + u64::from(operand.size))
     }
 
-    /// The slot and the pieces in it of an operand.
+    /// Returns the slot of an operand and its intervals there.
     fn of(&self, operand: &Operand) -> (usize, Range<usize>) {
         let (slot, chunks) = self.chunks(operand);
         (slot, self.pieces[slot].of(&chunks))

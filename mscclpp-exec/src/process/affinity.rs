@@ -1,14 +1,14 @@
-//! Which processors a rank may run on, and whether they are enough for all that share them.
+//! Processors on which a rank may run, and whether they suffice for all ranks that share them.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// The processors that a rank may use, as a set of bits.
+/// Processors that a rank may use, as a bit set.
 pub(super) struct CpuAffinity {
     bits: Vec<u8>,
 }
 
 impl CpuAffinity {
-    /// Those of the calling thread; none known if the system does not say.
+    /// Returns the processors of the calling thread; empty if the system does not report them.
     pub(super) fn mine() -> Self {
         let mut bits = vec![0; CpuSet::MAX_CPU.div_ceil(8)];
         if let Ok(set) = sched_getaffinity(None) {
@@ -19,20 +19,20 @@ impl CpuAffinity {
         Self { bits }
     }
 
-    /// For other ranks.
+    /// Returns the bit set, to be sent to other ranks.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bits
     }
 
-    /// What a rank said; bits that it did not send are no processors.
+    /// Creates the affinity from another rank's bit set; missing bits are not in the set.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         Self { bits: bytes.to_vec() }
     }
 
-    /// Whether this rank shares its processors with more ranks than they can run at once. Counted are the ranks that may run
-    /// nowhere else: those of other processors leave these ones alone, in the long run.
+    /// Returns whether this rank shares its processors with more ranks than they can run at once. Only ranks that may
+    /// run nowhere else count: ranks with other processors to choose from leave these ones in the long run.
     pub(super) fn is_oversubscribed(&self, all: &[Self]) -> bool {
-        // As few as a quota of the process lets it use.
+        // At most as many as the process's quota allows.
         let mine = self.count().min(std::thread::available_parallelism().map_or(1, usize::from)).max(1);
         all.iter().filter(|other| other.lie_in(self)).count() > mine
     }

@@ -1,4 +1,4 @@
-//! A call in which every rank of every node tells all others something.
+//! A call in which every rank of every node sends data to all others.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,7 +8,7 @@ use super::session::Session;
 use crate::error::Error;
 use crate::shm::Sent;
 
-/// What a rank says to all.
+/// Data that a rank sends to all others.
 #[derive(Serialize, Deserialize)]
 struct Said {
     text: String,
@@ -16,8 +16,8 @@ struct Said {
 }
 
 impl Session {
-    /// As [`exchange`](Self::exchange), with all ranks of all nodes. Descriptors go to the ranks of the node. Returns by rank
-    /// what each sent; the own one's is empty.
+    /// Does what [`exchange`](Self::exchange) does, with all ranks of all nodes. Descriptors are sent to the ranks of
+    /// the node. Returns the received data by rank; this rank's is empty.
     ///
     /// # Errors
     /// As [`exchange`](Self::exchange), and [`Error::Group`].
@@ -50,7 +50,7 @@ impl Session {
             let bytes = if peer == self.rank() { Vec::new() } else { bytes };
             all.push(Sent { bytes, files: Vec::new() });
         }
-        // All of them are in this call.
+        // All ranks of the node have entered this call.
         for (place, sent) in self.exchange(text, &[], files)?.into_iter().enumerate() {
             all[self.locals[place] as usize].files = sent.files;
         }

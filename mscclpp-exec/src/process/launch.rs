@@ -22,13 +22,13 @@ use crate::passes::place_in_caller_memory::SLOTS;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///
-/// Made by [`Transport::prepare`](super::Transport::prepare). Launches are calls of the group: all ranks make the same ones in
-/// the same order. A launch returns when this rank is done and its buffers belong to the caller again.
+/// Created by [`Executor::prepare`](super::Executor::prepare). Launches are collective calls: all ranks make the same
+/// ones in the same order. A launch returns when this rank has finished and its buffers belong to the caller again.
 ///
-/// One rank's launches come one after the other:
+/// The launches of one rank run one after the other:
 ///
 /// ```compile_fail,E0499
-/// # fn f(mut x: mscclpp_exec::process::Executable, mut a: Vec<f32>, mut b: Vec<f32>) {
+/// # fn f(mut x: mscclpp_exec::process::PreparedPlan, mut a: Vec<f32>, mut b: Vec<f32>) {
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| x.launch_in_place(&mut a));
 ///     scope.spawn(|| x.launch_in_place(&mut b));
@@ -40,16 +40,16 @@ pub struct PreparedPlan {
     context: Arc<PlanState>,
     params: Params,
     views: Views,
-    /// Own thread blocks, then the proxy.
+    /// This rank's thread blocks, then its proxy.
     states: Box<[AgentState]>,
     worker: Box<Worker>,
-    /// What peers compare.
+    /// Call id, which peers compare.
     id: u64,
-    /// By place: what the peer handed in when its buffers were looked up last.
+    /// By local rank: the peer's buffers when they were last mapped.
     seen: Box<[BufferArgs]>,
-    /// By slot: the allocation that the last slice lay in.
+    /// By slot: the allocation that contained the last slice.
     last: [Weak<Shared>; SLOTS],
-    /// Bytes to copy by slot, in before and out after a launch whose slice is not shared.
+    /// By slot: bytes to copy before and after a launch whose slice is not shared.
     copy_in: [Vec<Range<u64>>; SLOTS],
     copy_out: [Vec<Range<u64>>; SLOTS],
 }
@@ -60,7 +60,7 @@ impl PreparedPlan {
         let states = context.agents.len() + usize::from(context.proxy.is_some());
         let bytes = |slot: usize, chunks: &[Range<u64>]| {
             let layout = &params.layout;
-            // In place the longer buffer is the one that holds the other.
+            // In place, the longer of both buffers contains the other one.
             let output =
                 if program.shape.collective.in_place { layout.output.len > layout.input.len } else { slot == 1 };
             let view = if output { layout.output } else { layout.input };
@@ -93,42 +93,43 @@ impl PreparedPlan {
         }
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &Message {
         &self.params.message
     }
 
-    /// The collective that the plan implements.
+    /// Returns the collective that the plan implements.
     pub fn collective(&self) -> Collective {
         self.context.program.shape.collective
     }
 
-    /// The reduction; `None` if the plan does not reduce. Of a plan that reduces in several ways, `Sum`.
+    /// Returns the reduction; `None` if the plan does not reduce. For a plan with several reductions, `Sum`.
     pub fn reduction(&self) -> Option<ReduceOp> {
         self.params.reduction
     }
 
-    /// Elements of this rank's input.
+    /// Returns the number of elements of this rank's input.
     pub fn input_len(&self) -> usize {
         self.params.layout.input.len as usize / self.params.message.dtype.size()
     }
 
-    /// Elements of this rank's output.
+    /// Returns the number of elements of this rank's output.
     pub fn output_len(&self) -> usize {
         self.params.layout.output.len as usize / self.params.message.dtype.size()
     }
 
-    /// Launches out of place, and returns when this rank is done.
+    /// Launches out of place, and returns when this rank has finished.
     ///
-    /// A [`SharedBuffer`](super::SharedBuffer) and most slices of one are used where they are; of others, what peers read is
-    /// copied before and what they write after. Takes no lock that anybody waits for, and allocates for messages between nodes
-    /// only. Elements of the output that the plan does not write keep their values.
+    /// A [`SharedBuffer`](super::SharedBuffer) and most slices of one are used directly. Of other slices, the parts
+    /// that peers read are copied before and the parts that they write after. Takes no contended lock, and allocates
+    /// only for messages between nodes. Elements of the output that the plan does not write keep their values.
     ///
     /// # Errors
-    /// Before the call begins: [`Error::ElementType`], [`Error::BufferModeMismatch`], [`Error::ReadOnlyInput`], [`Error::BufferSize`],
-    /// [`Error::Busy`], [`Error::Broken`]. [`Error::Mismatch`] if a peer calls something else. [`Error::Interrupted`] if a peer
-    /// is gone, or nothing happens until the deadline; [`Error::LateData`] if the plan does not wait for what a rank of another
-    /// node sends; [`Error::DroppedBuffer`]. After these the group cannot go on, and the output holds anything.
+    /// Before the call starts: [`Error::ElementType`], [`Error::BufferModeMismatch`], [`Error::ReadOnlyInput`],
+    /// [`Error::BufferSize`], [`Error::Busy`], [`Error::CommunicatorFailed`]. [`Error::CallMismatch`] if a peer makes
+    /// another call. [`Error::Interrupted`] if a peer is lost, or there is no progress within the timeout;
+    /// [`Error::LateData`] if the plan does not wait for what a rank of another node sends; [`Error::DroppedBuffer`].
+    /// After these the communicator has failed, and the contents of the output are unspecified.
     pub fn launch<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.check::<T>(false)?;
         if self.context.program.writes_input {
@@ -138,7 +139,7 @@ impl PreparedPlan {
         self.execute(["input", "output"], loans)
     }
 
-    /// [`launch`](Self::launch) of a plan that may overwrite its input.
+    /// Launches out of place a plan that may overwrite its input.
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
@@ -186,7 +187,7 @@ impl PreparedPlan {
         let turn = Turn { flag, second_half, settle };
         let number = session.enter()?;
         let lender = Lender::new(session, context, last, &loans, number)?;
-        // What only a launch that fails needs.
+        // Needed only by a launch that fails.
         let written = loans.each_ref().map(Loan::is_written);
         let own = (session.rank() * SLICES) as usize;
         let private = (context.program.shape.ranks * SLICES) as usize;
@@ -217,7 +218,7 @@ impl PreparedPlan {
             }
             copies(views, copy_in, true);
             session.announce(number, *id, &lender.handed);
-            // From here on peers know the buffers.
+            // From here on peers can access the buffers.
             let revoke = Revoke { last, handed: &lender.handed, written, lens };
             let (id, lasting) = (*id, lender.lasting);
             let has_sent = context.sends_to.is_empty();
@@ -245,9 +246,9 @@ impl PreparedPlan {
     }
 }
 
-/// Takes written buffers away from peers when a launch ends before they have finished with it, by an error or a panic.
+/// Detaches written buffers from peers when a launch ends before they have finished with them, by an error or a panic.
 struct Revoke<'l> {
-    /// By slot: the allocation of the slice that was handed in, if it was not copied.
+    /// By slot: the allocation of the passed slice, if it was not copied.
     last: &'l [Weak<Shared>; SLOTS],
     handed: &'l BufferArgs,
     written: [bool; SLOTS],
@@ -261,7 +262,7 @@ impl Drop for Revoke<'_> {
             let (number, at) = self.handed.0[slot];
             let Some(shared) = shared.upgrade().filter(|shared| shared.number == number) else { continue };
             if let Err(error) = shared.mine.replace_pages(at..at + self.lens[slot]) {
-                // The caller would get back memory to which peers may still write.
+                // Otherwise the caller would get back memory to which peers may still write.
                 log::error!("{error}");
                 std::process::abort();
             }
@@ -269,24 +270,25 @@ impl Drop for Revoke<'_> {
     }
 }
 
-/// Bytes of a short slice that is copied where peers read it. Two of them are an entry of the ring.
+/// Maximum bytes of a short slice, which is copied for peers to read. One ring entry has two of them.
 const SHORT: u64 = 1 << 16;
 
-/// Bytes of a registered slice that is copied all the same: to wait until peers have read it takes longer.
+/// Maximum bytes of a registered slice that is copied all the same, because waiting until peers have read it takes
+/// longer.
 const SHORT_REGISTERED: u64 = 1 << 12;
 
-/// The same where a wait means that other ranks get the processor.
+/// Maximum bytes of such a slice if the ranks are oversubscribed, where a wait yields the processor to other ranks.
 const SHORT_CROWDED: u64 = 1 << 14;
 
-/// Bytes of a call's part of the ring.
+/// Bytes of a call's entry in the ring.
 pub(super) const RING_ENTRY: u64 = SLOTS as u64 * SHORT;
 
-/// How a launch's slices reach the peers.
+/// How a launch's slices are passed to the peers.
 struct Lender {
     handed: BufferArgs,
-    /// By slot: whether peers access a copy of it.
+    /// By slot: whether peers access a copy.
     copies: [bool; SLOTS],
-    /// Whether all that peers access lasts after the launch, so that nobody needs to wait for them.
+    /// Whether all memory that peers access stays valid after the launch, so that the launch need not wait for them.
     lasting: bool,
 }
 

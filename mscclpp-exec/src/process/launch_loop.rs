@@ -1,4 +1,4 @@
-//! One launch of one rank: its thread blocks take turns on the calling thread until all are done.
+//! One launch of one rank: its thread blocks take turns on the calling thread until all have finished.
 
 use super::calls::BufferArgs;
 use super::plan::PlanState;
@@ -9,49 +9,49 @@ use crate::memory::Views;
 use crate::passes::place_in_caller_memory::SLOTS;
 use mscclpp_bootstrap::ActiveTimeout;
 
-/// Everything that a launch uses.
+/// State of a running launch.
 pub(super) struct LaunchLoop<'d> {
     pub(super) session: &'d mut Session,
     pub(super) context: &'d PlanState,
     pub(super) params: &'d Params,
     pub(super) views: &'d mut Views,
-    /// Own thread blocks, then the proxy.
+    /// This rank's thread blocks, then its proxy.
     pub(super) states: &'d mut [AgentState],
     pub(super) worker: &'d mut Worker,
-    /// By place: what the peer handed in when its buffers were looked up last.
+    /// By local rank: the peer's buffers when they were last mapped.
     pub(super) seen: &'d mut [BufferArgs],
-    /// Number of the call, and what peers compare.
+    /// Number of the call, and its id, which peers compare.
     pub(super) number: u64,
     pub(super) id: u64,
     pub(super) turn: Turn,
-    /// Bytes of what each rank hands in.
+    /// Bytes of each rank's buffers, by slot.
     pub(super) lens: [u64; SLOTS],
-    /// Whether what peers access of this rank lasts after the launch.
+    /// Whether the memory of this rank that peers access stays valid after the launch.
     pub(super) lasting: bool,
-    /// Whether ranks of other nodes were told that this one sends nothing more.
+    /// Whether this rank has announced to other nodes that it sends nothing more.
     pub(super) has_sent: bool,
 }
 
-/// What keeps a launch's packets apart from those of launches before it.
+/// What separates a launch's packets from those of earlier launches.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
-    /// What its packets carry.
+    /// Flag of its packets.
     pub(super) flag: u32,
     /// Whether it uses the second half of double scratch.
     pub(super) second_half: bool,
-    /// Whether scratch is laid out otherwise than in the plan's last launch: nobody may write to it before all are through
-    /// with that one.
+    /// Whether its scratch layout differs from that of the plan's last launch: no rank may write to scratch before all
+    /// have finished that launch.
     pub(super) settle: bool,
 }
 
-/// What a pass over the thread blocks has found.
+/// Result of a pass over the thread blocks.
 struct Pass {
     progress: bool,
     done: bool,
 }
 
-/// Naps that a rank takes beyond the deadline while it has not heard from all: the whole machine may have been held up, and
-/// a peer that is about to run is neither absent nor silent.
+/// Number of park intervals after the timeout in which a rank keeps waiting while it has not heard from all ranks. The
+/// whole machine may have been suspended, and a peer that is about to run is neither absent nor unresponsive.
 const MAX_LATE_PARKS: u32 = 100;
 
 /// How long a rank has waited.
@@ -59,13 +59,15 @@ const MAX_LATE_PARKS: u32 = 100;
 struct Idle {
     rounds: u32,
     timeout: Option<ActiveTimeout>,
-    /// Naps beyond the deadline.
+    /// Park intervals after the timeout.
     late: u32,
 }
 
 impl LaunchLoop<'_> {
+    /// Runs the launch until this rank has finished.
+    ///
     /// # Errors
-    /// [`Error::Mismatch`], [`Error::Interrupted`], [`Error::LateData`], [`Error::DroppedBuffer`].
+    /// [`Error::CallMismatch`], [`Error::Interrupted`], [`Error::LateData`], [`Error::DroppedBuffer`].
     pub(super) fn run(&mut self) -> Result<(), Error> {
         for (state, agent) in self.states.iter_mut().zip(self.context.agents.clone()) {
             *state = AgentState::begin(self.number, self.context.program.agents[agent].start);
@@ -89,7 +91,7 @@ impl LaunchLoop<'_> {
             }
             let pass = self.pass(closed)?;
             if !finished && self.has_released_peers() {
-                // As early as can be: peers wait for it.
+                // As early as possible, because peers wait for it.
                 self.session.calls.finish(self.number);
                 finished = true;
             }
@@ -111,13 +113,13 @@ impl LaunchLoop<'_> {
                 self.close()?;
             }
         } else {
-            // Nobody waits for it, but reports are clearer.
+            // No rank waits for this, but it makes reports more precise.
             self.session.calls.finish(self.number);
         }
         self.receive_rest()
     }
 
-    /// Waits until all ranks have begun the launch, and so are through with those before it.
+    /// Waits until all ranks have started the launch, and so have finished the earlier ones.
     fn settle(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
         loop {
@@ -131,7 +133,7 @@ impl LaunchLoop<'_> {
         }
     }
 
-    /// Divides an average of the own rank, in what its caller handed in.
+    /// Divides this rank's average, in its caller's buffer.
     pub(super) fn divide(&mut self) {
         if self.params.divide.is_some() {
             let (rank, params) = (self.session.rank(), self.params);
@@ -147,7 +149,7 @@ impl LaunchLoop<'_> {
         }
     }
 
-    /// Runs own thread blocks as far as they go.
+    /// Runs this rank's thread blocks until each of them is blocked or finished.
     #[inline]
     fn pass(&mut self, closed: bool) -> Result<Pass, Error> {
         let mut launch = launch(self.context, self.params, self.views, self.number, self.turn, closed);
@@ -188,8 +190,8 @@ impl LaunchLoop<'_> {
         Ok(pass)
     }
 
-    /// Sends and takes what goes to ranks of other nodes and comes from them, where none of the own thread blocks runs: others
-    /// may need that to get as far as this rank waits for.
+    /// Serves the connections to other nodes while none of this rank's thread blocks runs: other ranks may need that
+    /// before they reach the point for which this rank waits.
     #[inline]
     fn keep_moving(&mut self, idle: &mut Idle) -> Result<(), Error> {
         let wires = &self.session.wires;
@@ -203,13 +205,14 @@ impl LaunchLoop<'_> {
         Ok(())
     }
 
-    /// Whether no own thread block visits a peer's buffers any more in this launch.
+    /// Returns whether none of this rank's thread blocks accesses peers' buffers any more in this launch.
     #[inline]
     fn has_released_peers(&self) -> bool {
         self.have_passed(&self.context.last_visits)
     }
 
-    /// Whether each own thread block is beyond an instruction, and the proxy has done what they asked for.
+    /// Returns whether each of this rank's thread blocks has passed the given instruction, and the proxy has served
+    /// their triggers.
     #[inline]
     fn have_passed(&self, instrs: &[Option<u32>]) -> bool {
         let passed = |(state, last): (&AgentState, &Option<u32>)| {
@@ -219,7 +222,7 @@ impl LaunchLoop<'_> {
             && self.context.proxy.is_none_or(|proxy| self.context.counters.fifos[proxy].is_drained())
     }
 
-    /// Compares the call with those of peers that have begun it.
+    /// Compares the call with those of the peers that have started it.
     #[inline]
     fn compare(&mut self) -> Result<(), Error> {
         for place in 0..self.session.locals.len() {
@@ -230,7 +233,7 @@ impl LaunchLoop<'_> {
         Ok(())
     }
 
-    /// Whether all peers have begun whose buffers this rank visits; if so finds the buffers.
+    /// Returns whether all peers have started whose buffers this rank accesses; if so, maps the buffers.
     #[inline]
     fn open(&mut self) -> Result<bool, Error> {
         for &place in &self.context.awaited {
@@ -253,11 +256,11 @@ impl LaunchLoop<'_> {
         Ok(true)
     }
 
-    /// Makes a peer's buffers visible.
+    /// Maps a peer's buffers.
     fn find(&mut self, place: usize, handed: BufferArgs) -> Result<(), Error> {
         let peer = self.session.locals[place];
         for (slot, (number, at)) in handed.0.into_iter().enumerate() {
-            // It hands in what others access.
+            // The peer passes only buffers that others access.
             if self.lens[slot] == 0 || number == 0 {
                 continue;
             }
@@ -275,7 +278,7 @@ impl LaunchLoop<'_> {
         Ok(())
     }
 
-    /// Waits until no peer touches the own caller's buffers any more.
+    /// Waits until no peer accesses this rank's caller's buffers any more.
     fn close(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
         for at in 0..self.context.finishes.len() {
@@ -289,7 +292,7 @@ impl LaunchLoop<'_> {
         Ok(())
     }
 
-    /// Takes what ranks of other nodes have still to send in this launch, for which no operation of this rank waits.
+    /// Receives what ranks of other nodes have yet to send in this launch, for which no operation of this rank waits.
     fn receive_rest(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
         while self.unended().next().is_some() {
@@ -299,13 +302,13 @@ impl LaunchLoop<'_> {
         Ok(())
     }
 
-    /// Ranks of other nodes that may still send something in this launch.
+    /// Returns the ranks of other nodes that may still send something in this launch.
     fn unended(&self) -> impl Iterator<Item = u32> {
         self.session.wires.unended(&self.context.receives_from)
     }
 
-    /// Passes a little time: spins at first, then lets others run, then sleeps. `peer_buffers_blocked`: how to look a last time whether a
-    /// thread block gets on; `None` where none may run.
+    /// Waits a little: spins at first, then yields the processor, then parks. `closed`: how to recheck whether a thread
+    /// block can make progress; `None` where none may run.
     fn wait(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
         idle.rounds = idle.rounds.saturating_add(1);
         let spins = if self.session.oversubscribed { 0 } else { SPINS };
@@ -334,7 +337,7 @@ impl LaunchLoop<'_> {
         }
         if let Some(cause) = cause {
             self.compare()?;
-            // Where none may run, nothing was visited yet, or all was.
+            // Where no thread block may run, either no peer's buffer was accessed yet, or all accesses have finished.
             return Err(self.interrupt(cause, closed.unwrap_or(true)));
         }
         let asleep = self.session.calls.prepare_park();
@@ -348,15 +351,16 @@ impl LaunchLoop<'_> {
         Ok(())
     }
 
-    /// Says where the own thread blocks stand.
+    /// Records the positions of this rank's thread blocks.
     fn write_positions(&self) {
         for (agent, state) in self.context.agents.clone().zip(self.states.iter()) {
             self.context.write_position(agent, self.number, state);
         }
     }
 
-    /// Ranks of the node that have not begun the launch, and those that have and did not say where they stand; if there are none
-    /// and only that is left to wait for, those of other nodes that may still send something.
+    /// Returns the ranks of the node that have not started the launch, and those that have but did not record their
+    /// positions. If there are none and the launch waits only for other nodes, the second list has the ranks of other
+    /// nodes that may still send something.
     fn unresponsive_ranks(&self) -> (Vec<u32>, Vec<u32>) {
         let absent: Vec<u32> = self.absent().collect();
         let mut silent = Vec::new();
@@ -374,7 +378,7 @@ impl LaunchLoop<'_> {
     }
 }
 
-/// The launch as the interpreter sees it.
+/// Returns the launch as the interpreter sees it.
 pub(super) fn launch<'a>(
     context: &'a PlanState,
     params: &'a Params,

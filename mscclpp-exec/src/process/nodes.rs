@@ -1,4 +1,4 @@
-//! Plans on several nodes: what of them goes between nodes, and whether it can.
+//! Plans on several nodes: what they transfer between nodes, and whether they can.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use mscclpp_core::types::ChannelKind;
 use crate::error::Error;
 use crate::interpret::{Opcode, ResolvedPlan};
 
-/// Refuses plans that reach over nodes other than through port channels. `nodes`: by rank.
+/// Rejects plans that access other nodes except through port channels. `nodes`: node of each rank.
 ///
 /// # Errors
 /// [`Error::CrossNodeAccess`].
@@ -17,7 +17,7 @@ pub(crate) fn check_nodes(program: &ResolvedPlan, nodes: &[u32]) -> Result<(), E
         for at in code.start..code.end {
             let instr = &program.instrs[at as usize];
             let ports = matches!(instr.action, Opcode::Port { .. } | Opcode::PortForward);
-            // A proxy sends, it does not fetch.
+            // A proxy only writes to other nodes, so its destinations may be there.
             let dsts = program.dsts(instr).iter().filter(|_| !ports);
             let mut ranks = program.srcs(instr).iter().chain(dsts).map(|operand| operand.rank);
             let reached = ranks.find(|&rank| apart(rank, code.rank));
@@ -34,7 +34,7 @@ pub(crate) fn check_nodes(program: &ResolvedPlan, nodes: &[u32]) -> Result<(), E
     Ok(())
 }
 
-/// Pairs of ranks on different nodes of which the first sends data or signals to the second.
+/// Returns the pairs of ranks on different nodes of which the first sends data or signals to the second.
 pub(crate) fn sends(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let mut pairs = BTreeSet::new();
     for code in &program.agents {
@@ -51,7 +51,8 @@ pub(crate) fn sends(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32
     pairs
 }
 
-/// Pairs of ranks on different nodes of which one sends to the other or has a port channel to it, both ways round.
+/// Returns the pairs of ranks on different nodes of which one sends to the other or has a port channel to it, in both
+/// directions.
 pub(crate) fn links(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let channels = program.channels.iter().filter(|channel| channel.kind == ChannelKind::Port);
     let mut pairs: BTreeSet<(u32, u32)> = channels.map(|channel| (channel.rank, channel.peer)).collect();

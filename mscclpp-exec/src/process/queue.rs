@@ -1,4 +1,4 @@
-//! Launches that run while the caller does something else.
+//! Launches that run while the caller does other work.
 
 use std::fmt;
 use std::sync::mpsc::{self, TryRecvError};
@@ -8,45 +8,47 @@ use super::launch::PreparedPlan;
 use crate::dtype::Element;
 use crate::error::Error;
 
-/// A thread that runs launches one after the other, in the order in which they were handed to it.
+/// A thread that runs launches one after the other, in the order in which they were queued.
 ///
-/// A launch owns its executable and its buffers until it is waited for, so nobody touches them meanwhile:
+/// A launch owns its prepared plan and its buffers until it is waited for, so no other thread accesses them meanwhile:
 ///
 /// ```compile_fail,E0382
-/// # fn f(queue: mscclpp_exec::process::Queue, x: mscclpp_exec::process::Executable, buffer: Vec<f32>) {
+/// # fn f(queue: mscclpp_exec::process::Queue, x: mscclpp_exec::process::PreparedPlan, buffer: Vec<f32>) {
 /// let pending = queue.launch_in_place(x, buffer).unwrap();
 /// println!("{}", buffer[0]); // belongs to the launch
 /// # }
 /// ```
 ///
-/// While a launch is under way the rank's other calls fail with [`Error::Busy`]: the ranks of a group make one call at a time.
-/// To overlap collectives, use a queue and a group for each. Dropping a queue waits for its launches, each of which ends by its
-/// deadline.
+/// While a launch is in progress the rank's other calls fail with [`Error::Busy`]: the ranks of a communicator make one
+/// call at a time. To overlap collectives, use a queue and a communicator for each. Dropping a queue waits for its
+/// launches, each of which ends within its timeout.
 pub struct Queue {
     work: Option<mpsc::Sender<Box<dyn FnOnce() + Send>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A launch that was handed to a [`Queue`]; gives back what it owns. If it is dropped the launch happens all the same.
+/// A launch that was queued on a [`Queue`]; returns what it owns. If it is dropped, the launch still takes place.
 pub struct Pending<B> {
     result: mpsc::Receiver<Finished<B>>,
 }
 
-/// What a launch on a [`Queue`] gives back.
+/// Result of a launch on a [`Queue`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Finished<B> {
-    /// The executable.
+    /// The prepared plan.
     pub executable: PreparedPlan,
     /// The buffers.
     pub buffers: B,
-    /// How the launch ended.
+    /// Result of the launch.
     pub result: Result<(), Error>,
 }
 
 impl Queue {
+    /// Creates a queue and its thread.
+    ///
     /// # Errors
-    /// [`Error::SpawnThread`] if the system gives no thread.
+    /// [`Error::SpawnThread`] if the system cannot start a thread.
     pub fn new() -> Result<Self, Error> {
         let (work, received) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let thread = std::thread::Builder::new().name("mscclpp-queue".into());
@@ -89,7 +91,7 @@ impl Queue {
     fn run<B: Send + 'static>(&self, job: impl FnOnce() -> Finished<B> + Send + 'static) -> Result<Pending<B>, Error> {
         let (done, result) = mpsc::channel();
         let job: Box<dyn FnOnce() + Send> = Box::new(move || {
-            // Nobody may be waiting any more.
+            // The caller may have dropped the pending launch.
             let _ = done.send(job());
         });
         let sent = self.work.as_ref().map(|work| work.send(job));
@@ -101,10 +103,10 @@ impl Queue {
 }
 
 impl<B> Pending<B> {
-    /// What [`wait`](Self::wait) gives, if the launch has ended.
+    /// Returns what [`wait`](Self::wait) returns, if the launch has ended.
     ///
     /// # Errors
-    /// The pending launch itself, if it is still under way.
+    /// The pending launch itself, if it is still in progress.
     pub fn try_wait(self) -> Result<Result<Finished<B>, Error>, Self> {
         match self.result.try_recv() {
             Ok(finished) => Ok(Ok(finished)),
@@ -130,7 +132,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         self.work = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of a launch was reported to who waited for it.
+            // The waiter of a launch that panicked has received the panic as an error.
             let _ = thread.join();
         }
     }

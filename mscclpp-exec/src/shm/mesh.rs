@@ -1,4 +1,4 @@
-//! Connections between the ranks of a node, over which descriptors travel and by which a rank's end is noticed.
+//! Connections between the ranks of a node, which transfer descriptors and show when a rank ends.
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -17,26 +17,26 @@ use super::segment::system;
 use crate::error::Error;
 use mscclpp_bootstrap::ActiveTimeout;
 
-/// Most descriptors of a message.
+/// Maximum number of descriptors of a message.
 const MOST_FILES: usize = 8;
 
-/// Most bytes of a message.
+/// Maximum number of bytes of a message.
 const MOST_BYTES: usize = 1 << 16;
 
-/// How long a rank that has connected may take to say who it is.
+/// How long a connected rank may take to identify itself.
 const HELLO: Duration = Duration::from_secs(10);
 
-/// What a rank proves itself with.
+/// Token with which a rank authenticates.
 type Token = [u8; 16];
 
-/// What a rank sends to all others.
+/// A message from a rank to all others.
 #[derive(Default)]
 pub(crate) struct Sent {
     pub(crate) bytes: Vec<u8>,
     pub(crate) files: Vec<OwnedFd>,
 }
 
-/// A rank's place where the others of its node find it. Its name is not in the file system.
+/// A rank's listening socket for the ranks of its node. Its name is not in the file system.
 pub(crate) struct LocalListener {
     listener: UnixListener,
     token: Token,
@@ -45,11 +45,13 @@ pub(crate) struct LocalListener {
 
 /// A connection to every other rank of the node.
 pub(crate) struct Mesh {
-    /// By place among the node's ranks; `None` for the own place.
+    /// By local rank; `None` for this rank.
     peers: Vec<Option<UnixStream>>,
 }
 
 impl LocalListener {
+    /// Creates a listener with a random name and token.
+    ///
     /// # Errors
     /// [`Error::System`].
     pub(crate) fn open() -> Result<Self, Error> {
@@ -64,7 +66,7 @@ impl LocalListener {
         Ok(Self { listener, token, name })
     }
 
-    /// What others need to come in.
+    /// Returns the name and token that other ranks need to connect.
     pub(crate) fn key(&self) -> [u8; 32] {
         let mut key = [0; 32];
         key[..16].copy_from_slice(&self.name);
@@ -72,10 +74,10 @@ impl LocalListener {
         key
     }
 
-    /// Connects the ranks of a node. `keys`: of all of them in order; `me`: the own place.
+    /// Connects the ranks of a node. `keys`: those of all of them in order; `me`: this rank's local rank.
     ///
     /// # Errors
-    /// [`Error::System`]; [`Error::RankLost`] names a place whose rank has not come.
+    /// [`Error::System`]; [`Error::RankLost`] names a local rank that has not connected.
     pub(crate) fn connect(self, me: usize, keys: &[[u8; 32]], patience: &mut ActiveTimeout) -> Result<Mesh, Error> {
         const WHAT: &str = "connect to a rank of this node";
         let mut peers: Vec<Option<UnixStream>> = keys.iter().map(|_| None).collect();
@@ -111,7 +113,8 @@ impl LocalListener {
         Ok(Mesh { peers })
     }
 
-    /// The place of a rank that comes in; `None` for a stranger. Other users of the machine are not even listened to.
+    /// Returns the local rank of a connected rank; `None` for an unauthenticated process. Connections of other users of
+    /// the machine are not read at all.
     fn welcome(&self, stream: &UnixStream) -> Option<usize> {
         let user = rustix::net::sockopt::socket_peercred(stream).ok()?.uid;
         if user != rustix::process::geteuid() {
@@ -128,11 +131,11 @@ impl LocalListener {
 }
 
 impl Mesh {
-    /// Sends a message with descriptors to the rank at a place. Does not wait: a message fits into a socket's buffer, and
+    /// Sends a message with descriptors to a local rank. Does not wait: a message fits into a socket's buffer, and
     /// ranks exchange them one at a time.
     ///
     /// # Errors
-    /// [`Error::RankLost`] if it is gone.
+    /// [`Error::RankLost`] if the rank is lost.
     pub(crate) fn send(&self, place: usize, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Error> {
         let Some(stream) = &self.peers[place] else {
             return Ok(());
@@ -166,11 +169,11 @@ impl Mesh {
         Ok(())
     }
 
-    /// Takes the next message of the rank at a place. While there is none `wait` is called now and then; its error ends
-    /// the wait.
+    /// Receives the next message of a local rank. Until it arrives, `wait` is called now and then; its error ends the
+    /// wait.
     ///
     /// # Errors
-    /// [`Error::RankLost`] if it is gone, what `wait` says.
+    /// [`Error::RankLost`] if the rank is lost, and the error of `wait`.
     pub(crate) fn receive(&self, place: usize, mut wait: impl FnMut() -> Result<(), Error>) -> Result<Sent, Error> {
         let Some(stream) = &self.peers[place] else {
             return Ok(Sent::default());
@@ -227,7 +230,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// The place of a rank whose connection has ended, if there is one that was still needed.
+    /// Returns a local rank that is still needed and whose connection has ended, if there is one.
     pub(crate) fn poll_disconnected(&self, is_needed: impl Fn(usize) -> bool) -> Option<usize> {
         self.peers.iter().enumerate().position(|(place, stream)| {
             stream.as_ref().is_some_and(|stream| {
@@ -249,7 +252,7 @@ fn poll_out(fd: BorrowedFd<'_>, at_most: Duration) {
     poll_for(fd, PollFlags::OUT, at_most);
 }
 
-/// Waits until there is something to do; too short a wait does no harm, so errors are none.
+/// Waits for events. Too short a wait is harmless, so errors are ignored.
 fn poll_for(fd: BorrowedFd<'_>, flags: PollFlags, at_most: Duration) {
     let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
     let _ = rustix::event::poll(&mut [PollFd::new(&fd, flags)], Some(&timeout));

@@ -1,4 +1,4 @@
-//! What an operation waits for or releases: channels, semaphores, barriers.
+//! Resolves the channels, semaphores and barriers on which an operation waits or which it releases.
 
 use mscclpp_core::plan::image::OpView;
 use mscclpp_core::types::ChannelKind;

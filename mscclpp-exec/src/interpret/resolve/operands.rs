@@ -1,4 +1,4 @@
-//! What an operation reads and writes: whose memory, and which chunks of it.
+//! Resolves the operands of an operation: the rank, the memory and the chunks.
 
 use std::ops::Range;
 
@@ -10,10 +10,11 @@ use super::{At, BlockTables, Lowering, entry};
 use crate::error::Error;
 use crate::interpret::program::{Operand, Space};
 
-/// Most operands of a program. A plan of multicasts over many ranks could otherwise need more memory than there is.
+/// Maximum number of operands of a resolved plan. A plan of multicasts over many ranks could otherwise exceed the
+/// available memory.
 const MOST_OPERANDS: usize = 1 << 27;
 
-/// Whose memory a reference names.
+/// Ranks whose memory a reference names.
 enum Owners {
     One(u32),
     /// A range of `Tables::members`.
@@ -21,7 +22,7 @@ enum Owners {
 }
 
 impl Lowering {
-    /// Resolves one side's references; from number `plain` on they are packets.
+    /// Resolves one side's operands; those from number `plain` on are packets.
     pub(super) fn operands<'a>(
         &mut self,
         at: At,
@@ -55,7 +56,7 @@ impl Lowering {
         Ok((self.program.operands.len() - first) as u32)
     }
 
-    /// The buffer that a reference names, and whose it is.
+    /// Returns the buffer that a reference names, and the ranks that own it.
     fn owners<'a>(
         &self,
         at: At,

@@ -1,4 +1,4 @@
-//! A rank: its tables, its thread blocks, and the loops in them.
+//! Resolves a rank: its tables, its thread blocks, and the loops in them.
 
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::plan::image::{BlockView, OpView, RankView};
@@ -58,7 +58,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// Adds a block's operations; whether one of them uses the proxy.
+    /// Adds a block's operations, and returns whether one of them uses the proxy.
     fn block(&mut self, rank: u32, block: u32, view: &BlockView<'_>) -> Result<bool, Error> {
         let start = self.program.instrs.len() as u32;
         let mut of = BlockTables { rank, channels: [const { None }; 3], remote: [const { None }; 3] };
@@ -68,7 +68,7 @@ impl Lowering {
         for (kind, numbers) in view.remote_buffer_tables() {
             of.remote[kind as usize].get_or_insert(numbers);
         }
-        // Flat index at which the loop at hand ends.
+        // Flat index at which the current loop ends.
         let mut loop_end = 0;
         let mut uses_port = false;
         let ops = view.num_ops();
@@ -78,7 +78,7 @@ impl Lowering {
             if op == loop_end {
                 self.window = None;
             }
-            // Filled in where it is: it is too large to be handed around.
+            // Filled in place, because it is too large to pass around.
             self.program.instrs.push(Instr {
                 kind,
                 op,

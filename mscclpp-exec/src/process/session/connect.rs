@@ -1,4 +1,4 @@
-//! How the ranks of a node find each other.
+//! Connects the ranks of a node.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -61,7 +61,7 @@ impl Session {
     }
 }
 
-/// The segment of calls, which the first rank of the node brings.
+/// Shares the segment of the call log, which the first rank of the node allocates.
 fn share(
     me: usize,
     mesh: &Mesh,
@@ -88,7 +88,7 @@ fn share(
     Segment::open(file.ok_or_else(|| lost_descriptor(locals[0]))?, bytes)
 }
 
-/// A descriptor that a peer has sent and that did not arrive.
+/// Returns the error for a descriptor that a peer has sent and that did not arrive.
 #[cold]
 pub(in super::super) fn lost_descriptor(peer: u32) -> Error {
     let what = format!("receive the descriptor of rank {peer}'s memory");
@@ -96,7 +96,8 @@ pub(in super::super) fn lost_descriptor(peer: u32) -> Error {
     Error::System { what, why }
 }
 
-/// Puts the rank into an error that names a place; or who took that rank with it, which the group is about to hear.
+/// Replaces the local rank in an error by the rank; or returns the bootstrap's failure, if it is about to report the
+/// cause.
 pub(super) fn name(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
     match error {
         Error::RankLost { peer, why } => match bootstrap.failure_within(CAUSE_GRACE_PERIOD) {

@@ -1,4 +1,4 @@
-//! Calls without buffers, in which ranks only meet, or tell each other something.
+//! Calls without buffers, in which ranks only synchronize or exchange data.
 
 use std::os::fd::BorrowedFd;
 
@@ -10,7 +10,7 @@ use crate::shm::Sent;
 use mscclpp_bootstrap::ActiveTimeout;
 
 impl Session {
-    /// Begins a call and waits until all peers have begun it too.
+    /// Starts a call and waits until all peers have started it too.
     ///
     /// # Errors
     /// As [`enter`](Self::enter).
@@ -33,14 +33,14 @@ impl Session {
         self.settle_nodes()
     }
 
-    /// A call that all ranks of the node make, in which each tells all others something. Returns by place what each sent; the
-    /// own place's is empty.
+    /// Exchanges data between all ranks of the node, in a call of all of them. Returns the received data by local rank;
+    /// that of this rank is empty.
     ///
     /// # Errors
-    /// As [`enter`](Self::enter); [`Error::RankLost`] if somebody does not come before the deadline.
+    /// As [`enter`](Self::enter); [`Error::RankLost`] if a rank does not make the call within the timeout.
     pub(crate) fn exchange(&mut self, text: &str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<Vec<Sent>, Error> {
         let id = self.id_of(text);
-        // Peers may still have to read what this rank called when the group broke.
+        // If the communicator has failed, peers may still have to read the text of this rank's last call.
         if self.broken.is_none() {
             self.calls.write_text(text);
         }

@@ -1,4 +1,4 @@
-//! Faults planted into the output of the passes: each is found, or changes nothing.
+//! Faults injected into the output of the passes: each is detected, or has no effect.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use mscclpp_core::types::BlockSync;
 use super::*;
 use crate::interpret::{Opcode, Space};
 
-/// A fault, and the pass in which it is.
+/// A fault, and the pass that it affects.
 struct Fault {
     pass: &'static str,
     what: String,
     plant: Box<dyn Fn(&mut RankSchedule)>,
 }
 
-/// All faults of the kinds below that one rank's schedule can have.
+/// Returns all faults of the following kinds that one rank's schedule can have.
 fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |pass, what: String, plant: Box<dyn Fn(&mut RankSchedule)>| faults.push(Fault { pass, what, plant });
@@ -92,11 +92,11 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
     faults
 }
 
-/// Every fault is found, but for those that change nothing that could be observed: the fuzzer, which shares nothing with the
-/// checker, cannot break what runs with them.
+/// Every fault is detected, except those without an observable effect: the schedule fuzzer, which shares nothing with
+/// the checker, finds no failure with them.
 #[test]
 fn planted_faults_are_found() {
-    // By kind: planted, found.
+    // By kind: injected, detected.
     let mut kinds: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for (name, plan, ranks, node) in built_in(&[(3, 3), (4, 2)]) {
         let launch = ProcessLaunch::new(ranks, node, Sharing::Staged);
@@ -121,7 +121,7 @@ fn planted_faults_are_found() {
     for (kind, (planted, found)) in &kinds {
         assert!(*found > 0, "of {planted} faults `{kind}` none is found");
     }
-    // What can never be left out.
+    // Kinds that can never be omitted.
     for kind in [
         ": one more at the start",
         ": one more at the end",
@@ -134,8 +134,9 @@ fn planted_faults_are_found() {
     }
 }
 
-/// A rank sends data to one of another node that nothing reads, and then to a third rank, which reports to the first one: the
-/// report closes the launch, so its wait is elided, and only a wait that moves connections goes on.
+/// A rank sends data that no operation reads to a rank of another node, and then data to a third rank, which reports to
+/// the first one. The report ends the launch, so its wait is elided, and the launch progresses only if a wait serves
+/// the connections.
 #[test]
 fn a_closing_wait_that_does_not_move_connections_is_found() {
     let plan = dead_put();
