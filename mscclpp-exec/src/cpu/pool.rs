@@ -1,4 +1,4 @@
-//! Helper threads. They sleep between launches, and a launch does not wait for those that have not woken up.
+//! Pool of worker threads. They sleep between launches, and a launch does not wait for those that have not woken up.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::interpret::{Launch, Params, Worker};
 use crate::memory::Table;
 
-/// A launch, for whoever works on it.
+/// A launch, for the workers that take part in it.
 #[derive(Clone)]
 pub(super) struct Job {
     pub(super) context: Arc<PlanState>,
@@ -23,7 +23,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Works as worker `index` until the launch has ended. A panic ends it as failed, with its message.
+    /// Runs the launch as worker `index` until it has ended. A panic ends it as failed, with the panic's message.
     pub(super) fn work(&self, worker: &mut Worker, index: usize) -> Result<(), String> {
         let held = self.table.hold();
         let turn = self.turn(held.memory());
@@ -42,7 +42,8 @@ impl Job {
             memory,
             number: self.number,
             flag: self.flag,
-            // A launch begins when all ranks are through with the last one, so any order of halves will do.
+            // A launch starts when all ranks have finished the previous one, so the order of the halves does not
+            // matter.
             second_half: self.flag.is_multiple_of(2),
             exclusive: self.workers == 1,
             remote: None,
@@ -52,7 +53,7 @@ impl Job {
     }
 }
 
-/// Helper threads of a world.
+/// Worker threads of an executor, other than the calling thread.
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -61,28 +62,30 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Shared {
     slot: Mutex<Slot>,
-    /// There is a job, or the pool ends.
+    /// Signals that there is a job, or that the pool ends.
     posted: Condvar,
-    /// A helper has left its job.
+    /// Signals that a worker has left its job.
     left: Condvar,
 }
 
 #[derive(Default)]
 struct Slot {
     job: Option<Job>,
-    /// Counts jobs, so that a helper does not take one twice.
+    /// Counts jobs, so that a worker does not take one twice.
     jobs: u64,
-    /// Helpers that took the job at hand, and those of them that work on it.
+    /// Number of workers that took the current job, and of those that still run it.
     taken: usize,
     working: usize,
-    /// What a helper's panic said.
+    /// Message of a worker's panic.
     panic: Option<String>,
     quit: bool,
 }
 
 impl Pool {
+    /// Starts the workers.
+    ///
     /// # Errors
-    /// [`Error::SpawnThread`] if the system gives no thread.
+    /// [`Error::SpawnThread`] if the system cannot start a thread.
     pub(super) fn new(helpers: usize) -> Result<Self, Error> {
         let mut pool = Self { shared: Arc::default(), threads: Vec::new() };
         for helper in 0..helpers {
@@ -95,7 +98,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Works on a job with the helpers; when this returns all of them have left it.
+    /// Runs a job with the workers; when this returns all of them have left it.
     pub(super) fn run(&self, job: &Job, worker: &mut Worker) -> Result<(), String> {
         {
             let mut slot = self.shared.slot();
@@ -119,7 +122,7 @@ impl Drop for Pool {
         self.shared.slot().quit = true;
         self.shared.posted.notify_all();
         for thread in self.threads.drain(..) {
-            // A helper does not panic outside of `Job::work`; if it did there is nothing left to do about it.
+            // A worker does not panic outside of `Job::work`; if it did, nothing could be done about it.
             let _ = thread.join();
         }
     }
@@ -137,7 +140,7 @@ impl Shared {
         while !slot.quit {
             let job = if slot.jobs == seen { None } else { slot.job.clone() };
             seen = slot.jobs;
-            // A launch may want fewer workers than there are.
+            // A launch may use fewer workers than there are.
             let Some(job) = job.filter(|job| slot.taken + 1 < job.workers) else {
                 slot = self.posted.wait(slot).unwrap_or_else(PoisonError::into_inner);
                 continue;

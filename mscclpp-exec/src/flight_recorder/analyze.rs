@@ -1,4 +1,4 @@
-//! What the dumps of several ranks say together.
+//! Joint analysis of the dumps of several ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,25 +7,25 @@ use serde::Serialize;
 
 use super::record::{CallRecord, Dump, GroupRecord, WaitRecord};
 
-/// Ranks that a text lists.
+/// Maximum number of ranks that a text lists.
 const LISTED: usize = 8;
 
-/// What is known of a failure in a group of ranks.
+/// Analysis of a failure in a communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Analysis {
-    /// Which part of the job's ranks it is; nothing for all of them.
+    /// The subset of the job's ranks that forms the communicator; `None` for all of them.
     pub group: Option<GroupRecord>,
-    /// Number of ranks of the group, in which all ranks below are counted.
+    /// Number of ranks of the communicator; all following ranks are numbered in it.
     pub ranks: u32,
-    /// Ranks that left nothing: killed, stopped, or without the variable.
+    /// Ranks without a dump: killed, suspended, or without the variable.
     pub missing_dumps: Vec<u32>,
     /// The first call in which ranks differ.
     pub divergence: Option<Divergence>,
-    /// From a thread block that waits to the one that all wait for.
+    /// From a blocked thread block to the one for which all of them wait.
     pub wait_chain: Vec<WaitRecord>,
-    /// Whose fault it is most likely, with the reason; nothing if the dumps do not say.
+    /// The most likely root cause, as a rank and a reason; `None` if the dumps do not show one.
     pub root_cause: Option<(u32, String)>,
-    /// What each rank's call returned.
+    /// Error of each rank's call.
     pub failures: BTreeMap<u32, String>,
 }
 
@@ -34,14 +34,14 @@ pub struct Analysis {
 pub struct Divergence {
     /// Its number, counted from 1.
     pub number: u64,
-    /// What ranks called, and where; the call that most ranks made first.
+    /// The ranks' calls with their source locations, the call that most ranks made first.
     pub calls: Vec<(CallRecord, Vec<u32>)>,
-    /// Ranks that had not come so far, with their last call.
+    /// Ranks that had not made this call yet, with their last call.
     pub lagging: Vec<(u32, Option<CallRecord>)>,
 }
 
-/// Joins the dumps of a job, group by group, in the order in which they come: the oldest first, so that a failure goes
-/// before what follows from it. Of a group's rank with several dumps the last one counts.
+/// Analyzes the dumps of a job, one communicator after the other, in the order of the dumps: the oldest first, so that
+/// a failure precedes its consequences. If a communicator's rank has several dumps, the last one counts.
 pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
     let mut groups: Vec<BTreeMap<u32, &Dump>> = Vec::new();
     let mut places: BTreeMap<Option<&str>, usize> = BTreeMap::new();
@@ -56,11 +56,11 @@ pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
     groups.iter().map(of_group).collect()
 }
 
-/// Joins the dumps of a group.
+/// Analyzes the dumps of a communicator.
 fn of_group(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
     let ranks = by_rank.values().map(|dump| dump.rank.ranks).max().unwrap_or(0);
     let group = by_rank.values().next().and_then(|dump| dump.rank.group.clone());
-    // There may be very many ranks in a file that was made up.
+    // A forged file may state a very large number of ranks.
     let silent: Vec<u32> = (0..ranks).filter(|rank| !by_rank.contains_key(rank)).take(1 << 16).collect();
     let divergence = divergence(by_rank);
     let chain = wait_chain(by_rank);
@@ -69,13 +69,13 @@ fn of_group(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
     Analysis { group, ranks, missing_dumps: silent, divergence, wait_chain: chain, root_cause: culprit, failures }
 }
 
-/// The first call that is not the same on all ranks that left something.
+/// Returns the first call that is not the same on all ranks with dumps.
 fn divergence(by_rank: &BTreeMap<u32, &Dump>) -> Option<Divergence> {
     let end = |dump: &Dump| dump.calls.last().map_or(0, |call| call.number);
     let ends = by_rank.values().map(|dump| end(dump));
     let (least, most) = (ends.clone().min()?, ends.max()?);
     let next = (most > least).then(|| least + 1);
-    // What ranks did, as far as they remember, up to the first call that some of them have not made.
+    // The recorded calls of all ranks, up to the first call that some of them have not made.
     let mut by_number: BTreeMap<u64, Vec<(u32, &CallRecord)>> = BTreeMap::new();
     for (&rank, dump) in by_rank {
         for call in dump.calls.iter().filter(|call| call.number <= least || Some(call.number) == next) {
@@ -96,9 +96,9 @@ fn divergence(by_rank: &BTreeMap<u32, &Dump>) -> Option<Divergence> {
     })
 }
 
-/// Follows who would have released whom, from the first wait of the lowest rank that has one.
+/// Follows the operations that would have released each wait, from the first wait of the lowest rank that has one.
 fn wait_chain(by_rank: &BTreeMap<u32, &Dump>) -> Vec<WaitRecord> {
-    // What a rank says of itself goes before what others say of it.
+    // A rank's report about itself takes precedence over other ranks' reports about it.
     let mut waits: BTreeMap<(u32, u32), &WaitRecord> = BTreeMap::new();
     for own in [false, true] {
         for (&rank, dump) in by_rank {
@@ -121,7 +121,7 @@ fn wait_chain(by_rank: &BTreeMap<u32, &Dump>) -> Vec<WaitRecord> {
     chain
 }
 
-/// Whose fault it is.
+/// Returns the root cause.
 fn root_cause(
     by_rank: &BTreeMap<u32, &Dump>,
     silent: &[u32],
@@ -131,7 +131,7 @@ fn root_cause(
     if let Some(Divergence { number, calls, lagging: behind }) = divergence {
         if let [.., (_, more), (call, ranks)] = &calls[..] {
             let what = format!("in call {number} it calls {} at {}, unlike the others", call.request, call.at);
-            // Of equally many, either may be right.
+            // With equally many ranks on both sides, either call may be the correct one.
             return ranks.first().filter(|_| more.len() > ranks.len()).map(|rank| (*rank, what));
         }
         if let Some((rank, last)) = behind.first() {
@@ -164,7 +164,7 @@ fn is_cycle(chain: &[WaitRecord]) -> bool {
     others.iter().any(|wait| (wait.op.rank, wait.op.block) == (last.op.rank, last.op.block))
 }
 
-/// Ranks for people: `1, 2, 5 and 60 more`.
+/// Formats ranks for messages: `1, 2, 5 and 60 more`.
 fn listed(ranks: &[u32]) -> String {
     let names: Vec<_> = ranks.iter().take(LISTED).map(u32::to_string).collect();
     let more = ranks.len().saturating_sub(LISTED);

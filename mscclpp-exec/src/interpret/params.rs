@@ -110,14 +110,14 @@ fn check_size(program: &ResolvedPlan, message: &Message, layout: &Layout) -> Res
 
 /// Maximum number of iterations of a loop. Each takes a few nanoseconds at least, so more would look like a hang; 64
 /// GiB in windows of 1 KiB need a quarter of it.
-const MOST_TRIPS: u64 = 1 << 28;
+const MAX_TRIP_COUNT: u64 = 1 << 28;
 
 fn check_loops(program: &ResolvedPlan, layout: &Layout) -> Result<(), Error> {
     for &at in &program.loops {
         let instr = &program.instrs[at as usize];
         let trips = layout.trips(instr.count, layout.window(instr.unit));
-        if trips > MOST_TRIPS {
-            let what = format!("{trips} iterations with this message, expected at most {MOST_TRIPS}");
+        if trips > MAX_TRIP_COUNT {
+            let what = format!("{trips} iterations with this message, expected at most {MAX_TRIP_COUNT}");
             return Err(Error::InvalidPlan { place: program.path(at), what });
         }
     }

@@ -12,11 +12,11 @@ impl Launch<'_> {
     pub(crate) fn port(&self, code: &Block, instr: &Instr, state: &mut AgentState, flush: bool) -> Progress {
         while state.at.number < instr.srcs {
             let size = self.program.srcs(instr)[state.at.number as usize].size;
-            if !self.post(code, state, self.window(instr, size, state)) {
+            if !self.push_trigger(code, state, self.window(instr, size, state)) {
                 return Progress::Blocked;
             }
         }
-        self.flushed(code, state, flush)
+        self.wait_for_flush(code, state, flush)
     }
 
     /// Waits until all packets of the source are present, then queues a transfer to each destination.
@@ -42,7 +42,7 @@ impl Launch<'_> {
             }
         }
         while state.at.number < instr.dsts {
-            if !self.post(code, state, window) {
+            if !self.push_trigger(code, state, window) {
                 return Progress::Blocked;
             }
         }
@@ -52,15 +52,15 @@ impl Launch<'_> {
     /// Queues on each channel a signal, or a flush for which it waits.
     pub(crate) fn port_sync(&self, code: &Block, instr: &Instr, state: &mut AgentState, flush: bool) -> Progress {
         while state.at.number < instr.ids {
-            if !self.post(code, state, Window { start: 0, len: 0 }) {
+            if !self.push_trigger(code, state, Window { start: 0, len: 0 }) {
                 return Progress::Blocked;
             }
         }
-        self.flushed(code, state, flush)
+        self.wait_for_flush(code, state, flush)
     }
 
     /// Queues the next trigger of the current operation, and returns whether there was room.
-    fn post(&self, code: &Block, state: &mut AgentState, window: Window) -> bool {
+    fn push_trigger(&self, code: &Block, state: &mut AgentState, window: Window) -> bool {
         let Window { start: at, len } = window;
         let trigger = Trigger { instr: state.at.instr, number: state.at.number, at, len };
         let Some(position) = self.counters.fifos[code.proxy as usize].push(trigger) else {
@@ -72,7 +72,7 @@ impl Launch<'_> {
     }
 
     /// Waits for a flush. A queue is served in order, so waiting for its last trigger is waiting for all.
-    fn flushed(&self, code: &Block, state: &AgentState, flush: bool) -> Progress {
+    fn wait_for_flush(&self, code: &Block, state: &AgentState, flush: bool) -> Progress {
         let waits = flush && state.at.number > 0;
         if waits && !self.counters.fifos[code.proxy as usize].is_handled(state.ticket) {
             Progress::Blocked

@@ -134,12 +134,12 @@ pub(crate) struct Instr {
     /// Whether it accesses a buffer of another rank's caller.
     pub(crate) accesses_peer_buffers: bool,
     /// Whether no other rank's access conflicts with its accesses.
-    pub(crate) alone: bool,
+    pub(crate) exclusive: bool,
 }
 
 impl Instr {
     /// An instruction that does nothing.
-    pub(crate) const NOTHING: Self = Self {
+    pub(crate) const NOP: Self = Self {
         kind: OpKind::Nop,
         action: Opcode::Nop,
         reduce: ReduceOp::Sum,
@@ -154,7 +154,7 @@ impl Instr {
         body: 0,
         unit: 0,
         accesses_peer_buffers: false,
-        alone: false,
+        exclusive: false,
     };
 }
 

@@ -145,7 +145,7 @@ pub(crate) struct Releases {
 
 /// Number of operations kept per key: one suffices, and a second one in case the first belongs to the waiting agent
 /// itself.
-const KEPT: usize = 2;
+const MAX_OPS_PER_KEY: usize = 2;
 
 impl Releases {
     /// Collects the operations of thread blocks that have not finished, given their states.
@@ -161,7 +161,7 @@ impl Releases {
                 let begun = at == state.at.instr && !again;
                 let mut add = |key| {
                     let ops = releases.ops.entry(key).or_default();
-                    if ops.len() < KEPT && ops.last().is_none_or(|last| last.0 != op.0) {
+                    if ops.len() < MAX_OPS_PER_KEY && ops.last().is_none_or(|last| last.0 != op.0) {
                         ops.push(op);
                     }
                 };

@@ -1,4 +1,4 @@
-//! The memory that one rank of several processes sees in its launches.
+//! Memory that one rank of several processes accesses in its launches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,10 +6,11 @@ use std::sync::Arc;
 use super::table::{Lent, LentSlices};
 use crate::shm::Segment;
 
-/// Slices by number, as in a [`Table`](super::Table): parts of segments that stay, and loans for the time of a launch.
+/// Slices by number, as in a [`Table`](super::Table): parts of segments, which stay, and loans for the duration of a
+/// launch.
 pub(crate) struct Views {
     list: Vec<Lent>,
-    /// What keeps the part of a segment mapped.
+    /// Keeps the segments of the parts mapped.
     kept: Vec<Option<Arc<Segment>>>,
 }
 
@@ -33,15 +34,16 @@ impl Loan<'_> {
 }
 
 impl Views {
-    /// Empty slices.
+    /// Creates empty slices.
     pub(crate) fn new(slices: usize) -> Self {
         Self { list: vec![Lent::NOTHING; slices], kept: vec![None; slices] }
     }
 
-    /// Makes a part of a segment slice `number`, for reading and writing; whether the segment has that part.
+    /// Makes a part of a segment slice `number`, for reading and writing, and returns whether the segment has that
+    /// part.
     ///
-    /// Other processes access the part as they like. This one does in atomic units only, but for the times in which its owner
-    /// holds it as a slice; then nobody launches with it.
+    /// Other processes access the part in any way. This one accesses it in atomic units only, except while its owner
+    /// holds it as a slice; then no launch uses it.
     pub(crate) fn set(&mut self, number: usize, segment: &Arc<Segment>, part: Range<u64>) -> bool {
         let inside = part.start <= part.end && part.end <= segment.len() as u64;
         if inside {
@@ -54,7 +56,7 @@ impl Views {
         inside
     }
 
-    /// Lends slices while `run` runs, and takes them back whatever happens. Each gets a number, or two.
+    /// Lends slices while `run` runs, and takes them back also on a panic. Each gets one number or two.
     pub(crate) fn lend<'a, const N: usize, R>(
         &mut self,
         loans: [(Loan<'a>, usize, Option<usize>); N],
@@ -84,10 +86,10 @@ impl Views {
         run(guard.0)
     }
 
-    /// Access to the slices.
+    /// Returns access to the slices.
     pub(crate) fn memory(&self) -> LentSlices<'_> {
-        // A part of a segment stays mapped while `kept` holds it; a loan lives until `lend` returns, which takes it back, and
-        // the result cannot outlive the borrow that `lend` hands to its closure.
+        // A part of a segment stays mapped while `kept` holds it; a loan lives until `lend` returns, which takes it
+        // back, and the result cannot outlive the borrow that `lend` passes to its closure.
         LentSlices(&self.list)
     }
 }

@@ -1,4 +1,4 @@
-//! Reductions of blocks: one set of functions for each type, operation and accumulator.
+//! Reductions of tiles: one set of functions for each type, operation and accumulator.
 
 use half::{bf16, f16};
 use mscclpp_core::types::ReduceOp;
@@ -10,26 +10,26 @@ use super::{AccumType, Accumulator, LINE, LINES, Line, Tile, zeroed};
 use crate::dtype::DataType;
 use crate::memory::{Lines, fuse};
 
-/// How sources are combined: `start` with the first, `add` each other one, `finish`. Elements behind the data that a
-/// caller's last block holds are computed as well and mean nothing.
+/// How sources are combined: `start` with the first, `add` each other one, `finish`. Elements past the end of the data
+/// in a caller's last tile are computed as well and have no meaning.
 #[derive(Clone, Copy)]
 pub(crate) struct Reducer {
     pub(crate) start: fn(&mut Accumulator, &Tile, usize),
     pub(crate) add: fn(&mut Accumulator, &Tile, usize),
-    /// `None` if the accumulator's first lines are the result as they are.
+    /// `None` if the accumulator's first lines are the result.
     pub(crate) finish: Option<fn(&Accumulator, &mut Tile, usize)>,
-    /// All at once, from memory to memory, for types that compute themselves: see [`fuse`].
+    /// Combines everything at once, from memory to memory, for types that are their own accumulators: see [`fuse`].
     pub(crate) fuse: Option<Fuse>,
 }
 
-/// Combines lines of sources into lines of destinations, past the caches or not.
+/// Combines lines of sources into lines of destinations, with or without non-temporal stores.
 pub(crate) type Fuse = fn(&[Lines<'_>], &[Lines<'_>]);
 
-/// Divides the elements of a block by the number of ranks.
+/// Divides the elements of a tile by the number of ranks.
 pub(crate) type Divider = fn(&mut Tile, u32);
 
 impl Reducer {
-    /// The functions for a type; `None` if it cannot be combined in that accumulator. An average is added up.
+    /// Returns the functions for a type; `None` if it cannot be combined in that accumulator. An average is added up.
     pub(crate) fn new(dtype: DataType, op: ReduceOp, accumulate: AccumType) -> Option<Self> {
         if !accumulate.supports(dtype) {
             return None;
@@ -53,7 +53,7 @@ impl Reducer {
     }
 }
 
-/// The division that ends an average.
+/// Returns the division that ends an average.
 pub(crate) fn divider(dtype: DataType) -> Divider {
     match dtype {
         DataType::I8 => divide::<i8>,
@@ -71,7 +71,7 @@ pub(crate) fn divider(dtype: DataType) -> Divider {
     }
 }
 
-/// Picks the functions for an operation.
+/// Selects the functions for an operation.
 macro_rules! by_op {
     ($op:expr, $add:ident::<$($type:ty),*>) => {
         match $op {
@@ -83,12 +83,12 @@ macro_rules! by_op {
     };
 }
 
-/// Types that compute themselves.
+/// Returns the functions for types that are their own accumulators.
 fn native<T: Number>(op: ReduceOp) -> Reducer {
     Reducer { start, add: by_op!(op, add::<T>), finish: None, fuse: Some(by_op!(op, fuse::<T>)) }
 }
 
-/// Types that compute in a wider one.
+/// Returns the functions for types that are combined in a wider one.
 fn small<T: Via<f32> + Via<f64>>(op: ReduceOp, accumulate: AccumType) -> Reducer {
     match accumulate {
         AccumType::Native => Reducer { start, add: by_op!(op, add_rounding::<T>), finish: None, fuse: None },
@@ -122,7 +122,7 @@ fn add<T: Number, const OP: u8>(acc: &mut Accumulator, block: &Tile, lines: usiz
     }
 }
 
-/// Every step in f32 and back.
+/// Performs every step in f32, and rounds its result back.
 fn add_rounding<T: Via<f32>, const OP: u8>(acc: &mut Accumulator, block: &Tile, lines: usize) {
     for (acc, line) in acc.iter_mut().zip(&block[..lines]) {
         let acc = elements_mut::<T>(std::slice::from_mut(acc));
@@ -137,7 +137,7 @@ fn add_rounding<T: Via<f32>, const OP: u8>(acc: &mut Accumulator, block: &Tile, 
     }
 }
 
-/// Lines that the elements of `lines` lines fill in an accumulator of another width.
+/// Returns the number of lines that the elements of `lines` lines fill in an accumulator of another width.
 fn widened<T, A>(lines: usize) -> usize {
     lines * size_of::<A>() / size_of::<T>()
 }

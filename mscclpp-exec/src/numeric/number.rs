@@ -9,7 +9,7 @@ pub(crate) trait Number: Pod {
     fn prod(self, other: Self) -> Self;
     fn least(self, other: Self) -> Self;
     fn greatest(self, other: Self) -> Self;
-    /// Divides by a number of ranks, at least 1.
+    /// Divides by a number of ranks, which is at least 1.
     fn over(self, ranks: u32) -> Self;
 }
 
@@ -34,7 +34,7 @@ macro_rules! integers {
             }
             #[inline(always)]
             fn over(self, ranks: u32) -> Self {
-                // Through a type that holds both; a quotient always fits back.
+                // In a type that holds both; the quotient always fits into the original one.
                 (i128::from(self) / i128::from(ranks)) as Self
             }
         }
@@ -72,7 +72,7 @@ macro_rules! floats {
 
 floats!(f32, f64);
 
-/// [`ReduceOp`] as a constant argument, so that the choice is made outside of loops.
+/// [`ReduceOp`] as a const argument, so that the selection is made outside of loops.
 pub(crate) const SUM: u8 = ReduceOp::Sum as u8;
 pub(super) const PROD: u8 = ReduceOp::Prod as u8;
 pub(super) const MIN: u8 = ReduceOp::Min as u8;

@@ -40,7 +40,7 @@ use mscclpp_core::types::ChannelKind;
 use crate::interpret::{Block, Opcode, ResolvedPlan};
 
 /// What the launch protocol must establish instead of the elided signals.
-pub(crate) struct Elided {
+pub(crate) struct ElidedHandshakes {
     /// By rank: peers that must have started before the first operation that is not exclusive.
     pub(crate) started: Vec<bool>,
     /// By rank: peers that must have finished before the launch ends.
@@ -50,38 +50,42 @@ pub(crate) struct Elided {
     pub(crate) signalled: Vec<bool>,
 }
 
-/// Elides handshakes in a resolved plan that rank `me` executes. `together`: whether two ranks are on one node.
-pub(crate) fn elide_handshakes(program: &mut ResolvedPlan, me: u32, together: impl Fn(u32, u32) -> bool) -> Elided {
+/// Elides handshakes in a resolved plan that rank `me` executes. `same_node`: whether two ranks are on one node.
+pub(crate) fn elide_handshakes(
+    program: &mut ResolvedPlan,
+    me: u32,
+    same_node: impl Fn(u32, u32) -> bool,
+) -> ElidedHandshakes {
     let ranks = program.shape.ranks as usize;
-    let mut elided = Elided {
+    let mut elided = ElidedHandshakes {
         started: vec![false; ranks],
         finished: vec![false; ranks],
         signalled: vec![false; program.agents.len()],
     };
-    let usable = usable(program, together);
-    let front = settle(program, &usable, End::Front);
-    for (agent, &n) in front.iter().enumerate() {
+    let elidable = elidable(program, same_node);
+    let at_start = count_elidable(program, &elidable, End::Start);
+    for (agent, &n) in at_start.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            note(program, code.start..code.start + n, Opcode::is_wait, &mut elided.started);
+            record_peers(program, code.start..code.start + n, Opcode::is_wait, &mut elided.started);
         }
         program.agents[agent].start += n;
     }
-    let back = settle(program, &usable, End::Back);
-    for (agent, &n) in back.iter().enumerate() {
+    let at_end = count_elidable(program, &elidable, End::End);
+    for (agent, &n) in at_end.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            note(program, code.end - n..code.end, Opcode::is_wait, &mut elided.finished);
-            let left_out = &program.instrs[(code.end - n) as usize..code.end as usize];
-            elided.signalled[agent] = left_out.iter().any(|instr| instr.action.is_signal());
+            record_peers(program, code.end - n..code.end, Opcode::is_wait, &mut elided.finished);
+            let elided_ops = &program.instrs[(code.end - n) as usize..code.end as usize];
+            elided.signalled[agent] = elided_ops.iter().any(|instr| instr.action.is_signal());
         }
         program.agents[agent].end -= n;
     }
-    for (code, &n) in program.agents.iter().zip(&front) {
+    for (code, &n) in program.agents.iter().zip(&at_start) {
         if code.rank == me && n > 0 {
             // Before all peers have started, only exclusive operations may run.
             let code = &mut program.instrs[code.start as usize..code.end as usize];
-            if let Some(first) = code.iter_mut().find(|instr| !instr.alone) {
+            if let Some(first) = code.iter_mut().find(|instr| !instr.exclusive) {
                 first.accesses_peer_buffers = true;
             }
         }
@@ -92,8 +96,8 @@ pub(crate) fn elide_handshakes(program: &mut ResolvedPlan, me: u32, together: im
 /// An end of thread blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    Front,
-    Back,
+    Start,
+    End,
 }
 
 impl Opcode {
@@ -107,9 +111,9 @@ impl Opcode {
 }
 
 /// Returns by channel whether signals that arrive there may be elided.
-fn usable(program: &ResolvedPlan, together: impl Fn(u32, u32) -> bool) -> Vec<bool> {
+fn elidable(program: &ResolvedPlan, same_node: impl Fn(u32, u32) -> bool) -> Vec<bool> {
     let (mut signals, mut waits) = (vec![0_u64; program.channels.len()], vec![0_u64; program.channels.len()]);
-    let mut looped = vec![false; program.channels.len()];
+    let mut in_loop = vec![false; program.channels.len()];
     for code in &program.agents {
         let mut loop_end = 0;
         for at in code.start..code.end {
@@ -118,7 +122,7 @@ fn usable(program: &ResolvedPlan, together: impl Fn(u32, u32) -> bool) -> Vec<bo
                 loop_end = at + 1 + instr.body;
             }
             for &channel in program.ids(instr) {
-                let arrives = if instr.action.is_signal() {
+                let receiver = if instr.action.is_signal() {
                     program.channels[channel as usize].pair as usize
                 } else if instr.action.is_wait() {
                     channel as usize
@@ -126,56 +130,56 @@ fn usable(program: &ResolvedPlan, together: impl Fn(u32, u32) -> bool) -> Vec<bo
                     continue;
                 };
                 // A signal without a receiver stays.
-                if let Some(looped) = looped.get_mut(arrives) {
-                    *looped |= at < loop_end;
-                    if instr.action.is_signal() { signals[arrives] += 1 } else { waits[arrives] += 1 }
+                if let Some(in_loop) = in_loop.get_mut(receiver) {
+                    *in_loop |= at < loop_end;
+                    if instr.action.is_signal() { signals[receiver] += 1 } else { waits[receiver] += 1 }
                 }
             }
         }
     }
     let channels = program.channels.iter().enumerate();
-    let usable = channels.map(|(at, channel)| {
+    let elidable = channels.map(|(at, channel)| {
         channel.kind == ChannelKind::Memory
-            && together(channel.rank, channel.peer)
-            && !looped[at]
+            && same_node(channel.rank, channel.peer)
+            && !in_loop[at]
             && signals[at] == waits[at]
     });
-    usable.collect()
+    elidable.collect()
 }
 
 /// Returns by thread block how many operations at an end can be elided.
-fn settle(program: &ResolvedPlan, usable: &[bool], end: End) -> Vec<u32> {
+fn count_elidable(program: &ResolvedPlan, elidable: &[bool], end: End) -> Vec<u32> {
     let outside_loops = |code: &Block| match end {
         // A loop is not elided itself, and prevents the elision of all that follows.
-        End::Front => code.end - code.start,
-        End::Back => code.end - after_loops(program, code),
+        End::Start => code.end - code.start,
+        End::End => code.end - after_loops(program, code),
     };
     let mut counts: Vec<u32> = program.agents.iter().map(outside_loops).collect();
     loop {
         // By channel: signals and waits that would be elided.
-        let (mut signals, mut waits) = (vec![0_u64; usable.len()], vec![0_u64; usable.len()]);
-        let longest = |agent: usize, signals: Option<(&[u64], &[u64])>| {
+        let (mut signals, mut waits) = (vec![0_u64; elidable.len()], vec![0_u64; elidable.len()]);
+        let count_prefix = |agent: usize, signals: Option<(&[u64], &[u64])>| {
             let code = program.agents[agent];
             let fits = |at: u32| {
                 let instr = &program.instrs[at as usize];
-                let arrives = |channel: u32| match instr.action {
+                let receiver = |channel: u32| match instr.action {
                     Opcode::Signal { .. } => program.channels[channel as usize].pair as usize,
                     _ => channel as usize,
                 };
                 let known = matches!(instr.action, Opcode::Nop | Opcode::Signal { .. } | Opcode::Wait { .. });
                 known
                     && program.ids(instr).iter().all(|&channel| {
-                        let at = arrives(channel);
-                        usable.get(at).is_some_and(|usable| *usable)
+                        let at = receiver(channel);
+                        elidable.get(at).is_some_and(|elidable| *elidable)
                             && signals.is_none_or(|(signals, waits)| signals[at] == waits[at])
                     })
             };
-            let at = |i: u32| if end == End::Front { code.start + i } else { code.end - 1 - i };
+            let at = |i: u32| if end == End::Start { code.start + i } else { code.end - 1 - i };
             (0..counts[agent]).take_while(|&i| fits(at(i))).count() as u32
         };
-        let proposed: Vec<u32> = (0..counts.len()).map(|agent| longest(agent, None)).collect();
+        let proposed: Vec<u32> = (0..counts.len()).map(|agent| count_prefix(agent, None)).collect();
         for (code, &n) in program.agents.iter().zip(&proposed) {
-            let range = if end == End::Front { code.start..code.start + n } else { code.end - n..code.end };
+            let range = if end == End::Start { code.start..code.start + n } else { code.end - n..code.end };
             for instr in &program.instrs[range.start as usize..range.end as usize] {
                 for &channel in program.ids(instr) {
                     match instr.action {
@@ -186,12 +190,12 @@ fn settle(program: &ResolvedPlan, usable: &[bool], end: End) -> Vec<u32> {
                 }
             }
         }
-        let limited = |agent: usize| longest(agent, Some((&signals, &waits))).min(proposed[agent]);
-        let agreed: Vec<u32> = (0..proposed.len()).map(limited).collect();
-        if agreed == proposed {
-            return agreed;
+        let limited = |agent: usize| count_prefix(agent, Some((&signals, &waits))).min(proposed[agent]);
+        let balanced: Vec<u32> = (0..proposed.len()).map(limited).collect();
+        if balanced == proposed {
+            return balanced;
         }
-        counts = agreed;
+        counts = balanced;
     }
 }
 
@@ -203,7 +207,12 @@ fn after_loops(program: &ResolvedPlan, code: &Block) -> u32 {
 }
 
 /// Records the peers of the operations of one kind.
-fn note(program: &ResolvedPlan, range: std::ops::Range<u32>, kind: impl Fn(Opcode) -> bool, peers: &mut [bool]) {
+fn record_peers(
+    program: &ResolvedPlan,
+    range: std::ops::Range<u32>,
+    kind: impl Fn(Opcode) -> bool,
+    peers: &mut [bool],
+) {
     for instr in &program.instrs[range.start as usize..range.end as usize] {
         for &channel in program.ids(instr).iter().filter(|_| kind(instr.action)) {
             peers[program.channels[channel as usize].peer as usize] = true;

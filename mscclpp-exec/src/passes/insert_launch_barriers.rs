@@ -54,9 +54,7 @@
 //! Ranks that share a device start and end together, which is more than the checker assumes.
 //!
 //! [begin]: mscclpp_core::check::LaunchBoundaries::accesses_follow_begin
-//!
 //! [sizes]: mscclpp_core::check::LaunchBoundaries::sizes_may_follow
-//!
 //! [arrive]: mscclpp_core::check::LaunchBoundaries::puts_arrive_in_launch
 //!
 //! *Several nodes.* Plans with operations between nodes keep the barrier at the start. There the proxy labels its
@@ -136,7 +134,7 @@ pub(crate) fn insert_launch_barriers(
     let first_barrier = program.barriers.len() as u32;
     let id = program.barriers.iter().map(|barrier| barrier.id + 1).max().unwrap_or(0);
     program.barriers.extend((0..devices).map(|_| Barrier { id }));
-    let ways = add_channels(program, &leaders, node_of);
+    let channels_of = add_channels(program, &leaders, node_of);
     let marks = add_marks(program, &leaders, |device| far.iter().any(|&rank| device_of[rank as usize] == device));
 
     let mut writer = Writer { instrs: Vec::with_capacity(program.instrs.len() + 4 * agents.len()), ids: Vec::new() };
@@ -144,29 +142,29 @@ pub(crate) fn insert_launch_barriers(
     let mut operand = 0;
     for mut code in agents {
         let device = device_of[code.rank as usize];
-        let (ways, mark) = (&ways[device as usize], marks[device as usize]);
-        let leads = leaders[device as usize] == key(&code);
+        let (channels_of, mark) = (&channels_of[device as usize], marks[device as usize]);
+        let is_leader = leaders[device as usize] == key(&code);
         let body = &program.instrs[code.start as usize..code.end as usize];
         code.start = writer.instrs.len() as u32;
         let next_op = body.last().map_or(0, |last| last.op + 1);
         // Operands are in the order of the operations.
-        let added = |kind, action, operands| Instr { kind, action, op: next_op, operands, ..Instr::NOTHING };
+        let added = |kind, action, operands| Instr { kind, action, op: next_op, operands, ..Instr::NOP };
         let count = counts[device as usize];
         let signal = |writer: &mut Writer, operands, relaxed| {
-            if leads && !ways.is_empty() {
+            if is_leader && !channels_of.is_empty() {
                 let kind = if relaxed { OpKind::RelaxedSignal } else { OpKind::Signal };
-                writer.push(added(kind, Opcode::Signal { relaxed }, operands), ways.iter().copied());
+                writer.push(added(kind, Opcode::Signal { relaxed }, operands), channels_of.iter().copied());
             }
         };
         // Waits for `signals` signals from each device.
         let wait = |writer: &mut Writer, operands, signals| {
-            if leads && !ways.is_empty() {
-                let ways = std::iter::repeat_n(ways, signals).flatten().copied();
-                writer.push(added(OpKind::Wait, Opcode::Wait { relaxed: false }, operands), ways);
+            if is_leader && !channels_of.is_empty() {
+                let channels_of = std::iter::repeat_n(channels_of, signals).flatten().copied();
+                writer.push(added(OpKind::Wait, Opcode::Wait { relaxed: false }, operands), channels_of);
             }
         };
-        let say = |writer: &mut Writer, operands, mark: Option<u32>| {
-            if let Some(mark) = mark.filter(|_| leads) {
+        let push_mark = |writer: &mut Writer, operands, mark: Option<u32>| {
+            if let Some(mark) = mark.filter(|_| is_leader) {
                 writer.push(added(OpKind::Signal, Opcode::PortSignal, operands), [mark]);
             }
         };
@@ -175,7 +173,7 @@ pub(crate) fn insert_launch_barriers(
             writer.push(barrier, [first_barrier + device]);
         };
         // The first and the last operation, so that the proxy detects the absence of devices for which this one waits.
-        say(&mut writer, operand, mark.map(|[begin, _]| begin));
+        push_mark(&mut writer, operand, mark.map(|[begin, _]| begin));
         signal(&mut writer, operand, !at_begin);
         if at_begin {
             wait(&mut writer, operand, 1);
@@ -191,8 +189,8 @@ pub(crate) fn insert_launch_barriers(
         barrier(&mut writer, operand);
         signal(&mut writer, operand, false);
         wait(&mut writer, operand, if at_begin { 1 } else { 2 });
-        say(&mut writer, operand, mark.map(|[_, end]| end));
-        if let Some([_, end]) = mark.filter(|_| leads) {
+        push_mark(&mut writer, operand, mark.map(|[_, end]| end));
+        if let Some([_, end]) = mark.filter(|_| is_leader) {
             // When the launch ends, the proxy has read the sources of all puts, whether the plan flushes or not.
             writer.push(added(OpKind::Flush, Opcode::Flush, operand), [end]);
         }
@@ -200,7 +198,7 @@ pub(crate) fn insert_launch_barriers(
         program.agents.push(code);
     }
     (program.instrs, program.ids, program.loops) = (writer.instrs, writer.ids, loops);
-    LaunchBarriers { marks, begins: if at_begin { vec![Vec::new(); ways.len()] } else { ways } }
+    LaunchBarriers { marks, begins: if at_begin { vec![Vec::new(); channels_of.len()] } else { channels_of } }
 }
 
 /// Adds proxies for the ranks that communicate with other nodes, including those that only receive.
@@ -222,10 +220,10 @@ fn key(code: &Block) -> (u32, u32) {
 /// use the buffers of its ranks nevertheless.
 fn with_every_device(program: &mut ResolvedPlan, device_of: &[u32]) -> Vec<Block> {
     let mut agents = std::mem::take(&mut program.agents);
-    let mut seen: Vec<u32> = agents.iter().map(|code| device_of[code.rank as usize]).collect();
+    let mut devices_with_blocks: Vec<u32> = agents.iter().map(|code| device_of[code.rank as usize]).collect();
     for (rank, &device) in (0..).zip(device_of) {
-        if !seen.contains(&device) {
-            seen.push(device);
+        if !devices_with_blocks.contains(&device) {
+            devices_with_blocks.push(device);
             // After the thread blocks of earlier ranks, so that all tables are in the order of the thread blocks.
             let at = agents.partition_point(|code| code.rank < rank);
             let start = at.checked_sub(1).map_or(0, |before| agents[before].end);
@@ -243,12 +241,12 @@ fn add_channels(program: &mut ResolvedPlan, leaders: &[(u32, u32)], node_of: &[u
     let pairs = devices.clone().flat_map(|from| devices.clone().map(move |to| (from, to)));
     let pairs: Vec<_> = pairs.filter(|&(from, to)| from != to && node_of[from] == node_of[to]).collect();
     let number = |pair: (usize, usize)| pairs.binary_search(&pair).map_or(UNPAIRED, |at| first + at as u32);
-    let mut ways = vec![Vec::new(); leaders.len()];
+    let mut channels_of = vec![Vec::new(); leaders.len()];
     for &(from, to) in &pairs {
-        ways[from].push(number((from, to)));
+        channels_of[from].push(number((from, to)));
         add_channel(program, ChannelKind::Memory, leaders[from].0, leaders[to].0, number((to, from)));
     }
-    ways
+    channels_of
 }
 
 /// Adds the channels on which the devices for which `has` holds signal to their own proxy.

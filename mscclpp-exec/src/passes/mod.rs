@@ -42,7 +42,7 @@
 
 pub(crate) mod elide_handshakes;
 pub(crate) mod insert_launch_barriers;
-mod pieces;
+mod intervals;
 pub(crate) mod place_in_caller_memory;
 mod process;
 mod validate;

@@ -34,7 +34,7 @@ use std::ops::Range;
 
 use mscclpp_core::collective::CollectiveKind;
 
-use super::pieces::Pieces;
+use super::intervals::Intervals;
 use crate::interpret::{Opcode, Operand, ResolvedPlan, Space};
 
 /// Number of buffers that a rank passes: input or the only buffer of an in-place plan, output.
@@ -70,18 +70,18 @@ struct Use {
     input: bool,
 }
 
-/// Decides for rank `me`, and marks its operations in the resolved plan accordingly. Takes time linear in the
+/// Decides for rank `own_rank`, and marks its operations in the resolved plan accordingly. Takes time linear in the
 /// operations of all ranks, except for sorting.
-pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, me: u32) -> Placement {
+pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, own_rank: u32) -> Placement {
     let ranks = program.shape.ranks as usize;
     let (mut visits, mut visited_by) = (vec![false; ranks], vec![false; ranks]);
     let mut shares = false;
-    let slots = Slots::new(program, me);
-    let mut uses = slots.pieces.each_ref().map(Uses::new);
-    uses[0].note(&slots.pieces[0].of(&slots.input), INPUT);
+    let slots = Slots::new(program, own_rank);
+    let mut uses = slots.intervals.each_ref().map(Uses::new);
+    uses[0].record(&slots.intervals[0].of(&slots.input), INPUT);
     let mut parts: BTreeMap<(usize, usize, usize, u32), BTreeSet<u32>> = BTreeMap::new();
     for code in &program.agents {
-        let own = code.rank == me;
+        let own = code.rank == own_rank;
         let mut loop_end = 0;
         for at in code.start..code.end {
             let instr = &program.instrs[at as usize];
@@ -94,35 +94,36 @@ pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, me: u32) -> Pla
                     continue;
                 }
                 shares |= operand.rank != code.rank;
-                if own && operand.rank != me {
+                if own && operand.rank != own_rank {
                     visits[operand.rank as usize] = true;
                 }
-                if operand.rank != me {
+                if operand.rank != own_rank {
                     continue;
                 }
                 visited_by[code.rank as usize] |= !own;
                 let (slot, range) = slots.of(operand);
                 match (own, writes) {
-                    (true, true) => uses[slot].note(&range, OWN_WRITES),
+                    (true, true) => uses[slot].record(&range, OWN_WRITES),
                     (true, false) => {}
-                    (false, true) => uses[slot].note(&range, PEER_WRITES),
-                    (false, false) => uses[slot].note(&range, PEER_READS),
+                    (false, true) => uses[slot].record(&range, PEER_WRITES),
+                    (false, false) => uses[slot].record(&range, PEER_READS),
                 }
                 if writes && at >= loop_end {
                     let (part, of) = instr.slice;
                     let found = parts.entry((slot, range.start, range.end, of)).or_default();
                     if found.insert(part) && found.len() as u32 == of {
-                        uses[slot].note(&range, COVERS);
+                        uses[slot].record(&range, COVERS);
                     }
                 }
             }
         }
     }
     let mut uses = uses.map(Uses::finish);
-    settle(program, me, &slots, &mut uses);
-    mark(program, me, &slots, &uses);
-    let chunks =
-        |which: fn(&Use) -> bool| [0, 1].map(|slot| slots.pieces[slot].chunks(|piece| which(&uses[slot][piece])));
+    unify_operands(program, own_rank, &slots, &mut uses);
+    mark_operations(program, own_rank, &slots, &uses);
+    let chunks = |which: fn(&Use) -> bool| {
+        [0, 1].map(|slot| slots.intervals[slot].chunks(|interval| which(&uses[slot][interval])))
+    };
     let any = |which: fn(&Use) -> bool| uses.each_ref().map(|uses| uses.iter().any(which));
     Placement {
         touched: any(|c| c.peer_reads || c.peer_writes),
@@ -146,13 +147,13 @@ const COVERS: usize = 3;
 const INPUT: usize = 4;
 
 impl Uses {
-    fn new(pieces: &Pieces) -> Self {
-        Self(vec![[0; 5]; pieces.len() + 1])
+    fn new(intervals: &Intervals) -> Self {
+        Self(vec![[0; 5]; intervals.len() + 1])
     }
 
-    fn note(&mut self, pieces: &Range<usize>, what: usize) {
-        self.0[pieces.start][what] += 1;
-        self.0[pieces.end][what] -= 1;
+    fn record(&mut self, intervals: &Range<usize>, what: usize) {
+        self.0[intervals.start][what] += 1;
+        self.0[intervals.end][what] -= 1;
     }
 
     fn finish(self) -> Vec<Use> {
@@ -170,11 +171,11 @@ impl Uses {
 
 /// An own operand has one location: if a part of it must be shared, all of it is, and so are the operands that overlap
 /// with it.
-fn settle(program: &ResolvedPlan, me: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS]) {
+fn unify_operands(program: &ResolvedPlan, own_rank: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS]) {
     let mut operands = [Vec::new(), Vec::new()];
-    each_own_operand(program, me, |at| {
-        let (slot, pieces) = slots.of(&program.operands[at]);
-        operands[slot].push((pieces.start, pieces.end));
+    each_own_operand(program, own_rank, |at| {
+        let (slot, intervals) = slots.of(&program.operands[at]);
+        operands[slot].push((intervals.start, intervals.end));
     });
     for (mut operands, uses) in operands.into_iter().zip(uses) {
         operands.sort_unstable();
@@ -187,8 +188,8 @@ fn settle(program: &ResolvedPlan, me: u32, slots: &Slots, uses: &mut [Vec<Use>; 
         }
         for chain in chains {
             let uses = &mut uses[chain];
-            if uses.iter().any(|piece| !piece.private) {
-                uses.iter_mut().for_each(|piece| piece.private = false);
+            if uses.iter().any(|interval| !interval.private) {
+                uses.iter_mut().for_each(|interval| interval.private = false);
             }
         }
     }
@@ -196,24 +197,25 @@ fn settle(program: &ResolvedPlan, me: u32, slots: &Slots, uses: &mut [Vec<Use>; 
 
 /// Marks own operands that use the caller's memory, own operations that access other callers' buffers, and own
 /// operations that are exclusive.
-fn mark(program: &mut ResolvedPlan, me: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS]) {
+fn mark_operations(program: &mut ResolvedPlan, own_rank: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS]) {
     let ResolvedPlan { agents, instrs, operands, .. } = program;
-    for code in agents.iter().filter(|code| code.rank == me) {
+    for code in agents.iter().filter(|code| code.rank == own_rank) {
         for instr in &mut instrs[code.start as usize..code.end as usize] {
             let all = &mut operands[instr.operands as usize..][..(instr.srcs + instr.dsts) as usize];
-            instr.accesses_peer_buffers = all.iter().any(|operand| operand.rank != me && operand.space.is_callers());
-            instr.alone = matches!(instr.action, Opcode::Copy | Opcode::Reduce);
+            instr.accesses_peer_buffers =
+                all.iter().any(|operand| operand.rank != own_rank && operand.space.is_callers());
+            instr.exclusive = matches!(instr.action, Opcode::Copy | Opcode::Reduce);
             for (number, operand) in all.iter_mut().enumerate() {
-                if operand.rank != me || !operand.space.is_callers() {
-                    instr.alone = false;
+                if operand.rank != own_rank || !operand.space.is_callers() {
+                    instr.exclusive = false;
                     continue;
                 }
-                let (slot, pieces) = slots.of(operand);
-                let uses = &uses[slot][pieces];
+                let (slot, intervals) = slots.of(operand);
+                let uses = &uses[slot][intervals];
                 let written = number >= instr.srcs as usize;
-                instr.alone &= !uses.iter().any(|piece| piece.peer_writes || written && piece.peer_reads);
+                instr.exclusive &= !uses.iter().any(|interval| interval.peer_writes || written && interval.peer_reads);
                 // All of its intervals are private, or none.
-                if uses.first().is_none_or(|piece| piece.private) {
+                if uses.first().is_none_or(|interval| interval.private) {
                     operand.space = if operand.space == Space::Input { Space::OwnInput } else { Space::OwnOutput };
                 }
             }
@@ -222,13 +224,13 @@ fn mark(program: &mut ResolvedPlan, me: u32, slots: &Slots, uses: &[Vec<Use>; SL
 }
 
 /// Calls `f` with the index of each operand of own operations that is in this rank's caller's memory.
-fn each_own_operand(program: &ResolvedPlan, me: u32, mut f: impl FnMut(usize)) {
-    for code in program.agents.iter().filter(|code| code.rank == me) {
+fn each_own_operand(program: &ResolvedPlan, own_rank: u32, mut f: impl FnMut(usize)) {
+    for code in program.agents.iter().filter(|code| code.rank == own_rank) {
         for instr in &program.instrs[code.start as usize..code.end as usize] {
             let first = instr.operands as usize;
             for at in first..first + (instr.srcs + instr.dsts) as usize {
                 let operand = &program.operands[at];
-                if operand.rank == me && operand.space.is_callers() {
+                if operand.rank == own_rank && operand.space.is_callers() {
                     f(at);
                 }
             }
@@ -238,7 +240,7 @@ fn each_own_operand(program: &ResolvedPlan, me: u32, mut f: impl FnMut(usize)) {
 
 /// Location of a rank's chunks in its buffers.
 struct Slots {
-    pieces: [Pieces; SLOTS],
+    intervals: [Intervals; SLOTS],
     in_place: bool,
     /// First chunk of input and output in the only buffer of an in-place plan.
     first: [u64; 2],
@@ -247,23 +249,28 @@ struct Slots {
 }
 
 impl Slots {
-    fn new(program: &ResolvedPlan, me: u32) -> Self {
+    fn new(program: &ResolvedPlan, own_rank: u32) -> Self {
         let shape = &program.shape;
-        let own = |chunks: u32| u64::from(me) * u64::from(chunks);
+        let own = |chunks: u32| u64::from(own_rank) * u64::from(chunks);
         let first = match shape.collective.kind {
             CollectiveKind::AllGather if shape.collective.in_place => [own(shape.input), 0],
             CollectiveKind::ReduceScatter if shape.collective.in_place => [0, own(shape.output)],
             _ => [0, 0],
         };
         let input = first[0]..first[0] + u64::from(shape.input);
-        let mut slots =
-            Self { pieces: [Pieces::default(), Pieces::default()], in_place: shape.collective.in_place, first, input };
+        let mut slots = Self {
+            intervals: [Intervals::default(), Intervals::default()],
+            in_place: shape.collective.in_place,
+            first,
+            input,
+        };
         let mut cuts = [vec![slots.input.clone()], Vec::new()];
-        for operand in program.operands.iter().filter(|operand| operand.rank == me && operand.space.is_callers()) {
+        for operand in program.operands.iter().filter(|operand| operand.rank == own_rank && operand.space.is_callers())
+        {
             let (slot, chunks) = slots.chunks(operand);
             cuts[slot].push(chunks);
         }
-        slots.pieces = cuts.map(Pieces::new);
+        slots.intervals = cuts.map(Intervals::new);
         slots
     }
 
@@ -277,6 +284,6 @@ impl Slots {
     /// Returns the slot of an operand and its intervals there.
     fn of(&self, operand: &Operand) -> (usize, Range<usize>) {
         let (slot, chunks) = self.chunks(operand);
-        (slot, self.pieces[slot].of(&chunks))
+        (slot, self.intervals[slot].of(&chunks))
     }
 }

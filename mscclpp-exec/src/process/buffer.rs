@@ -18,12 +18,12 @@ use crate::shm::Segment;
 pub(super) struct Shared {
     /// Its number among the allocations of the communicator; 0 for none.
     pub(super) number: u64,
-    pub(super) mine: Arc<Segment>,
+    pub(super) own: Arc<Segment>,
     /// Its file, if its pages are allocated later, and whether they were.
     pub(super) file: Option<OwnedFd>,
     pub(super) reserved: AtomicBool,
     /// By local rank; `None` for this rank.
-    pub(super) theirs: Vec<Option<Arc<Segment>>>,
+    pub(super) peers: Vec<Option<Arc<Segment>>>,
 }
 
 impl Shared {
@@ -34,15 +34,15 @@ impl Shared {
     #[inline]
     pub(super) fn reserve(&self, session: &mut Session) -> Result<(), Error> {
         if let Some(file) = self.file.as_ref().filter(|_| !self.reserved.load(Relaxed)) {
-            self.mine.reserve(file, "copies").inspect_err(|error| session.give_up(error))?;
+            self.own.reserve(file, "copies").inspect_err(|error| session.give_up(error))?;
             self.reserved.store(true, Relaxed);
         }
         Ok(())
     }
 
     /// Returns the memory of a local rank; `None` if there is no such rank.
-    pub(super) fn at(&self, place: usize) -> Option<&Arc<Segment>> {
-        self.theirs.get(place).map(|segment| segment.as_ref().unwrap_or(&self.mine))
+    pub(super) fn at(&self, local_rank: usize) -> Option<&Arc<Segment>> {
+        self.peers.get(local_rank).map(|segment| segment.as_ref().unwrap_or(&self.own))
     }
 
     /// Returns the offset of a slice in this rank's memory, if the slice is in it and peers can use it there. A written
@@ -50,9 +50,9 @@ impl Shared {
     #[inline]
     pub(super) fn find(&self, loan: &Loan<'_>) -> Option<u64> {
         let bytes = loan.bytes();
-        let at = bytes.as_ptr().addr().checked_sub(self.mine.base().addr().get())?;
+        let at = bytes.as_ptr().addr().checked_sub(self.own.base().addr().get())?;
         let part = at as u64..(at + bytes.len()) as u64;
-        let fits = part.end <= self.mine.len() as u64 && (!loan.is_written() || self.mine.has_own_pages(&part));
+        let fits = part.end <= self.own.len() as u64 && (!loan.is_written() || self.own.has_own_pages(&part));
         fits.then_some(part.start)
     }
 }
@@ -96,7 +96,7 @@ impl<T: Element> Deref for SharedBuffer<T> {
         // launch to which the buffer was lent for writing, both of which need `self` exclusively; peers only during
         // such a launch, whose start they wait for and which waits for them to finish (see `process`). After a failed
         // launch no peer can access the memory that was lent to it; if that cannot be ensured the process aborts.
-        unsafe { std::slice::from_raw_parts(self.shared.mine.base().as_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.shared.own.base().as_ptr().cast(), self.len) }
     }
 }
 
@@ -104,7 +104,7 @@ impl<T: Element> DerefMut for SharedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as in `deref`; peers read the memory only during launches too, and `self` is borrowed exclusively.
         // The segment is accessed through this one buffer only: `shared` returns no references to its memory.
-        unsafe { std::slice::from_raw_parts_mut(self.shared.mine.base().as_ptr().cast(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.shared.own.base().as_ptr().cast(), self.len) }
     }
 }
 

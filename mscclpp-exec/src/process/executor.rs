@@ -123,28 +123,28 @@ impl Session {
         purpose: &'static str,
         now: bool,
     ) -> Result<Arc<Shared>, Error> {
-        let mine = Segment::new(bytes, purpose).and_then(|segment| {
+        let own = Segment::new(bytes, purpose).and_then(|segment| {
             if now {
                 segment.0.reserve(&segment.1, purpose)?;
             }
             Ok(segment)
         });
         // A rank without memory takes part in the exchange as well, or the others would wait for it.
-        let (header, files) = match &mine {
+        let (header, files) = match &own {
             Ok((_, file)) => (bytes.to_le_bytes().to_vec(), vec![file.as_fd()]),
             Err(_) => (Vec::new(), Vec::new()),
         };
         let sent = self.exchange(text, &header, &files)?;
         // Counted on all ranks, whether the allocation succeeds or not.
         self.allocations += 1;
-        let (mine, file) = mine?;
-        let mut theirs = Vec::new();
-        for (place, sent) in sent.into_iter().enumerate() {
-            if place == self.me {
-                theirs.push(None);
+        let (own, file) = own?;
+        let mut peers = Vec::new();
+        for (local_rank, sent) in sent.into_iter().enumerate() {
+            if local_rank == self.own_local_rank {
+                peers.push(None);
                 continue;
             }
-            let peer = self.locals[place];
+            let peer = self.locals[local_rank];
             let len = sent.bytes.as_slice().try_into().map(u64::from_le_bytes);
             let Ok(len) = len else {
                 return Err(Error::RankLost { peer, why: format!("it has no memory for its part of `{text}`") });
@@ -152,11 +152,11 @@ impl Session {
             let file = sent.files.into_iter().next().ok_or_else(|| lost_descriptor(peer));
             // No peer has noticed this failure.
             let segment = file.and_then(|file| Segment::open(file, len)).inspect_err(|error| self.give_up(error))?;
-            theirs.push(Some(Arc::new(segment)));
+            peers.push(Some(Arc::new(segment)));
         }
         let (number, reserved) = (self.allocations, AtomicBool::new(now));
         let file = (!now).then_some(file);
-        let shared = Arc::new(Shared { number, mine: Arc::new(mine), file, reserved, theirs });
+        let shared = Arc::new(Shared { number, own: Arc::new(own), file, reserved, peers });
         self.regions.retain(|region| region.strong_count() > 0);
         self.regions.push(Arc::downgrade(&shared));
         Ok(shared)

@@ -10,7 +10,7 @@ use crate::shm::Sent;
 
 /// Data that a rank sends to all others.
 #[derive(Serialize, Deserialize)]
-struct Said {
+struct GatheredCall {
     text: String,
     bytes: Vec<u8>,
 }
@@ -31,13 +31,13 @@ impl Session {
             return self.exchange(text, bytes, files);
         }
         let number = self.enter()?;
-        let said = Said { text: text.to_owned(), bytes: bytes.to_vec() };
-        let said = postcard::to_allocvec(&said).map_err(|error| Error::Internal(error.to_string()))?;
-        let gathered = self.bootstrap.all_gather(&said).map_err(Error::from);
+        let sent = GatheredCall { text: text.to_owned(), bytes: bytes.to_vec() };
+        let sent = postcard::to_allocvec(&sent).map_err(|error| Error::Internal(error.to_string()))?;
+        let gathered = self.bootstrap.all_gather(&sent).map_err(Error::from);
         let gathered = gathered.inspect_err(|error| self.give_up(error))?;
         let mut all = Vec::with_capacity(gathered.len());
-        for (peer, said) in (0_u32..).zip(gathered) {
-            let Said { text: other, bytes } = postcard::from_bytes(&said).map_err(|error| {
+        for (peer, sent) in (0_u32..).zip(gathered) {
+            let GatheredCall { text: other, bytes } = postcard::from_bytes(&sent).map_err(|error| {
                 let error = Error::RankLost { peer, why: format!("it sent what this one cannot read: {error}") };
                 self.give_up(&error);
                 error
@@ -51,8 +51,8 @@ impl Session {
             all.push(Sent { bytes, files: Vec::new() });
         }
         // All ranks of the node have entered this call.
-        for (place, sent) in self.exchange(text, &[], files)?.into_iter().enumerate() {
-            all[self.locals[place] as usize].files = sent.files;
+        for (local_rank, sent) in self.exchange(text, &[], files)?.into_iter().enumerate() {
+            all[self.locals[local_rank] as usize].files = sent.files;
         }
         Ok(all)
     }

@@ -10,7 +10,7 @@ use mscclpp_core::types::ReduceOp;
 use super::buffer::Shared;
 use super::calls::{BufferArgs, RING};
 use super::executor::Inner;
-use super::launch_loop::{LaunchLoop, Turn};
+use super::launch_loop::{LaunchEpoch, LaunchLoop};
 use super::plan::PlanState;
 use super::session::Session;
 use crate::dtype::Element;
@@ -46,7 +46,7 @@ pub struct PreparedPlan {
     /// Call id, which peers compare.
     id: u64,
     /// By local rank: the peer's buffers when they were last mapped.
-    seen: Box<[BufferArgs]>,
+    mapped: Box<[BufferArgs]>,
     /// By slot: the allocation that contained the last slice.
     last: [Weak<Shared>; SLOTS],
     /// By slot: bytes to copy before and after a launch whose slice is not shared.
@@ -83,7 +83,8 @@ impl PreparedPlan {
             worker: Box::default(),
             id,
             last: [Weak::new(), Weak::new()],
-            seen: vec![BufferArgs::default(); context.visits.iter().max().map_or(0, |place| place + 1)].into(),
+            mapped: vec![BufferArgs::default(); context.visits.iter().max().map_or(0, |local_rank| local_rank + 1)]
+                .into(),
             copy_in: by_slot(&context.placement.copy_in),
             copy_out: by_slot(&context.placement.copy_out),
             inner,
@@ -172,7 +173,7 @@ impl PreparedPlan {
     }
 
     fn execute(&mut self, names: [&'static str; SLOTS], loans: [Loan<'_>; SLOTS]) -> Result<(), Error> {
-        let Self { inner, context, params, views, states, worker, id, seen, last, copy_in, copy_out } = self;
+        let Self { inner, context, params, views, states, worker, id, mapped, last, copy_in, copy_out } = self;
         let mut session = inner.session()?;
         let session = &mut *session;
         let lens = params.buffers(&context.program);
@@ -183,8 +184,8 @@ impl PreparedPlan {
             }
         }
         let flag = session.next_flag()?;
-        let (second_half, settle) = context.next_turn(*id);
-        let turn = Turn { flag, second_half, settle };
+        let (second_half, wait_for_starts) = context.next_epoch(*id);
+        let epoch = LaunchEpoch { flag, second_half, wait_for_starts };
         let number = session.enter()?;
         let lender = Lender::new(session, context, last, &loans, number)?;
         // Needed only by a launch that fails.
@@ -211,36 +212,36 @@ impl PreparedPlan {
         };
         views.lend(loans, |views| {
             for slot in (0..SLOTS).filter(|&slot| lender.copies[slot]) {
-                let (region, at) = lender.handed.0[slot];
+                let (region, at) = lender.buffer_args.0[slot];
                 if let Some(shared) = session.copies_in(region, slot) {
-                    views.set(own + slot, &shared.mine, at..at + lens[slot]);
+                    views.set(own + slot, &shared.own, at..at + lens[slot]);
                 }
             }
             copies(views, copy_in, true);
-            session.announce(number, *id, &lender.handed);
+            session.announce(number, *id, &lender.buffer_args);
             // From here on peers can access the buffers.
-            let revoke = Revoke { last, handed: &lender.handed, written, lens };
+            let revoke = Revoke { last, buffer_args: &lender.buffer_args, written, lens };
             let (id, lasting) = (*id, lender.lasting);
             let has_sent = context.sends_to.is_empty();
-            let mut drive = LaunchLoop {
+            let mut launch_loop = LaunchLoop {
                 session,
                 context,
                 params,
                 views,
                 states,
                 worker,
-                seen,
+                mapped,
                 number,
                 id,
-                turn,
+                epoch,
                 lens,
                 lasting,
                 has_sent,
             };
-            drive.run()?;
+            launch_loop.run()?;
             std::mem::forget(revoke);
-            copies(drive.views, copy_out, false);
-            drive.divide();
+            copies(launch_loop.views, copy_out, false);
+            launch_loop.divide();
             Ok(())
         })
     }
@@ -250,7 +251,7 @@ impl PreparedPlan {
 struct Revoke<'l> {
     /// By slot: the allocation of the passed slice, if it was not copied.
     last: &'l [Weak<Shared>; SLOTS],
-    handed: &'l BufferArgs,
+    buffer_args: &'l BufferArgs,
     written: [bool; SLOTS],
     lens: [u64; SLOTS],
 }
@@ -259,9 +260,9 @@ impl Drop for Revoke<'_> {
     #[cold]
     fn drop(&mut self) {
         for (slot, shared) in self.last.iter().enumerate().filter(|(slot, _)| self.written[*slot]) {
-            let (number, at) = self.handed.0[slot];
+            let (number, at) = self.buffer_args.0[slot];
             let Some(shared) = shared.upgrade().filter(|shared| shared.number == number) else { continue };
-            if let Err(error) = shared.mine.replace_pages(at..at + self.lens[slot]) {
+            if let Err(error) = shared.own.replace_pages(at..at + self.lens[slot]) {
                 // Otherwise the caller would get back memory to which peers may still write.
                 log::error!("{error}");
                 std::process::abort();
@@ -271,21 +272,21 @@ impl Drop for Revoke<'_> {
 }
 
 /// Maximum bytes of a short slice, which is copied for peers to read. One ring entry has two of them.
-const SHORT: u64 = 1 << 16;
+const MAX_SHORT_BYTES: u64 = 1 << 16;
 
 /// Maximum bytes of a registered slice that is copied all the same, because waiting until peers have read it takes
 /// longer.
-const SHORT_REGISTERED: u64 = 1 << 12;
+const MAX_COPIED_BYTES: u64 = 1 << 12;
 
 /// Maximum bytes of such a slice if the ranks are oversubscribed, where a wait yields the processor to other ranks.
-const SHORT_CROWDED: u64 = 1 << 14;
+const MAX_COPIED_BYTES_OVERSUBSCRIBED: u64 = 1 << 14;
 
 /// Bytes of a call's entry in the ring.
-pub(super) const RING_ENTRY: u64 = SLOTS as u64 * SHORT;
+pub(super) const RING_ENTRY: u64 = SLOTS as u64 * MAX_SHORT_BYTES;
 
 /// How a launch's slices are passed to the peers.
 struct Lender {
-    handed: BufferArgs,
+    buffer_args: BufferArgs,
     /// By slot: whether peers access a copy.
     copies: [bool; SLOTS],
     /// Whether all memory that peers access stays valid after the launch, so that the launch need not wait for them.
@@ -302,25 +303,26 @@ impl Lender {
         number: u64,
     ) -> Result<Self, Error> {
         let placement = &context.placement;
-        let mut lender = Self { handed: BufferArgs::default(), copies: [false; SLOTS], lasting: context.is_read_only };
+        let mut lender =
+            Self { buffer_args: BufferArgs::default(), copies: [false; SLOTS], lasting: context.is_read_only };
         let ring = session.ring.as_ref().map(|ring| ring.number).filter(|_| context.is_read_only);
-        let registered = if session.oversubscribed { SHORT_CROWDED } else { SHORT_REGISTERED };
+        let registered = if session.oversubscribed { MAX_COPIED_BYTES_OVERSUBSCRIBED } else { MAX_COPIED_BYTES };
         for (slot, loan) in loans.iter().enumerate() {
             let len = loan.bytes().len() as u64;
             if len == 0 || !placement.touched[slot] {
                 continue;
             }
-            let ring = ring.filter(|_| len <= SHORT);
-            let place = if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan) };
-            if let Some(place) = place {
-                lender.handed.0[slot] = place;
+            let ring = ring.filter(|_| len <= MAX_SHORT_BYTES);
+            let region = if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan) };
+            if let Some(region) = region {
+                lender.buffer_args.0[slot] = region;
                 lender.lasting = false;
             } else if let Some(ring) = ring {
-                lender.handed.0[slot] = (ring, number % RING * RING_ENTRY + slot as u64 * SHORT);
+                lender.buffer_args.0[slot] = (ring, number % RING * RING_ENTRY + slot as u64 * MAX_SHORT_BYTES);
                 lender.copies[slot] = true;
             } else if let Some(shared) = session.staging[slot].clone() {
                 shared.reserve(session)?;
-                lender.handed.0[slot] = (shared.number, 0);
+                lender.buffer_args.0[slot] = (shared.number, 0);
                 lender.copies[slot] = true;
                 lender.lasting = false;
             }

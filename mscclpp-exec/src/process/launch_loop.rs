@@ -19,11 +19,11 @@ pub(super) struct LaunchLoop<'d> {
     pub(super) states: &'d mut [AgentState],
     pub(super) worker: &'d mut Worker,
     /// By local rank: the peer's buffers when they were last mapped.
-    pub(super) seen: &'d mut [BufferArgs],
+    pub(super) mapped: &'d mut [BufferArgs],
     /// Number of the call, and its id, which peers compare.
     pub(super) number: u64,
     pub(super) id: u64,
-    pub(super) turn: Turn,
+    pub(super) epoch: LaunchEpoch,
     /// Bytes of each rank's buffers, by slot.
     pub(super) lens: [u64; SLOTS],
     /// Whether the memory of this rank that peers access stays valid after the launch.
@@ -34,14 +34,14 @@ pub(super) struct LaunchLoop<'d> {
 
 /// What separates a launch's packets from those of earlier launches.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
+pub(super) struct LaunchEpoch {
     /// Flag of its packets.
     pub(super) flag: u32,
     /// Whether it uses the second half of double scratch.
     pub(super) second_half: bool,
     /// Whether its scratch layout differs from that of the plan's last launch: no rank may write to scratch before all
     /// have finished that launch.
-    pub(super) settle: bool,
+    pub(super) wait_for_starts: bool,
 }
 
 /// Result of a pass over the thread blocks.
@@ -75,21 +75,21 @@ impl LaunchLoop<'_> {
         if self.context.proxy.is_some() {
             self.states[self.context.agents.len()] = AgentState::begin(self.number, 0);
         }
-        if !self.session.wires.is_empty() {
-            self.session.wires.begin(self.context, self.session.launches, self.id);
+        if !self.session.connections.is_empty() {
+            self.session.connections.begin(self.context, self.session.launches, self.id);
         }
-        if self.turn.settle {
-            self.session.wires.announce_call();
-            self.settle()?;
+        if self.epoch.wait_for_starts {
+            self.session.connections.announce_call();
+            self.wait_for_starts()?;
         }
-        let mut closed = !self.context.awaited.is_empty();
-        let mut finished = !self.context.touches();
+        let mut peer_buffers_blocked = !self.context.awaited.is_empty();
+        let mut finished = !self.context.depends_on_peers();
         let mut idle = Idle::default();
         loop {
-            if closed && self.open()? {
-                closed = false;
+            if peer_buffers_blocked && self.map_peer_buffers()? {
+                peer_buffers_blocked = false;
             }
-            let pass = self.pass(closed)?;
+            let pass = self.pass(peer_buffers_blocked)?;
             if !finished && self.has_released_peers() {
                 // As early as possible, because peers wait for it.
                 self.session.calls.finish(self.number);
@@ -104,13 +104,13 @@ impl LaunchLoop<'_> {
             }
             if !pass.progress {
                 self.compare()?;
-                self.wait(&mut idle, Some(closed))?;
+                self.wait(&mut idle, Some(peer_buffers_blocked))?;
             }
         }
         self.compare()?;
-        if self.context.touches() {
+        if self.context.depends_on_peers() {
             if !self.lasting {
-                self.close()?;
+                self.wait_for_finishes()?;
             }
         } else {
             // No rank waits for this, but it makes reports more precise.
@@ -120,15 +120,17 @@ impl LaunchLoop<'_> {
     }
 
     /// Waits until all ranks have started the launch, and so have finished the earlier ones.
-    fn settle(&mut self) -> Result<(), Error> {
+    fn wait_for_starts(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
         loop {
             self.compare()?;
             let session = &self.session;
-            if (0..session.locals.len()).all(|place| place == session.me || session.is_compared(place)) {
-                return self.session.settle_nodes();
+            if (0..session.locals.len())
+                .all(|local_rank| local_rank == session.own_local_rank || session.is_compared(local_rank))
+            {
+                return self.session.synchronize_nodes();
             }
-            self.keep_moving(&mut idle)?;
+            self.serve_nodes(&mut idle)?;
             self.wait(&mut idle, None)?;
         }
     }
@@ -139,7 +141,7 @@ impl LaunchLoop<'_> {
             let (rank, params) = (self.session.rank(), self.params);
             if params.result(&self.context.program, rank).is_some() {
                 let area = params.area(rank, Space::OwnOutput);
-                launch(self.context, params, self.views, self.number, self.turn, false).divide(
+                launch(self.context, params, self.views, self.number, self.epoch, false).divide(
                     self.worker,
                     area,
                     0,
@@ -151,11 +153,11 @@ impl LaunchLoop<'_> {
 
     /// Runs this rank's thread blocks until each of them is blocked or finished.
     #[inline]
-    fn pass(&mut self, closed: bool) -> Result<Pass, Error> {
-        let mut launch = launch(self.context, self.params, self.views, self.number, self.turn, closed);
-        let wires = &self.session.wires;
-        if !wires.is_empty() {
-            launch.remote = Some(wires);
+    fn pass(&mut self, peer_buffers_blocked: bool) -> Result<Pass, Error> {
+        let mut launch = launch(self.context, self.params, self.views, self.number, self.epoch, peer_buffers_blocked);
+        let connections = &self.session.connections;
+        if !connections.is_empty() {
+            launch.remote = Some(connections);
         }
         let mut pass = Pass { progress: false, done: true };
         let agents = &self.context.program.agents[self.context.agents.clone()];
@@ -167,8 +169,8 @@ impl LaunchLoop<'_> {
             pass.done &= launch.run(self.worker, code, state) == Progress::Next;
             pass.progress |= state.at != before;
         }
-        if pass.done && !wires.is_empty() {
-            wires.end();
+        if pass.done && !connections.is_empty() {
+            connections.end();
         }
         if let Some(proxy) = self.context.proxy {
             let state = &mut self.states[agents.len()];
@@ -177,15 +179,15 @@ impl LaunchLoop<'_> {
             pass.progress |= state.at != before;
             pass.done &= self.context.counters.fifos[proxy].is_drained();
         }
-        if !wires.is_empty() {
+        if !connections.is_empty() {
             if !self.has_sent && self.have_passed(&self.context.last_sends) {
-                wires.send_ends(&self.context.sends_to);
+                connections.send_ends(&self.context.sends_to);
                 self.has_sent = true;
             }
-            let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
-            let pumped = pumped.map_err(|trouble| self.session.in_trouble(trouble))?;
-            pass.progress |= pumped.progress;
-            pass.done &= pumped.sent;
+            let io = connections.progress(self.session.rank(), &launch, &self.session.plans);
+            let io = io.map_err(|error| self.session.fail_on_wire_error(error))?;
+            pass.progress |= io.progress;
+            pass.done &= io.sent;
         }
         Ok(pass)
     }
@@ -193,12 +195,12 @@ impl LaunchLoop<'_> {
     /// Serves the connections to other nodes while none of this rank's thread blocks runs: other ranks may need that
     /// before they reach the point for which this rank waits.
     #[inline]
-    fn keep_moving(&mut self, idle: &mut Idle) -> Result<(), Error> {
-        let wires = &self.session.wires;
-        if !wires.is_empty() {
-            let launch = launch(self.context, self.params, self.views, self.number, self.turn, false);
-            let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
-            if pumped.map_err(|trouble| self.session.in_trouble(trouble))?.progress {
+    fn serve_nodes(&mut self, idle: &mut Idle) -> Result<(), Error> {
+        let connections = &self.session.connections;
+        if !connections.is_empty() {
+            let launch = launch(self.context, self.params, self.views, self.number, self.epoch, false);
+            let io = connections.progress(self.session.rank(), &launch, &self.session.plans);
+            if io.map_err(|error| self.session.fail_on_wire_error(error))?.progress {
                 *idle = Idle::default();
             }
         }
@@ -225,9 +227,9 @@ impl LaunchLoop<'_> {
     /// Compares the call with those of the peers that have started it.
     #[inline]
     fn compare(&mut self) -> Result<(), Error> {
-        for place in 0..self.session.locals.len() {
-            if place != self.session.me && !self.session.is_compared(place) {
-                self.session.compare(place)?;
+        for local_rank in 0..self.session.locals.len() {
+            if local_rank != self.session.own_local_rank && !self.session.is_compared(local_rank) {
+                self.session.compare(local_rank)?;
             }
         }
         Ok(())
@@ -235,39 +237,39 @@ impl LaunchLoop<'_> {
 
     /// Returns whether all peers have started whose buffers this rank accesses; if so, maps the buffers.
     #[inline]
-    fn open(&mut self) -> Result<bool, Error> {
-        for &place in &self.context.awaited {
-            if !self.session.is_compared(place) {
-                self.session.compare(place)?;
-                if !self.session.is_compared(place) {
+    fn map_peer_buffers(&mut self) -> Result<bool, Error> {
+        for &local_rank in &self.context.awaited {
+            if !self.session.is_compared(local_rank) {
+                self.session.compare(local_rank)?;
+                if !self.session.is_compared(local_rank) {
                     return Ok(false);
                 }
             }
         }
-        for &place in &self.context.visits {
-            let Some((_, handed)) = self.session.calls.begun(place, self.number) else {
+        for &local_rank in &self.context.visits {
+            let Some((_, buffer_args)) = self.session.calls.begun(local_rank, self.number) else {
                 return Ok(false);
             };
-            if self.seen[place] != handed {
-                self.find(place, handed)?;
-                self.seen[place] = handed;
+            if self.mapped[local_rank] != buffer_args {
+                self.map_buffers(local_rank, buffer_args)?;
+                self.mapped[local_rank] = buffer_args;
             }
         }
         Ok(true)
     }
 
     /// Maps a peer's buffers.
-    fn find(&mut self, place: usize, handed: BufferArgs) -> Result<(), Error> {
-        let peer = self.session.locals[place];
-        for (slot, (number, at)) in handed.0.into_iter().enumerate() {
+    fn map_buffers(&mut self, local_rank: usize, buffer_args: BufferArgs) -> Result<(), Error> {
+        let peer = self.session.locals[local_rank];
+        for (slot, (number, at)) in buffer_args.0.into_iter().enumerate() {
             // The peer passes only buffers that others access.
             if self.lens[slot] == 0 || number == 0 {
                 continue;
             }
             let (view, part) = ((peer * SLICES) as usize + slot, at..at.saturating_add(self.lens[slot]));
-            let fits = match self.session.copies_in(number, slot).and_then(|shared| shared.at(place)) {
+            let fits = match self.session.copies_in(number, slot).and_then(|shared| shared.at(local_rank)) {
                 Some(segment) => self.views.set(view, segment, part),
-                None => self.session.region_of(place, number).is_some_and(|it| self.views.set(view, &it, part)),
+                None => self.session.region_of(local_rank, number).is_some_and(|it| self.views.set(view, &it, part)),
             };
             if !fits {
                 let error = Error::DroppedBuffer { rank: self.session.rank(), peer, number };
@@ -279,13 +281,13 @@ impl LaunchLoop<'_> {
     }
 
     /// Waits until no peer accesses this rank's caller's buffers any more.
-    fn close(&mut self) -> Result<(), Error> {
+    fn wait_for_finishes(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
         for at in 0..self.context.finishes.len() {
-            let place = self.context.finishes[at];
-            while !self.session.calls.is_finished(place, self.number) {
+            let local_rank = self.context.finishes[at];
+            while !self.session.calls.is_finished(local_rank, self.number) {
                 self.compare()?;
-                self.keep_moving(&mut idle)?;
+                self.serve_nodes(&mut idle)?;
                 self.wait(&mut idle, None)?;
             }
         }
@@ -295,21 +297,21 @@ impl LaunchLoop<'_> {
     /// Receives what ranks of other nodes have yet to send in this launch, for which no operation of this rank waits.
     fn receive_rest(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
-        while self.unended().next().is_some() {
-            self.keep_moving(&mut idle)?;
+        while self.pending_senders().next().is_some() {
+            self.serve_nodes(&mut idle)?;
             self.wait(&mut idle, None)?;
         }
         Ok(())
     }
 
     /// Returns the ranks of other nodes that may still send something in this launch.
-    fn unended(&self) -> impl Iterator<Item = u32> {
-        self.session.wires.unended(&self.context.receives_from)
+    fn pending_senders(&self) -> impl Iterator<Item = u32> {
+        self.session.connections.pending_senders(&self.context.receives_from)
     }
 
-    /// Waits a little: spins at first, then yields the processor, then parks. `closed`: how to recheck whether a thread
+    /// Waits a little: spins at first, then yields the processor, then parks. `peer_buffers_blocked`: how to recheck whether a thread
     /// block can make progress; `None` where none may run.
-    fn wait(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
+    fn wait(&mut self, idle: &mut Idle, peer_buffers_blocked: Option<bool>) -> Result<(), Error> {
         idle.rounds = idle.rounds.saturating_add(1);
         let spins = if self.session.oversubscribed { 0 } else { SPINS };
         if idle.rounds < spins {
@@ -317,36 +319,40 @@ impl LaunchLoop<'_> {
         } else if idle.rounds < spins + YIELDS {
             std::thread::yield_now();
         } else {
-            self.wait_long(idle, closed)?;
+            self.wait_long(idle, peer_buffers_blocked)?;
         }
         Ok(())
     }
 
     #[cold]
-    fn wait_long(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
+    fn wait_long(&mut self, idle: &mut Idle, peer_buffers_blocked: Option<bool>) -> Result<(), Error> {
         let deadline = self.session.options.timeout;
         let left = idle.timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)).update();
         self.write_positions();
         let mut cause = self.session.find_cause();
         if cause.is_none() && left.is_zero() {
-            let (absent, silent) = self.unresponsive_ranks();
-            if (absent.is_empty() && silent.is_empty()) || idle.late >= MAX_LATE_PARKS {
-                cause = Some(AbortCause::Timeout { after: deadline, not_started: absent, unresponsive: silent });
+            let (not_started, unresponsive) = self.unresponsive_ranks();
+            if (not_started.is_empty() && unresponsive.is_empty()) || idle.late >= MAX_LATE_PARKS {
+                cause = Some(AbortCause::Timeout { after: deadline, not_started, unresponsive });
             }
             idle.late += 1;
         }
         if let Some(cause) = cause {
             self.compare()?;
             // Where no thread block may run, either no peer's buffer was accessed yet, or all accesses have finished.
-            return Err(self.interrupt(cause, closed.unwrap_or(true)));
+            return Err(self.interrupt(cause, peer_buffers_blocked.unwrap_or(true)));
         }
-        let asleep = self.session.calls.prepare_park();
-        if closed.map(|closed| self.pass(closed)).transpose()?.is_some_and(|pass| pass.progress) {
+        let token = self.session.calls.prepare_park();
+        if peer_buffers_blocked
+            .map(|peer_buffers_blocked| self.pass(peer_buffers_blocked))
+            .transpose()?
+            .is_some_and(|pass| pass.progress)
+        {
             self.session.calls.cancel_park();
             self.session.calls.unpark_peers(false);
             *idle = Idle::default();
         } else {
-            self.session.calls.park(asleep, if left.is_zero() { PARK_INTERVAL } else { PARK_INTERVAL.min(left) });
+            self.session.calls.park(token, if left.is_zero() { PARK_INTERVAL } else { PARK_INTERVAL.min(left) });
         }
         Ok(())
     }
@@ -362,19 +368,19 @@ impl LaunchLoop<'_> {
     /// positions. If there are none and the launch waits only for other nodes, the second list has the ranks of other
     /// nodes that may still send something.
     fn unresponsive_ranks(&self) -> (Vec<u32>, Vec<u32>) {
-        let absent: Vec<u32> = self.absent().collect();
-        let mut silent = Vec::new();
-        for place in self.session.peers() {
-            let rank = self.session.locals[place];
-            let through = self.session.calls.is_finished(place, self.number);
-            if !absent.contains(&rank) && !self.has_said(rank) && !through {
-                silent.push(rank);
+        let not_started: Vec<u32> = self.not_started().collect();
+        let mut unresponsive = Vec::new();
+        for local_rank in self.session.peers() {
+            let rank = self.session.locals[local_rank];
+            let has_finished = self.session.calls.is_finished(local_rank, self.number);
+            if !not_started.contains(&rank) && !self.has_reported(rank) && !has_finished {
+                unresponsive.push(rank);
             }
         }
-        if absent.is_empty() && silent.is_empty() && self.session.wires.has_ended() {
-            silent.extend(self.unended());
+        if not_started.is_empty() && unresponsive.is_empty() && self.session.connections.has_ended() {
+            unresponsive.extend(self.pending_senders());
         }
-        (absent, silent)
+        (not_started, unresponsive)
     }
 }
 
@@ -384,11 +390,11 @@ pub(super) fn launch<'a>(
     params: &'a Params,
     views: &'a Views,
     number: u64,
-    turn: Turn,
-    closed: bool,
+    epoch: LaunchEpoch,
+    peer_buffers_blocked: bool,
 ) -> Launch<'a> {
     let PlanState { counters, program, .. } = context;
-    let Turn { flag, second_half, .. } = turn;
+    let LaunchEpoch { flag, second_half, .. } = epoch;
     Launch {
         counters,
         program,
@@ -399,6 +405,6 @@ pub(super) fn launch<'a>(
         second_half,
         exclusive: true,
         remote: None,
-        peer_buffers_blocked: closed,
+        peer_buffers_blocked: peer_buffers_blocked,
     }
 }

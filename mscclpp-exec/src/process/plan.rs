@@ -22,7 +22,7 @@ pub(super) struct PlanState {
     pub(super) counters: Counters,
     /// After the lines of the channels, one line per thread block of any rank: its position, which ranks that wait long
     /// write.
-    cells: SharedCacheLines,
+    cache_lines: SharedCacheLines,
     /// This rank's thread blocks, as indices into the resolved plan's.
     pub(super) agents: Range<usize>,
     /// This rank's proxy, as an index into the resolved plan's.
@@ -53,7 +53,7 @@ pub(super) struct PlanState {
 }
 
 /// How often a position is read before it counts as not reported: its writer may have lost the processor in the middle.
-const READS: u32 = 20;
+const MAX_READS: u32 = 20;
 
 /// Returns the number of lines of a plan's counters and positions.
 pub(super) fn lines(program: &ResolvedPlan) -> usize {
@@ -61,19 +61,21 @@ pub(super) fn lines(program: &ResolvedPlan) -> usize {
 }
 
 impl PlanState {
-    /// Creates the state. `cells`: [`lines`] lines, shared by the ranks of a node. `locals`: those ranks.
+    /// Creates the state. `cache_lines`: [`lines`] lines, shared by the ranks of a node. `locals`: those ranks.
     pub(super) fn new(
         program: ResolvedPlan,
         rank: u32,
         locals: &[u32],
         nodes: &[u32],
-        cells: SharedCacheLines,
+        cache_lines: SharedCacheLines,
     ) -> Self {
-        let far = sends(&program, nodes);
+        let remote = sends(&program, nodes);
         let schedule = RankSchedule::new(program, rank, nodes);
         let RankSchedule { program, agents, placement, awaited, finishes, last_visits, is_read_only } = schedule;
-        let places = |of: &[bool]| {
-            (0..locals.len()).filter(|&place| locals[place] != rank && of[locals[place] as usize]).collect()
+        let local_ranks = |of: &[bool]| {
+            (0..locals.len())
+                .filter(|&local_rank| locals[local_rank] != rank && of[locals[local_rank] as usize])
+                .collect()
         };
         let last_sends = agents.clone().map(|agent| {
             let code = &program.agents[agent];
@@ -83,16 +85,16 @@ impl PlanState {
         Self {
             last_visits,
             last_sends,
-            sends_to: far.iter().filter(|(from, _)| *from == rank).map(|&(_, to)| to).collect(),
-            receives_from: far.iter().filter(|(_, to)| *to == rank).map(|&(from, _)| from).collect(),
+            sends_to: remote.iter().filter(|(from, _)| *from == rank).map(|&(_, to)| to).collect(),
+            receives_from: remote.iter().filter(|(_, to)| *to == rank).map(|&(from, _)| from).collect(),
             rank,
             late_scratch: OnceLock::new(),
-            awaited: places(&awaited),
-            finishes: places(&finishes),
-            visits: places(&placement.visits),
+            awaited: local_ranks(&awaited),
+            finishes: local_ranks(&finishes),
+            visits: local_ranks(&placement.visits),
             is_read_only,
-            counters: Counters::shared(&program, cells.clone()),
-            cells,
+            counters: Counters::shared(&program, cache_lines.clone()),
+            cache_lines,
             agents,
             proxy: program.proxies.iter().position(|&owner| owner == rank),
             placement,
@@ -106,7 +108,7 @@ impl PlanState {
     /// must synchronize first because the launch lays out scratch differently from the last one. The checks prove a
     /// plan's next launch only for the same size: with another size, chunks overlap other chunks of the last launch,
     /// which a slow rank may have yet to read.
-    pub(super) fn next_turn(&self, id: u64) -> (bool, bool) {
+    pub(super) fn next_epoch(&self, id: u64) -> (bool, bool) {
         // Only one launch at a time holds the session, so these need no atomic read-modify-write instructions.
         let (before, last) = (self.launches.load(Relaxed), self.last.load(Relaxed));
         self.launches.store(before + 1, Relaxed);
@@ -148,7 +150,7 @@ impl PlanState {
 
     /// Records the position of a thread block of this rank in a call.
     pub(super) fn write_position(&self, agent: usize, call: u64, state: &AgentState) {
-        let line = self.cells.line(self.program.channels.len() + agent);
+        let line = self.cache_lines.line(self.program.channels.len() + agent);
         line[0].store(0, Relaxed);
         fence(Release);
         for (word, value) in line[1..].iter().zip(state.to_words()) {
@@ -161,15 +163,15 @@ impl PlanState {
     /// not recorded it.
     #[cold]
     pub(super) fn position(&self, agent: usize, call: u64) -> Option<AgentState> {
-        let line = self.cells.line(self.program.channels.len() + agent);
-        for _ in 0..READS {
-            let said = line[0].load(Acquire);
+        let line = self.cache_lines.line(self.program.channels.len() + agent);
+        for _ in 0..MAX_READS {
+            let recorded = line[0].load(Acquire);
             let words = std::array::from_fn(|i| line[1 + i].load(Relaxed));
             fence(Acquire);
-            if said == call && line[0].load(Relaxed) == call {
+            if recorded == call && line[0].load(Relaxed) == call {
                 return Some(AgentState::from_words(call, words));
             }
-            if said != 0 && said != call {
+            if recorded != 0 && recorded != call {
                 return None;
             }
             // The line is being written, or was never written.
@@ -179,7 +181,7 @@ impl PlanState {
     }
 
     /// Returns whether launches depend on other ranks' starts or ends.
-    pub(super) fn touches(&self) -> bool {
+    pub(super) fn depends_on_peers(&self) -> bool {
         !self.awaited.is_empty() || !self.finishes.is_empty()
     }
 }

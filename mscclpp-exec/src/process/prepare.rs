@@ -119,9 +119,9 @@ impl Session {
     fn connect_nodes(&mut self, program: &ResolvedPlan) -> Result<(), Error> {
         let rank = self.rank();
         let peers = links(program, &self.nodes).into_iter().filter(|&(one, _)| one == rank).map(|(_, other)| other);
-        for peer in peers.filter(|&peer| !self.wires.has(peer)).collect::<Vec<_>>() {
+        for peer in peers.filter(|&peer| !self.connections.has(peer)).collect::<Vec<_>>() {
             let stream = self.bootstrap.stream(peer, STREAM)?;
-            self.wires.add(peer, stream)?;
+            self.connections.add(peer, stream)?;
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl Session {
         // Peers on this node wait for this rank in what follows, while those on other nodes continue.
         self.connect_nodes(&program).inspect_err(|error| self.give_up(error))?;
         // The first rank of the node allocates them.
-        let bytes = if self.me == 0 { SharedCacheLines::bytes(lines(&program)) } else { 0 };
+        let bytes = if self.own_local_rank == 0 { SharedCacheLines::bytes(lines(&program)) } else { 0 };
         let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;
         let segment = shared.at(0).cloned().ok_or_else(|| Error::Internal("a plan without counters".into()))?;
         let context = PlanState::new(program, self.rank(), &self.locals, &self.nodes, SharedCacheLines::new(segment));
@@ -148,7 +148,7 @@ impl Session {
             let shared = self.allocate(bytes[kind], text, "scratch", true)?;
             if kind == 1 {
                 self.packets.retain(|packets| packets.strong_count() > 0);
-                self.packets.push(Arc::downgrade(&shared.mine));
+                self.packets.push(Arc::downgrade(&shared.own));
             }
             self.plans[plan].scratch[kind] = Some(shared);
             self.plans[plan].bytes[kind] = bytes[kind];
@@ -163,7 +163,7 @@ impl Session {
             self.ring = Some(self.allocate(RING * RING_ENTRY, "room for short copies", "copies", true)?);
         }
         for (slot, bytes) in bytes.into_iter().enumerate() {
-            let have = self.staging[slot].as_ref().map_or(0, |shared| shared.mine.len() as u64);
+            let have = self.staging[slot].as_ref().map_or(0, |shared| shared.own.len() as u64);
             if have < bytes {
                 // If the allocation fails, older prepared plans keep their memory.
                 self.staging[slot] = Some(self.allocate(bytes, "room for copies", "copies", false)?);
@@ -175,9 +175,9 @@ impl Session {
     /// Returns the memory that launches access, except the caller's buffers.
     fn views(&self, program: &ResolvedPlan, scratch: &[Option<Arc<Shared>>; 2]) -> Views {
         let mut views = Views::new((program.shape.ranks * SLICES) as usize + SLOTS);
-        for (place, rank) in self.locals.iter().enumerate() {
+        for (local_rank, rank) in self.locals.iter().enumerate() {
             for (kind, shared) in scratch.iter().enumerate() {
-                if let Some(segment) = shared.as_ref().and_then(|shared| shared.at(place)) {
+                if let Some(segment) = shared.as_ref().and_then(|shared| shared.at(local_rank)) {
                     let len = segment.len() as u64;
                     views.set((rank * SLICES) as usize + SLOTS + kind, segment, 0..len);
                 }

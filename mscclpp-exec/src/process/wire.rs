@@ -30,10 +30,10 @@ use crate::error::{Error, LateData};
 use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
 
 /// Number of queued bytes for a rank above which its proxy waits.
-const MOST_WAITING: usize = 1 << 20;
+const MAX_WAITING: usize = 1 << 20;
 
 /// Maximum number of bytes of a message: more than one slice of a put has, including its flags.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
@@ -62,16 +62,16 @@ impl connection::Header for Header {
 const SIGNAL: u32 = u32::MAX;
 
 /// The instruction of a message that only announces the sender's call.
-const GREETING: u32 = u32::MAX - 1;
+const CALL: u32 = u32::MAX - 1;
 
 /// The instruction of a message that announces that its sender sends nothing more in its launch.
 const END: u32 = u32::MAX - 2;
 
 /// Connections to ranks on other nodes.
 #[derive(Default)]
-pub(super) struct Wires {
+pub(super) struct NodeConnections {
     /// By rank; `None` for ranks that no plan has needed so far, and for those of this node.
-    wires: Vec<Option<Wire>>,
+    connections: Vec<Option<NodeConnection>>,
     /// Half of the current plan's hash, the launch and the call.
     plan: Cell<u64>,
     launch: Cell<u64>,
@@ -83,7 +83,7 @@ pub(super) struct Wires {
 }
 
 /// A connection to a rank.
-struct Wire {
+struct NodeConnection {
     connection: RefCell<Connection<Header>>,
     /// The last launch whose end has arrived.
     ended: Cell<u64>,
@@ -104,7 +104,7 @@ pub(super) enum WireError {
     },
 }
 
-impl Wires {
+impl NodeConnections {
     /// Returns whether there is a connection to a rank.
     pub(super) fn has(&self, rank: u32) -> bool {
         self.wire(rank).is_some()
@@ -112,7 +112,7 @@ impl Wires {
 
     /// Returns whether there are no connections.
     pub(super) fn is_empty(&self) -> bool {
-        self.wires.is_empty()
+        self.connections.is_empty()
     }
 
     /// Adds a connection.
@@ -121,10 +121,11 @@ impl Wires {
     /// [`Error::System`].
     pub(super) fn add(&mut self, rank: u32, stream: TcpStream) -> Result<(), Error> {
         let connection = Connection::new(rank, stream)?;
-        if self.wires.len() <= rank as usize {
-            self.wires.resize_with(rank as usize + 1, || None);
+        if self.connections.len() <= rank as usize {
+            self.connections.resize_with(rank as usize + 1, || None);
         }
-        self.wires[rank as usize] = Some(Wire { connection: RefCell::new(connection), ended: Cell::new(0) });
+        self.connections[rank as usize] =
+            Some(NodeConnection { connection: RefCell::new(connection), ended: Cell::new(0) });
         Ok(())
     }
 
@@ -141,8 +142,8 @@ impl Wires {
 
     /// Announces this rank's call to all connected ranks, before it waits for them otherwise than for their messages.
     pub(super) fn announce_call(&self) {
-        for (peer, wire) in (0..).zip(&self.wires) {
-            self.send(peer, self.header(GREETING, 0, 0), &mut |_| {});
+        for (peer, wire) in (0..).zip(&self.connections) {
+            self.send(peer, self.header(CALL, 0, 0), &mut |_| {});
             if let Some(wire) = wire {
                 // What cannot be sent now is sent with the next message, which also detects a lost rank.
                 let _ = wire.connection.borrow_mut().write();
@@ -168,13 +169,13 @@ impl Wires {
     }
 
     /// Returns the ranks among `peers` whose end of the launch has not arrived.
-    pub(super) fn unended<'a>(&'a self, peers: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+    pub(super) fn pending_senders<'a>(&'a self, peers: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
         let ended = |peer: u32| self.wire(peer).is_none_or(|wire| wire.ended.get() >= self.launch.get());
         peers.iter().copied().filter(move |&peer| !ended(peer))
     }
 
-    fn wire(&self, rank: u32) -> Option<&Wire> {
-        self.wires.get(rank as usize)?.as_ref()
+    fn wire(&self, rank: u32) -> Option<&NodeConnection> {
+        self.connections.get(rank as usize)?.as_ref()
     }
 
     /// Returns this rank's call in a launch, if it is one of the last.
@@ -190,19 +191,19 @@ impl Wires {
     /// [`WireError::Lost`] names a rank that is lost, or that sends messages that no plan contains;
     /// [`WireError::Differs`] one whose first message of a launch announces another call; [`WireError::Late`] one whose
     /// data no operation waited for.
-    pub(super) fn pump(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<IoProgress, WireError> {
-        let mut pumped = IoProgress { progress: false, sent: true };
-        for (peer, wire) in (0..).zip(&self.wires) {
-            let Some(Wire { connection, ended }) = wire else {
+    pub(super) fn progress(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<IoProgress, WireError> {
+        let mut io = IoProgress { progress: false, sent: true };
+        for (peer, wire) in (0..).zip(&self.connections) {
+            let Some(NodeConnection { connection, ended }) = wire else {
                 continue;
             };
             let mut wire = connection.borrow_mut();
             let lost = |why: String| WireError::Lost(Error::RankLost { peer, why });
-            pumped.progress |= wire.write().map_err(|why| lost(format!("its connection failed: {why}")))?;
-            pumped.sent &= wire.waiting() == 0;
-            pumped.progress |= wire.fill(2 * MOST_BYTES as usize);
+            io.progress |= wire.write().map_err(|why| lost(format!("its connection failed: {why}")))?;
+            io.sent &= wire.waiting() == 0;
+            io.progress |= wire.fill(2 * MAX_BYTES as usize);
             let mut used = 0;
-            while let Some((header, bytes)) = wire.message(used, MOST_BYTES).map_err(lost)? {
+            while let Some((header, bytes)) = wire.message(used, MAX_BYTES).map_err(lost)? {
                 if header.launch > self.launch.get() {
                     break;
                 }
@@ -210,7 +211,7 @@ impl Wires {
                     return Err(WireError::Differs { peer, own, other: header.call });
                 }
                 match header.instr {
-                    GREETING => {}
+                    CALL => {}
                     END => ended.set(header.launch),
                     _ => {
                         if let Some(late) = self.find_late(rank, peer, &header, plans) {
@@ -222,11 +223,11 @@ impl Wires {
                     }
                 }
                 used += size_of::<Header>() + bytes.len();
-                pumped.progress = true;
+                io.progress = true;
             }
             wire.consume(used);
         }
-        Ok(pumped)
+        Ok(io)
     }
 
     /// Executes a message, and returns whether it is valid.
@@ -305,13 +306,13 @@ pub(super) struct IoProgress {
     pub(super) sent: bool,
 }
 
-impl Remote for Wires {
+impl Remote for NodeConnections {
     fn reaches(&self, rank: u32) -> bool {
         self.has(rank)
     }
 
     fn has_room(&self, rank: u32) -> bool {
-        self.wire(rank).is_none_or(|wire| wire.connection.borrow().waiting() < MOST_WAITING)
+        self.wire(rank).is_none_or(|wire| wire.connection.borrow().waiting() < MAX_WAITING)
     }
 
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>)) {

@@ -1,29 +1,29 @@
-//! What is used where nobody chose otherwise: a table, read from top to bottom.
+//! Default selection rules; the first match wins.
 //!
-//! A rule that names an algorithm which refuses the request is passed over. Behind the rules, the first algorithm that
-//! serves the request is taken, so that there is always one.
+//! A rule whose algorithm rejects the request is skipped. After the rules, the first algorithm that serves the request
+//! is selected, so that there is always one.
 
 use mscclpp_core::collective::CollectiveKind;
 
 use super::request::{Backend, Request};
 
-/// One line of the table.
+/// One rule of the table.
 pub(super) struct Rule {
     collective: CollectiveKind,
     nodes: Nodes,
-    /// What runs the plan; `None` for anything.
+    /// Backend; `None` for any.
     backend: Option<Backend>,
-    /// Only for private buffers, which are copied to where peers read them.
+    /// Only for unregistered buffers, which are copied to memory that peers read.
     unregistered_only: bool,
-    /// Only for ranks that are tasks of one launch.
+    /// Only for ranks that are agents of one launch.
     virtual_ranks_only: bool,
-    /// Largest message per rank, in bytes.
+    /// Maximum message size per rank, in bytes.
     max_bytes: u64,
-    /// Most ranks.
+    /// Maximum number of ranks.
     ranks: u32,
     /// The algorithm.
     pub(super) name: &'static str,
-    /// Why.
+    /// Why the rule selects it.
     pub(super) reason: &'static str,
 }
 
@@ -55,25 +55,25 @@ impl Rule {
         }
     }
 
-    /// The rule for cores that share memory.
+    /// Restricts the rule to cores that share memory.
     const fn on_cpu(mut self) -> Self {
         self.backend = Some(Backend::Cpu);
         self
     }
 
-    /// The rule for buffers that are not registered.
+    /// Restricts the rule to unregistered buffers.
     const fn private(mut self) -> Self {
         self.unregistered_only = true;
         self
     }
 
-    /// The rule for ranks that are tasks of one launch on the CPU.
+    /// Restricts the rule to ranks that are agents of one launch on the CPU.
     const fn on_tasks(mut self) -> Self {
         self.virtual_ranks_only = true;
         self.on_cpu()
     }
 
-    /// Whether it speaks of a request.
+    /// Returns whether the rule covers a request.
     pub(super) fn covers(&self, request: &Request) -> bool {
         let nodes = if request.nodes() == 1 { Nodes::One } else { Nodes::Several };
         self.collective == request.collective
@@ -101,7 +101,7 @@ const K: u64 = 1 << 10;
 const ANY: u64 = u64::MAX;
 const ALL: u32 = u32::MAX;
 
-/// The table.
+/// The rules.
 pub(super) static RULES: &[Rule] = {
     use CollectiveKind::*;
     use Nodes::*;

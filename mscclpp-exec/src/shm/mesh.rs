@@ -18,13 +18,13 @@ use crate::error::Error;
 use mscclpp_bootstrap::ActiveTimeout;
 
 /// Maximum number of descriptors of a message.
-const MOST_FILES: usize = 8;
+const MAX_FILES: usize = 8;
 
 /// Maximum number of bytes of a message.
-const MOST_BYTES: usize = 1 << 16;
+const MAX_BYTES: usize = 1 << 16;
 
 /// How long a connected rank may take to identify itself.
-const HELLO: Duration = Duration::from_secs(10);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Token with which a rank authenticates.
 type Token = [u8; 16];
@@ -74,35 +74,42 @@ impl LocalListener {
         key
     }
 
-    /// Connects the ranks of a node. `keys`: those of all of them in order; `me`: this rank's local rank.
+    /// Connects the ranks of a node. `keys`: those of all of them in order; `own_local_rank`: this rank's local rank.
     ///
     /// # Errors
     /// [`Error::System`]; [`Error::RankLost`] names a local rank that has not connected.
-    pub(crate) fn connect(self, me: usize, keys: &[[u8; 32]], patience: &mut ActiveTimeout) -> Result<Mesh, Error> {
+    pub(crate) fn connect(
+        self,
+        own_local_rank: usize,
+        keys: &[[u8; 32]],
+        timeout: &mut ActiveTimeout,
+    ) -> Result<Mesh, Error> {
         const WHAT: &str = "connect to a rank of this node";
         let mut peers: Vec<Option<UnixStream>> = keys.iter().map(|_| None).collect();
-        for (place, key) in keys.iter().enumerate().take(me) {
+        for (local_rank, key) in keys.iter().enumerate().take(own_local_rank) {
             let stream = UnixStream::connect_addr(&address(&key[..16])?).map_err(|error| io(WHAT, &error))?;
             let mut hello = [0; 20];
             hello[..16].copy_from_slice(&key[16..]);
-            hello[16..].copy_from_slice(&(me as u32).to_le_bytes());
+            hello[16..].copy_from_slice(&(own_local_rank as u32).to_le_bytes());
             (&stream).write_all(&hello).map_err(|error| io(WHAT, &error))?;
-            peers[place] = Some(stream);
+            peers[local_rank] = Some(stream);
         }
-        while let Some(missing) = (me + 1..keys.len()).find(|&place| peers[place].is_none()) {
-            let left = patience.update();
+        while let Some(missing) = (own_local_rank + 1..keys.len()).find(|&local_rank| peers[local_rank].is_none()) {
+            let left = timeout.update();
             if left.is_zero() {
                 return Err(Error::RankLost { peer: missing as u32, why: "it did not connect in time".into() });
             }
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    let place = self.welcome(&stream).filter(|place| (me + 1..keys.len()).contains(place));
-                    if let Some(place) = place.filter(|&place| peers[place].is_none()) {
-                        peers[place] = Some(stream);
+                    let local_rank = self
+                        .authenticate(&stream)
+                        .filter(|local_rank| (own_local_rank + 1..keys.len()).contains(local_rank));
+                    if let Some(local_rank) = local_rank.filter(|&local_rank| peers[local_rank].is_none()) {
+                        peers[local_rank] = Some(stream);
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    poll(self.listener.as_fd(), left.min(patience.max_sleep()));
+                    poll(self.listener.as_fd(), left.min(timeout.max_sleep()));
                 }
                 Err(error) => return Err(io(WHAT, &error)),
             }
@@ -115,18 +122,18 @@ impl LocalListener {
 
     /// Returns the local rank of a connected rank; `None` for an unauthenticated process. Connections of other users of
     /// the machine are not read at all.
-    fn welcome(&self, stream: &UnixStream) -> Option<usize> {
+    fn authenticate(&self, stream: &UnixStream) -> Option<usize> {
         let user = rustix::net::sockopt::socket_peercred(stream).ok()?.uid;
         if user != rustix::process::geteuid() {
             return None;
         }
         stream.set_nonblocking(false).ok()?;
-        stream.set_read_timeout(Some(HELLO)).ok()?;
+        stream.set_read_timeout(Some(HELLO_TIMEOUT)).ok()?;
         let mut hello = [0; 20];
         (&mut &*stream).read_exact(&mut hello).ok()?;
         let differs = hello[..16].iter().zip(&self.token).fold(0, |differs, (a, b)| differs | (a ^ b));
-        let place = u32::from_le_bytes([hello[16], hello[17], hello[18], hello[19]]);
-        (differs == 0).then_some(place as usize)
+        let local_rank = u32::from_le_bytes([hello[16], hello[17], hello[18], hello[19]]);
+        (differs == 0).then_some(local_rank as usize)
     }
 }
 
@@ -136,20 +143,20 @@ impl Mesh {
     ///
     /// # Errors
     /// [`Error::RankLost`] if the rank is lost.
-    pub(crate) fn send(&self, place: usize, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Error> {
-        let Some(stream) = &self.peers[place] else {
+    pub(crate) fn send(&self, local_rank: usize, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        let Some(stream) = &self.peers[local_rank] else {
             return Ok(());
         };
-        if bytes.len() > MOST_BYTES || files.len() > MOST_FILES {
+        if bytes.len() > MAX_BYTES || files.len() > MAX_FILES {
             let why = format!("a message of {} bytes and {} descriptors", bytes.len(), files.len());
             return Err(Error::Internal(why));
         }
-        let lost = |why: String| Error::RankLost { peer: place as u32, why };
+        let lost = |why: String| Error::RankLost { peer: local_rank as u32, why };
         let header = (bytes.len() as u32).to_le_bytes();
         let mut message = Vec::with_capacity(4 + bytes.len());
         message.extend(header);
         message.extend(bytes);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !files.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(files));
@@ -174,17 +181,21 @@ impl Mesh {
     ///
     /// # Errors
     /// [`Error::RankLost`] if the rank is lost, and the error of `wait`.
-    pub(crate) fn receive(&self, place: usize, mut wait: impl FnMut() -> Result<(), Error>) -> Result<Sent, Error> {
-        let Some(stream) = &self.peers[place] else {
+    pub(crate) fn receive(
+        &self,
+        local_rank: usize,
+        mut wait: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Sent, Error> {
+        let Some(stream) = &self.peers[local_rank] else {
             return Ok(Sent::default());
         };
-        let lost = |why: String| Error::RankLost { peer: place as u32, why };
+        let lost = |why: String| Error::RankLost { peer: local_rank as u32, why };
         let mut sent = Sent::default();
         let mut header = [0; 4];
         self.fill(stream, &mut header, &mut sent.files, lost, &mut wait)?;
         let len = u32::from_le_bytes(header) as usize;
-        if len > MOST_BYTES {
-            return Err(lost(format!("it sent a message of {len} bytes, expected at most {MOST_BYTES} bytes")));
+        if len > MAX_BYTES {
+            return Err(lost(format!("it sent a message of {len} bytes, expected at most {MAX_BYTES} bytes")));
         }
         sent.bytes.resize(len, 0);
         let mut bytes = std::mem::take(&mut sent.bytes);
@@ -203,7 +214,7 @@ impl Mesh {
     ) -> Result<(), Error> {
         let mut have = 0;
         while have < bytes.len() {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let parts = &mut [IoSliceMut::new(&mut bytes[have..])];
             match rustix::net::recvmsg(stream, parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
@@ -211,7 +222,7 @@ impl Mesh {
                     let n = message.bytes;
                     for message in control.drain() {
                         if let RecvAncillaryMessage::ScmRights(rights) = message {
-                            files.extend(rights.take(MOST_FILES - files.len().min(MOST_FILES)));
+                            files.extend(rights.take(MAX_FILES - files.len().min(MAX_FILES)));
                         }
                     }
                     if n == 0 {
@@ -232,13 +243,13 @@ impl Mesh {
 
     /// Returns a local rank that is still needed and whose connection has ended, if there is one.
     pub(crate) fn poll_disconnected(&self, is_needed: impl Fn(usize) -> bool) -> Option<usize> {
-        self.peers.iter().enumerate().position(|(place, stream)| {
+        self.peers.iter().enumerate().position(|(local_rank, stream)| {
             stream.as_ref().is_some_and(|stream| {
                 let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];
                 let ready = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
                 ready.is_ok_and(|n| n > 0)
                     && fds[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR)
-                    && is_needed(place)
+                    && is_needed(local_rank)
             })
         })
     }

@@ -1,4 +1,4 @@
-//! What a collective promises, element by element.
+//! Expected outputs of a collective, element by element.
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::types::ReduceOp;
@@ -12,14 +12,14 @@ use crate::dtype::DataType;
 pub(super) struct Expected {
     pub(super) collective: Collective,
     pub(super) inputs: Inputs,
-    /// Elements of a rank's input and output.
+    /// Number of elements of a rank's input and output.
     pub(super) input_len: u64,
     pub(super) output_len: u64,
-    /// How many ranks further a send-receive sends.
+    /// Rank distance over which a send-receive sends.
     pub(super) distance: u32,
 }
 
-/// A promised element: its value, and by how much a result may differ.
+/// An expected element: its value, and the tolerance of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Promise {
     pub(super) value: f64,
@@ -27,7 +27,7 @@ pub(super) struct Promise {
 }
 
 impl Expected {
-    /// Whether anything is promised about a rank's output.
+    /// Returns whether the postcondition covers a rank's output.
     pub(super) fn promises(&self, rank: u32) -> bool {
         match self.collective.kind {
             CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => false,
@@ -36,7 +36,7 @@ impl Expected {
         }
     }
 
-    /// Whether all ranks are promised the same.
+    /// Returns whether all ranks have the same expected output.
     pub(super) fn is_uniform(&self) -> bool {
         matches!(
             self.collective.kind,
@@ -44,7 +44,7 @@ impl Expected {
         )
     }
 
-    /// Element `index` of a rank's output. Only for ranks to which something is promised.
+    /// Returns the expected element `index` of a rank's output. Only for ranks that the postcondition covers.
     pub(super) fn element(&self, rank: u32, index: u64) -> Promise {
         let ranks = u64::from(self.inputs.ranks);
         let copied = |from: u64, index: u64| Promise { value: self.inputs.value(from as u32, index), tolerance: 0.0 };
@@ -70,8 +70,8 @@ impl Expected {
         self.combined((0..self.inputs.ranks).map(|rank| (rank, Some(index))))
     }
 
-    /// The reduction of some elements of inputs, each as often as it is named, or a copy of the only one, which an average
-    /// divides too. An element that is none lies behind the end of its input, where zeros are.
+    /// Returns the reduction of some elements of inputs, each as often as it is named, or a copy of the only one, which
+    /// an average divides too. A `None` element is past the end of its input, where zeros are.
     pub(super) fn combined(&self, elements: impl ExactSizeIterator<Item = (u32, Option<u64>)> + Clone) -> Promise {
         let Inputs { dtype, op, ranks, pattern, .. } = self.inputs;
         let count = elements.len();
@@ -88,14 +88,14 @@ impl Expected {
             ReduceOp::Min => (values().fold(f64::INFINITY, f64::min), 0.0),
             ReduceOp::Max => (values().fold(f64::NEG_INFINITY, f64::max), 0.0),
         };
-        // Integers wrap, and only then are divided.
+        // Integers wrap before they are divided.
         let value = if dtype.is_integer() { as_element(dtype, value) } else { value };
         let divisor = if op == ReduceOp::Avg { f64::from(ranks) } else { 1.0 };
         let quotient = if dtype.is_integer() { (value / divisor).trunc() } else { value / divisor };
         let roundings = if dtype.is_integer() {
             0.0
         } else {
-            // Inputs are chosen so that one of each rank combine exactly.
+            // Inputs are chosen so that combining one element of each rank is exact.
             let exact = count == 1 || pattern == Pattern::Exact && count <= ranks as usize;
             let steps = if exact { 0.0 } else { count as f64 };
             // The division itself rounds, in narrow types once in f32 and once more.
@@ -105,7 +105,7 @@ impl Expected {
     }
 }
 
-/// At least the distance between two neighbouring values of a type around a magnitude.
+/// Returns at least the distance between two neighboring values of a type around a magnitude.
 fn step(dtype: DataType, magnitude: f64) -> f64 {
     let relative = 0.5_f64.powi(dtype.significant_bits() as i32 - 1);
     let smallest = match dtype {

@@ -6,14 +6,14 @@ use super::value::as_element;
 use crate::cpu::Random;
 use crate::dtype::DataType;
 
-/// What inputs look like.
+/// Kind of input values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Pattern {
-    /// Values whose reduction is exact in the message's type whatever the order, so that results must be equal: small
+    /// Values whose reduction is exact in the message's type in any order, so that results must be equal: small
     /// integers for sums, few factors other than ±1 for products. Integer types also wrap.
     #[default]
     Exact,
-    /// For floats: fractions between -1 and 1, whose sums round. Results may differ by a bound on what rounding does.
+    /// For floats: fractions between -1 and 1, whose sums round. Results may differ by a bound on the rounding error.
     Real,
 }
 
@@ -28,16 +28,16 @@ pub(super) struct Inputs {
     pub(super) ranks: u32,
 }
 
-/// Ranks of a product whose factor is not ±1, for one element.
+/// Number of ranks of a product whose factor is not ±1, for one element.
 const FACTORS: u64 = 8;
 
 impl Inputs {
-    /// Element `index` of a rank's input, exactly as the message's type holds it.
+    /// Returns element `index` of a rank's input, exactly as represented in the message's type.
     pub(super) fn value(&self, rank: u32, index: u64) -> f64 {
         let of_element = Random(self.seed ^ index.wrapping_mul(0xd6e8_feb8_6659_fd93)).next();
         let bits = Random(of_element ^ u64::from(rank) << 32).next();
         if self.pattern == Pattern::Real && !self.dtype.is_integer() {
-            // 53 bits to a fraction in -1 .. 1.
+            // Converts 53 bits to a fraction in -1 .. 1.
             let fraction = (bits >> 11) as f64 / (1_u64 << 52) as f64 - 1.0;
             return as_element(self.dtype, fraction);
         }
@@ -50,7 +50,7 @@ impl Inputs {
         }
     }
 
-    /// An integer up to a magnitude, without sign for types that have none.
+    /// Returns an integer up to a magnitude, without sign for unsigned types.
     fn integer(&self, bits: u64, most: u64) -> f64 {
         if self.dtype.is_unsigned() {
             return (bits % (most + 1)) as f64;
@@ -58,10 +58,10 @@ impl Inputs {
         (bits % (2 * most + 1)) as f64 - most as f64
     }
 
-    /// The largest magnitude that is used: exact, and exact in f64 after summing over all ranks.
+    /// Returns the largest magnitude that is used: exact, and exact in f64 after summing over all ranks.
     fn most(&self) -> u64 {
         let bits = self.dtype.significant_bits().min(40);
-        // The largest integer of an integer type, the last one of a row without gaps for floats.
+        // The largest integer of an integer type; for floats, the last of the consecutive integers.
         if self.dtype.is_integer() { (1 << bits) - 1 } else { 1 << bits }
     }
 
@@ -74,7 +74,7 @@ impl Inputs {
         if each > 0 {
             return self.integer(bits, each);
         }
-        // More ranks than the type counts to: only so many of them add something.
+        // With more ranks than the type can count, only that many of them add a value.
         if turn < self.most() { self.integer(bits, 1) } else { 0.0 }
     }
 

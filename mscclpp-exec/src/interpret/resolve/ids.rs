@@ -3,11 +3,11 @@
 use mscclpp_core::plan::image::OpView;
 use mscclpp_core::types::ChannelKind;
 
-use super::{At, BlockTables, Lowering, entry};
+use super::{At, BlockTables, Resolver, entry};
 use crate::error::Error;
 use crate::interpret::program::{Barrier, Opcode};
 
-impl Lowering {
+impl Resolver {
     pub(super) fn sync(
         &mut self,
         at: At,

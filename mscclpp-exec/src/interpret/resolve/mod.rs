@@ -25,7 +25,7 @@ pub(crate) fn resolve(plan: &Plan) -> Result<ResolvedPlan, Error> {
     let whole = |what: String| Error::InvalidPlan { place: "the whole plan".into(), what };
     plan.open().map_err(|error| whole(error.to_string()))?;
     let shape = shape(plan)?;
-    let mut lowering = Lowering {
+    let mut lowering = Resolver {
         program: ResolvedPlan {
             plan: plan.clone(),
             shape,
@@ -112,7 +112,7 @@ fn reductions(set: u8) -> Option<Reductions> {
     (set & bit(ReduceOp::Avg) == 0).then_some(Reductions::Mixed)
 }
 
-struct Lowering {
+struct Resolver {
     program: ResolvedPlan,
     /// Number of chunks of every rank's buffers.
     chunks: Vec<[u32; 3]>,
@@ -167,7 +167,7 @@ impl At {
     }
 }
 
-impl Lowering {
+impl Resolver {
     /// Returns the instruction that is being resolved.
     fn last(&mut self) -> &mut Instr {
         let last = self.program.instrs.len() - 1;

@@ -6,13 +6,13 @@ use mscclpp_core::plan::image::OpView;
 use mscclpp_core::plan::{self, BufferRef};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
-use super::{At, BlockTables, Lowering, entry};
+use super::{At, BlockTables, Resolver, entry};
 use crate::error::Error;
 use crate::interpret::program::{Operand, Space};
 
 /// Maximum number of operands of a resolved plan. A plan of multicasts over many ranks could otherwise exceed the
 /// available memory.
-const MOST_OPERANDS: usize = 1 << 27;
+const MAX_OPERANDS: usize = 1 << 27;
 
 /// Ranks whose memory a reference names.
 enum Owners {
@@ -21,7 +21,7 @@ enum Owners {
     Group(Range<u32>),
 }
 
-impl Lowering {
+impl Resolver {
     /// Resolves one side's operands; those from number `plain` on are packets.
     pub(super) fn operands<'a>(
         &mut self,
@@ -112,9 +112,9 @@ impl Lowering {
             let end = u64::from(index) + u64::from(size);
             return at.error(format!("chunks {index}..{end} of rank {rank}'s {buffer}, which has {have} chunks"));
         }
-        if self.program.operands.len() >= MOST_OPERANDS {
+        if self.program.operands.len() >= MAX_OPERANDS {
             return at
-                .error(format!("more than {MOST_OPERANDS} references in all, a multicast's counted for each member"));
+                .error(format!("more than {MAX_OPERANDS} references in all, a multicast's counted for each member"));
         }
         self.program.operands.push(Operand { rank, index, size, space });
         Ok(())

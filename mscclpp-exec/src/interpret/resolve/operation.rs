@@ -4,14 +4,14 @@ use mscclpp_core::plan::OpKind;
 use mscclpp_core::plan::image::OpView;
 use mscclpp_core::types::ChannelKind;
 
-use super::{At, BlockTables, Lowering};
+use super::{At, BlockTables, Resolver};
 use crate::error::Error;
 use crate::interpret::program::{Instr, Opcode, Space};
 
 /// No operand is a packet.
 const ALL: usize = usize::MAX;
 
-impl Lowering {
+impl Resolver {
     /// Resolves any operation other than a pipeline, and returns whether it uses the proxy.
     pub(super) fn op(&mut self, at: At, of: &BlockTables<'_>, view: &OpView<'_>) -> Result<bool, Error> {
         use OpKind::*;
@@ -75,7 +75,7 @@ impl Lowering {
             }
         }
         self.check_sizes(at)?;
-        self.note_scratch();
+        self.record_scratch_use();
         Ok(matches!(action, Opcode::Port { .. } | Opcode::PortForward))
     }
 
@@ -108,7 +108,7 @@ impl Lowering {
     }
 
     /// Records which memories an operation uses, and how.
-    fn note_scratch(&mut self) {
+    fn record_scratch_use(&mut self) {
         let Instr { operands, srcs, slice, .. } = *self.last();
         let program = &mut self.program;
         let (srcs, dsts) = program.operands[operands as usize..].split_at(srcs as usize);

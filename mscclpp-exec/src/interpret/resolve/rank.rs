@@ -4,11 +4,11 @@ use mscclpp_core::plan::OpKind;
 use mscclpp_core::plan::image::{BlockView, OpView, RankView};
 use mscclpp_core::types::ChannelKind;
 
-use super::{At, BlockTables, Lowering};
+use super::{At, BlockTables, Resolver};
 use crate::error::Error;
 use crate::interpret::program::{Block, Channel, Instr, Opcode, Semaphore, UNPAIRED};
 
-impl Lowering {
+impl Resolver {
     pub(super) fn rank(&mut self, rank: u32, view: &RankView<'_>) -> Result<(), Error> {
         self.tables(rank, view)?;
         let mut uses_port = false;
@@ -84,7 +84,7 @@ impl Lowering {
                 op,
                 operands: self.program.operands.len() as u32,
                 first_id: self.program.ids.len() as u32,
-                ..Instr::NOTHING
+                ..Instr::NOP
             });
             if kind == OpKind::Pipeline {
                 if op < loop_end {

@@ -54,14 +54,14 @@ pub(super) struct Writer<'p> {
     /// By channel that the pass has added: its number on its rank.
     channels: BTreeMap<u32, u32>,
     /// By barrier that the pass has added.
-    barriers: BTreeMap<u32, Joined>,
+    barriers: BTreeMap<u32, DeviceBarrier>,
     /// The first number that no barrier of the plan has.
     first_barrier: u32,
 }
 
 /// A barrier of thread blocks of several ranks.
 #[derive(Default)]
-struct Joined {
+struct DeviceBarrier {
     /// By rank: its thread blocks, in ascending order.
     blocks: BTreeMap<u32, Vec<u32>>,
     /// By pair of ranks: the number of the first one's channel to the second.
@@ -170,13 +170,13 @@ impl<'p> Writer<'p> {
             ));
         }
         self.read_kernels();
-        for joined in self.barriers.values_mut() {
-            let ranks: Vec<u32> = joined.blocks.keys().copied().collect();
+        for barrier_ranks in self.barriers.values_mut() {
+            let ranks: Vec<u32> = barrier_ranks.blocks.keys().copied().collect();
             for (number, &one) in ranks.iter().enumerate() {
                 for &other in &ranks[number + 1..] {
                     let [to, from] = memory_channels(&mut self.tree, one, other);
-                    joined.channels.insert((one, other), to);
-                    joined.channels.insert((other, one), from);
+                    barrier_ranks.channels.insert((one, other), to);
+                    barrier_ranks.channels.insert((other, one), from);
                 }
             }
         }
@@ -319,17 +319,18 @@ impl<'p> Writer<'p> {
     }
 
     fn device_barrier(&mut self, code: &Block, id: u32, ops: &mut Vec<Op>) {
-        let Some(joined) = self.barriers.get(&id) else { return };
-        let blocks = &joined.blocks[&code.rank];
+        let Some(barrier_ranks) = self.barriers.get(&id) else { return };
+        let blocks = &barrier_ranks.blocks[&code.rank];
         let mut barrier = sync(OpKind::Barrier, None, self.first_barrier + id);
         barrier.blocks = blocks.len() as u32;
-        let ways = joined.channels.iter().filter(|((from, _), _)| *from == code.rank).map(|(_, &channel)| channel);
-        let ways: Vec<u32> = ways.collect();
-        let leads = blocks.first() == Some(&code.block);
+        let channels =
+            barrier_ranks.channels.iter().filter(|((from, _), _)| *from == code.rank).map(|(_, &channel)| channel);
+        let channels: Vec<u32> = channels.collect();
+        let is_leader = blocks.first() == Some(&code.block);
         ops.push(barrier.clone());
-        if joined.blocks.len() > 1 {
+        if barrier_ranks.blocks.len() > 1 {
             for kind in [OpKind::Signal, OpKind::Wait] {
-                ways.iter().filter(|_| leads).for_each(|&channel| self.push(code, kind, channel, ops));
+                channels.iter().filter(|_| is_leader).for_each(|&channel| self.push(code, kind, channel, ops));
             }
             ops.push(barrier);
         }

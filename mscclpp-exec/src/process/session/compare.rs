@@ -39,11 +39,11 @@ impl Session {
         let number = self.number + 1;
         if number > AHEAD {
             let least = number - AHEAD;
-            for place in self.peers() {
-                if self.compared[place] < least {
+            for local_rank in self.peers() {
+                if self.compared[local_rank] < least {
                     self.wait_for(|session| {
-                        session.compare(place)?;
-                        Ok(session.compared[place] >= least)
+                        session.compare(local_rank)?;
+                        Ok(session.compared[local_rank] >= least)
                     })?;
                 }
             }
@@ -64,32 +64,32 @@ impl Session {
     /// # Errors
     /// [`Error::CallMismatch`].
     #[inline]
-    pub(in super::super) fn compare(&mut self, place: usize) -> Result<(), Error> {
-        while self.compared[place] < self.number {
-            let number = self.compared[place] + 1;
-            let Some((other, _)) = self.calls.begun(place, number) else {
+    pub(in super::super) fn compare(&mut self, local_rank: usize) -> Result<(), Error> {
+        while self.compared[local_rank] < self.number {
+            let number = self.compared[local_rank] + 1;
+            let Some((other, _)) = self.calls.begun(local_rank, number) else {
                 break;
             };
             let own = self.history[(number % RING) as usize].1;
             if own != other {
-                return Err(self.mismatch(place, number, own, other));
+                return Err(self.mismatch(local_rank, number, own, other));
             }
-            self.compared[place] = number;
+            self.compared[local_rank] = number;
         }
         Ok(())
     }
 
     /// Returns whether a peer has started the current call and its call is the same.
     #[inline]
-    pub(in super::super) fn is_compared(&self, place: usize) -> bool {
-        self.compared[place] == self.number
+    pub(in super::super) fn is_compared(&self, local_rank: usize) -> bool {
+        self.compared[local_rank] == self.number
     }
 
     #[cold]
-    fn mismatch(&mut self, place: usize, number: u64, own: u64, other: u64) -> Error {
+    fn mismatch(&mut self, local_rank: usize, number: u64, own: u64, other: u64) -> Error {
         // A text that this rank does not have may be in the peer's lines.
-        let text = Some(self.calls.text(place)).filter(|text| fnv(text.as_bytes()) == other);
-        self.differ(self.locals[place], number, own, other, text)
+        let text = Some(self.calls.text(local_rank)).filter(|text| fnv(text.as_bytes()) == other);
+        self.differ(self.locals[local_rank], number, own, other, text)
     }
 
     /// Fails the communicator because a peer makes another call; `text` describes that call, if the peer has recorded
@@ -105,8 +105,8 @@ impl Session {
 
     /// Fails the communicator because of a message from another node.
     #[cold]
-    pub(in super::super) fn in_trouble(&mut self, trouble: WireError) -> Error {
-        match trouble {
+    pub(in super::super) fn fail_on_wire_error(&mut self, error: WireError) -> Error {
+        match error {
             WireError::Lost(error) => {
                 self.give_up(&error);
                 error

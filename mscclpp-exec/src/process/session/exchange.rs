@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 
 use super::super::calls::BufferArgs;
 use super::Session;
-use super::connect::name;
+use super::connect::name_rank;
 use crate::error::Error;
 use crate::shm::Sent;
 use mscclpp_bootstrap::ActiveTimeout;
@@ -14,14 +14,14 @@ impl Session {
     ///
     /// # Errors
     /// As [`enter`](Self::enter).
-    fn meet(&mut self, id: u64) -> Result<(), Error> {
+    fn synchronize(&mut self, id: u64) -> Result<(), Error> {
         let number = self.enter()?;
         self.announce(number, id, &BufferArgs::default());
         self.calls.unpark_peers(false);
-        for place in self.peers() {
+        for local_rank in self.peers() {
             self.wait_for(|session| {
-                session.compare(place)?;
-                Ok(session.is_compared(place))
+                session.compare(local_rank)?;
+                Ok(session.is_compared(local_rank))
             })?;
         }
         Ok(())
@@ -29,8 +29,8 @@ impl Session {
 
     pub(in super::super) fn barrier(&mut self) -> Result<(), Error> {
         let id = self.id_of("barrier");
-        self.meet(id)?;
-        self.settle_nodes()
+        self.synchronize(id)?;
+        self.synchronize_nodes()
     }
 
     /// Exchanges data between all ranks of the node, in a call of all of them. Returns the received data by local rank;
@@ -44,28 +44,28 @@ impl Session {
         if self.broken.is_none() {
             self.calls.write_text(text);
         }
-        self.meet(id)?;
+        self.synchronize(id)?;
         let mut result = Ok(());
-        for place in self.peers() {
-            result = result.and_then(|()| self.mesh.send(place, bytes, files));
+        for local_rank in self.peers() {
+            result = result.and_then(|()| self.mesh.send(local_rank, bytes, files));
         }
         let deadline = self.options.timeout;
         let mut timeout = ActiveTimeout::new(deadline);
         let mut received = Vec::new();
-        for place in 0..self.locals.len() {
+        for local_rank in 0..self.locals.len() {
             let bootstrap = &self.bootstrap;
             let late = || {
                 bootstrap.check_alive()?;
                 let why = format!("it sent nothing for {deadline:?} in {text}");
-                if timeout.is_expired() { Err(Error::RankLost { peer: place as u32, why }) } else { Ok(()) }
+                if timeout.is_expired() { Err(Error::RankLost { peer: local_rank as u32, why }) } else { Ok(()) }
             };
-            match result.and_then(|()| self.mesh.receive(place, late)) {
+            match result.and_then(|()| self.mesh.receive(local_rank, late)) {
                 Ok(sent) => {
                     received.push(sent);
                     result = Ok(());
                 }
                 Err(error) => {
-                    let error = name(error, &self.locals, &self.bootstrap);
+                    let error = name_rank(error, &self.locals, &self.bootstrap);
                     self.give_up(&error);
                     return Err(error);
                 }

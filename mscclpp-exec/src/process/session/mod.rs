@@ -16,7 +16,7 @@ use super::buffer::Shared;
 use super::calls::{Calls, RING};
 use super::options::Options;
 use super::plan::Prepared;
-use super::wire::Wires;
+use super::wire::NodeConnections;
 use crate::error::Error;
 use crate::shm::{Mesh, Segment};
 use mscclpp_bootstrap::Bootstrap;
@@ -28,10 +28,10 @@ pub(crate) struct Session {
     /// Node of each rank.
     pub(super) nodes: Vec<u32>,
     /// Connections to ranks on other nodes.
-    pub(super) wires: Wires,
+    pub(super) connections: NodeConnections,
     /// Ranks of this node in ascending order, and this rank's index among them (its local rank).
     pub(super) locals: Vec<u32>,
-    pub(super) me: usize,
+    pub(super) own_local_rank: usize,
     pub(super) calls: Calls,
     mesh: Mesh,
     /// Number of the last call.
@@ -70,19 +70,19 @@ impl Session {
 
     /// Returns the local ranks of the other ranks of the node.
     pub(super) fn peers(&self) -> impl Iterator<Item = usize> + use<> {
-        let me = self.me;
-        (0..self.locals.len()).filter(move |&place| place != me)
+        let own_local_rank = self.own_local_rank;
+        (0..self.locals.len()).filter(move |&local_rank| local_rank != own_local_rank)
     }
 
     /// Records that the communicator has failed.
     #[cold]
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.broken.get_or_insert_with(|| error.to_string());
-        self.calls.give_up(self.number, error.group());
+        self.calls.abort(self.number, error.group());
     }
 
     /// Synchronizes with the ranks of other nodes.
-    pub(super) fn settle_nodes(&mut self) -> Result<(), Error> {
+    pub(super) fn synchronize_nodes(&mut self) -> Result<(), Error> {
         match self.bootstrap.num_nodes() {
             1 => Ok(()),
             _ => self.bootstrap.barrier().map_err(Error::from).inspect_err(|error| self.give_up(error)),
@@ -94,7 +94,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         match self.bootstrap.check_alive() {
             // Otherwise peers that have not received the failure would name this rank, whose connections close.
-            Err(error) => self.calls.give_up(self.number, Some(&error)),
+            Err(error) => self.calls.abort(self.number, Some(&error)),
             Ok(()) if self.broken.is_none() => self.calls.leave(self.number),
             Ok(()) => {}
         }

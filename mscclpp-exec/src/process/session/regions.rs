@@ -25,9 +25,9 @@ impl Session {
 
     /// Returns a local rank's memory in a live allocation.
     #[cold]
-    pub(in super::super) fn region_of(&self, place: usize, number: u64) -> Option<Arc<Segment>> {
+    pub(in super::super) fn region_of(&self, local_rank: usize, number: u64) -> Option<Arc<Segment>> {
         let mut regions = self.regions.iter().filter_map(Weak::upgrade);
-        regions.find(|region| region.number == number).and_then(|region| region.at(place).cloned())
+        regions.find(|region| region.number == number).and_then(|region| region.at(local_rank).cloned())
     }
 
     /// Returns the memory for copies of a slot, by its number.

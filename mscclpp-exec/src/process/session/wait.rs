@@ -30,10 +30,13 @@ pub(super) const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 impl Session {
     /// Waits outside of a launch until a condition holds; fails when a peer is lost or the timeout expires.
     #[cold]
-    pub(super) fn wait_for(&mut self, mut is_so: impl FnMut(&mut Self) -> Result<bool, Error>) -> Result<(), Error> {
+    pub(super) fn wait_for(
+        &mut self,
+        mut condition: impl FnMut(&mut Self) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
         let mut timeout: Option<ActiveTimeout> = None;
         let mut rounds = 0_u32;
-        while !is_so(self)? {
+        while !condition(self)? {
             rounds += 1;
             if rounds < SPINS && !self.oversubscribed {
                 spin(rounds);
@@ -45,19 +48,19 @@ impl Session {
             }
             let deadline = self.options.timeout;
             self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)))?;
-            let drowsy = self.calls.prepare_park();
-            if is_so(self)? {
+            let token = self.calls.prepare_park();
+            if condition(self)? {
                 self.calls.cancel_park();
                 break;
             }
-            self.calls.park(drowsy, PARK_INTERVAL);
+            self.calls.park(token, PARK_INTERVAL);
         }
         Ok(())
     }
 
     /// Fails if a wait cannot succeed any more.
     fn check_peers(&mut self, timeout: &mut ActiveTimeout) -> Result<(), Error> {
-        let compare = |session: &mut Self| session.peers().try_for_each(|place| session.compare(place));
+        let compare = |session: &mut Self| session.peers().try_for_each(|local_rank| session.compare(local_rank));
         compare(self)?;
         let cause = self.find_cause();
         if cause.is_some() {
@@ -71,8 +74,8 @@ impl Session {
             Some(AbortCause::PeerAborted { peer }) => Error::RankLost { peer, why: why("it has given up") },
             _ if !timeout.is_expired() => return Ok(()),
             _ => {
-                let absent = self.peers().find(|&place| !self.is_compared(place));
-                let peer = self.locals[absent.unwrap_or(self.me)];
+                let not_started = self.peers().find(|&local_rank| !self.is_compared(local_rank));
+                let peer = self.locals[not_started.unwrap_or(self.own_local_rank)];
                 let call = self.text_of(self.history[(self.number % RING) as usize].1).unwrap_or_default();
                 let why = format!("it did not make call {} ({call}) within {:?}", self.number, self.options.timeout);
                 Error::RankLost { peer, why }
@@ -88,7 +91,7 @@ impl Session {
         if let Some(cause) = self.find_first_cause() {
             return Some(cause);
         }
-        let place = self.calls.find_given_up()?;
+        let local_rank = self.calls.find_aborted()?;
         // The cause of the communicator's failure is the same on all ranks, whichever notices it first.
         if let Some(error) = self.calls.find_cause() {
             return Some(AbortCause::Group(Box::new(self.bootstrap.fail(error))));
@@ -102,16 +105,17 @@ impl Session {
                 return Some(cause);
             }
         }
-        Some(AbortCause::PeerAborted { peer: self.locals[place] })
+        Some(AbortCause::PeerAborted { peer: self.locals[local_rank] })
     }
 
     /// Returns a cause that is not a consequence of another one.
     #[cold]
     fn find_first_cause(&self) -> Option<AbortCause> {
         // A rank that has finished this call may leave, and a rank that has failed has a cause.
-        let needed = |place| !self.calls.has_left_after(place, self.number) && !self.calls.has_given_up(place);
-        if let Some(place) = self.mesh.poll_disconnected(needed) {
-            return Some(AbortCause::PeerLost { peer: self.locals[place] });
+        let needed =
+            |local_rank| !self.calls.has_left_after(local_rank, self.number) && !self.calls.has_aborted(local_rank);
+        if let Some(local_rank) = self.mesh.poll_disconnected(needed) {
+            return Some(AbortCause::PeerLost { peer: self.locals[local_rank] });
         }
         self.bootstrap.check_alive().err().map(|error| AbortCause::Group(Box::new(error)))
     }
@@ -129,23 +133,23 @@ mod tests {
 
     /// Returns rank 0's error in a call if rank 1 alone has noticed that the communicator has failed, and then runs
     /// `then`.
-    fn told(then: impl Fn(Executor) + Sync) -> (bootstrap::Error, Error) {
+    fn error_after(then: impl Fn(Executor) + Sync) -> (bootstrap::Error, Error) {
         let group: [Bootstrap; 2] = Bootstrap::local(2).unwrap().try_into().unwrap();
         let [zero, one] = group.map(Arc::new);
         let cause = bootstrap::Error::Unresponsive {
             who: Box::new(one.rank_info(0).unwrap().clone()),
             silent: Duration::from_secs(5),
         };
-        let (met, then) = (Barrier::new(2), &then);
+        let (barrier, then) = (Barrier::new(2), &then);
         let error = thread::scope(|scope| {
             scope.spawn(|| {
                 let transport = Executor::new(Arc::clone(&one)).unwrap();
                 one.notice(cause.clone());
                 then(transport);
-                met.wait();
+                barrier.wait();
             });
             let transport = Executor::new(Arc::clone(&zero)).unwrap();
-            met.wait();
+            barrier.wait();
             // A call that rank 1 has started may still succeed.
             transport.barrier().and_then(|()| transport.barrier()).unwrap_err()
         });
@@ -155,13 +159,13 @@ mod tests {
 
     #[test]
     fn a_rank_that_leaves_a_finished_group_says_why() {
-        let (cause, error) = told(drop);
+        let (cause, error) = error_after(drop);
         assert!(matches!(&error, Error::Group(found) if **found == cause), "{error}");
     }
 
     #[test]
     fn a_rank_whose_call_fails_because_the_group_is_finished_says_why() {
-        let (cause, error) = told(|transport| {
+        let (cause, error) = error_after(|transport| {
             transport.barrier().unwrap_err();
             // Its connections stay open.
             std::mem::forget(transport);

@@ -5,36 +5,36 @@ use std::ops::Range;
 
 /// Consecutive intervals of chunks.
 #[derive(Default)]
-pub(super) struct Pieces {
+pub(super) struct Intervals {
     /// Start of each interval in ascending order, then the end of the last one.
-    borders: Vec<u64>,
+    bounds: Vec<u64>,
 }
 
-impl Pieces {
+impl Intervals {
     /// Divides at both ends of every range.
     pub(super) fn new(ranges: Vec<Range<u64>>) -> Self {
-        let mut borders: Vec<u64> = ranges.into_iter().flat_map(|range| [range.start, range.end]).collect();
-        borders.sort_unstable();
-        borders.dedup();
-        Self { borders }
+        let mut bounds: Vec<u64> = ranges.into_iter().flat_map(|range| [range.start, range.end]).collect();
+        bounds.sort_unstable();
+        bounds.dedup();
+        Self { bounds }
     }
 
     /// Returns the number of intervals.
     pub(super) fn len(&self) -> usize {
-        self.borders.len().saturating_sub(1)
+        self.bounds.len().saturating_sub(1)
     }
 
     /// Returns the intervals of a range that was passed to [`new`](Self::new).
     pub(super) fn of(&self, range: &Range<u64>) -> Range<usize> {
-        let at = |border| self.borders.partition_point(|&other| other < border);
+        let at = |bound| self.bounds.partition_point(|&other| other < bound);
         at(range.start)..at(range.end)
     }
 
     /// Returns the chunks of the selected intervals, with adjacent ones merged.
     pub(super) fn chunks(&self, which: impl Fn(usize) -> bool) -> Vec<Range<u64>> {
         let mut chunks: Vec<Range<u64>> = Vec::new();
-        for piece in (0..self.len()).filter(|&piece| which(piece)) {
-            let (start, end) = (self.borders[piece], self.borders[piece + 1]);
+        for interval in (0..self.len()).filter(|&interval| which(interval)) {
+            let (start, end) = (self.bounds[interval], self.bounds[interval + 1]);
             match chunks.last_mut() {
                 Some(last) if last.end == start => last.end = end,
                 _ => chunks.push(start..end),
@@ -52,11 +52,11 @@ mod tests {
     fn ranges_are_cut_where_others_begin_and_end() {
         let most = 1_u64 << 40;
         let ranges = [0..most, 3..9, 5..9, 9..9];
-        let pieces = Pieces::new(ranges.to_vec());
-        assert_eq!(pieces.len(), 4);
-        let of: Vec<_> = ranges.iter().map(|range| pieces.of(range)).collect();
+        let intervals = Intervals::new(ranges.to_vec());
+        assert_eq!(intervals.len(), 4);
+        let of: Vec<_> = ranges.iter().map(|range| intervals.of(range)).collect();
         assert_eq!(of, [0..4, 1..3, 2..3, 3..3]);
-        assert_eq!(pieces.chunks(|piece| piece != 1), [0..3, 5..most]);
-        assert_eq!(pieces.chunks(|_| true).first(), Some(&(0..most)));
+        assert_eq!(intervals.chunks(|interval| interval != 1), [0..3, 5..most]);
+        assert_eq!(intervals.chunks(|_| true).first(), Some(&(0..most)));
     }
 }
