@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_to_their_types() {
+    fn names_round_trip_to_types() {
         for &dtype in DataType::ALL {
             assert_eq!(dtype.name().parse(), Ok(dtype));
         }

@@ -31,7 +31,7 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
 /// # Errors
 /// The system's error; the old file is then unchanged.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let Some((path, mut file)) = beside(path)? else { return fs::write(path, bytes) };
+    let Some((path, mut file)) = temporary_file_for(path)? else { return fs::write(path, bytes) };
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map(drop).map_err(|error| error.error)
@@ -43,11 +43,11 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// The system's error.
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    beside(path).map(drop)
+    temporary_file_for(path).map(drop)
 }
 
 /// Returns the file to which a path refers, and a new one next to it; `None` if it has to be written in place.
-fn beside(path: &Path) -> io::Result<Option<(PathBuf, NamedTempFile)>> {
+fn temporary_file_for(path: &Path) -> io::Result<Option<(PathBuf, NamedTempFile)>> {
     let (path, old) = match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         Ok(found) if !found.is_file() => return Ok(None),
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+    fn file_is_replaced_atomically_without_leftovers() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("plan.json");
         check_writable(&path).expect("it can be written");
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_and_a_missing_folder_are_refused() {
+    fn folder_and_missing_folder_are_rejected() {
         let folder = tempfile::tempdir().expect("a folder");
         for path in [folder.path().to_owned(), folder.path().join("no/such"), PathBuf::from("/")] {
             assert!(write_atomic(&path, b"").is_err(), "{}", path.display());
@@ -103,7 +103,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_permissions_and_pipes_stay_what_they_are() {
+    fn links_permissions_and_pipes_are_preserved() {
         use std::os::unix::fs::{FileTypeExt, PermissionsExt};
         let folder = tempfile::tempdir().expect("a folder");
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_four_gigabytes() {
+    fn buffers_over_four_gigabytes_have_a_layout() {
         let count = (1_u64 << 40) + 3;
         let one = layout(&shape(CollectiveKind::AllReduce, 8, 1), count, DataType::F64);
         assert_eq!(one.stride, (count * 8).div_ceil(8).next_multiple_of(16));
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_messages_are_errors() {
+    fn impossible_messages_are_rejected() {
         let new = |shape: &Shape, count, dtype| Layout::new(shape, &Message::new(dtype, count));
         let gather = shape(CollectiveKind::AllGather, 4, 1);
         assert!(matches!(new(&gather, 7, DataType::U8), Err(Error::UnequalParts { count: 7, ranks: 4, .. })));
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_counts() {
+    fn custom_collective_has_free_counts() {
         let shape = |input, output| Shape { input, output, ..shape(CollectiveKind::Custom { input, output }, 2, 1) };
         let even = layout(&shape(4, 8), 80, DataType::F32);
         assert_eq!((even.stride, even.input.len, even.output.len), (48, 192, 320));
@@ -372,7 +372,7 @@ mod tests {
 
         /// Chunk j of rank r's part is as long at its source as at its destination.
         #[test]
-        fn both_ends_agree(ranks in 1_u32..9, per_part in 1_u32..7, part in 0_u64..500) {
+        fn chunks_of_both_ends_have_equal_length(ranks in 1_u32..9, per_part in 1_u32..7, part in 0_u64..500) {
             let gather = layout(&shape(CollectiveKind::AllGather, ranks, per_part), part * u64::from(ranks), DataType::U8);
             for rank in 0..u64::from(ranks) {
                 for chunk in 0..u64::from(per_part) {
@@ -386,7 +386,7 @@ mod tests {
 
         /// The slices of a group cover a range once and in order.
         #[test]
-        fn slices_cover(chunks in 1_u64..20, of in 1_u32..20, count in 0_u64..1000) {
+        fn slices_cover_a_range_in_order(chunks in 1_u64..20, of in 1_u32..20, count in 0_u64..1000) {
             let layout = layout(&shape(CollectiveKind::AllReduce, 4, 3), count, DataType::F16);
             let mut end = 0;
             for index in 0..of {

@@ -77,10 +77,10 @@ pub(super) struct Inner {
     pub(super) options: Options,
     pub(super) workers: usize,
     /// Prepared plans; few, so a list suffices.
-    contexts: Mutex<Vec<Arc<PlanState>>>,
+    plans: Mutex<Vec<Arc<PlanState>>>,
     pub(super) table: Arc<Table>,
     /// Held during a launch: there is one at a time.
-    pub(super) gate: Mutex<LaunchLock>,
+    pub(super) launch_lock: Mutex<LaunchLock>,
 }
 
 /// State that the launches of an executor share.
@@ -112,9 +112,9 @@ impl Executor {
                 ranks,
                 options,
                 workers,
-                contexts: Mutex::default(),
+                plans: Mutex::default(),
                 table: Arc::default(),
-                gate: Mutex::new(LaunchLock { launches: 0, worker: Box::default(), pool: None }),
+                launch_lock: Mutex::new(LaunchLock { launches: 0, worker: Box::default(), pool: None }),
             }),
         }
     }
@@ -179,8 +179,8 @@ impl Inner {
     /// Returns the state of a plan. Plans are identified by their contents.
     fn context(&self, plan: &Plan) -> Result<Arc<PlanState>, Error> {
         let same = |known: &Plan| known.hash() == plan.hash() && known.image().len() == plan.image().len();
-        let mut contexts = lock(&self.contexts);
-        if let Some(context) = contexts.iter().find(|context| same(&context.program.plan)) {
+        let mut plans = lock(&self.plans);
+        if let Some(context) = plans.iter().find(|context| same(&context.program.plan)) {
             return Ok(Arc::clone(context));
         }
         let (expected, found) = (plan.num_ranks(), self.ranks);
@@ -188,13 +188,13 @@ impl Inner {
             return Err(Error::RankCountMismatch { plan: plan.name().to_owned(), expected, found });
         }
         let context = Arc::new(PlanState::new(resolve(plan)?));
-        contexts.push(Arc::clone(&context));
+        plans.push(Arc::clone(&context));
         Ok(context)
     }
 
     /// Makes all packets stale, because their flags are about to start again from 1.
     pub(super) fn clear_packets(&self) {
-        for context in lock(&self.contexts).iter() {
+        for context in lock(&self.plans).iter() {
             for scratch in lock(&context.scratch).iter_mut() {
                 scratch.packets.fill(crate::numeric::Line::ZERO);
             }

@@ -26,15 +26,17 @@ impl Job {
     /// Runs the launch as worker `index` until it has ended. A panic ends it as failed, with the panic's message.
     pub(super) fn work(&self, worker: &mut Worker, index: usize) -> Result<(), String> {
         let held = self.table.hold();
-        let turn = self.turn(held.memory());
-        catch_unwind(AssertUnwindSafe(|| turn.work(worker, index, self.workers, self.schedule))).map_err(|panic| {
-            self.context.progress.end(Outcome::Failed);
-            let text = panic.downcast_ref::<String>().cloned();
-            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
-        })
+        let launch_schedule = self.launch_schedule(held.memory());
+        catch_unwind(AssertUnwindSafe(|| launch_schedule.work(worker, index, self.workers, self.schedule))).map_err(
+            |panic| {
+                self.context.progress.end(Outcome::Failed);
+                let text = panic.downcast_ref::<String>().cloned();
+                text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+            },
+        )
     }
 
-    pub(super) fn turn<'a>(&'a self, memory: crate::memory::LentSlices<'a>) -> LaunchSchedule<'a> {
+    pub(super) fn launch_schedule<'a>(&'a self, memory: crate::memory::LentSlices<'a>) -> LaunchSchedule<'a> {
         let launch = Launch {
             counters: &self.context.counters,
             program: &self.context.program,
@@ -63,7 +65,7 @@ pub(super) struct Pool {
 struct Shared {
     slot: Mutex<Slot>,
     /// Signals that there is a job, or that the pool ends.
-    posted: Condvar,
+    job_posted: Condvar,
     /// Signals that a worker has left its job.
     left: Condvar,
 }
@@ -86,11 +88,11 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::SpawnThread`] if the system cannot start a thread.
-    pub(super) fn new(helpers: usize) -> Result<Self, Error> {
+    pub(super) fn new(workers: usize) -> Result<Self, Error> {
         let mut pool = Self { shared: Arc::default(), threads: Vec::new() };
-        for helper in 0..helpers {
+        for worker in 0..workers {
             let shared = Arc::clone(&pool.shared);
-            let thread = std::thread::Builder::new().name(format!("mscclpp-{helper}"));
+            let thread = std::thread::Builder::new().name(format!("mscclpp-{worker}"));
             let thread =
                 thread.spawn(move || shared.worker_main()).map_err(|error| Error::SpawnThread(error.to_string()))?;
             pool.threads.push(thread);
@@ -106,7 +108,7 @@ impl Pool {
             slot.jobs += 1;
             (slot.taken, slot.panic) = (0, None);
         }
-        self.shared.posted.notify_all();
+        self.shared.job_posted.notify_all();
         let own = job.work(worker, 0);
         let mut slot = self.shared.slot();
         slot.job = None;
@@ -120,7 +122,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.slot().quit = true;
-        self.shared.posted.notify_all();
+        self.shared.job_posted.notify_all();
         for thread in self.threads.drain(..) {
             // A worker does not panic outside of `Job::work`; if it did, nothing could be done about it.
             let _ = thread.join();
@@ -142,7 +144,7 @@ impl Shared {
             seen = slot.jobs;
             // A launch may use fewer workers than there are.
             let Some(job) = job.filter(|job| slot.taken + 1 < job.workers) else {
-                slot = self.posted.wait(slot).unwrap_or_else(PoisonError::into_inner);
+                slot = self.job_posted.wait(slot).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             slot.taken += 1;

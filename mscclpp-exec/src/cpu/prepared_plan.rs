@@ -260,9 +260,9 @@ impl PreparedPlan {
 
     /// Lends every rank's two slots and its scratch, and runs the launch.
     fn execute<'a>(&self, ranks: impl Iterator<Item = [Slot<'a>; 2]>) -> Result<(), Error> {
-        let mut gate = lock(&self.world.gate);
-        gate.launches += 1;
-        let number = gate.launches;
+        let mut launch_lock = lock(&self.world.launch_lock);
+        launch_lock.launches += 1;
+        let number = launch_lock.launches;
         // 1, 2, …, and after the largest flag again 1.
         let flag = ((number - 1) % u64::from(u32::MAX)) as u32 + 1;
         if flag == 1 && number > 1 {
@@ -275,8 +275,8 @@ impl PreparedPlan {
         } else {
             self.world.workers.min(self.context.agents.len()).max(1)
         };
-        if workers > 1 && gate.pool.is_none() {
-            gate.pool = Some(Pool::new(self.world.workers - 1)?);
+        if workers > 1 && launch_lock.pool.is_none() {
+            launch_lock.pool = Some(Pool::new(self.world.workers - 1)?);
         }
         let job = Job {
             context: Arc::clone(&self.context),
@@ -308,13 +308,13 @@ impl PreparedPlan {
                     }
                 }
             },
-            || self.finish(&job, &mut gate),
+            || self.finish(&job, &mut launch_lock),
         )
     }
 
     /// Runs a launch whose memory is lent, and returns its result.
-    fn finish(&self, job: &Job, gate: &mut LaunchLock) -> Result<(), Error> {
-        let LaunchLock { worker, pool, .. } = gate;
+    fn finish(&self, job: &Job, launch_lock: &mut LaunchLock) -> Result<(), Error> {
+        let LaunchLock { worker, pool, .. } = launch_lock;
         let result = match pool {
             Some(pool) if job.workers > 1 => pool.run(job, worker),
             _ => job.work(worker, 0),
@@ -323,7 +323,7 @@ impl PreparedPlan {
             (Ok(()), Outcome::Finished) => return Ok(()),
             (Ok(()), Outcome::Stalled) => {
                 let held = self.world.table.hold();
-                Error::Stalled(Box::new(job.turn(held.memory()).stall()))
+                Error::Stalled(Box::new(job.launch_schedule(held.memory()).stall()))
             }
             (Err(panic), _) => Error::Internal(panic),
             (Ok(()), outcome) => Error::Internal(format!("a launch ended as {outcome:?}")),
@@ -355,7 +355,7 @@ mod tests {
     use mscclpp_algorithms as algorithms;
 
     #[test]
-    fn packets_stay_apart_when_flags_start_again() {
+    fn stale_packets_are_ignored_when_flags_wrap() {
         let algorithm = algorithms::find("allreduce_packets").expect("an algorithm");
         let trace = algorithm.record(algorithm.spec(3, 3), &[]).expect("three ranks");
         let world = Executor::new(3);
@@ -371,7 +371,7 @@ mod tests {
         };
         (0..3).for_each(&mut launch);
         // The flags of these launches reach the largest one and then start again with 1, the flag of stale packets.
-        lock(&world.inner.gate).launches = u64::from(u32::MAX) - 2;
+        lock(&world.inner.launch_lock).launches = u64::from(u32::MAX) - 2;
         (3..9).for_each(&mut launch);
     }
 }

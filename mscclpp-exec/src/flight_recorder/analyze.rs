@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::record::{CallRecord, Dump, GroupRecord, WaitRecord};
 
 /// Maximum number of ranks that a text lists.
-const LISTED: usize = 8;
+const MAX_LISTED: usize = 8;
 
 /// Analysis of a failure in a communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,20 +53,20 @@ pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
         });
         groups[place].insert(dump.rank.rank, dump);
     }
-    groups.iter().map(of_group).collect()
+    groups.iter().map(analyze_communicator).collect()
 }
 
 /// Analyzes the dumps of a communicator.
-fn of_group(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
+fn analyze_communicator(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
     let ranks = by_rank.values().map(|dump| dump.rank.ranks).max().unwrap_or(0);
     let group = by_rank.values().next().and_then(|dump| dump.rank.group.clone());
     // A forged file may state a very large number of ranks.
-    let silent: Vec<u32> = (0..ranks).filter(|rank| !by_rank.contains_key(rank)).take(1 << 16).collect();
+    let missing_dumps: Vec<u32> = (0..ranks).filter(|rank| !by_rank.contains_key(rank)).take(1 << 16).collect();
     let divergence = divergence(by_rank);
     let chain = wait_chain(by_rank);
-    let culprit = root_cause(by_rank, &silent, divergence.as_ref(), &chain);
+    let root_cause_found = root_cause(by_rank, &missing_dumps, divergence.as_ref(), &chain);
     let failures = by_rank.iter().map(|(rank, dump)| (*rank, dump.failure.message.clone())).collect();
-    Analysis { group, ranks, missing_dumps: silent, divergence, wait_chain: chain, root_cause: culprit, failures }
+    Analysis { group, ranks, missing_dumps, divergence, wait_chain: chain, root_cause: root_cause_found, failures }
 }
 
 /// Returns the first call that is not the same on all ranks with dumps.
@@ -90,9 +90,9 @@ fn divergence(by_rank: &BTreeMap<u32, &Dump>) -> Option<Divergence> {
         }
         let mut calls: Vec<_> = calls.into_values().collect();
         calls.sort_by_key(|(_, ranks)| (std::cmp::Reverse(ranks.len()), ranks.first().copied()));
-        let behind = by_rank.iter().filter(|(_, dump)| end(dump) < number);
-        let behind: Vec<_> = behind.map(|(rank, dump)| (*rank, dump.calls.last().cloned())).collect();
-        (calls.len() > 1 || !behind.is_empty()).then_some(Divergence { number, calls, lagging: behind })
+        let lagging = by_rank.iter().filter(|(_, dump)| end(dump) < number);
+        let lagging: Vec<_> = lagging.map(|(rank, dump)| (*rank, dump.calls.last().cloned())).collect();
+        (calls.len() > 1 || !lagging.is_empty()).then_some(Divergence { number, calls, lagging })
     })
 }
 
@@ -124,17 +124,17 @@ fn wait_chain(by_rank: &BTreeMap<u32, &Dump>) -> Vec<WaitRecord> {
 /// Returns the root cause.
 fn root_cause(
     by_rank: &BTreeMap<u32, &Dump>,
-    silent: &[u32],
+    missing_dumps: &[u32],
     divergence: Option<&Divergence>,
     chain: &[WaitRecord],
 ) -> Option<(u32, String)> {
-    if let Some(Divergence { number, calls, lagging: behind }) = divergence {
+    if let Some(Divergence { number, calls, lagging }) = divergence {
         if let [.., (_, more), (call, ranks)] = &calls[..] {
             let what = format!("in call {number} it calls {} at {}, unlike the others", call.request, call.at);
             // With equally many ranks on both sides, either call may be the correct one.
             return ranks.first().filter(|_| more.len() > ranks.len()).map(|rank| (*rank, what));
         }
-        if let Some((rank, last)) = behind.first() {
+        if let Some((rank, last)) = lagging.first() {
             let last = last
                 .as_ref()
                 .map_or_else(String::new, |last| format!("; its last was {} at {}", last.request, last.at));
@@ -143,10 +143,10 @@ fn root_cause(
     }
     let end = chain.last();
     let awaited = end.and_then(|wait| wait.released_by.as_ref());
-    if let Some(op) = awaited.filter(|op| silent.contains(&op.rank)) {
+    if let Some(op) = awaited.filter(|op| missing_dumps.contains(&op.rank)) {
         return Some((op.rank, format!("{op} is waited for, and the rank left nothing: it was killed or stopped")));
     }
-    if let [rank] = silent {
+    if let [rank] = missing_dumps {
         return Some((*rank, "it is the only rank that left nothing: it was killed or stopped".to_owned()));
     }
     let end = end?;
@@ -165,9 +165,9 @@ fn is_cycle(chain: &[WaitRecord]) -> bool {
 }
 
 /// Formats ranks for messages: `1, 2, 5 and 60 more`.
-fn listed(ranks: &[u32]) -> String {
-    let names: Vec<_> = ranks.iter().take(LISTED).map(u32::to_string).collect();
-    let more = ranks.len().saturating_sub(LISTED);
+fn format_ranks(ranks: &[u32]) -> String {
+    let names: Vec<_> = ranks.iter().take(MAX_LISTED).map(u32::to_string).collect();
+    let more = ranks.len().saturating_sub(MAX_LISTED);
     if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
 }
 
@@ -176,18 +176,18 @@ impl fmt::Display for Analysis {
         let found: Vec<u32> = self.failures.keys().copied().collect();
         write!(f, "{} ranks", self.ranks)?;
         if let Some(group) = &self.group {
-            write!(f, " in {}, ranks {} of the job", group.name, listed(&group.ranks))?;
+            write!(f, " in {}, ranks {} of the job", group.name, format_ranks(&group.ranks))?;
         }
-        writeln!(f, "; dumps of rank {}", listed(&found))?;
+        writeln!(f, "; dumps of rank {}", format_ranks(&found))?;
         if !self.missing_dumps.is_empty() {
-            writeln!(f, "nothing of rank {}", listed(&self.missing_dumps))?;
+            writeln!(f, "nothing of rank {}", format_ranks(&self.missing_dumps))?;
         }
-        if let Some(Divergence { number, calls, lagging: behind }) = &self.divergence {
+        if let Some(Divergence { number, calls, lagging }) = &self.divergence {
             writeln!(f, "\ncall {number} differs:")?;
             for (call, ranks) in calls {
-                writeln!(f, "  rank {}: {} at {}", listed(ranks), call.request, call.at)?;
+                writeln!(f, "  rank {}: {} at {}", format_ranks(ranks), call.request, call.at)?;
             }
-            for (rank, last) in behind {
+            for (rank, last) in lagging {
                 match last {
                     Some(last) => {
                         writeln!(f, "  rank {rank}: not yet; call {} was {} at {}", last.number, last.request, last.at)?

@@ -18,11 +18,11 @@ use mscclpp_bootstrap::Bootstrap;
 /// Version of the file format.
 const FORMAT: u32 = 1;
 /// Maximum length of a file that is read, in bytes.
-const LONGEST: u64 = 64 << 20;
+const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Number of calls that a rank records.
-const REMEMBERED: usize = 64;
+const MAX_CALLS: usize = 64;
 /// Maximum number of blocked thread blocks that a dump contains.
-const WAITS: usize = 1024;
+const MAX_WAITS: usize = 1024;
 
 /// The dump of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,8 +160,8 @@ impl Dump {
     /// [`DumpError::Read`], [`DumpError::TooLong`] beyond 64 MiB, [`DumpError::Malformed`] with the line.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, DumpError> {
         let path = path.as_ref();
-        let bytes = file::read(path, LONGEST).map_err(|error| match error {
-            ReadError::TooLong => DumpError::TooLong { path: path.to_owned(), limit: LONGEST },
+        let bytes = file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
+            ReadError::TooLong => DumpError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
             ReadError::Io(source) => DumpError::Read { path: path.to_owned(), source },
         })?;
         Self::parse(path, &bytes)
@@ -232,7 +232,7 @@ impl Recorder {
     /// Records a call: a request, or a barrier.
     #[inline]
     pub(crate) fn note(&mut self, request: Option<Request>, at: &'static Location<'static>) {
-        let slot = (self.calls % REMEMBERED as u64) as usize;
+        let slot = (self.calls % MAX_CALLS as u64) as usize;
         match self.last.get_mut(slot) {
             Some(call) => *call = (request, at),
             None => self.last.push((request, at)),
@@ -270,11 +270,11 @@ impl Recorder {
         let group = (group.number() != 0).then(|| part(group.number()));
         let first = self.calls - self.last.len() as u64;
         let call = |number: u64| {
-            let (request, at) = self.last[(number % REMEMBERED as u64) as usize];
+            let (request, at) = self.last[(number % MAX_CALLS as u64) as usize];
             let request = request.map_or_else(|| "barrier".to_owned(), |request| request.to_string());
             CallRecord { number: number + 1, request, at: SourceLocation::from(at).to_string() }
         };
-        let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(WAITS).map(wait).collect();
+        let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(MAX_WAITS).map(wait).collect();
         Dump {
             rank: RankRecord { format: FORMAT, version, rank, ranks, group, process: std::process::id() },
             calls: (first..self.calls).map(call).collect(),
@@ -314,7 +314,7 @@ mod tests {
     use crate::flight_recorder::analyze;
 
     #[test]
-    fn dumps_of_several_groups_of_a_process_stay_apart() {
+    fn dumps_of_several_communicators_have_separate_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let pairs: Vec<Bootstrap> = std::thread::scope(|scope| {
             let split = |whole: Bootstrap| move || whole.split(Some(whole.rank() / 2), 0).expect("all ranks call it");

@@ -132,15 +132,15 @@ impl<'a> Launch<'a> {
                 state.at.done += run;
                 continue;
             }
-            let turn = useful.min(worker.quantum);
-            let mut offset = match operands.before_word(turn) {
+            let limit = useful.min(worker.quantum);
+            let mut offset = match operands.before_word(limit) {
                 0 => 0,
                 head => operands.combine(worker, instr, 0, head),
             };
-            offset += operands.fuse(instr, offset, turn);
+            offset += operands.fuse(instr, offset, limit);
             state.at.done += offset;
-            while offset < turn {
-                let wanted = BLOCK.min(turn - offset);
+            while offset < limit {
+                let wanted = BLOCK.min(limit - offset);
                 let n = operands.combine(worker, instr, offset, wanted);
                 offset += n;
                 state.at.done += n;
@@ -207,15 +207,15 @@ impl<'a> Operands<'_, 'a> {
 
     /// Returns how many bytes to process first, so that the first destination continues at the start of a word: whole
     /// elements only.
-    fn before_word(&self, turn: u64) -> u64 {
-        let (to, _) = self.span(self.srcs.len(), 0, turn);
-        let head = (to.before_word() as u64).min(turn);
+    fn before_word(&self, limit: u64) -> u64 {
+        let (to, _) = self.span(self.srcs.len(), 0, limit);
+        let head = (to.before_word() as u64).min(limit);
         let element = self.launch.params.message.dtype.size() as u64;
         if head.is_multiple_of(element) && !self.has_packets() { head } else { 0 }
     }
 
-    /// Combines the whole lines of all operands between `offset` and `turn` at once, and returns the number of bytes.
-    fn fuse(&self, instr: &Instr, offset: u64, turn: u64) -> u64 {
+    /// Combines the whole lines of all operands between `offset` and `limit` at once, and returns the number of bytes.
+    fn fuse(&self, instr: &Instr, offset: u64, limit: u64) -> u64 {
         let Some(fuse) = self.launch.params.reducers[instr.reduce as usize].fuse else {
             return 0;
         };
@@ -223,9 +223,9 @@ impl<'a> Operands<'_, 'a> {
         if number > CACHED || self.has_packets() {
             return 0;
         }
-        let (offset, turn) = (offset as usize, turn as usize);
+        let (offset, limit) = (offset as usize, limit as usize);
         let spans = &self.spans[..number];
-        let shortest = spans.iter().map(Span::len).min().unwrap_or(0).min(turn).saturating_sub(offset);
+        let shortest = spans.iter().map(Span::len).min().unwrap_or(0).min(limit).saturating_sub(offset);
         let whole = shortest - shortest % LINE;
         let lines: SmallVec<[Lines<'_>; CACHED]> = spans.iter().filter_map(|span| span.lines(offset, whole)).collect();
         if whole == 0 || lines.len() < number {
@@ -240,7 +240,7 @@ impl<'a> Operands<'_, 'a> {
     fn combine(&self, worker: &mut Worker, instr: &Instr, offset: u64, mut n: u64) -> u64 {
         let reducer = &self.launch.params.reducers[instr.reduce as usize];
         let Worker { block, acc, .. } = worker;
-        let alone = self.srcs.len() == 1;
+        let is_single = self.srcs.len() == 1;
         let mut first = true;
         // The order of the reference executor: packets as listed, then the plain source; without packets all as listed.
         let mut number = 0;
@@ -259,7 +259,7 @@ impl<'a> Operands<'_, 'a> {
                         continue;
                     }
                 }
-                if !alone {
+                if !is_single {
                     (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
                 }
                 first = false;
@@ -273,14 +273,14 @@ impl<'a> Operands<'_, 'a> {
                     Some(lines) => lines.load_into(block),
                     None => load(block, span, at, n),
                 }
-                if !alone {
+                if !is_single {
                     (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
                 }
                 first = false;
             }
         }
         let result: &[Line] = match reducer.finish {
-            _ if alone => block,
+            _ if is_single => block,
             Some(finish) => {
                 finish(acc, block, lines_of(n));
                 block

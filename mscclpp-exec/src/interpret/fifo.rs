@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn first_in_first_out_up_to_its_size() {
+    fn fifo_keeps_order_up_to_its_capacity() {
         let fifo = Fifo::new();
         for round in 0..3 {
             for number in 0..SLOTS as u32 {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_lose_nothing() {
+    fn concurrent_writers_lose_no_triggers() {
         const EACH: u32 = 5000;
         let fifo = Fifo::new();
         std::thread::scope(|scope| {

@@ -34,7 +34,7 @@ mod tests {
     use crate::interpret::program::UNPAIRED;
 
     #[test]
-    fn the_k_th_channels_pair_up() {
+    fn kth_channels_of_two_ranks_are_paired() {
         let channel = |rank, kind: ChannelKind, id, peer| Channel { rank, kind, id, peer, pair: UNPAIRED };
         let mut channels = [
             channel(0, Memory, 0, 1),

@@ -11,8 +11,8 @@ use crate::error::Error;
 /// [`Error::OutOfMemory`].
 pub(crate) fn check_available(bytes: u64, purpose: &'static str) -> Result<(), Error> {
     // Small enough to skip reading the system's files.
-    const SMALL: u64 = 1 << 28;
-    match if bytes > SMALL { available_memory() } else { None } {
+    const MIN_CHECKED_BYTES: u64 = 1 << 28;
+    match if bytes > MIN_CHECKED_BYTES { available_memory() } else { None } {
         Some(available) if bytes > available => Err(Error::OutOfMemory { purpose, bytes, available }),
         _ => Ok(()),
     }
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_a_limit_says_nothing() {
+    fn control_group_without_limit_reports_nothing() {
         assert_eq!(control_group(Some("max\n"), Some("5\n"), None), None);
         assert_eq!(control_group(Some("100\n"), Some("30\n"), None), Some(70));
         assert_eq!(control_group(Some("10\n"), Some("30\n"), Some("anon 7\n")), Some(0));
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_were_read_leave_room() {
+    fn cached_files_count_as_available() {
         let stat = "anon 20\nfile 70\nactive_file 20\ninactive_file 50\nslab 5\n";
         assert_eq!(control_group(Some("100\n"), Some("95\n"), Some(stat)), Some(55));
         assert_eq!(control_group(Some("100\n"), Some("40\n"), Some(stat)), Some(100));

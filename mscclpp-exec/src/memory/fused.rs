@@ -20,7 +20,8 @@ pub(crate) fn fuse<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         // Non-temporal stores end with a fence that waits for them.
-        let streams = count * LINE >= SHORT && dsts.iter().all(|dst| dst.slice_len() >= LONG);
+        let streams =
+            count * LINE >= MIN_STREAMED_RANGE && dsts.iter().all(|dst| dst.slice_len() >= MIN_STREAMED_SLICE);
         if is_x86_feature_detected!("avx512f") {
             // SAFETY: the processor has the feature; every line below `count` is in its slice, and destinations are
             // lent for writing.
@@ -43,20 +44,20 @@ pub(crate) fn copy_lines(from: Lines<'_>, to: Lines<'_>) {
 
 /// Minimum bytes of a slice that is written with non-temporal stores, and of a range in it.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const LONG: usize = 1 << 22;
+const MIN_STREAMED_SLICE: usize = 1 << 22;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const SHORT: usize = 1 << 15;
+const MIN_STREAMED_RANGE: usize = 1 << 15;
 
 /// Number of lines that are read before the first is written.
-const GROUP: usize = 4;
+const UNROLL: usize = 4;
 
 /// Prefetch distance in lines. Lines that another core wrote last arrive late without a prefetch, because the hardware
 /// prefetcher starts again at every page.
-const AHEAD: usize = 16;
+const PREFETCH_DISTANCE: usize = 16;
 
 /// Combines two lines element by element.
 #[inline(always)]
-fn both<T: Number, const OP: u8>(left: Line, right: Line) -> Line {
+fn combine_lines<T: Number, const OP: u8>(left: Line, right: Line) -> Line {
     let mut sum = left;
     let (sums, rights) = (std::slice::from_mut(&mut sum), std::slice::from_ref(&right));
     for (sum, &right) in
@@ -104,12 +105,12 @@ macro_rules! loops {
         /// As above; if `streams`, all destinations are aligned to a line.
         $(#[$feature])?
         unsafe fn $two<T: Number, const OP: u8>(srcs: [Lines<'_>; 2], dsts: &[Lines<'_>], count: usize, streams: bool) {
-            let place = |lines: &Lines<'_>| lines.base().addr() % LINE;
-            if dsts.iter().all(|dst| place(dst) == place(&srcs[0]) && place(dst) == place(&srcs[1])) {
+            let offset = |lines: &Lines<'_>| lines.base().addr() % LINE;
+            if dsts.iter().all(|dst| offset(dst) == offset(&srcs[0]) && offset(dst) == offset(&srcs[1])) {
                 for i in 0..count {
                     let at = i * LINE;
-                    if i + AHEAD < count {
-                        let ahead = at + AHEAD * LINE;
+                    if i + PREFETCH_DISTANCE < count {
+                        let ahead = at + PREFETCH_DISTANCE * LINE;
                         srcs.iter().for_each(|src| $will_read(src.base().wrapping_add(ahead)));
                         if !streams {
                             dsts.iter().for_each(|dst| $will_write(dst.base().wrapping_add(ahead)));
@@ -117,7 +118,7 @@ macro_rules! loops {
                     }
                     // SAFETY: `i` is less than the number of lines of all operands.
                     unsafe {
-                        let sum = both::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at)));
+                        let sum = combine_lines::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at)));
                         for dst in dsts {
                             if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }
                         }
@@ -129,18 +130,18 @@ macro_rules! loops {
             while done < count {
                 // Several lines are read before the first is written: a write delays a later read at nearly the same
                 // offset in a page.
-                let n = GROUP.min(count - done);
-                for i in done + AHEAD..(done + AHEAD + n).min(count) {
+                let n = UNROLL.min(count - done);
+                for i in done + PREFETCH_DISTANCE..(done + PREFETCH_DISTANCE + n).min(count) {
                     srcs.iter().for_each(|src| $will_read(src.base().wrapping_add(i * LINE)));
                     if !streams {
                         dsts.iter().for_each(|dst| $will_write(dst.base().wrapping_add(i * LINE)));
                     }
                 }
-                let mut sums = [Line::ZERO; GROUP];
+                let mut sums = [Line::ZERO; UNROLL];
                 for (i, sum) in sums[..n].iter_mut().enumerate() {
                     let at = (done + i) * LINE;
                     // SAFETY: the line is below `count`.
-                    *sum = unsafe { both::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at))) };
+                    *sum = unsafe { combine_lines::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at))) };
                 }
                 for dst in dsts {
                     for (i, &sum) in sums[..n].iter().enumerate() {
@@ -163,9 +164,9 @@ macro_rules! loops {
         unsafe fn $any<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_>], count: usize, streams: bool) {
             // Alternates between the operands after several lines: that many access streams keep the processor busy.
             let mut done = 0;
-            while count - done >= GROUP {
-                let mut sums = [Line::ZERO; GROUP];
-                for i in done + AHEAD..(done + AHEAD + GROUP).min(count) {
+            while count - done >= UNROLL {
+                let mut sums = [Line::ZERO; UNROLL];
+                for i in done + PREFETCH_DISTANCE..(done + PREFETCH_DISTANCE + UNROLL).min(count) {
                     srcs.iter().for_each(|src| $will_read(src.base().wrapping_add(i * LINE)));
                     if !streams {
                         dsts.iter().for_each(|dst| $will_write(dst.base().wrapping_add(i * LINE)));
@@ -178,7 +179,7 @@ macro_rules! loops {
                 for src in &srcs[1..] {
                     for (i, sum) in sums.iter_mut().enumerate() {
                         // SAFETY: as above.
-                        *sum = both::<T, OP>(*sum, unsafe { $load(src.base().add((done + i) * LINE)) });
+                        *sum = combine_lines::<T, OP>(*sum, unsafe { $load(src.base().add((done + i) * LINE)) });
                     }
                 }
                 for dst in dsts {
@@ -190,7 +191,7 @@ macro_rules! loops {
                         }
                     }
                 }
-                done += GROUP;
+                done += UNROLL;
             }
             for i in done..count {
                 let at = i * LINE;
@@ -198,7 +199,7 @@ macro_rules! loops {
                 unsafe {
                     let mut sum = $load(srcs[0].base().add(at));
                     for src in &srcs[1..] {
-                        sum = both::<T, OP>(sum, $load(src.base().add(at)));
+                        sum = combine_lines::<T, OP>(sum, $load(src.base().add(at)));
                     }
                     for dst in dsts {
                         if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }

@@ -22,7 +22,7 @@ pub(super) struct Lent {
 
 impl Lent {
     /// An empty slice.
-    pub(super) const NOTHING: Self = Self { base: std::ptr::dangling_mut::<u64>().cast(), len: 0, shared: true };
+    pub(super) const EMPTY: Self = Self { base: std::ptr::dangling_mut::<u64>().cast(), len: 0, shared: true };
 }
 
 // SAFETY: the pointer is only used through `LentSlices`, in atomic units (see the module), which any thread may do at

@@ -11,7 +11,7 @@ use crate::shm::Segment;
 pub(crate) struct Views {
     list: Vec<Lent>,
     /// Keeps the segments of the parts mapped.
-    kept: Vec<Option<Arc<Segment>>>,
+    segments: Vec<Option<Arc<Segment>>>,
 }
 
 /// A slice that is lent for a launch.
@@ -36,7 +36,7 @@ impl Loan<'_> {
 impl Views {
     /// Creates empty slices.
     pub(crate) fn new(slices: usize) -> Self {
-        Self { list: vec![Lent::NOTHING; slices], kept: vec![None; slices] }
+        Self { list: vec![Lent::EMPTY; slices], segments: vec![None; slices] }
     }
 
     /// Makes a part of a segment slice `number`, for reading and writing, and returns whether the segment has that
@@ -49,8 +49,8 @@ impl Views {
         if inside {
             let base = segment.base().as_ptr().wrapping_add(part.start as usize);
             self.list[number] = Lent { base, len: (part.end - part.start) as usize, shared: false };
-            if self.kept[number].as_ref().is_none_or(|kept| !Arc::ptr_eq(kept, segment)) {
-                self.kept[number] = Some(Arc::clone(segment));
+            if self.segments[number].as_ref().is_none_or(|segments| !Arc::ptr_eq(segments, segment)) {
+                self.segments[number] = Some(Arc::clone(segment));
             }
         }
         inside
@@ -66,8 +66,8 @@ impl Views {
         impl<const N: usize> Drop for TakeBack<'_, N> {
             fn drop(&mut self) {
                 for number in self.1.into_iter().flat_map(|(one, other)| [Some(one), other]).flatten() {
-                    self.0.list[number] = Lent::NOTHING;
-                    self.0.kept[number] = None;
+                    self.0.list[number] = Lent::EMPTY;
+                    self.0.segments[number] = None;
                 }
             }
         }
@@ -80,7 +80,7 @@ impl Views {
             };
             for number in [Some(one), other].into_iter().flatten() {
                 guard.0.list[number] = lent;
-                guard.0.kept[number] = None;
+                guard.0.segments[number] = None;
             }
         }
         run(guard.0)
@@ -88,7 +88,7 @@ impl Views {
 
     /// Returns access to the slices.
     pub(crate) fn memory(&self) -> LentSlices<'_> {
-        // A part of a segment stays mapped while `kept` holds it; a loan lives until `lend` returns, which takes it
+        // A part of a segment stays mapped while `segments` holds it; a loan lives until `lend` returns, which takes it
         // back, and the result cannot outlive the borrow that `lend` passes to its closure.
         LentSlices(&self.list)
     }

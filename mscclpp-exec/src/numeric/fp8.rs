@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn known_values() {
+    fn conversions_match_known_values() {
         for (bits, value) in [(0x00, 0.0), (0x01, 0.001953125), (0x38, 1.0), (0x7e, 448.0), (0xb8, -1.0)] {
             assert_eq!(E4m3(bits).to_f32(), value, "{bits:#x}");
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn encoding_is_to_the_nearest() {
+    fn encoding_rounds_to_nearest() {
         let mut values: Vec<f64> = (0..=255).flat_map(|b| [E4m3(b).to_f32().into(), E5m2(b).to_f32().into()]).collect();
         values.retain(|value: &f64| value.is_finite());
         values.sort_by(f64::total_cmp);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn special_values() {
+    fn special_values_are_converted() {
         assert!(E4m3::from_f64(f64::NAN).to_f32().is_nan() && E5m2::from_f64(f64::NAN).to_f32().is_nan());
         assert_eq!(E4m3::from_f64(f64::INFINITY).to_f32(), 448.0);
         assert_eq!(E4m3::from_f64(1e300).to_f32(), 448.0);

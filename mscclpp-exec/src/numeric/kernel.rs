@@ -164,7 +164,7 @@ fn finish_via<T: Via<A>, A: Number>(acc: &Accumulator, block: &mut Tile, lines: 
 
 fn divide<T: Number>(block: &mut Tile, ranks: u32) {
     for value in elements_mut::<T>(block) {
-        *value = value.over(ranks);
+        *value = value.divide_by(ranks);
     }
 }
 
@@ -174,7 +174,7 @@ fn divide_small<T: Via<f32>>(block: &mut Tile, ranks: u32) {
         let mut wide = [0.0; LINE];
         let wide = &mut wide[..line.len()];
         T::widen(line, wide);
-        wide.iter_mut().for_each(|value| *value = value.over(ranks));
+        wide.iter_mut().for_each(|value| *value = value.divide_by(ranks));
         T::narrow(wide, line);
     }
 }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_of_type_and_operation_works_on_small_integers() {
+    fn every_type_and_operation_is_exact_on_small_integers() {
         fn check<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(i32) -> T) {
             // Three values whose sum and product stay exact in every type.
             let values = |i: usize| [[1, 2, 0], [2, 1, 2], [0, 3, 1], [2, 2, 2]][i % 4];
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_accumulator_rounds_once() {
+    fn wider_accumulator_rounds_once() {
         // 2048 + 1 + 1: in f16 each addition of 1 is lost, in f32 their sum is not.
         let sources = [2048.0, 1.0, 1.0].map(|value| block(|_| f16::from_f32(value)));
         assert_eq!(reduce::<f16>(ReduceOp::Sum, AccumType::Native, &sources)[0].to_f32(), 2048.0);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn division() {
+    fn division_rounds_floats_and_truncates_integers() {
         let mut floats = block(|i| f16::from_f32(i as f32));
         divider(DataType::F16)(&mut floats, 4);
         assert_eq!(elements::<f16>(&floats)[7].to_f32(), 1.75);

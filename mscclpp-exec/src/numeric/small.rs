@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_stays_nan() {
+    fn conversion_of_nan_is_nan() {
         let mut out = [bf16::ZERO; 2];
         bf16::narrow(&[f32::NAN, f32::from_bits(0xff80_0001)], &mut out);
         assert!(out.iter().all(|value| value.is_nan()));

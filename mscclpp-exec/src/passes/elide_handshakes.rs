@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn handshakes_at_both_ends_are_left_out() {
+    fn handshakes_at_both_ends_are_elided() {
         for name in ["allreduce_all_pairs", "allreduce_one_shot", "reducescatter_all_pairs"] {
             let mut program = shipped(name);
             let before = syncs(&program);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobody_elses_business_waits_for_nobody() {
+    fn exclusive_operations_do_not_wait_for_peers() {
         let visits = |name| -> Vec<bool> {
             let mut program = shipped(name);
             crate::passes::place_in_caller_memory::place_in_caller_memory(&mut program, 1);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_crosses_nodes_or_lies_between_stays() {
+    fn handshakes_across_nodes_or_in_the_middle_are_kept() {
         let mut program = shipped("allreduce_all_pairs");
         let before = syncs(&program);
         let elided = elide_handshakes(&mut program, 1, |_, _| false);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn signals_without_their_waits_stay() {
+    fn signals_without_matching_waits_are_kept() {
         let program = dsl::Program::new(AlgoSpec::new("plan", CollectiveKind::AllReduce, 2));
         let channels: Vec<_> = program.ranks().map(|rank| rank.memory_channel(program.rank(1 - rank.id()))).collect();
         channels[0].signal(0);

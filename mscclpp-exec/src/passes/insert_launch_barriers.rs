@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn built_in_algorithms_begin_without_barrier_on_one_node_only() {
+    fn built_in_algorithms_start_without_barrier_on_one_node_only() {
         let mut plans = 0;
         for ranks in [2, 4, 8] {
             for algorithm in algorithms::all().iter().filter(|algorithm| algorithm.supports(ranks, ranks)) {
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn plan_that_accesses_peers_before_they_have_begun_keeps_barrier() {
+    fn plan_that_accesses_peers_before_their_start_keeps_barrier() {
         let algorithm = algorithms::find("allreduce_all_pairs").expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
         let mut tree = algorithm.compile(algorithm.spec(2, 2), &arguments).expect("it compiles");

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_cut_where_others_begin_and_end() {
+    fn ranges_are_divided_at_the_ends_of_others() {
         let most = 1_u64 << 40;
         let ranges = [0..most, 3..9, 5..9, 9..9];
         let intervals = Intervals::new(ranges.to_vec());

@@ -55,19 +55,19 @@ mod tests {
     }
 
     #[test]
-    fn ranks_on_processors_of_their_own_have_enough() {
+    fn ranks_on_separate_processors_are_not_oversubscribed() {
         let all = [affinity(0b01), affinity(0b10)];
         assert!(all.iter().all(|affinity| !affinity.is_oversubscribed(&all)));
     }
 
     #[test]
-    fn ranks_on_one_processor_are_short() {
+    fn ranks_on_one_processor_are_oversubscribed() {
         let all = [affinity(0b01), affinity(0b10), affinity(0b01)];
         assert_eq!(all.each_ref().map(|affinity| affinity.is_oversubscribed(&all)), [true, false, true]);
     }
 
     #[test]
-    fn processors_that_are_not_known_are_one() {
+    fn unknown_processors_count_as_one() {
         let all = [affinity(0), affinity(0)];
         assert!(all[0].is_oversubscribed(&all));
         assert!(!CpuAffinity::current().is_oversubscribed(&[CpuAffinity::current()]));

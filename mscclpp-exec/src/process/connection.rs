@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_any_length_arrive_whole_and_in_order() {
+    fn messages_of_any_length_arrive_complete_and_in_order() {
         let [mut from, mut to] = pair();
         let lens = [0, 1, 70_000, 3, 5_000_000, 0, 65_536 - 16, 12];
         let (mut sending, mut sent) = ((0_u64..).zip(lens).peekable(), None::<(Vec<u8>, usize)>);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_can_be_left_and_looked_at_again() {
+    fn messages_can_be_peeked_and_consumed_later() {
         let [mut from, mut to] = pair();
         for number in 0..3_u64 {
             from.push(bytemuck::bytes_of(&[number, 5]).iter().copied().chain(*b"bytes"));

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_for_launches_after_a_panic() {
+    fn launches_after_a_panic_end_with_an_error() {
         let queue = Queue::new().unwrap();
         let first = queue.run::<()>(|| panic!("a panic that a test wants")).unwrap();
         let second = queue.run::<()>(|| unreachable!("the thread is gone"));

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
-use mscclpp_core::algorithm::EmbeddedAlgorithm as Baked;
+use mscclpp_core::algorithm::EmbeddedAlgorithm;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{LoadOptions, Plan};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
 
 use super::choice::Config;
-use super::constraints::{Constraints, Rejection, machine, placed};
+use super::constraints::{Constraints, Rejection, check_buffer_mode, machine};
 use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::request::{Backend, Request};
@@ -24,7 +24,7 @@ use crate::cuda::Executor;
 use crate::cuda::native::{NativeAlgorithm, NativeRun, Shared};
 
 /// Maximum length of a plan file that is read, in bytes.
-const LONGEST: u64 = 1 << 30;
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
 /// An algorithm that serves calls of one collective: a name, constraints, and a source of plans.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ enum Source {
     /// The library, for any machine that the algorithm supports.
     Builtin(&'static BuiltinAlgorithm),
     /// A function under `#[collective]`, evaluated again for every machine.
-    Compiled(Baked),
+    OnDemand(EmbeddedAlgorithm),
     /// Existing plans: embedded in the program, or from files. In order of preference.
     Plans(Vec<Existing>),
     /// No plans, but a function.
@@ -63,19 +63,19 @@ struct Existing {
 
 impl Algorithm {
     /// Returns a built-in algorithm.
-    pub fn builtin(shipped: &'static BuiltinAlgorithm) -> Self {
-        let (least, most) = shipped.nodes_between();
-        let spec = shipped.spec(2, 2);
+    pub fn builtin(built_in: &'static BuiltinAlgorithm) -> Self {
+        let (least, most) = built_in.nodes_between();
+        let spec = built_in.spec(2, 2);
         let constraints = Constraints {
             ranks: 2..=mscclpp_algorithms::MAX_RANKS,
             nodes: least..=most,
             bytes: spec.min_message_size..=spec.max_message_size,
-            placement: shipped.placement(),
-            multicast: shipped.needs_multicast(),
-            order_varies_across: shipped.own_order(),
+            placement: built_in.placement(),
+            multicast: built_in.needs_multicast(),
+            order_varies_across: built_in.own_order(),
             ..Constraints::default()
         };
-        let algorithm = Self::new(shipped.name(), shipped.kind(), constraints, spec.tags, Source::Builtin(shipped));
+        let algorithm = Self::new(built_in.name(), built_in.kind(), constraints, spec.tags, Source::Builtin(built_in));
         Self { builtin: true, ..algorithm }
     }
 
@@ -111,19 +111,19 @@ impl Algorithm {
     ///
     /// # Errors
     /// [`LoadError::Empty`] if there are none.
-    pub fn embedded(baked: Baked) -> Result<Self, LoadError> {
-        Self::plans(baked.name(), baked.plans().to_vec())
+    pub fn embedded(embedded: EmbeddedAlgorithm) -> Result<Self, LoadError> {
+        Self::plans(embedded.name(), embedded.plans().to_vec())
     }
 
     /// Creates an algorithm from a function under `#[collective]`, evaluated for every requested machine:
     /// `name::algorithm()`. The specification is its attribute's, with the request's ranks, nodes, placement and root;
     /// plans for which the attribute asks are used unchanged. Limits are set by
     /// [`with_constraints`](Self::with_constraints).
-    pub fn on_demand(baked: Baked) -> Self {
-        let spec = baked.spec(2, &defaults(&baked));
+    pub fn on_demand(embedded: EmbeddedAlgorithm) -> Self {
+        let spec = embedded.spec(2, &defaults(&embedded));
         let constraints =
             Constraints { bytes: spec.min_message_size..=spec.max_message_size, ..Constraints::default() };
-        Self::new(baked.name(), spec.collective.kind, constraints, spec.tags, Source::Compiled(baked))
+        Self::new(embedded.name(), spec.collective.kind, constraints, spec.tags, Source::OnDemand(embedded))
     }
 
     /// Creates an algorithm from one plan, under the plan's name: one that was compiled at run time, or loaded.
@@ -160,8 +160,8 @@ impl Algorithm {
     /// As [`load`](Self::load), except those of checks that the options disable.
     pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, LoadError> {
         let path = path.as_ref();
-        let bytes = crate::file::read(path, LONGEST).map_err(|error| match error {
-            crate::file::ReadError::TooLong => LoadError::TooLong { path: path.to_owned(), limit: LONGEST },
+        let bytes = crate::file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
+            crate::file::ReadError::TooLong => LoadError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
             crate::file::ReadError::Io(source) => LoadError::Read { path: path.to_owned(), source },
         })?;
         let (plan, warnings) = Plan::load_with(&bytes, options)
@@ -254,8 +254,8 @@ impl Algorithm {
         add(format!("{:?} {:?} {:?}", self.collective, self.constraints, self.tags).as_bytes());
         let mut plan = |plan: &Plan| add(&plan.hash().to_le_bytes());
         match &self.source {
-            Source::Builtin(shipped) => shipped.plans().iter().for_each(plan),
-            Source::Compiled(baked) => baked.plans().iter().for_each(plan),
+            Source::Builtin(built_in) => built_in.plans().iter().for_each(plan),
+            Source::OnDemand(embedded) => embedded.plans().iter().for_each(plan),
             Source::Plans(plans) => plans.iter().for_each(|existing| plan(&existing.plan)),
             Source::Native(_) => {}
             #[cfg(feature = "cuda")]
@@ -265,7 +265,7 @@ impl Algorithm {
 
     /// Returns whether its plans are compiled on demand.
     pub(super) fn is_compiled(&self) -> bool {
-        matches!(self.source, Source::Builtin(_) | Source::Compiled(_))
+        matches!(self.source, Source::Builtin(_) | Source::OnDemand(_))
     }
 
     /// Returns how often it was launched.
@@ -286,8 +286,8 @@ impl Algorithm {
     pub fn check_request(&self, request: &Request) -> Result<(), Rejection> {
         self.constraints.check_request(request)?;
         match &self.source {
-            Source::Builtin(shipped) if !shipped.supports(request.ranks, request.ranks_per_node) => {
-                Err(Rejection::Nodes { expected: shipped.requirement(), found: machine(request) })
+            Source::Builtin(built_in) if !built_in.supports(request.ranks, request.ranks_per_node) => {
+                Err(Rejection::Nodes { expected: built_in.requirement(), found: machine(request) })
             }
             Source::Plans(plans) => suitable(plans, request).map(drop),
             _ => Ok(()),
@@ -361,13 +361,13 @@ impl Algorithm {
             return Err(refused(Rejection::BlockCount { found }));
         }
         match &self.source {
-            Source::Builtin(shipped) => {
-                let (spec, arguments) = build_for(shipped, request, config);
-                Ok(shipped.plan(spec, &arguments)?.into_owned())
+            Source::Builtin(built_in) => {
+                let (spec, arguments) = build_for(built_in, request, config);
+                Ok(built_in.plan(spec, &arguments)?.into_owned())
             }
-            Source::Compiled(baked) => {
-                let arguments = defaults(baked);
-                let mut spec = baked.spec(request.ranks, &arguments);
+            Source::OnDemand(embedded) => {
+                let arguments = defaults(embedded);
+                let mut spec = embedded.spec(request.ranks, &arguments);
                 spec.ranks_per_node = request.ranks_per_node;
                 spec.collective.in_place = request.in_place;
                 spec.collective.root = request.root;
@@ -375,7 +375,7 @@ impl Algorithm {
                 spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);
                 let name = || self.name.clone();
                 // The function is the user's, and may not support this number of ranks.
-                catch_unwind(AssertUnwindSafe(|| baked.compile(spec, &arguments)))
+                catch_unwind(AssertUnwindSafe(|| embedded.compile(spec, &arguments)))
                     .map_err(|panic| PlanError::Panicked { name: name(), message: message(&*panic) })?
                     .map_err(|findings| PlanError::Program { name: name(), findings })
             }
@@ -392,8 +392,8 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 /// Returns the first value of each parameter.
-fn defaults(baked: &Baked) -> Vec<i128> {
-    baked.params().iter().map(|param| param.values.first().copied().unwrap_or(1)).collect()
+fn defaults(embedded: &EmbeddedAlgorithm) -> Vec<i128> {
+    embedded.params().iter().map(|param| param.values.first().copied().unwrap_or(1)).collect()
 }
 
 /// Returns the first plan that serves a request; else why the closest one does not.
@@ -433,7 +433,7 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
         return Err((1, Rejection::Nodes { expected, found: machine(request) }));
     }
     let placement = if collective.in_place { BufferMode::InPlace } else { BufferMode::OutOfPlace };
-    placed(placement, request.in_place).map_err(|refusal| (2, refusal))?;
+    check_buffer_mode(placement, request.in_place).map_err(|refusal| (2, refusal))?;
     if collective.root != request.root {
         return Err((3, Rejection::Root { found: request.root }));
     }

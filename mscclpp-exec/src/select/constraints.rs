@@ -141,7 +141,7 @@ impl Constraints {
         if !self.bytes.contains(&bytes) {
             return Err(Rejection::Bytes { expected: self.bytes.clone(), found: bytes });
         }
-        placed(self.placement, in_place)?;
+        check_buffer_mode(self.placement, in_place)?;
         if self.dtypes.as_ref().is_some_and(|dtypes| !dtypes.contains(&dtype)) {
             return Err(Rejection::DataType { found: dtype });
         }
@@ -177,7 +177,7 @@ impl Constraints {
 }
 
 /// Checks that a buffer mode is the request's.
-pub(super) fn placed(placement: BufferMode, in_place: bool) -> Result<(), Rejection> {
+pub(super) fn check_buffer_mode(placement: BufferMode, in_place: bool) -> Result<(), Rejection> {
     match (placement, in_place) {
         (BufferMode::InPlace, false) => Err(Rejection::BufferMode { in_place: true }),
         (BufferMode::OutOfPlace, true) => Err(Rejection::BufferMode { in_place: false }),
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_constraint_refuses_what_it_names() {
+    fn every_constraint_rejects_its_requests() {
         let request = Request { ranks_per_node: 4, ..Request::new(CollectiveKind::AllReduce, 8, DataType::F16, 4096) };
         let any = Constraints::default;
         assert_eq!(any().check_request(&request), Ok(()));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_of_its_own_matters_only_where_it_shows() {
+    fn varying_order_matters_only_where_results_round() {
         let own = Constraints { order_varies_across: Some(OrderScope::Ranks), ..Constraints::default() };
         let request = |ranks, dtype| Request::new(CollectiveKind::AllReduce, ranks, dtype, 64);
         assert_eq!(own.check_request(&request(3, DataType::F32)), Err(Rejection::OwnOrder));

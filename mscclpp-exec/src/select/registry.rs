@@ -21,7 +21,7 @@ use mscclpp_algorithms as algorithms;
 type Selector = dyn Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync;
 
 /// Maximum number of plans that a registry caches; beyond it the cache is cleared.
-const KEPT: usize = 1024;
+const MAX_CACHED_PLANS: usize = 1024;
 
 /// A list of algorithms, with the selection among them.
 ///
@@ -62,7 +62,7 @@ pub struct Registry {
     table: Option<TuningTable>,
     plans: Mutex<BTreeMap<Key, Plan>>,
     /// Classes of requests whose decision was logged.
-    told: Mutex<BTreeSet<String>>,
+    logged: Mutex<BTreeSet<String>>,
 }
 
 /// Key of a compiled plan: name, backend, ranks, ranks per node, in place, root, configuration.
@@ -242,7 +242,7 @@ impl Registry {
         }
         let plan = algorithm.build(request, &decision.config)?;
         let mut plans = self.lock_plans();
-        if plans.len() >= KEPT {
+        if plans.len() >= MAX_CACHED_PLANS {
             plans.clear();
         }
         plans.insert(key, plan.clone());
@@ -308,7 +308,7 @@ impl Registry {
         if self.strict {
             return Err(SelectError::Undecided { request: request.to_string() });
         }
-        Ok(usual(request, &candidates))
+        Ok(decide_by_rules(request, &candidates))
     }
 
     /// Returns the decision for a given choice.
@@ -356,10 +356,10 @@ impl Registry {
         let class = request.class();
         let Decision { algorithm, config, why } = decision;
         let line = format!("{class}: `{}`, {config}; {why}", algorithm.name());
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() < KEPT && !told.contains(&line) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() < MAX_CACHED_PLANS && !logged.contains(&line) {
             log::info!("{line}");
-            told.insert(line);
+            logged.insert(line);
         }
     }
 
@@ -374,7 +374,7 @@ fn missing(request: &Request) -> String {
 }
 
 /// Selects by the default rules.
-fn usual(request: &Request, candidates: &[&Arc<Algorithm>]) -> Decision {
+fn decide_by_rules(request: &Request, candidates: &[&Arc<Algorithm>]) -> Decision {
     let decided =
         |algorithm: &Arc<Algorithm>, why| Decision { algorithm: Arc::clone(algorithm), config: Config::default(), why };
     let width = |algorithm: &Algorithm| algorithm.constraints().bytes.end() - algorithm.constraints().bytes.start();

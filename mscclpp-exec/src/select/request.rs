@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_full_or_there_are_none() {
+    fn number_of_nodes_is_zero_if_they_are_not_full() {
         let on = |ranks, ranks_per_node| Request {
             ranks_per_node,
             ..Request::new(CollectiveKind::Reduce, ranks, DataType::F64, 64)

@@ -38,9 +38,9 @@ impl Rule {
         collective: CollectiveKind,
         nodes: Nodes,
         ranks: u32,
-        most: u64,
+        max_bytes: u64,
         name: &'static str,
-        because: &'static str,
+        reason: &'static str,
     ) -> Self {
         Self {
             collective,
@@ -48,10 +48,10 @@ impl Rule {
             backend: None,
             unregistered_only: false,
             virtual_ranks_only: false,
-            max_bytes: most,
+            max_bytes,
             ranks,
             name,
-            reason: because,
+            reason,
         }
     }
 
@@ -62,13 +62,13 @@ impl Rule {
     }
 
     /// Restricts the rule to unregistered buffers.
-    const fn private(mut self) -> Self {
+    const fn on_unregistered(mut self) -> Self {
         self.unregistered_only = true;
         self
     }
 
     /// Restricts the rule to ranks that are agents of one launch on the CPU.
-    const fn on_tasks(mut self) -> Self {
+    const fn on_virtual_ranks(mut self) -> Self {
         self.virtual_ranks_only = true;
         self.on_cpu()
     }
@@ -90,11 +90,11 @@ const ONE_STEP: &str = "one step is enough for a short message and few ranks";
 const SMALL: &str = "small messages go as packets";
 const LARGE: &str = "large messages are moved once, by all links";
 const FEW_STEPS: &str = "between nodes few steps count for short messages";
-const NO_PACKETS: &str = "to read a peer's memory costs a core less than to unpack packets";
-const NO_RESULTS: &str = "to reduce private data twice costs less than to copy the results of others";
-const NO_WRITES: &str = "to read what is in a peer's cache costs a core less than to write to it";
-const NO_WAITS: &str = "a step costs nothing where ranks take turns, but to reduce everywhere does";
-const NO_RESULTS_OUT: &str = "what is read straight to private memory is not copied there afterwards";
+const READS_BEAT_PACKETS: &str = "to read a peer's memory costs a core less than to unpack packets";
+const REDUCING_BEATS_COPYING: &str = "to reduce private data twice costs less than to copy the results of others";
+const READS_BEAT_WRITES: &str = "to read what is in a peer's cache costs a core less than to write to it";
+const STEPS_ARE_FREE: &str = "a step costs nothing where ranks take turns, but to reduce everywhere does";
+const READS_AVOID_COPIES: &str = "what is read straight to private memory is not copied there afterwards";
 const NODES: &str = "the ranks of a node share what goes between nodes";
 
 const K: u64 = 1 << 10;
@@ -106,18 +106,18 @@ pub(super) static RULES: &[Rule] = {
     use CollectiveKind::*;
     use Nodes::*;
     &[
-        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", NO_WAITS).on_tasks(),
-        Rule::new(AllReduce, One, 2, 64 * K, "allreduce_one_shot", NO_RESULTS).on_cpu().private(),
+        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", STEPS_ARE_FREE).on_virtual_ranks(),
+        Rule::new(AllReduce, One, 2, 64 * K, "allreduce_one_shot", REDUCING_BEATS_COPYING).on_cpu().on_unregistered(),
         Rule::new(AllReduce, One, 8, 16 * K, "allreduce_one_shot", ONE_STEP).on_cpu(),
         Rule::new(AllReduce, One, 64, K, "allreduce_one_shot", ONE_STEP).on_cpu(),
-        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", NO_RESULTS_OUT).on_cpu().private(),
-        Rule::new(AllGather, One, ALL, 16 * K, "allgather_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", NO_WRITES).on_cpu(),
-        Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(AllToAll, One, ALL, 256 * K, "alltoall_pull", NO_WRITES).on_cpu(),
-        Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", NO_PACKETS).on_cpu(),
+        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", READS_BEAT_PACKETS).on_cpu(),
+        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", READS_AVOID_COPIES).on_cpu().on_unregistered(),
+        Rule::new(AllGather, One, ALL, 16 * K, "allgather_all_pairs", READS_BEAT_PACKETS).on_cpu(),
+        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", READS_BEAT_WRITES).on_cpu(),
+        Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", READS_BEAT_PACKETS).on_cpu(),
+        Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", READS_BEAT_PACKETS).on_cpu(),
+        Rule::new(AllToAll, One, ALL, 256 * K, "alltoall_pull", READS_BEAT_WRITES).on_cpu(),
+        Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", READS_BEAT_PACKETS).on_cpu(),
         Rule::new(AllReduce, One, 2, 32 * K, "allreduce_one_shot_packets", ONE_STEP),
         Rule::new(AllReduce, One, 8, K, "allreduce_one_shot_packets", ONE_STEP),
         Rule::new(AllReduce, One, ALL, 32 * K, "allreduce_packets", SMALL),

@@ -188,7 +188,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn two_mappings_show_the_same_memory() {
+    fn two_mappings_share_their_memory() {
         let (one, file) = Segment::new(5000, "a test").unwrap();
         let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 5000).unwrap()));
         assert_ne!(one.base(), two.base());
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_out_of_reach() {
+    fn replaced_pages_are_detached_from_peers() {
         let (one, file) = Segment::new(100, "a test").unwrap();
         let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 100).unwrap()));
         let (one_cells, two) = (SharedCacheLines::new(Arc::clone(&one)), SharedCacheLines::new(two));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_its_own_pages_can_be_cut_off() {
+    fn only_parts_alone_in_their_pages_can_be_replaced() {
         let page = rustix::param::page_size() as u64;
         let segment = Arc::new(Segment::new(3 * page + 64, "a test").unwrap().0);
         let cells = SharedCacheLines::new(Arc::clone(&segment));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sealed_files_of_the_right_length_are_opened() {
+    fn only_sealed_files_of_the_expected_length_are_opened() {
         let (_, file) = Segment::new(100, "a test").unwrap();
         let wrong = Segment::open(file, 1 << 20);
         assert!(matches!(wrong, Err(Error::System { .. })));

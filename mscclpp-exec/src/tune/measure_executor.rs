@@ -57,7 +57,7 @@ mod tests {
     use crate::select::Registry;
 
     #[test]
-    fn results_are_compared() {
+    fn results_are_compared_and_correct() {
         let measuring = MeasureOptions { iterations: 3, warmup: 1, check: 1 };
         let registry = Registry::builtin();
         for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter] {

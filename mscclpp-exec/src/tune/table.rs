@@ -14,9 +14,9 @@ use crate::select::Request;
 /// Version of the file format.
 const FORMAT: u32 = 1;
 /// Maximum length of a file that is read, in bytes.
-const LONGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Minimum and maximum to which sizes are rounded: the reference's limits.
-const LIMITS: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 28;
+const SIZE_LIMITS: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 28;
 
 /// The fastest candidate for each request, on one machine. Its file is TOML.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -100,8 +100,8 @@ impl TuningTable {
     /// [`TableError::Read`], [`TableError::TooLong`] beyond 16 MiB, [`TableError::Malformed`] with line and column.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, TableError> {
         let path = path.as_ref();
-        let bytes = file::read(path, LONGEST).map_err(|error| match error {
-            ReadError::TooLong => TableError::TooLong { path: path.to_owned(), limit: LONGEST },
+        let bytes = file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
+            ReadError::TooLong => TableError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
             ReadError::Io(source) => TableError::Read { path: path.to_owned(), source },
         })?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
@@ -147,7 +147,7 @@ impl TuningTable {
 
 /// Returns the size under which a table stores calls of a size: a power of two within the limits.
 pub(super) fn rounded(bytes: u64) -> u64 {
-    bytes.clamp(*LIMITS.start(), *LIMITS.end()).next_power_of_two()
+    bytes.clamp(*SIZE_LIMITS.start(), *SIZE_LIMITS.end()).next_power_of_two()
 }
 
 fn malformed(path: &Path, text: &str, at: usize, what: String) -> TableError {

@@ -12,7 +12,7 @@ use crate::group::{Error, Group};
 use crate::select::{Backend, CALLS, Choice, Config, Request};
 
 /// Factor over the best time so far at which a candidate is abandoned after its first calls.
-const HOPELESS: f64 = 4.0;
+const ABANDON_FACTOR: f64 = 4.0;
 
 /// The measured grid: collectives, placements and sizes, and for each of them candidates, blocks and threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,18 +53,18 @@ impl Default for Tuner {
 
 impl Tuner {
     /// Measures all candidates, and returns a table of the fastest. A collective call of all ranks, which all return
-    /// the same table. `told` is called for every entry, as soon as it is measured.
+    /// the same table. `report` is called for every entry, as soon as it is measured.
     ///
     /// Times are averaged over the ranks, and rank 0 decides. Candidates that cannot be prepared for a size are
     /// skipped, and so are those with wrong results, with a warning.
     ///
     /// # Errors
     /// Those of the calls. The communicator's registry does not change.
-    pub fn run(&self, group: &mut Group, mut told: impl FnMut(&TuningEntry)) -> Result<TuningTable, Error> {
+    pub fn run(&self, group: &mut Group, mut report: impl FnMut(&TuningEntry)) -> Result<TuningTable, Error> {
         let mut table = TuningTable::new(self.machine(group)?);
         for request in self.requests(group) {
             if let Some(entry) = self.tune(group, &request)? {
-                told(&entry);
+                report(&entry);
                 table.entries.push(entry);
             }
         }
@@ -161,7 +161,7 @@ impl Tuner {
             return Ok(None);
         }
         let microseconds = |measured: super::Measurement| (measured.average.as_secs_f64() * 1e9).round() / 1e3;
-        if microseconds(measured) > HOPELESS * best {
+        if microseconds(measured) > ABANDON_FACTOR * best {
             return Ok(Some(microseconds(measured)));
         }
         measure(group, request, full).map(|measured| Some(microseconds(measured)))

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mscclpp_core::plan::Expectation;
 
-use super::expected::{Expected, Promise};
+use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
 use super::value::{read, write};
 use crate::cpu::{Buffers, PreparedPlan};
@@ -79,7 +79,7 @@ impl fmt::Display for VerifyReport {
 }
 
 /// Byte that fills all memory that is not input, so that elements that no operation writes are detected.
-const UNWRITTEN: u8 = 0xa5;
+const FILL_BYTE: u8 = 0xa5;
 
 impl Verifier {
     /// Creates a verifier with exact values.
@@ -114,7 +114,7 @@ impl Verifier {
     pub fn fill(&self, buffers: &mut Buffers) {
         let dtype = self.dtype();
         for rank in 0..buffers.num_ranks() {
-            buffers.output_mut(rank).fill(UNWRITTEN);
+            buffers.output_mut(rank).fill(FILL_BYTE);
         }
         for rank in 0..buffers.num_ranks() {
             for (index, element) in buffers.input_mut(rank).chunks_exact_mut(dtype.size()).enumerate() {
@@ -126,14 +126,14 @@ impl Verifier {
     /// Compares all outputs.
     pub fn check(&self, buffers: &Buffers) -> VerifyReport {
         let mut report = VerifyReport { checked: 0, wrong: 0, first: None };
-        let ranks: Vec<u32> = (0..buffers.num_ranks()).filter(|&rank| self.expected.promises(rank)).collect();
+        let ranks: Vec<u32> = (0..buffers.num_ranks()).filter(|&rank| self.expected.covers(rank)).collect();
         if self.expected.is_uniform() {
             // One expected value for all ranks; the first mismatch is still the one of the lowest rank.
             let mut first: Vec<Option<Mismatch>> = vec![None; ranks.len()];
             for index in 0..self.expected.output_len {
-                let promise = self.expected.element(0, index);
+                let expected_element = self.expected.element(0, index);
                 for (slot, &rank) in first.iter_mut().zip(&ranks) {
-                    self.compare(buffers.output(rank), rank, index, promise, &mut report, slot);
+                    self.compare(buffers.output(rank), rank, index, expected_element, &mut report, slot);
                 }
             }
             report.first = first.into_iter().flatten().next();
@@ -141,8 +141,8 @@ impl Verifier {
             let mut first = None;
             for rank in ranks {
                 for index in 0..self.expected.output_len {
-                    let promise = self.expected.element(rank, index);
-                    self.compare(buffers.output(rank), rank, index, promise, &mut report, &mut first);
+                    let expected_element = self.expected.element(rank, index);
+                    self.compare(buffers.output(rank), rank, index, expected_element, &mut report, &mut first);
                 }
             }
             report.first = first;
@@ -165,9 +165,9 @@ impl Verifier {
         let piece = |view: View, chunk: u32, more: u64| view.piece(at(chunk, more), stride);
         // A plan that was not checked may name chunks that do not exist.
         let parts = output.len.checked_div(output.part()).unwrap_or(0);
-        let most = parts.saturating_mul(output.padded().div_ceil(stride.max(1)));
+        let max_magnitude = parts.saturating_mul(output.padded().div_ceil(stride.max(1)));
         let mut first = report.first.take();
-        for more in 0..u64::from(*len).min(most) {
+        for more in 0..u64::from(*len).min(max_magnitude) {
             let found = piece(output, *chunk, more);
             let sources: Vec<_> =
                 inputs.iter().map(|(rank, chunk)| (*rank, piece(self.layout.input, *chunk, more))).collect();
@@ -175,9 +175,9 @@ impl Verifier {
                 // A shorter chunk continues with zeros.
                 let index = |source: &ByteRun| (at < source.len).then(|| (source.at + at) / size);
                 let sources = sources.iter().map(|(rank, source)| (*rank, index(source)));
-                let promise = self.expected.combined(sources);
+                let expected_element = self.expected.combined(sources);
                 let index = (found.at + at) / size;
-                self.compare(buffers.output(*rank), *rank, index, promise, report, &mut first);
+                self.compare(buffers.output(*rank), *rank, index, expected_element, report, &mut first);
             }
         }
         report.first = first;
@@ -192,7 +192,7 @@ impl Verifier {
         output: &[u8],
         rank: u32,
         index: u64,
-        promise: Promise,
+        expected_element: ExpectedElement,
         report: &mut VerifyReport,
         first: &mut Option<Mismatch>,
     ) {
@@ -201,7 +201,7 @@ impl Verifier {
         let found = output.get(at..at + dtype.size()).map_or(f64::NAN, |element| read(dtype, element));
         report.checked += 1;
         // Not `>`: NaN differs too.
-        if (found - promise.value).abs() <= promise.tolerance {
+        if (found - expected_element.value).abs() <= expected_element.tolerance {
             return;
         }
         report.wrong += 1;
@@ -209,7 +209,7 @@ impl Verifier {
             let byte = at as u64;
             let (part, stride) = (self.layout.output.part().max(1), self.layout.stride.max(1));
             let chunk = byte / part * self.layout.output.part().div_ceil(stride) + byte % part / stride;
-            *first = Some(Mismatch { rank, element: index, chunk, expected: promise.value, found });
+            *first = Some(Mismatch { rank, element: index, chunk, expected: expected_element.value, found });
         }
     }
 }

@@ -21,14 +21,14 @@ pub(super) struct Expected {
 
 /// An expected element: its value, and the tolerance of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Promise {
+pub(super) struct ExpectedElement {
     pub(super) value: f64,
     pub(super) tolerance: f64,
 }
 
 impl Expected {
     /// Returns whether the postcondition covers a rank's output.
-    pub(super) fn promises(&self, rank: u32) -> bool {
+    pub(super) fn covers(&self, rank: u32) -> bool {
         match self.collective.kind {
             CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => false,
             CollectiveKind::Reduce => rank == self.collective.root,
@@ -45,9 +45,10 @@ impl Expected {
     }
 
     /// Returns the expected element `index` of a rank's output. Only for ranks that the postcondition covers.
-    pub(super) fn element(&self, rank: u32, index: u64) -> Promise {
+    pub(super) fn element(&self, rank: u32, index: u64) -> ExpectedElement {
         let ranks = u64::from(self.inputs.ranks);
-        let copied = |from: u64, index: u64| Promise { value: self.inputs.value(from as u32, index), tolerance: 0.0 };
+        let copied =
+            |from: u64, index: u64| ExpectedElement { value: self.inputs.value(from as u32, index), tolerance: 0.0 };
         match self.collective.kind {
             CollectiveKind::AllReduce | CollectiveKind::Reduce => self.reduced(index),
             CollectiveKind::ReduceScatter => self.reduced(u64::from(rank) * self.output_len + index),
@@ -61,18 +62,21 @@ impl Expected {
             }
             CollectiveKind::Broadcast => copied(self.collective.root.into(), index),
             CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => {
-                Promise { value: 0.0, tolerance: f64::INFINITY }
+                ExpectedElement { value: 0.0, tolerance: f64::INFINITY }
             }
         }
     }
 
-    fn reduced(&self, index: u64) -> Promise {
+    fn reduced(&self, index: u64) -> ExpectedElement {
         self.combined((0..self.inputs.ranks).map(|rank| (rank, Some(index))))
     }
 
     /// Returns the reduction of some elements of inputs, each as often as it is named, or a copy of the only one, which
     /// an average divides too. A `None` element is past the end of its input, where zeros are.
-    pub(super) fn combined(&self, elements: impl ExactSizeIterator<Item = (u32, Option<u64>)> + Clone) -> Promise {
+    pub(super) fn combined(
+        &self,
+        elements: impl ExactSizeIterator<Item = (u32, Option<u64>)> + Clone,
+    ) -> ExpectedElement {
         let Inputs { dtype, op, ranks, pattern, .. } = self.inputs;
         let count = elements.len();
         let value = |(rank, index): (u32, Option<u64>)| index.map_or(0.0, |index| self.inputs.value(rank, index));
@@ -101,7 +105,7 @@ impl Expected {
             // The division itself rounds, in narrow types once in f32 and once more.
             steps + if op == ReduceOp::Avg { 1.0 } else { 0.0 }
         };
-        Promise { value: quotient, tolerance: roundings * step(dtype, scale / divisor) }
+        ExpectedElement { value: quotient, tolerance: roundings * step(dtype, scale / divisor) }
     }
 }
 
@@ -127,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn moves() {
+    fn expected_outputs_of_data_movement() {
         let gather = expected(CollectiveKind::AllGather, 3, 5, 15, None);
         assert_eq!(gather.element(0, 11).value, gather.inputs.value(2, 1));
         let exchange = expected(CollectiveKind::AllToAll, 3, 15, 15, None);
@@ -137,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn reductions() {
+    fn expected_outputs_of_reductions() {
         let scatter = expected(CollectiveKind::ReduceScatter, 2, 6, 3, Some(ReduceOp::Max));
         assert_eq!(scatter.element(1, 2).value, scatter.inputs.value(0, 5).max(scatter.inputs.value(1, 5)));
         let average = expected(CollectiveKind::AllReduce, 3, 6, 6, Some(ReduceOp::Avg));
         let sum = (0..3).map(|rank| average.inputs.value(rank, 2) as i64).sum::<i64>() as i32;
-        assert_eq!(average.element(1, 2), Promise { value: f64::from(sum / 3), tolerance: 0.0 });
-        assert!(!Expected { collective: Collective::new(CollectiveKind::Reduce), ..average }.promises(1));
+        assert_eq!(average.element(1, 2), ExpectedElement { value: f64::from(sum / 3), tolerance: 0.0 });
+        assert!(!Expected { collective: Collective::new(CollectiveKind::Reduce), ..average }.covers(1));
     }
 }

@@ -4,7 +4,7 @@
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::types::ReduceOp;
 
-use super::expected::{Expected, Promise};
+use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
 use super::value::{read, write};
 use crate::dtype::DataType;
@@ -32,17 +32,17 @@ pub struct PeriodicInputs {
 #[derive(Clone, Debug)]
 struct Row {
     bytes: Vec<u8>,
-    promises: Vec<Promise>,
+    covers: Vec<ExpectedElement>,
 }
 
 impl Row {
-    fn new(dtype: DataType, promise: impl Fn(u64) -> Promise) -> Self {
-        let promises: Vec<_> = (0..PERIOD as u64).map(promise).collect();
+    fn new(dtype: DataType, expected_element: impl Fn(u64) -> ExpectedElement) -> Self {
+        let covers: Vec<_> = (0..PERIOD as u64).map(expected_element).collect();
         let mut bytes = vec![0; 2 * PERIOD * dtype.size()];
-        for (element, promise) in bytes.chunks_exact_mut(dtype.size()).zip(promises.iter().cycle()) {
-            write(dtype, promise.value, element);
+        for (element, expected_element) in bytes.chunks_exact_mut(dtype.size()).zip(covers.iter().cycle()) {
+            write(dtype, expected_element.value, element);
         }
-        Self { bytes, promises }
+        Self { bytes, covers }
     }
 }
 
@@ -50,7 +50,7 @@ impl PeriodicInputs {
     /// Creates the data of `rank` in launches of a collective. `op` is its reduction, if it has one.
     pub fn new(collective: Collective, dtype: DataType, op: Option<ReduceOp>, ranks: u32, rank: u32) -> Self {
         let inputs = Inputs { seed: 1, pattern: Pattern::Exact, dtype, op, ranks };
-        let exact = |value| Promise { value, tolerance: 0.0 };
+        let exact = |value| ExpectedElement { value, tolerance: 0.0 };
         let rows = (0..ranks).map(|rank| Row::new(dtype, |index| exact(inputs.value(rank, index)))).collect();
         // The output of an all-reduce is the reduction, which other collectives distribute differently.
         let all = Collective::new(CollectiveKind::AllReduce);
@@ -100,8 +100,8 @@ impl PeriodicInputs {
                 continue;
             }
             for (index, element) in chunk.chunks_exact(size).enumerate() {
-                let promise = row.promises[(begin / size + index) % PERIOD];
-                let right = (read(self.dtype, element) - promise.value).abs() <= promise.tolerance;
+                let expected_element = row.covers[(begin / size + index) % PERIOD];
+                let right = (read(self.dtype, element) - expected_element.value).abs() <= expected_element.tolerance;
                 wrong += u64::from(!right);
             }
         }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_promised_is_right_and_nothing_else() {
+    fn only_expected_outputs_are_accepted() {
         let (ranks, part) = (3_usize, 700_usize);
         let cycles = |kind, dtype, op| -> Vec<PeriodicInputs> {
             (0..3)
@@ -154,8 +154,9 @@ mod tests {
             let mut output = vec![0; part * size];
             for (index, element) in output.chunks_exact_mut(size).enumerate() {
                 let at = (part + index) * size;
-                let most = inputs.iter().map(|input| read(dtype, &input[at..at + size])).fold(f64::MIN, f64::max);
-                write(dtype, most, element);
+                let max_magnitude =
+                    inputs.iter().map(|input| read(dtype, &input[at..at + size])).fold(f64::MIN, f64::max);
+                write(dtype, max_magnitude, element);
             }
             assert_eq!(scatter[1].count_wrong(2, &output), 0, "{dtype}");
             assert!(scatter[0].count_wrong(2, &output) > 100, "{dtype}");

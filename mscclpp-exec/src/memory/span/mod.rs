@@ -25,7 +25,7 @@ pub(crate) struct Span<'m> {
 
 impl<'m> Span<'m> {
     /// An empty span.
-    pub(crate) const EMPTY: Self = Self { base: Lent::NOTHING.base, len: 0, lent: &Lent::NOTHING };
+    pub(crate) const EMPTY: Self = Self { base: Lent::EMPTY.base, len: 0, lent: &Lent::EMPTY };
 
     #[inline]
     pub(super) fn new(lent: &'m Lent) -> Self {

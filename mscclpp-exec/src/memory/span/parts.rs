@@ -41,8 +41,8 @@ impl Span<'_> {
         let end = at.checked_add(LINE).filter(|end| *end <= self.len)?;
         let skip = self.base.addr().wrapping_add(at) % 8;
         let before = self.base.addr() - self.lent.base.addr() + at;
-        let behind = self.lent.len - (before - at) - end;
-        if skip == 0 || before < skip || behind < 8 - skip {
+        let after = self.lent.len - (before - at) - end;
+        if skip == 0 || before < skip || after < 8 - skip {
             return None;
         }
         // SAFETY: all bytes from `skip` bytes before the line to `8 - skip` bytes after it are in the slice, and the

@@ -49,7 +49,7 @@ mod tests {
     use mscclpp_algorithms as algorithms;
     use mscclpp_bootstrap::Bootstrap;
     #[test]
-    fn packets_of_older_executables_are_stale_when_flags_start_again() {
+    fn packets_of_older_prepared_plans_are_stale_when_flags_wrap() {
         let algorithm = algorithms::find("allreduce_one_shot_packets").expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
         let plan = Plan::new(&algorithm.compile(algorithm.spec(2, 2), &arguments).expect("it compiles"));

@@ -158,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_leaves_a_finished_group_says_why() {
+    fn rank_leaving_a_failed_communicator_reports_the_cause() {
         let (cause, error) = error_after(drop);
         assert!(matches!(&error, Error::Group(found) if **found == cause), "{error}");
     }
 
     #[test]
-    fn a_rank_whose_call_fails_because_the_group_is_finished_says_why() {
+    fn rank_with_a_failed_call_reports_the_cause() {
         let (cause, error) = error_after(|transport| {
             transport.barrier().unwrap_err();
             // Its connections stay open.

@@ -163,7 +163,7 @@ fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) 
 }
 
 #[test]
-fn planted_faults_in_launch_barriers_are_found() {
+fn injected_faults_in_launch_barriers_are_detected() {
     // The first plan needs the barrier at the start, the others only the one at the end; launches of other sizes may
     // not follow those of the last one without it.
     let needs = unopened("allreduce_all_pairs", 4);
@@ -208,7 +208,7 @@ fn launch_without_barriers_between_sizes_is_rejected() {
 }
 
 #[test]
-fn end_barrier_that_waits_for_the_beginning_only_is_rejected() {
+fn end_barrier_that_waits_for_the_start_only_is_rejected() {
     let plan = compile("allreduce_all_pairs", 4);
     for launch in DeviceLaunch::variants(4, 4) {
         let (before, mut program) = (inserted(&plan, &launch, false), inserted(&plan, &launch, false));

@@ -95,7 +95,7 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
 /// Every fault is detected, except those without an observable effect: the schedule fuzzer, which shares nothing with
 /// the checker, finds no failure with them.
 #[test]
-fn planted_faults_are_found() {
+fn injected_faults_are_detected() {
     // By kind: injected, detected.
     let mut kinds: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for (name, plan, ranks, node) in built_in(&[(3, 3), (4, 2)]) {
@@ -138,7 +138,7 @@ fn planted_faults_are_found() {
 /// the first one. The report ends the launch, so its wait is elided, and the launch progresses only if a wait serves
 /// the connections.
 #[test]
-fn a_closing_wait_that_does_not_move_connections_is_found() {
+fn final_wait_that_does_not_serve_connections_is_detected() {
     let plan = dead_put();
     let schedules_of = |launch: &ProcessLaunch| schedules(&plan, launch).expect("it is a plan");
     let mut launch = ProcessLaunch::new(4, 2, Sharing::Registered);

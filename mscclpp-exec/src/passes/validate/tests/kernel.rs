@@ -25,7 +25,7 @@ fn specialized_kernels_execute_the_operations_of_the_plan() {
 /// Every changed number in a function or in the table of thread blocks is detected, and every missing or repeated
 /// statement. A cache that is loaded with more than the operations need is not a fault.
 #[test]
-fn planted_faults_in_specialized_kernels_are_found() {
+fn injected_faults_in_specialized_kernels_are_detected() {
     for (name, ranks) in
         [("allreduce_all_pairs", 3), ("allreduce_packets", 3), ("allreduce_ring", 3), ("allgather_ring_ports", 2)]
     {

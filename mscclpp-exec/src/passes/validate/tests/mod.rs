@@ -52,7 +52,7 @@ fn built_in_algorithms_run_as_proved() {
 }
 
 #[test]
-fn built_in_algorithms_withstand_the_fuzzer_as_run() {
+fn built_in_algorithms_pass_the_fuzzer_as_run() {
     for (name, plan, ranks, node) in built_in(&[(3, 3), (4, 2)]) {
         for sharing in [Sharing::Registered, Sharing::Staged] {
             let run = as_run_by_processes(&plan, &ProcessLaunch::new(ranks, node, sharing)).expect("it is the plan");
