@@ -88,11 +88,11 @@ impl Address {
     /// As [`resolve`](Self::resolve), [`Error::Bind`].
     pub(crate) fn listen(
         &self,
-        deadline: Duration,
+        resolve_timeout: Duration,
         port_timeout: Duration,
         several_hosts: bool,
     ) -> Result<TcpListener, Error> {
-        let mut addresses = self.resolve(deadline)?;
+        let mut addresses = self.resolve(resolve_timeout)?;
         let unspecified_ip = unspecified_ip(&addresses);
         if let Some(interface) = &self.interface {
             let here = addresses_of(interface)?;

@@ -193,9 +193,9 @@ impl Bootstrap {
         let group = if whole { Vec::new() } else { self.group.to_vec() };
         let context = self.context;
         self.link.post(Frame::EnterCollective { context, sequence, call, group, bytes: ByteBuf::from(bytes) })?;
-        let deadline = self.options().timeout;
+        let timeout = self.options().timeout;
         let key = (context, sequence);
-        for time in [deadline, ROOT_GRACE_PERIOD] {
+        for time in [timeout, ROOT_GRACE_PERIOD] {
             if let Some(parts) = self.link.inbox().wait(time, |state| state.take_gathered(key))? {
                 return Ok((sequence, parts));
             }
@@ -204,7 +204,7 @@ impl Bootstrap {
         }
         let (rank, from) = (self.group[self.rank as usize], Box::new(self.world[0].clone()));
         let call = format!("answer to {call}");
-        Err(self.fail(Error::Timeout { rank, from, call, waited: deadline + ROOT_GRACE_PERIOD }))
+        Err(self.fail(Error::Timeout { rank, from, call, waited: timeout + ROOT_GRACE_PERIOD }))
     }
 }
 

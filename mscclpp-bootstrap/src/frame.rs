@@ -48,7 +48,7 @@ pub(crate) enum Frame {
     /// Identity of a rank that joins.
     Join(RankInfo),
     /// Rank 0 admits a rank: how long it still waits for the others, and the timeouts that apply from now on.
-    Admitted { remaining: Duration, deadline: Duration, heartbeat_timeout: Option<Duration> },
+    Admitted { remaining: Duration, timeout: Duration, heartbeat_timeout: Option<Duration> },
     /// All ranks have joined: their identities.
     Roster(Vec<RankInfo>),
     /// A message from one rank to another.

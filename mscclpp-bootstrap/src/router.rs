@@ -49,7 +49,7 @@ struct Gather {
 }
 
 impl Router {
-    /// Creates a router for `members`, whose calls wait at most `deadline` for other ranks.
+    /// Creates a router for `members`, whose calls wait at most `timeout` for other ranks.
     pub(crate) fn new(members: Arc<[RankInfo]>, timeout: Duration) -> Self {
         Self { members, timeout, left: BTreeSet::new(), gathers: BTreeMap::new(), failed: false }
     }

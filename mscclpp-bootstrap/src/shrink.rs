@@ -48,7 +48,7 @@ impl Bootstrap {
 
     /// Listens on the port that the failed communicator has freed or is about to free.
     fn listener_at(&self, address: std::net::SocketAddr) -> Result<TcpListener, Error> {
-        let deadline = self.options().timeout;
-        Address::new(&address.ip().to_string(), address.port()).listen(deadline, deadline, false)
+        let timeout = self.options().timeout;
+        Address::new(&address.ip().to_string(), address.port()).listen(timeout, timeout, false)
     }
 }

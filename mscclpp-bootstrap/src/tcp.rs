@@ -73,8 +73,8 @@ pub(super) fn join(
         conn.set_authenticated();
         conn.push(&Frame::Join(RankInfo::this(rank, Some(listens))));
         match connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()))? {
-            Some(Frame::Admitted { remaining, deadline, heartbeat_timeout }) => {
-                break (conn, acceptor, remaining, Options { timeout: deadline, heartbeat_timeout }.bounded());
+            Some(Frame::Admitted { remaining, timeout, heartbeat_timeout }) => {
+                break (conn, acceptor, remaining, Options { timeout, heartbeat_timeout }.bounded());
             }
             Some(Frame::Rejected(error) | Frame::Failed(error)) => return Err(error),
             Some(Frame::Retry) => thread::sleep(JOIN_RETRY_DELAY),
@@ -204,10 +204,10 @@ mod tests {
     }
 
     /// Hosts a job of two ranks with `caller` as the second one, and returns the result of rank 0.
-    fn host_with_caller(deadline: Duration, caller: impl FnOnce(SocketAddr) + Send) -> Result<Bootstrap, Error> {
+    fn host_with_caller(timeout: Duration, caller: impl FnOnce(SocketAddr) + Send) -> Result<Bootstrap, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
-        let options = Options::default().timeout(deadline);
+        let options = Options::default().timeout(timeout);
         thread::scope(|scope| {
             scope.spawn(move || caller(at));
             host(listener, 2, secret(), options)
@@ -252,7 +252,7 @@ mod tests {
     fn disconnect_after_any_join_step_is_reported() {
         for closed_after in 0..=4 {
             let host =
-                |deadline| host_with_caller(deadline, |at| run_join_steps(at, closed_after, RankInfo::this(1, None)));
+                |timeout| host_with_caller(timeout, |at| run_join_steps(at, closed_after, RankInfo::this(1, None)));
             // Rank 0 reports the caller as missing at its timeout, or as dead at once.
             let ended = if closed_after < 2 { host_until_rejection(host) } else { host(MINUTE) };
             match (closed_after, ended) {
@@ -299,7 +299,7 @@ mod tests {
                 *refused.lock().unwrap() = conn.wait_frame(until).unwrap_or(None);
             }
         };
-        let error = host_until_rejection(|deadline| host_with_caller(deadline, replay));
+        let error = host_until_rejection(|timeout| host_with_caller(timeout, replay));
         let refused = refused.into_inner().unwrap();
         assert!(matches!(refused, Some(Frame::Rejected(Error::AuthenticationFailed { .. }))), "{refused:?}");
         assert!(

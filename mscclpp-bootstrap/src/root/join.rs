@@ -70,10 +70,10 @@ impl Root {
             }
             return;
         }
-        let Options { timeout: deadline, heartbeat_timeout } = self.options;
+        let Options { timeout, heartbeat_timeout } = self.options;
         let remaining = self.active_clock.remaining();
         conn.set_authenticated();
-        conn.push(&Frame::Admitted { remaining, deadline, heartbeat_timeout });
+        conn.push(&Frame::Admitted { remaining, timeout, heartbeat_timeout });
         self.members[rank] = Some(member);
         self.peers[rank] = Some(PeerState { conn, held: None, left: false, leave_acked: false });
         self.complete_join();

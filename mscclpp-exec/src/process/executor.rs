@@ -75,9 +75,9 @@ impl Executor {
     ///
     /// # Errors
     /// [`Error::Busy`] while another thread is in a call.
-    pub fn set_timeout(&self, deadline: Duration) -> Result<(), Error> {
+    pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
         // An `Instant` is bounded.
-        self.inner.session()?.options.timeout = deadline.min(MAX_TIMEOUT);
+        self.inner.session()?.options.timeout = timeout.min(MAX_TIMEOUT);
         Ok(())
     }
 

@@ -326,14 +326,14 @@ impl LaunchLoop<'_> {
 
     #[cold]
     fn wait_long(&mut self, idle: &mut Idle, peer_buffers_blocked: Option<bool>) -> Result<(), Error> {
-        let deadline = self.session.options.timeout;
-        let left = idle.timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)).update();
+        let timeout = self.session.options.timeout;
+        let left = idle.timeout.get_or_insert_with(|| ActiveTimeout::new(timeout)).update();
         self.write_positions();
         let mut cause = self.session.find_cause();
         if cause.is_none() && left.is_zero() {
             let (not_started, unresponsive) = self.unresponsive_ranks();
             if (not_started.is_empty() && unresponsive.is_empty()) || idle.late >= MAX_LATE_PARKS {
-                cause = Some(AbortCause::Timeout { after: deadline, not_started, unresponsive });
+                cause = Some(AbortCause::Timeout { after: timeout, not_started, unresponsive });
             }
             idle.late += 1;
         }
@@ -405,6 +405,6 @@ pub(super) fn launch<'a>(
         second_half,
         exclusive: true,
         remote: None,
-        peer_buffers_blocked: peer_buffers_blocked,
+        peer_buffers_blocked,
     }
 }

@@ -25,8 +25,8 @@ impl Default for Options {
 impl Options {
     /// Returns these options with another timeout.
     #[must_use]
-    pub fn timeout(self, deadline: Duration) -> Self {
-        Self { timeout: deadline, ..self }
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Returns these options with another limit of scratch.

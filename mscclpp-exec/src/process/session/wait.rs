@@ -46,8 +46,8 @@ impl Session {
                 std::thread::yield_now();
                 continue;
             }
-            let deadline = self.options.timeout;
-            self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)))?;
+            let duration = self.options.timeout;
+            self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(duration)))?;
             let token = self.calls.prepare_park();
             if condition(self)? {
                 self.calls.cancel_park();
