@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn exclusive_operations_do_not_wait_for_peers() {
-        let visits = |name| -> Vec<bool> {
+        let accesses = |name| -> Vec<bool> {
             let mut program = shipped(name);
             crate::passes::place_in_caller_memory::place_in_caller_memory(&mut program, 1);
             elide_handshakes(&mut program, 1, |_, _| true);
@@ -269,9 +269,9 @@ mod tests {
                 .collect()
         };
         // The rank's own chunk is copied to a location that no rank reads; then the chunks of two peers are read.
-        assert_eq!(visits("allgather_pull")[..2], [false, true]);
+        assert_eq!(accesses("allgather_pull")[..2], [false, true]);
         // The memory that peers write may not be accessed before they have started.
-        assert_eq!(visits("allreduce_all_pairs").first(), Some(&true));
+        assert_eq!(accesses("allreduce_all_pairs").first(), Some(&true));
     }
 
     #[test]

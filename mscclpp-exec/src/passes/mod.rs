@@ -21,7 +21,7 @@
 //!
 //! 1. *Opening.* No instruction with `accesses_peer_buffers` runs before all `awaited` peers have announced the launch.
 //!    An announcement follows the copies before the launch.
-//! 2. *Finish.* A rank announces that it has finished only after its thread blocks have passed their `last_visits` and
+//! 2. *Finish.* A rank announces that it has finished only after its thread blocks have passed their `last_peer_access` and
 //!    its port channels are drained.
 //! 3. *End.* A launch returns only after all peers in `finishes` have announced that they finished; a launch in which
 //!    they read lasting copies may return earlier, and such a copy is not reused before every rank has started a later

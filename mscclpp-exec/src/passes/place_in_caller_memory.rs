@@ -47,11 +47,11 @@ pub(crate) struct Placement {
     /// By slot: chunks that must be copied from there after the launch.
     pub(crate) copy_out: [Vec<Range<u64>>; SLOTS],
     /// By slot: whether peers access it, and whether they write to it.
-    pub(crate) touched: [bool; SLOTS],
+    pub(crate) peers_access: [bool; SLOTS],
     pub(crate) peers_write: [bool; SLOTS],
     /// By rank: whether this rank accesses its caller's buffers, and whether it accesses those of this rank's caller.
-    pub(crate) visits: Vec<bool>,
-    pub(crate) visited_by: Vec<bool>,
+    pub(crate) accesses: Vec<bool>,
+    pub(crate) accessed_by: Vec<bool>,
     /// Whether any rank accesses the buffers of another rank's caller: the same on all ranks.
     pub(crate) shares: bool,
 }
@@ -74,7 +74,7 @@ struct Use {
 /// operations of all ranks, except for sorting.
 pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, own_rank: u32) -> Placement {
     let ranks = program.shape.ranks as usize;
-    let (mut visits, mut visited_by) = (vec![false; ranks], vec![false; ranks]);
+    let (mut accesses, mut accessed_by) = (vec![false; ranks], vec![false; ranks]);
     let mut shares = false;
     let slots = Slots::new(program, own_rank);
     let mut uses = slots.intervals.each_ref().map(Uses::new);
@@ -95,12 +95,12 @@ pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, own_rank: u32) 
                 }
                 shares |= operand.rank != code.rank;
                 if own && operand.rank != own_rank {
-                    visits[operand.rank as usize] = true;
+                    accesses[operand.rank as usize] = true;
                 }
                 if operand.rank != own_rank {
                     continue;
                 }
-                visited_by[code.rank as usize] |= !own;
+                accessed_by[code.rank as usize] |= !own;
                 let (slot, range) = slots.of(operand);
                 match (own, writes) {
                     (true, true) => uses[slot].record(&range, OWN_WRITES),
@@ -126,12 +126,12 @@ pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, own_rank: u32) 
     };
     let any = |which: fn(&Use) -> bool| uses.each_ref().map(|uses| uses.iter().any(which));
     Placement {
-        touched: any(|c| c.peer_reads || c.peer_writes),
+        peers_access: any(|c| c.peer_reads || c.peer_writes),
         peers_write: any(|c| c.peer_writes),
         copy_in: chunks(|c| (c.peer_reads || c.peer_writes || !c.private) && (c.input || !c.covered)),
         copy_out: chunks(|c| !c.private && (c.own_writes || c.peer_writes)),
-        visits,
-        visited_by,
+        accesses,
+        accessed_by,
         shares,
     }
 }

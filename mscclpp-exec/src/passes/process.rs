@@ -25,7 +25,7 @@ pub(crate) struct RankSchedule {
     pub(crate) finishes: Vec<bool>,
     /// By thread block of this rank: the instruction after which the rank counts as finished for its peers; `None` if
     /// from the start.
-    pub(crate) last_visits: Vec<Option<u32>>,
+    pub(crate) last_peer_access: Vec<Option<u32>>,
     /// Whether peers only read the buffers of this rank's caller, and nothing else of this rank must stay valid until
     /// they have finished. If they read lasting copies, a launch then need not wait for them.
     pub(crate) is_read_only: bool,
@@ -47,7 +47,7 @@ impl RankSchedule {
         let first = program.agents.iter().position(|code| code.rank == rank).unwrap_or(0);
         let own = program.agents.iter().filter(|code| code.rank == rank).count();
         let agents = first..first + own;
-        let last_visits = agents.clone().map(|agent| {
+        let last_peer_access = agents.clone().map(|agent| {
             let code = &program.agents[agent];
             match elided.signalled[agent] {
                 true => code.end.checked_sub(1),
@@ -55,9 +55,9 @@ impl RankSchedule {
             }
         });
         Self {
-            last_visits: last_visits.collect(),
-            awaited: either(&placement.visits, &elided.started),
-            finishes: either(&placement.visited_by, &elided.finished),
+            last_peer_access: last_peer_access.collect(),
+            awaited: either(&placement.accesses, &elided.started),
+            finishes: either(&placement.accessed_by, &elided.finished),
             // At the end of a plan that uses scratch, handshakes may protect the scratch.
             is_read_only: placement.peers_write == [false; SLOTS] && !program.plain_scratch && !program.shape.packets,
             agents,

@@ -83,7 +83,7 @@ impl PreparedPlan {
             worker: Box::default(),
             id,
             last: [Weak::new(), Weak::new()],
-            mapped: vec![BufferArgs::default(); context.visits.iter().max().map_or(0, |local_rank| local_rank + 1)]
+            mapped: vec![BufferArgs::default(); context.accesses.iter().max().map_or(0, |local_rank| local_rank + 1)]
                 .into(),
             copy_in: by_slot(&context.placement.copy_in),
             copy_out: by_slot(&context.placement.copy_out),
@@ -309,7 +309,7 @@ impl Lender {
         let registered = if session.oversubscribed { MAX_COPIED_BYTES_OVERSUBSCRIBED } else { MAX_COPIED_BYTES };
         for (slot, loan) in loans.iter().enumerate() {
             let len = loan.bytes().len() as u64;
-            if len == 0 || !placement.touched[slot] {
+            if len == 0 || !placement.peers_access[slot] {
                 continue;
             }
             let ring = ring.filter(|_| len <= MAX_SHORT_BYTES);

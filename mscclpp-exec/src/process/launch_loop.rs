@@ -180,7 +180,7 @@ impl LaunchLoop<'_> {
             pass.done &= self.context.counters.fifos[proxy].is_drained();
         }
         if !connections.is_empty() {
-            if !self.has_sent && self.have_passed(&self.context.last_sends) {
+            if !self.has_sent && self.have_passed(&self.context.last_send) {
                 connections.send_ends(&self.context.sends_to);
                 self.has_sent = true;
             }
@@ -210,7 +210,7 @@ impl LaunchLoop<'_> {
     /// Returns whether none of this rank's thread blocks accesses peers' buffers any more in this launch.
     #[inline]
     fn has_released_peers(&self) -> bool {
-        self.have_passed(&self.context.last_visits)
+        self.have_passed(&self.context.last_peer_access)
     }
 
     /// Returns whether each of this rank's thread blocks has passed the given instruction, and the proxy has served
@@ -246,7 +246,7 @@ impl LaunchLoop<'_> {
                 }
             }
         }
-        for &local_rank in &self.context.visits {
+        for &local_rank in &self.context.accesses {
             let Some((_, buffer_args)) = self.session.calls.begun(local_rank, self.number) else {
                 return Ok(false);
             };

@@ -29,18 +29,18 @@ pub(super) struct PlanState {
     pub(super) proxy: Option<usize>,
     /// By thread block of this rank: its last instruction that accesses peers' buffers, after which peers need not wait
     /// for it.
-    pub(super) last_visits: Vec<Option<u32>>,
+    pub(super) last_peer_access: Vec<Option<u32>>,
     /// Local ranks that must have started before any operation that depends on them, and local ranks that must have
     /// finished before a launch ends.
     pub(super) awaited: Vec<usize>,
     pub(super) finishes: Vec<usize>,
     /// Local ranks whose callers' buffers this rank accesses.
-    pub(super) visits: Vec<usize>,
+    pub(super) accesses: Vec<usize>,
     /// Ranks of other nodes to which this one sends, and those that send to it.
     pub(super) sends_to: Vec<u32>,
     pub(super) receives_from: Vec<u32>,
     /// By thread block of this rank: its last instruction for which the proxy sends anything.
-    pub(super) last_sends: Vec<Option<u32>>,
+    pub(super) last_send: Vec<Option<u32>>,
     rank: u32,
     /// Result of [`may_be_late`](Self::may_be_late) for scratch.
     late_scratch: OnceLock<bool>,
@@ -71,27 +71,27 @@ impl PlanState {
     ) -> Self {
         let remote = sends(&program, nodes);
         let schedule = RankSchedule::new(program, rank, nodes);
-        let RankSchedule { program, agents, placement, awaited, finishes, last_visits, is_read_only } = schedule;
+        let RankSchedule { program, agents, placement, awaited, finishes, last_peer_access, is_read_only } = schedule;
         let local_ranks = |of: &[bool]| {
             (0..locals.len())
                 .filter(|&local_rank| locals[local_rank] != rank && of[locals[local_rank] as usize])
                 .collect()
         };
-        let last_sends = agents.clone().map(|agent| {
+        let last_send = agents.clone().map(|agent| {
             let code = &program.agents[agent];
             (code.start..code.end).rev().find(|&at| program.instrs[at as usize].action.is_port_send())
         });
-        let last_sends = last_sends.collect();
+        let last_send = last_send.collect();
         Self {
-            last_visits,
-            last_sends,
+            last_peer_access,
+            last_send,
             sends_to: remote.iter().filter(|(from, _)| *from == rank).map(|&(_, to)| to).collect(),
             receives_from: remote.iter().filter(|(_, to)| *to == rank).map(|&(from, _)| from).collect(),
             rank,
             late_scratch: OnceLock::new(),
             awaited: local_ranks(&awaited),
             finishes: local_ranks(&finishes),
-            visits: local_ranks(&placement.visits),
+            accesses: local_ranks(&placement.accesses),
             is_read_only,
             counters: Counters::shared(&program, cache_lines.clone()),
             cache_lines,

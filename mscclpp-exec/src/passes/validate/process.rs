@@ -7,7 +7,7 @@
 //!    announces its start, and runs the rank's thread blocks.
 //! 2. **opening.** Once all `awaited` peers have announced theirs, operations with `accesses_peer_buffers` may run:
 //!    each thread block waits before its first one, in a loop in every iteration.
-//! 3. **finish.** Once every thread block has passed the instruction that `last_visits` names, and has left a loop
+//! 3. **finish.** Once every thread block has passed the instruction that `last_peer_access` names, and has left a loop
 //!    around it, and the rank's port channels are drained, the launch announces that it has finished.
 //! 4. **end.** Once all thread blocks have finished and the port channels are drained, the launch waits for the peers
 //!    in `finishes`, except where they read only lasting copies; then it copies the data that peers wrote (`copy_out`).
@@ -117,7 +117,7 @@ impl<'p> Writer<'p> {
         for (rank, schedule) in self.schedules.iter().enumerate() {
             let tables = &mut self.tree.ranks[rank];
             for slot in 0..SLOTS {
-                if schedule.placement.touched[slot] && self.sharing[rank][slot] != Sharing::Registered {
+                if schedule.placement.peers_access[slot] && self.sharing[rank][slot] != Sharing::Registered {
                     let chunks = match (self.plan.collective.in_place, slot) {
                         (true, _) => tables.input_chunks.max(tables.output_chunks),
                         (false, 0) => tables.input_chunks,
@@ -146,12 +146,12 @@ impl<'p> Writer<'p> {
             blocks: Vec::with_capacity(codes.len()),
             ports: ports(self.plan, rank),
         };
-        for (code, &last) in codes.iter().zip(&schedule.last_visits) {
+        for (code, &last) in codes.iter().zip(&schedule.last_peer_access) {
             let items = reader.block(code)?;
             let semaphores = self.block(&reader, code, last, &items)?;
             protocol.blocks.push((code.block as usize, semaphores));
         }
-        if schedule.last_visits.len() != codes.len() {
+        if schedule.last_peer_access.len() != codes.len() {
             return Err(Invalid::changed(format!("rank {rank}"), "tracks another number of thread blocks"));
         }
         let added = [ThreadBlock::default(), ThreadBlock::default()];
@@ -179,7 +179,7 @@ impl<'p> Writer<'p> {
         let is_gated = self.schedules[rank].awaited.contains(&true);
         of.passed = last.map(|_| semaphore(tables));
         of.done = Some(semaphore(tables));
-        let visits =
+        let accesses =
             |item: &Item<'_>| is_gated && reader.instr(item.at).is_some_and(|instr| instr.accesses_peer_buffers);
         let last = last.zip(of.passed);
         let passed = |at: u32| last.filter(|(last, _)| *last == at).map(|(_, semaphore)| semaphore);
@@ -194,7 +194,7 @@ impl<'p> Writer<'p> {
         for item in items {
             let mut inner = Vec::new();
             let mut is_last = passed(item.at);
-            if !is_open && visits(item) {
+            if !is_open && accesses(item) {
                 let open = of.open.map_or_else(|| semaphore(&mut self.tree.ranks[rank]), |open| open.0);
                 of.open = Some((open, false));
                 ops.extend([acquire(open), nop()]);
@@ -202,7 +202,7 @@ impl<'p> Writer<'p> {
             }
             let mut is_open_inside = is_open;
             for item in &item.body {
-                if !is_open_inside && visits(item) {
+                if !is_open_inside && accesses(item) {
                     // The semaphore is acquired and released, because the loop may have any number of iterations.
                     let open = of.open.map_or_else(|| semaphore(&mut self.tree.ranks[rank]), |open| open.0);
                     of.open = Some((open, true));
@@ -351,11 +351,11 @@ impl<'p> Writer<'p> {
         let placement = &self.schedules[owner].placement;
         if !own {
             let access = || format!("accesses the {} of rank {owner}", ["input", "output"][slot]);
-            if !placement.touched[slot] {
+            if !placement.peers_access[slot] {
                 let what = format!("{}, which its launch does not share", access());
                 return Err(Invalid::changed(format!("rank {rank}"), what));
             }
-            if self.is_lookup_needed(rank, operand) && !self.schedules[rank as usize].placement.visits[owner] {
+            if self.is_lookup_needed(rank, operand) && !self.schedules[rank as usize].placement.accesses[owner] {
                 let what = format!("{}, which it does not look up", access());
                 return Err(Invalid::changed(format!("rank {rank}"), what));
             }
@@ -439,7 +439,7 @@ impl<'p> Writer<'p> {
     /// Returns whether a launch of a rank need not wait for peers because they read only lasting copies.
     fn lasts(&self, rank: usize) -> bool {
         let RankSchedule { is_read_only, placement, .. } = &self.schedules[rank];
-        let lasting = |slot: usize| !placement.touched[slot] || self.sharing[rank][slot] == Sharing::Lasting;
+        let lasting = |slot: usize| !placement.peers_access[slot] || self.sharing[rank][slot] == Sharing::Lasting;
         *is_read_only && (0..SLOTS).all(lasting)
     }
 

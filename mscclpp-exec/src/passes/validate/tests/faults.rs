@@ -69,18 +69,18 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
         if schedule.finishes[peer] {
             add(elide, "a peer that need not finish".into(), Box::new(move |s| s.finishes[peer] = false));
         }
-        if schedule.placement.visits[peer] {
-            add(place, "a peer not looked up".into(), Box::new(move |s| s.placement.visits[peer] = false));
+        if schedule.placement.accesses[peer] {
+            add(place, "a peer not looked up".into(), Box::new(move |s| s.placement.accesses[peer] = false));
         }
     }
-    for (number, last) in schedule.last_visits.iter().enumerate() {
+    for (number, last) in schedule.last_peer_access.iter().enumerate() {
         if last.is_some() {
-            add(elide, "a block finished at once".into(), Box::new(move |s| s.last_visits[number] = None));
+            add(elide, "a block finished at once".into(), Box::new(move |s| s.last_peer_access[number] = None));
         }
     }
     for slot in 0..SLOTS {
-        if schedule.placement.touched[slot] {
-            add(place, "a slot not shared".into(), Box::new(move |s| s.placement.touched[slot] = false));
+        if schedule.placement.peers_access[slot] {
+            add(place, "a slot not shared".into(), Box::new(move |s| s.placement.peers_access[slot] = false));
         }
         if !schedule.placement.copy_in[slot].is_empty() {
             add(place, "no copy in".into(), Box::new(move |s| _ = s.placement.copy_in[slot].pop()));
