@@ -61,8 +61,8 @@ fn messages_of_one_tag_arrive_in_order_without_mixing_tags() {
 fn split_communicators_are_ordered_by_key_and_isolated() {
     on_all(Bootstrap::local(5).unwrap(), |world| {
         let rank = world.rank();
-        let colour = (rank != 4).then_some(rank % 2);
-        let Some(group) = world.split(colour, 10 - rank).unwrap() else {
+        let color = (rank != 4).then_some(rank % 2);
+        let Some(group) = world.split(color, 10 - rank).unwrap() else {
             assert_eq!(rank, 4);
             return;
         };

@@ -364,12 +364,12 @@ fn unauthenticated_connections_do_not_delay_ranks() {
     // Garbage, half a header, a header with a length of four gigabytes, and no bytes. All connections stay open.
     let half = *b"MSCB\x02\x00";
     let long = *b"MSCB\x02\x00\x00\x00\xff\xff\xff\xff";
-    let words: [&[u8]; 4] = [b"GET / HTTP/1.1\r\n\r\n", &half, &long, &[]];
+    let payloads: [&[u8]; 4] = [b"GET / HTTP/1.1\r\n\r\n", &half, &long, &[]];
     let mut rejections: Vec<TcpStream> = Vec::new();
     for round in 0..100 {
-        let mut stranger = TcpStream::connect(&at).unwrap();
-        stranger.write_all(words[round % words.len()]).unwrap();
-        rejections.push(stranger);
+        let mut unauthenticated = TcpStream::connect(&at).unwrap();
+        unauthenticated.write_all(payloads[round % payloads.len()]).unwrap();
+        rejections.push(unauthenticated);
     }
     let start = Instant::now();
     thread::scope(|scope| {
@@ -391,10 +391,10 @@ fn idle_pending_connections_are_evicted_when_full() {
         let first = scope.spawn(|| host.connect(2, options()).unwrap());
         // More than the acceptor keeps at once, and fewer than a process may have descriptors. All connections stay
         // open.
-        let crowd: Vec<_> = (0..300).map(|_| TcpStream::connect(&at).unwrap()).collect();
+        let idle_connections: Vec<_> = (0..300).map(|_| TcpStream::connect(&at).unwrap()).collect();
         let second = id.join(1, 2, options()).unwrap();
         assert_eq!((second.rank(), first.join().unwrap().rank()), (1, 0));
-        drop(crowd);
+        drop(idle_connections);
     });
 }
 
@@ -407,21 +407,21 @@ fn shrink_keeps_order_and_excludes_lost_ranks() {
         }
         let failure = group.barrier().unwrap_err();
         assert_eq!(failure.lost(), [1]);
-        let survivors = group.shrink(&failure.lost());
+        let shrunk = group.shrink(&failure.lost());
         if lost {
-            assert!(matches!(survivors, Err(Error::NoSuchRank { rank: 1, ranks: 4 })));
+            assert!(matches!(shrunk, Err(Error::NoSuchRank { rank: 1, ranks: 4 })));
             return None;
         }
-        let survivors = survivors.unwrap();
-        let old = survivors.all_gather(&[group.rank() as u8]).unwrap().concat();
+        let shrunk = shrunk.unwrap();
+        let old = shrunk.all_gather(&[group.rank() as u8]).unwrap().concat();
         assert_eq!(old, [0, 2, 3]);
         // Streams use the new ranks' addresses as well.
-        let next = (survivors.rank() + 1) % 3;
-        let last = (survivors.rank() + 2) % 3;
-        survivors.stream(next.min(last), 1).unwrap();
-        survivors.stream(next.max(last), 1).unwrap();
-        survivors.barrier().unwrap();
-        Some(survivors.rank())
+        let next = (shrunk.rank() + 1) % 3;
+        let last = (shrunk.rank() + 2) % 3;
+        shrunk.stream(next.min(last), 1).unwrap();
+        shrunk.stream(next.max(last), 1).unwrap();
+        shrunk.barrier().unwrap();
+        Some(shrunk.rank())
     });
     assert_eq!(groups, [Some(0), None, Some(1), Some(2)]);
 }
@@ -447,8 +447,8 @@ fn shrink_to_one_rank_works_but_not_for_split_communicators() {
 fn unknown_version_is_reported() {
     let host = host();
     let text = host.unique_id().to_string();
-    let mut stranger = TcpStream::connect(text.split('/').nth(1).unwrap()).unwrap();
-    stranger.write_all(b"MSCB\x63\x00\x00\x00\x00\x00\x00\x00").unwrap();
+    let mut unauthenticated = TcpStream::connect(text.split('/').nth(1).unwrap()).unwrap();
+    unauthenticated.write_all(b"MSCB\x63\x00\x00\x00\x00\x00\x00\x00").unwrap();
     let short = options().timeout(Duration::from_millis(300));
     let error = host.connect(2, short).unwrap_err().to_string();
     assert!(error.contains("version 99 of the bootstrap protocol"), "{error}");

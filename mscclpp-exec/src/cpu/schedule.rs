@@ -180,19 +180,19 @@ impl LaunchSchedule<'_> {
 
     /// Divides the results by the number of ranks, if the reduction is an average. The workers share the parts.
     fn divide(&self, worker: &mut Worker) {
-        const PIECE: u64 = 1 << 18;
+        const PART_BYTES: u64 = 1 << 18;
         if self.launch.params.divide.is_none() {
             return;
         }
         let ranks = self.launch.program.shape.ranks;
-        let pieces = self.launch.params.layout.output.len.div_ceil(PIECE);
+        let parts = self.launch.params.layout.output.len.div_ceil(PART_BYTES);
         loop {
-            let piece = self.context.progress.divided.fetch_add(1, AcqRel);
-            let Some(rank) = piece.checked_div(pieces).filter(|&rank| rank < ranks.into()) else {
+            let part = self.context.progress.divided.fetch_add(1, AcqRel);
+            let Some(rank) = part.checked_div(parts).filter(|&rank| rank < ranks.into()) else {
                 return;
             };
             if let Some(area) = self.launch.params.result(self.launch.program, rank as u32) {
-                self.launch.divide(worker, area, piece % pieces * PIECE, PIECE);
+                self.launch.divide(worker, area, part % parts * PART_BYTES, PART_BYTES);
             }
         }
     }

@@ -41,7 +41,7 @@ pub struct BlockedThreadBlock {
     pub released: UnblockedBy,
 }
 
-/// What a thread block waits for.
+/// Event for which a thread block waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
     /// A signal.
@@ -94,7 +94,7 @@ pub enum WaitsFor {
     Proxy,
 }
 
-/// What would have unblocked a thread block.
+/// Event that would have unblocked a thread block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnblockedBy {
     /// An operation that was not reached.

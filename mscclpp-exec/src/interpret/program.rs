@@ -35,7 +35,7 @@ pub(crate) struct ResolvedPlan {
     pub(crate) loops: Vec<u32>,
 }
 
-/// How a plan reduces.
+/// Reductions of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reductions {
     /// It does not reduce.
@@ -60,7 +60,7 @@ pub(crate) struct Block {
     pub(crate) proxy: u32,
 }
 
-/// How an instruction is executed.
+/// Operation of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opcode {
     Nop,

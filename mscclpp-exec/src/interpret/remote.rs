@@ -22,7 +22,7 @@ pub(crate) trait Remote {
 }
 
 /// Maximum number of bytes of data that are sent at once.
-const PIECE: u64 = 1 << 18;
+const MAX_SEND_BYTES: u64 = 1 << 18;
 
 impl<'a> Launch<'a> {
     /// Returns the connection to a rank, if it is on another node.
@@ -37,7 +37,7 @@ impl<'a> Launch<'a> {
             return 0;
         }
         let at = trigger.at + done;
-        let (from, run) = self.span(src, at, (trigger.len - done).min(PIECE));
+        let (from, run) = self.span(src, at, (trigger.len - done).min(MAX_SEND_BYTES));
         let Extent { len, run, .. } = self.extent(dst, at, run);
         if len > 0 {
             remote.put(dst.rank, trigger, at, &mut |to| read(from, len as usize, to));

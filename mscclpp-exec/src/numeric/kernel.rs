@@ -10,7 +10,7 @@ use super::{AccumType, Accumulator, LINE, LINES, Line, Tile, zeroed};
 use crate::dtype::DataType;
 use crate::memory::{Lines, fuse};
 
-/// How sources are combined: `start` with the first, `add` each other one, `finish`. Elements past the end of the data
+/// Functions that combine sources: `start` with the first, `add` each other one, `finish`. Elements past the end of the data
 /// in a caller's last tile are computed as well and have no meaning.
 #[derive(Clone, Copy)]
 pub(crate) struct Reducer {

@@ -17,11 +17,11 @@
 //!
 //! *Order.* A wait at the beginning of a block orders the operations after it after everything that precedes the
 //! signal: only elided operations of the peer's block, and the peer's actions before its launch. The peer's start
-//! implies the same, and the first operation that is not exclusive waits for that start ([`Elided::started`],
+//! implies the same, and the first operation that is not exclusive waits for that start ([`ElidedHandshakes::started`],
 //! *opening*). A wait at the end orders the end of the launch, and with it the next launch, after everything that
 //! precedes the signal in the peer's block. If a signal at the end of a block was elided, the peer announces that it
-//! has finished only after the whole block ([`Elided::signalled`]), and the launch waits for that
-//! ([`Elided::finished`], *end*). Between an elided wait and the end of its block there are only elided operations, so
+//! has finished only after the whole block ([`ElidedHandshakes::signalled`]), and the launch waits for that
+//! ([`ElidedHandshakes::finished`], *end*). Between an elided wait and the end of its block there are only elided operations, so
 //! no operation of the launch relied on it.
 //!
 //! *Visibility.* Announcements are released and acquired, like signals that are not relaxed.
@@ -39,7 +39,7 @@ use mscclpp_core::types::ChannelKind;
 
 use crate::interpret::{Block, Opcode, ResolvedPlan};
 
-/// What the launch protocol must establish instead of the elided signals.
+/// Order that the launch protocol must establish instead of the elided signals.
 pub(crate) struct ElidedHandshakes {
     /// By rank: peers that must have started before the first operation that is not exclusive.
     pub(crate) started: Vec<bool>,

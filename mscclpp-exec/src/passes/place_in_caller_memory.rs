@@ -40,7 +40,7 @@ use crate::interpret::{Opcode, Operand, ResolvedPlan, Space};
 /// Number of buffers that a rank passes: input or the only buffer of an in-place plan, output.
 pub(crate) const SLOTS: usize = 2;
 
-/// How a rank's memory is used, in chunks.
+/// Use of a rank's memory, in chunks.
 pub(crate) struct Placement {
     /// By slot: chunks that must be copied before a launch to the memory that peers access.
     pub(crate) copy_in: [Vec<Range<u64>>; SLOTS],

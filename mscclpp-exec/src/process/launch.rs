@@ -284,7 +284,7 @@ const MAX_COPIED_BYTES_OVERSUBSCRIBED: u64 = 1 << 14;
 /// Bytes of a call's entry in the ring.
 pub(super) const RING_ENTRY: u64 = SLOTS as u64 * MAX_SHORT_BYTES;
 
-/// How a launch's slices are passed to the peers.
+/// Buffers that a launch passes to the peers.
 struct Lender {
     buffer_args: BufferArgs,
     /// By slot: whether peers access a copy.

@@ -32,7 +32,7 @@ pub(super) struct LaunchLoop<'d> {
     pub(super) has_sent: bool,
 }
 
-/// What separates a launch's packets from those of earlier launches.
+/// Values that separate a launch's packets from those of earlier launches.
 #[derive(Clone, Copy)]
 pub(super) struct LaunchEpoch {
     /// Flag of its packets.
@@ -54,7 +54,7 @@ struct Pass {
 /// whole machine may have been suspended, and a peer that is about to run is neither absent nor unresponsive.
 const MAX_LATE_PARKS: u32 = 100;
 
-/// How long a rank has waited.
+/// Duration of a rank's current wait.
 #[derive(Default)]
 struct Idle {
     rounds: u32,

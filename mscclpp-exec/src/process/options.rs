@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How long a rank waits for its peers, and how much memory plans may use.
+/// Limits of a rank: on its waits for peers, and on the memory of plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {

@@ -92,14 +92,14 @@ impl Segment {
     /// [`Error::OutOfMemory`].
     pub(crate) fn reserve(&self, file: &OwnedFd, purpose: &'static str) -> Result<(), Error> {
         check_available(self.len as u64, purpose)?;
-        let (mut done, mut piece) = (0, self.mapped);
+        let (mut done, mut len) = (0, self.mapped);
         while done < self.mapped {
-            piece = piece.min(self.mapped - done);
-            match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, done as u64, piece as u64) {
-                Ok(()) => done += piece,
+            len = len.min(self.mapped - done);
+            match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, done as u64, len as u64) {
+                Ok(()) => done += len,
                 // Interrupted by a signal, for example a profiler's, under Linux before 2025: nothing of the range was
                 // allocated, and the next signal may come as soon.
-                Err(Errno::INTR) => piece = (piece / 2).next_multiple_of(rustix::param::page_size()),
+                Err(Errno::INTR) => len = (len / 2).next_multiple_of(rustix::param::page_size()),
                 Err(Errno::NOSPC | Errno::NOMEM) => {
                     return Err(Error::OutOfMemory { purpose, bytes: self.len as u64, available: 0 });
                 }

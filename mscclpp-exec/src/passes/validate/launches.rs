@@ -24,7 +24,7 @@ pub enum Sharing {
     Lasting,
 }
 
-/// How the ranks of a launch across processes access each other's buffers.
+/// A launch across processes, with the memory in which its ranks access each other's buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessLaunch {
     /// By rank: its node.

@@ -32,7 +32,7 @@ use crate::interpret::{Block, Operand, Space};
 use crate::passes::RankSchedule;
 use crate::passes::place_in_caller_memory::SLOTS;
 
-/// How a rank's thread blocks take part in the launch protocol.
+/// Operations of the launch protocol in a rank's thread blocks.
 struct Protocol {
     /// Numbers of the two added thread blocks.
     first: usize,
