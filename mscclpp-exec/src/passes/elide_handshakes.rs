@@ -21,8 +21,8 @@
 //! *opening*). A wait at the end orders the end of the launch, and with it the next launch, after everything that
 //! precedes the signal in the peer's block. If a signal at the end of a block was elided, the peer announces that it
 //! has finished only after the whole block ([`ElidedHandshakes::signalled`]), and the launch waits for that
-//! ([`ElidedHandshakes::finished`], *end*). Between an elided wait and the end of its block there are only elided operations, so
-//! no operation of the launch relied on it.
+//! ([`ElidedHandshakes::finished`], *end*). Between an elided wait and the end of its block there are only elided
+//! operations, so no operation of the launch relied on it.
 //!
 //! *Visibility.* Announcements are released and acquired, like signals that are not relaxed.
 //!

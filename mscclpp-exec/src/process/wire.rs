@@ -299,7 +299,7 @@ fn find_plan(plans: &[Prepared], key: u64) -> Option<&PlanState> {
     plans.iter().map(|plan| &*plan.context).find(|context| context.key() == key)
 }
 
-/// Result of [`Wires::pump`].
+/// Result of [`NodeConnections::progress`].
 pub(super) struct IoProgress {
     pub(super) progress: bool,
     /// Whether no bytes wait to be sent.
