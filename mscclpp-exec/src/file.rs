@@ -1,4 +1,4 @@
-//! Files: read up to a limit, written as a whole.
+//! Files: read up to a limit, written atomically.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use mscclpp_core::plan::{Format, Plan};
 use tempfile::NamedTempFile;
 
-/// Why a file is not read.
+/// Why a file was not read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
     /// It is longer than the limit.
     TooLong,
-    /// What the system says.
+    /// Error of the system.
     Io(io::Error),
 }
 
-/// The bytes of a file of at most `limit` bytes. Never holds more than that.
+/// Returns the bytes of a file of at most `limit` bytes. Never holds more than that.
 pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(ReadError::Io)?;
@@ -24,27 +24,27 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
     if bytes.len() as u64 > limit { Err(ReadError::TooLong) } else { Ok(bytes) }
 }
 
-/// Writes a whole file: beside its destination first, then renamed onto it, so that nobody ever sees a part of it.
+/// Writes a file atomically: first next to its destination, then renamed onto it, so that no reader sees a part of it.
 ///
-/// A link is followed and stays a link; an old file's permissions stay. A destination that exists and is no regular file
-/// (a pipe, `/dev/null`) is written in place.
+/// A link is followed and stays a link; an old file's permissions stay. A destination that exists and is not a regular
+/// file (a pipe, `/dev/null`) is written in place.
 ///
 /// # Errors
-/// What the system says; the old file is then untouched.
+/// The system's error; the old file is then unchanged.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let Some((path, mut file)) = beside(path)? else { return fs::write(path, bytes) };
+    let Some((path, mut file)) = temporary_file_for(path)? else { return fs::write(path, bytes) };
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// Whether [`write_atomic`] can write a file there, as far as that shows beforehand: for who works long until it has something
-/// to write. Nothing is left behind.
+/// Checks that [`write_atomic`] can write a file, as far as this is known beforehand, for callers with long work before
+/// they have something to write. Leaves no file.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn check_writable(path: &Path) -> io::Result<()> {
-    beside(path).map(drop)
+    temporary_file_for(path).map(drop)
 }
 
 /// Saves plans. An extension of [`Plan`], whose crate does no I/O.
@@ -58,7 +58,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait SavePlan {
-    /// Writes a plan to a file, with [`replace`], in the format of the path's extension: `.json` MSCCL++ JSON, `.plan` text,
+    /// Writes a plan to a file, with [`write_atomic`], in the format of the path's extension: `.json` MSCCL++ JSON, `.plan` text,
     /// `.mscclpp` the image. [`Plan::load`] reads them all.
     ///
     /// # Errors
@@ -78,8 +78,8 @@ impl SavePlan for Plan {
     }
 }
 
-/// The file that a path leads to, and a new one beside it; `None` if it is to be written in place.
-fn beside(path: &Path) -> io::Result<Option<(PathBuf, NamedTempFile)>> {
+/// Returns the file to which a path refers, and a new one next to it; `None` if it has to be written in place.
+fn temporary_file_for(path: &Path) -> io::Result<Option<(PathBuf, NamedTempFile)>> {
     let (path, old) = match fs::metadata(path) {
         Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         Ok(found) if !found.is_file() => return Ok(None),
@@ -98,7 +98,7 @@ fn beside(path: &Path) -> io::Result<Option<(PathBuf, NamedTempFile)>> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // As any new file: the umask applies.
+        // As for any new file: the umask applies.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let file = builder.tempfile_in(folder)?;
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+    fn file_is_replaced_atomically_without_leftovers() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("plan.json");
         check_writable(&path).expect("it can be written");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_and_a_missing_folder_are_refused() {
+    fn folder_and_missing_folder_are_rejected() {
         let folder = tempfile::tempdir().expect("a folder");
         for path in [folder.path().to_owned(), folder.path().join("no/such"), PathBuf::from("/")] {
             assert!(write_atomic(&path, b"").is_err(), "{}", path.display());
@@ -154,7 +154,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn links_permissions_and_pipes_stay_what_they_are() {
+    fn links_permissions_and_pipes_are_preserved() {
         use std::os::unix::fs::{FileTypeExt, PermissionsExt};
         let folder = tempfile::tempdir().expect("a folder");
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(fs::metadata(&file).expect("it is there").permissions().mode() & 0o777, 0o660);
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from(0o600)).expect("a pipe");
-        // Whoever opens both ends waits for nobody.
+        // Opening both ends does not block.
         let mut end = File::options().read(true).write(true).open(&pipe).expect("it is there");
         check_writable(&pipe).expect("it can be written");
         write_atomic(&pipe, b"new").expect("it can be written");
