@@ -1,6 +1,6 @@
 //! Types.
 
-use super::StructId;
+use super::AdtId;
 
 /// A type as written, without references and lifetimes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,8 +123,10 @@ pub(crate) enum Con {
     Ordering,
     /// A tuple of two or more.
     Tuple,
-    /// `Vec`, `VecDeque`, arrays and slices.
+    /// `Vec`, `VecDeque` and slices.
     List,
+    /// An array: a list in all respects but for its default.
+    Array,
     /// `BTreeMap`
     Map,
     /// `HashMap`: as `Map`, but nothing may depend on its order.
@@ -135,8 +137,12 @@ pub(crate) enum Con {
     HashSet,
     /// `Option`
     Option,
-    /// `Result` of the conversions of `std`; the error says nothing.
+    /// `Result`
     Result,
+    /// `std::num::TryFromIntError`
+    TryFromIntError,
+    /// `std::cmp::Reverse`
+    Reverse,
     /// Ranges with a start and an end.
     Range,
     /// `a..`
@@ -151,8 +157,8 @@ pub(crate) enum Con {
     Entry,
     /// A closure, function or function pointer: parameters, then the result.
     Fn,
-    /// A struct of the user.
-    Struct(StructId),
+    /// A struct or enum of the user.
+    Adt(AdtId),
     /// `Program`
     Program,
     /// A handle or enum of the authoring API, by name.

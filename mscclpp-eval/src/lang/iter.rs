@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use mscclpp_core::diag::Code;
 
+use super::fold::{collect, extreme, extreme_by, pair, try_fold};
 use super::{Call, Table, methods};
-use crate::ast::{BinOp, Con};
+use crate::ast::BinOp;
 use crate::eval::arith::compute;
 use crate::eval::iter::{Iter, Shared, unwrapped};
 use crate::eval::place::Place;
@@ -200,6 +200,11 @@ pub(crate) const ITER: Table = Table {
             }
             Ok(acc)
         };
+        "try_fold(A, fn(A, T) -> Try<A>) -> Try<A>" Advanced => |vm, call| {
+            let start = call.arg();
+            try_fold(vm, call, start, |acc, item| vec![acc, item])
+        };
+        "try_for_each(fn(T) -> Try<()>) -> Try<()>" Advanced => |vm, call| try_fold(vm, call, Value::Unit, |_, item| vec![item]);
         "reduce(fn(T, T) -> T) -> Option<T>" Value => |vm, call| {
             let (iter, f) = (iter(vm, call)?, call.arg());
             let Some(mut acc) = vm.next(&iter, call.tok)? else { return Ok(Value::None) };
@@ -244,7 +249,7 @@ fn range(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<Range>> {
 }
 
 /// The receiver as an iterator.
-fn iter(vm: &mut Vm<'_>, call: &Call) -> Eval<Shared> {
+pub(super) fn iter(vm: &mut Vm<'_>, call: &Call) -> Eval<Shared> {
     vm.make_iter(call.receiver.clone(), call.tok)
 }
 
@@ -317,52 +322,6 @@ fn search(vm: &mut Vm<'_>, call: &mut Call, wanted: bool) -> Eval<Option<(i128, 
     Ok(None)
 }
 
-/// Collects items into what inference has found.
-pub(crate) fn collect(vm: &mut Vm<'_>, call: &Call, iter: &Shared, made: Option<Con>) -> Eval {
-    if let Some(Con::Option | Con::Result) = made {
-        // Stops at the first `None`. What is inside is a list: inference refuses anything else.
-        let mut items = Vec::new();
-        while let Some(item) = vm.next(iter, call.tok)? {
-            match unwrapped(item) {
-                Some(item) => items.push(item),
-                None => return Ok(Value::None),
-            }
-        }
-        vm.allocate(items.len(), call.tok)?;
-        return Ok(Value::some(Value::list(items)));
-    }
-    let items = vm.drain(iter, call.tok)?;
-    gather(vm, call, items, made)
-}
-
-/// Makes a collection from items.
-#[allow(clippy::mutable_key_type, reason = "rustc lets no key be changed while it is in a map")]
-pub(crate) fn gather(vm: &mut Vm<'_>, call: &Call, items: Vec<Value>, made: Option<Con>) -> Eval {
-    match made {
-        Some(Con::List) => Ok(Value::list(items)),
-        Some(Con::Set | Con::HashSet) => Ok(Value::Set(Rc::new(items.into_iter().collect::<BTreeSet<_>>()))),
-        Some(Con::Map | Con::HashMap) => {
-            let mut map = BTreeMap::new();
-            for item in items {
-                match item {
-                    Value::Tuple(pair) if pair.len() == 2 => map.insert(pair[0].clone(), pair[1].clone()),
-                    _ => return Err(vm.ill_typed(call.tok)),
-                };
-            }
-            Ok(Value::Map(Rc::new(map)))
-        }
-        Some(Con::Unit) => Ok(Value::Unit),
-        _ => Err(vm.ill_typed(call.tok)),
-    }
-}
-
-fn pair(vm: &mut Vm<'_>, call: &Call, sides: (Vec<Value>, Vec<Value>)) -> Eval {
-    vm.allocate(sides.0.len() + sides.1.len(), call.tok)?;
-    let a = gather(vm, call, sides.0, call.made[0])?;
-    let b = gather(vm, call, sides.1, call.made[1])?;
-    Ok(Value::tuple(vec![a, b]))
-}
-
 fn total(vm: &mut Vm<'_>, call: &mut Call, op: BinOp, start: i128) -> Eval {
     let iter = iter(vm, call)?;
     let (mut total, int) = (start, call.result);
@@ -371,39 +330,4 @@ fn total(vm: &mut Vm<'_>, call: &mut Call, op: BinOp, start: i128) -> Eval {
         total = compute(op, total, item, int).map_err(|fault| vm.fault(fault, op, total, item, int, call.tok))?;
     }
     Ok(Value::Int(total))
-}
-
-/// The smallest (the first of equals) or largest (the last of equals) item by a key.
-fn extreme(
-    vm: &mut Vm<'_>,
-    call: &mut Call,
-    key: impl Fn(&mut Vm<'_>, &Call, &Value) -> Eval,
-    wanted: Ordering,
-) -> Eval {
-    let iter = iter(vm, call)?;
-    let Some(mut best) = vm.next(&iter, call.tok)? else { return Ok(Value::None) };
-    let mut best_key = key(vm, call, &best)?;
-    while let Some(item) = vm.next(&iter, call.tok)? {
-        let item_key = key(vm, call, &item)?;
-        let order = item_key.cmp(&best_key);
-        if order == wanted || (order == Ordering::Equal && wanted == Ordering::Greater) {
-            (best, best_key) = (item, item_key);
-        }
-    }
-    Ok(Value::some(best))
-}
-
-fn extreme_by(vm: &mut Vm<'_>, call: &mut Call, wanted: Ordering) -> Eval {
-    let (iter, f) = (iter(vm, call)?, call.arg());
-    let Some(mut best) = vm.next(&iter, call.tok)? else { return Ok(Value::None) };
-    while let Some(item) = vm.next(&iter, call.tok)? {
-        let Value::Ordering(order) = vm.call(&f, vec![best.clone(), item.clone()], call.tok)? else {
-            return Err(vm.ill_typed(call.tok));
-        };
-        // `order` is that of the best so far against the item.
-        if order == wanted.reverse() || (order == Ordering::Equal && wanted == Ordering::Greater) {
-            best = item;
-        }
-    }
-    Ok(Value::some(best))
 }

@@ -44,7 +44,7 @@ pub(crate) const LIST: Table = Table {
         "to_vec() -> List<T>" Value => |_, call| Ok(call.receiver.clone());
         "into_vec() -> List<T>" Value => |_, call| Ok(call.receiver.clone());
         "as_slice() -> List<T>" Value => |_, call| Ok(call.receiver.clone());
-        "map(fn(T) -> U) -> List<U>" Value => |vm, call| {
+        "map(fn(T) -> U) -> Array<U>" Value => |vm, call| {
             let (items, f) = (items(vm, call)?, call.arg());
             let mut mapped = Vec::with_capacity(items.len());
             for item in items.iter() {

@@ -85,6 +85,7 @@ pub(crate) const ENTRY: Table = Table {
             let f = call.arg();
             or_insert(vm, call, |vm, call| vm.call(&f, Vec::new(), call.tok))
         };
+        "or_default() -> Default<V>" Value => |vm, call| or_insert(vm, call, |vm, call| vm.default_at(call.node, call.tok));
         "and_modify(fn(V)) -> Entry<K, V>" Value => |vm, call| {
             let f = call.arg();
             let Value::Entry(entry) = &call.receiver else { return Err(vm.ill_typed(call.tok)) };

@@ -2,14 +2,16 @@
 //! type it, run it, and are what `docs/subset.md` lists.
 
 pub(crate) mod dsl;
+mod fold;
 mod int;
 mod iter;
 mod list;
 mod map;
 mod option;
 mod paths;
+mod result;
 
-use crate::ast::{Con, IntTy, PathValue, Tok};
+use crate::ast::{Con, IntTy, NodeId, PathValue, Tok};
 use crate::eval::place::Place;
 use crate::eval::value::Value;
 use crate::eval::{Eval, Vm};
@@ -66,6 +68,8 @@ pub(crate) struct Call {
     pub(crate) result: IntTy,
     /// What it collects into.
     pub(crate) made: Made,
+    /// The node of the call, or where the function is named that is called.
+    pub(crate) node: NodeId,
     /// Where it is.
     pub(crate) tok: Tok,
 }
@@ -112,7 +116,7 @@ pub(crate) const TABLES: &[&Table] = &[
     &int::INT,
     &int::BOOL,
     &option::OPTION,
-    &option::RESULT,
+    &result::RESULT,
     &option::ORDERING,
     &list::LIST,
     &iter::RANGE,
@@ -133,9 +137,9 @@ pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
         Node::Con(con, _) => match con {
             Con::Bool => &[&int::BOOL, &option::ANY],
             Con::Option => &[&option::OPTION, &option::ANY],
-            Con::Result => &[&option::RESULT, &option::ANY],
+            Con::Result => &[&result::RESULT, &option::ANY],
             Con::Ordering => &[&option::ORDERING, &option::ANY],
-            Con::List => &[&list::LIST, &option::ANY],
+            Con::List | Con::Array => &[&list::LIST, &option::ANY],
             Con::Range => &[&iter::RANGE, &option::CLONE, &iter::ITER],
             Con::RangeFrom => &[&option::CLONE, &iter::ITER],
             Con::Iter => &[&iter::ITER, &option::CLONE],
@@ -146,7 +150,7 @@ pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
             Con::HashSet => &[&map::HASH_SET, &option::CLONE],
             Con::Str => &[&int::STR, &option::ANY],
             Con::Fn | Con::RangeTo | Con::RangeFull | Con::Handle(_) => &[&option::CLONE],
-            Con::Tuple | Con::Struct(_) | Con::Unit => &[&option::ANY],
+            Con::Tuple | Con::Adt(_) | Con::Reverse | Con::TryFromIntError | Con::Unit => &[&option::ANY],
             Con::Program => &[],
         },
         Node::Var | Node::Link(_) => &[],
@@ -160,7 +164,7 @@ pub(crate) fn int_method(name: &str) -> bool {
 
 /// Whether a type of this name means something to the evaluator.
 pub(crate) fn knows_type(name: &str) -> bool {
-    const TYPES: [&str; 14] = [
+    const TYPES: [&str; 19] = [
         "Vec",
         "VecDeque",
         "BTreeMap",
@@ -175,6 +179,11 @@ pub(crate) fn knows_type(name: &str) -> bool {
         "RangeInclusive",
         "Program",
         "Ranks",
+        "Box",
+        "Rc",
+        "Arc",
+        "Reverse",
+        "TryFromIntError",
     ];
     TYPES.contains(&name) || IntTy::from_name(name).is_some() || dsl::handle(name).is_some()
 }

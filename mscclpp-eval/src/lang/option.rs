@@ -1,4 +1,4 @@
-//! Options, results, orderings, and what every value can do.
+//! Options, orderings, and what every value can do.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -32,6 +32,21 @@ pub(crate) const OPTION: Table = Table {
         "unwrap_or_else(fn() -> T) -> T" Value => |vm, call| match inner(call) {
             Some(value) => Ok(value),
             None => apply(vm, call, Vec::new()),
+        };
+        "unwrap_or_default() -> Default<T>" Value => |vm, call| match inner(call) {
+            Some(value) => Ok(value),
+            None => vm.default_at(call.node, call.tok),
+        };
+        "ok_or(E) -> Result<T, E>" Value => |_, call| Ok(inner(call).map_or_else(|| Value::err(call.arg()), Value::ok));
+        "ok_or_else(fn() -> E) -> Result<T, E>" Value => |vm, call| match inner(call) {
+            Some(value) => Ok(Value::ok(value)),
+            None => Ok(Value::err(apply(vm, call, Vec::new())?)),
+        };
+        "transpose() -> Result<Option<U>, E> where T = Result<U, E>" Value => |vm, call| match inner(call) {
+            Some(Value::Ok(value)) => Ok(Value::ok(Value::Some(value))),
+            Some(error @ Value::Err(_)) => Ok(error),
+            Some(_) => Err(vm.ill_typed(call.tok)),
+            None => Ok(Value::ok(Value::None)),
         };
         "map(fn(T) -> U) -> Option<U>" Value => |vm, call| match inner(call) {
             Some(value) => Ok(Value::some(apply(vm, call, vec![value])?)),
@@ -116,24 +131,6 @@ pub(crate) const OPTION: Table = Table {
                 vm.change(&call.place, call.tok, |value| *value = new)?;
             }
             Ok(Value::Place(Rc::new(call.place.part(Step::Payload))))
-        };
-    },
-};
-
-/// Results of conversions.
-pub(crate) const RESULT: Table = Table {
-    header: "Result<T>",
-    about: "the `Result` of `try_from`",
-    methods: methods! {
-        "is_ok() -> bool" Value => |_, call| Ok(Value::Bool(matches!(call.receiver, Value::Some(_))));
-        "is_err() -> bool" Value => |_, call| Ok(Value::Bool(matches!(call.receiver, Value::None)));
-        "ok() -> Option<T>" Value => |_, call| Ok(call.receiver.clone());
-        "unwrap() -> T" Value => unwrap;
-        "expect(str) -> T" Value => expect;
-        "unwrap_or(T) -> T" Value => |_, call| Ok(inner(call).unwrap_or_else(|| call.arg()));
-        "map(fn(T) -> U) -> Result<U>" Value => |vm, call| match inner(call) {
-            Some(value) => Ok(Value::some(apply(vm, call, vec![value])?)),
-            None => Ok(Value::None),
         };
     },
 };
@@ -236,7 +233,7 @@ fn order(vm: &mut Vm<'_>, call: &Call) -> Eval<Ordering> {
 fn unwrap(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     match inner(call) {
         Some(value) => Ok(value),
-        None => Err(vm.fail(Code::Panicked, call.tok, "there is no value to unwrap here")),
+        None => Err(vm.fail(Code::Panicked, call.tok, "called `Option::unwrap()` on a `None` value")),
     }
 }
 
@@ -244,7 +241,7 @@ fn expect(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     match inner(call) {
         Some(value) => Ok(value),
         None => {
-            let message = format!("`expect` finds no value: {}", fmt::display(&call.arg()));
+            let message = fmt::display(&call.arg());
             Err(vm.fail(Code::Panicked, call.tok, message))
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::iter::gather;
+use super::fold::gather;
 use super::{Call, Run};
 use crate::ast::Con;
 use crate::eval::iter::Iter;
@@ -43,6 +43,10 @@ macro_rules! paths {
 pub(crate) static PATHS: &[PathFn] = paths! {
     "" "Some(T) -> Option<T>" => |_, call| Ok(Value::some(call.arg()));
     "Option" "Some(T) -> Option<T>" => |_, call| Ok(Value::some(call.arg()));
+    "" "Ok(T) -> Result<T, E>" => |_, call| Ok(Value::ok(call.arg()));
+    "Result" "Ok(T) -> Result<T, E>" => |_, call| Ok(Value::ok(call.arg()));
+    "" "Err(E) -> Result<T, E>" => |_, call| Ok(Value::err(call.arg()));
+    "Result" "Err(E) -> Result<T, E>" => |_, call| Ok(Value::err(call.arg()));
     "" "drop(T)" => |_, _| Ok(Value::Unit);
     "Vec" "new() -> List<T>" => empty_list;
     "Vec" "with_capacity(usize) -> List<T>" => empty_list;
@@ -74,6 +78,8 @@ pub(crate) static PATHS: &[PathFn] = paths! {
         let (value, left) = (call.arg(), call.usize(vm)?);
         Ok(Value::iter(Iter::Repeat { value, left: Some(left) }))
     };
+    "iter" "repeat_with(fn() -> T) -> Iter<T>" => |_, call| Ok(Value::iter(Iter::Calls { f: call.arg(), forever: true }));
+    "iter" "from_fn(fn() -> Option<T>) -> Iter<T>" => |_, call| Ok(Value::iter(Iter::Calls { f: call.arg(), forever: false }));
     "iter" "successors(Option<T>, fn(T) -> Option<T>) -> Iter<T>" => |_, call| {
         let first = call.arg();
         let next = crate::eval::iter::unwrapped(first.load());
@@ -95,28 +101,21 @@ pub(crate) static PATHS: &[PathFn] = paths! {
         let (Value::Place(place), value) = (call.arg(), call.arg()) else { return Err(vm.ill_typed(call.tok)) };
         vm.change(&place, call.tok, |old| std::mem::replace(old, value))
     };
-    "mem" "take(T) -> T" => |vm, call| {
+    "mem" "take(T) -> Default<T>" => |vm, call| {
         let Value::Place(place) = call.arg() else { return Err(vm.ill_typed(call.tok)) };
-        vm.change(&place, call.tok, |old| {
-            let default = default_like(old);
-            std::mem::replace(old, default)
-        })
+        let default = vm.default_at(call.node, call.tok)?;
+        vm.change(&place, call.tok, |old| std::mem::replace(old, default))
     };
+    "Default" "default() -> Default<T>" => |vm, call| vm.default_at(call.node, call.tok);
+    "cmp" "Reverse(T) -> Reverse<T>" => reverse;
+    "" "Reverse(T) -> Reverse<T>" => reverse;
+    "Box" "new(T) -> T" => |_, call| Ok(call.arg());
+    "Rc" "new(T) -> T" => |_, call| Ok(call.arg());
+    "Arc" "new(T) -> T" => |_, call| Ok(call.arg());
 };
 
-/// The default of a value's type.
-fn default_like(value: &Value) -> Value {
-    match value {
-        Value::Int(_) => Value::Int(0),
-        Value::Bool(_) => Value::Bool(false),
-        Value::Str(_) => Value::Str("".into()),
-        Value::List(_) => Value::list(Vec::new()),
-        Value::Map(_) => Value::Map(Rc::default()),
-        Value::Set(_) => Value::Set(Rc::default()),
-        Value::Some(_) | Value::None => Value::None,
-        Value::Tuple(items) => Value::tuple(items.iter().map(default_like).collect()),
-        _ => Value::Unit,
-    }
+fn reverse(_: &mut Vm<'_>, call: &mut Call) -> Eval {
+    Ok(Value::Reverse(Rc::new(call.arg())))
 }
 
 fn empty_list(_: &mut Vm<'_>, _: &mut Call) -> Eval {
@@ -135,5 +134,5 @@ fn from(vm: &mut Vm<'_>, call: &mut Call, made: Con) -> Eval {
     let items = call.arg();
     let items = vm.make_iter(items, call.tok)?;
     let items = vm.drain(&items, call.tok)?;
-    gather(vm, call, items, Some(made))
+    gather(vm, call, items, made)
 }

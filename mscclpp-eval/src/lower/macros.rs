@@ -8,7 +8,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 
 use super::{AT_RUN_TIME, Lower};
-use crate::ast::{Arm, Expr, ExprKind, Message, Piece, Tok};
+use crate::ast::{Arm, Con, Expr, ExprKind, Message, Piece, Tok};
 
 /// Arguments of a macro: expressions, some with a name (`panic!("{x}", x = 1)`).
 type Args = Punctuated<syn::Expr, Token![,]>;
@@ -131,11 +131,11 @@ impl Lower<'_> {
         };
         let kind = match repeat.parse2(mac.tokens.clone()) {
             Ok((value, count)) => {
-                ExprKind::Repeat(Box::new(self.expression(&value)), Box::new(self.expression(&count)))
+                ExprKind::Repeat(self.boxed_expression(&value), self.boxed_expression(&count), Con::List)
             }
             Err(_) => {
                 let args = self.macro_args(mac, tok);
-                ExprKind::List(args.iter().map(|arg| self.expression(arg)).collect())
+                ExprKind::List(args.iter().map(|arg| self.expression(arg)).collect(), Con::List)
             }
         };
         self.expr(kind, tok)

@@ -9,12 +9,10 @@ use crate::lang;
 
 /// Types and traits of the standard library that are not evaluated, and what to write instead.
 const NOT_EVALUATED: &[(&[&str], &str)] = &[
-    (&["Result", "Ok", "Err"], "use an `Option`, or `assert!` and `panic!`, whose message becomes the compile error"),
-    (&["Box", "Rc", "Arc", "Cow"], "use the value itself"),
+    (&["Cow", "Weak"], "use the value itself"),
     (&["Cell", "RefCell", "Mutex", "RwLock"], "use `let mut` and `&mut`"),
     (&["String"], "text is for messages only: format it in `assert!` or `panic!`"),
     (&["LinkedList", "BinaryHeap"], "use a `Vec`"),
-    (&["Default"], "write the value"),
 ];
 
 /// Returns the type or trait of the standard library that a path names and that is not evaluated, and what to write instead.
@@ -48,7 +46,7 @@ impl Lower<'_> {
             syn::Type::Reference(ty) => self.ty(&ty.elem),
             syn::Type::Slice(ty) => TypeExpr::Con(Con::List, vec![self.ty(&ty.elem)]),
             // rustc checks the length.
-            syn::Type::Array(ty) => TypeExpr::Con(Con::List, vec![self.ty(&ty.elem)]),
+            syn::Type::Array(ty) => TypeExpr::Con(Con::Array, vec![self.ty(&ty.elem)]),
             syn::Type::Tuple(ty) if ty.elems.is_empty() => TypeExpr::Con(Con::Unit, Vec::new()),
             syn::Type::Tuple(ty) => TypeExpr::Con(Con::Tuple, ty.elems.iter().map(|ty| self.ty(ty)).collect()),
             syn::Type::Never(_) => TypeExpr::Infer,
@@ -109,14 +107,14 @@ impl Lower<'_> {
         item.map_or(TypeExpr::Infer, |ty| self.ty(ty))
     }
 
-    fn path_type(&mut self, path: &syn::Path) -> TypeExpr {
+    pub(super) fn path_type(&mut self, path: &syn::Path) -> TypeExpr {
         let Some(last) = path.segments.last() else { return TypeExpr::Infer };
         let name = last.ident.to_string();
         if path.segments.len() == 1 {
             if name == "Self"
-                && let Some(id) = self.self_struct
+                && let Some(id) = self.self_adt
             {
-                return TypeExpr::Con(Con::Struct(id), Vec::new());
+                return TypeExpr::Con(Con::Adt(id), Vec::new());
             }
             if let Some(scope) = self.find_type(&name) {
                 return self.own_type(scope, &name, last);
@@ -142,7 +140,10 @@ impl Lower<'_> {
             "BTreeSet" => TypeExpr::Con(Con::Set, take(1)),
             "HashSet" => TypeExpr::Con(Con::HashSet, take(1)),
             "Option" => TypeExpr::Con(Con::Option, take(1)),
-            "Result" => TypeExpr::Con(Con::Result, take(1)),
+            "Result" => TypeExpr::Con(Con::Result, take(2)),
+            "Reverse" => TypeExpr::Con(Con::Reverse, take(1)),
+            "TryFromIntError" => con(Con::TryFromIntError),
+            "Box" | "Rc" | "Arc" => take(1).pop().unwrap_or(TypeExpr::Infer),
             "Range" | "RangeInclusive" => TypeExpr::Con(Con::Range, take(1)),
             "Ranks" => TypeExpr::Con(Con::Iter, vec![con(Con::Handle("Rank"))]),
             _ => match lang::dsl::handle(&name) {
@@ -160,24 +161,27 @@ impl Lower<'_> {
 
     fn own_type(&mut self, scope: usize, name: &str, segment: &syn::PathSegment) -> TypeExpr {
         match self.scopes[scope].types[name].clone() {
-            TypeItem::Struct(..) => match self.struct_id(scope, name) {
-                Some(id) => TypeExpr::Con(Con::Struct(id), Vec::new()),
+            TypeItem::Adt(..) => match self.adt_id(scope, name) {
+                Some(id) => TypeExpr::Con(Con::Adt(id), Vec::new()),
                 None => TypeExpr::Infer,
             },
-            TypeItem::Alias(alias) => {
-                let tok = self.tok(segment.ident.span());
-                self.attributes(&alias.attrs);
-                let outer = std::mem::replace(&mut self.scope, scope);
-                let ty = self.nested(tok, |_| TypeExpr::Infer, |this| this.ty(&alias.ty));
-                self.scope = outer;
-                ty
-            }
+            TypeItem::Alias(alias) => self.alias(scope, &alias),
             TypeItem::Other(what) => {
                 let tok = self.tok(segment.ident.span());
-                self.not_a_struct(tok, name, what);
+                self.not_an_adt(tok, name, what);
                 TypeExpr::Infer
             }
         }
+    }
+
+    /// What a type alias means.
+    pub(super) fn alias(&mut self, scope: usize, alias: &syn::ItemType) -> TypeExpr {
+        let tok = self.tok(alias.ident.span());
+        self.attributes(&alias.attrs);
+        let outer = std::mem::replace(&mut self.scope, scope);
+        let ty = self.nested(tok, |_| TypeExpr::Infer, |this| this.ty(&alias.ty));
+        self.scope = outer;
+        ty
     }
 
     fn type_args(&mut self, args: &syn::PathArguments) -> Vec<TypeExpr> {
@@ -207,15 +211,21 @@ impl Lower<'_> {
         })
     }
 
-    /// Refuses a type that is not a struct.
-    pub(super) fn not_a_struct(&mut self, tok: Tok, name: &str, what: &str) {
-        let help = "use integers and constants, tuples or a struct";
+    /// Refuses a type that is neither a struct nor an enum.
+    pub(super) fn not_an_adt(&mut self, tok: Tok, name: &str, what: &str) {
+        let help = "use a struct or an enum";
         self.refuse(tok, format!("`{name}` is {what}, which is not evaluated at compile time"), help);
     }
 
     /// Refuses a name that comes from outside.
     pub(super) fn outside(&mut self, tok: Tok, name: &str, what: Outside) {
         let last = name.rsplit("::").next().unwrap_or(name);
+        if let Some(scope) = self.find_type(name)
+            && let TypeItem::Other(what) = self.scopes[scope].types[name]
+        {
+            self.not_an_adt(tok, name, what);
+            return;
+        }
         if matches!(what, Outside::Function | Outside::Type)
             && let Some((of, instead)) = of_std(name)
         {
@@ -246,7 +256,8 @@ impl Lower<'_> {
             }
             Outside::Type => (
                 "type",
-                "docs/subset.md lists the types; structs of your own go into a `#[collectives]` module".to_owned(),
+                "docs/subset.md lists the types; structs and enums of your own go into a `#[collectives]` module"
+                    .to_owned(),
             ),
         };
         self.report

@@ -30,6 +30,19 @@ macro_rules! values {
     )* };
 }
 
+/// Tests that a snippet's value is shown the same both ways; its type may be declared within it.
+macro_rules! shown {
+    ($(fn $name:ident() $body:block)*) => { $(
+        #[test]
+        fn $name() {
+            fn native() -> impl std::fmt::Debug $body
+            let source = crate::source(stringify!($name), "_", stringify!($body));
+            let evaluated = crate::probe::value(&source, stringify!($name)).unwrap_or_else(|error| panic!("{error}\n{source}"));
+            assert_eq!(evaluated, format!("{:?}", native()), "{source}");
+        }
+    )* };
+}
+
 /// Tests that a snippet panics natively and is refused with a code.
 macro_rules! panics {
     ($(fn $name:ident() -> $ty:ty $body:block => $code:ident)*) => { $(
@@ -59,7 +72,9 @@ macro_rules! refused {
     )* };
 }
 
+mod adts;
 mod control;
+mod defaults;
 mod functions;
 mod iterators;
 mod lists;
@@ -69,4 +84,5 @@ mod numbers;
 mod options;
 mod panics;
 mod refused;
+mod results;
 mod variables;

@@ -28,6 +28,7 @@ enum Job {
     Scan(Shared, Place, Value),
     Cycle(Shared, Box<Iter>),
     Successors(Value, Value),
+    Calls(Value, bool),
 }
 
 impl Iter {
@@ -63,6 +64,7 @@ impl Iter {
                 Some(value) => Job::Successors(value, f.clone()),
                 None => Job::Ready(None),
             },
+            Self::Calls { f, forever } => Job::Calls(f.clone(), *forever),
             Self::Map { inner, f } => Job::Map(shared(inner), f.clone()),
             Self::Filter { inner, f } => Job::Filter(shared(inner), f.clone()),
             Self::FilterMap { inner, f } => Job::FilterMap(shared(inner), f.clone()),
@@ -282,6 +284,10 @@ impl<'t> Vm<'t> {
                 }
                 self.next(&fresh, tok)
             }
+            Job::Calls(f, forever) => {
+                let value = self.call(&f, Vec::new(), tok)?;
+                Ok(if forever { Some(value) } else { unwrapped(value) })
+            }
             Job::Successors(value, f) => {
                 let next = unwrapped(self.call(&f, vec![value.clone()], tok)?);
                 if let Ok(mut iter) = iter.try_borrow_mut()
@@ -321,8 +327,8 @@ impl<'t> Vm<'t> {
                 self.allocate(set.len(), tok)?;
                 Iter::over(Rc::new(set.iter().cloned().collect()))
             }
-            Value::Some(value) => Iter::over(Rc::new(vec![(*value).clone()])),
-            Value::None => Iter::Empty,
+            Value::Some(value) | Value::Ok(value) => Iter::over(Rc::new(vec![(*value).clone()])),
+            Value::None | Value::Err(_) => Iter::Empty,
             Value::Place(place) => return self.make_place_iter(&(*place).clone().follow(), tok),
             _ => return Err(self.ill_typed(tok)),
         };
@@ -347,8 +353,10 @@ impl<'t> Vm<'t> {
                 let keys = Rc::new(map.keys().cloned().collect());
                 Iter::MapPlaces { place: place.clone(), keys, at: 0, with_keys: true }
             }
-            Value::Some(_) => Iter::over(Rc::new(vec![Value::Place(Rc::new(place.part(Step::Payload)))])),
-            Value::None => Iter::Empty,
+            Value::Some(_) | Value::Ok(_) => {
+                Iter::over(Rc::new(vec![Value::Place(Rc::new(place.part(Step::Payload)))]))
+            }
+            Value::None | Value::Err(_) => Iter::Empty,
             _ => return Err(self.ill_typed(tok)),
         })
     }

@@ -55,6 +55,11 @@ pub(crate) enum Iter {
         next: Option<Value>,
         f: Value,
     },
+    /// What a function returns, call by call: the items themselves, or until it returns `None`.
+    Calls {
+        f: Value,
+        forever: bool,
+    },
     Map {
         inner: Shared,
         f: Value,
