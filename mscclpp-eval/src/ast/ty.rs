@@ -94,6 +94,17 @@ impl IntTy {
         }
     }
 
+    /// The signed type of the same width.
+    pub(crate) const fn to_signed(self) -> Self {
+        match self {
+            Self::I8 | Self::U8 => Self::I8,
+            Self::I16 | Self::U16 => Self::I16,
+            Self::I32 | Self::U32 => Self::I32,
+            Self::I64 | Self::U64 => Self::I64,
+            Self::Isize | Self::Usize => Self::Isize,
+        }
+    }
+
     /// Smallest value.
     pub(crate) const fn min(self) -> i128 {
         if self.signed() { -(1 << (self.bits() - 1)) } else { 0 }

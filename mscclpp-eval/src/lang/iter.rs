@@ -45,7 +45,6 @@ pub(crate) const ITER: Table = Table {
         "flatten() -> Iter<U> where T = Each<U>" Value => |vm, call| {
             with(vm, call, |inner, _| Iter::FlatMap { inner, f: None, current: None })
         };
-        "inspect(fn(T)) -> Iter<T>" Value => |vm, call| with(vm, call, |inner, f| Iter::Inspect { inner, f });
         "take_while(fn(T) -> bool) -> Iter<T>" Value => |vm, call| {
             with(vm, call, |inner, f| Iter::TakeWhile { inner, f, done: false })
         };
@@ -99,7 +98,6 @@ pub(crate) const ITER: Table = Table {
         "peekable() -> Iter<T>" Value => |vm, call| with(vm, call, |inner, _| Iter::Peekable { inner, peeked: None });
         "cloned() -> Iter<T>" Value => |_, call| Ok(call.receiver.clone());
         "copied() -> Iter<T>" Value => |_, call| Ok(call.receiver.clone());
-        "fuse() -> Iter<T>" Value => |_, call| Ok(call.receiver.clone());
         "into_iter() -> Iter<T>" Value => |vm, call| Ok(Value::Iter(iter(vm, call)?));
         "by_ref() -> Iter<T>" Advanced => |vm, call| Ok(Value::Iter(iter(vm, call)?));
         "next() -> Option<T>" Advanced => |vm, call| {
@@ -128,6 +126,25 @@ pub(crate) const ITER: Table = Table {
         "find(fn(T) -> bool) -> Option<T>" Advanced => |vm, call| Ok(Value::option(search(vm, call, true)?.map(|(_, item)| item)));
         "position(fn(T) -> bool) -> Option<usize>" Advanced => |vm, call| {
             Ok(Value::option(search(vm, call, true)?.map(|(index, _)| Value::Int(index))))
+        };
+        "rposition(fn(T) -> bool) -> Option<usize>" Advanced => |vm, call| {
+            let len = iter(vm, call)?.try_borrow().ok().and_then(|iter| iter.len());
+            match (search_back(vm, call)?, len) {
+                (Some((steps, _)), Some(len)) => Ok(Value::some(Value::Int(len as i128 - 1 - steps))),
+                (None, _) => Ok(Value::None),
+                (Some(_), None) => Err(vm.ill_typed(call.tok)),
+            }
+        };
+        "rfind(fn(T) -> bool) -> Option<T>" Advanced => |vm, call| Ok(Value::option(search_back(vm, call)?.map(|(_, item)| item)));
+        "next_if(fn(T) -> bool) -> Option<T>" Advanced => |vm, call| {
+            let f = call.arg();
+            match unwrapped(peek(vm, call)?) {
+                Some(item) if vm.test(&f, vec![item.clone()], call.tok)? => {
+                    let iter = iter(vm, call)?;
+                    Ok(Value::option(vm.next(&iter, call.tok)?))
+                }
+                _ => Ok(Value::None),
+            }
         };
         "find_map(fn(T) -> Option<U>) -> Option<U>" Advanced => |vm, call| {
             let (iter, f) = (iter(vm, call)?, call.arg());
@@ -280,7 +297,7 @@ fn next_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     let back = shared.try_borrow().ok().and_then(|iter| iter.clone().reversed());
     let Some(back) = back else {
         let help = "collect into a `Vec` and `pop` from that";
-        let message = "`next_back` of this iterator is not evaluated at compile time";
+        let message = "this iterator is not evaluated from its end at compile time";
         return Err(vm.fail_with(Code::NotInSubset, call.tok, message, Some(help)));
     };
     let back = Rc::new(RefCell::new(back));
@@ -307,6 +324,20 @@ fn peek(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
         *peeked = Some(value.clone());
     }
     Ok(Value::option(value))
+}
+
+/// The last item on which the predicate holds, with the number of items behind it.
+fn search_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Option<(i128, Value)>> {
+    call.receiver = Value::Iter(iter(vm, call)?);
+    let f = call.arg();
+    let mut steps = 0;
+    while let Some(item) = unwrapped(next_back(vm, call)?) {
+        if vm.test(&f, vec![item.clone()], call.tok)? {
+            return Ok(Some((steps, item)));
+        }
+        steps += 1;
+    }
+    Ok(None)
 }
 
 /// The first item on which the predicate says `wanted`, with its number.

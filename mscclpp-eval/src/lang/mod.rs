@@ -10,6 +10,7 @@ mod map;
 mod option;
 mod paths;
 mod result;
+mod sort;
 
 use crate::ast::{Con, IntTy, NodeId, PathValue, Tok};
 use crate::eval::place::Place;
@@ -95,6 +96,27 @@ impl Call {
     }
 }
 
+impl Builtin {
+    /// The number of its parameters behind the receiver.
+    pub(crate) fn num_params(&self) -> usize {
+        let open = self.sig.find('(').map_or(self.sig.len(), |open| open + 1);
+        let (mut depth, mut params, mut empty) = (0_i32, 0, true);
+        for char in self.sig[open..].chars() {
+            match char {
+                ')' if depth == 0 => break,
+                '(' | '<' => depth += 1,
+                // The arrow of a function's result is no bracket.
+                ')' => depth -= 1,
+                '>' => depth = (depth - 1).max(0),
+                ',' if depth == 0 => params += 1,
+                _ => {}
+            }
+            empty = false;
+        }
+        if empty { 0 } else { params + 1 }
+    }
+}
+
 impl Table {
     /// The method of a name.
     pub(crate) fn find(&self, name: &str) -> Option<&'static Builtin> {
@@ -157,9 +179,31 @@ pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
     }
 }
 
-/// The methods of a name on any integer.
-pub(crate) fn int_method(name: &str) -> bool {
-    int::INT.find(name).or_else(|| option::ANY.find(name)).is_some()
+/// The method that a path of two segments names; `Self` has those of every value.
+pub(crate) fn method_of(ty: &str, name: &str) -> Option<&'static Builtin> {
+    let table = match ty {
+        "bool" => &int::BOOL,
+        "str" | "String" => &int::STR,
+        "Option" => &option::OPTION,
+        "Result" => &result::RESULT,
+        "Ordering" => &option::ORDERING,
+        "Vec" | "VecDeque" => &list::LIST,
+        "BTreeMap" => &map::MAP,
+        "HashMap" => &map::HASH_MAP,
+        "BTreeSet" => &map::SET,
+        "HashSet" => &map::HASH_SET,
+        "Iterator" | "IntoIterator" => return iter::ITER.find(name),
+        "Clone" => return option::CLONE.find(name),
+        "Self" | "Ord" | "PartialEq" | "PartialOrd" | "ToString" => return option::ANY.find(name),
+        _ if IntTy::from_name(ty).is_some() => &int::INT,
+        _ => return None,
+    };
+    table.find(name).or_else(|| option::ANY.find(name))
+}
+
+/// Whether methods are named by a path through a trait of this name.
+pub(crate) fn is_trait(name: &str) -> bool {
+    matches!(name, "Iterator" | "IntoIterator" | "Clone" | "Ord" | "PartialEq" | "PartialOrd" | "ToString")
 }
 
 /// Whether a type of this name means something to the evaluator.

@@ -70,7 +70,6 @@ pub(crate) const OPTION: Table = Table {
             Some(value) => apply(vm, call, vec![value]),
             None => Ok(Value::None),
         };
-        "and(Option<U>) -> Option<U>" Value => |_, call| Ok(if inner(call).is_some() { call.arg() } else { Value::None });
         "or(Option<T>) -> Option<T>" Value => |_, call| Ok(if inner(call).is_some() { call.receiver.clone() } else { call.arg() });
         "or_else(fn() -> Option<T>) -> Option<T>" Value => |vm, call| match inner(call) {
             Some(_) => Ok(call.receiver.clone()),
@@ -196,11 +195,6 @@ pub(crate) const ANY: Table = Table {
             Ok(Value::some(Value::Ordering(call.receiver.clone().cmp(&call.arg()))))
         };
         "eq(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() == call.arg()));
-        "ne(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() != call.arg()));
-        "lt(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() < call.arg()));
-        "le(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() <= call.arg()));
-        "gt(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() > call.arg()));
-        "ge(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() >= call.arg()));
     },
 };
 

@@ -80,8 +80,13 @@ impl Lower<'_> {
             let value = Box::new(self.default_call(tok));
             return Some(self.expr(ExprKind::Typed(value, ty), tok));
         }
-        if let Some(int) = int {
-            return Some(self.int_function(int, name, call, tok));
+        if let Some(int) = int.filter(|_| matches!(&**name, "from" | "try_from")) {
+            return Some(self.conversion(int, name, call, tok));
+        }
+        if function.is_none() && !call.args.is_empty() && lang::method_of(qualifier, name).is_some() {
+            let ty = self.qualifier_type(path);
+            let args = self.args(call);
+            return Some(self.method_by_path(name, ty, args, tok));
         }
         let function = function?;
         // `Vec::<usize>::new()` and `Vec::new()`: rustc checks what is written, inference finds the rest.
@@ -94,30 +99,14 @@ impl Lower<'_> {
         Some(self.expr(ExprKind::CallPath(function, args), tok))
     }
 
-    /// `usize::from(x)`, `i64::try_from(x)`, and methods of integers in function form: `usize::min(a, b)`.
-    fn int_function(&mut self, int: IntTy, name: &str, call: &syn::ExprCall, tok: Tok) -> Expr {
+    /// `usize::from(x)` and `i64::try_from(x)`.
+    fn conversion(&mut self, int: IntTy, name: &str, call: &syn::ExprCall, tok: Tok) -> Expr {
         let mut args = self.args(call);
-        match (name, args.len()) {
-            ("from" | "try_from", 1) => {
-                let value = Box::new(args.remove(0));
-                self.expr(ExprKind::Convert(value, int, name == "try_from"), tok)
-            }
-            (_, count) if count >= 1 && lang::int_method(name) => {
-                let receiver = args.remove(0);
-                let ty = crate::ast::TypeExpr::Int(int);
-                let start = self.spans.get(tok).0.start();
-                let (line, column) = (start.line as u32, start.column as u32 + 1);
-                // The receiver is an `int` already; the annotation is what types a literal.
-                let receiver_tok = receiver.tok;
-                let typed = self.expr(ExprKind::Typed(Box::new(receiver), ty), receiver_tok);
-                let call = MethodCall { receiver: typed, name: Arc::from(name), turbofish: None, args, line, column };
-                self.expr(ExprKind::Method(Box::new(call)), tok)
-            }
-            _ => {
-                let what = format!("`{}::{name}` is not evaluated at compile time", int.name());
-                self.refused(tok, what, "docs/subset.md lists the functions of integers")
-            }
+        if args.len() != 1 {
+            return self.type_error(tok, "a conversion takes one value");
         }
+        let value = Box::new(args.remove(0));
+        self.expr(ExprKind::Convert(value, int, name == "try_from"), tok)
     }
 
     pub(super) fn method_call(&mut self, call: &syn::ExprMethodCall) -> Expr {

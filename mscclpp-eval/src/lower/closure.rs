@@ -2,7 +2,7 @@
 
 use super::Lower;
 use super::scope::Frame;
-use crate::ast::{Closure, Expr, ExprKind, Tok, TypeExpr, Var};
+use crate::ast::{Closure, Expr, ExprKind, TypeExpr, Var};
 
 impl Lower<'_> {
     pub(super) fn closure(&mut self, expr: &syn::ExprClosure) -> Expr {
@@ -30,13 +30,6 @@ impl Lower<'_> {
         let tok = self.spans.join(first, body.tok);
         let closure = Closure { by_value: expr.capture.is_some(), captures, params, output, body, slots: frame.slots };
         self.closures.push(closure);
-        self.expr(ExprKind::Closure((self.closures.len() - 1) as u32), tok)
-    }
-
-    /// A function without parameters that gives a value; `body` names no variables.
-    pub(super) fn closure_of(&mut self, body: Expr, tok: Tok) -> Expr {
-        let (captures, params, output) = (Vec::new(), Vec::new(), TypeExpr::Infer);
-        self.closures.push(Closure { by_value: false, captures, params, output, body, slots: 0 });
         self.expr(ExprKind::Closure((self.closures.len() - 1) as u32), tok)
     }
 }

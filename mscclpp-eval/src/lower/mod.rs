@@ -9,6 +9,7 @@ mod control;
 mod expr;
 mod item;
 mod macros;
+mod method;
 mod path;
 mod pattern;
 mod scope;

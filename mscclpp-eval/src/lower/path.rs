@@ -5,7 +5,7 @@ use std::sync::Arc;
 use syn::spanned::Spanned;
 
 use super::{Lower, Outside};
-use crate::ast::{DEFAULT, Expr, ExprKind, PathValue, Tok};
+use crate::ast::{Con, DEFAULT, Expr, ExprKind, PathValue, Tok, TypeExpr};
 use crate::lang;
 
 impl Lower<'_> {
@@ -55,7 +55,13 @@ impl Lower<'_> {
         {
             return match self.associated(id, name) {
                 Some(kind) => self.expr(kind, tok),
-                None => self.type_error(tok, &format!("`{ty}` has no variant, function or constant `{name}`")),
+                // What every type may derive.
+                None => {
+                    let written = TypeExpr::Con(Con::Adt(id), Vec::new());
+                    self.method_as_value("Self", name, written, tok).unwrap_or_else(|| {
+                        self.type_error(tok, &format!("`{ty}` has no variant, function or constant `{name}`"))
+                    })
+                }
             };
         }
         if names.len() == 2
@@ -74,13 +80,18 @@ impl Lower<'_> {
             // `Vec::<usize>::default` and the like: a default of a type that is not one of the user's.
             None if name == "default" && self.has_default(ty) => {
                 let ty = self.qualifier_type(path);
-                let body = self.default_call(tok);
-                let body = self.expr(ExprKind::Typed(Box::new(body), ty), tok);
-                self.closure_of(body, tok)
+                self.function_of(0, tok, |this, _| {
+                    let value = Box::new(this.default_call(tok));
+                    this.expr(ExprKind::Typed(value, ty), tok)
+                })
             }
             None => {
-                self.outside(tok, &names.join("::"), Outside::Value);
-                self.expr(ExprKind::Error, tok)
+                let written =
+                    if lang::method_of(ty, name).is_some() { self.qualifier_type(path) } else { TypeExpr::Infer };
+                self.method_as_value(ty, name, written, tok).unwrap_or_else(|| {
+                    self.outside(tok, &names.join("::"), Outside::Function);
+                    self.expr(ExprKind::Error, tok)
+                })
             }
         }
     }
@@ -100,7 +111,10 @@ impl Lower<'_> {
     }
 
     /// The type that a path names before its last segment.
-    pub(super) fn qualifier_type(&mut self, path: &syn::Path) -> crate::ast::TypeExpr {
+    pub(super) fn qualifier_type(&mut self, path: &syn::Path) -> TypeExpr {
+        if path.segments.len() > 1 && lang::is_trait(&path.segments[path.segments.len() - 2].ident.to_string()) {
+            return TypeExpr::Infer;
+        }
         let mut path = path.clone();
         path.segments.pop();
         path.segments.pop_punct();

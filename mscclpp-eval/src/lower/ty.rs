@@ -11,7 +11,7 @@ use crate::lang;
 const NOT_EVALUATED: &[(&[&str], &str)] = &[
     (&["Cow", "Weak"], "use the value itself"),
     (&["Cell", "RefCell", "Mutex", "RwLock"], "use `let mut` and `&mut`"),
-    (&["String"], "text is for messages only: format it in `assert!` or `panic!`"),
+    (&["array"], "collect into a `Vec`, as in `(0..4).map(f).collect()`, or write the array out"),
     (&["LinkedList", "BinaryHeap"], "use a `Vec`"),
 ];
 

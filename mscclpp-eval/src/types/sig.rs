@@ -1,6 +1,6 @@
 //! Signatures of the language's functions as written in [`lang`](crate::lang): `map(fn(T) -> U) -> Iter<U>`.
 //!
-//! Single capitals are type parameters, `Self` is the receiver, `Unsigned` its unsigned counterpart. `Each<T>` takes
+//! Single capitals are type parameters, `Self` is the receiver, `Unsigned` and `Signed` its counterparts. `Each<T>` takes
 //! whatever can be iterated over as `T`, `Collect<T>` becomes whatever can be collected from `T`, `Try<T>` is an `Option` or a
 //! `Result` of `T`, the same wherever a signature names it, and `Default<T>` is a `T` that may be the default.
 
@@ -111,9 +111,9 @@ impl Reader<'_> {
         let args = if self.text.starts_with('<') { self.list('>') } else { SmallVec::new() };
         match name.as_str() {
             "Self" => self.names.receiver.unwrap_or_else(|| self.store.var()),
-            "Unsigned" => {
+            "Unsigned" | "Signed" => {
                 let int = self.names.receiver.and_then(|receiver| self.store.int_of(receiver)).unwrap_or(IntTy::I32);
-                self.store.int(int.unsigned())
+                self.store.int(if name == "Signed" { int.to_signed() } else { int.unsigned() })
             }
             "Each" => self.related(Relation::Each, &args),
             "Collect" => self.related(Relation::Collect, &args),

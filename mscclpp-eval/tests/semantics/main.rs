@@ -85,4 +85,5 @@ mod options;
 mod panics;
 mod refused;
 mod results;
+mod standard;
 mod variables;

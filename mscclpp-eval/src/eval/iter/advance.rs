@@ -16,7 +16,6 @@ enum Job {
     Map(Shared, Value),
     Filter(Shared, Value),
     FilterMap(Shared, Value),
-    Inspect(Shared, Value),
     FlatMap(Shared, Option<Value>, Option<Shared>),
     Enumerate(Shared, usize),
     Zip(Shared, Shared),
@@ -68,7 +67,6 @@ impl Iter {
             Self::Map { inner, f } => Job::Map(shared(inner), f.clone()),
             Self::Filter { inner, f } => Job::Filter(shared(inner), f.clone()),
             Self::FilterMap { inner, f } => Job::FilterMap(shared(inner), f.clone()),
-            Self::Inspect { inner, f } => Job::Inspect(shared(inner), f.clone()),
             Self::FlatMap { inner, f, current } => Job::FlatMap(shared(inner), f.clone(), current.clone()),
             Self::Enumerate { inner, count, back } => {
                 let number = if *back {
@@ -179,13 +177,6 @@ impl<'t> Vm<'t> {
                     }
                 }
                 Ok(None)
-            }
-            Job::Inspect(inner, f) => {
-                let item = self.next(&inner, tok)?;
-                if let Some(item) = &item {
-                    self.call(&f, vec![item.clone()], tok)?;
-                }
-                Ok(item)
             }
             Job::Inner(inner) => self.next(&inner, tok),
             Job::Skip(inner, count) => {

@@ -72,10 +72,6 @@ pub(crate) enum Iter {
         inner: Shared,
         f: Value,
     },
-    Inspect {
-        inner: Shared,
-        f: Value,
-    },
     FlatMap {
         inner: Shared,
         f: Option<Value>,
@@ -163,7 +159,6 @@ impl Iter {
             Self::Map { inner, .. }
             | Self::Filter { inner, .. }
             | Self::FilterMap { inner, .. }
-            | Self::Inspect { inner, .. }
             | Self::Enumerate { inner, .. }
             | Self::Take { inner, .. }
             | Self::Skip { inner, .. }
@@ -199,7 +194,7 @@ impl Iter {
                 usize::try_from((span + step - 1) / step).ok()
             }
             Self::Repeat { left, .. } => *left,
-            Self::Map { inner, .. } | Self::Inspect { inner, .. } | Self::Enumerate { inner, .. } => count(inner),
+            Self::Map { inner, .. } | Self::Enumerate { inner, .. } => count(inner),
             Self::Zip { a, b } => Some(count(a)?.min(count(b)?)),
             Self::Chain { a: None, b } => count(b),
             Self::Chain { a: Some(a), b } => count(a)?.checked_add(count(b)?),
